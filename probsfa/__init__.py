@@ -1,0 +1,41 @@
+"""Slow feature analysis, classic and probabilistic.
+
+The few slow things behind a multivariate time series: in one eigenproblem where the series is clean and
+complete (:class:`SFA`), and with honest error bars where it is noisy and has holes
+(:class:`ProbabilisticSFA`).
+
+Importing this package loads none of the numerical libraries it stands on: a name is looked up when it is first used.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from probsfa import datasets as datasets, graphs as graphs, plots as plots
+    from probsfa.sfa import SFA as SFA
+    from probsfa.statespace import ProbabilisticSFA as ProbabilisticSFA, load as load
+
+__version__ = "0.1.0"
+
+_SUBMODULES = frozenset({"datasets", "graphs", "plots"})
+_HOMES = {
+    "SFA": "probsfa.sfa",
+    "ProbabilisticSFA": "probsfa.statespace",
+    "load": "probsfa.statespace",
+}
+
+__all__ = ["SFA", "ProbabilisticSFA", "__version__", "datasets", "graphs", "load", "plots"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return importlib.import_module(f"probsfa.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'probsfa' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value  # found once, then as cheap as any other name
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
