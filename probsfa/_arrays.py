@@ -1,0 +1,120 @@
+"""One array-like at the border: checked cell by cell, with the place of the first bad cell in the message."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import validate_data
+
+__all__ = ["SCAN_ROWS", "check_array"]
+
+SCAN_ROWS = 4096  # rows looked at together when searching for a bad cell, so that the search needs no memory
+
+
+def check_array(
+    estimator: Any, X: Any, name: str, *, reset: bool, allow_nan: bool, min_rows: int
+) -> NDArray[np.float64]:
+    """Check one array-like and return it as a float64 array (N, D)."""
+    if isinstance(X, np.ma.MaskedArray) and X.dtype.kind in "biuf":
+        X = np.ma.filled(X.astype(np.float64), np.nan)
+    _check_kind(X, name)
+    try:
+        values: NDArray[np.float64] = validate_data(
+            estimator,
+            X,
+            reset=reset,
+            dtype=np.float64,
+            ensure_all_finite=False,  # done below, so that the message names the cell
+            ensure_min_samples=min_rows,
+        )
+    except ValueError as error:
+        prefix = "" if name == "X" and str(error).startswith("X ") else f"{name}: "
+        raise ValueError(f"{prefix}{error}") from None
+    _check_finite(estimator, values, name, allow_nan)
+    return values
+
+
+def _check_kind(X: Any, name: str) -> None:
+    """Raise for what would convert to numbers silently, or fail without saying where."""
+    if hasattr(X, "columns") and hasattr(X, "dtypes"):
+        for j, column in enumerate(X.columns):
+            cells = X.iloc[:, j] if hasattr(X, "iloc") else X[column]
+            _check_cells(np.asarray(cells), f"column {column!r} of {name}")
+        return
+    if hasattr(X, "toarray"):
+        return  # a sparse matrix: scikit-learn says it well
+    try:
+        array = np.asarray(X)
+    except ValueError:
+        raise ValueError(
+            f"{name} has rows of unequal length; wanted an array (n_rows, n_features), or a list of "
+            "2-dimensional arrays for several sequences."
+        ) from None
+    _check_cells(array, name)
+    if array.ndim == 2:
+        return
+    came = f"{name} is {array.ndim}-dimensional, shape {array.shape}; wanted shape (n_rows, n_features)."
+    if array.ndim == 1:
+        raise ValueError(
+            f"{came} Reshape your data: X.reshape(-1, 1) if it is one variable over time, "
+            "X.reshape(1, -1) if it is one row."
+        )
+    if array.ndim == 3:
+        raise ValueError(f"{came} For several sequences give a list: list(X).")
+    raise ValueError(came)
+
+
+def _check_cells(array: NDArray[Any], name: str) -> None:
+    kind = array.dtype.kind
+    if kind == "c":
+        raise ValueError(f"Complex data not supported: {name} has dtype {array.dtype}; wanted real numbers.")
+    if kind in "Mm":
+        raise ValueError(f"{name} holds dates or durations ({array.dtype}); wanted numbers.")
+    if kind not in "OUST":
+        return
+    for place in np.ndindex(array.shape):
+        if isinstance(array[place], (str, bytes)):
+            where = ", ".join(f"{word} {i}" for word, i in zip(("row", "column"), place, strict=False))
+            raise ValueError(
+                f"{name} holds text ({str(array[place])!r}) in {where}; wanted numbers, NaN where missing."
+            )
+
+
+def _check_finite(estimator: Any, values: NDArray[np.float64], name: str, allow_nan: bool) -> None:
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = values.sum()  # one fast pass settles the usual case: a finite sum has finite terms
+    if np.isfinite(total):
+        return
+    columns = getattr(estimator, "feature_names_in_", None)
+    place = _first(np.isinf, values)
+    if place is not None:
+        sign = "-" if values[place] < 0 else ""
+        raise ValueError(
+            f"{name} contains infinity: {sign}inf in {_cell(place, columns)}. "
+            "Replace infinite values, by NaN where they stand for a missing measurement."
+        )
+    if allow_nan:
+        return
+    place = _first(np.isnan, values)
+    if place is not None:
+        raise ValueError(
+            f"{name} contains NaN: the first is in {_cell(place, columns)}. "
+            f"{type(estimator).__name__} needs complete data here. "
+            'Leave incomplete rows out with SFA(missing="skip"), or fill them with ProbabilisticSFA.impute.'
+        )
+
+
+def _first(test: Callable[[NDArray[np.float64]], NDArray[np.bool_]], values: NDArray[np.float64]) -> Any:
+    """Return the (row, column) of the first cell that passes the test, None without one."""
+    for start in range(0, len(values), SCAN_ROWS):
+        bad = test(values[start : start + SCAN_ROWS])
+        if bad.any():
+            row, column = np.unravel_index(int(np.argmax(bad)), bad.shape)
+            return start + int(row), int(column)
+    return None
+
+
+def _cell(place: tuple[int, int], names: Any) -> str:
+    row, column = place
+    return f"row {row}, column {column}" + ("" if names is None else f" ({str(names[column])!r})")

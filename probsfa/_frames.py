@@ -1,0 +1,43 @@
+"""Frames out: what scikit-learn's ``set_output`` cannot do for a list of sequences."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from sklearn import get_config
+
+from probsfa._validation import is_list_of_sequences
+
+__all__ = ["lists_in_lists_out"]
+
+_Estimator = TypeVar("_Estimator", bound=type)
+
+
+def lists_in_lists_out(cls: _Estimator) -> _Estimator:
+    """Let an estimator class with ``set_output`` return a list of frames for a list of sequences.
+
+    scikit-learn wraps what ``transform`` returns into one frame and cannot wrap a list. Where the output is
+    configured to be frames, this decorator hands every sequence to the wrapped method by itself.
+    """
+    wrapped: Callable[..., Any] = cls.transform  # type: ignore[attr-defined]
+
+    @functools.wraps(wrapped)
+    def transform(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
+        chosen = getattr(self, "_sklearn_output_config", {})
+        if chosen.get("transform", get_config()["transform_output"]) == "default" or not is_list_of_sequences(
+            X
+        ):
+            return wrapped(self, X, *args, **kwargs)
+        return [wrapped(self, x, *args, **kwargs) for x in X]
+
+    inherited: Callable[..., Any] = cls.fit_transform  # type: ignore[attr-defined]
+
+    @functools.wraps(inherited)
+    def fit_transform(self: Any, X: Any, y: Any = None, **fit_params: Any) -> Any:
+        if is_list_of_sequences(X):
+            return self.fit(X, y, **fit_params).transform(X)
+        return inherited(self, X, y, **fit_params)
+
+    cls.transform = transform  # type: ignore[attr-defined]
+    cls.fit_transform = fit_transform  # type: ignore[attr-defined]
+    return cls

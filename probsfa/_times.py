@@ -1,0 +1,138 @@
+"""Times of observation at the border: anything that tells time in, float64 out.
+
+Plain numbers keep their own unit. Dates (``datetime64``, a ``DatetimeIndex``, ``datetime`` objects) become
+seconds since 1970-01-01 UTC, durations become seconds. The order is checked on the integers behind the
+dates, before the conversion: a float64 count of seconds since 1970 resolves about 0.2 microseconds, so for
+dates closer than that the check afterwards refuses what the conversion can no longer tell apart.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["check_times"]
+
+
+def check_times(
+    times: Any, lengths: Sequence[int], *, as_list: bool, name: str = "times"
+) -> NDArray[np.float64]:
+    """Check times of observation and return them as one float64 array.
+
+    Parameters
+    ----------
+    times : array-like (N,) or list of array-like
+        Numbers, dates or durations, strictly increasing inside every sequence. A list with one entry per
+        sequence when `as_list` is true.
+    lengths : sequence of int
+        Number of rows of every sequence; their sum is N.
+    as_list : bool
+        Whether the data came as a list of sequences, so that the times must come as a list too.
+    name : str
+        How to call the argument in error messages.
+
+    Returns
+    -------
+    ndarray (N,)
+        Numbers as given; dates in seconds since 1970-01-01 UTC; durations in seconds.
+
+    Raises
+    ------
+    ValueError
+        If the length is wrong, a time is missing, infinite or no time at all, or the times of a sequence do
+        not increase.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> dates = np.array(["1970-01-01T00", "1970-01-01T06"], dtype="datetime64[h]")
+    >>> check_times(dates, [2], as_list=False)
+    array([    0., 21600.])
+    """
+    if not as_list:
+        edges = np.cumsum([0, *lengths])
+        ticks = _ticks(times, int(edges[-1]), name)
+        pieces = [ticks[a:b] for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        labels = [name if len(pieces) == 1 else f"{name} (sequence {i})" for i in range(len(pieces))]
+    else:
+        if not isinstance(times, list) or len(times) != len(lengths):
+            came = f"a list of {len(times)}" if isinstance(times, list) else f"a {type(times).__name__}"
+            raise ValueError(
+                f"X is a list of {len(lengths)} sequences, so {name} must be a list of {len(lengths)} "
+                f"arrays, one per sequence; got {came}."
+            )
+        labels = [f"{name}[{i}]" for i in range(len(times))]
+        pieces = [_ticks(t, n, label) for t, n, label in zip(times, lengths, labels, strict=True)]
+        kinds = {_unit(p) for p in pieces}
+        if len(kinds) > 1:
+            raise ValueError(f"{name} mixes {' and '.join(sorted(kinds))}; give all sequences the same kind.")
+    checked = []
+    for piece, label in zip(pieces, labels, strict=True):
+        _check_increasing(piece, label)
+        seconds = _to_float(piece)
+        _check_increasing(seconds, label)
+        checked.append(seconds)
+    return np.concatenate(checked)
+
+
+def _ticks(times: Any, n_rows: int, name: str) -> NDArray[Any]:
+    """Return the times as a one-dimensional array of int, float, datetime64 or timedelta64."""
+    array = np.asarray(times)
+    if array.ndim != 1 or array.shape[0] != n_rows:
+        raise ValueError(f"{name} must have shape ({n_rows},), one for each row; got shape {array.shape}.")
+    if array.dtype.kind == "O" and n_rows and isinstance(array[0], datetime):
+        try:
+            array = np.array([_naive_utc(t) for t in array], dtype="datetime64[us]")
+        except (AttributeError, TypeError, ValueError):
+            raise ValueError(f"{name} mixes dates with something else; give dates only.") from None
+    if array.dtype.kind in "OUS":
+        # Text such as "1.5" would convert silently, and text such as "2024-01-01" has no one right reading.
+        text = next((t for t in array if isinstance(t, (str, bytes))), None)
+        if text is not None:
+            raise ValueError(
+                f"{name} holds text ({str(text)!r}); give numbers or dates, for example by "
+                f"pandas.to_datetime({name})."
+            )
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"{name} must hold numbers or dates; got {type(array[0]).__name__}.") from None
+    if array.dtype.kind not in "iufMm":
+        raise ValueError(f"{name} must hold numbers or dates; got dtype {array.dtype}.")
+    missing = np.isnat(array) if array.dtype.kind in "Mm" else ~np.isfinite(array)
+    if missing.any():
+        row = int(np.argmax(missing))
+        raise ValueError(
+            f"{name} must be finite; row {row} is {array[row]}. Every row needs a time, even an empty one."
+        )
+    return array
+
+
+def _naive_utc(time: datetime) -> datetime:
+    return time if time.tzinfo is None else time.astimezone(UTC).replace(tzinfo=None)
+
+
+def _unit(ticks: NDArray[Any]) -> str:
+    return {"M": "dates", "m": "durations"}.get(ticks.dtype.kind, "numbers")
+
+
+def _to_float(ticks: NDArray[Any]) -> NDArray[np.float64]:
+    if ticks.dtype.kind == "M":
+        ticks = ticks - np.datetime64(0, "s")
+    if ticks.dtype.kind == "m":
+        return np.asarray(ticks / np.timedelta64(1, "s"), dtype=np.float64)
+    return ticks.astype(np.float64)
+
+
+def _check_increasing(ticks: NDArray[Any], name: str) -> None:
+    """Raise unless every time is later than the one before it."""
+    late = ticks[1:] <= ticks[:-1]
+    if late.any():
+        row = int(np.argmax(late)) + 1
+        what = "repeats the time" if ticks[row] == ticks[row - 1] else "is earlier than the time"
+        raise ValueError(
+            f"{name} must increase strictly: row {row} ({ticks[row]}) {what} of row {row - 1} "
+            f"({ticks[row - 1]}). Sort the rows by time and merge or drop repeated times."
+        )

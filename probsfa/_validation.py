@@ -1,0 +1,255 @@
+"""The border: arrays, frames and lists of sequences in, checked sequences with a mask out.
+
+Every estimator takes its data through :func:`check_sequences`, so that the same mistake meets the same
+sentence everywhere. What comes back is one float64 array of all rows, in which NaN means missing, and the
+lengths of the sequences it is made of.
+"""
+
+import functools
+import numbers
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probsfa._arrays import SCAN_ROWS, check_array
+from probsfa._times import check_times
+
+__all__ = [
+    "Sequences",
+    "check_count",
+    "check_option",
+    "check_sequences",
+    "is_list_of_sequences",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Sequences:
+    """Checked input: all rows in one array, and where its sequences begin.
+
+    Attributes
+    ----------
+    values : ndarray (N, D)
+        All rows in order, float64; NaN is missing. May be the caller's own array: do not write to it.
+    lengths : tuple of int
+        Rows of every sequence, all positive, summing to N.
+    times : ndarray (N,) or None
+        Times of observation; dates are in seconds since 1970-01-01 UTC.
+    is_list : bool
+        Whether the input was a list of sequences, so that results go back as a list.
+    feature_names : tuple of str or None
+        Column names, where the estimator was fitted on a frame.
+    """
+
+    values: NDArray[np.float64]
+    lengths: tuple[int, ...]
+    times: NDArray[np.float64] | None = None
+    is_list: bool = False
+    feature_names: tuple[str, ...] | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of all sequences together, N."""
+        return int(self.values.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns, D."""
+        return int(self.values.shape[1])
+
+    @property
+    def slices(self) -> list[slice]:
+        """The rows of every sequence."""
+        ends = np.cumsum(self.lengths).tolist()
+        return [slice(end - n, end) for end, n in zip(ends, self.lengths, strict=True)]
+
+    @functools.cached_property
+    def starts(self) -> NDArray[np.bool_]:
+        """True on the first row of each sequence, shape (N,)."""
+        starts = np.zeros(self.n_rows, dtype=bool)
+        starts[[s.start for s in self.slices]] = True
+        return starts
+
+    @functools.cached_property
+    def mask(self) -> NDArray[np.bool_]:
+        """True where a cell is observed, shape (N, D)."""
+        return ~np.isnan(self.values)
+
+    def restore(self, result: Any) -> Any:
+        """Give a result with one entry per row the shape of the input.
+
+        Parameters
+        ----------
+        result : array-like (N, ...)
+            One entry for every row of `values`.
+
+        Returns
+        -------
+        array-like (N, ...) or list of them
+            `result` itself when one array came in, one piece per sequence when a list came in.
+        """
+        if len(result) != self.n_rows:
+            raise ValueError(f"result must have one entry per row, {self.n_rows}; got {len(result)}.")
+        return [result[s] for s in self.slices] if self.is_list else result
+
+
+def check_sequences(
+    estimator: Any,
+    X: Any,
+    *,
+    reset: bool,
+    allow_nan: bool,
+    lengths: Any = None,
+    times: Any = None,
+    min_rows: int = 1,
+    require_observed: bool | None = None,
+) -> Sequences:
+    """Check the data given to an estimator.
+
+    Parameters
+    ----------
+    estimator : scikit-learn estimator
+        Gets ``n_features_in_`` and ``feature_names_in_`` when `reset`, is compared with them otherwise.
+    X : array-like (T, D), or list of array-likes (T_i, D)
+        A list whose members are two-dimensional is several sequences; a plain nested list of numbers is one
+        array. NaN, None in a masked array's mask and pandas' NA all mean missing.
+    reset : bool
+        True in ``fit`` and in the first ``partial_fit``.
+    allow_nan : bool
+        Whether missing cells are allowed.
+    lengths : array-like of int, optional
+        Cuts one array into consecutive sequences (as hmmlearn does).
+    times : array-like (T,) or list of array-likes, optional
+        Strictly increasing inside each sequence. Dates become seconds since 1970-01-01 UTC.
+    min_rows : int
+        Fewest rows of all sequences together.
+    require_observed : bool, optional
+        Whether a column in which every cell is missing is an error; by default when `reset` and `allow_nan`.
+
+    Returns
+    -------
+    Sequences
+        The checked rows.
+
+    Raises
+    ------
+    ValueError
+        For everything the caller can put right, naming the argument, what came and what is wanted.
+    TypeError
+        For sparse matrices and cells that are no numbers at all, as scikit-learn does.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.base import BaseEstimator
+    >>> X = [np.ones((3, 2)), np.ones((1, 2))]
+    >>> found = check_sequences(BaseEstimator(), X, reset=True, allow_nan=False)
+    >>> found.lengths, found.starts.tolist()
+    ((3, 1), [True, False, False, True])
+    """
+    is_list = is_list_of_sequences(X)
+    if is_list:
+        if lengths is not None:
+            raise ValueError("lengths cannot be given when X is a list of sequences: the list has them.")
+        arrays = [
+            check_array(estimator, x, f"X[{i}]", reset=reset and i == 0, allow_nan=allow_nan, min_rows=1)
+            for i, x in enumerate(X)
+        ]
+        sizes = tuple(len(a) for a in arrays)
+        if sum(sizes) < min_rows:
+            raise ValueError(
+                f"X holds {sum(sizes)} rows in {len(sizes)} sequences; "
+                f"{type(estimator).__name__} needs at least {min_rows}."
+            )
+        values = np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
+    else:
+        values = check_array(estimator, X, "X", reset=reset, allow_nan=allow_nan, min_rows=min_rows)
+        sizes = _check_lengths(lengths, len(values))
+    names = getattr(estimator, "feature_names_in_", None)
+    found = Sequences(
+        values=values,
+        lengths=sizes,
+        times=None if times is None else check_times(times, sizes, as_list=is_list),
+        is_list=is_list,
+        feature_names=None if names is None else tuple(str(n) for n in names),
+    )
+    if allow_nan and (reset if require_observed is None else require_observed):
+        _check_observed(found)
+    return found
+
+
+def is_list_of_sequences(X: Any) -> bool:
+    """Tell a list of two-dimensional sequences from one array-like, and refuse what could be either.
+
+    Raises
+    ------
+    ValueError
+        For an empty list, a tuple of two-dimensional arrays (elsewhere that means a pair of aligned arrays),
+        members of mixed dimensions, and a list of one-dimensional arrays of unequal length.
+    """
+    if not isinstance(X, (list, tuple)):
+        return False
+    if len(X) == 0:
+        raise ValueError("X is an empty list; wanted an array (n_rows, n_features) or a list of such arrays.")
+    dims = [len(x.shape) if hasattr(x, "shape") else None for x in X]
+    if 2 not in dims:
+        if set(dims) == {1} and len({x.shape for x in X}) > 1:
+            raise ValueError(
+                "X is a list of 1-dimensional arrays of unequal length; every sequence must have the shape "
+                "(n_rows, n_features): use [x.reshape(-1, 1) for x in X] where one variable was measured."
+            )
+        return False
+    if isinstance(X, tuple):
+        raise ValueError(
+            f"X is a tuple of {len(X)} arrays, which could mean several sequences or a pair of aligned "
+            "arrays; give several sequences as a list."
+        )
+    odd = next((i for i, d in enumerate(dims) if d != 2), None)
+    if odd is not None:
+        raise ValueError(f"X is a list of sequences, so every member must be 2-dimensional; X[{odd}] is not.")
+    return True
+
+
+def check_count(name: str, value: Any, *, minimum: int = 1) -> int:
+    """Return a parameter that counts something as an int, or raise a ValueError naming it."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < minimum:
+        raise ValueError(f"{name} must be an integer of at least {minimum}; got {value!r}.")
+    return int(value)
+
+
+def check_option(name: str, value: Any, options: tuple[str, ...]) -> str:
+    """Return a parameter that is one of a few words, or raise a ValueError naming them."""
+    if not isinstance(value, str) or value not in options:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}.")
+    return value
+
+
+def _check_lengths(lengths: Any, n_rows: int) -> tuple[int, ...]:
+    if lengths is None:
+        return (n_rows,)
+    array = np.asarray(lengths)
+    if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
+        raise ValueError(f"lengths must be a list of integers, the rows of every sequence; got {lengths!r}.")
+    if (array < 1).any():
+        bad = int(np.argmax(array < 1))
+        raise ValueError(f"lengths must be positive; lengths[{bad}] is {array[bad]}.")
+    if array.sum() != n_rows:
+        raise ValueError(f"lengths must sum to the {n_rows} rows of X; they sum to {array.sum()}.")
+    return tuple(array.tolist())
+
+
+def _check_observed(found: Sequences) -> None:
+    seen = np.zeros(found.n_features, dtype=bool)
+    for start in range(0, found.n_rows, SCAN_ROWS):
+        seen |= ~np.isnan(found.values[start : start + SCAN_ROWS]).all(axis=0)
+        if seen.all():
+            return
+    empty = np.flatnonzero(~seen).tolist()
+    names = found.feature_names
+    listed = ", ".join(f"{j}" if names is None else f"{j} ({names[j]!r})" for j in empty[:5])
+    more = f" and {len(empty) - 5} more" if len(empty) > 5 else ""
+    raise ValueError(
+        f"X has nothing observed in column {listed}{more}: every value is NaN. Leave such columns out."
+    )

@@ -1,0 +1,338 @@
+"""The border: what is accepted, what is refused, and that the refusal says what to do."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+
+from probsfa._frames import lists_in_lists_out
+from probsfa._validation import Sequences, check_count, check_option, check_sequences
+
+
+def check(X, *, allow_nan=False, reset=True, estimator=None, **kwargs) -> Sequences:
+    return check_sequences(estimator or BaseEstimator(), X, reset=reset, allow_nan=allow_nan, **kwargs)
+
+
+def refused(match, X, error=ValueError, **kwargs):
+    with pytest.raises(error, match=match):
+        check(X, **kwargs)
+
+
+X = np.arange(12.0).reshape(6, 2) ** 2
+
+
+# ---- accepted
+
+
+def test_one_array_is_one_sequence_and_is_not_copied():
+    found = check(X)
+    assert found.values is X or np.shares_memory(found.values, X)
+    assert (found.lengths, found.is_list, found.times, found.feature_names) == ((6,), False, None, None)
+    assert found.starts.tolist() == [True] + [False] * 5
+    assert found.mask.all() and found.mask.shape == (6, 2)
+    assert (found.n_rows, found.n_features) == (6, 2)
+    Y = np.ones((6, 3))
+    assert found.restore(Y) is Y
+
+
+@pytest.mark.parametrize("convert", [np.float32, np.int16, np.uint8, bool, object])
+def test_real_dtypes_become_float64(convert):
+    values = check(X.astype(convert)).values
+    assert values.dtype == np.float64
+    np.testing.assert_array_equal(values, X.astype(convert).astype(np.float64))
+
+
+def test_plain_nested_list_and_tuple_are_one_array():
+    for nested in ([[1, 2], [3, 4]], ((1, 2), (3, 4)), [np.array([1, 2]), np.array([3, 4])]):
+        found = check(nested)
+        assert not found.is_list
+        np.testing.assert_array_equal(found.values, [[1, 2], [3, 4]])
+
+
+def test_list_of_sequences_of_unequal_length_goes_back_as_a_list():
+    found = check([X[:3], X[3:4], X[4:]])
+    assert found.is_list and found.lengths == (3, 1, 2)
+    np.testing.assert_array_equal(found.values, X)
+    np.testing.assert_array_equal(np.flatnonzero(found.starts), [0, 3, 4])
+    assert [len(piece) for piece in found.restore(np.zeros((6, 5)))] == [3, 1, 2]
+    with pytest.raises(ValueError, match="one entry per row, 6"):
+        found.restore(np.zeros((5, 5)))
+
+
+def test_list_of_one_sequence_stays_a_list():
+    found = check([X])
+    assert found.is_list and len(found.restore(X)) == 1
+
+
+def test_lengths_cut_one_array_and_an_array_comes_back():
+    found = check(X, lengths=np.array([2, 4]))
+    assert not found.is_list and found.lengths == (2, 4)
+    assert found.slices == [slice(0, 2), slice(2, 6)]
+    assert found.restore(X) is X
+
+
+def test_frame_keeps_names():
+    estimator = BaseEstimator()
+    found = check(pd.DataFrame(X, columns=["a", "b"]), estimator=estimator)
+    assert found.feature_names == ("a", "b")
+    assert estimator.feature_names_in_.tolist() == ["a", "b"] and estimator.n_features_in_ == 2
+
+
+def test_list_of_frames_must_agree_in_names():
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    assert check([frame, frame]).feature_names == ("a", "b")
+    refused(r"X\[1\].*feature names", [frame, frame[["b", "a"]]])
+
+
+def test_pandas_nullable_dtypes_mean_missing():
+    frame = pd.DataFrame(
+        {
+            "a": pd.array([1, None, 3], dtype="Int64"),
+            "b": pd.array([0.5, 1.5, None], dtype="Float64"),
+            "c": pd.array([True, False, None], dtype="boolean"),
+        }
+    )
+    found = check(frame, allow_nan=True)
+    np.testing.assert_array_equal(found.values, [[1, 0.5, 1], [np.nan, 1.5, 0], [3, np.nan, np.nan]])
+    np.testing.assert_array_equal(found.mask.sum(axis=0), [2, 2, 2])
+    refused(r"row 1, column 0 \('a'\)", frame)
+
+
+def test_masked_array_masks_mean_missing():
+    masked = np.ma.array(X.astype(int), mask=X == 4)
+    found = check(masked, allow_nan=True)
+    np.testing.assert_array_equal(np.isnan(found.values), X == 4)
+    refused("contains NaN: the first is in row 1, column 0", masked)
+    assert check([masked, X], allow_nan=True).lengths == (6, 6)
+
+
+def test_none_in_an_object_array_means_missing():
+    found = check(np.array([[1.0, None], [2.0, 3.0]], dtype=object), allow_nan=True)
+    assert np.isnan(found.values[0, 1])
+
+
+def test_a_sum_that_overflows_is_not_taken_for_infinity():
+    huge = np.full((4, 2), 1e308)
+    assert check(huge).n_rows == 4
+    assert check(huge * np.array([[1.0], [1.0], [-1.0], [-1.0]])).n_rows == 4
+
+
+# ---- NaN and infinity
+
+
+def test_nan_names_the_first_bad_row_and_both_ways_out():
+    bad = np.zeros((10_000, 3))
+    bad[[7000, 9000], [2, 1]] = np.nan
+    refused("row 7000, column 2", bad)
+    refused('missing="skip"', bad)
+    refused("ProbabilisticSFA.impute", bad)
+    refused(r"row 7000, column 2 \('wind'\)", pd.DataFrame(bad, columns=["t", "p", "wind"]))
+    refused(r"X\[1\] contains NaN: the first is in row 0, column 1", [X, [[0.0, np.nan]] * np.ones((2, 2))])
+
+
+@pytest.mark.parametrize("allow_nan", [False, True])
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+def test_infinity_is_refused_even_among_missing_cells(value, allow_nan):
+    bad = X.copy()
+    bad[4, 1] = value
+    if allow_nan:
+        bad[0, 0] = np.nan
+    refused("infinity: -?inf in row 4, column 1", bad, allow_nan=allow_nan)
+
+
+def test_column_with_nothing_observed_is_named_at_fit_only():
+    bad = X.copy()
+    bad[:, 1] = np.nan
+    refused("nothing observed in column 1:", bad, allow_nan=True)
+    refused(r"column 1 \('b'\)", pd.DataFrame(bad, columns=["a", "b"]), allow_nan=True)
+    fitted = BaseEstimator()
+    check(X, estimator=fitted)
+    assert check(bad, estimator=fitted, reset=False, allow_nan=True).n_rows == 6
+    assert check(bad, allow_nan=True, require_observed=False).n_rows == 6
+
+
+def test_a_row_with_nothing_observed_is_fine():
+    gap = X.copy()
+    gap[2] = np.nan
+    assert not check(gap, allow_nan=True).mask[2].any()
+
+
+# ---- shapes and kinds
+
+
+def test_wrong_dimensions():
+    refused(r"X is 1-dimensional, shape \(6,\).*Reshape your data", X[:, 0])
+    refused("X is 0-dimensional", 3.0)
+    refused(r"X is 3-dimensional.*list\(X\)", np.zeros((2, 3, 4)))
+    refused("1-dimensional arrays of unequal length", [np.zeros(3), np.zeros(4)])
+    refused("rows of unequal length", [[1, 2], [3]])
+    refused("empty list", [])
+    refused(r"every member must be 2-dimensional; X\[1\] is not", [X, X[:, 0]])
+    refused(r"every member must be 2-dimensional; X\[0\] is not", [[1, 2], X])
+
+
+def test_tuple_of_arrays_is_refused_because_it_has_two_readings():
+    refused("tuple of 2 arrays.*as a list", (X, X))
+
+
+def test_empty_and_short():
+    refused(r"0 sample\(s\)", np.zeros((0, 2)))
+    refused(r"0 feature\(s\)", np.zeros((5, 0)))
+    refused(r"X: .*1 sample\(s\).*minimum of 2", X[:1], min_rows=2)
+    refused("X holds 2 rows in 2 sequences.*at least 3", [X[:1], X[:1]], min_rows=3)
+    refused(r"X\[1\]: .*0 sample\(s\)", [X, X[:0]])
+    assert check([X[:1], X[:1]], min_rows=2).n_rows == 2
+
+
+def test_text_is_refused_with_its_place_even_where_it_looks_like_a_number():
+    refused("holds text.*'1'.*row 0, column 0", [["1", "2"], ["3", "4"]])
+    refused("holds text.*'x'.*row 1, column 0", np.array([[1.0, 2.0], ["x", 3.0]], dtype=object))
+    refused("column 'b' of X holds text.*'n/a'.*row 1", pd.DataFrame({"a": [1, 2], "b": [1, "n/a"]}))
+    refused("holds text", pd.DataFrame({"a": ["1", "2"]}))
+
+
+def test_complex_dates_and_sparse_are_refused():
+    refused("Complex data not supported: X", X + 1j)
+    refused("Complex data not supported: X", np.ma.array(X + 1j))
+    dated = pd.DataFrame({"when": pd.date_range("2024", periods=3), "a": 1.0})
+    refused("column 'when' of X holds dates", dated)
+    refused("holds dates or durations", X.astype("timedelta64[s]"))
+    refused("[Ss]parse", scipy.sparse.csr_array(X), error=TypeError)
+
+
+def test_number_of_columns_and_names_are_compared_with_the_fit():
+    fitted = BaseEstimator()
+    check(X, estimator=fitted)
+    refused("X has 1 features, but BaseEstimator is expecting 2", X[:, :1], estimator=fitted, reset=False)
+    refused(r"X\[1\]: X has 1 features", [X, X[:, :1]], estimator=BaseEstimator())
+
+
+# ---- lengths
+
+
+def test_lengths_that_do_not_fit():
+    refused("sum to the 6 rows of X; they sum to 5", X, lengths=[2, 3])
+    refused(r"lengths\[1\] is 0", X, lengths=[6, 0])
+    refused("list of integers", X, lengths=[2.5, 3.5])
+    refused("list of integers", X, lengths=6)
+    refused("list of integers", X, lengths=[])
+    refused("lengths cannot be given when X is a list", [X], lengths=[6])
+
+
+# ---- times
+
+
+def test_times_keep_their_unit():
+    times = check(X, times=[0, 1, 2, 5, 7, 8]).times
+    assert times is not None and times.dtype == np.float64
+    np.testing.assert_array_equal(times, [0, 1, 2, 5, 7, 8])
+
+
+def test_times_increase_inside_each_sequence_only():
+    times = check(X, lengths=[3, 3], times=[5, 6, 7, 0, 1, 2]).times
+    np.testing.assert_array_equal(times, [5, 6, 7, 0, 1, 2])
+    refused(r"times \(sequence 1\) must increase.*row 2", X, lengths=[3, 3], times=[5, 6, 7, 0, 1, 1])
+
+
+def test_list_of_sequences_takes_a_list_of_times():
+    found = check([X[:2], X[2:]], times=[[3, 4], np.array([0.5, 1, 2, 3])])
+    np.testing.assert_array_equal(found.times, [3, 4, 0.5, 1, 2, 3])
+    refused("list of 2 arrays.*got a ndarray", [X[:2], X[2:]], times=np.arange(6))
+    refused("list of 2 arrays.*got a list of 1", [X[:2], X[2:]], times=[np.arange(6)])
+    refused(r"times\[1\] must have shape \(4,\)", [X[:2], X[2:]], times=[[3, 4], [1, 2, 3]])
+    refused("mixes dates and numbers", [X[:2], X[2:]], times=[[3, 4], pd.date_range("2024", periods=4)])
+
+
+@pytest.mark.parametrize(
+    ("times", "match"),
+    [
+        ([0, 1, 1, 2, 3, 4], r"row 2 \(1\) repeats the time of row 1"),
+        ([0, 1, 2, 1.5, 3, 4], r"row 3 \(1.5\) is earlier than the time of row 2"),
+        ([0, 1, 2, 3, 4], r"shape \(6,\).*got shape \(5,\)"),
+        (np.zeros((6, 1)), r"shape \(6,\)"),
+        ([0, 1, np.nan, 3, 4, 5], "finite; row 2"),
+        ([0, 1, 2, 3, 4, np.inf], "finite; row 5"),
+        (pd.DatetimeIndex(["2024-01-01", None, *["2024-01-03"] * 4]), "finite; row 1"),
+        (["2024-01-01"] * 6, "text.*pandas.to_datetime"),
+        (pd.Series(["2024-01-01"] * 6, dtype=object), "text.*pandas.to_datetime"),
+        ([{}] * 6, "numbers or dates; got dict"),
+        (np.arange(6) + 0j, "numbers or dates; got dtype complex128"),
+        (np.array([datetime(2024, 1, 1), 3, 4, 5, 6, 7], dtype=object), "mixes dates"),
+    ],
+)
+def test_times_that_are_refused(times, match):
+    refused(match, X, times=times)
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        pd.date_range("2024-03-30", periods=6, freq="6h"),
+        pd.date_range("2024-03-30", periods=6, freq="6h").to_numpy(),
+        pd.date_range("2024-03-30", periods=6, freq="6h").astype("datetime64[s]"),
+        pd.date_range("2024-03-30", periods=6, freq="6h").to_series(),
+        # summer time begins inside the stretch; local clocks jump, the times do not
+        pd.date_range("2024-03-30", periods=6, freq="6h", tz="UTC").tz_convert("Europe/Berlin"),
+        [datetime(2024, 3, 30) + timedelta(hours=6 * i) for i in range(6)],
+        [datetime(2024, 3, 30, 6 * i + 2, tzinfo=timezone(timedelta(hours=2))) for i in range(4)]
+        + [datetime(2024, 3, 31, 6 * i, tzinfo=UTC) for i in range(2)],
+    ],
+)
+def test_dates_become_seconds_since_1970_utc(index):
+    first = datetime(2024, 3, 30, tzinfo=UTC).timestamp()
+    np.testing.assert_array_equal(check(X, times=index).times, first + 21600.0 * np.arange(6))
+
+
+def test_durations_become_seconds():
+    times = pd.timedelta_range("0s", periods=6, freq="250ms")
+    np.testing.assert_allclose(check(X, times=times).times, 0.25 * np.arange(6), rtol=0, atol=0)
+
+
+def test_dates_too_close_for_float_seconds_are_refused_rather_than_merged():
+    times = np.datetime64("2024-01-01T00:00:00.000000000") + np.arange(6).astype("timedelta64[ns]")
+    refused("must increase strictly", X, times=times)
+    np.testing.assert_allclose(check(X, times=times - times[0]).times, 1e-9 * np.arange(6), rtol=1e-12)
+
+
+# ---- parameters and frames out
+
+
+def test_check_count_and_check_option():
+    assert check_count("lag", np.int64(3)) == 3 and isinstance(check_count("lag", np.int64(3)), int)
+    for bad in (0, -1, 1.0, "1", True, None):
+        with pytest.raises(ValueError, match="lag must be an integer of at least 1; got"):
+            check_count("lag", bad)
+    assert check_option("missing", "skip", ("raise", "skip")) == "skip"
+    with pytest.raises(ValueError, match="missing must be one of 'raise', 'skip'; got 'drop'"):
+        check_option("missing", "drop", ("raise", "skip"))
+
+
+@lists_in_lists_out
+class Doubler(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    def fit(self, X, y=None):
+        self._n_features_out = check_sequences(self, X, reset=True, allow_nan=False).n_features
+        return self
+
+    def transform(self, X):
+        found = check_sequences(self, X, reset=False, allow_nan=False)
+        return found.restore(2 * found.values)
+
+
+def test_lists_of_frames_come_back_as_lists_of_frames():
+    frame = pd.DataFrame(X, columns=["a", "b"], index=pd.date_range("2024", periods=6))
+    pieces = [frame[:2], frame[2:]]
+    for out in (
+        Doubler().set_output(transform="pandas").fit(pieces).transform(pieces),
+        Doubler().set_output(transform="pandas").fit_transform(pieces),
+    ):
+        assert [type(piece) for piece in out] == [pd.DataFrame, pd.DataFrame]
+        joined = pd.concat(out)
+        assert joined.columns.tolist() == ["doubler0", "doubler1"]
+        assert joined.index.equals(frame.index)
+        np.testing.assert_array_equal(joined, 2 * X)
+    plain = Doubler().fit_transform(pieces)
+    assert [type(piece) for piece in plain] == [np.ndarray, np.ndarray]
+    assert isinstance(Doubler().set_output(transform="pandas").fit_transform(frame), pd.DataFrame)

@@ -1,0 +1,12 @@
+"""The numbers of all tests, keyed by what is claimed."""
+
+EXACT = 1e-10  # the same mathematics by two routes
+STREAM = 1e-12  # the same sums in another order: chunks, blocks, merges
+SPECTRAL = 1e-7  # eigenproblems, where conditioning enters
+OPTIM = 1e-4  # stationary points of an optimiser
+FLOAT32 = 1e-4
+
+
+def mc_tolerance(variance: float, n: float, k: float = 6.0) -> float:
+    """Return k standard errors of a mean of n independent draws; exceeded about twice in 1e9 at k=6."""
+    return float(k * (variance / n) ** 0.5)
