@@ -4,16 +4,20 @@ The few slow things behind a multivariate time series: in one eigenproblem where
 complete (:class:`SFA`), and with honest error bars where it is noisy and has holes
 (:class:`ProbabilisticSFA`).
 
-Importing this package loads none of the numerical libraries it stands on: a name is looked up when it is first used.
+Importing this package loads none of the numerical libraries it stands on: a name is looked up when it is
+first used.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from probsfa import datasets as datasets, graphs as graphs, plots as plots
+    from probsfa import datasets as datasets
+    from probsfa import graphs as graphs
+    from probsfa import plots as plots
     from probsfa.sfa import SFA as SFA
-    from probsfa.statespace import ProbabilisticSFA as ProbabilisticSFA, load as load
+    from probsfa.statespace import ProbabilisticSFA as ProbabilisticSFA
+    from probsfa.statespace import load as load
 
 __version__ = "0.1.0"
 

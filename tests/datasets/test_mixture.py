@@ -1,0 +1,110 @@
+"""The generator draws from the model: its laws, its shapes, and what it refuses."""
+
+import numpy as np
+import pytest
+
+from probsfa.datasets import make_slow_mixture
+
+N = 40_000
+
+
+def lagged_product(z, lag):
+    return (z[lag:] * z[: len(z) - lag]).mean(axis=0)
+
+
+def bound(a, k=6.0):
+    # Standard error of a mean of z_t z_t-l over an AR(1) of unit variance (Bartlett), k of them.
+    return k * np.sqrt(2.0 * (1.0 + a**2) / (1.0 - a**2) / N)
+
+
+@pytest.mark.parametrize("lag", [0, 1, 5])
+def test_latents_have_the_autocovariance_of_the_model(lag):
+    a = np.array([0.95, 0.5, -0.7])
+    latents = make_slow_mixture(N, 3, decay=a, random_state=0).latents
+    assert np.all(np.abs(lagged_product(latents, lag) - a**lag) < bound(a))
+
+
+def test_latents_are_uncorrelated():
+    a = np.array([0.9, 0.9])
+    z = make_slow_mixture(N, 2, decay=a, random_state=1).latents
+    assert abs((z[:, 0] * z[:, 1]).mean()) < bound(a)[0]
+
+
+def test_first_row_has_the_stationary_law():
+    first = make_slow_mixture(decay=[0.999], lengths=[2] * 5000, random_state=2).latents[::2]
+    assert abs(first.mean()) < 6.0 / np.sqrt(5000)
+    assert abs((first**2).mean() - 1.0) < 6.0 * np.sqrt(2.0 / 5000)
+
+
+def test_sequences_are_independent():
+    z = make_slow_mixture(decay=[0.999], lengths=[2] * 5000, random_state=3).latents[:, 0]
+    across = z[1:-1:2] * z[2::2]
+    assert abs(across.mean()) < 6.0 / np.sqrt(across.size)
+    within = z[::2] * z[1::2]
+    assert abs(within.mean() - 0.999) < 6.0 * np.sqrt(2.0 / within.size)
+
+
+def test_observations_are_offset_plus_mixture_plus_noise():
+    loadings = np.array([[1.0, -2.0], [0.0, 3.0], [0.5, 0.5]])
+    noise, offset = np.array([0.1, 1.0, 4.0]), np.array([5.0, -1e3, 0.0])
+    drawn = make_slow_mixture(
+        N, decay=[0.9, 0.2], loadings=loadings, noise_variance=noise, offset=offset, random_state=4
+    )
+    residuals = drawn.complete - offset - drawn.latents @ loadings.T
+    assert np.all(np.abs(residuals.mean(axis=0)) < 6.0 * np.sqrt(noise / N))
+    assert np.all(np.abs(residuals.var(axis=0) / noise - 1.0) < 6.0 * np.sqrt(2.0 / N))
+
+
+def test_no_noise_leaves_the_mixture_itself():
+    drawn = make_slow_mixture(50, 3, noise_variance=0.0, random_state=0)
+    np.testing.assert_allclose(drawn.data, drawn.latents @ drawn.loadings.T, rtol=1e-12)
+
+
+@pytest.mark.parametrize("block", [None, 20])
+def test_missing_cells(block):
+    drawn = make_slow_mixture(2000, 6, missing_fraction=0.25, missing_block=block, random_state=5)
+    np.testing.assert_array_equal(np.isnan(drawn.data), ~drawn.mask)
+    np.testing.assert_array_equal(drawn.data[drawn.mask], drawn.complete[drawn.mask])
+    assert abs((~drawn.mask).mean() - 0.25) < 0.03
+    if block:
+        # The rows before and after a missing cell are missing too, but for the ends of its block.
+        alone = ~drawn.mask[1:-1] & drawn.mask[2:] & drawn.mask[:-2]
+        assert not alone.any()
+
+
+def test_timescales_and_decay_say_the_same():
+    by_scale = make_slow_mixture(100, 4, timescales=[50.0, 2.0], random_state=6)
+    by_decay = make_slow_mixture(100, 4, decay=np.exp([-1 / 50, -1 / 2]), random_state=6)
+    np.testing.assert_array_equal(by_scale.data, by_decay.data)
+    np.testing.assert_allclose(by_decay.timescales, [50.0, 2.0])
+    assert np.isnan(make_slow_mixture(10, 2, decay=[-0.5, 0.0], random_state=0).timescales[0])
+
+
+def test_lengths_are_the_rows():
+    drawn = make_slow_mixture(lengths=[3, 1, 7], random_state=7)
+    assert drawn.data.shape == (11, 8)
+    assert drawn.lengths == (3, 1, 7)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"decay": [0.9], "timescales": [3.0]}, "not both"),
+        ({"decay": [1.0]}, "decay must lie inside"),
+        ({"decay": []}, "decay must lie inside"),
+        ({"decay": [np.nan]}, "decay must lie inside"),
+        ({"timescales": [0.0]}, "timescales must be positive"),
+        ({"loadings": np.zeros((4, 2))}, r"loadings must have shape \(D, 3\)"),
+        ({"noise_variance": -1.0}, "noise_variance must not be negative"),
+        ({"noise_variance": [1.0, 2.0]}, "one number or 8 numbers"),
+        ({"missing_fraction": 1.0}, "missing_fraction"),
+        ({"missing_fraction": 0.1, "missing_block": 2000}, "missing_block must be from 1"),
+        ({"lengths": [3, 0]}, "lengths must be positive whole numbers"),
+        ({"lengths": []}, "lengths must be positive whole numbers"),
+        ({"n_steps": 0}, "n_steps must be positive whole numbers"),
+        ({"n_features": 0}, "n_features must be at least 1"),
+    ],
+)
+def test_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make_slow_mixture(random_state=0, **arguments)
