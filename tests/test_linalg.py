@@ -1,0 +1,125 @@
+"""Whitening, the rank rule, slow directions and signs."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from probsfa.linalg import canonical_signs, default_rank_tol, slow_directions, whiten
+from tests.oracles.linalg import generalized_eigenvalues, sign_rule
+from tests.tolerances import EXACT, SPECTRAL
+
+SCALES = {
+    "equal": np.ones(6),
+    "tiny": np.full(6, 1e-8),
+    "huge": np.full(6, 1e8),
+    "mixed": 10.0 ** np.array([-8, -4, 0, 2, 5, 8]),
+}
+
+
+def spd(rng, n, rank=None):
+    """A random covariance matrix with a spectrum between 0.1 and 10."""
+    Q, _ = np.linalg.qr(rng.standard_normal((n, n)))
+    eigenvalues = np.zeros(n)
+    eigenvalues[: rank or n] = np.linspace(10, 0.1, rank or n)
+    return (Q * eigenvalues) @ Q.T
+
+
+@pytest.mark.parametrize("scales", SCALES.values(), ids=SCALES)
+@pytest.mark.parametrize("rank", [6, 4, 1])
+def test_whitening_at_every_rank_and_scale(rng, rank, scales):
+    B = spd(rng, 6, rank) * np.outer(scales, scales)
+    W = whiten(B)
+    assert W.rank == rank and W.matrix.shape == (6, rank)
+    np.testing.assert_allclose(W.matrix.T @ B @ W.matrix, np.eye(rank), atol=EXACT)
+    np.testing.assert_allclose(W.scales, np.sqrt(np.diag(B)), rtol=EXACT)
+
+
+@pytest.mark.parametrize("scales", SCALES.values(), ids=SCALES)
+def test_delta_values_are_the_generalized_eigenvalues(rng, scales):
+    A, B = spd(rng, 6), spd(rng, 6)
+    found = slow_directions(A * np.outer(scales, scales), B * np.outer(scales, scales))
+    np.testing.assert_allclose(found.delta_values, generalized_eigenvalues(A, B), rtol=SPECTRAL)
+
+
+@pytest.mark.parametrize("rank", [6, 4, 1])
+def test_slow_directions_solve_the_problem_on_the_range(rng, rank):
+    A, B = spd(rng, 6), spd(rng, 6, rank)
+    found = slow_directions(A, B)
+    W, deltas = found.weights, found.delta_values
+    assert found.rank == rank and W.shape == (6, rank) and (np.diff(deltas) >= 0).all()
+    np.testing.assert_allclose(W.T @ B @ W, np.eye(rank), atol=EXACT)
+    np.testing.assert_allclose(W.T @ A @ W, np.diag(deltas), atol=EXACT * deltas.max())
+    np.testing.assert_allclose(found.loadings, B @ W, atol=EXACT)
+    # loadings @ weights.T projects onto the range of B: nothing that varies is lost
+    np.testing.assert_allclose(found.loadings @ W.T @ B, B, atol=EXACT * 10)
+
+
+def test_a_part_of_the_components_is_the_head_of_all(rng):
+    A, B = spd(rng, 6), spd(rng, 6, 5)
+    full, part = slow_directions(A, B), slow_directions(A, B, n_components=2)
+    assert part.rank == 5
+    np.testing.assert_allclose(part.delta_values, full.delta_values[:2], rtol=EXACT)
+    np.testing.assert_allclose(part.weights, full.weights[:, :2], rtol=SPECTRAL, atol=SPECTRAL)
+
+
+def test_constant_columns_get_no_weight(rng):
+    A, B = spd(rng, 6), spd(rng, 6)
+    A[2] = A[:, 2] = B[2] = B[:, 2] = 0.0
+    found = slow_directions(A, B)
+    assert found.rank == 5
+    assert not found.weights[2].any() and not found.loadings[2].any() and found.scales[2] == 0
+
+
+def test_variance_floor_makes_columns_constant():
+    B = np.diag([1.0, 1e-18])
+    assert whiten(B).rank == 2
+    assert whiten(B, variance_floor=[1e-16, 1e-16]).rank == 1
+    assert whiten(B, variance_floor=2.0).rank == 0
+
+
+def test_rank_tol_moves_the_border():
+    rho = 1 - 1e-9  # correlation matrix [[1, rho], [rho, 1]] has eigenvalues 2 and 1e-9
+    B = np.array([[1.0, rho], [rho, 1.0]])
+    assert whiten(B).rank == 2
+    assert whiten(B, rank_tol=1e-8).rank == 1
+    assert default_rank_tol(3) == 1e-12 and default_rank_tol(10_000) > 2e-11
+
+
+def test_errors_say_the_rank():
+    B = np.ones((3, 3))
+    with pytest.raises(ValueError, match="n_components=2 .* 3 columns have the numerical rank 1"):
+        slow_directions(np.eye(3), B, n_components=2)
+    with pytest.raises(ValueError, match="constant.*rank is 0"):
+        slow_directions(np.eye(3), np.zeros((3, 3)))
+
+
+def test_delta_values_are_not_negative():
+    # rounding alone would give about -1e-17 here
+    assert (slow_directions(-1e-17 * np.eye(2), np.eye(2)).delta_values == 0).all()
+
+
+def test_signs_follow_the_rule(rng):
+    loadings = rng.standard_normal((5, 7))
+    scales = np.abs(rng.standard_normal(5)) * [1, 1, 0, 1, 1]
+    np.testing.assert_array_equal(canonical_signs(loadings, scales), sign_rule(loadings, scales))
+
+
+def test_near_ties_go_to_the_first_input_whatever_the_rounding():
+    for noise in (-1e-12, 0.0, 1e-12):
+        assert canonical_signs([[1.0 + noise], [-1.0]], [1.0, 1.0]).tolist() == [1.0]
+    assert canonical_signs([[1.0], [-1.001]], [1.0, 1.0]).tolist() == [-1.0]
+
+
+def test_signs_without_any_correlation_are_positive():
+    assert canonical_signs(np.zeros((3, 2)), np.ones(3)).tolist() == [1.0, 1.0]
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 5))
+def test_signs_undo_any_flip_and_ignore_units(seed, n):
+    rng = np.random.default_rng(seed)
+    loadings, flips = rng.standard_normal((n, 3)), rng.choice([-1.0, 1.0], 3)
+    units = 10.0 ** rng.integers(-8, 9, n)
+    reference = loadings * canonical_signs(loadings, np.ones(n))
+    flipped = loadings * flips
+    np.testing.assert_array_equal(flipped * canonical_signs(flipped * units[:, None], units), reference)
