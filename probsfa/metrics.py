@@ -1,0 +1,340 @@
+"""How slow, how well matched, how honest: measures for slow features and their error bars.
+
+Slowness of an output ``y`` with the lag ``h`` (Wiskott & Sejnowski 2002, doi:10.1162/089976602317318938)::
+
+    delta = <(y(t+h) - y(t))^2> / var(y)          0: constant in time; 2: white noise; 4: alternating
+    eta   = T / (2 pi h) sqrt(delta)              periods in T rows of the sine that is as slow
+    timescale = -h / log(1 - delta / 2)           rows until the correlation has fallen to 1/e
+
+The last takes ``1 - delta/2`` for the correlation at lag ``h`` of a process that forgets exponentially.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg
+import scipy.optimize
+import scipy.special
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = [
+    "Alignment",
+    "align_components",
+    "coverage",
+    "delta_value",
+    "eta_value",
+    "principal_angles",
+    "rmse",
+    "slowness",
+    "timescale",
+]
+
+FloatArray = NDArray[np.float64]
+
+
+def delta_value(y: Any, *, lag: int = 1, lengths: Sequence[int] | None = None) -> Any:
+    """Return the mean squared change over the variance, for every column.
+
+    Parameters
+    ----------
+    y : array-like (T,) or (T, K), or list of such
+        Signals; a list is several sequences. A NaN cell leaves its column's two differences out.
+    lag : int
+        Rows from one member of a difference to the other.
+    lengths : sequence of int, optional
+        Cuts one array into sequences; differences never cross a border.
+
+    Returns
+    -------
+    float or ndarray (K,)
+        Between 0 and about 4; NaN for a constant signal.
+
+    Raises
+    ------
+    ValueError
+        If there is no pair of rows `lag` apart, or the lengths do not fit.
+
+    Examples
+    --------
+    >>> delta_value([1.0, -1.0, 1.0, -1.0])
+    4.0
+    """
+    pieces = _sequences(y, lengths)
+    if lag < 1 or all(len(piece) <= lag for piece in pieces):
+        raise ValueError(f"lag must be from 1 to less than the rows of a sequence; got {lag}.")
+    rows = np.concatenate(pieces)
+    changes = np.concatenate([piece[lag:] - piece[:-lag] for piece in pieces if len(piece) > lag])
+    origin = rows[0]  # a constant signal then has no variance at all, not even by rounding
+    variance = np.nanvar(rows - np.where(np.isnan(origin), 0.0, origin), axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        delta = np.nanmean(changes**2, axis=0) / np.where(variance > 0, variance, np.nan)
+    return float(delta) if delta.ndim == 0 else delta
+
+
+def eta_value(y: Any, *, lag: int = 1, lengths: Sequence[int] | None = None) -> Any:
+    """Return the number of periods, over all rows, of the sine that is as slow as the signal.
+
+    Parameters
+    ----------
+    y, lag, lengths
+        As in :func:`delta_value`.
+
+    Returns
+    -------
+    float or ndarray (K,)
+        ``T / (2 pi lag) sqrt(delta)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> eta = eta_value(np.cos(np.linspace(0, 2 * np.pi * 4, 1000)))
+    >>> round(eta, 4)
+    4.0019
+    """
+    n_rows = sum(len(piece) for piece in _sequences(y, lengths))
+    eta = n_rows / (2 * np.pi * lag) * np.sqrt(delta_value(y, lag=lag, lengths=lengths))
+    return float(eta) if np.ndim(eta) == 0 else eta
+
+
+def timescale(delta: ArrayLike, *, lag: int = 1) -> Any:
+    """Return the decay time that belongs to a delta value.
+
+    Parameters
+    ----------
+    delta : array-like
+        Delta values at that lag.
+    lag : int
+        Rows from one member of a difference to the other.
+
+    Returns
+    -------
+    float or ndarray
+        ``-lag / log(1 - delta/2)``, in rows; infinite at 0 and NaN from 2 on, where the correlation is not
+        positive and no exponential decay could have produced it.
+
+    Examples
+    --------
+    >>> timescale([0.2, 0.02]).round(2)  # the correlations are 0.9 and 0.99
+    array([ 9.49, 99.5 ])
+    """
+    delta = np.asarray(delta, dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tau = -lag / np.log1p(-np.where(delta < 2, delta, np.nan) / 2)
+    return np.where(delta == 0, np.inf, tau)[()]
+
+
+def slowness(estimator: Any, X: Any, y: Any = None) -> float:
+    """Score a fitted estimator by how slow its outputs are on data it may not have seen.
+
+    Works as ``scoring=`` in scikit-learn's model selection (use splits that keep stretches of time together,
+    such as ``TimeSeriesSplit``). Every output is divided by its own variance on `X`, so an output
+    cannot become slow by becoming small.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+        With ``transform`` and, if it is not 1, a ``lag``.
+    X : array-like (T, D) or list of array-likes
+        Data to be transformed.
+    y : ignored
+
+    Returns
+    -------
+    float
+        Minus the mean delta value of the outputs: greater is slower.
+    """
+    outputs = estimator.transform(X)
+    deltas = np.asarray(delta_value(outputs, lag=getattr(estimator, "lag", 1)))
+    return -float(np.mean(deltas))
+
+
+def rmse(truth: ArrayLike, estimate: ArrayLike, *, mask: ArrayLike | None = None) -> float:
+    """Return the root of the mean squared error over the cells that can be compared.
+
+    Parameters
+    ----------
+    truth, estimate : array-like, same shape
+        Cells where either is NaN are left out.
+    mask : array-like of bool, optional
+        Cells to look at; all by default.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ or no cell can be compared.
+
+    Examples
+    --------
+    >>> rmse([0.0, 3.0, np.nan], [0.0, 0.0, 7.0], mask=[False, True, True])
+    3.0
+    """
+    truth, estimate = _same_shape(truth=truth, estimate=estimate)
+    chosen = ~np.isnan(truth) & ~np.isnan(estimate)
+    if mask is not None:
+        chosen &= np.broadcast_to(np.asarray(mask, dtype=bool), truth.shape)
+    if not chosen.any():
+        raise ValueError("truth and estimate have no cell in common to compare.")
+    return float(np.sqrt(np.mean((truth[chosen] - estimate[chosen]) ** 2)))
+
+
+def coverage(truth: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.9) -> float:
+    """Return the share of true values inside central normal intervals.
+
+    Parameters
+    ----------
+    truth, mean, std : array-like, same shape
+        True values, predictive means and standard deviations; cells where any is NaN are left out.
+    level : float
+        Probability of the interval, between 0 and 1; an honest predictor's coverage is close to it.
+
+    Returns
+    -------
+    float
+        Between 0 and 1.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ, a standard deviation is negative, the level is not a probability, or no cell can
+        be compared.
+
+    Examples
+    --------
+    >>> coverage([0.0, 1.0, 2.0, 3.0], np.zeros(4), np.ones(4), level=0.9)
+    0.5
+    """
+    truth, mean, std = _same_shape(truth=truth, mean=mean, std=std)
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie between 0 and 1; got {level}.")
+    if (std < 0).any():
+        raise ValueError("std must not be negative.")
+    chosen = ~(np.isnan(truth) | np.isnan(mean) | np.isnan(std))
+    if not chosen.any():
+        raise ValueError("truth, mean and std have no cell in common to compare.")
+    width = scipy.special.ndtri((1 + level) / 2)
+    return float(np.mean(np.abs(truth - mean)[chosen] <= width * std[chosen]))
+
+
+class Alignment(NamedTuple):
+    """Which estimate belongs to which reference component, and with what sign.
+
+    Attributes
+    ----------
+    permutation : ndarray (K,) of int
+        ``permutation[k]`` is the column of the estimate that belongs to column k of the reference.
+    signs : ndarray (K,)
+        +1 or -1.
+    correlations : ndarray (K,)
+        Correlations after alignment, not negative.
+    """
+
+    permutation: NDArray[np.intp]
+    signs: FloatArray
+    correlations: FloatArray
+
+    def apply(self, estimate: ArrayLike) -> FloatArray:
+        """Return the columns of the estimate in the order and with the signs of the reference."""
+        aligned: FloatArray = np.asarray(estimate, dtype=np.float64)[..., self.permutation] * self.signs
+        return aligned
+
+
+def align_components(estimate: ArrayLike, reference: ArrayLike) -> Alignment:
+    """Find the signed permutation that matches estimated components to reference components.
+
+    Parameters
+    ----------
+    estimate : array-like (T, K') with K' >= K
+        Components in any order, each up to sign.
+    reference : array-like (T, K)
+        What they are compared with. Rows with a NaN in either are left out.
+
+    Returns
+    -------
+    Alignment
+        The assignment with the largest sum of absolute correlations (Hungarian method).
+
+    Raises
+    ------
+    ValueError
+        If the row counts differ, there are fewer estimates than references, or less than two rows to compare.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> truth = np.random.default_rng(0).standard_normal((50, 2))
+    >>> found = align_components(-truth[:, ::-1], truth)
+    >>> found.permutation, found.signs
+    (array([1, 0]), array([-1., -1.]))
+    """
+    Y, Z = np.asarray(estimate, dtype=np.float64), np.asarray(reference, dtype=np.float64)
+    if Y.ndim != 2 or Z.ndim != 2 or len(Y) != len(Z) or Y.shape[1] < Z.shape[1]:
+        raise ValueError(
+            "estimate and reference must be (T, K') and (T, K) with the same rows and K' >= K; "
+            f"got {Y.shape} and {Z.shape}."
+        )
+    complete = ~(np.isnan(Y).any(axis=1) | np.isnan(Z).any(axis=1))
+    if complete.sum() < 2:
+        raise ValueError("estimate and reference have fewer than two complete rows in common.")
+    correlations = _standardize(Z[complete]).T @ _standardize(Y[complete])
+    rows, columns = scipy.optimize.linear_sum_assignment(-np.abs(correlations))
+    matched = correlations[rows, columns]
+    return Alignment(columns, np.where(matched < 0, -1.0, 1.0), np.abs(matched))
+
+
+def principal_angles(first: ArrayLike, second: ArrayLike) -> FloatArray:
+    """Return the angles between the spaces spanned by the columns of two matrices.
+
+    Parameters
+    ----------
+    first, second : array-like (N, K) and (N, L)
+        Matrices of full column rank, for example directions (D, K) or centred outputs (T, K).
+
+    Returns
+    -------
+    ndarray (min(K, L),)
+        Radians, ascending; the last is the largest angle. Accurate for small angles too (Knyazev & Argentati
+        2002, SIAM J. Sci. Comput. 23:2008).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> principal_angles(np.eye(3)[:, :1], np.eye(3)[:, :2])
+    array([0.])
+    """
+    A, B = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if A.ndim != 2 or B.ndim != 2 or len(A) != len(B):
+        raise ValueError(
+            f"first and second must be matrices with the same number of rows; got {A.shape} and {B.shape}."
+        )
+    angles: FloatArray = scipy.linalg.subspace_angles(A, B)[::-1]
+    return angles
+
+
+def _sequences(y: Any, lengths: Sequence[int] | None) -> list[FloatArray]:
+    if isinstance(y, list) and all(hasattr(piece, "shape") and len(piece.shape) > 0 for piece in y):
+        if lengths is not None:
+            raise ValueError("lengths cannot be given when y is a list of sequences.")
+        return [np.asarray(piece, dtype=np.float64) for piece in y]
+    array = np.asarray(y, dtype=np.float64)
+    if lengths is None:
+        return [array]
+    if sum(lengths) != len(array):
+        raise ValueError(f"lengths must sum to the {len(array)} rows of y; they sum to {sum(lengths)}.")
+    return np.split(array, np.cumsum(lengths)[:-1])
+
+
+def _same_shape(**arrays: ArrayLike) -> list[FloatArray]:
+    checked = [np.asarray(a, dtype=np.float64) for a in arrays.values()]
+    if len({a.shape for a in checked}) > 1:
+        shapes = ", ".join(f"{name} {a.shape}" for name, a in zip(arrays, checked, strict=True))
+        raise ValueError(f"The arrays must have one shape; got {shapes}.")
+    return checked
+
+
+def _standardize(Y: FloatArray) -> FloatArray:
+    """Return columns of mean zero and length one; constant columns become zero."""
+    centred = Y - Y.mean(axis=0)
+    length = np.linalg.norm(centred, axis=0)
+    standard: FloatArray = centred / np.where(length > 0, length, 1.0)
+    return standard
