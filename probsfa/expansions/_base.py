@@ -1,0 +1,98 @@
+"""What every expansion shares: the border, the names, and the question whether it needs the data."""
+
+import abc
+import numbers
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+
+from probsfa._validation import check_sequences
+
+__all__ = ["Expansion", "FloatArray", "check_positive", "is_stateless"]
+
+FloatArray = NDArray[np.float64]
+
+
+class Expansion(TransformerMixin, BaseEstimator, abc.ABC):
+    """A transformer from D columns to more (or other) columns, row by row.
+
+    A concrete expansion says how to learn from checked rows, how to expand them, and what the outputs are
+    called.
+    """
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn what the expansion needs.
+
+        Parameters
+        ----------
+        X : array-like (T, D) or list of array-likes (T_i, D)
+            Complete rows; a list is several sequences.
+        y : ignored
+            For pipelines.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a parameter is out of range, or X is not a complete array of numbers.
+        """
+        found = check_sequences(self, X, reset=True, allow_nan=False)
+        self._learn(found.values)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return the expanded rows, in the shape of the input: an array, or a list of them."""
+        check_is_fitted(self)
+        found = check_sequences(self, X, reset=False, allow_nan=False)
+        return found.restore(self.expand(found.values))
+
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[np.object_]:
+        """Return the names of the outputs."""
+        check_is_fitted(self)
+        names = [str(name) for name in _check_feature_names_in(self, input_features)]
+        return np.asarray(self._names_out(names), dtype=object)
+
+    @property
+    def stateless(self) -> bool:
+        """Whether :meth:`expand` needs no `fit` and accepts any leading axes."""
+        return False
+
+    @abc.abstractmethod
+    def expand(self, values: FloatArray) -> FloatArray:
+        """Expand the last axis of checked values: (..., D) to (..., E)."""
+
+    @abc.abstractmethod
+    def _learn(self, values: FloatArray) -> None:
+        """Check the parameters and set the fitted attributes from checked rows (N, D)."""
+
+    @abc.abstractmethod
+    def _names_out(self, names: list[str]) -> list[str]:
+        """Name the outputs after the inputs."""
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "n_features_in_")
+
+
+def is_stateless(expansion: Any) -> bool:
+    """Tell whether a transformer can expand without having been fitted.
+
+    Examples
+    --------
+    >>> from probsfa.expansions import FourierFeatures, Power
+    >>> is_stateless(Power()), is_stateless(FourierFeatures())
+    (True, False)
+    """
+    return isinstance(expansion, Expansion) and expansion.stateless
+
+
+def check_positive(name: str, value: Any) -> float:
+    """Return a parameter that is a positive finite number, or raise a ValueError naming it."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) < np.inf:
+        raise ValueError(f"{name} must be a positive number; got {value!r}.")
+    return float(value)

@@ -1,0 +1,56 @@
+"""Cut values off at the limits of what training has shown."""
+
+from typing import Any
+
+import numpy as np
+
+from probsfa.expansions._base import Expansion, FloatArray, check_positive
+
+__all__ = ["Clip"]
+
+
+class Clip(Expansion):
+    """Clip every column to the limits of the training data.
+
+    The failsafe step that polynomials need on unseen data (Sprekeler 2011, section 5.3, after Franzius,
+    Sprekeler & Wiskott 2007): an output a little outside its range is cubed, and cubed again by the next
+    level, unless it is cut off.
+
+    Parameters
+    ----------
+    limits : "range" or float
+        "range" is from the smallest to the largest training value, which leaves the training data as they
+        are. A number c is the mean plus and minus c standard deviations.
+
+    Attributes
+    ----------
+    low_, high_ : ndarray (D,)
+        The limits.
+
+    Examples
+    --------
+    >>> clip = Clip().fit([[0.0], [1.0]])
+    >>> print(clip.transform([[-5.0], [0.5], [7.0]]).ravel())
+    [0.  0.5 1. ]
+    """
+
+    def __init__(self, limits: float | str = "range") -> None:
+        self.limits = limits
+
+    def expand(self, values: FloatArray) -> FloatArray:
+        """Clip the last axis: (..., D) to (..., D)."""
+        return np.clip(values, self.low_, self.high_)
+
+    def _learn(self, values: FloatArray) -> None:
+        limits: Any = self.limits
+        if isinstance(limits, str):
+            if limits != "range":
+                raise ValueError(f'limits must be "range" or a positive number; got {limits!r}.')
+            self.low_, self.high_ = values.min(axis=0), values.max(axis=0)
+            return
+        reach = check_positive("limits", limits) * values.std(axis=0)
+        mean = values.mean(axis=0)
+        self.low_, self.high_ = mean - reach, mean + reach
+
+    def _names_out(self, names: list[str]) -> list[str]:
+        return names

@@ -1,0 +1,121 @@
+"""Polynomials of the inputs, and the step that removes the directions in which they do not vary."""
+
+import itertools
+import math
+
+import numpy as np
+
+from probsfa._validation import check_count
+from probsfa.expansions._base import Expansion, FloatArray
+from probsfa.linalg import whiten
+
+__all__ = ["Polynomial"]
+
+
+class Polynomial(Expansion):
+    """All monomials of the inputs up to a degree, without the constant.
+
+    Parameters
+    ----------
+    degree : int
+        Highest total degree.
+    whiten : bool
+        Whether to whiten the monomials and drop the directions in which the training data do not vary, which
+        Sprekeler (2011, figure 1) does by a singular value decomposition. The columns are then decorrelated,
+        with zero mean and unit variance on the training data.
+    rank_tol : float or None
+        Directions whose variance, in monomials scaled to unit variance, is up to this fraction of the largest
+        count as not varying. Only used by `whiten`; the default is :func:`probsfa.linalg.default_rank_tol`.
+
+    Attributes
+    ----------
+    mean_ : ndarray (E,)
+        Mean of the monomials; with `whiten` only.
+    whitening_ : ndarray (E, rank)
+        Whitening matrix; with `whiten` only.
+
+    Notes
+    -----
+    There are ``C(D + degree, degree) - 1`` monomials: 34 for four inputs and degree 3. They grow without
+    bound, so on unseen data an outlier in the input is a far larger one in the output; see :class:`Clip`.
+
+    References
+    ----------
+    Sprekeler, H. (2011). On the relation of slow feature analysis and Laplacian eigenmaps. Neural Computation
+    23, 3287-3302. https://doi.org/10.1162/NECO_a_00214
+
+    Examples
+    --------
+    >>> print(Polynomial(2).fit_transform([[2.0, 3.0]]))
+    [[2. 3. 4. 6. 9.]]
+    >>> Polynomial(2).fit([[2.0, 3.0]]).get_feature_names_out().tolist()
+    ['x0', 'x1', 'x0^2', 'x0 x1', 'x1^2']
+    """
+
+    def __init__(self, degree: int = 2, *, whiten: bool = False, rank_tol: float | None = None) -> None:
+        self.degree = degree
+        self.whiten = whiten
+        self.rank_tol = rank_tol
+
+    @property
+    def stateless(self) -> bool:
+        """True unless the monomials are whitened."""
+        return not self.whiten
+
+    def expand(self, values: FloatArray) -> FloatArray:
+        """Expand the last axis: (..., D) to (..., E), or to (..., rank) when whitening."""
+        out = monomials(values, check_count("degree", self.degree))
+        if self.whiten:
+            out = (out - self.mean_) @ self.whitening_
+        return out
+
+    def _learn(self, values: FloatArray) -> None:
+        degree = check_count("degree", self.degree)
+        if not self.whiten:
+            return
+        if len(values) < 2:
+            raise ValueError("whiten=True needs the variance of at least 2 rows; got n_samples = 1.")
+        Z = monomials(values, degree)
+        self.mean_ = Z.mean(axis=0)
+        Z -= self.mean_
+        self.whitening_ = whiten(Z.T @ Z / len(Z), rank_tol=self.rank_tol).matrix
+        if self.whitening_.shape[1] == 0:
+            raise ValueError("Every column of X is constant, so there is nothing to whiten: the rank is 0.")
+
+    def _names_out(self, names: list[str]) -> list[str]:
+        if self.whiten:
+            return [f"polynomial{j}" for j in range(self.whitening_.shape[1])]
+        return [
+            " ".join(f"{name}^{power}" if power > 1 else name for name, power in _powers(chosen))
+            for degree in range(1, self.degree + 1)
+            for chosen in itertools.combinations_with_replacement(names, degree)
+        ]
+
+
+def monomials(values: FloatArray, degree: int) -> FloatArray:
+    """Return all monomials of degree 1 to `degree` of the last axis, by degree, then in lexical order.
+
+    Those of degree k are ``x_j`` times those of degree k - 1 in ``x_j`` and later inputs, which are the last
+    ones of their block.
+    """
+    n_inputs = values.shape[-1]
+    n_outputs = math.comb(n_inputs + degree, degree) - 1
+    out = np.empty((*values.shape[:-1], n_outputs), dtype=np.float64)
+    out[..., :n_inputs] = values
+    first = list(range(n_inputs))  # where in the last block the monomials that begin with x_j begin
+    end = n_inputs
+    for _ in range(degree - 1):
+        last_end, nexts = end, []
+        for j in range(n_inputs):
+            nexts.append(end)
+            count = last_end - first[j]
+            np.multiply(
+                out[..., first[j] : last_end], values[..., j : j + 1], out=out[..., end : end + count]
+            )
+            end += count
+        first = nexts
+    return out
+
+
+def _powers(chosen: tuple[str, ...]) -> list[tuple[str, int]]:
+    return [(name, len(list(group))) for name, group in itertools.groupby(chosen)]
