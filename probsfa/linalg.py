@@ -17,11 +17,23 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["SlowDirections", "Whitening", "canonical_signs", "default_rank_tol", "slow_directions", "whiten"]
+__all__ = [
+    "RankError",
+    "SlowDirections",
+    "Whitening",
+    "canonical_signs",
+    "default_rank_tol",
+    "slow_directions",
+    "whiten",
+]
 
 FloatArray = NDArray[np.float64]
 
 _TIE = 1e-8  # relative; correlations closer than this count as equal, whatever the rounding
+
+
+class RankError(ValueError):
+    """More components were asked for than there are directions in which the data vary."""
 
 
 class Whitening(NamedTuple):
@@ -149,8 +161,8 @@ def slow_directions(
 
     Raises
     ------
-    ValueError
-        If every column is constant, or more components are asked for than the rank allows.
+    RankError
+        A ValueError; if every column is constant, or more components are asked for than the rank allows.
 
     Notes
     -----
@@ -213,9 +225,9 @@ def canonical_signs(loadings: ArrayLike, scales: ArrayLike) -> FloatArray:
 
 def _check_rank(n_components: int | None, rank: int, n_features: int) -> None:
     if rank == 0:
-        raise ValueError("Every column of X is constant, so there is nothing slow to find: the rank is 0.")
+        raise RankError("Every column of X is constant, so there is nothing slow to find: the rank is 0.")
     if n_components is not None and n_components > rank:
-        raise ValueError(
+        raise RankError(
             f"n_components={n_components} is more than the data hold: their {n_features} columns have the "
             f"numerical rank {rank}. Ask for at most {rank}, or lower rank_tol if the smallest directions "
             "are real."

@@ -1,0 +1,3 @@
+"""Deterministic slow feature analysis."""
+
+from probsfa.sfa.linear import SFA as SFA

@@ -1,0 +1,132 @@
+"""What an expansion needs around it: incomplete rows, sparse results, a check of what comes back."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from probsfa._validation import Sequences
+from probsfa.graphs.moments import MomentStream, block_rows
+
+__all__ = ["Expander", "extend_stream"]
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Expander:
+    """A fitted expansion, or none, applied to rows of which some may be incomplete.
+
+    Attributes
+    ----------
+    transformer : fitted transformer or None
+        None is the identity.
+    n_features_out : int
+        Columns after the expansion.
+    """
+
+    transformer: Any
+    n_features_out: int
+
+    @classmethod
+    def fit(cls, expansion: Any, values: FloatArray) -> "Expander":
+        """Clone the expansion and fit it to the complete rows of `values` (N, D)."""
+        if expansion is None:
+            return cls(None, values.shape[1])
+        complete = ~np.isnan(values).any(axis=1)
+        if not complete.any():
+            raise ValueError("X has no complete row to fit the expansion to.")
+        transformer = clone(expansion).fit(values if complete.all() else values[complete])
+        first = int(np.argmax(complete))
+        return cls(transformer, _apply(transformer, values[first : first + 1]).shape[1])
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether rows stay as they are."""
+        return self.transformer is None
+
+    def __call__(self, rows: FloatArray) -> FloatArray:
+        """Return the expanded rows (N, n_features_out); incomplete rows become rows of NaN."""
+        if self.transformer is None:
+            return rows
+        complete = ~np.isnan(rows).any(axis=1)
+        if complete.all():
+            return _apply(self.transformer, rows)
+        expanded = np.full((len(rows), self.n_features_out), np.nan, dtype=np.float64)
+        if complete.any():
+            expanded[complete] = _apply(self.transformer, rows[complete])
+        return expanded
+
+    def inverse(self, rows: FloatArray) -> FloatArray:
+        """Return the rows before the expansion.
+
+        Raises
+        ------
+        ValueError
+            If the expansion has no ``inverse_transform``.
+        """
+        if self.transformer is None:
+            return rows
+        if not hasattr(self.transformer, "inverse_transform"):
+            raise ValueError(
+                f"inverse_transform needs expansion=None or an expansion that has an inverse; "
+                f"{type(self.transformer).__name__} has none."
+            )
+        return np.asarray(self.transformer.inverse_transform(rows), dtype=np.float64)
+
+
+def extend_stream(
+    stream: MomentStream,
+    found: Sequences,
+    expander: Expander,
+    *,
+    new_sequence: bool = True,
+    skip_incomplete: bool = False,
+) -> MomentStream:
+    """Return the stream of moments after some sequences, expanded a block of rows at a time.
+
+    Parameters
+    ----------
+    stream : MomentStream
+        Moments of the expanded rows before these.
+    found : Sequences
+        Rows before the expansion.
+    expander : Expander
+        What to do with every row.
+    new_sequence : bool
+        Whether the first row begins a new sequence; otherwise it continues the open one.
+    skip_incomplete : bool
+        Leave out rows with a NaN, and differences with such a row.
+    """
+    ends = np.cumsum(found.lengths)
+    size = found.n_rows if expander.is_identity else block_rows(expander.n_features_out)
+    for start in range(0, found.n_rows, size):
+        stop = min(start + size, found.n_rows)
+        inside = ends[(ends > start) & (ends < stop)]
+        stream = stream.extend(
+            expander(found.values[start:stop]),
+            lengths=np.diff([start, *inside, stop]).tolist(),
+            new_sequence=new_sequence if start == 0 else bool((ends == start).any()),
+            skip_incomplete=skip_incomplete,
+        )
+    return stream
+
+
+def _apply(transformer: Any, rows: FloatArray) -> FloatArray:
+    expanded = transformer.transform(rows)
+    if hasattr(expanded, "toarray"):
+        expanded = expanded.toarray()
+    expanded = np.asarray(expanded, dtype=np.float64)
+    if expanded.ndim != 2 or len(expanded) != len(rows):
+        raise ValueError(
+            f"expansion must map every row by itself: {type(transformer).__name__} made shape "
+            f"{expanded.shape} of {rows.shape}."
+        )
+    if not np.isfinite(expanded).all():
+        raise ValueError(
+            f"expansion gave values that are not finite: {type(transformer).__name__} overflows on these "
+            "data. Scale the columns first, for example by a pipeline of StandardScaler and the expansion."
+        )
+    return expanded

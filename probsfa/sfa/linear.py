@@ -1,0 +1,323 @@
+"""Linear slow feature analysis, and any expansion of it, as a scikit-learn estimator.
+
+The outputs ``y = W (h(x) - mean)`` minimise ``<(y_j(t+lag) - y_j(t))^2>`` one after the other under zero
+mean, unit variance and decorrelation over the training rows, where ``h`` is the identity or an expansion
+(Wiskott & Sejnowski 2002, Neural Computation 14:715, doi:10.1162/089976602317318938).
+"""
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_array
+
+from probsfa._frames import lists_in_lists_out
+from probsfa._validation import Sequences, check_count, check_option, check_sequences, is_list_of_sequences
+from probsfa.graphs.moments import Moments, MomentStream, block_rows
+from probsfa.linalg import RankError, slow_directions
+from probsfa.metrics import timescale
+from probsfa.sfa._expand import Expander, extend_stream
+
+__all__ = ["SFA"]
+
+FloatArray = NDArray[np.float64]
+
+
+@lists_in_lists_out
+class SFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Slow feature analysis: the slowest decorrelated outputs of a time series.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        How many outputs, slowest first; all that the rank of the data allows by default.
+    lag : int
+        Rows between the two members of a difference.
+    expansion : transformer, optional
+        A scikit-learn transformer that maps every row by itself, such as ``PolynomialFeatures(2,
+        include_bias=False)``; it is cloned, fitted to the complete training rows, and SFA works on what it
+        returns.
+    missing : {"raise", "skip"}
+        What to do with NaN. ``"skip"`` leaves incomplete rows out: only differences of two complete rows
+        `lag` apart count, so rows that were never taken should be given as rows of NaN, and
+        ``transform`` returns rows of NaN for them.
+    rank_tol : float, optional
+        Directions with less than this fraction of the variance of the leading one count as absent,
+        after every column is scaled to unit variance. Default 1e-12 (see
+        :func:`probsfa.linalg.default_rank_tol`).
+
+    Attributes
+    ----------
+    delta_values_ : ndarray (K,)
+        Mean squared change of each output over the training rows, ascending: 0 is constant, 2 is white noise.
+    timescales_ : ndarray (K,)
+        ``-lag / log(1 - delta/2)`` in rows; NaN where delta is 2 or more, because no exponential decay
+        changes that fast.
+    components_ : ndarray (K, D)
+        Directions; ``(x - mean_) @ components_.T`` are the outputs.
+    loadings_ : ndarray (D, K)
+        Covariances of inputs and outputs: how each unit-variance output shows in each input. Divided by the
+        inputs' standard deviations they are correlations, which say what inputs matter.
+    mean_ : ndarray (D,)
+        Mean of the (expanded) training rows.
+    rank_ : int
+        Number of directions in which the (expanded) training rows vary.
+    moments_ : probsfa.graphs.Moments
+        The second moments everything else was computed from.
+    expansion_ : transformer or None
+        The fitted expansion.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Notes
+    -----
+    The covariance is taken with 1/T and the differences with 1/(their number), not centred: a drift is
+    change. The largest correlation of an output with an input is positive, which fixes its sign. Constant
+    and duplicated columns, fewer rows than columns, and any choice of units are handled by the rank.
+
+    Examples
+    --------
+    Two mixtures of a slow and a fast sine:
+
+    >>> import numpy as np
+    >>> t = np.linspace(0, 2 * np.pi, 500)
+    >>> sources = np.column_stack([np.sin(2 * t), np.sin(31 * t)])
+    >>> X = sources @ [[1.0, 0.5], [-0.7, 1.0]]
+    >>> sfa = SFA(n_components=1).fit(X)
+    >>> y = sfa.transform(X)
+    >>> y.shape, bool(abs(np.corrcoef(y[:, 0], sources[:, 0])[0, 1]) > 0.9999)
+    ((500, 1), True)
+    """
+
+    _seen: tuple[Expander, MomentStream] | None  # what partial_fit goes on from; None before a complete row
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        lag: int = 1,
+        expansion: Any = None,
+        missing: str = "raise",
+        rank_tol: float | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.lag = lag
+        self.expansion = expansion
+        self.missing = missing
+        self.rank_tol = rank_tol
+
+    def fit(self, X: Any, y: Any = None, *, lengths: Any = None) -> Self:
+        """Find the slowest directions.
+
+        Parameters
+        ----------
+        X : array-like (T, D), or list of array-likes (T_i, D)
+            Rows in order of time; a list is several sequences, with no difference from one to the next.
+        y : ignored
+        lengths : array-like of int, optional
+            Cuts one array into consecutive sequences.
+
+        Returns
+        -------
+        SFA
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If X has missing cells and ``missing="raise"``, holds no difference or no variation, or has a
+            lower rank than `n_components`.
+        """
+        self._check_parameters()
+        found = self._check(X, reset=True, lengths=lengths, min_rows=2)
+        expander = Expander.fit(self.expansion, found.values)
+        stream = MomentStream.start(expander.n_features_out, self.lag)
+        stream = extend_stream(stream, found, expander, skip_incomplete=self.missing == "skip")
+        self._solve(stream.moments, expander)
+        self._seen = expander, stream
+        _warn(found, self.lag, self.rank_, stream.moments.n_rows)
+        return self
+
+    def partial_fit(
+        self, X: Any, y: Any = None, *, lengths: Any = None, new_sequence: bool | None = None
+    ) -> Self:
+        """Take in the next rows; afterwards the estimator is fitted to all rows so far.
+
+        Parameters
+        ----------
+        X : array-like (T, D), or list of array-likes (T_i, D)
+            The next rows, any number of them.
+        y : ignored
+        lengths : array-like of int, optional
+            Cuts one array into consecutive sequences.
+        new_sequence : bool, optional
+            Whether the first row begins a new sequence or continues the last one, with a difference across
+            the border. By default a single array continues; a list, or an array with `lengths`, begins anew.
+
+        Returns
+        -------
+        SFA
+            The estimator. As long as the rows so far cannot determine the outputs (no difference yet, or a
+            rank below `n_components`), it counts as not fitted and ``transform`` says why.
+
+        Notes
+        -----
+        Any sequence of chunks gives what ``fit`` gives on the whole, up to rounding. An expansion is fitted
+        to the complete rows of the first chunk that has any, and then stays as it is.
+        """
+        self._check_parameters()
+        first = not hasattr(self, "_seen")
+        found = self._check(X, reset=first, lengths=lengths, min_rows=1, require_observed=False)
+        if new_sequence is None:
+            new_sequence = found.is_list or lengths is not None
+        if first:
+            self._seen = None
+        if self._seen is None:
+            if np.isnan(found.values).any(axis=1).all():
+                return self._unsolve("no complete row has been seen")
+            expander = Expander.fit(self.expansion, found.values)
+            stream = MomentStream.start(expander.n_features_out, self.lag)
+        else:
+            expander, stream = self._seen
+        if stream.moments.lag != self.lag:
+            raise ValueError(f"lag was {stream.moments.lag} so far in partial_fit; it is {self.lag} now.")
+        skip = self.missing == "skip"
+        stream = extend_stream(stream, found, expander, new_sequence=new_sequence, skip_incomplete=skip)
+        self._seen = expander, stream
+        if stream.moments.n_differences == 0:
+            return self._unsolve(f"no two complete rows {self.lag} apart have been seen")
+        try:
+            self._solve(stream.moments, expander)
+        except RankError as error:
+            return self._unsolve(str(error))
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return the slow outputs.
+
+        Parameters
+        ----------
+        X : array-like (T, D), or list of array-likes (T_i, D)
+            Rows; each is mapped by itself.
+
+        Returns
+        -------
+        ndarray (T, K), or list of ndarrays (T_i, K)
+            Outputs, slowest first; rows of NaN for incomplete rows with ``missing="skip"``.
+        """
+        expander = self._check_fitted()
+        found = self._check(X, reset=False)
+        outputs = np.empty((found.n_rows, len(self.components_)), dtype=np.float64)
+        size = block_rows(len(self.mean_))
+        for start in range(0, found.n_rows, size):
+            rows = expander(found.values[start : start + size])
+            outputs[start : start + size] = (rows - self.mean_) @ self.components_.T
+            if self.missing == "skip":
+                # not left to the product: a column of zero weight must not hide its NaN
+                outputs[start : start + size][np.isnan(rows).any(axis=1)] = np.nan
+        return found.restore(outputs)
+
+    def inverse_transform(self, Y: Any) -> Any:
+        """Return the linear reconstruction of the input from outputs.
+
+        Parameters
+        ----------
+        Y : array-like (T, K), or list of array-likes (T_i, K)
+            Outputs, such as ``transform`` returns.
+
+        Returns
+        -------
+        ndarray (T, D), or list of ndarrays (T_i, D)
+            ``mean_ + Y @ loadings_.T``, the best linear reconstruction in the mean square over the training
+            rows; exact when K is the rank. An expansion is undone by its own ``inverse_transform``.
+
+        Raises
+        ------
+        ValueError
+            If `Y` does not have K columns, or the expansion has no inverse.
+        """
+        expander = self._check_fitted()
+        if is_list_of_sequences(Y):
+            return [self.inverse_transform(y) for y in Y]
+        Y = check_array(Y, dtype=np.float64, ensure_all_finite="allow-nan", input_name="Y")
+        if Y.shape[1] != len(self.components_):
+            raise ValueError(
+                f"Y has {Y.shape[1]} columns; inverse_transform needs the {len(self.components_)} outputs."
+            )
+        return expander.inverse(self.mean_ + Y @ self.loadings_.T)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether outputs can be computed."""
+        return hasattr(self, "components_")
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn what the estimator accepts."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing == "skip"
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def _check_parameters(self) -> None:
+        if self.n_components is not None:
+            check_count("n_components", self.n_components)
+        check_count("lag", self.lag)
+        check_option("missing", self.missing, ("raise", "skip"))
+        if self.rank_tol is not None and not 0 < self.rank_tol < 1:
+            raise ValueError(f"rank_tol must be None or lie between 0 and 1; got {self.rank_tol!r}.")
+
+    def _check(self, X: Any, **options: Any) -> Sequences:
+        return check_sequences(self, X, allow_nan=self.missing == "skip", **options)
+
+    def _check_fitted(self) -> Expander:
+        if hasattr(self, "components_") and self._seen is not None:
+            return self._seen[0]
+        reason = getattr(self, "_pending", "call fit or partial_fit first")
+        raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet: {reason.rstrip('.')}.")
+
+    def _solve(self, moments: Moments, expander: Expander) -> None:
+        """Set the fitted attributes."""
+        found = slow_directions(
+            moments.difference_moment,
+            moments.covariance,
+            self.n_components,
+            self.rank_tol,
+            variance_floor=moments.variance_floor,
+        )
+        self.moments_ = moments
+        self.mean_ = moments.mean
+        self.components_ = np.ascontiguousarray(found.weights.T)
+        self.loadings_ = found.loadings
+        self.delta_values_ = found.delta_values
+        self.timescales_ = timescale(found.delta_values, lag=self.lag)
+        self.rank_ = found.rank
+        self.expansion_ = expander.transformer
+
+    def _unsolve(self, reason: str) -> Self:
+        """Forget the outputs, because the rows so far do not determine them."""
+        self._pending = reason
+        if hasattr(self, "components_"):
+            del self.components_
+        return self
+
+
+def _warn(found: Sequences, lag: int, rank: int, n_rows: int) -> None:
+    """Warn about data that can be used, but not for what the caller may think."""
+    short = sum(n <= lag for n in found.lengths)
+    if short:
+        warnings.warn(
+            f"{short} of {len(found.lengths)} sequences have no more than lag={lag} rows: they count in the "
+            "covariance and hold no difference.",
+            stacklevel=3,
+        )
+    if rank >= n_rows - 1:
+        warnings.warn(
+            f"The {n_rows} rows vary in {rank} directions, so outputs can follow any course in time, however "
+            "slow. Take fewer columns (or a smaller expansion), or more rows.",
+            stacklevel=3,
+        )
