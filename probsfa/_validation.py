@@ -19,6 +19,7 @@ from probsfa._times import check_times
 __all__ = [
     "Sequences",
     "check_count",
+    "check_lengths",
     "check_option",
     "check_sequences",
     "is_list_of_sequences",
@@ -166,7 +167,7 @@ def check_sequences(
         values = np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
     else:
         values = check_array(estimator, X, "X", reset=reset, allow_nan=allow_nan, min_rows=min_rows)
-        sizes = _check_lengths(lengths, len(values))
+        sizes = check_lengths(lengths, len(values))
     names = getattr(estimator, "feature_names_in_", None)
     found = Sequences(
         values=values,
@@ -226,7 +227,8 @@ def check_option(name: str, value: Any, options: tuple[str, ...]) -> str:
     return value
 
 
-def _check_lengths(lengths: Any, n_rows: int) -> tuple[int, ...]:
+def check_lengths(lengths: Any, n_rows: int) -> tuple[int, ...]:
+    """Return the rows of every sequence, one sequence by default, or raise a ValueError naming lengths."""
     if lengths is None:
         return (n_rows,)
     array = np.asarray(lengths)

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["MomentStream", "Moments", "block_rows", "temporal_moments"]
+__all__ = ["MomentStream", "Moments", "block_rows", "rounding_variance", "temporal_moments"]
 
 FloatArray = NDArray[np.float64]
 
@@ -94,8 +94,7 @@ class Moments:
     @property
     def variance_floor(self) -> FloatArray:
         """Variance that rounding alone can give a constant column at this mean, shape (D,)."""
-        floor: FloatArray = (_CONSTANT_ULPS * np.finfo(np.float64).eps * self.mean) ** 2
-        return floor
+        return rounding_variance(self.mean)
 
     def merge(self, other: "Moments") -> "Moments":
         """Return the moments of the rows and pairs of both.
@@ -250,6 +249,12 @@ def block_rows(n_features: int) -> int:
     """Return how many rows of `n_features` columns to take at a time."""
     fewest, most = _BLOCK_ROWS
     return min(max(_BLOCK_CELLS // max(n_features, 1), fewest), most)
+
+
+def rounding_variance(mean: FloatArray) -> FloatArray:
+    """Return the variance that rounding alone can give a constant column at this mean, shape (D,)."""
+    floor: FloatArray = (_CONSTANT_ULPS * np.finfo(np.float64).eps * mean) ** 2
+    return floor
 
 
 def _add_rows(moments: Moments, rows: FloatArray, skip_incomplete: bool) -> Moments:

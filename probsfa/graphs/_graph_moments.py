@@ -1,0 +1,117 @@
+"""Second moments of samples on a training graph, through its Laplacian alone and in bounded memory."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from probsfa.graphs.moments import block_rows, rounding_variance
+from probsfa.graphs.training_graph import TrainingGraph
+
+__all__ = ["GraphMoments", "graph_moments"]
+
+FloatArray = NDArray[np.float64]
+
+_PANEL_CELLS = 2**22  # 32 MiB of float64: columns taken at a time through the Laplacian
+
+
+class GraphMoments(NamedTuple):
+    """Mean and second moments of the samples of a training graph.
+
+    Attributes
+    ----------
+    mean : ndarray (D,)
+        ``xbar``, weighted with the node weights.
+    covariance : ndarray (D, D)
+        ``B = (1/Q) sum_n v_n (x(n) - xbar)(x(n) - xbar)'``.
+    difference_moment : ndarray (D, D)
+        ``A = (1/R) sum_nn' gamma_nn' (x(n') - x(n))(x(n') - x(n))'``.
+    variance_floor : ndarray (D,)
+        Variance that rounding alone can give a constant column at this mean.
+    """
+
+    mean: FloatArray
+    covariance: FloatArray
+    difference_moment: FloatArray
+    variance_floor: FloatArray
+
+
+def graph_moments(graph: TrainingGraph, X: ArrayLike) -> GraphMoments:
+    """Return the moments A and B of graph-based slow feature analysis.
+
+    Parameters
+    ----------
+    graph : TrainingGraph
+        One vertex per row of `X`.
+    X : array-like (N, D)
+        Samples, complete.
+
+    Returns
+    -------
+    GraphMoments
+        In O(N D^2) for every graph whose Laplacian takes O(N D). `X` is not copied: a few columns at a time
+        go through the Laplacian, so the memory needed beside it is a few times 32 MiB, or a few columns
+        where N exceeds 4 million.
+
+    Raises
+    ------
+    ValueError
+        If the number of rows is not the number of vertices.
+
+    Notes
+    -----
+    Escalante-B. & Wiskott (2013), JMLR 14:3683, eqs. 12-14.
+
+    Examples
+    --------
+    >>> from probsfa.graphs import temporal
+    >>> graph_moments(temporal(3), [[0.0], [1.0], [5.0]])[:3]
+    (array([2.]), array([[4.66666667]]), array([[8.5]]))
+    """
+    rows = np.asarray(X, dtype=np.float64)
+    if rows.ndim != 2 or len(rows) != graph.n_vertices:
+        raise ValueError(
+            f"X must have one row for each of the {graph.n_vertices} vertices of the graph; got shape "
+            f"{rows.shape}."
+        )
+    origin, offset, covariance = _weighted_covariance(rows, graph.node_weights / graph.Q)
+    n, n_features = rows.shape
+    A = np.empty((n_features, n_features), dtype=np.float64)
+    width = max(1, _PANEL_CELLS // n)
+    for first in range(0, n_features, width):
+        panel = slice(first, first + width)
+        product = graph.laplacian_matmul(rows[:, panel] - origin[panel] - offset[panel])
+        A[:, panel] = _centred_product(rows, product, origin, offset)
+    A *= 2.0 / graph.R
+    mean = origin + offset
+    return GraphMoments(mean, covariance, (A + A.T) / 2, rounding_variance(mean))
+
+
+def _weighted_covariance(rows: FloatArray, v: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return a sample as origin, the mean relative to it, and the covariance; `v` sums to 1."""
+    # Two passes: without cancellation whatever the offset and whatever the weights.
+    origin = rows[0].copy()
+    offset = np.zeros_like(origin)
+    size = block_rows(len(origin))
+    for start in range(0, len(rows), size):
+        offset += v[start : start + size] @ (rows[start : start + size] - origin)
+    covariance = np.zeros((len(origin), len(origin)), dtype=np.float64)
+    for start in range(0, len(rows), size):
+        centred = rows[start : start + size] - origin
+        centred -= offset
+        centred *= np.sqrt(v[start : start + size])[:, None]
+        covariance += centred.T @ centred
+    return origin, offset, covariance
+
+
+def _centred_product(
+    rows: FloatArray, product: FloatArray, origin: FloatArray, offset: FloatArray
+) -> FloatArray:
+    """Return ``(X - xbar)' product``, row block by row block."""
+    total = np.zeros((len(origin), product.shape[1]), dtype=np.float64)
+    size = block_rows(len(origin))
+    for start in range(0, len(rows), size):
+        centred = rows[start : start + size] - origin
+        centred -= offset
+        total += centred.T @ product[start : start + size]
+    return total

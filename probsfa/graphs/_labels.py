@@ -1,0 +1,51 @@
+"""Labels: checked, ordered, cut into groups."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_array, column_or_1d
+
+from probsfa._validation import check_count
+
+__all__ = ["check_classes", "check_labels", "label_groups"]
+
+
+def check_labels(y: Any) -> NDArray[np.float64]:
+    """Return numeric labels (N,) as float64, or raise a ValueError naming y."""
+    labels = check_array(column_or_1d(y), ensure_2d=False, dtype=np.float64, input_name="y")
+    if len(labels) < 2:
+        raise ValueError(f"y has {len(labels)} label; a graph needs at least two samples.")
+    return labels
+
+
+def check_classes(y: Any) -> NDArray[np.intp]:
+    """Return which of the sorted distinct labels every sample has, shape (N,); labels may be strings."""
+    labels = column_or_1d(y)
+    if labels.dtype.kind in "fc" and not np.isfinite(labels).all():
+        raise ValueError("y contains NaN or infinity; every sample needs a class.")
+    return np.unique(labels, return_inverse=True)[1].astype(np.intp)
+
+
+def label_groups(y: Any, n_groups: int | None) -> NDArray[np.intp]:
+    """Discretise labels: the number of the group of every sample, shape (N,), lower labels first.
+
+    Labels that take no more than `n_groups` values are their own groups. Others are sorted and cut into
+    groups whose sizes differ by one at most. By default there are ``sqrt(N)`` groups and at most 50, the
+    number used in section 6.2 of the paper.
+    """
+    labels = check_labels(y)
+    wanted = default_groups(len(labels)) if n_groups is None else check_count("n_groups", n_groups, minimum=2)
+    distinct, groups = np.unique(labels, return_inverse=True)
+    if len(distinct) < 2:
+        raise ValueError(f"y has only one value, {distinct[0]}; a graph of labels needs at least two.")
+    if len(distinct) <= wanted:
+        return groups.astype(np.intp)
+    rank = np.empty(len(labels), dtype=np.intp)
+    rank[np.argsort(labels, kind="stable")] = np.arange(len(labels))
+    return rank * wanted // len(labels)
+
+
+def default_groups(n: int) -> int:
+    """Return the default number of groups for n samples."""
+    return min(50, max(2, round(n**0.5)))

@@ -1,0 +1,101 @@
+"""Any graph, from its matrix of edge weights."""
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from scipy.sparse.csgraph import connected_components
+
+from probsfa.graphs._walk import SparseWalk
+from probsfa.graphs.training_graph import FloatArray, IntArray, TrainingGraph
+
+__all__ = ["SparseGraph", "from_sparse"]
+
+
+def from_sparse(W: Any, node_weights: Any = None) -> "SparseGraph":
+    """Return the graph with the edge weights of a matrix.
+
+    Parameters
+    ----------
+    W : sparse matrix or array-like (N, N)
+        Edge weights, not negative; the diagonal holds self-loops. Directed weights are replaced by their
+        mean over both directions, which leaves every delta value what it is.
+    node_weights : array-like (N,), "degree" or None
+        How much every sample counts; by default all the same. "degree" takes the sums of the rows, which
+        makes the graph consistent and its features those of locality preserving projections
+        (section 7.1 of the paper).
+
+    Examples
+    --------
+    >>> graph = from_sparse([[0, 2], [2, 0]], node_weights="degree")
+    >>> graph.node_weights, graph.R
+    (array([2., 2.]), 4.0)
+    """
+    edges = scipy.sparse.csr_array(W, dtype=np.float64)
+    if edges.ndim != 2 or edges.shape[0] != edges.shape[1]:
+        raise ValueError(f"W must be square, one row and column per sample; got shape {edges.shape}.")
+    if not np.isfinite(edges.data).all():
+        raise ValueError("W contains NaN or infinity; leave out edges that are not there.")
+    if (edges.data < 0).any():
+        raise ValueError(
+            f"W has negative weights, the smallest is {edges.data.min()}; edge weights are similarities."
+        )
+    edges = ((edges + edges.T) / 2).tocsr()
+    degrees = np.asarray(edges.sum(axis=1), dtype=np.float64)
+    return SparseGraph(edges, check_node_weights(node_weights, degrees))
+
+
+def check_node_weights(node_weights: Any, degrees: FloatArray) -> FloatArray:
+    """Return node weights (N,) from None, "degree" or an array, or raise a ValueError naming them."""
+    if node_weights is None:
+        return np.ones_like(degrees)
+    if isinstance(node_weights, str) and node_weights == "degree":
+        return degrees
+    weights = np.asarray(node_weights) if not isinstance(node_weights, str) else np.zeros(0)
+    if weights.shape != degrees.shape or weights.dtype.kind not in "biuf":
+        raise ValueError(
+            f'node_weights must be {len(degrees)} numbers, "degree" or None; got {node_weights!r:.80}.'
+        )
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise ValueError("node_weights must be finite and not negative.")
+    return weights.astype(np.float64)
+
+
+class SparseGraph(TrainingGraph):
+    """A graph that keeps its edges in a sparse matrix.
+
+    Parameters
+    ----------
+    edges : sparse array (N, N)
+        Symmetric, not negative.
+    node_weights : ndarray (N,)
+        Not negative.
+    """
+
+    def __init__(self, edges: scipy.sparse.csr_array, node_weights: FloatArray) -> None:
+        super().__init__(node_weights, np.asarray(edges.sum(axis=1), dtype=np.float64))
+        self._edges = edges
+        # Without self-loops, so that a heavy one costs no digits of the product.
+        self._between = edges - scipy.sparse.diags_array(edges.diagonal())
+        self._between_degrees = np.asarray(self._between.sum(axis=1), dtype=np.float64)
+
+    def to_sparse(self) -> scipy.sparse.csr_array:
+        """Return the edge weights as a sparse matrix (N, N)."""
+        return self._edges.copy()
+
+    def component_labels(self) -> IntArray:
+        """Return the connected component of every vertex, shape (N,)."""
+        return connected_components(self._edges, directed=False)[1].astype(np.intp)
+
+    def _laplacian_matmul(self, X: FloatArray) -> FloatArray:
+        product = self._between_degrees[:, None] * X
+        product -= self._between @ X
+        return product
+
+    @cached_property
+    def _walk(self) -> SparseWalk:
+        return SparseWalk(self._edges)
+
+    def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
+        return self._walk(start, n_steps, rng)

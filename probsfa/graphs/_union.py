@@ -1,0 +1,97 @@
+"""Unions: several graphs on the same samples at once."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from scipy.sparse.csgraph import connected_components
+
+from probsfa.graphs._walk import SparseWalk
+from probsfa.graphs.training_graph import FloatArray, IntArray, TrainingGraph
+
+__all__ = ["UnionGraph", "union"]
+
+
+def union(graphs: Sequence[TrainingGraph], weights: Any = None) -> "UnionGraph":
+    """Return the graph that has the edges of all the given graphs, on the same samples.
+
+    Node weights and edge weights add, each graph times its weight: a time series whose samples are labelled
+    too, or two labels at once.
+
+    Parameters
+    ----------
+    graphs : sequence of TrainingGraph
+        All with the same number of vertices.
+    weights : array-like of float, optional
+        Positive factor of every graph; by default 1. With ``1 / graph.R`` the graphs have equal parts in
+        the objective.
+
+    Examples
+    --------
+    >>> from probsfa.graphs import clustered, temporal
+    >>> both = union([temporal(4), clustered([0, 0, 1, 1])])
+    >>> both.Q, both.R
+    (8.0, 10.0)
+    """
+    members = list(graphs)
+    if not members or not all(isinstance(graph, TrainingGraph) for graph in members):
+        raise ValueError("graphs must be a list of at least one training graph.")
+    sizes = [graph.n_vertices for graph in members]
+    if len(set(sizes)) > 1:
+        raise ValueError(f"graphs must be on the same samples; they have {sizes} vertices.")
+    factors = np.ones(len(members)) if weights is None else np.asarray(weights, dtype=np.float64)
+    if factors.shape != (len(members),) or not (np.isfinite(factors) & (factors > 0)).all():
+        raise ValueError(f"weights must be {len(members)} positive numbers, one per graph; got {weights!r}.")
+    return UnionGraph(members, factors.tolist())
+
+
+class UnionGraph(TrainingGraph):
+    """Weighted sum of graphs.
+
+    Parameters
+    ----------
+    members : list of TrainingGraph
+        On the same samples.
+    factors : list of float
+        Positive factor of every member.
+    """
+
+    def __init__(self, members: list[TrainingGraph], factors: list[float]) -> None:
+        pairs = list(zip(members, factors, strict=True))
+        nodes = np.sum([f * graph.node_weights for graph, f in pairs], axis=0)
+        super().__init__(nodes, np.sum([f * graph.degrees for graph, f in pairs], axis=0))
+        self._pairs = pairs
+
+    def to_sparse(self) -> scipy.sparse.csr_array:
+        """Return the edge weights as a sparse matrix (N, N)."""
+        total = scipy.sparse.csr_array((self.n_vertices, self.n_vertices), dtype=np.float64)
+        for graph, factor in self._pairs:
+            total = total + factor * graph.to_sparse()
+        return total
+
+    def component_labels(self) -> IntArray:
+        """Return the connected component of every vertex, shape (N,)."""
+        # A graph of the vertices and of the components of all members: each vertex is joined to its own.
+        n, n_nodes, components = self.n_vertices, self.n_vertices, []
+        for graph, _ in self._pairs:
+            labels = graph.component_labels()
+            components.append(labels + n_nodes)
+            n_nodes += int(labels.max()) + 1
+        rows, columns = np.tile(np.arange(n), len(components)), np.concatenate(components)
+        links = scipy.sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(n_nodes, n_nodes))
+        return connected_components(links, directed=False)[1][:n].astype(np.intp)
+
+    def _laplacian_matmul(self, X: FloatArray) -> FloatArray:
+        total = np.zeros_like(X)
+        for graph, factor in self._pairs:
+            total += factor * graph._laplacian_matmul(X)
+        return total
+
+    @cached_property
+    def _walk(self) -> SparseWalk:
+        return SparseWalk(self.to_sparse())
+
+    def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
+        return self._walk(start, n_steps, rng)

@@ -1,0 +1,195 @@
+"""Training graphs: what is similar to what, and how much each sample counts.
+
+A training graph (Escalante-B. & Wiskott 2013, JMLR 14:3683, section 3) has N vertices, one per row of the
+data, with node weights ``v_n >= 0`` and symmetric edge weights ``gamma_nn' >= 0``. With
+
+    Q = sum_n v_n                       R = sum_nn' gamma_nn'
+    d_n = sum_n' gamma_nn'              L = diag(d) - gamma
+
+the moments of graph-based slow feature analysis are (eqs. 12-14)
+
+    xbar = (1/Q) sum_n v_n x(n)
+    B    = (1/Q) sum_n v_n (x(n) - xbar)(x(n) - xbar)'
+    A    = (1/R) sum_nn' gamma_nn' (x(n') - x(n))(x(n') - x(n))' = (2/R) X' L X
+
+so all that slowness asks of a graph is the product ``L X``, which the graphs here form in O(N D) although
+most of them have of the order of N^2 edges. A self-loop ``gamma_nn`` joins a sample to itself: it adds to
+``d_n`` and ``R`` and to nothing else.
+
+The weights are *consistent* where ``d_n / R = v_n / Q`` for every vertex (restrictions 19-22, up to the two
+free scales). Then ``gamma_nn' / d_n`` are the transition probabilities of a Markov chain that visits the
+samples as often as their node weights say, and plain slow feature analysis of that chain is slow feature
+analysis of the graph (section 3.5).
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_random_state
+
+from probsfa._validation import check_count
+
+__all__ = ["TrainingGraph"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
+
+
+class TrainingGraph(ABC):
+    """Interface of all training graphs; vertices are the rows of the data, in their order.
+
+    Concrete graphs are final: they say how to multiply by the Laplacian, and everything else follows.
+
+    Parameters
+    ----------
+    node_weights : array-like (N,)
+        ``v``: how much every sample counts; not negative.
+    degrees : array-like (N,)
+        ``d``: sum of the weights of the edges at every vertex, self-loops included.
+
+    Attributes
+    ----------
+    node_weights, degrees : ndarray (N,)
+        As given; read-only.
+    Q, R : float
+        Their sums.
+    """
+
+    def __init__(self, node_weights: ArrayLike, degrees: ArrayLike) -> None:
+        self.node_weights = _read_only(node_weights)
+        self.degrees = _read_only(degrees)
+        self.Q = float(self.node_weights.sum())
+        self.R = float(self.degrees.sum())
+        if not self.Q > 0:
+            raise ValueError("node_weights are all zero; at least one sample must count.")
+        if not self.R > 0:
+            raise ValueError("This graph has no edges, so nothing is similar to anything.")
+
+    @abstractmethod
+    def to_sparse(self) -> scipy.sparse.csr_array:
+        """Return the edge weights ``gamma`` as a sparse matrix (N, N).
+
+        Honest and expensive: for tests and pictures. A clustered graph has of the order of N^2 entries.
+        """
+
+    @abstractmethod
+    def component_labels(self) -> IntArray:
+        """Return which connected component every vertex belongs to, numbered from 0, shape (N,)."""
+
+    @abstractmethod
+    def _laplacian_matmul(self, X: FloatArray) -> FloatArray:
+        """Return ``L X`` for X of shape (N, D), as a new array."""
+
+    @abstractmethod
+    def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
+        """Return `start` and the vertices that follow it by ``gamma_nn' / d_n``, shape (n_steps,)."""
+
+    @property
+    def n_vertices(self) -> int:
+        """Number of vertices, N."""
+        return len(self.node_weights)
+
+    def laplacian_matmul(self, X: ArrayLike) -> FloatArray:
+        """Return ``L X = diag(d) X - gamma X``.
+
+        Parameters
+        ----------
+        X : array-like (N, D) or (N,)
+            One row per vertex.
+
+        Returns
+        -------
+        ndarray
+            The shape of `X`.
+
+        Raises
+        ------
+        ValueError
+            If the number of rows is not the number of vertices.
+        """
+        values = np.asarray(X, dtype=np.float64)
+        if values.ndim not in (1, 2) or len(values) != self.n_vertices:
+            raise ValueError(
+                f"X must have one row for each of the {self.n_vertices} vertices of the graph; got an array "
+                f"of shape {values.shape}."
+            )
+        return self._laplacian_matmul(values.reshape(len(values), -1)).reshape(values.shape)
+
+    def is_consistent(self, tol: float = 1e-9) -> bool:
+        """Tell whether ``d_n / R = v_n / Q`` for every vertex, within `tol` of the largest weight."""
+        d, v = self.degrees / self.R, self.node_weights / self.Q
+        return bool(np.abs(d - v).max() <= tol * max(d.max(), v.max()))
+
+    def repaired(self) -> "TrainingGraph":
+        """Return the graph with the node weights that make it consistent, and with ``Q = R = 1``.
+
+        The edges stay what they are; every sample counts as much as its edges do, ``v_n = d_n / R``. (The
+        other repair, self-loops, would fulfil the restrictions without joining a sample to others.)
+
+        Returns
+        -------
+        TrainingGraph
+            Fulfils restrictions 19-22.
+        """
+        from probsfa.graphs._reweighted import ReweightedGraph  # it is a TrainingGraph itself
+
+        return ReweightedGraph(self, self.degrees / self.R, scale=1.0 / self.R)
+
+    def sample_markov_chain(
+        self, n_steps: int, random_state: Any = None, *, teleport: float | None = None
+    ) -> IntArray:
+        """Draw a sequence of samples on which plain slow feature analysis finds the features of the graph.
+
+        The chain starts in the distribution ``v / Q`` and moves from n to n' with probability
+        ``(1 - teleport) gamma_nn' / d_n + teleport v_n' / Q`` (eqs. 23-24). Teleporting adds ``2 teleport B``
+        to the moment of differences: it raises every delta value by about ``2 teleport`` and changes no
+        feature.
+
+        Parameters
+        ----------
+        n_steps : int
+            Length of the chain.
+        random_state : int, RandomState or None
+            As in scikit-learn.
+        teleport : float, optional
+            The paper's epsilon, in [0, 1]. By default 0 where the graph is connected, else
+            ``n_steps ** -0.5``, which vanishes as the chain grows while every component is still visited
+            ever more often.
+
+        Returns
+        -------
+        ndarray (n_steps,)
+            Vertices in the order of the visits; ``X[chain]`` is the sequence.
+
+        Raises
+        ------
+        ValueError
+            If the graph is not consistent: then no chain has both its node weights and its edges.
+        """
+        n_steps = check_count("n_steps", n_steps)
+        if teleport is not None and not 0 <= teleport <= 1:
+            raise ValueError(f"teleport must lie between 0 and 1; got {teleport!r}.")
+        if not self.is_consistent():
+            raise ValueError(
+                "This graph has no Markov chain: a chain that follows its edges visits the samples in "
+                "proportion to their degrees, which are not its node weights. Use graph.repaired()."
+            )
+        if teleport is None:
+            teleport = 0.0 if self.component_labels().max() == 0 else n_steps**-0.5
+        rng = check_random_state(random_state)
+        jumps = rng.random_sample(n_steps) < teleport
+        jumps[0] = True
+        begins = np.flatnonzero(jumps)
+        starts = rng.choice(self.n_vertices, size=len(begins), p=self.node_weights / self.Q)
+        lengths = np.diff(np.append(begins, n_steps))
+        walks = [self._random_walk(int(s), int(n), rng) for s, n in zip(starts, lengths, strict=True)]
+        return np.concatenate(walks)
+
+
+def _read_only(values: ArrayLike) -> FloatArray:
+    array = np.array(values, dtype=np.float64)
+    array.flags.writeable = False
+    return array
