@@ -5,6 +5,7 @@ mean, unit variance and decorrelation over the training rows, where ``h`` is the
 (Wiskott & Sejnowski 2002, Neural Computation 14:715, doi:10.1162/089976602317318938).
 """
 
+import numbers
 import warnings
 from typing import Any, Self
 
@@ -268,7 +269,8 @@ class SFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             check_count("n_components", self.n_components)
         check_count("lag", self.lag)
         check_option("missing", self.missing, ("raise", "skip"))
-        if self.rank_tol is not None and not 0 < self.rank_tol < 1:
+        tol = self.rank_tol
+        if tol is not None and not (isinstance(tol, numbers.Real) and 0 < tol < 1):
             raise ValueError(f"rank_tol must be None or lie between 0 and 1; got {self.rank_tol!r}.")
 
     def _check(self, X: Any, **options: Any) -> Sequences:

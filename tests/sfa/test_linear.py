@@ -1,0 +1,358 @@
+"""SFA: the definition, the laws, the shapes that go in and out."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, SplineTransformer, StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from probsfa.sfa import SFA
+from tests.oracles import sfa as oracle
+from tests.tolerances import EXACT, SPECTRAL, STREAM
+
+ESTIMATORS = [
+    SFA(),
+    SFA(n_components=1, lag=2),
+    SFA(missing="skip"),
+    SFA(n_components=1, expansion=PolynomialFeatures(2, include_bias=False)),
+]
+
+
+@parametrize_with_checks(ESTIMATORS)
+@pytest.mark.filterwarnings("ignore:The .* rows vary in:UserWarning", "ignore:.*SCIPY_ARRAY_API")
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+def walk(rng, T=60, D=4):
+    """Mixtures of signals that are slow by different degrees, so that no delta values tie."""
+    noise = rng.standard_normal((T, D))
+    for k, a in enumerate(np.linspace(0.97, -0.3, D)):
+        for t in range(1, T):
+            noise[t, k] = a * noise[t - 1, k] + noise[t, k]
+    rotation = np.linalg.qr(rng.standard_normal((D, D)))[0]  # a poorly conditioned mixture would cost digits
+    return noise @ rotation + rng.standard_normal(D)
+
+
+def up_to_sign(Y, Z, tol=SPECTRAL):
+    signs = np.sign(np.sum(Y * Z, axis=0))
+    np.testing.assert_allclose(Y, Z * signs, atol=tol * np.abs(Z).max())
+
+
+@pytest.mark.parametrize("lag", [1, 3])
+def test_equals_the_definition(rng, lag):
+    pieces = [walk(rng, n) for n in (50, 20, 31)]
+    deltas, outputs, _ = oracle.slow_features(pieces, lag)
+    sfa = SFA(lag=lag).fit(pieces)
+    np.testing.assert_allclose(sfa.delta_values_, deltas, rtol=SPECTRAL)
+    found = sfa.transform(pieces)
+    assert [len(y) for y in found] == [50, 20, 31]
+    up_to_sign(np.concatenate(found), np.concatenate(outputs))
+    np.testing.assert_allclose(oracle.delta_of_output(found, lag), sfa.delta_values_, rtol=SPECTRAL)
+    np.testing.assert_allclose(sfa.timescales_, -lag / np.log(1 - np.where(deltas < 2, deltas, np.nan) / 2))
+
+
+def test_list_lengths_and_frames_are_the_same_data(rng):
+    X = walk(rng)
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    fits = [
+        SFA().fit([X[:20], X[20:]]),
+        SFA().fit(X, lengths=[20, 40]),
+        SFA().fit([frame[:20], frame[20:]]),
+        SFA().fit(frame, lengths=[20, 40]),
+    ]
+    for sfa in fits[1:]:
+        np.testing.assert_allclose(sfa.delta_values_, fits[0].delta_values_, rtol=EXACT)
+        np.testing.assert_allclose(sfa.components_, fits[0].components_, rtol=EXACT)
+    assert fits[2].feature_names_in_.tolist() == list("abcd")
+    assert isinstance(fits[1].transform(X), np.ndarray)
+
+
+def test_set_output_gives_frames_and_lists_of_frames(rng):
+    frame = pd.DataFrame(walk(rng), columns=list("abcd"), index=pd.date_range("2024", periods=60))
+    sfa = SFA(2).set_output(transform="pandas")
+    out = sfa.fit_transform(frame)
+    assert out.columns.tolist() == ["sfa0", "sfa1"] and out.index.equals(frame.index)
+    pieces = sfa.transform([frame[:10], frame[10:]])
+    assert [len(p) for p in pieces] == [10, 50]
+    np.testing.assert_allclose(pd.concat(pieces), out, rtol=EXACT)
+    assert sfa.get_feature_names_out().tolist() == ["sfa0", "sfa1"]
+
+
+def test_transform_of_a_row_does_not_depend_on_its_company(rng):
+    X = walk(rng, 20_000, 3)
+    sfa = SFA().fit(X)
+    np.testing.assert_allclose(
+        sfa.transform(X)[[0, 8191, 8192, 19_999]], sfa.transform(X[[0, 8191, 8192, 19_999]])
+    )
+
+
+# ---- laws
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.integers(1, 3))
+def test_outputs_are_white_ordered_and_as_slow_as_said(seed, D, lag):
+    X = walk(np.random.default_rng(seed), 80, D)
+    sfa = SFA(lag=lag).fit(X)
+    Y = sfa.transform(X)
+    np.testing.assert_allclose(Y.mean(axis=0), 0, atol=EXACT)
+    np.testing.assert_allclose(Y.T @ Y / len(Y), np.eye(D), atol=SPECTRAL)
+    assert (np.diff(sfa.delta_values_) >= 0).all()
+    changes = Y[lag:] - Y[:-lag]
+    np.testing.assert_allclose(changes.T @ changes / len(changes), np.diag(sfa.delta_values_), atol=SPECTRAL)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 5))
+def test_delta_and_outputs_survive_any_invertible_affine_map(seed, D):
+    rng = np.random.default_rng(seed)
+    X = walk(rng, 80, D)
+    M = np.linalg.qr(rng.standard_normal((D, D)))[0] * np.exp(rng.uniform(-2, 2, D))
+    first, second = SFA().fit(X), SFA().fit(X @ M + 10 * rng.standard_normal(D))
+    np.testing.assert_allclose(second.delta_values_, first.delta_values_, rtol=SPECTRAL)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_time_reversal_and_column_order_change_nothing(seed):
+    rng = np.random.default_rng(seed)
+    X = walk(rng)
+    Y = SFA().fit_transform(X)
+    np.testing.assert_allclose(SFA().fit(X[::-1]).transform(X), Y, atol=SPECTRAL)
+    order = rng.permutation(4)
+    np.testing.assert_allclose(SFA().fit_transform(X[:, order]), Y, atol=SPECTRAL)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    cuts=st.lists(st.integers(0, 60), max_size=6),
+    lag=st.integers(1, 4),
+    gaps=st.booleans(),
+)
+def test_partial_fit_over_any_chunks_equals_fit_on_the_whole(seed, cuts, lag, gaps):
+    rng = np.random.default_rng(seed)
+    X = walk(rng, D=3)
+    missing = "skip" if gaps else "raise"
+    if gaps:
+        X[rng.random(60) < 0.1, 1] = np.nan
+    whole = SFA(lag=lag, missing=missing).fit(X)
+    parts = SFA(lag=lag, missing=missing)
+    edges = sorted({0, *cuts, 60})
+    for a, b in zip(edges[:-1], edges[1:], strict=True):
+        parts.partial_fit(X[a:b])
+    assert parts.moments_.n_differences == whole.moments_.n_differences
+    np.testing.assert_allclose(parts.moments_.scatter, whole.moments_.scatter, rtol=STREAM, atol=STREAM * 1e2)
+    np.testing.assert_allclose(parts.delta_values_, whole.delta_values_, rtol=STREAM * 100)
+    np.testing.assert_allclose(parts.components_, whole.components_, rtol=SPECTRAL, atol=SPECTRAL)
+
+
+def test_partial_fit_knows_where_sequences_begin(rng):
+    X = walk(rng)
+    expected = SFA().fit(X, lengths=[20, 40]).delta_values_
+    by_flag = SFA().partial_fit(X[:20]).partial_fit(X[20:], new_sequence=True)
+    by_list = SFA().partial_fit([X[:20]]).partial_fit([X[20:]])
+    by_lengths = SFA().partial_fit(X[:50], lengths=[20, 30]).partial_fit(X[50:])
+    forced = SFA().partial_fit(X[:10]).partial_fit(X[10:], lengths=[10, 40], new_sequence=False)
+    for sfa in (by_flag, by_list, by_lengths, forced):
+        np.testing.assert_allclose(sfa.delta_values_, expected, rtol=STREAM * 100)
+
+
+def test_partial_fit_goes_on_after_fit_and_after_pickling(rng):
+    X = walk(rng)
+    sfa = pickle.loads(pickle.dumps(SFA().fit(X[:30]))).partial_fit(X[30:])
+    np.testing.assert_allclose(sfa.delta_values_, SFA().fit(X).delta_values_, rtol=STREAM * 100)
+    again = sfa.fit(X)  # fit forgets
+    np.testing.assert_array_equal(again.delta_values_, SFA().fit(X).delta_values_)
+
+
+def test_partial_fit_says_what_it_waits_for(rng):
+    X = walk(rng)
+    sfa = SFA(n_components=3)
+    for chunk, reason in ((X[:1], "no two complete rows 1 apart"), (X[1:3], "numerical rank 2")):
+        sfa.partial_fit(chunk)
+        with pytest.raises(NotFittedError, match=reason):
+            sfa.transform(X)
+    assert sfa.partial_fit(X[3:]).transform(X).shape == (60, 3)
+    with pytest.raises(NotFittedError, match="no complete row"):
+        SFA(missing="skip").partial_fit(np.full((3, 2), np.nan)).transform(X)
+    with pytest.raises(NotFittedError, match="call fit or partial_fit first"):
+        SFA().transform(X)
+    with pytest.raises(ValueError, match="lag was 1 so far in partial_fit; it is 2 now"):
+        sfa.set_params(lag=2).partial_fit(X)
+
+
+def test_partial_fit_may_begin_inside_a_gap(rng):
+    X = walk(rng)
+    X[:15] = np.nan
+    sfa = SFA(missing="skip", expansion=PolynomialFeatures(2, include_bias=False))
+    for chunk in np.split(X, 6):
+        sfa.partial_fit(chunk)
+    whole = SFA(missing="skip", expansion=PolynomialFeatures(2, include_bias=False)).fit(X)
+    np.testing.assert_allclose(sfa.delta_values_, whole.delta_values_, rtol=SPECTRAL)
+
+
+# ---- missing rows
+
+
+def test_skip_is_the_definition_without_incomplete_rows(rng):
+    X = walk(rng)
+    X[[3, 17, 18, 40], [0, 1, 2, 3]] = np.nan
+    sfa = SFA(missing="skip").fit(X)
+    deltas, outputs, _ = oracle.slow_features([X])
+    np.testing.assert_allclose(sfa.delta_values_, deltas, rtol=SPECTRAL)
+    Y = sfa.transform(X)
+    np.testing.assert_array_equal(np.isnan(Y).all(axis=1), np.isnan(X).any(axis=1))
+    complete = ~np.isnan(X).any(axis=1)
+    up_to_sign(Y[complete], outputs[0][complete])
+
+
+def test_a_missing_cell_of_a_constant_column_still_hides_its_row(rng):
+    X = np.column_stack([walk(rng), np.ones(60)])
+    X[5, 4] = np.nan
+    Y = SFA(missing="skip").fit(X).transform(X)
+    assert np.isnan(Y[5]).all() and not np.isnan(Y[[4, 6]]).any()
+
+
+def test_skip_with_nothing_left():
+    X = np.arange(8.0).reshape(4, 2)
+    X[[0, 1, 2, 3], [0, 1, 0, 1]] = np.nan
+    with pytest.raises(ValueError, match="no complete row"):
+        SFA(missing="skip", expansion=StandardScaler()).fit(X)
+    with pytest.raises(ValueError, match="no two complete rows"):
+        SFA(missing="skip").fit(X)
+
+
+# ---- rank
+
+
+def test_rank_of_constant_duplicated_and_too_many_columns(rng):
+    X = walk(rng)
+    expected = SFA().fit(X).delta_values_
+    wide = np.column_stack([X, np.full(60, 0.1), X[:, 0], X @ [1, 2, 3, 4], 0 * X[:, :1] + 1e8])
+    sfa = SFA().fit(wide)
+    assert sfa.rank_ == 4 and sfa.components_.shape == (4, 8) and sfa.loadings_.shape == (8, 4)
+    np.testing.assert_allclose(sfa.delta_values_, expected, rtol=SPECTRAL)
+    with pytest.raises(ValueError, match="n_components=5 .* rank 4"):
+        SFA(5).fit(wide)
+    with pytest.raises(ValueError, match="Every column of X is constant"):
+        SFA().fit(np.full((10, 3), 7.0))
+
+
+def test_rank_tol_is_used(rng):
+    X = rng.standard_normal((60, 4))
+    X[:, 3] = X[:, 0] + 1e-4 * X[:, 3]
+    assert SFA().fit(X).rank_ == 4
+    assert SFA(rank_tol=1e-6).fit(X).rank_ == 3
+
+
+# ---- inverse and expansion
+
+
+def test_inverse_is_exact_at_full_rank_and_a_projection_below(rng):
+    X = np.column_stack([walk(rng), np.ones(60)]) * [1e-6, 1, 1e3, 1e6, 1]
+    sfa = SFA().fit(X)
+    np.testing.assert_allclose(sfa.inverse_transform(sfa.transform(X)), X, rtol=SPECTRAL)
+    part = SFA(2).fit(X)
+    Y = part.transform(X)
+    slope = np.linalg.lstsq(np.column_stack([np.ones(60), Y]), X, rcond=None)[0]
+    best = np.column_stack([np.ones(60), Y]) @ slope
+    np.testing.assert_allclose(part.inverse_transform(Y), best, rtol=SPECTRAL, atol=SPECTRAL)
+    back = part.inverse_transform([Y[:10], Y[10:]])
+    np.testing.assert_allclose(np.concatenate(back), best, rtol=SPECTRAL, atol=SPECTRAL)
+    with pytest.raises(ValueError, match="Y has 3 columns; inverse_transform needs the 2 outputs"):
+        part.inverse_transform(np.ones((4, 3)))
+
+
+def test_expansion_is_sfa_on_what_it_returns(rng):
+    X = walk(rng, D=2)
+    expansion = PolynomialFeatures(2, include_bias=False)
+    sfa = SFA(3, expansion=expansion).fit([X[:30], X[30:]])
+    Z = expansion.fit_transform(X)
+    plain = SFA(3).fit([Z[:30], Z[30:]])
+    np.testing.assert_allclose(sfa.delta_values_, plain.delta_values_, rtol=EXACT)
+    np.testing.assert_allclose(sfa.transform(X), plain.transform(Z), rtol=EXACT, atol=EXACT)
+    assert sfa.n_features_in_ == 2 and sfa.components_.shape == (3, 5)
+    assert sfa.expansion_ is not expansion and sfa.expansion_.n_output_features_ == 5
+
+
+def test_expansion_in_blocks_with_gaps_and_sequences(rng, monkeypatch):
+    X = walk(rng, T=200, D=2)
+    X[rng.random(200) < 0.1] = np.nan
+    expansion = make_pipeline(StandardScaler(), PolynomialFeatures(2, include_bias=False))
+    lengths = [40, 1, 60, 99]
+    with pytest.warns(UserWarning, match="1 of 4 sequences"):
+        whole = SFA(expansion=expansion, missing="skip").fit(X, lengths=lengths)
+    monkeypatch.setattr("probsfa.graphs.moments._BLOCK_ROWS", (20, 20))
+    with pytest.warns(UserWarning, match="1 of 4 sequences"):
+        blocks = SFA(expansion=expansion, missing="skip").fit(X, lengths=lengths)
+    assert blocks.moments_.n_differences == whole.moments_.n_differences
+    np.testing.assert_allclose(blocks.delta_values_, whole.delta_values_, rtol=SPECTRAL)
+    np.testing.assert_allclose(blocks.transform(X), whole.transform(X), atol=SPECTRAL)
+
+
+def test_sparse_expansion(rng):
+    X = walk(rng, D=2)
+    dense, sparse = (SFA(2, expansion=SplineTransformer(sparse_output=s)).fit(X) for s in (False, True))
+    np.testing.assert_allclose(sparse.delta_values_, dense.delta_values_, rtol=SPECTRAL)
+
+
+def test_inverse_through_an_expansion(rng):
+    X = walk(rng)
+    sfa = SFA(expansion=StandardScaler()).fit(X)
+    np.testing.assert_allclose(sfa.inverse_transform(sfa.transform(X)), X, rtol=SPECTRAL, atol=SPECTRAL)
+    polynomial = SFA(2, expansion=PolynomialFeatures(2)).fit(X)
+    with pytest.raises(ValueError, match="PolynomialFeatures has none"):
+        polynomial.inverse_transform(polynomial.transform(X))
+
+
+@pytest.mark.parametrize(
+    ("expansion", "match"),
+    [
+        (FunctionTransformer(lambda X: X[:-1]), "every row by itself"),
+        (FunctionTransformer(lambda X: X[:, 0]), "every row by itself"),
+        (FunctionTransformer(lambda X: X * np.inf), "FunctionTransformer overflows"),
+    ],
+)
+def test_expansions_that_cannot_be_used(rng, expansion, match):
+    with pytest.raises(ValueError, match=match):
+        SFA(expansion=expansion).fit(np.abs(walk(rng)) + 1)
+
+
+# ---- misuse
+
+
+@pytest.mark.parametrize(
+    ("parameters", "match"),
+    [
+        ({"n_components": 0}, "n_components must be an integer of at least 1; got 0"),
+        ({"n_components": 1.5}, "n_components must be an integer"),
+        ({"lag": 0}, "lag must be an integer of at least 1; got 0"),
+        ({"missing": "drop"}, "missing must be one of 'raise', 'skip'"),
+        ({"rank_tol": 0}, "rank_tol must be None or lie between 0 and 1; got 0"),
+        ({"rank_tol": 1}, "rank_tol"),
+        ({"rank_tol": "auto"}, "rank_tol must be None or lie between 0 and 1; got 'auto'"),
+    ],
+)
+def test_parameters_are_checked_at_fit(rng, parameters, match):
+    sfa = SFA(**parameters)
+    with pytest.raises(ValueError, match=match):
+        sfa.fit(walk(rng))
+    with pytest.raises(ValueError, match=match):
+        sfa.partial_fit(walk(rng))
+
+
+def test_a_fit_that_fails_does_not_change_what_partial_fit_goes_on_from(rng):
+    X = walk(rng)
+    sfa = SFA().fit(X[:30])
+    with pytest.raises(ValueError, match="n_components=9"):
+        sfa.set_params(n_components=9).fit(X[:40])
+    sfa.set_params(n_components=None).partial_fit(X[30:])
+    np.testing.assert_allclose(sfa.delta_values_, SFA().fit(X).delta_values_, rtol=STREAM * 100)
