@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from probsfa import datasets as datasets
+    from probsfa import expansions as expansions
     from probsfa import graphs as graphs
+    from probsfa import metrics as metrics
     from probsfa import plots as plots
     from probsfa.sfa import SFA as SFA
     from probsfa.statespace import ProbabilisticSFA as ProbabilisticSFA
@@ -21,14 +23,24 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_SUBMODULES = frozenset({"datasets", "graphs", "plots"})
+_SUBMODULES = frozenset({"datasets", "expansions", "graphs", "metrics", "plots"})
 _HOMES = {
     "SFA": "probsfa.sfa",
     "ProbabilisticSFA": "probsfa.statespace",
     "load": "probsfa.statespace",
 }
 
-__all__ = ["SFA", "ProbabilisticSFA", "__version__", "datasets", "graphs", "load", "plots"]
+__all__ = [
+    "SFA",
+    "ProbabilisticSFA",
+    "__version__",
+    "datasets",
+    "expansions",
+    "graphs",
+    "load",
+    "metrics",
+    "plots",
+]
 
 
 def __getattr__(name: str) -> Any:

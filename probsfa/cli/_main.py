@@ -1,0 +1,43 @@
+"""The `probsfa` command: from arguments to an exit code."""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from probsfa.cli._parser import make_parser
+from probsfa.cli._screen import Screen
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Parameters
+    ----------
+    argv : sequence of str or None
+        Arguments, without the name of the program; those of the process where not given.
+
+    Returns
+    -------
+    int
+        Exit code: 0; 2 for what the user can put right, which is said in one line; 130 when interrupted;
+        141 when whoever read the output has gone.
+    """
+    args = make_parser().parse_args(argv)
+    screen = Screen(args.quiet)
+    try:
+        importlib.import_module(f"probsfa.cli.{args.command}").run(args, screen)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python would complain once more when it closes the stream.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except KeyboardInterrupt:
+        screen.error("interrupted; nothing was written.")
+        return 130
+    except (ValueError, OSError) as error:
+        screen.error(str(error))
+        return 2
+    return 0

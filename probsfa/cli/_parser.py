@@ -1,0 +1,180 @@
+"""What can be asked of the `probsfa` command. Imports nothing heavy, so that help comes at once."""
+
+import argparse
+from pathlib import Path
+
+from probsfa import __version__
+
+__all__ = ["make_parser"]
+
+DESCRIPTION = "The few slow things behind a time series, with error bars, and its holes filled."
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Make the parser; `command` of what it returns is the name of the module that does the work."""
+    parser = argparse.ArgumentParser(prog="probsfa", description=DESCRIPTION)
+    parser.add_argument("--version", action="version", version=f"probsfa {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", dest="command")
+    _add_demo(commands)
+    _add_impute(commands)
+    _add_fit(commands)
+    _add_compare(commands)
+    for command in commands.choices.values():
+        command.add_argument("-q", "--quiet", action="store_true", help="only results and errors")
+    return parser
+
+
+def _add_demo(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "demo",
+        help="fill hidden cells of bundled weather data, and compare with other methods",
+        description="Hide observed cells of a year of hourly weather at three airports, one by one and in "
+        "blocks of 24 hours; let several methods find them again; write a picture, the table and the filled "
+        "record into a folder.",
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help="folder to write into (default: a new probsfa-demo)"
+    )
+    parser.add_argument("--force", action="store_true", help="replace files that exist")
+    _add_masks(parser)
+    _add_model_options(parser)
+
+
+def _add_impute(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "impute",
+        help="fill the holes of a CSV file",
+        description="Fill the missing cells of a CSV file with the posterior means of probabilistic slow "
+        "feature analysis. All other cells stay as they are, to the last character.",
+    )
+    _add_data_options(parser)
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FILLED.csv", help="the filled file"
+    )
+    parser.add_argument(
+        "--std",
+        type=Path,
+        metavar="STD.csv",
+        help="standard deviations of the filled cells, 0 where observed",
+    )
+    parser.add_argument(
+        "--plot", type=Path, metavar="P.png", help="a picture of the longest holes (.png, .pdf, .svg)"
+    )
+    parser.add_argument(
+        "--model", type=Path, metavar="MODEL.npz", help="use a model that 'probsfa fit' has saved"
+    )
+    parser.add_argument("--force", action="store_true", help="replace files that exist")
+    _add_model_options(parser)
+
+
+def _add_fit(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "fit",
+        help="fit a model to a CSV file and save it",
+        description="Fit probabilistic slow feature analysis to a CSV file, save the model and print what "
+        "was found. 'probsfa impute --model' and probsfa.load use the saved model.",
+    )
+    _add_data_options(parser)
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="MODEL.npz", help="the saved model"
+    )
+    parser.add_argument("--force", action="store_true", help="replace files that exist")
+    _add_model_options(parser)
+
+
+def _add_compare(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "compare",
+        help="compare ways to fill the holes of a CSV file",
+        description="Hide observed cells of a CSV file, one by one and in blocks of rows, and let several "
+        "methods find them again. Errors are in units of each column's standard deviation.",
+    )
+    _add_data_options(parser)
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="TABLE.csv", help="write the table as a CSV file too"
+    )
+    parser.add_argument("--force", action="store_true", help="replace files that exist")
+    parser.add_argument(
+        "--block", type=_count, default=24, metavar="ROWS", help="rows of a hidden block (default: 24)"
+    )
+    _add_masks(parser)
+    _add_model_options(parser)
+
+
+def _add_data_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "data", type=Path, metavar="DATA.csv", help="delimited text, rows are time; may be gzipped"
+    )
+    group = parser.add_argument_group("reading the file")
+    group.add_argument(
+        "--missing-code",
+        action="append",
+        default=[],
+        metavar="CODE",
+        help="stands for missing, such as -200; may be repeated; empty cells, NA, NaN and null always do",
+    )
+    group.add_argument("--columns", metavar="A,B,...", help="columns to work on; the others are only kept")
+    group.add_argument(
+        "--time",
+        metavar="A,B,...",
+        help="columns that tell the time, where they are not recognised; '' for none",
+    )
+    group.add_argument(
+        "--even", action="store_true", help="take rows as evenly spaced, whatever the times are"
+    )
+    group.add_argument(
+        "--delimiter", metavar="CHAR", help="what separates cells, 'tab' for a tab (default: guess)"
+    )
+    group.add_argument("--decimal", default=".", choices=[".", ","], help="the decimal mark (default: .)")
+    group.add_argument(
+        "--header",
+        default="auto",
+        choices=["auto", "yes", "no"],
+        help="whether row 1 has the names (auto: not if it has only numbers and dates)",
+    )
+
+
+def _add_model_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("fitting the model")
+    group.add_argument(
+        "-k",
+        "--n-components",
+        type=_count,
+        metavar="K",
+        help="number of slow features (default: one for each column, up to 20)",
+    )
+    group.add_argument("--max-iter", type=_count, metavar="N", help="most iterations of the fit")
+    group.add_argument("--seed", type=int, default=0, help="seed of everything random (default: 0)")
+
+
+def _add_masks(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--fraction", type=_fraction, default=0.1, help="part of the observed cells to hide (default: 0.1)"
+    )
+    parser.add_argument(
+        "--masks",
+        type=_count,
+        default=1,
+        metavar="N",
+        help="average over N random choices of cells (default: 1)",
+    )
+
+
+def _count(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 up, got {text!r}")
+    return value
+
+
+def _fraction(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0.0 < value < 1.0:
+        raise argparse.ArgumentTypeError(f"must be above 0 and below 1, got {text!r}")
+    return value

@@ -1,0 +1,117 @@
+"""Pictures that the commands write."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probsfa import plots
+from probsfa.cli._comparison import Comparison
+from probsfa.cli._errors import CommandError
+from probsfa.cli._input import Input
+from probsfa.cli._methods import LINEAR, PROBABILISTIC
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+__all__ = ["check_format", "draw_demo", "draw_holes", "longest_hole", "save_picture", "window"]
+
+_SHOWN = "temp_LGA"
+
+FloatArray = NDArray[np.float64]
+
+
+def draw_holes(found: Input, filled: FloatArray, std: FloatArray, most: int = 4) -> "Figure":
+    """Draw the longest hole of each of the columns that have the longest ones."""
+    from matplotlib.figure import Figure
+
+    holes = [longest_hole(np.isnan(column)) for column in found.values.T]
+    chosen = sorted(range(len(holes)), key=lambda j: holes[j].start - holes[j].stop)[:most]
+    figure = Figure(figsize=(8.0, 0.4 + 2.1 * len(chosen)), layout="constrained")
+    for ax, j in zip(figure.subplots(len(chosen), 1, squeeze=False)[:, 0], chosen, strict=True):
+        rows = window(holes[j], len(found.values))
+        times = None if found.clock.stamps is None else found.clock.stamps[rows]
+        plots.plot_imputation(found.values[rows, j], filled[rows, j], std[rows, j], times=times, ax=ax)
+        ax.set_ylabel(found.names[j])
+    return figure
+
+
+def draw_demo(data: "pd.DataFrame", blocks: Comparison, model: Any) -> "Figure":
+    """Draw what the demo found: a stretch with hidden blocks filled, and the slowest features of the year."""
+    from matplotlib.figure import Figure
+
+    times = np.asarray(data.index, dtype="datetime64[ns]")
+    figure = Figure(figsize=(9.0, 6.4), layout="constrained")
+    halves: Any = figure.subfigures(2, 1, height_ratios=[1.1, 1.0])
+    above, below = halves
+
+    column = data.columns.get_loc(_SHOWN)
+    rows = _busiest(np.isnan(blocks.seen[:, column]), 14 * 24)
+    stretch = rows, column
+    filled = blocks.filled[PROBABILISTIC]
+    ax = above.subplots()
+    plots.plot_imputation(
+        blocks.seen[stretch],
+        filled.values[stretch],
+        None if filled.std is None else filled.std[stretch],
+        truth=data.to_numpy()[stretch],
+        times=times[rows],
+        ax=ax,
+    )
+    straight = blocks.filled[LINEAR].values[stretch]
+    ax.plot(times[rows], straight, "--", color=plots.GREY, lw=1.0, label=LINEAR, zorder=1.5)
+    ax.set_ylabel("LaGuardia, °F")
+    ax.set_title("Temperature with blocks of 24 hours hidden", loc="left", fontsize="medium")
+    ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False, ncols=5, fontsize="small")
+
+    posterior = model.posterior(blocks.seen)
+    n = min(3, posterior.means.shape[1])
+    axes = below.subplots(n, 1, sharex=True, squeeze=False)[:, 0]
+    plots.plot_slow_features(posterior.means[:, :n], posterior.std[:, :n], times=times, axes=axes)
+    axes[0].set_title("The slowest features of the year", loc="left", fontsize="medium")
+    return figure
+
+
+def longest_hole(missing: NDArray[np.bool_]) -> slice:
+    """The longest run of missing cells, an empty slice where there is none."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], missing, [False]]).astype(np.int8)))
+    starts, stops = edges[::2], edges[1::2]
+    if not starts.size:
+        return slice(0, 0)
+    longest = int(np.argmax(stops - starts))
+    return slice(int(starts[longest]), int(stops[longest]))
+
+
+def window(hole: slice, n_rows: int, least: int = 60) -> slice:
+    """A hole with as much around it on either side, and at least some."""
+    margin = max(hole.stop - hole.start, least)
+    return slice(max(hole.start - margin, 0), min(hole.stop + margin, n_rows))
+
+
+def check_format(path: Path) -> None:
+    """Refuse a picture's name that ends in no known format.
+
+    Raises
+    ------
+    CommandError
+        If it does.
+    """
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    if path.suffix.lstrip(".").lower() not in FigureCanvasBase.get_supported_filetypes():
+        raise CommandError(f"{path}: no format for pictures is known by that ending; use .png, .pdf or .svg.")
+
+
+def save_picture(figure: "Figure", path: Path) -> None:
+    """Save a picture in the format that the name ends in."""
+    figure.savefig(path, dpi=150)
+
+
+def _busiest(missing: NDArray[np.bool_], n_rows: int) -> slice:
+    """The stretch of rows with the most missing cells, those near its ends left out of the count."""
+    inner = n_rows - 2 * (n_rows // 8)
+    total = np.concatenate([[0], np.cumsum(missing)])
+    start = max(int(np.argmax(total[inner:] - total[:-inner])) - n_rows // 8, 0)
+    return slice(start, start + n_rows)

@@ -1,0 +1,270 @@
+"""A delimited text file, kept as the text it is.
+
+A cell that is not filled must come out as it went in, to the last character: its digits, its quotes and the
+spaces around it. So a table keeps the raw text of every cell, numbers are read from a copy, and filling
+replaces the text of missing cells alone.
+"""
+
+import gzip
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probsfa.cli._errors import CommandError
+
+__all__ = ["Missing", "Table", "read_table", "write_text"]
+
+FloatArray = NDArray[np.float64]
+
+DELIMITERS = (",", ";", "\t", "|")
+_NOT_A_VALUE = frozenset({"", "na", "n/a", "<na>", "nan", "null", "none"})
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ].*)?")
+
+
+class Missing:
+    """Tells which texts mean that a cell is missing.
+
+    Parameters
+    ----------
+    codes : iterable of str
+        Texts that mean missing, beside an empty cell, NA, NaN, N/A, null and None. A code that is a number
+        also stands for its other spellings: "-200" for "-200.0".
+    """
+
+    def __init__(self, codes: Iterable[str] = ()) -> None:
+        codes = [code.strip() for code in codes]
+        self.texts = _NOT_A_VALUE | {code.lower() for code in codes}
+        self.numbers = frozenset(float(code) for code in codes if _NUMBER.fullmatch(code))
+
+    def is_text(self, text: str) -> bool:
+        """Whether a cell's text means that it is missing."""
+        return text.lower() in self.texts
+
+    def is_number(self, number: float) -> bool:
+        """Whether a cell's number means that it is missing."""
+        return number in self.numbers
+
+
+@dataclass(frozen=True)
+class Table:
+    """A delimited text file.
+
+    Attributes
+    ----------
+    path : Path
+        Where it was read from.
+    lines : list of list of str
+        Raw text of the cells of every line, the header and blank lines included.
+    rows : list of int
+        Which of the lines hold data.
+    names : tuple of str
+        Names of the columns.
+    named : bool
+        Whether the file's first line names the columns.
+    delimiter, encoding : str
+        How it is written.
+    """
+
+    path: Path
+    lines: list[list[str]]
+    rows: list[int]
+    names: tuple[str, ...]
+    named: bool
+    delimiter: str
+    encoding: str
+
+    def texts(self, column: int) -> list[str]:
+        """Texts of a column, without quotes and surrounding spaces."""
+        return [_unquote(self.lines[row][column]) for row in self.rows]
+
+    def where(self, index: int, column: int) -> str:
+        """Name a cell of the data: file, row (the header is row 1) and column."""
+        return f"{self.path}: row {self.rows[index] + 1}, column {self.names[column]!r}"
+
+    def numbers(self, column: int, missing: Missing, decimal: str = ".") -> FloatArray:
+        """Numbers of a column, NaN where missing.
+
+        Raises
+        ------
+        CommandError
+            If a cell is neither missing nor a finite number; names file, row and column.
+        """
+        texts = self.texts(column)
+        values = np.empty(len(texts))
+        for i, text in enumerate(texts):
+            if missing.is_text(text):
+                values[i] = math.nan
+                continue
+            plain = text if decimal == "." else text.replace(decimal, ".")
+            if not _NUMBER.fullmatch(plain) or math.isinf(float(plain)):
+                raise CommandError(f"{self.where(i, column)}: {self._complaint(text)}")
+            value = float(plain)
+            values[i] = math.nan if missing.is_number(value) else value
+        return values
+
+    def filled(self, columns: Sequence[int], texts: Sequence[Sequence[str | None]]) -> str:
+        """Return the file's text with some cells replaced.
+
+        Parameters
+        ----------
+        columns : sequence of int
+            Columns in which cells may change.
+        texts : sequence of sequences of str or None
+            For each of those columns the new text of each of its data cells; None leaves a cell as it is.
+        """
+        lines = [list(line) for line in self.lines]
+        for column, new in zip(columns, texts, strict=True):
+            for row, text in zip(self.rows, new, strict=True):
+                if text is not None:
+                    lines[row][column] = _replace(lines[row][column], text, self.delimiter)
+        return "\n".join(self.delimiter.join(line) for line in lines)
+
+    def _complaint(self, text: str) -> str:
+        if len(self.names) == 1 and any(d in text for d in DELIMITERS):
+            return f"{_shorten(text)} is not a number; is {self.delimiter!r} the delimiter? See --delimiter."
+        if re.fullmatch(r"[+-]?\d+,\d+", text):
+            return f"{_shorten(text)} is not a number; for a decimal comma say --decimal ,"
+        return (
+            f"{_shorten(text)} is not a finite number; say --missing-code if it stands for missing, or "
+            "choose the columns to use with --columns."
+        )
+
+
+def read_table(path: Path, *, delimiter: str | None = None, header: str = "auto") -> Table:
+    """Read a delimited text file, gzipped or not.
+
+    Parameters
+    ----------
+    path : Path
+        The file; gunzipped where its content is gzip's.
+    delimiter : str or None
+        What separates cells; guessed among comma, semicolon, tab and bar where not given.
+    header : {"auto", "yes", "no"}
+        Whether the first line names the columns. "auto" says no where it holds only numbers and dates.
+
+    Returns
+    -------
+    Table
+
+    Raises
+    ------
+    CommandError
+        If the file cannot be read, is empty, or a row has more or fewer cells than the header.
+    """
+    text, encoding = _read_text(path)
+    if "\0" in text:
+        raise CommandError(f"{path}: not a text file.")
+    delimiter = delimiter or _guess_delimiter(text)
+    lines = _split(text, delimiter, path)
+    # Rows without anything in them end a file, as spreadsheets write them; elsewhere they are data.
+    written = [i for i, line in enumerate(lines) if any(cell.strip() for cell in line)]
+    if not written:
+        raise CommandError(f"{path}: the file is empty.")
+    first = [_unquote(cell) for cell in lines[written[0]]]
+    named = header == "yes" or (header == "auto" and not all(map(_is_datum, first)))
+    rows = list(range(written[0] + named, written[-1] + 1))
+    if not rows:
+        raise CommandError(f"{path}: there is a header and no data.")
+    if named and len(lines[rows[0]]) == len(first) + 1:
+        first = ["", *first]  # as R writes tables: the row names have no header
+    names = tuple(first) if named else tuple(f"column {j + 1}" for j in range(len(first)))
+    if len(names) > 1:
+        rows = [
+            row for row in rows if lines[row] not in ([""], ["\r"])
+        ]  # a blank line between rows is no row
+    for row in rows:
+        if len(lines[row]) != len(names):
+            raise CommandError(
+                f"{path}: row {row + 1} has {_count(len(lines[row]))} where {len(names)} were expected; "
+                f"is {delimiter!r} the delimiter? See --delimiter."
+            )
+    return Table(path, lines, rows, names, named, delimiter, encoding)
+
+
+def write_text(path: Path, text: str, encoding: str) -> None:
+    """Write text as it is, gzipped where the name ends in .gz."""
+    content = text.encode(encoding)
+    path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+
+
+def _read_text(path: Path) -> tuple[str, str]:
+    try:
+        content = path.read_bytes()
+        if content[:2] == b"\x1f\x8b":
+            content = gzip.decompress(content)
+    except FileNotFoundError:
+        raise CommandError(f"{path}: there is no such file.") from None
+    except (OSError, EOFError) as error:
+        raise CommandError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error}).") from None
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return content.decode("utf-16"), "utf-16"
+    try:
+        encoding = "utf-8-sig" if content[:3] == b"\xef\xbb\xbf" else "utf-8"
+        return content.decode(encoding), encoding
+    except UnicodeDecodeError:
+        return content.decode("latin-1"), "latin-1"  # reads any bytes, and writes the same ones
+
+
+def _guess_delimiter(text: str) -> str:
+    """The delimiter that cuts the first lines into the same number of cells, the largest number."""
+    head = [line for line in text[:100_000].split("\n")[:50] if line.strip()][:20]
+    counts = {}
+    for delimiter in DELIMITERS:
+        # Quoted text may hold the delimiter.
+        found = [re.sub(r'"[^"]*"', "", line).count(delimiter) for line in head]
+        same = sum(n == found[-1] for n in found) if found else 0
+        counts[delimiter] = (same >= 0.8 * len(found), found[-1] if found else 0)
+    best = max(DELIMITERS, key=lambda delimiter: counts[delimiter])
+    return best if counts[best][1] > 0 else ","
+
+
+def _split(text: str, delimiter: str, path: Path) -> list[list[str]]:
+    if '"' not in text:
+        return [line.split(delimiter) for line in text.split("\n")]
+    end = re.escape(delimiter)
+    cell = re.compile(rf'([^\S\n]*"(?:[^"]|"")*"[^\S\n]*|(?![^\S\n]*")[^{end}\n]*)({end}|\n|\Z)')
+    lines: list[list[str]] = [[]]
+    position = 0
+    while True:
+        match = cell.match(text, position)
+        if match is None:
+            raise CommandError(f"{path}: row {len(lines)} has a quotation mark in the wrong place.")
+        lines[-1].append(match[1])
+        position = match.end()
+        if match[2] == "":
+            return lines
+        if match[2] == "\n":
+            lines.append([])
+
+
+def _is_datum(text: str) -> bool:
+    return text.lower() in _NOT_A_VALUE or bool(_NUMBER.fullmatch(text) or _DATE.fullmatch(text))
+
+
+def _unquote(cell: str) -> str:
+    cell = cell.strip()
+    if len(cell) >= 2 and cell[0] == cell[-1] == '"':
+        return cell[1:-1].replace('""', '"').strip()
+    return cell
+
+
+def _replace(cell: str, text: str, delimiter: str) -> str:
+    """The new text with what surrounded the old one: spaces, and the quotes of a cell that had them."""
+    core = cell.strip()
+    before, _, after = cell.partition(core) if core else ("", "", cell)
+    quoted = core.startswith('"') or delimiter in text
+    return f'{before}"{text}"{after}' if quoted else f"{before}{text}{after}"
+
+
+def _shorten(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:37] + "...")
+
+
+def _count(n: int) -> str:
+    return "1 cell" if n == 1 else f"{n} cells"

@@ -1,0 +1,67 @@
+"""`probsfa demo`: the main job, on the bundled weather data."""
+
+import argparse
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from probsfa.cli._clock import Clock
+from probsfa.cli._comparison import compare_methods, hiders
+from probsfa.cli._methods import PROBABILISTIC, default_methods, make_model
+from probsfa.cli._outputs import check_outputs, replacing
+from probsfa.cli._pictures import draw_demo, save_picture
+from probsfa.cli._report import scores_as_csv, scores_as_text
+from probsfa.cli._screen import Screen
+from probsfa.cli._table import write_text
+from probsfa.datasets import load_nyc_weather
+
+__all__ = ["run"]
+
+BLOCK = 24
+_FOLDER = "probsfa-demo"
+_FILES = ("demo.png", "nyc_weather_filled.csv", "comparison.csv")
+
+
+def run(args: argparse.Namespace, screen: Screen) -> None:
+    """Run the command."""
+    folder = args.output if args.output is not None else _new_folder()
+    outputs = [folder / name for name in _FILES]
+    if folder.exists():
+        check_outputs(outputs, force=args.force)
+    weather = load_nyc_weather()
+    X = weather.data.to_numpy()
+    estimator = make_model(args, X.shape[1])
+    screen.note(
+        f"hourly weather of 2013 at three airports: {X.shape[0]} rows of {X.shape[1]} columns, "
+        f"{100.0 * np.isnan(X).mean():.1f} % of the cells missing; {estimator.n_components} slow features"
+    )
+    comparisons = compare_methods(
+        X,
+        Clock(None, weather.time.tz_convert(None).to_numpy(), "1 h", ""),
+        default_methods(estimator),
+        hiders(len(X), fraction=args.fraction, block=BLOCK),
+        range(args.seed, args.seed + args.masks),
+        screen,
+    )
+    screen.result(scores_as_text(comparisons))
+    screen.result("\nErrors are in units of each column's standard deviation.")
+
+    blocks = comparisons[-1]
+    model = blocks.filled[PROBABILISTIC].model
+    figure = draw_demo(weather.data, blocks, model)
+    # The model has learned from 90 % of the record; given all of it, it fills the record's own holes.
+    guesses = pd.DataFrame(np.round(model.impute(X), 4), weather.data.index, weather.data.columns)
+    folder.mkdir(parents=True, exist_ok=True)
+    with replacing(*outputs) as [picture, record, table]:
+        save_picture(figure, picture)
+        write_text(record, weather.data.fillna(guesses).to_csv(lineterminator="\n"), "utf-8")
+        write_text(table, scores_as_csv(comparisons), "utf-8")
+    screen.result(f"Written to {folder}: {', '.join(_FILES)}")
+
+
+def _new_folder() -> Path:
+    """The default folder, with a number behind its name where that exists."""
+    names = itertools.chain([_FOLDER], (f"{_FOLDER}-{n}" for n in itertools.count(2)))
+    return next(path for path in map(Path, names) if not path.exists())

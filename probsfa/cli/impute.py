@@ -1,0 +1,94 @@
+"""`probsfa impute`: fill the holes of a file."""
+
+import argparse
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probsfa.cli._errors import CommandError
+from probsfa.cli._input import Input, read_input
+from probsfa.cli._methods import when
+from probsfa.cli._outputs import check_outputs, replacing
+from probsfa.cli._pictures import check_format, draw_holes, save_picture
+from probsfa.cli._screen import Screen
+from probsfa.cli._table import write_text
+from probsfa.cli.fit import fit_model
+
+__all__ = ["filled_texts", "run", "std_texts"]
+
+FloatArray = NDArray[np.float64]
+Texts = list[list[str | None]]
+
+
+def run(args: argparse.Namespace, screen: Screen) -> None:
+    """Run the command."""
+    outputs = [path for path in (args.output, args.std, args.plot) if path is not None]
+    inputs = [path for path in (args.data, args.model) if path is not None]
+    check_outputs(outputs, force=args.force, inputs=inputs)
+    if args.plot is not None:
+        check_format(args.plot)
+    if args.model is not None and (args.n_components or args.max_iter):
+        raise CommandError("--n-components and --max-iter have no meaning with --model: it is fitted.")
+    found = read_input(args, screen)
+    model = fit_model(found, args, screen) if args.model is None else _saved_model(args.model, found)
+    filled, std = map(np.asarray, model.impute(found.frame, return_std=True, **when(found.clock)))
+    with replacing(*outputs) as drafts:
+        for output, draft in zip(outputs, drafts, strict=True):
+            if output is args.plot:
+                save_picture(draw_holes(found, filled, std), draft)
+            else:
+                make = filled_texts if output is args.output else std_texts
+                texts = make(found.values, filled, std, args.decimal)
+                write_text(draft, found.table.filled(found.roles.data, texts), found.table.encoding)
+    holes = int(np.count_nonzero(np.isnan(found.values)))
+    screen.note(f"{holes} cells filled: {', '.join(map(str, outputs))}")
+
+
+def filled_texts(X: FloatArray, filled: FloatArray, std: FloatArray, decimal: str = ".") -> Texts:
+    """New texts of the cells of each column, None where observed.
+
+    Digits are written down to a thousandth of the smallest standard deviation in the column.
+    """
+    return [_column_texts(*column, decimal) for column in zip(X.T, filled.T, std.T, strict=True)]
+
+
+def std_texts(X: FloatArray, filled: FloatArray, std: FloatArray, decimal: str = ".") -> Texts:
+    """Texts of the standard deviations, 0 where observed."""
+    observed = ~np.isnan(X)
+    return [
+        ["0" if seen else f"{value:.4g}".replace(".", decimal) for seen, value in zip(*column, strict=True)]
+        for column in zip(observed.T, std.T, strict=True)
+    ]
+
+
+def _column_texts(X: FloatArray, filled: FloatArray, std: FloatArray, decimal: str) -> list[str | None]:
+    holes = np.isnan(X)
+    smallest = float(np.min(std[holes], initial=math.inf))
+    digits = 3 - math.floor(math.log10(smallest)) if 0.0 < smallest < math.inf else None
+    return [
+        _number(value, digits).replace(".", decimal) if hole else None
+        for hole, value in zip(holes, filled, strict=True)
+    ]
+
+
+def _number(value: float, digits: int | None) -> str:
+    if digits is None or digits > 15:
+        return repr(float(value))
+    return f"{value:.{max(digits, 0)}f}"
+
+
+def _saved_model(path: Path, found: Input) -> Any:
+    from probsfa import load
+
+    model = load(path)
+    expected: Sequence[str] = getattr(model, "feature_names_in_", ())
+    if list(expected) and list(expected) != found.names:
+        raise CommandError(
+            f"{path}: was fitted to the columns {', '.join(expected)}; {found.table.path} has "
+            f"{', '.join(found.names)}. Choose them with --columns, in that order."
+        )
+    return model

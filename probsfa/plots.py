@@ -1,0 +1,318 @@
+"""Pictures: axes in, axes out.
+
+Every function draws into the axes it is given, or into a new figure of its own where it is given none, and
+returns the axes. Nothing is shown or saved, and no global setting of matplotlib is changed;
+with axes from ``matplotlib.pyplot`` the pictures appear in notebooks as any other.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_delta_values", "plot_history", "plot_imputation", "plot_slow_features"]
+
+# A palette that stays apart for colour-blind readers and in grey (Okabe & Ito 2008).
+BLUE, ORANGE, GREEN, GREY, BLACK = "#0072B2", "#D55E00", "#009E73", "#999999", "#222222"
+
+FloatArray = NDArray[np.float64]
+
+
+def plot_slow_features(
+    means: ArrayLike,
+    std: ArrayLike | None = None,
+    *,
+    times: ArrayLike | None = None,
+    names: Sequence[str] | None = None,
+    level: float = 0.9,
+    axes: "Sequence[Axes] | NDArray[Any] | None" = None,
+) -> "list[Axes]":
+    """Draw slow features under each other, slowest on top, with bands for what is not known.
+
+    Parameters
+    ----------
+    means : array-like (T, K)
+        Slow features, such as ``SFA.transform`` gives, or posterior means.
+    std : array-like (T, K) or None
+        Posterior standard deviations, for the bands.
+    times : array-like (T,) or None
+        When the rows were observed: numbers or dates. Row numbers where not given.
+    names : sequence of str or None
+        A label for each feature.
+    level : float
+        Probability that a band holds, above 0 and below 1.
+    axes : sequence of K matplotlib Axes or None
+        Where to draw.
+
+    Returns
+    -------
+    list of matplotlib Axes
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit or `level` is out of range.
+
+    Examples
+    --------
+    >>> from probsfa.datasets import make_slow_mixture
+    >>> latents = make_slow_mixture(200, timescales=[50.0, 10.0], random_state=0).latents
+    >>> axes = plot_slow_features(latents, names=["slow", "less slow"])
+    >>> [ax.get_ylabel() for ax in axes]
+    ['slow', 'less slow']
+    """
+    means = _matrix(means, "means")
+    spread = None if std is None else _spread(std, means.shape, level)
+    when = _times(times, len(means))
+    n = means.shape[1]
+    if names is not None and len(names) != n:
+        raise ValueError(f"names must be {n}, one for each feature, got {len(names)}.")
+    if axes is None:
+        axes = _figure(8.0, 0.6 + 1.3 * n).subplots(n, 1, sharex=True, squeeze=False)[:, 0]
+    axes = list(axes)
+    if len(axes) != n:
+        raise ValueError(f"axes must be {n}, one for each feature, got {len(axes)}.")
+    for k, ax in enumerate(axes):
+        if spread is not None:
+            ax.fill_between(
+                when, means[:, k] - spread[:, k], means[:, k] + spread[:, k], color=BLUE, alpha=0.25, lw=0
+            )
+        ax.plot(when, means[:, k], color=BLUE, lw=1.0)
+        ax.axhline(0.0, color=GREY, lw=0.5, zorder=0)
+        ax.set_ylabel(f"feature {k + 1}" if names is None else names[k])
+        _tidy(ax, when)
+    _label_time(axes[-1], times)
+    return axes
+
+
+def plot_imputation(
+    observed: ArrayLike,
+    filled: ArrayLike,
+    std: ArrayLike | None = None,
+    *,
+    truth: ArrayLike | None = None,
+    times: ArrayLike | None = None,
+    level: float = 0.9,
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Draw one series with its holes filled, bands around what was filled and the truth where it is known.
+
+    Parameters
+    ----------
+    observed : array-like (T,)
+        The series as observed, NaN where missing.
+    filled : array-like (T,)
+        The series without holes.
+    std : array-like (T,) or None
+        Standard deviations of the filled values, for the band.
+    truth : array-like (T,) or None
+        What would have been observed, NaN where not known. Drawn in the holes only.
+    times : array-like (T,) or None
+        When the rows were observed: numbers or dates. Row numbers where not given.
+    level : float
+        Probability that the band holds, above 0 and below 1.
+    ax : matplotlib Axes or None
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    ValueError
+        If lengths do not fit or `level` is out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ax = plot_imputation([0.0, np.nan, 2.0], [0.0, 1.1, 2.0], [0.0, 0.2, 0.0], truth=[0.0, 1.0, 2.0])
+    >>> [text.get_text() for text in ax.get_legend().get_texts()]
+    ['observed', 'filled', '90 % interval', 'truth']
+    """
+    observed, filled = _vector(observed, "observed"), _vector(filled, "filled")
+    _same_length(len(observed), filled=filled)
+    when = _times(times, len(observed))
+    hole = np.isnan(observed)
+    if ax is None:
+        ax = _figure(8.0, 3.0).subplots()
+    ax.plot(when, observed, ".-", color=BLACK, lw=0.8, ms=3.0, label="observed")
+    # A line and a band through a hole start and end at the observations beside it.
+    reach = hole | np.r_[hole[1:], False] | np.r_[False, hole[:-1]]
+    ax.plot(when, np.where(reach, filled, np.nan), color=BLUE, lw=1.4, label="filled")
+    if std is not None:
+        spread = np.where(hole, _spread(_vector(std, "std"), observed.shape, level), 0.0)
+        low, high = np.where(reach, filled - spread, np.nan), np.where(reach, filled + spread, np.nan)
+        ax.fill_between(when, low, high, color=BLUE, alpha=0.25, lw=0, label=f"{100.0 * level:g} % interval")
+    if truth is not None:
+        known = _vector(truth, "truth")
+        _same_length(len(observed), truth=known)
+        ax.plot(when, np.where(hole, known, np.nan), ".", color=ORANGE, ms=4.0, label="truth")
+    _tidy(ax, when)
+    _label_time(ax, times)
+    ax.legend(loc="best", frameon=False, ncols=4, fontsize="small")
+    return ax
+
+
+def plot_delta_values(delta_values: ArrayLike, *, ax: "Axes | None" = None) -> "Axes":
+    """Draw delta values, slowest first, on a logarithmic scale with the value of white noise for comparison.
+
+    Parameters
+    ----------
+    delta_values : array-like (K,)
+        Mean squared differences of features of unit variance, such as ``SFA.delta_values_``.
+    ax : matplotlib Axes or None
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    ValueError
+        If `delta_values` is not one-dimensional.
+
+    Examples
+    --------
+    >>> ax = plot_delta_values([0.01, 0.2, 1.9])
+    >>> ax.get_yscale()
+    'log'
+    """
+    deltas = _vector(delta_values, "delta_values")
+    if ax is None:
+        ax = _figure(5.0, 3.2).subplots()
+    order = np.arange(1, len(deltas) + 1)
+    ax.plot(order, np.where(deltas > 0.0, deltas, np.nan), "o-", color=BLUE, lw=0.8, ms=4.0)
+    ax.axhline(2.0, color=GREY, lw=0.8, ls="--")
+    ax.annotate(
+        "white noise",
+        (1.0, 2.0),
+        (0, 3),
+        xycoords=("axes fraction", "data"),
+        textcoords="offset points",
+        color="#666666",
+        fontsize="small",
+        ha="right",
+    )
+    ax.set_yscale("log")
+    _whole_numbers(ax)
+    ax.set_xlabel("feature")
+    ax.set_ylabel("delta value")
+    _tidy(ax)
+    return ax
+
+
+def plot_history(history: ArrayLike, *, ax: "Axes | None" = None) -> "Axes":
+    """Draw how far the log-likelihood still was from its end during a fit, on a logarithmic scale.
+
+    Parameters
+    ----------
+    history : array-like (n_iter,)
+        Log-likelihood after each iteration, such as ``ProbabilisticSFA.history_``.
+    ax : matplotlib Axes or None
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    ValueError
+        If `history` is not one-dimensional.
+
+    Examples
+    --------
+    >>> ax = plot_history([-500.0, -320.0, -300.1, -300.0])
+    >>> ax.get_xlabel()
+    'iteration'
+    """
+    values = _vector(history, "history")
+    if ax is None:
+        ax = _figure(5.0, 3.2).subplots()
+    gap = values[-1] - values
+    ax.plot(np.arange(len(values)), np.where(gap > 0.0, gap, np.nan), ".-", color=BLUE, lw=0.8, ms=4.0)
+    ax.set_yscale("log")
+    _whole_numbers(ax)
+    ax.set_xlabel("iteration")
+    ax.set_ylabel("nats below the end")
+    _tidy(ax)
+    return ax
+
+
+def _figure(width: float, height: float) -> Any:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _tidy(ax: "Axes", when: NDArray[Any] | None = None) -> None:
+    ax.spines[["top", "right"]].set_visible(False)
+    if when is None or len(when) < 2:
+        return
+    ax.set_xlim(when[0], when[-1])
+    if when.dtype.kind == "M":
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+        locator = AutoDateLocator(maxticks=9)
+        ax.xaxis.set_major_locator(locator)
+        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+
+
+def _whole_numbers(ax: "Axes") -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _label_time(ax: "Axes", times: ArrayLike | None) -> None:
+    if times is None:
+        ax.set_xlabel("row")
+
+
+def _times(times: ArrayLike | None, n_rows: int) -> NDArray[Any]:
+    if times is None:
+        return np.arange(n_rows)
+    if getattr(times, "tz", None) is not None:
+        times = times.tz_convert(None)  # type: ignore[union-attr]
+    when = np.asarray(times)
+    if when.shape != (n_rows,):
+        raise ValueError(f"times must have shape ({n_rows},), one for each row, got {when.shape}.")
+    return when
+
+
+def _matrix(values: ArrayLike, name: str) -> FloatArray:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(f"{name} must have two dimensions (rows are time), got shape {array.shape}.")
+    return array
+
+
+def _vector(values: ArrayLike, name: str) -> FloatArray:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or array.size == 0:
+        raise ValueError(f"{name} must have one dimension, got shape {array.shape}.")
+    return array
+
+
+def _same_length(n_rows: int, **arrays: FloatArray) -> None:
+    for name, array in arrays.items():
+        if len(array) != n_rows:
+            raise ValueError(f"{name} must have {n_rows} values as observed has, got {len(array)}.")
+
+
+def _spread(std: ArrayLike, shape: tuple[int, ...], level: float) -> FloatArray:
+    """Half the width of a normal interval."""
+    from scipy.special import ndtri
+
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must be above 0 and below 1, got {level!r}.")
+    array = np.asarray(std, dtype=np.float64)
+    if array.shape != shape or np.any(array < 0.0):
+        raise ValueError(f"std must have shape {shape} and no negative value, got shape {array.shape}.")
+    return array * float(ndtri(0.5 + level / 2.0))

@@ -1,0 +1,365 @@
+"""The commands from end to end, with a stand-in for the estimator."""
+
+import csv
+import gzip
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import probsfa
+from probsfa.cli import demo, main
+
+DATA = """\
+time,temp,rain ,note
+2020-01-01 00:00,1.50,-200,dry
+2020-01-01 01:00,,3,wet
+2020-01-01 02:00, 2.5e0,4.00,
+2020-01-01 03:00,NA,5,"a, b"
+"""
+
+
+@pytest.fixture
+def data(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text(DATA)
+    return path
+
+
+@pytest.fixture
+def weather_like(tmp_path):
+    rng = np.random.default_rng(0)
+    X = np.cumsum(rng.standard_normal((80, 3)), axis=0).round(2)
+    frame = pd.DataFrame(
+        X, columns=["a", "b", "c"], index=pd.date_range("2020", periods=80, freq="h", name="time")
+    )
+    frame.iloc[10:14, 0] = np.nan
+    path = tmp_path / "weather.csv"
+    frame.to_csv(path)
+    return path
+
+
+IMPUTE = ("impute", "data.csv", "--columns", "temp,rain", "--missing-code", "-200")
+
+
+def test_impute_fills_holes_and_keeps_the_text_of_all_other_cells(command, data, tmp_path):
+    done = command(*IMPUTE, "-o", "filled.csv", "--std", "std.csv")
+    assert done.code == 0
+    assert done.out == ""
+    # The means are 2 and 4, the standard deviations 0.5 and 0.8.
+    assert (tmp_path / "filled.csv").read_text() == (
+        DATA.replace("-200", "4.0000").replace("01:00,,", "01:00,2.0000,").replace("NA", "2.0000")
+    )
+    rows = list(csv.reader((tmp_path / "std.csv").read_text().splitlines(), skipinitialspace=True))
+    assert rows[0] == ["time", "temp", "rain ", "note"]
+    assert [row[1] for row in rows[1:]] == ["0", "0.5", "0", "0.5"]
+    assert [row[2] for row in rows[1:]] == ["0.8165", "0", "0", "0"]
+    assert [row[0] for row in rows[1:]] == [line.split(",")[0] for line in DATA.splitlines()[1:]]
+    assert data.read_text() == DATA
+
+
+def test_impute_says_what_it_understood(command, data):
+    err = command(*IMPUTE, "-o", "filled.csv").err
+    assert (
+        "data.csv: 4 rows of 2 columns, 37.5 % of the cells missing; rows are evenly spaced, 1 h apart" in err
+    )
+    assert "columns only kept: time, note" in err
+    assert "Converged: as a stand-in does." in err
+    assert "3 cells filled: filled.csv" in err
+
+
+def test_quiet_means_quiet(command, data):
+    done = command(*IMPUTE, "-o", "filled.csv", "--quiet")
+    assert (done.code, done.out, done.err) == (0, "", "")
+
+
+def test_impute_gz_and_decimal_comma(command, tmp_path):
+    text = "t;a;b\r\n1;1,50;2\r\n2;;3\r\n3;2,5;\r\n"
+    (tmp_path / "in.csv.gz").write_bytes(gzip.compress(text.encode()))
+    done = command("impute", "in.csv.gz", "-o", "out.csv.gz", "--decimal", ",", "--std", "std.csv")
+    assert done.code == 0
+    filled = gzip.decompress((tmp_path / "out.csv.gz").read_bytes()).decode()
+    assert filled == text.replace("2;;3", "2;2,0000;3").replace("2,5;", "2,5;2,5000")
+    assert (tmp_path / "std.csv").read_bytes().decode().splitlines()[2] == "2;0,5;0"
+
+
+def test_impute_uneven_times_reach_the_estimator(command, tmp_path, stand_in):
+    (tmp_path / "in.csv").write_text("t,a,b\n0,1,1\n1,2,\n4,3,3\n5,5,4\n")
+    assert command("impute", "in.csv", "-o", "out.csv").code == 0
+    np.testing.assert_array_equal(stand_in.calls[0].times, [0.0, 1.0, 4.0, 5.0])
+    assert command("impute", "in.csv", "-o", "out.csv", "--even", "--force").code == 0
+    assert stand_in.calls[1].times is None
+
+
+def test_model_options_reach_the_estimator(command, data, stand_in):
+    assert command(*IMPUTE, "-o", "f.csv", "-k", "1", "--max-iter", "9", "--seed", "4").code == 0
+    model = stand_in.calls[0].model
+    assert (model.n_components, model.max_iter, model.random_state) == (1, 9, 4)
+    assert model.verbose
+
+
+def test_impute_draws_the_holes(command, data, tmp_path):
+    assert command(*IMPUTE, "-o", "filled.csv", "--plot", "holes.png").code == 0
+    assert (tmp_path / "holes.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_impute_with_nothing_missing(command, tmp_path):
+    (tmp_path / "in.csv").write_text("a,b\n1,2\n3,5\n4,4\n")
+    assert command("impute", "in.csv", "-o", "out.csv", "--plot", "p.svg").code == 0
+    assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "in.csv").read_bytes()
+
+
+def test_a_probable_code_for_missing_is_pointed_out(command, tmp_path):
+    (tmp_path / "in.csv").write_text("a,b\n1,-999\n3,5\n4,-999\n2,7\n")
+    err = command("impute", "in.csv", "-o", "out.csv").err
+    assert "warning: 'b' is -999 again and again" in err
+    assert "--missing-code -999" in err
+    assert "again" not in command("impute", "in.csv", "-o", "o.csv", "--missing-code", "-999").err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("time,a\n2020-01-01,1\n2020-01-02,x\n", "in.csv: row 3, column 'a': 'x' is not a finite number"),
+        ("a;b\n1;2\n3;x\n", "in.csv: row 3, column 'b': 'x' is not a finite number"),
+        ("a,b\n1,2\n3\n", "in.csv: row 3 has 1 cell where 2 were expected"),
+        ("a,b\n1,\n3,\n", "in.csv: column 'b' has nothing observed"),
+        (
+            "time,a\n2020-01-02,1\n2020-01-01,2\n",
+            "in.csv: row 3, column 'time': '2020-01-01' does not come after",
+        ),
+        ("", "in.csv: the file is empty"),
+        (None, "in.csv: there is no such file"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["impute", "fit", "compare"])
+def test_a_bad_file_is_one_line_and_touches_no_output(command, tmp_path, verb, content, message):
+    if content is not None:
+        (tmp_path / "in.csv").write_text(content)
+    (tmp_path / "out").write_text("old")
+    done = command(verb, "in.csv", "-o", "out", "--force", "--quiet")
+    assert done.code == 2
+    assert done.out == ""
+    assert done.err.startswith(f"probsfa: error: {message}")
+    assert done.err.count("\n") == 1
+    assert (tmp_path / "out").read_text() == "old"
+    assert {path.name for path in tmp_path.iterdir()} <= {"in.csv", "out"}
+
+
+def test_wrong_delimiter(command, tmp_path):
+    (tmp_path / "in.csv").write_text("a;b\n1;2\n3;4\n")
+    done = command("impute", "in.csv", "-o", "out.csv", "--delimiter", ",", "-q")
+    assert done.code == 2
+    assert "row 2, column 'a;b': '1;2' is not a number; is ',' the delimiter?" in done.err
+
+
+@pytest.mark.parametrize("delimiter", ["ab", "", '"'])
+def test_impossible_delimiter(command, data, delimiter):
+    done = command("impute", "data.csv", "-o", "out.csv", "--delimiter", delimiter)
+    assert done.code == 2
+    assert "--delimiter must be one character or 'tab'" in done.err
+
+
+def test_tab_by_name(command, tmp_path):
+    (tmp_path / "in.tsv").write_text("a\tb\n1\t2\n\t4\n3\t3\n")
+    assert command("impute", "in.tsv", "-o", "out.tsv", "--delimiter", "tab").code == 0
+    assert (tmp_path / "out.tsv").read_text() == "a\tb\n1\t2\n2.000\t4\n3\t3\n"
+
+
+def test_existing_outputs_are_refused_before_the_work(command, data, tmp_path, stand_in):
+    (tmp_path / "std.csv").write_text("old")
+    done = command(*IMPUTE, "-o", "filled.csv", "--std", "std.csv")
+    assert done.code == 2
+    assert "std.csv: exists already; replace it with --force" in done.err
+    assert stand_in.calls == []
+    assert not (tmp_path / "filled.csv").exists()
+    assert command(*IMPUTE, "-o", "filled.csv", "--std", "std.csv", "--force").code == 0
+    assert (tmp_path / "std.csv").read_text() != "old"
+
+
+def test_the_input_is_never_overwritten(command, data):
+    done = command(*IMPUTE, "-o", "data.csv", "--force")
+    assert done.code == 2
+    assert "is the input file" in done.err
+    assert data.read_text() == DATA
+
+
+def test_a_picture_of_no_known_format_is_refused_before_the_work(command, data, stand_in):
+    done = command(*IMPUTE, "-o", "filled.csv", "--plot", "p.xyz")
+    assert done.code == 2
+    assert "p.xyz: no format for pictures" in done.err
+    assert stand_in.calls == []
+
+
+def test_an_error_of_the_estimator_is_one_line(command, data, stand_in, monkeypatch):
+    def fail(self, X, y=None, **options):
+        raise ValueError("n_components=9 is too many:\n  the rank is 2.")
+
+    monkeypatch.setattr(stand_in, "fit", fail)
+    done = command(*IMPUTE, "-o", "filled.csv", "-q")
+    assert done.code == 2
+    assert done.err == "probsfa: error: n_components=9 is too many: the rank is 2.\n"
+
+
+def test_interruption_outside_a_fit(command, data, tmp_path, stand_in, monkeypatch):
+    def interrupt(self, X, return_std=False, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stand_in, "impute", interrupt)
+    done = command(*IMPUTE, "-o", "filled.csv", "-q")
+    assert done.code == 130
+    assert done.err == "probsfa: error: interrupted; nothing was written.\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["data.csv"]
+
+
+def test_fit_saves_a_model_that_impute_uses(command, weather_like, tmp_path, stand_in):
+    done = command("fit", "weather.csv", "-o", "model.npz")
+    assert done.code == 0
+    assert (tmp_path / "model.npz").exists()
+    assert command("impute", "weather.csv", "--model", "model.npz", "-o", "saved.csv").code == 0
+    assert len(stand_in.calls) == 1
+    assert command("impute", "weather.csv", "-o", "fresh.csv").code == 0
+    assert (tmp_path / "saved.csv").read_bytes() == (tmp_path / "fresh.csv").read_bytes()
+
+
+def test_fit_prints_a_summary(command, weather_like):
+    lines = command("fit", "weather.csv", "-o", "model.npz", "-k", "2", "-q").out.splitlines()
+    assert lines[0].split() == "slow feature time scale (steps of 1 h)".split()
+    assert [line.split() for line in lines[1:3]] == [["1", "10"], ["2", "5"]]
+    assert lines[5].split()[0] == "a"
+    assert lines[5].split()[2:] == ["25", "%"]
+    assert "log-likelihood -1234.5 nats, -15.43 per row" in lines
+    assert lines[-1] == "after 3 iterations: Converged: as a stand-in does."
+
+
+def test_a_model_of_other_columns_is_refused(command, weather_like, tmp_path):
+    assert command("fit", "weather.csv", "-o", "model.npz").code == 0
+    done = command("impute", "weather.csv", "--model", "model.npz", "--columns", "b,a,c", "-o", "o.csv")
+    assert done.code == 2
+    assert "model.npz: was fitted to the columns a, b, c; weather.csv has b, a, c" in done.err
+    done = command("impute", "weather.csv", "--model", "model.npz", "-k", "2", "-o", "o.csv")
+    assert "--n-components and --max-iter have no meaning with --model" in done.err
+
+
+def test_compare(command, weather_like, tmp_path):
+    done = command(
+        "compare", "weather.csv", "-o", "table.csv", "--block", "6", "--masks", "2", "--fraction", "0.2"
+    )
+    assert done.code == 0
+    assert "20 % of the observed cells hidden, one by one" in done.out
+    assert "20 % of the observed cells hidden, in blocks of 6 rows" in done.out
+    methods = ["mean", "linear interpolation", "IterativeImputer", "classic SFA", "probabilistic SFA"]
+    table = pd.read_csv(tmp_path / "table.csv")
+    assert list(table["method"]) == 2 * methods
+    # The stand-in fills with the mean.
+    np.testing.assert_allclose(
+        *(table.loc[table["method"] == m, "rmse"] for m in ("mean", "probabilistic SFA"))
+    )
+
+
+@pytest.fixture
+def short_weather(monkeypatch):
+    """Let the demo run on ten days."""
+    whole = probsfa.datasets.load_nyc_weather()
+    short = type(whole)(data=whole.data[1000:1400], time=whole.time[1000:1400])
+    monkeypatch.setattr(demo, "load_nyc_weather", lambda: short)
+    return short.data
+
+
+def test_demo(command, tmp_path, short_weather):
+    done = command("demo")
+    assert done.code == 0
+    folder = tmp_path / "probsfa-demo"
+    assert {path.name for path in folder.iterdir()} == {
+        "demo.png",
+        "nyc_weather_filled.csv",
+        "comparison.csv",
+    }
+    assert "Written to probsfa-demo: demo.png, nyc_weather_filled.csv, comparison.csv" in done.out
+    assert "hidden, in blocks of 24 rows" in done.out
+    filled = pd.read_csv(folder / "nyc_weather_filled.csv", index_col="time", parse_dates=True)
+    assert not filled.isna().to_numpy().any()
+    seen = short_weather.notna().to_numpy()
+    np.testing.assert_array_equal(filled.to_numpy()[seen], short_weather.to_numpy()[seen])
+    assert (folder / "demo.png").read_bytes()[:4] == b"\x89PNG"
+    assert len(pd.read_csv(folder / "comparison.csv")) == 10
+
+
+def test_demo_again_takes_another_folder(command, tmp_path, short_weather):
+    (tmp_path / "probsfa-demo").mkdir()
+    (tmp_path / "probsfa-demo-2").mkdir()
+    assert "Written to probsfa-demo-3:" in command("demo").out
+    assert list((tmp_path / "probsfa-demo").iterdir()) == []
+
+
+def test_demo_replaces_only_with_force(command, tmp_path, short_weather):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "demo.png").write_text("old")
+    done = command("demo", "--output", "mine")
+    assert done.code == 2
+    assert "demo.png: exists already" in done.err
+    assert command("demo", "--output", "mine", "--force").code == 0
+    assert command("demo", "--output", "new/deep", "-q").code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["impute", "data.csv"], "-o/--output"),
+        (["fit", "data.csv", "-o", "m.npz", "-k", "0"], "must be a whole number from 1 up, got '0'"),
+        (["fit", "data.csv", "-o", "m.npz", "-k", "x"], "must be a whole number from 1 up, got 'x'"),
+        (["compare", "data.csv", "--fraction", "1"], "must be above 0 and below 1, got '1'"),
+        (["frobnicate"], "invalid choice"),
+        ([], "COMMAND"),
+    ],
+)
+def test_wrong_arguments(command, arguments, message):
+    done = command(*arguments)
+    assert done.code == 2
+    assert message in done.err
+
+
+def run_python(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, check=False, **options
+    )
+
+
+def test_version_and_help_need_nothing_heavy():
+    code = (
+        "import sys; from probsfa.cli import main\n"
+        "try: main([sys.argv[1]])\n"
+        "except SystemExit as stop: assert not stop.code\n"
+        "assert not {'numpy', 'pandas', 'jax', 'sklearn', 'matplotlib'} & set(sys.modules)"
+    )
+    done = run_python("-c", code, "--version")
+    assert (done.returncode, done.stdout) == (0, f"probsfa {probsfa.__version__}\n")
+    done = run_python("-c", code, "--help")
+    assert done.returncode == 0
+    assert all(verb in done.stdout for verb in ("demo", "impute", "fit", "compare"))
+
+
+def test_as_a_module():
+    done = run_python("-m", "probsfa", "--version")
+    assert done.stdout == f"probsfa {probsfa.__version__}\n"
+
+
+def test_a_reader_that_leaves_is_no_crash():
+    # In a process of its own, as the command closes its standard output for good.
+    code = (
+        "import sys; from probsfa.cli import demo, main\n"
+        "def leave(args, screen): raise BrokenPipeError\n"
+        "demo.run = leave\n"
+        "sys.exit(main(['demo']))"
+    )
+    done = run_python("-c", code)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_main_takes_the_arguments_of_the_process(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["probsfa", "--version"])
+    with pytest.raises(SystemExit):
+        main()
+    assert capsys.readouterr().out == f"probsfa {probsfa.__version__}\n"

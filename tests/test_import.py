@@ -1,0 +1,65 @@
+"""Importing the package is cheap, and every public name is there when it is asked for."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+import probsfa
+
+HEAVY = ("numpy", "scipy", "sklearn", "pandas", "jax", "numpyro", "xarray", "arviz", "matplotlib", "tqdm")
+
+
+def python(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_import_loads_nothing_heavy():
+    loaded = python("import sys, probsfa; print(*sorted({name.partition('.')[0] for name in sys.modules}))")
+    assert not set(HEAVY) & set(loaded.split())
+
+
+def seconds(code):
+    begin = time.perf_counter()
+    python(code)
+    return time.perf_counter() - begin
+
+
+def test_import_is_fast():
+    # The best of several runs: other work on the machine only ever adds time.
+    empty = min(seconds("pass") for _ in range(5))
+    loaded = min(seconds("import probsfa") for _ in range(5))
+    assert loaded - empty < 0.2
+
+
+@pytest.mark.parametrize("name", probsfa.__all__)
+def test_every_public_name_is_there(name):
+    assert getattr(probsfa, name) is getattr(probsfa, name)
+    assert name in dir(probsfa)
+
+
+def test_public_names_are_the_objects_themselves():
+    from probsfa.sfa import SFA
+    from probsfa.statespace import ProbabilisticSFA
+
+    assert probsfa.SFA is SFA
+    assert probsfa.ProbabilisticSFA is ProbabilisticSFA
+    assert python("import probsfa; print(probsfa.datasets.__name__)") == "probsfa.datasets\n"
+
+
+def test_unknown_name():
+    with pytest.raises(AttributeError, match="module 'probsfa' has no attribute 'PFA'"):
+        _ = probsfa.PFA
+    with pytest.raises(ImportError, match="cannot import name 'PFA'"):
+        from probsfa import PFA  # noqa: F401
+
+
+def test_version_is_that_of_the_installed_package():
+    from importlib import metadata
+
+    try:
+        installed = metadata.version("probsfa")
+    except metadata.PackageNotFoundError:
+        pytest.skip("probsfa is not installed here, it is run from its source")
+    assert probsfa.__version__ == installed

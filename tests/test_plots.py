@@ -1,0 +1,165 @@
+"""Pictures: what is drawn is what was given, in the axes that were given, and nothing else is touched."""
+
+import subprocess
+import sys
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.dates import date2num
+from matplotlib.figure import Figure
+
+from probsfa import plots
+
+Z90 = 1.6448536269514722
+
+
+@pytest.fixture
+def ax():
+    return Figure().subplots()
+
+
+def lines(ax):
+    """Lines by their label."""
+    return {line.get_label(): line.get_xydata() for line in ax.get_lines()}
+
+
+def extent(band):
+    """Lowest and highest point of a band."""
+    points = np.concatenate([path.vertices for path in band.get_paths()])
+    return points[:, 1].min(), points[:, 1].max()
+
+
+def test_slow_features_are_drawn_in_order_with_their_bands():
+    rng = np.random.default_rng(0)
+    means, std = rng.standard_normal((30, 3)), np.full((30, 3), 0.5)
+    axes = plots.plot_slow_features(means, std)
+    assert len(axes) == 3
+    for k, ax in enumerate(axes):
+        np.testing.assert_allclose(ax.get_lines()[0].get_ydata(), means[:, k])
+        low, high = extent(ax.collections[0])
+        np.testing.assert_allclose([low, high], [means[:, k].min() - Z90 / 2, means[:, k].max() + Z90 / 2])
+        assert ax.get_ylabel() == f"feature {k + 1}"
+    assert axes[-1].get_xlabel() == "row"
+    assert len({ax.figure for ax in axes}) == 1
+
+
+def test_slow_features_without_bands_in_given_axes():
+    given = Figure().subplots(2, 1)
+    axes = plots.plot_slow_features(np.zeros((5, 2)), names=["season", "weather"], axes=given)
+    assert axes == list(given)
+    assert [ax.get_ylabel() for ax in axes] == ["season", "weather"]
+    assert not any(ax.collections for ax in axes)
+
+
+@pytest.mark.parametrize(
+    ("level", "half"), [(0.5, 0.6744897501960817), (0.9, Z90), (0.95, 1.959963984540054)]
+)
+def test_bands_hold_what_they_say(level, half):
+    [ax] = plots.plot_slow_features(np.zeros((5, 1)), np.full((5, 1), 2.0), level=level)
+    np.testing.assert_allclose(extent(ax.collections[0]), [-2.0 * half, 2.0 * half])
+
+
+def test_imputation_draws_holes_and_joins_them_to_what_is_observed(ax):
+    observed = np.array([1.0, 2.0, np.nan, np.nan, 5.0, 6.0])
+    filled = np.array([1.0, 2.0, 2.5, 4.5, 5.0, 6.0])
+    truth = np.array([1.0, 2.0, 3.0, np.nan, 5.0, 6.0])
+    std = np.array([0.0, 0.0, 1.0, 2.0, 0.0, 0.0])
+    assert plots.plot_imputation(observed, filled, std, truth=truth, ax=ax) is ax
+    drawn = lines(ax)
+    np.testing.assert_array_equal(drawn["observed"][:, 1], observed)
+    np.testing.assert_array_equal(drawn["filled"][:, 1], [np.nan, 2.0, 2.5, 4.5, 5.0, np.nan])
+    np.testing.assert_array_equal(drawn["truth"][:, 1], [np.nan, np.nan, 3.0, np.nan, np.nan, np.nan])
+    np.testing.assert_allclose(extent(ax.collections[0]), [2.5 - Z90, 4.5 + 2 * Z90])
+    # No band where something is observed, whatever std says there.
+    plots.plot_imputation(observed, filled, std + 9.0, ax=(other := Figure().subplots()))
+    path = other.collections[0].get_paths()[0].vertices
+    assert set(path[path[:, 0] == 1.0][:, 1]) == {2.0}
+
+
+def test_legend_names_what_is_there_and_no_more(ax):
+    plots.plot_imputation([0.0, np.nan, 2.0], [0.0, 1.0, 2.0], ax=ax)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["observed", "filled"]
+
+
+@pytest.mark.parametrize("zone", [None, "UTC", "America/New_York"])
+def test_dates(ax, zone):
+    times = pd.date_range("2020-03-01", periods=4, freq="h", tz=zone)
+    plots.plot_imputation(np.arange(4.0), np.arange(4.0), times=times, ax=ax)
+    utc = times if zone is None else times.tz_convert("UTC").tz_localize(None)
+    np.testing.assert_allclose(lines(ax)["observed"][:, 0], date2num(utc.to_numpy()))
+    assert ax.get_xlabel() == ""
+
+
+def test_delta_values(ax):
+    plots.plot_delta_values([0.01, 0.5, 1.9], ax=ax)
+    np.testing.assert_array_equal(ax.get_lines()[0].get_xydata(), [[1, 0.01], [2, 0.5], [3, 1.9]])
+    assert ax.get_yscale() == "log"
+
+
+def test_history_is_the_distance_from_the_end(ax):
+    plots.plot_history([-10.0, -4.0, -3.0], ax=ax)
+    np.testing.assert_array_equal(ax.get_lines()[0].get_xydata(), [[0, 7.0], [1, 1.0], [2, np.nan]])
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: plots.plot_slow_features(np.zeros((1, 1)))[0],
+        lambda: plots.plot_imputation([np.nan], [1.0], [1.0], truth=[1.0]),
+        lambda: plots.plot_delta_values([0.0]),
+        lambda: plots.plot_history([-3.0]),
+        lambda: plots.plot_history([-3.0, -3.0]),
+    ],
+)
+def test_the_smallest_pictures_can_be_saved(draw, tmp_path):
+    draw().figure.savefig(tmp_path / "small.png")
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda: plots.plot_slow_features(np.zeros(5)), "means must have two dimensions"),
+        (
+            lambda: plots.plot_slow_features(np.zeros((5, 2)), np.zeros((5, 1))),
+            r"std must have shape \(5, 2\)",
+        ),
+        (lambda: plots.plot_slow_features(np.zeros((5, 2)), -np.ones((5, 2))), "no negative value"),
+        (
+            lambda: plots.plot_slow_features(np.zeros((5, 2)), times=np.arange(4)),
+            r"times must have shape \(5,\)",
+        ),
+        (lambda: plots.plot_slow_features(np.zeros((5, 2)), names=["a"]), "names must be 2"),
+        (lambda: plots.plot_slow_features(np.zeros((5, 2)), axes=[Figure().subplots()]), "axes must be 2"),
+        (
+            lambda: plots.plot_slow_features(np.zeros((5, 2)), np.ones((5, 2)), level=90),
+            "level must be above 0",
+        ),
+        (lambda: plots.plot_imputation([1.0], [1.0, 2.0]), "filled must have 1 values"),
+        (lambda: plots.plot_imputation([1.0], [1.0], truth=[1.0, 2.0]), "truth must have 1 values"),
+        (lambda: plots.plot_delta_values([[1.0]]), "delta_values must have one dimension"),
+        (lambda: plots.plot_history([]), "history must have one dimension"),
+    ],
+)
+def test_refused(draw, message):
+    with pytest.raises(ValueError, match=message):
+        draw()
+
+
+def test_no_global_state_is_touched():
+    before = dict(mpl.rcParams)
+    plots.plot_slow_features(np.zeros((5, 2)), np.ones((5, 2)))
+    plots.plot_imputation([0.0, np.nan], [0.0, 1.0], [0.0, 1.0])
+    plots.plot_delta_values([0.1, 1.0])
+    plots.plot_history([-2.0, -1.0])
+    assert dict(mpl.rcParams) == before
+
+
+def test_importing_loads_no_matplotlib_and_drawing_no_pyplot():
+    code = (
+        "import sys; from probsfa import plots; assert 'matplotlib' not in sys.modules\n"
+        "plots.plot_delta_values([0.1, 1.0]); assert 'matplotlib.pyplot' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
