@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
+from probsfa._frames import lists_in_lists_out
 from probsfa._validation import check_sequences
 
 __all__ = ["Expansion", "FloatArray", "check_positive", "is_stateless"]
@@ -16,6 +17,7 @@ __all__ = ["Expansion", "FloatArray", "check_positive", "is_stateless"]
 FloatArray = NDArray[np.float64]
 
 
+@lists_in_lists_out
 class Expansion(TransformerMixin, BaseEstimator, abc.ABC):
     """A transformer from D columns to more (or other) columns, row by row.
 

@@ -1,3 +1,7 @@
 """Deterministic slow feature analysis."""
 
+from probsfa.sfa.hierarchical import HierarchicalSFA as HierarchicalSFA
+from probsfa.sfa.hierarchical import Layer as Layer
+from probsfa.sfa.hierarchical import cascade_layers as cascade_layers
+from probsfa.sfa.hierarchical import escalante_wiskott_layers as escalante_wiskott_layers
 from probsfa.sfa.linear import SFA as SFA

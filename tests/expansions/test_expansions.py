@@ -60,6 +60,13 @@ def test_a_list_of_sequences_comes_back_as_a_list(expansion, rng):
     assert_allclose(np.concatenate(pieces), expansion.fit(X).transform(X), rtol=EXACT, atol=EXACT)
 
 
+def test_frames_come_out_where_they_are_asked_for(rng):
+    X = rng.standard_normal((12, 2))
+    power = Power().set_output(transform="pandas").fit(X)
+    assert list(power.transform(X).columns) == ["x0", "x1", "|x0|^0.8", "|x1|^0.8"]
+    assert [len(frame) for frame in power.fit_transform([X[:5], X[5:]])] == [5, 7]
+
+
 @pytest.mark.parametrize("expansion", [e for e in ALL if is_stateless(e)], ids=repr)
 def test_a_stateless_expansion_takes_any_leading_axes_without_fit(expansion, rng):
     X = rng.standard_normal((4, 5, 3))

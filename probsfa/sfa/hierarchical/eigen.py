@@ -1,0 +1,103 @@
+"""The eigenproblems of many nodes at once: the rules of :mod:`probsfa.linalg`, over a leading node axis.
+
+Nodes may differ in rank. Directions outside a node's range get zero weights and come last, so that all nodes
+of a layer have outputs of one shape; a dead output stays zero and the next layer's rank rule leaves it out.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from probsfa.expansions._base import FloatArray
+from probsfa.linalg import canonical_signs, default_rank_tol
+
+__all__ = ["NodeSolution", "solve_pca", "solve_sfa"]
+
+
+class NodeSolution(NamedTuple):
+    """Directions of M nodes.
+
+    Attributes
+    ----------
+    values : ndarray (M, K)
+        Delta values ascending, or variances descending; NaN, or 0, beyond the rank.
+    weights : ndarray (M, E, K)
+        Zero beyond the rank.
+    rank : ndarray (M,) of int
+        Numerical rank of each node's covariance.
+    """
+
+    values: FloatArray
+    weights: FloatArray
+    rank: np.ndarray
+
+
+def solve_sfa(
+    A: FloatArray, B: FloatArray, n_components: int, *, rank_tol: float | None, variance_floor: FloatArray
+) -> NodeSolution:
+    """Solve ``A w = delta B w`` on the range of B, for every node.
+
+    Parameters
+    ----------
+    A, B : ndarray (M, E, E)
+        Second moments of differences, and covariances.
+    n_components : int
+        Outputs K of every node, at most E.
+    rank_tol : float or None
+        As in :func:`probsfa.linalg.slow_directions`.
+    variance_floor : ndarray (M, E)
+        Columns whose variance does not exceed this count as constant.
+
+    Returns
+    -------
+    NodeSolution
+        What :func:`probsfa.linalg.slow_directions` returns node by node, padded to K columns.
+    """
+    n_features = B.shape[-1]
+    tol = default_rank_tol(n_features) if rank_tol is None else rank_tol
+    scales = _scales(B, variance_floor)
+    inverse = np.divide(1.0, scales, out=np.zeros_like(scales), where=scales > 0)
+    R = _symmetric(B * inverse[:, :, None] * inverse[:, None, :])
+    eigenvalues, vectors = np.linalg.eigh(R)
+    kept = eigenvalues > tol * eigenvalues[:, -1:]
+    root = np.sqrt(eigenvalues, out=np.ones_like(eigenvalues), where=kept)
+    W = inverse[:, :, None] * vectors * (kept / root)[:, None, :]
+    inner = _symmetric(W.mT @ A @ W)
+    # Dropped directions have zero rows in `inner`; a diagonal above every eigenvalue sorts them to the end.
+    above = 2 * np.trace(inner, axis1=1, axis2=2) + 1
+    diagonal = np.arange(n_features)
+    inner[:, diagonal, diagonal] += np.where(kept, 0.0, above[:, None])
+    deltas, rotation = np.linalg.eigh(inner)
+    rank = kept.sum(axis=1)
+    alive = np.arange(n_components) < rank[:, None]
+    weights = np.where(alive[:, None, :], W @ rotation[:, :, :n_components], 0.0)
+    values = np.where(alive, np.maximum(deltas[:, :n_components], 0.0), np.nan)
+    return NodeSolution(values, weights * _signs(B @ weights, scales)[:, None, :], rank)
+
+
+def solve_pca(B: FloatArray, n_components: int, *, variance_floor: FloatArray) -> NodeSolution:
+    """Return the leading orthonormal eigenvectors of the covariance of every node, largest variance first."""
+    n_features = B.shape[-1]
+    scales = _scales(B, variance_floor)
+    varying = scales > 0
+    B = np.where(varying[:, :, None] & varying[:, None, :], B, 0.0)
+    eigenvalues, vectors = np.linalg.eigh(_symmetric(B))
+    eigenvalues, vectors = eigenvalues[:, ::-1], vectors[:, :, ::-1]
+    rank = (eigenvalues > default_rank_tol(n_features) * eigenvalues[:, :1]).sum(axis=1)
+    alive = np.arange(n_components) < rank[:, None]
+    weights = np.where(alive[:, None, :], vectors[:, :, :n_components], 0.0)
+    values = np.where(alive, eigenvalues[:, :n_components], 0.0)
+    return NodeSolution(values, weights * _signs(B @ weights, scales)[:, None, :], rank)
+
+
+def _scales(B: FloatArray, variance_floor: FloatArray) -> FloatArray:
+    variances = np.diagonal(B, axis1=1, axis2=2)
+    return np.where(variances > np.maximum(variance_floor, 0.0), np.sqrt(np.maximum(variances, 0.0)), 0.0)
+
+
+def _signs(loadings: FloatArray, scales: FloatArray) -> FloatArray:
+    return np.stack([canonical_signs(C, s) for C, s in zip(loadings, scales, strict=True)])
+
+
+def _symmetric(S: FloatArray) -> FloatArray:
+    return (S + S.mT) / 2

@@ -1,0 +1,250 @@
+"""Hierarchies of slow feature analysis as a scikit-learn estimator.
+
+Many small slow feature problems instead of a large one: nodes see small receptive fields, pass a few slow
+outputs on, and nodes of the next layer see the outputs of several of them, until one node has seen it all
+(Escalante-B. & Wiskott 2013, section 2.4). The cost is linear in the number of inputs instead of cubic, and
+fewer directions in each problem leave less room to overfit. A hierarchy of one node per layer on a training
+graph is algorithm 1 of Sprekeler (2011).
+"""
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from probsfa._frames import lists_in_lists_out
+from probsfa._validation import check_count, check_option, check_sequences
+from probsfa.sfa.hierarchical.layers import Layer, Stage, plan
+from probsfa.sfa.hierarchical.network import default_chunk_rows, outputs, train_stages
+from probsfa.sfa.hierarchical.nodes import NodeBank
+from probsfa.sfa.hierarchical.signals import ArraySource, Source, StreamSource, peek
+from probsfa.sfa.hierarchical.training import Teacher
+from probsfa.sfa.hierarchical.workers import start_workers
+
+__all__ = ["HierarchicalSFA"]
+
+
+@lists_in_lists_out
+class HierarchicalSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Slow feature analysis in layers of nodes over receptive fields.
+
+    Parameters
+    ----------
+    layers : list of Layer
+        From the bottom to the top. The top layer usually has one node; the outputs of several are put side
+        by side.
+    input_shape : tuple of int, optional
+        How the columns of X are arranged: ``(length,)`` for a line, ``(height, width)`` for an image, row by
+        row. By default a line of all columns.
+    n_channels : int
+        Values at every position (colours, say), next to each other in X.
+    graph : TrainingGraph, str or callable, optional
+        Joins the rows that should have similar outputs, on all layers the same; as in :class:`GraphSFA`. By
+        default rows `lag` apart in one sequence are joined.
+    lag : int
+        Rows from one member of a difference to the other, without a graph.
+    rank_tol : float, optional
+        As in :class:`SFA`, for every node.
+    storage : {"auto", "memory", "recompute"}
+        What becomes of the signals between layers during training. ``"memory"`` holds those of one layer;
+        ``"recompute"`` holds none and passes through the input once or twice per layer; ``"auto"`` is the
+        second where X is a callable and the first otherwise.
+    chunk_size : int, optional
+        Rows that are processed together, which bounds memory. By default chosen by the width of the layers.
+    n_jobs : int, optional
+        Number of threads, as in scikit-learn: None is 1, -1 is all cores.
+
+    Attributes
+    ----------
+    delta_values_ : ndarray (K,), or (n_nodes, K) for several top nodes
+        Of the outputs on the training data, slowest first; variances instead where the top layer is of
+        principal components.
+    layer_delta_values_ : list of ndarray (n_nodes, K)
+        The same for every layer; NaN for dead outputs of a node.
+    grids_ : list of tuple of int
+        Nodes along each axis, for every layer.
+    banks_ : list of NodeBank
+        The trained nodes, one or two linear stages for each layer.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Notes
+    -----
+    Layers are trained from the bottom to the top. All nodes of a layer are trained in one batched computation
+    and any split into chunks gives the same result up to rounding. A node whose inputs vary in fewer
+    directions than it should have outputs, such as one that sees a constant corner of all images, passes on
+    zeros for the rest.
+
+    References
+    ----------
+    Escalante-B., A. N. & Wiskott, L. (2013). How to solve classification and regression problems on
+    high-dimensional data with a supervised extension of slow feature analysis. Journal of Machine Learning
+    Research 14, 3683-3719.
+
+    Sprekeler, H. (2011). On the relation of slow feature analysis and Laplacian eigenmaps. Neural Computation
+    23, 3287-3302. https://doi.org/10.1162/NECO_a_00214
+
+    Examples
+    --------
+    Eight columns, in pairs, in fours, together:
+
+    >>> import numpy as np
+    >>> from probsfa.sfa import HierarchicalSFA, Layer
+    >>> X = np.random.default_rng(0).standard_normal((500, 8)).cumsum(axis=0)
+    >>> hsfa = HierarchicalSFA([Layer(2, field=2), Layer(2, field=2), Layer(1)]).fit(X)
+    >>> hsfa.grids_, hsfa.transform(X).shape
+    ([(4,), (2,), (1,)], (500, 1))
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        *,
+        input_shape: tuple[int, ...] | None = None,
+        n_channels: int = 1,
+        graph: Any = None,
+        lag: int = 1,
+        rank_tol: float | None = None,
+        storage: str = "auto",
+        chunk_size: int | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.layers = layers
+        self.input_shape = input_shape
+        self.n_channels = n_channels
+        self.graph = graph
+        self.lag = lag
+        self.rank_tol = rank_tol
+        self.storage = storage
+        self.chunk_size = chunk_size
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any = None, *, lengths: Any = None) -> Self:
+        """Train layer by layer.
+
+        Parameters
+        ----------
+        X : array-like (T, D), list of array-likes (T_i, D), or callable
+            Complete rows; a list is several sequences. A callable returns an iterable of arrays (rows, D),
+            consecutive chunks of the data, the same every time it is called: data larger than memory.
+        y : array-like (T,), optional
+            Labels, where `graph` is made from them.
+        lengths : array-like of int, optional
+            Cuts one array, or the rows of all chunks, into consecutive sequences.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a layer does not fit what is below it, X is incomplete, or it varies in fewer directions than
+            the top layer should have outputs.
+        """
+        self._check_parameters()
+        source, sizes, stages = self._open(X, lengths)
+        teacher = Teacher(self._find_graph(X, y), self.lag, sizes, self.rank_tol)
+        keep = self.storage == "memory" or (self.storage == "auto" and not callable(X))
+        with start_workers(self.n_jobs) as workers:
+            self._set_fitted(train_stages(stages, source, teacher, workers, keep=keep))
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return the outputs of the top layer.
+
+        Parameters
+        ----------
+        X : array-like (T, D), list of array-likes (T_i, D), or callable
+            Complete rows; each is mapped by itself. A callable returns an iterable of arrays (rows, D).
+
+        Returns
+        -------
+        ndarray (T, K), or list of ndarrays (T_i, K)
+            Outputs, node by node, slowest first within each; one array for a callable.
+        """
+        return self.transform_layer(X, -1)
+
+    def transform_layer(self, X: Any, layer: int) -> Any:
+        """Return the outputs of one layer.
+
+        Parameters
+        ----------
+        X : array-like (T, D), list of array-likes (T_i, D), or callable
+            As in :meth:`transform`.
+        layer : int
+            Which layer, from 0 at the bottom; -1 is the top.
+
+        Returns
+        -------
+        ndarray (T, n_nodes * K), or list of them
+            Outputs node by node.
+
+        Raises
+        ------
+        ValueError
+            If there is no such layer.
+        """
+        check_is_fitted(self)
+        n_layers = len(self.grids_)
+        if (
+            isinstance(layer, bool)
+            or not isinstance(layer, (int, np.integer))
+            or not -n_layers <= layer < n_layers
+        ):
+            raise ValueError(f"layer must be an integer from {-n_layers} to {n_layers - 1}; got {layer!r}.")
+        banks = [bank for bank in self.banks_ if bank.stage.layer <= layer % n_layers]
+        n_positions = self.n_features_in_ // self.n_channels
+        with start_workers(self.n_jobs) as workers:
+            if callable(X):
+                stream = StreamSource(self, X, n_positions, self._chunk_rows)
+                return np.concatenate(list(outputs(stream, banks, workers)))
+            found = check_sequences(self, X, reset=False, allow_nan=False)
+            source = ArraySource(found.values, n_positions, self._chunk_rows)
+            return found.restore(np.concatenate(list(outputs(source, banks, workers))))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether outputs can be computed."""
+        return hasattr(self, "banks_")
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.banks_[-1].stage.n_nodes * self.banks_[-1].n_outputs
+
+    def _check_parameters(self) -> None:
+        check_count("lag", self.lag)
+        check_option("storage", self.storage, ("auto", "memory", "recompute"))
+        if self.chunk_size is not None:
+            check_count("chunk_size", self.chunk_size)
+        if self.rank_tol is not None and not 0 < self.rank_tol < 1:
+            raise ValueError(f"rank_tol must be None or lie between 0 and 1; got {self.rank_tol!r}.")
+
+    def _open(self, X: Any, lengths: Any) -> tuple[Source, tuple[int, ...] | None, list[Stage]]:
+        """Return the rows, the lengths of their sequences, and what is to be trained on them."""
+        if callable(X):
+            sizes = None if lengths is None else tuple(np.asarray(lengths, dtype=np.intp).tolist())
+            peek(self, X)
+        else:
+            found = check_sequences(self, X, reset=True, allow_nan=False, lengths=lengths, min_rows=2)
+            sizes = found.lengths
+        D = self.n_features_in_
+        stages = plan(self.layers, D, self.input_shape, self.n_channels)
+        self._chunk_rows = self.chunk_size or default_chunk_rows(stages, D)
+        n_positions = D // self.n_channels
+        if callable(X):
+            n_rows = None if sizes is None else sum(sizes)
+            return StreamSource(self, X, n_positions, self._chunk_rows, n_rows=n_rows), sizes, stages
+        return ArraySource(found.values, n_positions, self._chunk_rows), sizes, stages
+
+    def _find_graph(self, X: Any, y: Any) -> Any:
+        return self.graph
+
+    def _set_fitted(self, banks: list[NodeBank]) -> None:
+        last = {bank.stage.layer: bank for bank in banks}  # of a layer's stages the last one counts
+        self.banks_ = banks
+        self.grids_ = [bank.stage.grid for bank in last.values()]
+        self.layer_delta_values_ = [bank.values for bank in last.values()]
+        top = self.layer_delta_values_[-1]
+        self.delta_values_ = top[0] if len(top) == 1 else top
