@@ -63,14 +63,19 @@ class GroupGraph(TrainingGraph):
         return np.unique(found, return_inverse=True)[1].astype(np.intp)
 
     def _laplacian_matmul(self, X: FloatArray) -> FloatArray:
-        # Within groups and between their means apart: tight groups far from each other lose no digits.
-        means = np.asarray(self._members @ X) / self.sizes[:, None]
+        # Within groups and between their means apart, and what rounding leaves of a mean taken off once
+        # more: tight groups far from each other lose no digits.
+        means = self._group_means(X)
         flows = self._flows_between
         between = np.asarray(flows.sum(axis=1))[:, None] * means - flows @ means
         product = X - means[self.groups]
+        product -= self._group_means(product)[self.groups]
         product *= self.degrees[:, None]
         product += between[self.groups]
         return product
+
+    def _group_means(self, X: FloatArray) -> FloatArray:
+        return np.asarray(self._members @ X) / self.sizes[:, None]
 
     @cached_property
     def _flows_between(self) -> scipy.sparse.csr_array:

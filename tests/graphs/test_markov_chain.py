@@ -1,0 +1,113 @@
+"""Chains on training graphs: the right steps, and SFA of them is GSFA of the graph."""
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+from probsfa import graphs
+from probsfa.linalg import slow_directions, whiten
+from tests.tolerances import EXACT, mc_tolerance
+
+Y = np.array([0.1, 2.2, 1.0, 0.4, 1.9, 0.8, 1.3, 0.2, 1.6])
+CONNECTED = {
+    "mirrored window": graphs.sliding_window(Y, 2),
+    "square window": graphs.sliding_window(Y, 2, mirrored=False).repaired(),
+    "serial": graphs.serial(Y, 3),
+    "mixed": graphs.mixed(Y, 3),
+    "temporal": graphs.temporal(9).repaired(),
+    "reordering": graphs.reordering(Y).repaired(),
+    "neighbours": graphs.nearest_neighbors(Y[:, None], 4),
+    "transition": graphs.transition([0, 1, 1, 2, 0, 1, 2, 2, 0]).repaired(),
+    "union": graphs.union([graphs.temporal(9), graphs.clustered(Y > 1)]).repaired(),
+}
+
+
+@pytest.mark.parametrize("name", CONNECTED)
+def test_steps_have_their_probabilities(name, seed):
+    graph = CONNECTED[name]
+    chain = graph.sample_markov_chain(40_000, random_state=seed)
+    assert chain.shape == (40_000,)
+    visits = np.bincount(chain[:-1], minlength=9)
+    steps = np.zeros((9, 9))
+    np.add.at(steps, (chain[:-1], chain[1:]), 1)
+    for n, row in enumerate(graph.to_sparse().toarray()):
+        # the steps from one vertex are independent draws, and a connected graph needs no jumps
+        for target, p in enumerate(row / row.sum()):
+            error = abs(steps[n, target] / visits[n] - p)
+            assert error <= mc_tolerance(p * (1 - p), visits[n]) + EXACT
+
+
+@pytest.mark.parametrize("name", ["mirrored window", "mixed", "neighbours", "clustered", "clustered classes"])
+def test_sfa_of_the_chain_approaches_gsfa(name, seed):
+    rng = np.random.default_rng(seed)
+    y = np.sort(rng.uniform(0, 3, 30))
+    graph = {
+        "mirrored window": lambda: graphs.sliding_window(y, 4),
+        "mixed": lambda: graphs.mixed(y, 5),
+        "neighbours": lambda: graphs.nearest_neighbors(y[:, None], 6),
+        "clustered": lambda: graphs.clustered(np.floor(y)),
+        "clustered classes": lambda: graphs.clustered(np.floor(y), weighting="classes"),
+    }[name]()
+    step = np.floor(y)[:, None] == [0, 1]
+    slow = step if "clustered" in name else np.cos(np.pi / 3 * y[:, None] * [1, 2])
+    X = np.hstack([slow + 0.1 * rng.standard_normal((30, 2)), rng.standard_normal((30, 2))])
+    X = X @ rng.standard_normal((4, 4))
+    exact = graphs.graph_moments(graph, X)
+    expected = slow_directions(exact.difference_moment, exact.covariance, 2)
+    W = whiten(exact.covariance).matrix
+
+    def errors(n, chain_seed):
+        sampled = graphs.temporal_moments(X[graph.sample_markov_chain(n, random_state=chain_seed)])
+        found = slow_directions(sampled.difference_moment, sampled.covariance, 2)
+        angle = scipy.linalg.subspace_angles(X @ found.weights, X @ expected.weights).max()
+        moments = [
+            W.T @ (sampled.difference_moment - exact.difference_moment) @ W,
+            W.T @ (sampled.covariance - exact.covariance) @ W,
+        ]
+        return angle, np.linalg.norm(moments)
+
+    short = np.mean([errors(1_000, seed + i) for i in range(8)], axis=0)
+    long = np.mean([errors(100_000, seed + i) for i in range(4)], axis=0)
+    # errors fall like n^-1/2, the shares of disconnected components like n^-1/4: to 0.1 and 0.32 here
+    assert long[1] < 0.6 * short[1]
+    assert long[0] < 0.1
+
+
+def test_teleporting_adds_to_all_delta_values_and_changes_no_feature(seed):
+    y = np.repeat([0, 1, 2], 10)
+    X = np.random.default_rng(seed).standard_normal((30, 2)) + y[:, None]
+    graph, n, teleport = graphs.clustered(y), 200_000, 0.2
+    exact = graphs.graph_moments(graph, X)
+    chain = graph.sample_markov_chain(n, random_state=seed, teleport=teleport)
+    sampled = graphs.temporal_moments(X[chain]).difference_moment
+    expected = (1 - teleport) * exact.difference_moment + 2 * teleport * exact.covariance
+    assert np.abs(sampled - expected).max() < mc_tolerance(10 * np.abs(expected).max() ** 2, n)
+
+
+def test_disconnected_graphs_are_visited_everywhere():
+    chain = graphs.clustered([0, 0, 1, 1, 2, 2]).sample_markov_chain(10_000, random_state=0)
+    assert set(chain.tolist()) == set(range(6))
+    inside = graphs.clustered([0, 0, 1, 1, 2, 2]).sample_markov_chain(500, random_state=0, teleport=0.0)
+    assert len(set(inside.tolist())) == 2
+
+
+def test_the_first_vertex_is_drawn_by_node_weight():
+    graph, n = graphs.clustered([0, 0, 0, 1], weighting="classes"), 4_000
+    firsts = np.array([graph.sample_markov_chain(1, random_state=i)[0] for i in range(n)])
+    assert abs(np.mean(firsts == 3) - 0.5) <= mc_tolerance(0.25, n)
+
+
+def test_chains_repeat_and_have_any_length():
+    graph = graphs.mixed(Y, 3)
+    first, second = (graph.sample_markov_chain(50, random_state=3) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    assert graph.sample_markov_chain(1, random_state=0).shape == (1,)
+
+
+def test_errors():
+    with pytest.raises(ValueError, match=r"no Markov chain.*Use graph.repaired\(\)"):
+        graphs.temporal(9).sample_markov_chain(10)
+    with pytest.raises(ValueError, match="n_steps must be an integer of at least 1"):
+        graphs.mixed(Y, 3).sample_markov_chain(0)
+    with pytest.raises(ValueError, match="teleport must lie between 0 and 1; got 2"):
+        graphs.mixed(Y, 3).sample_markov_chain(5, teleport=2)

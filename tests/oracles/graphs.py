@@ -1,0 +1,106 @@
+"""Training graphs, the slow way: every edge weight by itself, every pair of samples in a loop."""
+
+import numpy as np
+
+
+def edge_weights(weight, n):
+    """The matrix of weight(i, j) for samples numbered from 0."""
+    return np.array([[float(weight(i, j)) for j in range(n)] for i in range(n)])
+
+
+def moments(W, v, X):
+    """Weighted mean, B and A by the double sums of Escalante-B. & Wiskott, eqs. 12-14."""
+    n, d = X.shape
+    Q = sum(v[i] for i in range(n))
+    R = sum(W[i, j] for i in range(n) for j in range(n))
+    mean = sum(v[i] * X[i] for i in range(n)) / Q
+    B, A = np.zeros((d, d)), np.zeros((d, d))
+    for i in range(n):
+        B += v[i] * np.outer(X[i] - mean, X[i] - mean) / Q
+        for j in range(n):
+            A += W[i, j] * np.outer(X[j] - X[i], X[j] - X[i]) / R
+    return mean, B, A
+
+
+def temporal(lengths, lag):
+    sequence = [s for s, length in enumerate(lengths) for _ in range(length)]
+    return edge_weights(lambda i, j: abs(i - j) == lag and sequence[i] == sequence[j], len(sequence))
+
+
+def ranks(y):
+    """Place of every sample in the order of the labels, from 1; equal labels in the order of the samples."""
+    n = len(y)
+    return [1 + sum(y[j] < y[i] or (y[j] == y[i] and j < i) for j in range(n)) for i in range(n)]
+
+
+def reordering(y):
+    place = ranks(y)
+    return edge_weights(lambda i, j: abs(place[i] - place[j]) == 1, len(y))
+
+
+def sliding_window(y, d, mirrored):
+    """Section 5.2, with the condition at the upper end that mirrors the one at the lower end."""
+    place, N = ranks(y), len(y)
+
+    def weight(i, j):
+        n, m = place[i], place[j]
+        if mirrored and (n + m <= d + 1 or (N + 1 - n) + (N + 1 - m) <= d + 1):
+            return 2
+        return 1 if abs(n - m) <= d else 0
+
+    return edge_weights(weight, N)
+
+
+def clustered(y, weighting):
+    """Section 4.1 and footnote 2: edge weights and node weights."""
+    sizes = [sum(other == c for other in y) for c in y]
+    power = {"samples": 1, "classes": 2}[weighting]
+    W = edge_weights(lambda i, j: (y[i] == y[j]) / sizes[i] ** power, len(y))
+    return W, np.array([float(size) ** (1 - power) for size in sizes])
+
+
+def serial(groups):
+    """Section 5.3 for groups of equal size, numbered from 0."""
+    W = edge_weights(lambda i, j: abs(int(groups[i]) - int(groups[j])) == 1, len(groups))
+    return W, np.array([1.0 if g in (0, max(groups)) else 2.0 for g in groups])
+
+
+def mixed(groups):
+    """Section 5.4 for groups of equal size, numbered from 0."""
+    ends = (0, max(groups))
+
+    def weight(i, j):
+        apart = abs(int(groups[i]) - int(groups[j]))
+        return 2 if apart == 0 and groups[i] in ends else apart <= 1
+
+    return edge_weights(weight, len(groups)), np.ones(len(groups))
+
+
+def nearest_neighbors(X, k):
+    """Half a point for every direction in which one sample is among the k nearest of the other."""
+    n = len(X)
+    nearest = []
+    for i in range(n):
+        others = sorted((j for j in range(n) if j != i), key=lambda j: np.sum((X[i] - X[j]) ** 2))
+        nearest.append(set(others[:k]))
+    return edge_weights(lambda i, j: 0.5 * ((j in nearest[i]) + (i in nearest[j])), n)
+
+
+def heat_kernel(X, width):
+    return edge_weights(
+        lambda i, j: 0.0 if i == j else np.exp(-np.sum((X[i] - X[j]) ** 2) / (2 * width**2)), len(X)
+    )
+
+
+def transition(states, lag=1):
+    """Sprekeler, eq. 4.3, from counted frequencies."""
+    n = len(states)
+    steps = [(states[t], states[t + lag]) for t in range(n - lag)]
+
+    def p(s):
+        return sum(state == s for state in states) / n
+
+    def p2(s, r):
+        return sum((a, b) == (s, r) or (b, a) == (s, r) for a, b in steps) / len(steps) / (1 if s == r else 2)
+
+    return edge_weights(lambda i, j: p2(states[i], states[j]) / (p(states[i]) * p(states[j])), n)
