@@ -1,0 +1,23 @@
+"""The factorial AR(1) state-space model: exact inference, learning, prediction, and its estimator."""
+
+from probsfa.statespace.estimator import ProbabilisticSFA as ProbabilisticSFA
+from probsfa.statespace.estimator import load as load
+from probsfa.statespace.filtering import FilterResult as FilterResult
+from probsfa.statespace.filtering import FilterState as FilterState
+from probsfa.statespace.parameters import Parameters as Parameters
+from probsfa.statespace.parameters import make_parameters as make_parameters
+from probsfa.statespace.posterior import Posterior as Posterior
+from probsfa.statespace.prediction import Forecast as Forecast
+from probsfa.statespace.standard_errors import StandardErrors as StandardErrors
+
+__all__ = [
+    "FilterResult",
+    "FilterState",
+    "Forecast",
+    "Parameters",
+    "Posterior",
+    "ProbabilisticSFA",
+    "StandardErrors",
+    "load",
+    "make_parameters",
+]

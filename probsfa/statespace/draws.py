@@ -1,0 +1,69 @@
+"""Simulation: of the model itself, and of its latents given observations."""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.signal import lfilter
+
+from probsfa.statespace.panel import Panel
+from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.posterior import draw_states
+
+FloatArray = NDArray[np.float64]
+
+
+def simulate_latents(decay: FloatArray, n_steps: int, rng: np.random.Generator) -> FloatArray:
+    """Draw stationary latents, evenly sampled: shape (n_steps, K)."""
+    shocks = rng.standard_normal((n_steps, decay.shape[0]))
+    shocks[1:] *= np.sqrt((1.0 - decay) * (1.0 + decay))
+    return np.column_stack([lfilter([1.0], [1.0, -a], shocks[:, k]) for k, a in enumerate(decay)])
+
+
+def simulate(params: Parameters, n_steps: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    """Draw a series from the model.
+
+    Parameters
+    ----------
+    params : Parameters
+        Parameters of the model.
+    n_steps : int
+        Length of the series.
+    rng : numpy.random.Generator
+        Source of randomness.
+
+    Returns
+    -------
+    observations : ndarray of shape (n_steps, D)
+        The series.
+    latents : ndarray of shape (n_steps, K)
+        The latents behind it.
+    """
+    latents = simulate_latents(params.decay, n_steps, rng)
+    noise = rng.standard_normal((n_steps, params.n_features)) * np.sqrt(params.noise_variance)
+    return params.offset + latents @ params.loadings.T + noise, latents
+
+
+def draw_latents(params: Parameters, panel: Panel, n_draws: int, rng: np.random.Generator) -> FloatArray:
+    """Draw latents from their joint law given the observations.
+
+    Forward filtering, then sampling backwards from the law of each state given the next one
+    (Fruehwirth-Schnatter 1994), for all draws at once.
+
+    Parameters
+    ----------
+    params : Parameters
+        Parameters of the model.
+    panel : Panel
+        Packed observations.
+    n_draws : int
+        Number of draws.
+    rng : numpy.random.Generator
+        Source of randomness.
+
+    Returns
+    -------
+    ndarray of shape (n_draws, N, K)
+    """
+    # Drawn row by row for the rows that are data, so that padding changes nothing.
+    normals = np.zeros((panel.values.shape[0], n_draws, params.n_components))
+    normals[: panel.n_rows] = rng.standard_normal((panel.n_rows, n_draws, params.n_components))
+    return draw_states(params, panel, normals)

@@ -1,0 +1,159 @@
+"""The exact posterior of the factorial AR(1) model, as two passes over time.
+
+Nothing here has the size of the data: the observations enter through their collapse onto the latents,
+
+    J_t = C' diag(m_t / r) C,        h_t = C' diag(m_t / r) (x_t - mu),
+
+``m_t`` being the mask (Jungbacker & Koopman 2015; Durbin & Koopman 2012, section 6.5). A row in which
+nothing is observed has ``J_t = 0`` and ``h_t = 0`` and needs no special case.
+
+*Forward*, from the law of ``z_t`` given the rows up to ``t - 1``, mean ``m`` and covariance ``P = L L'``::
+
+    B = I + L' J L,   u = B^-1 L' (h - J m),   mean = m + L u,   covariance = W W',   W = L B^-1/2
+
+Only sums of positive terms are factorised, so nothing is added to keep matrices positive. The step costs
+``log|B|`` and ``|u|^2`` in the log-likelihood, both free of the cancellation of large terms that small
+noise brings.
+
+*Backward*, with the law of ``z_t`` given ``z_t+1`` and the rows up to ``t``: mean ``mean_t + G (z_t+1 - a
+mean_t)`` and covariance ``S``, both from ``W`` alone. They are found for all ``t`` at once; what remains is
+``P_t = S_t + G_t P_t+1 G_t'``, again a sum of positive terms.
+
+Arrays have time first. ``decays`` (T, K) holds the decay from the row before to each row, zero where a
+sequence starts. The functions are pure and are compiled by their callers.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.lax.linalg import triangular_solve
+
+_State = tuple[Array, Array]
+
+
+class Collapsed(NamedTuple):
+    """Observations collapsed onto the latents: ``precision`` (T, K, K) and ``information`` (T, K)."""
+
+    precision: Array
+    information: Array
+
+
+class Filtered(NamedTuple):
+    """Law of each latent state given the rows up to its own.
+
+    ``means`` (T, K); ``roots`` (T, K, K) with covariance ``W W'``; ``log_dets`` (T,) and ``distances``
+    (T,), the terms ``log|B_t|`` and ``|u_t|^2`` of the log-likelihood.
+    """
+
+    means: Array
+    roots: Array
+    log_dets: Array
+    distances: Array
+
+
+class Conditionals(NamedTuple):
+    """Law of each state given the next one: ``gains`` (T, K, K) and ``roots`` (T, K, K) of its covariance."""
+
+    gains: Array
+    roots: Array
+
+
+class Smoothed(NamedTuple):
+    """Law of the states given all rows.
+
+    ``means`` (T, K), ``covariances`` (T, K, K) and ``lag_one`` (T, K, K), where ``lag_one[t]`` is the
+    covariance of ``z_t`` with ``z_t-1``; zero at ``t = 0``.
+    """
+
+    means: Array
+    covariances: Array
+    lag_one: Array
+
+
+def collapse(values: Array, mask: Array, loadings: Array, noise_variance: Array, offset: Array) -> Collapsed:
+    """Collapse observations onto the latents: two matrix products over the data."""
+    n_components = loadings.shape[1]
+    scaled = loadings / noise_variance[:, None]
+    outer = (scaled[:, :, None] * loadings[:, None, :]).reshape(-1, n_components**2)
+    precision = (mask @ outer).reshape(-1, n_components, n_components)
+    information = (mask * (values - offset)) @ scaled
+    return Collapsed(precision, information)
+
+
+def filter_pass(
+    collapsed: Collapsed, decays: Array, initial_mean: Array, initial_covariance: Array
+) -> Filtered:
+    """Run the forward pass from the given law of the state before the first row."""
+    identity = jnp.eye(decays.shape[1], dtype=decays.dtype)
+
+    def step(state: _State, row: tuple[Array, Array, Array]) -> tuple[_State, Filtered]:
+        mean, covariance = state
+        precision, information, decay = row
+        predicted = decay * mean
+        spread = decay[:, None] * covariance * decay + jnp.diag((1.0 - decay) * (1.0 + decay))
+        lower = jnp.linalg.cholesky(spread, symmetrize_input=False)
+        factor = jnp.linalg.cholesky(identity + lower.T @ precision @ lower, symmetrize_input=False)
+        surprise = lower.T @ (information - precision @ predicted)
+        solved = triangular_solve(
+            factor, jnp.concatenate([lower.T, surprise[:, None]], axis=1), left_side=True, lower=True
+        )
+        root, whitened = solved[:, :-1].T, solved[:, -1]
+        mean = predicted + root @ whitened
+        shift = triangular_solve(factor, whitened[:, None], left_side=True, lower=True, transpose_a=True)[
+            :, 0
+        ]
+        covariance = root @ root.T
+        out = Filtered(mean, root, 2.0 * jnp.sum(jnp.log(jnp.diag(factor))), shift @ shift)
+        return (mean, covariance), out
+
+    return jax.lax.scan(step, (initial_mean, initial_covariance), (*collapsed, decays))[1]
+
+
+def conditionals(roots: Array, decays: Array) -> Conditionals:
+    """Law of each state given the next one, for all rows at once; the last row has no next one."""
+    following = jnp.concatenate([decays[1:], jnp.zeros_like(decays[:1])])
+    weights = following / ((1.0 - following) * (1.0 + following))
+    identity = jnp.eye(decays.shape[1], dtype=decays.dtype)
+    inner = identity + jnp.einsum("tki,tk,tkj->tij", roots, following * weights, roots)
+    factor = jnp.linalg.cholesky(inner, symmetrize_input=False)
+    narrowed = triangular_solve(factor, roots, left_side=False, lower=True, transpose_a=True)
+    gains = (narrowed @ jnp.swapaxes(narrowed, 1, 2)) * weights[:, None, :]
+    return Conditionals(gains, narrowed)
+
+
+def smoother_pass(filtered: Filtered, conditional: Conditionals, decays: Array) -> Smoothed:
+    """Run the backward pass."""
+    following = jnp.concatenate([decays[1:], jnp.zeros_like(decays[:1])])
+    gains = conditional.gains
+    spreads = conditional.roots @ jnp.swapaxes(conditional.roots, 1, 2)
+    free_means = filtered.means - jnp.einsum("tij,tj->ti", gains, following * filtered.means)
+
+    def step(state: _State, row: tuple[Array, Array, Array]) -> tuple[_State, tuple[Array, Array, Array]]:
+        mean, covariance = state
+        free_mean, gain, spread = row
+        cross = covariance @ gain.T
+        state = (free_mean + gain @ mean, spread + gain @ cross)
+        return state, (*state, cross)
+
+    start = (jnp.zeros_like(filtered.means[0]), jnp.zeros_like(spreads[0]))
+    _, (means, covariances, cross) = jax.lax.scan(step, start, (free_means, gains, spreads), reverse=True)
+    # cross[t] is Cov(z_t+1, z_t): shift it to the row of the later state.
+    lag_one = jnp.concatenate([jnp.zeros_like(cross[:1]), cross[:-1]])
+    return Smoothed(means, covariances, lag_one)
+
+
+def backward_draws(filtered: Filtered, conditional: Conditionals, decays: Array, normals: Array) -> Array:
+    """Draw states backwards, each given the next one: (T, n_draws, K) from as many standard normals."""
+    following = jnp.concatenate([decays[1:], jnp.zeros_like(decays[:1])])
+    free_means = filtered.means - jnp.einsum("tij,tj->ti", conditional.gains, following * filtered.means)
+    scattered = free_means[:, None, :] + normals @ jnp.swapaxes(conditional.roots, 1, 2)
+
+    def step(later: Array, row: tuple[Array, Array]) -> tuple[Array, Array]:
+        scatter, gain = row
+        drawn = scatter + later @ gain.T
+        return drawn, drawn
+
+    start = jnp.zeros_like(normals[0])
+    return jax.lax.scan(step, start, (scattered, conditional.gains), reverse=True)[1]

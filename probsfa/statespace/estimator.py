@@ -1,0 +1,715 @@
+"""Probabilistic slow feature analysis as a scikit-learn estimator, thin over this room's functions."""
+
+import numbers
+import os
+import sys
+import warnings
+from typing import Any, Self, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+from tqdm import tqdm
+
+from probsfa._frames import lists_in_lists_out
+from probsfa._validation import Sequences, check_count, check_option, check_sequences, is_list_of_sequences
+from probsfa.sfa import SFA
+from probsfa.statespace import limit, storage
+from probsfa.statespace.coordinates import Coordinates
+from probsfa.statespace.draws import draw_latents, simulate
+from probsfa.statespace.filtering import FilterResult, FilterState, run_filter
+from probsfa.statespace.fitting import HEYWOOD_FLOOR, LEAST_NOISE, fit, fit_guarded
+from probsfa.statespace.frames import like_input
+from probsfa.statespace.learning import STATUS_SENTENCES, FitResult, Noise
+from probsfa.statespace.panel import Panel, make_panel
+from probsfa.statespace.parameters import Parameters, canonical, rescale
+from probsfa.statespace.posterior import Posterior, log_likelihood, smooth
+from probsfa.statespace.prediction import Forecast, fill, forecast, observation_moments
+from probsfa.statespace.standard_errors import StandardErrors, standard_errors
+
+__all__ = ["ProbabilisticSFA", "load"]
+
+FloatArray = NDArray[np.float64]
+Seed = int | np.random.Generator | np.random.RandomState | None
+
+_KIND = "ProbabilisticSFA"
+
+
+@lists_in_lists_out
+class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Slow feature analysis of noisy series with holes: a factorial AR(1) state-space model.
+
+    A few independent latents, each an AR(1) process of unit variance with a time scale of its own, are seen
+    through a linear map under noise (Turner & Sahani 2007). Missing cells need no filling in: each observed
+    cell counts, and each missing one gets a mean and a standard deviation. Without noise, the model is slow
+    feature analysis.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of latents; may exceed the number of features.
+    noise : {"diagonal", "isotropic"} or float, default="diagonal"
+        Observation noise: a variance for each feature, one for all, or a known variance in squared data
+        units. With ``0.0`` the fit is slow feature analysis itself, in closed form; it needs complete rows,
+        and `n_components` at most the rank of the data.
+    solver : {"auto", "lbfgs", "em"}, default="auto"
+        How to climb the likelihood: quasi-Newton steps on the exact score, plain expectation maximisation,
+        or the first where the number of parameters allows it.
+    max_iter : int, default=200
+        Most posterior evaluations.
+    tol : float, default=1e-3
+        Expected gain of log-likelihood, in nats, below which a further step is not worth taking.
+    noise_floor : float or "auto", default="auto"
+        Smallest noise variance, as a fraction of each feature's variance. It keeps a latent from explaining
+        one feature without any noise (a Heywood case), which makes intervals too narrow. ``"auto"`` allows
+        1e-9, but goes on with 1e-3 where single features fall below 1e-4 while most do not.
+    random_state : int, Generator or None, default=None
+        Default source of randomness of `sample` and `sample_posterior`; fitting uses none.
+    verbose : bool, default=False
+        Show progress.
+
+    Attributes
+    ----------
+    params_ : Parameters
+        Decay, loadings, noise variance and offset, in data units.
+    decay_ : ndarray (K,)
+        Correlation of each latent with itself one unit of time later, slowest first.
+    timescales_ : ndarray (K,)
+        ``-time_unit_ / log(decay_)``; NaN where the decay is not positive.
+    time_unit_ : float
+        Unit of time of `decay_`: one row, or the median time between rows if times were given.
+    loadings_ : ndarray (D, K)
+        How each latent shows in each feature, in data units per standard deviation of the latent.
+    noise_variance_ : ndarray (D,)
+        Observation noise variance, in squared data units.
+    mean_ : ndarray (D,)
+        Mean of each feature.
+    log_likelihood_ : float
+        Log-likelihood of the training data, in nats.
+    history_ : ndarray (n_iter_,)
+        Log-likelihood after each accepted step; never falls.
+    n_iter_ : int
+        Number of accepted steps.
+    n_evaluations_ : int
+        Number of posterior evaluations.
+    converged_ : bool
+        Whether the fit ended at a maximum.
+    status_ : str
+        How the fit ended, in a sentence, with what to try.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Notes
+    -----
+    Latents come slowest first; the largest correlation of a latent with a feature is positive. The fit starts
+    from slow feature analysis of the interpolated data and from its lagged covariances, refined in the
+    frequency domain.
+
+    References
+    ----------
+    Turner & Sahani (2007), Neural Computation 19:1022, doi:10.1162/neco.2007.19.4.1022.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probsfa import ProbabilisticSFA
+    >>> from probsfa.datasets import make_slow_mixture
+    >>> series = make_slow_mixture(500, 5, decay=[0.98, 0.7], noise_variance=0.3, random_state=0)
+    >>> X = series.data
+    >>> X[200:230, 0] = np.nan
+    >>> model = ProbabilisticSFA(n_components=2).fit(X)
+    >>> filled, std = model.impute(X, return_std=True)
+    >>> filled.shape, bool(np.isnan(filled).any()), bool(std[210, 0] > 0), float(std[0, 0])
+    ((500, 5), False, True, 0.0)
+    """
+
+    _limit: limit.NoiseFree | None
+    _shift: FloatArray
+    _scale: FloatArray
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        noise: str | float = "diagonal",
+        solver: str = "auto",
+        max_iter: int = 200,
+        tol: float = 1e-3,
+        noise_floor: float | str = "auto",
+        random_state: Seed = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_components = n_components
+        self.noise = noise
+        self.solver = solver
+        self.max_iter = max_iter
+        self.tol = tol
+        self.noise_floor = noise_floor
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # ------------------------------------------------------------------ fitting
+
+    def fit(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None) -> Self:
+        """Find the parameters that maximise the likelihood.
+
+        Parameters
+        ----------
+        X : array-like (T, D), or list of array-likes (T_i, D)
+            Rows in order of time, NaN where missing; a list is several independent sequences.
+        y : ignored
+        lengths : array-like of int, optional
+            Cuts one array into consecutive sequences.
+        times : array-like (T,) or list of array-likes, optional
+            Times of the rows, strictly increasing in each sequence, for uneven sampling. Decays are then
+            those of Ornstein-Uhlenbeck processes, hence positive.
+
+        Returns
+        -------
+        ProbabilisticSFA
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If the data or a parameter is not valid; see the message.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the fit stopped before a maximum; `status_` says how.
+        """
+        self._check_parameters()
+        free_of_noise = _is_number(self.noise) and self.noise == 0.0
+        found = check_sequences(
+            self, X, reset=True, allow_nan=not free_of_noise, lengths=lengths, times=times, min_rows=2
+        )
+        if max(found.lengths) < 2:
+            raise ValueError("X has no sequence of two rows or more; time scales need at least one.")
+        self.time_unit_ = _time_unit(found)
+        if free_of_noise:
+            return self._fit_noise_free(found)
+        shift, scale = self._standardisation(found.values)
+        self._scale, self._shift = scale, shift
+        panel = make_panel(self._timed(found, (found.values - shift) / scale))
+        known = float(self.noise) / scale**2 if self._noise_kind == "fixed" else None
+        floor = np.full(found.n_features, self._least_noise) if known is None else known
+        climb = fit_guarded if self.noise_floor == "auto" and self._noise_kind == "diagonal" else fit
+        with _Progress(self.verbose, self.max_iter) as report:
+            result = climb(
+                panel,
+                self.n_components,
+                Noise(self._noise_kind, floor),
+                known,
+                solver=self.solver,
+                max_iter=self.max_iter,
+                tol=self.tol,
+                report=report,
+            )
+        self._limit = None
+        params = canonical(rescale(result.params, shift, scale), np.where(scale > 0.0, scale, 1.0))
+        # log p(x) = log p((x - shift) / scale) - log(scale) for each observed cell
+        jacobian = float(panel.mask.sum(axis=0) @ np.log(scale))
+        self._set_fit(params, result, jacobian)
+        if not self.converged_:
+            warnings.warn(self.status_, ConvergenceWarning, stacklevel=2)
+        return self
+
+    def _fit_noise_free(self, found: Sequences) -> Self:
+        if found.times is not None:
+            raise ValueError("noise=0.0 is the limit of even sampling; it takes no times.")
+        x = found.values
+        full = SFA().fit(x, lengths=found.lengths)
+        if self.n_components > full.rank_:
+            raise ValueError(
+                f"n_components={self.n_components} exceeds the rank {full.rank_} of the data; without noise "
+                "there are no more latents than directions in which the data vary."
+            )
+        self._limit = limit.noise_free(full.delta_values_, full.components_, full.loadings_, full.mean_)
+        self._shift, self._scale = full.mean_, np.ones(found.n_features)
+        value = float(np.sum(limit.row_log_likelihoods(self._limit, found)))
+        params = self._limit.parameters(self.n_components)
+        self._set_fit(params, FitResult(params, value, (value,), 0, "closed_form"), 0.0)
+        return self
+
+    def _set_fit(self, params: Parameters, result: FitResult, jacobian: float) -> None:
+        self.params_ = params
+        self.decay_, self.loadings_, self.noise_variance_, self.mean_ = params
+        self.timescales_ = _timescales(params.decay, self.time_unit_)
+        self.log_likelihood_ = result.log_likelihood - jacobian
+        self.history_ = np.asarray(result.history) - jacobian
+        self.n_iter_ = max(len(result.history), 1)
+        self.n_evaluations_ = result.n_evaluations
+        self.converged_ = result.status in ("converged", "flat", "closed_form")
+        self.status_ = STATUS_SENTENCES[result.status] + self._floor_sentence(params)
+
+    def _floor_sentence(self, params: Parameters) -> str:
+        if self._limit is not None or self._noise_kind == "fixed":
+            return ""
+        relative = params.noise_variance / self._scale**2
+        at = np.flatnonzero(
+            np.any(np.isclose(relative[:, None], [self._least_noise, HEYWOOD_FLOOR], rtol=1e-6), axis=1)
+        )
+        if at.size == 0:
+            return ""
+        listed = ", ".join(map(str, at[:5])) + (", ..." if at.size > 5 else "")
+        return f" The noise variance of {at.size} of {relative.size} features is at its floor (columns {listed})."
+
+    # ---------------------------------------------------------------- inference
+
+    def transform(self, X: Any, *, lengths: Any = None, times: Any = None) -> Any:
+        """Return the posterior means of the latents, given all rows of each sequence.
+
+        Parameters
+        ----------
+        X : array-like (T, D), or list of array-likes (T_i, D)
+            Rows in order of time, NaN where missing. They are inferred together: a row alone tells less.
+        lengths, times : optional
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray (T, K), or list of ndarrays (T_i, K)
+            Posterior means, slowest first.
+        """
+        found = self._check(X, lengths, times)
+        return found.restore(self._smooth(found).means)
+
+    def posterior(self, X: Any, *, lengths: Any = None, times: Any = None) -> Posterior | list[Posterior]:
+        """Return the law of the latents given all rows of each sequence.
+
+        Parameters
+        ----------
+        X, lengths, times
+            As in `transform`.
+
+        Returns
+        -------
+        Posterior, or list of Posterior
+            Means (T, K), covariances (T, K, K), lag-one covariances (T - 1, K, K), log-likelihood.
+        """
+        found = self._check(X, lengths, times)
+        whole = self._smooth(found)
+        if not found.is_list:
+            return whole
+        return [
+            Posterior(
+                whole.means[s],
+                whole.covariances[s],
+                whole.lag_one_covariances[s.start : s.stop - 1],
+                whole.row_log_likelihoods[s],
+            )
+            for s in found.slices
+        ]
+
+    def filter(
+        self, X: Any, state: FilterState | None = None, *, times: Any = None
+    ) -> FilterResult | list[FilterResult]:
+        """Return the law of each latent state given the rows up to its own.
+
+        Parameters
+        ----------
+        X : array-like (T, D), or list of array-likes (T_i, D)
+            Rows in order of time, NaN where missing.
+        state : FilterState, optional
+            ``state`` of the result for the rows before, to go on with one sequence.
+        times : optional
+            As in `fit`.
+
+        Returns
+        -------
+        FilterResult, or list of FilterResult
+            Causal means and covariances, log-likelihoods of the rows, and the state from which to go on.
+
+        Raises
+        ------
+        ValueError
+            If a state comes with several sequences, or does not fit the model or the times.
+        """
+        found = self._check(X, None, times)
+        if self._limit is not None:
+            raise ValueError(
+                "filter needs observation noise; without it (noise=0.0), transform is causal already."
+            )
+        if state is not None and found.is_list:
+            raise ValueError("state goes on with one sequence; X is a list of them.")
+        timed = self._timed(found, found.values)
+        results = [
+            run_filter(
+                self.params_,
+                Sequences(timed.values[s], (n,), None if timed.times is None else timed.times[s]),
+                state,
+            )
+            for s, n in zip(found.slices, found.lengths, strict=True)
+        ]
+        return results if found.is_list else results[0]
+
+    def impute(self, X: Any, return_std: bool = False, *, lengths: Any = None, times: Any = None) -> Any:
+        """Fill missing cells with their posterior means.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame (T, D), or list of them
+            Rows in order of time, NaN where missing.
+        return_std : bool, default=False
+            Whether to return standard deviations too.
+        lengths, times : optional
+            As in `fit`.
+
+        Returns
+        -------
+        filled : like X
+            Observed cells as they were, missing ones filled. Frames come back as frames, lists as lists.
+        std : like X
+            With `return_std`: standard deviation of each filled cell (of the value that would have been
+            observed, noise included); zero for observed ones.
+        """
+        found = self._check(X, lengths, times)
+        if self._limit is not None:
+            filled, std = found.values.copy(), np.zeros_like(found.values)
+        else:
+            whole = self._smooth(found)
+            filled, std = fill(
+                found.values, *observation_moments(self.params_, whole.means, whole.covariances)
+            )
+        values = like_input(X, found, filled)
+        return (values, like_input(X, found, std)) if return_std else values
+
+    def forecast(
+        self, X: Any, n_steps: int, *, lengths: Any = None, times: Any = None
+    ) -> Forecast | list[Forecast]:
+        """Forecast the steps that follow each sequence.
+
+        Parameters
+        ----------
+        X, lengths, times
+            As in `transform`; the rows from which to forecast.
+        n_steps : int
+            Number of steps, each of one `time_unit_`.
+
+        Returns
+        -------
+        Forecast, or list of Forecast
+            Means and standard deviations of observations (n_steps, D) and latents (n_steps, K). An array
+            cut by `lengths` gives a list.
+        """
+        check_count("n_steps", n_steps)
+        found = self._check(X, lengths, times)
+        if self._limit is not None:
+            ends = [
+                limit.forecast_rows(self._limit, found.values[s.stop - 1], n_steps, self.n_components)
+                for s in found.slices
+            ]
+        else:
+            whole = self._smooth(found)
+            ends = [
+                forecast(self.params_, whole.means[s.stop - 1], whole.covariances[s.stop - 1], n_steps)
+                for s in found.slices
+            ]
+        return ends if found.is_list or lengths is not None else ends[0]
+
+    def sample(self, n_steps: int = 1, *, random_state: Seed = None) -> tuple[FloatArray, FloatArray]:
+        """Draw a series from the model.
+
+        Parameters
+        ----------
+        n_steps : int, default=1
+            Number of rows, one `time_unit_` apart.
+        random_state : int, Generator or None
+            Source of randomness; the estimator's by default.
+
+        Returns
+        -------
+        X : ndarray (n_steps, D)
+            Observations.
+        latents : ndarray (n_steps, K)
+            The latents behind them.
+        """
+        check_is_fitted(self)
+        check_count("n_steps", n_steps)
+        params = self.params_ if self._limit is None else self._limit.parameters(self._limit.decay.shape[0])
+        observations, latents = simulate(params, n_steps, self._rng(random_state))
+        return observations, latents[:, : self.n_components]
+
+    def sample_posterior(
+        self, X: Any, n_draws: int = 1, *, lengths: Any = None, times: Any = None, random_state: Seed = None
+    ) -> FloatArray | list[FloatArray]:
+        """Draw courses of the latents from their joint law given the data.
+
+        Parameters
+        ----------
+        X, lengths, times
+            As in `transform`.
+        n_draws : int, default=1
+            Number of draws.
+        random_state : int, Generator or None
+            Source of randomness; the estimator's by default.
+
+        Returns
+        -------
+        ndarray (n_draws, T, K), or list of ndarrays (n_draws, T_i, K)
+        """
+        check_count("n_draws", n_draws)
+        found = self._check(X, lengths, times)
+        if self._limit is not None:
+            drawn = np.repeat(self._smooth(found).means[None], n_draws, axis=0)
+        else:
+            drawn = draw_latents(self.params_, self._panel(found), n_draws, self._rng(random_state))
+        return [drawn[:, s] for s in found.slices] if found.is_list else drawn
+
+    # -------------------------------------------------------------------- scores
+
+    def log_likelihood(self, X: Any, *, lengths: Any = None, times: Any = None) -> float:
+        """Return the log-likelihood of all rows, in nats. Parameters as in `transform`."""
+        found = self._check(X, lengths, times)
+        if self._limit is not None:
+            return float(np.sum(limit.row_log_likelihoods(self._limit, found)))
+        return log_likelihood(self.params_, self._panel(found))
+
+    def score(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None) -> float:
+        """Return the mean log-likelihood per row, in nats. Parameters as in `transform`."""
+        n_rows = sum(map(len, X)) if is_list_of_sequences(X) else len(self._check(X, lengths, times).values)
+        return self.log_likelihood(X, lengths=lengths, times=times) / n_rows
+
+    def bic(self, X: Any, *, lengths: Any = None, times: Any = None) -> float:
+        """Return the Bayesian information criterion, smaller is better. Parameters as in `transform`.
+
+        ``-2 log L + P log N``, with ``P`` free parameters and ``N`` rows in which anything is observed.
+        """
+        found = self._check(X, lengths, times)
+        observed = int(np.count_nonzero(found.mask.any(axis=1)))
+        n_parameters = self._layout(found).size
+        return -2.0 * self.log_likelihood(X, lengths=lengths, times=times) + n_parameters * float(
+            np.log(observed)
+        )
+
+    def standard_errors(self, X: Any, *, lengths: Any = None, times: Any = None) -> StandardErrors:
+        """Return standard errors of the parameters from the observed information of the training data.
+
+        Parameters
+        ----------
+        X, lengths, times
+            The data the model was fitted to.
+
+        Returns
+        -------
+        StandardErrors
+            With the shapes and units of the parameters; costs two posterior evaluations for each free
+            parameter.
+
+        Raises
+        ------
+        ValueError
+            If the model has no noise (``noise=0.0``).
+        """
+        found = self._check(X, lengths, times)
+        if self._limit is not None:
+            raise ValueError(
+                "standard_errors needs observation noise; noise=0.0 is a limit of no uncertainty."
+            )
+        scale, shift = self._scale, self._shift
+        inner = rescale(self.params_, -shift / scale, 1.0 / scale)
+        panel = make_panel(self._timed(found, (found.values - shift) / scale))
+        floors = (self._least_noise, HEYWOOD_FLOOR) if self.noise_floor == "auto" else (self._least_noise,)
+        return standard_errors(self._layout(found), inner, panel, floors, scale, self.time_unit_)
+
+    # ------------------------------------------------------------------- storage
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to a file that :func:`probsfa.load` reads; no pickle.
+
+        Parameters
+        ----------
+        path : path-like
+            File to write; what is there is replaced in one piece.
+        """
+        check_is_fitted(self)
+        options = self.get_params()
+        if not (options["random_state"] is None or isinstance(options["random_state"], numbers.Integral)):
+            options["random_state"] = None
+        scalars = {
+            "options": options,
+            "time_unit": self.time_unit_,
+            "log_likelihood": self.log_likelihood_,
+            "n_iter": self.n_iter_,
+            "n_evaluations": self.n_evaluations_,
+            "converged": self.converged_,
+            "status": self.status_,
+        }
+        arrays = {
+            **self.params_._asdict(),
+            "history": self.history_,
+            "shift": self._shift,
+            "scale": self._scale,
+        }
+        if self._limit is not None:
+            arrays |= {f"limit_{name}": value for name, value in self._limit._asdict().items()}
+        if hasattr(self, "feature_names_in_"):
+            arrays["feature_names"] = np.asarray(self.feature_names_in_, dtype=str)
+        storage.write(path, _KIND, scalars, arrays)
+
+    # ------------------------------------------------------------------ plumbing
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether there are parameters."""
+        return hasattr(self, "params_")
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn what the estimator accepts."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = not (_is_number(self.noise) and self.noise == 0.0)
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.decay_.shape[0])
+
+    @property
+    def _noise_kind(self) -> Any:
+        return "fixed" if _is_number(self.noise) else self.noise
+
+    @property
+    def _least_noise(self) -> float:
+        """Smallest noise variance allowed at first, as a fraction of each feature's variance."""
+        return LEAST_NOISE if isinstance(self.noise_floor, str) else float(self.noise_floor)
+
+    def _check_parameters(self) -> None:
+        check_count("n_components", self.n_components)
+        check_count("max_iter", self.max_iter)
+        check_option("solver", self.solver, ("auto", "em", "lbfgs"))
+        if _is_number(self.noise):
+            if not (np.isfinite(self.noise) and self.noise >= 0.0):
+                raise ValueError(f"noise must be a finite variance, zero or larger; got {self.noise!r}.")
+        elif self.noise not in ("diagonal", "isotropic"):
+            raise ValueError(f"noise must be 'diagonal', 'isotropic' or a variance; got {self.noise!r}.")
+        if not (_is_number(self.tol) and self.tol > 0.0):
+            raise ValueError(f"tol must be a positive number of nats; got {self.tol!r}.")
+        floor = self.noise_floor
+        if floor != "auto" and not (_is_number(floor) and 0.0 < floor < 1.0):
+            raise ValueError(
+                f"noise_floor must be 'auto' or a fraction of the variance between 0 and 1; got {self.noise_floor!r}."
+            )
+
+    def _check(self, X: Any, lengths: Any, times: Any) -> Sequences:
+        check_is_fitted(self)
+        return check_sequences(
+            self, X, reset=False, allow_nan=self._limit is None, lengths=lengths, times=times
+        )
+
+    def _standardisation(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Shift and scale of each feature; one scale for all where the noise is measured in data units."""
+        shift = np.nanmean(values, axis=0)
+        deviation = values - shift
+        shift = shift + np.nanmean(deviation, axis=0)
+        std = np.sqrt(np.nanmean((values - shift) ** 2, axis=0))
+        # What rounding leaves of a constant column is no variation.
+        std[std <= 8.0 * np.finfo(np.float64).eps * np.abs(shift)] = 0.0
+        if not np.any(std > 0.0):
+            raise ValueError("X has only constant columns; there is nothing to find time scales of.")
+        if self._noise_kind == "diagonal":
+            return shift, np.where(std > 0.0, std, 1.0)
+        return shift, np.full_like(std, np.sqrt(np.mean(std**2)))
+
+    def _timed(self, found: Sequences, values: FloatArray) -> Sequences:
+        """The same rows with other values, and times in the model's unit."""
+        times = None if found.times is None else found.times / self.time_unit_
+        return Sequences(values, found.lengths, times, found.is_list, found.feature_names)
+
+    def _panel(self, found: Sequences) -> Panel:
+        return make_panel(self._timed(found, found.values))
+
+    def _smooth(self, found: Sequences) -> Posterior:
+        if self._limit is not None:
+            return limit.posterior(self._limit, found, self.n_components)
+        return smooth(self.params_, self._panel(found))
+
+    def _layout(self, found: Sequences) -> Coordinates:
+        even = found.times is None
+        return Coordinates(found.n_features, self.params_.n_components, self._noise_kind, even)
+
+    def _rng(self, random_state: Seed) -> np.random.Generator:
+        seed = self.random_state if random_state is None else random_state
+        if isinstance(seed, np.random.RandomState):
+            seed = seed.randint(2**31)
+        return np.random.default_rng(seed)
+
+
+def load(path: str | os.PathLike[str]) -> ProbabilisticSFA:
+    """Load a model that :meth:`ProbabilisticSFA.save` wrote.
+
+    Parameters
+    ----------
+    path : path-like
+        File to read.
+
+    Returns
+    -------
+    ProbabilisticSFA
+        The fitted estimator.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If it is not a model of this package, or of a later version of the format.
+    """
+    scalars, arrays = storage.read(path, _KIND)
+    model = ProbabilisticSFA(**scalars["options"])
+    params = Parameters(*(arrays[name] for name in Parameters._fields))
+    model.time_unit_ = scalars["time_unit"]
+    model._shift, model._scale = arrays["shift"], arrays["scale"]
+    names = limit.NoiseFree._fields
+    model._limit = (
+        limit.NoiseFree(*(arrays[f"limit_{n}"] for n in names)) if "limit_decay" in arrays else None
+    )
+    history = tuple(arrays["history"].tolist())
+    model._set_fit(
+        params,
+        FitResult(params, scalars["log_likelihood"], history, scalars["n_evaluations"], "converged"),
+        0.0,
+    )
+    model.n_iter_, model.converged_, model.status_ = (
+        scalars["n_iter"],
+        scalars["converged"],
+        scalars["status"],
+    )
+    model.n_features_in_ = params.n_features
+    if "feature_names" in arrays:
+        model.feature_names_in_ = arrays["feature_names"].astype(object)
+    return model
+
+
+class _Progress:
+    """A bar that counts posterior evaluations, on standard error."""
+
+    def __init__(self, shown: bool, total: int) -> None:
+        self._bar = tqdm(total=total, desc="fit", unit="posterior", file=sys.stderr, disable=not shown)
+
+    def __enter__(self) -> Any:
+        return self._report
+
+    def __exit__(self, *exc: object) -> None:
+        self._bar.close()
+
+    def _report(self, count: int, best: float) -> None:
+        self._bar.update(count - self._bar.n)
+        self._bar.set_postfix_str(f"log-likelihood {best:.6g}", refresh=False)
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def _time_unit(found: Sequences) -> float:
+    if found.times is None:
+        return 1.0
+    gaps = np.concatenate([np.diff(found.times[s]) for s in found.slices])
+    return float(np.median(gaps))
+
+
+def _timescales(decay: FloatArray, time_unit: float) -> FloatArray:
+    positive = np.where(decay > 0.0, decay, np.nan)
+    return -time_unit / np.log(positive)

@@ -1,0 +1,237 @@
+"""A whole fit: several starts, refined on Whittle's likelihood, judged and finished on the exact one."""
+
+import warnings
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probsfa.statespace.coordinates import FASTEST_DECAY, Coordinates, from_vector, to_vector
+from probsfa.statespace.em import fit_em, warm_up
+from probsfa.statespace.initialization import interpolate, starts
+from probsfa.statespace.learning import (
+    Evaluator,
+    FitResult,
+    Noise,
+    Report,
+    fit_quasi_newton,
+    make_box,
+)
+from probsfa.statespace.panel import Panel
+from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.quasi_newton import ascend
+from probsfa.statespace.statistics import Statistics
+from probsfa.statespace.whittle import Periodogram, WhittleObjective, periodogram
+
+FloatArray = NDArray[np.float64]
+
+# The metric is a dense matrix over all parameters; beyond this many EM is the better use of time.
+_MOST_DENSE_PARAMETERS = 3000
+_WHITTLE_EVALUATIONS = 80
+# Starts whose log-likelihoods differ by less than this (nats) have found the same optimum.
+_SAME_OPTIMUM = 0.05
+# A start this far behind the best (nats) after Whittle's likelihood is not followed further.
+_OUT_OF_RACE = 30.0
+_RACE_EVALUATIONS = 12
+# Steps of EM before the quasi-Newton climb, as long as one gains more than this (nats).
+_EM_STEPS, _EM_WORTH = 5, 2.0
+# Spectra of shorter sequences say nothing.
+_SHORTEST_FOR_SPECTRA = 8
+
+
+def choose_solver(layout: Coordinates) -> str:
+    """Quasi-Newton where its metric fits, EM for models with very many parameters."""
+    return "lbfgs" if layout.size <= _MOST_DENSE_PARAMETERS else "em"
+
+
+def fit(
+    panel: Panel,
+    n_components: int,
+    noise: Noise,
+    start_noise: FloatArray | None,
+    *,
+    solver: str,
+    max_iter: int,
+    tol: float,
+    report: Report | None = None,
+) -> FitResult:
+    """Maximise the likelihood of standardised data.
+
+    Parameters
+    ----------
+    panel : Panel
+        Packed observations, each feature with mean near zero and variance near one.
+    n_components : int
+        Number of latents.
+    noise : Noise
+        What may happen to the noise variance.
+    start_noise : ndarray of shape (D,), optional
+        The noise variance where it is fixed.
+    solver : {"auto", "em", "lbfgs"}
+        How to climb.
+    max_iter : int
+        Most posterior evaluations.
+    tol : float
+        Gain to come at which to stop, in nats.
+    report : callable, optional
+        Called with the number of evaluations and the best log-likelihood so far.
+
+    Returns
+    -------
+    FitResult
+        Also after an interrupt from the keyboard, with the best parameters so far.
+    """
+    layout = Coordinates(panel.values.shape[1], n_components, noise.kind, panel.evenly_sampled)
+    evaluate = Evaluator(panel, max_iter, report)
+    climb = choose_solver(layout) if solver == "auto" else solver
+    begun = _begin(panel, layout, noise, start_noise)
+    try:
+        candidates = _refine_all(panel, layout, noise, begun)
+        if climb == "em":
+            return fit_em(evaluate, candidates[0], noise, tol)
+        return _race(evaluate, layout, candidates, noise, tol)
+    except KeyboardInterrupt:
+        # Interrupted between two climbs, each of which keeps its own best.
+        best = evaluate.best if evaluate.best is not None else begun[0]
+        value = evaluate.best_log_likelihood
+        return FitResult(best, value, (value,), evaluate.count, "interrupted")
+
+
+def _begin(
+    panel: Panel, layout: Coordinates, noise: Noise, start_noise: FloatArray | None
+) -> list[Parameters]:
+    """Starts that the layout can express, the most faithful to slow feature analysis first."""
+    centred, offset = _centred(panel)
+    return [
+        _conform(params, layout, noise, start_noise)
+        for params in starts(centred, offset, layout.n_components)
+    ]
+
+
+def _centred(panel: Panel) -> tuple[list[FloatArray], FloatArray]:
+    """Interpolated sequences without their common mean, and the mean."""
+    sequences = interpolate(panel)
+    offset = np.sum([x.sum(axis=0) for x in sequences], axis=0) / panel.n_rows
+    return [x - offset for x in sequences], offset
+
+
+def _refine_all(panel: Panel, layout: Coordinates, noise: Noise, begun: list[Parameters]) -> list[Parameters]:
+    """Starts refined on Whittle's likelihood, best first by it."""
+    if layout.size > _MOST_DENSE_PARAMETERS or max(panel.lengths) < _SHORTEST_FOR_SPECTRA:
+        return begun
+    data = periodogram(_centred(panel)[0])
+    refined = [_refine(params, layout, noise, data) for params in begun]
+    refined.sort(key=lambda found: -found[0])
+    return [params for _, params in refined]
+
+
+def _conform(
+    params: Parameters, layout: Coordinates, noise: Noise, start_noise: FloatArray | None
+) -> Parameters:
+    """A start brought to what the layout can express."""
+    variance = np.maximum(params.noise_variance, noise.floor)
+    if noise.kind == "isotropic":
+        variance = np.full_like(variance, variance.mean())
+    elif start_noise is not None:
+        variance = start_noise
+    decay = params.decay if layout.evenly_sampled else np.maximum(params.decay, 10.0 * FASTEST_DECAY)
+    return params._replace(decay=decay, noise_variance=variance)
+
+
+def _refine(
+    params: Parameters, layout: Coordinates, noise: Noise, data: Periodogram
+) -> tuple[float, Parameters]:
+    even = layout._replace(evenly_sampled=True)
+    objective = WhittleObjective(even, data, params.noise_variance, _WHITTLE_EVALUATIONS)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        # A wild step may overflow; the search then shortens it.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        end = ascend(objective, to_vector(even, params), make_box(even, noise), tol=0.1)
+    refined = from_vector(even, end.vector, params.noise_variance)
+    if end.ending == "interrupted":
+        raise KeyboardInterrupt
+    if not end.history or not np.isfinite(end.history[-1]):
+        return -np.inf, params
+    if not layout.evenly_sampled:
+        refined = refined._replace(decay=np.maximum(refined.decay, 10.0 * FASTEST_DECAY))
+    return end.history[-1], refined
+
+
+def _race(
+    evaluate: Evaluator, layout: Coordinates, candidates: list[Parameters], noise: Noise, tol: float
+) -> FitResult:
+    """Follow every start that is still in the race a little way, then the best one to its end."""
+    judged: list[tuple[float, Parameters, Statistics]] = []
+    for params in candidates:
+        if judged and evaluate.exhausted:
+            break
+        stats = evaluate(params)
+        value = stats.log_likelihood
+        if np.isfinite(value) and all(abs(value - other) > _SAME_OPTIMUM for other, _, _ in judged):
+            judged.append((value, params, stats))
+    if not judged:
+        raise FloatingPointError(
+            "The log-likelihood is not finite at any start; are some values extremely large?"
+        )
+    judged.sort(key=lambda found: -found[0])
+    racing = [found for found in judged if found[0] > judged[0][0] - _OUT_OF_RACE]
+
+    limit = evaluate.limit
+    results: list[FitResult] = []
+    for _, params, stats in racing:
+        if results and evaluate.count >= limit:
+            break
+        alone = len(racing) == 1
+        evaluate.limit = limit if alone else min(limit, evaluate.count + _RACE_EVALUATIONS)
+        try:
+            params, stats = warm_up(evaluate, params, stats, noise, _EM_STEPS, _EM_WORTH)
+            results.append(fit_quasi_newton(evaluate, layout, params, noise, tol, stats))
+        finally:
+            evaluate.limit = limit
+        if results[-1].status == "interrupted":
+            break
+    best = max(results, key=lambda result: result.log_likelihood)
+    if results[-1].status == "interrupted":
+        best = best._replace(status="interrupted")
+    elif best.status == "max_iter" and not evaluate.exhausted:
+        finished = fit_quasi_newton(evaluate, layout, best.params, noise, tol)
+        best = finished._replace(history=(*best.history, *finished.history[1:]))
+    return best._replace(n_evaluations=evaluate.count)
+
+
+#: Smallest noise variance that is allowed at all, as a fraction of a feature's variance.
+LEAST_NOISE = 1e-9
+#: What a Heywood case is held to, and the typical noise variance above which there can be one.
+HEYWOOD_FLOOR = 1e-3
+_HEYWOOD_LOW = 1e-4
+
+
+def fit_guarded(
+    panel: Panel,
+    n_components: int,
+    noise: Noise,
+    start_noise: FloatArray | None,
+    *,
+    solver: str,
+    max_iter: int,
+    tol: float,
+    report: Report | None = None,
+) -> FitResult:
+    """Fit, and where single features were left without noise, go on with a floor under them.
+
+    A latent that explains one feature without any noise (a Heywood case) raises the likelihood and makes
+    intervals too narrow. Data of little noise throughout are not touched. Parameters and returns are those
+    of :func:`fit`.
+    """
+    result = fit(
+        panel, n_components, noise, start_noise, solver=solver, max_iter=max_iter, tol=tol, report=report
+    )
+    variance = result.params.noise_variance
+    heywood = variance.min() < _HEYWOOD_LOW and np.median(variance) > HEYWOOD_FLOOR
+    left = max_iter - result.n_evaluations
+    if not heywood or left < 1 or result.status == "interrupted":
+        return result
+    guarded = noise._replace(floor=np.maximum(noise.floor, HEYWOOD_FLOOR))
+    layout = Coordinates(panel.values.shape[1], n_components, noise.kind, panel.evenly_sampled)
+    start = result.params._replace(noise_variance=np.maximum(variance, guarded.floor))
+    finished = fit_quasi_newton(Evaluator(panel, left, report), layout, start, guarded, tol)
+    return finished._replace(n_evaluations=result.n_evaluations + finished.n_evaluations)

@@ -1,0 +1,36 @@
+"""Results in the shape of the input: frames for frames, lists for lists."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probsfa._validation import Sequences
+
+
+def like_input(X: Any, found: Sequences, values: NDArray[np.float64]) -> Any:
+    """Give values of all cells (N, D) the type of the input they belong to.
+
+    Parameters
+    ----------
+    X : array-like, DataFrame, or list of them
+        What the caller gave.
+    found : Sequences
+        The same, checked.
+    values : ndarray of shape (N, D)
+        A value for each cell.
+
+    Returns
+    -------
+    ndarray or DataFrame, or list of them
+    """
+    if found.is_list:
+        return [_like_one(x, values[s]) for x, s in zip(X, found.slices, strict=True)]
+    return _like_one(X, values)
+
+
+def _like_one(x: Any, values: NDArray[np.float64]) -> Any:
+    # Frames are recognised by what is used of them, so that pandas need not be loaded for arrays.
+    if hasattr(x, "columns") and hasattr(x, "index") and hasattr(x, "iloc"):
+        return type(x)(values, index=x.index, columns=x.columns)
+    return values

@@ -1,0 +1,125 @@
+"""Where learning starts.
+
+Slow feature analysis of interpolated data gives directions and decays; noise makes its decays too small and
+its directions turn away from noisy ones. The lagged covariances ``G(l) = C diag(a^l) C'``, l > 0, are free
+of white noise, so their joint eigenvectors are a second start, good where the first is bad (Tong et al.
+1991; Molgedey & Schuster 1994). Both are refined on Whittle's likelihood, which costs next to nothing,
+before the exact likelihood judges them.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probsfa.linalg import slow_directions
+from probsfa.statespace.panel import Panel
+from probsfa.statespace.parameters import Parameters
+
+FloatArray = NDArray[np.float64]
+
+_SLOWEST, _FASTEST = 1.0 - 1e-4, 0.02
+# Share of each feature's variance that a start leaves to the noise, at least.
+_NOISE_SHARES = (0.1, 1e-3)
+
+
+def interpolate(panel: Panel) -> list[FloatArray]:
+    """Sequences with their gaps filled along straight lines, levelled at the ends.
+
+    A feature that is never observed in a sequence gets its mean over all of them.
+    """
+    counts = np.maximum(panel.mask.sum(axis=0), 1.0)
+    means = panel.values.sum(axis=0) / counts
+    filled = []
+    first = 0
+    for length in panel.lengths:
+        values = panel.values[first : first + length].copy()
+        mask = panel.mask[first : first + length] > 0.0
+        rows = np.arange(length)
+        for d in np.flatnonzero(~mask.all(axis=0)):
+            seen = mask[:, d]
+            values[~seen, d] = np.interp(rows[~seen], rows[seen], values[seen, d]) if seen.any() else means[d]
+        filled.append(values)
+        first += length
+    return filled
+
+
+def lagged_covariance(sequences: list[FloatArray], lag: int) -> FloatArray:
+    """Symmetrised covariance of centred sequences with themselves ``lag`` steps later, or zero."""
+    d = sequences[0].shape[1]
+    total, count = np.zeros((d, d)), 0
+    for x in sequences:
+        if len(x) > lag:
+            total += x[lag:].T @ x[: len(x) - lag]
+            count += len(x) - lag
+    total /= max(count, 1)
+    return 0.5 * (total + total.T)
+
+
+def starts(sequences: list[FloatArray], offset: FloatArray, n_components: int) -> Iterator[Parameters]:
+    """Different places to start from, the most faithful to slow feature analysis first.
+
+    Parameters
+    ----------
+    sequences : list of ndarray of shape (T_i, D)
+        Complete sequences, centred by ``offset``.
+    offset : ndarray of shape (D,)
+        Mean of the features.
+    n_components : int
+        Number of latents.
+
+    Yields
+    ------
+    params : Parameters
+    """
+    covariance = lagged_covariance(sequences, 0)
+    lagged = lagged_covariance(sequences, 1)
+    variances = np.maximum(np.diag(covariance), 1e-12)
+    by_slowness = _from_slowness(covariance, lagged, n_components)
+    by_lags = _from_lags(lagged, lagged_covariance(sequences, 2), n_components)
+    for (decay, loadings), share in (
+        (by_slowness, _NOISE_SHARES[0]),
+        (by_lags, _NOISE_SHARES[1]),
+        (by_slowness, _NOISE_SHARES[1]),
+    ):
+        decay, loadings = _fill_up(decay, loadings, n_components)
+        noise = np.maximum(variances - np.sum(loadings**2, axis=1), share * variances)
+        yield Parameters(decay, loadings, noise, offset)
+
+
+def _from_slowness(
+    covariance: FloatArray, lagged: FloatArray, n_components: int
+) -> tuple[FloatArray, FloatArray]:
+    """Decays and loadings by slow feature analysis, differences having the moment ``2 (G(0) - G(1))``."""
+    solution = slow_directions(2.0 * (covariance - lagged), covariance)
+    kept = min(n_components, solution.rank)
+    decay = np.clip(1.0 - 0.5 * solution.delta_values[:kept], -_SLOWEST, _SLOWEST)
+    return decay, solution.loadings[:, :kept]
+
+
+def _from_lags(lagged: FloatArray, twice: FloatArray, n_components: int) -> tuple[FloatArray, FloatArray]:
+    """Decays and loadings from the covariances at lags one and two, which hold no white noise."""
+    values, vectors = np.linalg.eigh(lagged)
+    order = np.argsort(-values)[:n_components]
+    values, vectors = values[order], vectors[:, order]
+    positive = values > 1e-3 * max(float(values[0]), 1e-300)
+    root = vectors[:, positive] * np.sqrt(values[positive])
+    whitener = vectors[:, positive] / np.sqrt(values[positive])
+    decay, rotation = np.linalg.eigh(whitener.T @ twice @ whitener)
+    order = np.argsort(-decay)
+    decay = np.clip(decay[order], 2.5 * _FASTEST, _SLOWEST)
+    return decay, root @ rotation[:, order] / np.sqrt(decay)
+
+
+def _fill_up(decay: FloatArray, loadings: FloatArray, n_components: int) -> tuple[FloatArray, FloatArray]:
+    """Split components into a slower and a faster one, slowest first, until there are enough."""
+    decay, loadings = decay.copy(), loadings.copy()
+    splittable = decay.shape[0]
+    for j in range(n_components - splittable):
+        source = j % splittable
+        fast = np.clip(1.0 - 4.0 * (1.0 - decay[source]), _FASTEST, 0.9 * abs(decay[source]) + _FASTEST)
+        decay = np.append(decay, fast)
+        loadings = np.column_stack([loadings, np.sqrt(0.3) * loadings[:, source]])
+        decay[source] = 1.0 - 0.3 * (1.0 - decay[source])
+        loadings[:, source] *= np.sqrt(0.7)
+    return decay, loadings

@@ -1,0 +1,124 @@
+"""Checked sequences, packed for the engine.
+
+All sequences lie one after the other on one time axis. What separates them, and what uneven sampling means,
+is said by one array alone: the time since the row before. It is infinite on the first row of a sequence, so
+that ``a ** inf = 0`` cuts the chain there and the stationary law starts it again; no sequence needs code of
+its own.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probsfa._validation import Sequences
+
+FloatArray = NDArray[np.float64]
+
+
+class Panel(NamedTuple):
+    """Observations of ``N`` rows of all sequences, padded to ``T`` rows in which nothing is observed.
+
+    Attributes
+    ----------
+    values : ndarray of shape (T, D)
+        Observations; zero where missing.
+    mask : ndarray of shape (T, D)
+        1.0 where observed, 0.0 where missing.
+    gap_index : ndarray of shape (T,)
+        Which of ``gaps`` separates a row from the row before; ``len(gaps)`` on the first row of a sequence.
+    gaps : ndarray of shape (U,)
+        The different times between successive rows; ``[1.0]`` for even sampling.
+    n_rows : int
+        ``N``, the number of rows that are data.
+    lengths : tuple of int
+        Length of each sequence.
+    """
+
+    values: FloatArray
+    mask: FloatArray
+    gap_index: NDArray[np.int32]
+    gaps: FloatArray
+    n_rows: int
+    lengths: tuple[int, ...]
+
+    @property
+    def evenly_sampled(self) -> bool:
+        """Whether every row follows the one before after one unit of time."""
+        return bool(np.all(self.gaps == 1.0))
+
+    @property
+    def observed_fraction(self) -> FloatArray:
+        """Fraction of the rows in which each feature is observed, shape (D,)."""
+        return self.mask[: self.n_rows].mean(axis=0)
+
+    @property
+    def n_steps_observed(self) -> int:
+        """Number of rows in which something is observed."""
+        return int(np.count_nonzero(self.mask.any(axis=1)))
+
+
+def padded_length(n_rows: int) -> int:
+    """Smallest of a small set of lengths that holds ``n_rows``: four to an octave, at most 25 % more.
+
+    A compiled program serves one length, so lengths are rounded up to few different ones.
+    """
+    if n_rows <= 16:
+        return 16
+    unit = 1 << ((n_rows - 1).bit_length() - 3)
+    return -(-n_rows // unit) * unit
+
+
+def make_panel(sequences: Sequences, *, pad: bool = True) -> Panel:
+    """Pack checked sequences for the engine.
+
+    Parameters
+    ----------
+    sequences : Sequences
+        Checked data, with NaN where missing.
+    pad : bool, default=True
+        Round the length up to one of few sizes, to reuse compiled programs.
+
+    Returns
+    -------
+    Panel
+    """
+    n_rows = sequences.n_rows
+    n_steps = padded_length(n_rows) if pad else n_rows
+    mask = np.zeros((n_steps, sequences.n_features))
+    mask[:n_rows] = sequences.mask
+    values = np.zeros_like(mask)
+    np.copyto(values[:n_rows], sequences.values, where=sequences.mask)
+
+    starts = np.ones(n_steps, dtype=bool)
+    starts[:n_rows] = sequences.starts
+    if sequences.times is None:
+        gaps, inverse = np.ones(1), np.zeros(n_steps, dtype=np.int64)
+    else:
+        elapsed = np.ones(n_steps)
+        elapsed[1:n_rows] = np.diff(sequences.times)
+        within = ~starts
+        gaps, inside = np.unique(elapsed[within], return_inverse=True)
+        if gaps.size == 0:
+            gaps = np.ones(1)
+        inverse = np.zeros(n_steps, dtype=np.int64)
+        inverse[within] = inside
+    gap_index = np.where(starts, gaps.size, inverse).astype(np.int32)
+    return Panel(values, mask, gap_index, gaps, n_rows, sequences.lengths)
+
+
+def step_decay(decay: FloatArray, panel: Panel) -> FloatArray:
+    """Decay of each latent from the row before to each row, zero where a sequence starts: shape (T, K)."""
+    table = decay_over(decay, panel.gaps)
+    return np.vstack([table, np.zeros((1, decay.shape[0]))])[panel.gap_index]
+
+
+def decay_over(decay: FloatArray, gaps: FloatArray) -> FloatArray:
+    """Correlation of each latent over each of ``gaps``: shape (U, K).
+
+    Over one step this is the decay itself, which may be negative; an Ornstein-Uhlenbeck process seen at
+    uneven times has positive ones.
+    """
+    if np.all(gaps == 1.0):
+        return np.broadcast_to(decay, (gaps.shape[0], decay.shape[0]))
+    return decay ** gaps[:, None]

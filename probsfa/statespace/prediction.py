@@ -1,0 +1,82 @@
+"""From posterior laws of the latents to laws of observations: imputation and forecasts."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probsfa.statespace.parameters import Parameters
+
+FloatArray = NDArray[np.float64]
+
+
+class Forecast(NamedTuple):
+    """Law of the steps after the last row, ``H`` of them.
+
+    Attributes
+    ----------
+    means : ndarray of shape (H, D)
+        Means of the observations.
+    std : ndarray of shape (H, D)
+        Standard deviations of the observations, their noise included.
+    latent_means : ndarray of shape (H, K)
+        Means of the latents.
+    latent_std : ndarray of shape (H, K)
+        Standard deviations of the latents.
+    """
+
+    means: FloatArray
+    std: FloatArray
+    latent_means: FloatArray
+    latent_std: FloatArray
+
+
+def observation_moments(
+    params: Parameters, means: FloatArray, covariances: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Means and variances (T, D) of new observations, noise included, at given laws of the latents."""
+    n_steps, k = means.shape
+    outer = (params.loadings[:, :, None] * params.loadings[:, None, :]).reshape(-1, k * k)
+    explained = covariances.reshape(n_steps, k * k) @ outer.T
+    return params.offset + means @ params.loadings.T, np.maximum(explained, 0.0) + params.noise_variance
+
+
+def propagate(
+    decay: FloatArray, mean: FloatArray, covariance: FloatArray, n_steps: int
+) -> tuple[FloatArray, FloatArray]:
+    """Laws of the latents 1 to ``n_steps`` steps after a given law: means (H, K), covariances (H, K, K)."""
+    powers = decay ** np.arange(1, n_steps + 1)[:, None]
+    covariances = powers[:, :, None] * covariance * powers[:, None, :]
+    diagonal = np.arange(decay.shape[0])
+    covariances[:, diagonal, diagonal] += (1.0 - powers) * (1.0 + powers)
+    return powers * mean, covariances
+
+
+def forecast(params: Parameters, mean: FloatArray, covariance: FloatArray, n_steps: int) -> Forecast:
+    """Forecast from the law of the last latent state.
+
+    Parameters
+    ----------
+    params : Parameters
+        Parameters of the model.
+    mean : ndarray of shape (K,)
+        Mean of the last state given all rows.
+    covariance : ndarray of shape (K, K)
+        Its covariance.
+    n_steps : int
+        Number of steps, ``H``.
+
+    Returns
+    -------
+    Forecast
+    """
+    latent_means, covariances = propagate(params.decay, mean, covariance, n_steps)
+    means, variances = observation_moments(params, latent_means, covariances)
+    latent_std = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
+    return Forecast(means, np.sqrt(variances), latent_means, latent_std)
+
+
+def fill(values: FloatArray, means: FloatArray, variances: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Observed cells as they are with std 0, missing ones by the means and std of their law."""
+    missing = np.isnan(values)
+    return np.where(missing, means, values), np.where(missing, np.sqrt(variances), 0.0)
