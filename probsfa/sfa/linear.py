@@ -216,9 +216,6 @@ class SFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         for start in range(0, found.n_rows, size):
             rows = expander(found.values[start : start + size])
             outputs[start : start + size] = (rows - self.mean_) @ self.components_.T
-            if self.missing == "skip":
-                # not left to the product: a column of zero weight must not hide its NaN
-                outputs[start : start + size][np.isnan(rows).any(axis=1)] = np.nan
         return found.restore(outputs)
 
     def inverse_transform(self, Y: Any) -> Any:

@@ -160,8 +160,9 @@ def test_partial_fit_knows_where_sequences_begin(rng):
     by_flag = SFA().partial_fit(X[:20]).partial_fit(X[20:], new_sequence=True)
     by_list = SFA().partial_fit([X[:20]]).partial_fit([X[20:]])
     by_lengths = SFA().partial_fit(X[:50], lengths=[20, 30]).partial_fit(X[50:])
+    late_lengths = SFA().partial_fit(X[:20]).partial_fit(X[20:], lengths=[40])
     forced = SFA().partial_fit(X[:10]).partial_fit(X[10:], lengths=[10, 40], new_sequence=False)
-    for sfa in (by_flag, by_list, by_lengths, forced):
+    for sfa in (by_flag, by_list, by_lengths, late_lengths, forced):
         np.testing.assert_allclose(sfa.delta_values_, expected, rtol=STREAM * 100)
 
 
@@ -187,6 +188,16 @@ def test_partial_fit_says_what_it_waits_for(rng):
         SFA().transform(X)
     with pytest.raises(ValueError, match="lag was 1 so far in partial_fit; it is 2 now"):
         sfa.set_params(lag=2).partial_fit(X)
+
+
+def test_partial_fit_withdraws_outputs_that_later_rows_make_meaningless(rng):
+    X = rng.standard_normal((40, 2)) * [1, 1e-3]
+    sfa = SFA(n_components=2).partial_fit(X)
+    assert sfa.transform(X).shape == (40, 2)
+    far = np.repeat(1e8 * rng.standard_normal((40, 1)), 2, axis=1)  # beside these the columns are one
+    sfa.partial_fit(far)
+    with pytest.raises(NotFittedError, match="numerical rank 1"):
+        sfa.transform(X)
 
 
 def test_partial_fit_may_begin_inside_a_gap(rng):
