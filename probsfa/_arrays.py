@@ -61,7 +61,9 @@ def _check_kind(X: Any, name: str) -> None:
             "X.reshape(1, -1) if it is one row."
         )
     if array.ndim == 3:
-        raise ValueError(f"{came} For several sequences give a list: list(X).")
+        raise ValueError(
+            f"{came} For several sequences give a list of 2-dimensional arrays: [np.asarray(x) for x in X]."
+        )
     raise ValueError(came)
 
 

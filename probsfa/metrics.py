@@ -48,7 +48,7 @@ def delta_value(y: Any, *, lag: int = 1, lengths: Sequence[int] | None = None) -
     Returns
     -------
     float or ndarray (K,)
-        Between 0 and about 4; NaN for a constant signal.
+        Between 0 and about 4; NaN for a signal that is constant, or of which no difference is observed.
 
     Raises
     ------
@@ -65,10 +65,11 @@ def delta_value(y: Any, *, lag: int = 1, lengths: Sequence[int] | None = None) -
         raise ValueError(f"lag must be from 1 to less than the rows of a sequence; got {lag}.")
     rows = np.concatenate(pieces)
     changes = np.concatenate([piece[lag:] - piece[:-lag] for piece in pieces if len(piece) > lag])
-    origin = rows[0]  # a constant signal then has no variance at all, not even by rounding
-    variance = np.nanvar(rows - np.where(np.isnan(origin), 0.0, origin), axis=0)
+    first = np.take_along_axis(rows, np.argmax(~np.isnan(rows), axis=0)[None], axis=0)
+    rows = rows - first  # a constant signal then has no variance at all, not even by rounding
+    variance = _observed_mean((rows - _observed_mean(rows)) ** 2)
     with np.errstate(divide="ignore", invalid="ignore"):
-        delta = np.nanmean(changes**2, axis=0) / np.where(variance > 0, variance, np.nan)
+        delta = _observed_mean(changes**2) / np.where(variance > 0, variance, np.nan)
     return float(delta) if delta.ndim == 0 else delta
 
 
@@ -322,6 +323,14 @@ def _sequences(y: Any, lengths: Sequence[int] | None) -> list[FloatArray]:
     if sum(lengths) != len(array):
         raise ValueError(f"lengths must sum to the {len(array)} rows of y; they sum to {sum(lengths)}.")
     return np.split(array, np.cumsum(lengths)[:-1])
+
+
+def _observed_mean(cells: FloatArray) -> FloatArray:
+    """Return the means of columns over what is not NaN; NaN where nothing is."""
+    observed = ~np.isnan(cells)
+    with np.errstate(invalid="ignore"):
+        mean: FloatArray = np.where(observed, cells, 0.0).sum(axis=0) / observed.sum(axis=0)
+    return mean
 
 
 def _same_shape(**arrays: ArrayLike) -> list[FloatArray]:

@@ -34,6 +34,10 @@ def test_delta_leaves_missing_cells_out():
     y = np.array([[0.0, 0.0], [1.0, np.nan], [3.0, 2.0], [4.0, 5.0]])
     changes, values = np.array([3.0]), np.array([0.0, 2.0, 5.0])
     assert metrics.delta_value(y)[1] == pytest.approx(np.mean(changes**2) / np.var(values), rel=EXACT)
+    gaps = np.array(
+        [[np.nan, 1.0, np.nan], [1e8, np.nan, np.nan], [1e8 + 1, 3.0, np.nan], [1e8, np.nan, np.nan]]
+    )
+    np.testing.assert_allclose(metrics.delta_value(gaps), [1 / np.var([0, 1, 0]), np.nan, np.nan], rtol=EXACT)
 
 
 def test_eta_counts_periods():

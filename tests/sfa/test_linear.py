@@ -1,6 +1,7 @@
 """SFA: the definition, the laws, the shapes that go in and out."""
 
 import pickle
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -91,6 +92,18 @@ def test_transform_of_a_row_does_not_depend_on_its_company(rng):
     np.testing.assert_allclose(
         sfa.transform(X)[[0, 8191, 8192, 19_999]], sfa.transform(X[[0, 8191, 8192, 19_999]])
     )
+
+
+def test_fit_and_transform_make_no_copy_of_the_input(rng):
+    X = np.cumsum(rng.standard_normal((200_000, 8)), axis=0)
+    tracemalloc.start()
+    sfa = SFA(2).fit(X)
+    peak = tracemalloc.get_traced_memory()[1]
+    assert peak < X.nbytes / 2
+    tracemalloc.reset_peak()
+    outputs = sfa.transform(X)
+    assert tracemalloc.get_traced_memory()[1] < outputs.nbytes + X.nbytes / 2
+    tracemalloc.stop()
 
 
 # ---- laws
