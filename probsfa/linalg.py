@@ -11,7 +11,8 @@ differences, ``B`` (D, D) a covariance, both symmetric and positive semidefinite
 The rank is that of the correlation matrix, so units of 1e-8 in one column and 1e8 in another change nothing.
 """
 
-from typing import NamedTuple
+import numbers
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -22,6 +23,7 @@ __all__ = [
     "SlowDirections",
     "Whitening",
     "canonical_signs",
+    "check_rank_tol",
     "default_rank_tol",
     "slow_directions",
     "whiten",
@@ -87,6 +89,12 @@ def default_rank_tol(n_features: int) -> float:
     delta value still has correct digits after division by its variance.
     """
     return max(1e-12, 10 * n_features * float(np.finfo(np.float64).eps))
+
+
+def check_rank_tol(rank_tol: Any) -> None:
+    """Raise a ValueError unless a `rank_tol` is None or lies between 0 and 1."""
+    if rank_tol is not None and not (isinstance(rank_tol, numbers.Real) and 0 < rank_tol < 1):
+        raise ValueError(f"rank_tol must be None or lie between 0 and 1; got {rank_tol!r}.")
 
 
 def whiten(B: ArrayLike, *, rank_tol: float | None = None, variance_floor: ArrayLike = 0.0) -> Whitening:

@@ -5,7 +5,6 @@ mean, unit variance and decorrelation over the training rows, where ``h`` is the
 (Wiskott & Sejnowski 2002, Neural Computation 14:715, doi:10.1162/089976602317318938).
 """
 
-import numbers
 import warnings
 from typing import Any, Self
 
@@ -13,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_array
 
 from probsfa._frames import lists_in_lists_out
-from probsfa._validation import Sequences, check_count, check_option, check_sequences, is_list_of_sequences
-from probsfa.graphs.moments import Moments, MomentStream, block_rows
-from probsfa.linalg import RankError, slow_directions
+from probsfa._validation import Sequences, check_count, check_option, check_sequences
+from probsfa.graphs.moments import Moments, MomentStream
+from probsfa.linalg import RankError, check_rank_tol, slow_directions
 from probsfa.metrics import timescale
 from probsfa.sfa._expand import Expander, extend_stream
+from probsfa.sfa._linear_map import inputs_from, outputs_from
 
 __all__ = ["SFA"]
 
@@ -211,12 +210,7 @@ class SFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """
         expander = self._check_fitted()
         found = self._check(X, reset=False)
-        outputs = np.empty((found.n_rows, len(self.components_)), dtype=np.float64)
-        size = block_rows(len(self.mean_))
-        for start in range(0, found.n_rows, size):
-            rows = expander(found.values[start : start + size])
-            outputs[start : start + size] = (rows - self.mean_) @ self.components_.T
-        return found.restore(outputs)
+        return found.restore(outputs_from(found.values, expander, self.mean_, self.components_))
 
     def inverse_transform(self, Y: Any) -> Any:
         """Return the linear reconstruction of the input from outputs.
@@ -237,15 +231,7 @@ class SFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         ValueError
             If `Y` does not have K columns, or the expansion has no inverse.
         """
-        expander = self._check_fitted()
-        if is_list_of_sequences(Y):
-            return [self.inverse_transform(y) for y in Y]
-        Y = check_array(Y, dtype=np.float64, ensure_all_finite="allow-nan", input_name="Y")
-        if Y.shape[1] != len(self.components_):
-            raise ValueError(
-                f"Y has {Y.shape[1]} columns; inverse_transform needs the {len(self.components_)} outputs."
-            )
-        return expander.inverse(self.mean_ + Y @ self.loadings_.T)
+        return inputs_from(Y, self._check_fitted(), self.mean_, self.loadings_)
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether outputs can be computed."""
@@ -266,9 +252,7 @@ class SFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             check_count("n_components", self.n_components)
         check_count("lag", self.lag)
         check_option("missing", self.missing, ("raise", "skip"))
-        tol = self.rank_tol
-        if tol is not None and not (isinstance(tol, numbers.Real) and 0 < tol < 1):
-            raise ValueError(f"rank_tol must be None or lie between 0 and 1; got {self.rank_tol!r}.")
+        check_rank_tol(self.rank_tol)
 
     def _check(self, X: Any, **options: Any) -> Sequences:
         return check_sequences(self, X, allow_nan=self.missing == "skip", **options)
