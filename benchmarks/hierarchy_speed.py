@@ -15,8 +15,6 @@ import time
 from collections.abc import Iterator
 
 import numpy as np
-import scipy
-import sklearn
 
 import probsfa
 from probsfa.sfa.hierarchical import HierarchicalSFA, escalante_wiskott_layers
@@ -48,7 +46,10 @@ def images(n_samples: int, side: int, seed: int) -> Iterator[np.ndarray]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Print times and memory."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--samples", type=int, default=5000)
     parser.add_argument("--side", type=int, default=100, help="pixels along each axis")
     parser.add_argument("--jobs", type=int, default=2)
@@ -89,10 +90,8 @@ def main() -> None:
     design = np.column_stack([np.ones(n), Y[:, :10]])
     fitted = design @ np.linalg.lstsq(design, x, rcond=None)[0]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"probsfa {probsfa.__version__}, numpy {np.__version__}, scipy {scipy.__version__}, "
-          f"sklearn {sklearn.__version__}, Python {platform.python_version()}, {platform.machine()}")  # fmt: skip
-    print(f"{n:,} images of {side} x {side} = {side * side:,} pixels; storage={options.storage}, "
-          f"n_jobs={options.jobs}")  # fmt: skip
+    print(f"probsfa {probsfa.__version__}, numpy {np.__version__}, Python {platform.python_version()}")
+    print(f"{n:,} images of {side} x {side}; storage={options.storage}, n_jobs={options.jobs}")
     print(f"layers (nodes): {' '.join('x'.join(map(str, grid)) for grid in hsfa.grids_)}")
     print(f"making the images once       {making:9.1f} s")
     print(f"training, with its {fit_passes:2d} passes  {training:9.1f} s")

@@ -7,7 +7,7 @@ fewer directions in each problem leave less room to overfit. A hierarchy of one 
 graph is algorithm 1 of Sprekeler (2011).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -226,6 +226,11 @@ class HierarchicalSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         if callable(X):
             sizes = None if lengths is None else tuple(np.asarray(lengths, dtype=np.intp).tolist())
             peek(self, X)
+        elif isinstance(X, Iterator):
+            raise ValueError(
+                "X is an iterator, which can be gone through only once; training needs several passes. Give "
+                "a callable that returns a new iterator each time."
+            )
         else:
             found = check_sequences(self, X, reset=True, allow_nan=False, lengths=lengths, min_rows=2)
             sizes = found.lengths

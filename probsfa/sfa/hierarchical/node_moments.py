@@ -146,7 +146,9 @@ def graph_moments(Z: FloatArray, graph: Any) -> NodeMoments:
     NodeMoments
         ``B = (1/Q) Z' V Z`` of the centred rows and ``A = (2/R) Z' L Z``.
     """
-    n_rows, n_nodes, n_features = Z.shape
+    n_rows = len(Z)
+    if n_rows != graph.n_vertices:
+        raise ValueError(f"graph has {graph.n_vertices} vertices and X {n_rows} rows; wanted one for each.")
     v = np.asarray(graph.node_weights, dtype=np.float64)
     origin = Z[0].copy()
     Z -= origin

@@ -1,0 +1,124 @@
+"""What HierarchicalSFA says about input it cannot use."""
+
+import numpy as np
+import pytest
+
+from probsfa.expansions import Polynomial
+from probsfa.graphs import serial
+from probsfa.linalg import RankError
+from probsfa.sfa.hierarchical import HierarchicalSFA, Layer, cascade_layers, escalante_wiskott_layers
+
+
+@pytest.fixture
+def X(rng):
+    return rng.standard_normal((30, 6)).cumsum(axis=0)
+
+
+@pytest.mark.parametrize(
+    ("layers", "words"),
+    [
+        ([], "layers must be a list of at least one Layer"),
+        (Layer(1), "layers must be a list of at least one Layer"),
+        (["sfa"], r"layers\[0\] must be a Layer; got 'sfa'"),
+        ([Layer(1, method="ica")], r"layers\[0\].method must be one of 'sfa', 'pca'; got 'ica'"),
+        ([Layer(0)], r"layers\[0\].n_components must be an integer of at least 1"),
+        ([Layer(1, pca=7)], r"layers\[0\].pca is 7, more than the 6 inputs of a node"),
+        ([Layer(1, clip="std")], r"layers\[0\].clip must be"),
+        ([Layer(1, clip=-1.0)], r"layers\[0\].clip must be"),
+        ([Layer(1, expansion=abs)], r"layers\[0\].expansion must be a transformer"),
+        ([Layer(1, field=4)], r"layers\[0\]: fields of 4 with stride 4 leave 2 of the 6 positions"),
+        ([Layer(None, field=2), Layer(1)], r"layers\[0\].n_components is missing"),
+        ([Layer(7)], r"layers\[0\].n_components is 7, more than the 6"),
+        ([Layer(1, field=2), Layer(4)], r"layers\[1\].n_components is 4, more than the 3"),
+    ],
+)
+def test_layers_that_cannot_be(layers, words, X):
+    with pytest.raises(ValueError, match=words):
+        HierarchicalSFA(layers).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"input_shape": (2, 2)}, r"input_shape=\(2, 2\) with n_channels=1 does not fit the 6 columns"),
+        ({"input_shape": (1, 2, 3)}, "input_shape must have one axis or two"),
+        ({"n_channels": 4}, "n_channels=4 does not fit the 6 columns"),
+        ({"n_channels": 0}, "n_channels must be an integer of at least 1"),
+        ({"lag": 0}, "lag must be an integer of at least 1"),
+        ({"storage": "disk"}, "storage must be one of"),
+        ({"chunk_size": 0}, "chunk_size must be an integer of at least 1"),
+        ({"rank_tol": 2.0}, "rank_tol must be None or lie between 0 and 1"),
+    ],
+)
+def test_settings_that_cannot_be(settings, words, X):
+    with pytest.raises(ValueError, match=words):
+        HierarchicalSFA([Layer(1)], **settings).fit(X)
+
+
+def test_missing_cells_are_named(X):
+    X[3, 2] = np.nan
+    with pytest.raises(ValueError, match="row 3, column 2"):
+        HierarchicalSFA([Layer(1)]).fit(X)
+    with pytest.raises(ValueError, match="chunk 1 of X contains NaN: the first is in row 1, column 2"):
+        HierarchicalSFA([Layer(1)]).fit(lambda: [X[:2], X[2:]])
+
+
+def test_a_top_node_without_enough_directions_says_its_rank(X):
+    X[:, 3:] = X[:, :3]
+    with pytest.raises(RankError, match=r"layers\[1\].n_components=3 .* numerical rank 2"):
+        HierarchicalSFA([Layer(2, field=3), Layer(3)]).fit(X)
+    with pytest.raises(RankError, match="constant"):
+        HierarchicalSFA([Layer(1, field=2), Layer(1)]).fit(np.ones((9, 6)))
+
+
+def test_sequences_too_short_for_the_lag_are_an_error(X):
+    with pytest.raises(ValueError, match=r"no two rows 5 apart \(lag=5\)"):
+        HierarchicalSFA([Layer(1)], lag=5).fit([X[:5], X[5:8]])
+
+
+def test_an_expansion_that_overflows_is_named(X):
+    with (
+        np.errstate(over="ignore", invalid="ignore"),
+        pytest.raises(ValueError, match="not finite: Polynomial"),
+    ):
+        HierarchicalSFA([Layer(1, expansion=Polynomial(3))]).fit(X * 1e150)
+
+
+def test_a_graph_of_another_size_is_an_error(X):
+    with pytest.raises(ValueError, match="29 vertices"):
+        HierarchicalSFA([Layer(1)], graph=serial(np.arange(29), 4)).fit(X)
+
+
+def test_streams_that_cannot_be_used(X):
+    hsfa = HierarchicalSFA([Layer(1, field=3), Layer(1)])
+    with pytest.raises(ValueError, match="callable that yielded nothing"):
+        hsfa.fit(lambda: [])
+    with pytest.raises(ValueError, match="must return an iterable of arrays"):
+        hsfa.fit(lambda: None)
+    with pytest.raises(ValueError, match="iterator"):
+        hsfa.fit(iter([X]))
+    with pytest.raises(ValueError, match="lengths sum to 31"):
+        hsfa.fit(lambda: [X], lengths=[31])
+    once = iter([X[:10], X[10:20], X[20:]])
+    with pytest.raises(ValueError, match="must yield the same rows each time"):
+        hsfa.fit(lambda: once)
+    with pytest.raises(ValueError, match="features"):
+        hsfa.fit(lambda: [X, X[:, :5]])
+
+
+def test_layers_are_counted_from_either_end(X):
+    hsfa = HierarchicalSFA([Layer(1, field=3), Layer(1)]).fit(X)
+    assert (hsfa.transform_layer(X, -2) == hsfa.transform_layer(X, 0)).all()
+    with pytest.raises(ValueError, match="layer must be an integer from -2 to 1; got 2"):
+        hsfa.transform_layer(X, 2)
+
+
+def test_networks_that_cannot_be():
+    with pytest.raises(ValueError, match="two multiples of 4"):
+        escalante_wiskott_layers((30, 32))
+    with pytest.raises(ValueError, match="method must be one of"):
+        escalante_wiskott_layers(method="ica")
+    with pytest.raises(ValueError, match="expansion is for"):
+        escalante_wiskott_layers(method="pca", expansion=Polynomial(2))
+    with pytest.raises(ValueError, match="n_levels must be"):
+        cascade_layers(0)

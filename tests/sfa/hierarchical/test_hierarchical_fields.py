@@ -1,0 +1,54 @@
+"""Receptive fields: what every node sees."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from probsfa.sfa.hierarchical.fields import receptive_fields
+
+
+@pytest.mark.parametrize(
+    ("grid", "field", "stride"),
+    [((6,), 2, None), ((7,), 3, 2), ((6, 4), (2, 4), None), ((5, 7), (3, 3), (2, 1)), ((4, 4), 1, 1)],
+)
+def test_fields_are_windows_of_the_numbered_grid(grid, field, stride):
+    positions, nodes = receptive_fields(grid, field, stride, "layers[0]")
+    numbered = np.arange(np.prod(grid)).reshape(grid)
+    shape = np.broadcast_to(field, len(grid))
+    steps = shape if stride is None else np.broadcast_to(stride, len(grid))
+    windows = np.lib.stride_tricks.sliding_window_view(numbered, tuple(shape))
+    windows = windows[tuple(slice(None, None, s) for s in steps)]
+    assert nodes == windows.shape[: len(grid)]
+    assert_array_equal(positions, windows.reshape(np.prod(nodes), -1))
+
+
+def test_no_field_is_the_whole_grid():
+    positions, nodes = receptive_fields((2, 3), None, None, "layers[0]")
+    assert_array_equal(positions, [range(6)])
+    assert nodes == (1, 1)
+
+
+@pytest.mark.parametrize("grid", [(9,), (8, 5)])
+def test_every_position_is_seen(grid):
+    for field in range(1, min(grid) + 1):
+        for stride in range(1, field + 1):
+            if all((n - field) % stride == 0 for n in grid):
+                positions, _ = receptive_fields(grid, field, stride, "layers[0]")
+                assert_array_equal(np.unique(positions), np.arange(np.prod(grid)))
+
+
+@pytest.mark.parametrize(
+    ("field", "stride", "words"),
+    [
+        (4, None, r"layers\[1\]: fields of 4 with stride 4 leave 2 of the 6 positions on axis 0"),
+        (7, None, r"layers\[1\].field is 7 on axis 0, where the layer below has only 6"),
+        (2, 3, r"layers\[1\].stride is 3 on axis 0 and its field only 2"),
+        ((2, 2), None, r"layers\[1\].field must be a positive integer or 1 of them"),
+        (0, None, r"layers\[1\].field must be a positive integer"),
+        (2, 1.0, r"layers\[1\].stride must be a positive integer"),
+        (True, None, r"layers\[1\].field must be"),
+    ],
+)
+def test_what_does_not_fit_is_named(field, stride, words):
+    with pytest.raises(ValueError, match=words):
+        receptive_fields((6,), field, stride, "layers[1]")
