@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from probsfa import metrics as metrics
     from probsfa import plots as plots
     from probsfa.sfa import SFA as SFA
+    from probsfa.sfa import LaplacianEigenmaps as LaplacianEigenmaps
+    from probsfa.sfa import SpectralClustering as SpectralClustering
     from probsfa.statespace import ProbabilisticSFA as ProbabilisticSFA
     from probsfa.statespace import load as load
 
@@ -26,12 +28,16 @@ __version__ = "0.1.0"
 _SUBMODULES = frozenset({"datasets", "expansions", "graphs", "metrics", "plots"})
 _HOMES = {
     "SFA": "probsfa.sfa",
+    "LaplacianEigenmaps": "probsfa.sfa",
+    "SpectralClustering": "probsfa.sfa",
     "ProbabilisticSFA": "probsfa.statespace",
     "load": "probsfa.statespace",
 }
 
 __all__ = [
     "SFA",
+    "LaplacianEigenmaps",
+    "SpectralClustering",
     "ProbabilisticSFA",
     "__version__",
     "datasets",

@@ -1,7 +1,9 @@
 """Deterministic slow feature analysis."""
 
+from probsfa.sfa.eigenmaps import LaplacianEigenmaps as LaplacianEigenmaps
 from probsfa.sfa.hierarchical import HierarchicalSFA as HierarchicalSFA
 from probsfa.sfa.hierarchical import Layer as Layer
 from probsfa.sfa.hierarchical import cascade_layers as cascade_layers
 from probsfa.sfa.hierarchical import escalante_wiskott_layers as escalante_wiskott_layers
 from probsfa.sfa.linear import SFA as SFA
+from probsfa.sfa.spectral_clustering import SpectralClustering as SpectralClustering

@@ -1,0 +1,108 @@
+"""Who is close to whom: thin adapters from points to the edge weights of an eigenmap.
+
+Two ways to join points, both without loops: nearest neighbours (weight 1 where each of two points is among
+the nearest of the other, 1/2 where only one is) and a heat kernel ``exp(-gamma |x - x'|^2)`` of all pairs.
+Ready-made affinities are checked here too.
+"""
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
+from sklearn.neighbors import NearestNeighbors
+
+from probsfa.sfa.laplacian import is_sparse
+
+__all__ = ["check_affinity", "heat_graph", "heat_weights", "neighbor_graph", "neighbor_weights", "same_rows"]
+
+FloatArray = NDArray[np.float64]
+
+_SYMMETRY_TOL = 1e-10  # relative to the largest weight
+
+
+def neighbor_graph(neighbors: NearestNeighbors) -> sp.csr_array:
+    """Return the symmetrised neighbour graph of the points a neighbour search was fitted to, (n, n)."""
+    directed = sp.csr_array(neighbors.kneighbors_graph(mode="connectivity"))
+    return sp.csr_array((directed + directed.T) * 0.5)
+
+
+def neighbor_weights(neighbors: NearestNeighbors, rows: FloatArray) -> sp.csr_array:
+    """Return weights 1 between new points and the nearest of the points searched, (N, n)."""
+    return sp.csr_array(neighbors.kneighbors_graph(rows, mode="connectivity"))
+
+
+def heat_weights(rows: FloatArray, points: FloatArray, gamma: float) -> tuple[FloatArray, FloatArray]:
+    """Return the heat kernel between new points and old ones, and the factor each row was divided by.
+
+    Parameters
+    ----------
+    rows, points : ndarray (N, D), (n, D)
+        New and old points.
+    gamma : float
+        Decay per squared distance.
+
+    Returns
+    -------
+    weights : ndarray (N, n)
+        Scaled so that the nearest old point has weight 1: far away, where the kernel itself would be
+        zero in double precision, the proportions are still right.
+    scale : ndarray (N,)
+        ``weights * scale[:, None]`` is the kernel.
+    """
+    squared = euclidean_distances(rows, points, squared=True)
+    nearest = squared.min(axis=1)
+    weights: FloatArray = np.exp(-gamma * (squared - nearest[:, None]))
+    return weights, np.exp(-gamma * nearest)
+
+
+def heat_graph(points: FloatArray, gamma: float) -> FloatArray:
+    """Return the heat kernel of all pairs without self-loops, (n, n)."""
+    W: FloatArray = rbf_kernel(points, gamma=gamma)
+    np.fill_diagonal(W, 0.0)
+    return (W + W.T) * 0.5
+
+
+def check_affinity(W: Any) -> Any:
+    """Return a precomputed affinity as an exactly symmetric sparse or dense array.
+
+    Parameters
+    ----------
+    W : sparse array or ndarray (n, n)
+        Finite weights.
+
+    Raises
+    ------
+    ValueError
+        If it is not square, not symmetric, or has a negative weight; the message says where.
+    """
+    if W.shape[0] != W.shape[1]:
+        raise ValueError(
+            f"X must be a square affinity matrix with affinity='precomputed'; got shape {W.shape}."
+        )
+    coo = sp.coo_array(W) if is_sparse(W) else None
+    data = coo.data if coo is not None else W
+    if data.size and data.min() < 0:
+        place = int(np.argmin(data))
+        i, j = (coo.row[place], coo.col[place]) if coo is not None else divmod(place, len(W))
+        raise ValueError(
+            f"Negative values in data: X[{i}, {j}] is {data.flat[place]:g}; affinities must be at least 0."
+        )
+    gap = abs(W - W.T)
+    if gap.max() > _SYMMETRY_TOL * max(data.max(initial=0.0), np.finfo(np.float64).tiny):
+        i, j = divmod(int(gap.argmax()), W.shape[0])
+        raise ValueError(
+            f"X must be symmetric with affinity='precomputed'; X[{i}, {j}] is {W[i, j]:g} and X[{j}, {i}] is "
+            f"{W[j, i]:g}. Use (X + X.T) / 2 if that is what you mean."
+        )
+    return (W + W.T) * 0.5
+
+
+def same_rows(rows: FloatArray, points: FloatArray) -> NDArray[np.intp]:
+    """Return for every row the first point that equals it bit by bit, -1 where there is none."""
+    seen: dict[bytes, int] = {}
+    for i, point in enumerate(np.ascontiguousarray(points + 0.0)):  # adding 0 turns -0 into 0
+        seen.setdefault(point.tobytes(), i)
+    found = (seen.get(row.tobytes(), -1) for row in np.ascontiguousarray(rows + 0.0))
+    return np.fromiter(found, dtype=np.intp, count=len(rows))

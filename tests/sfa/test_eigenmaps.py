@@ -1,0 +1,301 @@
+"""Laplacian eigenmaps: identities, closed forms, extension to new points, the border."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import make_blobs, make_swiss_roll
+from sklearn.manifold import SpectralEmbedding
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from probsfa.graphs import transition
+from probsfa.sfa import SFA
+from probsfa.sfa.eigenmaps import LaplacianEigenmaps
+from tests.oracles import sfa
+from tests.oracles.eigenmaps import eigenvalues, gsfa, heat_kernel, nystroem, path, ring
+from tests.tolerances import EXACT, SPECTRAL
+
+NORMALIZATIONS = ["random_walk", "symmetric", "unnormalized"]
+
+
+def roll(n, seed=0):
+    return make_swiss_roll(n, noise=0.05, random_state=seed)[0]
+
+
+@parametrize_with_checks([LaplacianEigenmaps(), LaplacianEigenmaps(affinity="rbf")])
+@pytest.mark.filterwarnings("ignore:The graph has:UserWarning")
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("normalization", NORMALIZATIONS)
+def test_eigenvalues_and_constraints_by_definition(rng, normalization):
+    X = rng.standard_normal((25, 3))
+    found = LaplacianEigenmaps(4, affinity="rbf", gamma=0.5, normalization=normalization).fit(X)
+    W = heat_kernel(X, X, 0.5) - np.eye(25)
+    d = W.sum(axis=1)
+    mass = np.ones(25) if normalization == "unnormalized" else d
+    y = found.embedding_
+    np.testing.assert_allclose(found.eigenvalues_, eigenvalues(W, mass)[1:5], rtol=SPECTRAL)
+    constraint = np.diag(d) if normalization == "random_walk" else np.eye(25)
+    np.testing.assert_allclose(y.T @ constraint @ y, np.eye(4), atol=EXACT)
+
+
+def test_eigenmap_is_gsfa_on_one_hot_features(rng):
+    W = np.triu(rng.random((9, 9)), 1)
+    W += W.T
+    found = LaplacianEigenmaps(4, affinity="precomputed").fit(W)
+    one_hot = np.eye(9)[:, :-1]  # the last indicator is one minus the others
+    deltas, outputs = gsfa(W, W.sum(axis=1), one_hot, 4)
+    np.testing.assert_allclose(2 * found.eigenvalues_, deltas, rtol=SPECTRAL)
+    # GSFA scales to unit weighted variance, the eigenmap to y' D y = 1
+    outputs /= np.sqrt(W.sum())
+    np.testing.assert_allclose(np.abs(found.embedding_), np.abs(outputs), atol=SPECTRAL)
+
+
+@pytest.mark.parametrize("n", [60, 700])
+def test_unnormalized_path_gives_the_free_responses(n):
+    found = LaplacianEigenmaps(4, affinity="precomputed", normalization="unnormalized")
+    y = found.fit(sp.csr_array(path(n))).embedding_
+    free, _ = sfa.free_responses(n, 4)
+    np.testing.assert_allclose(np.abs(free.T @ y) / np.sqrt(n), np.eye(4), atol=SPECTRAL)
+    np.testing.assert_allclose(found.eigenvalues_, 2 - 2 * np.cos(np.pi * np.arange(1, 5) / n), rtol=SPECTRAL)
+
+
+def test_random_walk_in_time_approaches_the_free_responses():
+    distances = []
+    for n in (30, 120, 480):
+        y = LaplacianEigenmaps(3, affinity="precomputed").fit(sp.csr_array(path(n))).embedding_
+        free, _ = sfa.free_responses(n, 3)
+        distances.append(1 - np.abs(np.diag(free.T @ (y / np.linalg.norm(y, axis=0)))) / np.sqrt(n))
+    for longer, shorter in zip(distances[1:], distances[:-1], strict=True):
+        assert (longer < shorter / 8).all()  # the end vertices weigh 1/T, and distances go with its square
+    assert (distances[-1] < 1e-4).all()
+
+
+def test_transition_weights_give_sfa_on_indicators(rng):
+    T, n_states = 1500, 6  # a lazy walk on a row of states
+    moves = rng.choice([-1, 0, 1], T)
+    states = np.zeros(T, dtype=int)
+    for t in range(1, T):
+        states[t] = np.clip(states[t - 1] + moves[t], 0, n_states - 1)
+    indicators = np.eye(n_states)[states]
+    linear = SFA(n_components=3).fit(indicators)
+    found = LaplacianEigenmaps(3, affinity="precomputed").fit(transition(states).to_sparse())
+    # the chain has two ends: every frequency is known to 1/T only
+    np.testing.assert_allclose(2 * found.eigenvalues_, linear.delta_values_, atol=4 / T)
+    y = linear.transform(indicators)
+    scaled = found.embedding_ / found.embedding_.std(axis=0)
+    np.testing.assert_allclose(np.abs(np.corrcoef(y.T, scaled.T)[:3, 3:]), np.eye(3), atol=60 / T)
+
+
+def test_circle_closed_form():
+    n = 500
+    angle = 2 * np.pi * np.arange(n) / n
+    X = np.column_stack([np.cos(angle), np.sin(angle)])
+    harmonic = np.repeat(np.arange(1, 4), 2)
+    chain = LaplacianEigenmaps(6, n_neighbors=3).fit(X)
+    np.testing.assert_allclose(chain.eigenvalues_, 1 - np.cos(2 * np.pi * harmonic / n), rtol=SPECTRAL)
+    # with the heat kernel the affinity is a circulant matrix: its spectrum is a Fourier transform
+    w = np.exp(-50 * np.sum((X - X[0]) ** 2, axis=1))
+    w[0] = 0
+    kernel = LaplacianEigenmaps(6, affinity="rbf", gamma=50).fit(X)
+    expected = [1 - w @ np.cos(k * angle) / w.sum() for k in harmonic]
+    np.testing.assert_allclose(kernel.eigenvalues_, expected, rtol=SPECTRAL)
+
+
+def test_strip_approaches_the_laplace_operator():
+    length, width, sigma = 3.0, 0.5, 0.08
+    x, y = np.meshgrid(np.arange(0.0125, length, 0.025), np.arange(0.0125, width, 0.025))
+    X = np.column_stack([x.ravel(), y.ravel()])
+    found = LaplacianEigenmaps(5, affinity="rbf", gamma=1 / (2 * sigma**2)).fit(X)
+    # kernel of width s: lambda = s^2/2 (pi k / length)^2, up to the reflecting ends, of relative order
+    # s/length
+    self_weight = 0.025**2 / (2 * np.pi * sigma**2)
+    expected = sigma**2 / 2 * (np.pi * np.arange(1, 6) / length) ** 2 / (1 - self_weight)
+    np.testing.assert_allclose(found.eigenvalues_, expected, rtol=2 * sigma / length)
+    for k, column in enumerate(found.embedding_.T, start=1):
+        wave = np.cos(np.pi * k * X[:, 0] / length)
+        assert abs(np.corrcoef(column, wave)[0, 1]) > 0.995  # the kernel is wide and bends the ends
+
+
+@pytest.mark.parametrize("n", [200, 1000])
+@pytest.mark.parametrize("affinity", ["nearest_neighbors", "rbf"])
+def test_agrees_with_scikit_learn(n, affinity):
+    X = roll(n)
+    options = {"affinity": affinity, "n_neighbors": 10, "gamma": 0.05}
+    theirs = SpectralEmbedding(3, random_state=0, **options).fit(X)
+    ours = LaplacianEigenmaps(3, **options).fit(X)
+    signs = np.sign(np.sum(ours.embedding_ * theirs.embedding_, axis=0))
+    atol = SPECTRAL * np.abs(ours.embedding_).max()
+    np.testing.assert_allclose(ours.embedding_, theirs.embedding_ * signs, atol=atol)
+
+
+@pytest.mark.parametrize("solver", ["elimination", "lanczos"])
+def test_solvers_give_the_same_embedding(solver):
+    X = roll(900)
+    dense = LaplacianEigenmaps(4, eigen_solver="dense").fit(X)
+    other = LaplacianEigenmaps(4, eigen_solver=solver).fit(X)
+    assert other.solver_ == solver
+    np.testing.assert_allclose(other.eigenvalues_, dense.eigenvalues_, rtol=SPECTRAL)
+    np.testing.assert_allclose(
+        other.embedding_, dense.embedding_, atol=SPECTRAL * np.abs(dense.embedding_).max()
+    )
+
+
+def test_the_order_of_the_points_does_not_matter(rng):
+    X = roll(400)
+    order = rng.permutation(400)
+    y = LaplacianEigenmaps(3).fit_transform(X)
+    shuffled = LaplacianEigenmaps(3).fit_transform(X[order])
+    np.testing.assert_allclose(shuffled, y[order], atol=SPECTRAL * np.abs(y).max())
+
+
+def test_twice_the_same():
+    X = roll(800)
+    first, second = (LaplacianEigenmaps(3).fit(X) for _ in range(2))
+    np.testing.assert_array_equal(first.embedding_, second.embedding_)
+
+
+@pytest.mark.parametrize("normalization", NORMALIZATIONS)
+def test_nystroem_is_exact_on_the_edges_of_training_points(rng, normalization):
+    W = np.triu(rng.random((40, 40)), 1)
+    W += W.T + np.diag(rng.random(40))
+    if (
+        normalization == "unnormalized"
+    ):  # only where eigenvalues stay below the degrees; W's are close to them
+        i = np.arange(40)
+        W = np.exp(-np.abs(i[:, None] - i) / 2) + np.diag(rng.random(40))
+    found = LaplacianEigenmaps(3, affinity="precomputed", normalization=normalization).fit(W)
+    if normalization == "unnormalized":  # self-loops cancel in L and are not in its equation
+        W = W - np.diag(np.diag(W))
+    np.testing.assert_allclose(found.transform(W), found.embedding_, atol=SPECTRAL)
+    np.testing.assert_allclose(found.transform(sp.csr_array(W)), found.embedding_, atol=SPECTRAL)
+
+
+@pytest.mark.parametrize("normalization", NORMALIZATIONS)
+def test_nystroem_by_definition(rng, normalization):
+    X, new = rng.standard_normal((30, 2)), rng.standard_normal((4, 2))
+    found = LaplacianEigenmaps(2, affinity="rbf", gamma=0.7, normalization=normalization).fit(X)
+    W = heat_kernel(new, X, 0.7)
+    degrees = heat_kernel(X, X, 0.7).sum(axis=1) - 1
+    usable = W.sum(axis=1) > found.eigenvalues_.max() if normalization == "unnormalized" else np.full(4, True)
+    expected = [nystroem(w, found.embedding_, found.eigenvalues_, normalization, degrees) for w in W[usable]]
+    if usable.any():
+        np.testing.assert_allclose(found.transform(new[usable]), expected, rtol=SPECTRAL, atol=SPECTRAL)
+    if not usable.all():
+        with pytest.raises(ValueError, match="cannot be extended"):
+            found.transform(new)
+
+
+@pytest.mark.parametrize("affinity", ["nearest_neighbors", "rbf"])
+def test_new_points_land_between_their_neighbours(affinity):
+    # held-out points of a smooth curve lie where the curve's parameter puts them
+    angle = np.linspace(0, 1.5 * np.pi, 600)
+    X = np.column_stack([np.cos(angle), np.sin(angle)])
+    held_out = np.arange(600) % 5 == 2
+    found = LaplacianEigenmaps(2, affinity=affinity, n_neighbors=7, gamma=300.0).fit(X[~held_out])
+    y = found.transform(X[held_out])
+    for k in range(2):
+        between = np.interp(angle[held_out], angle[~held_out], found.embedding_[:, k])
+        assert np.corrcoef(y[:, k], between)[0, 1] > 0.9999
+
+
+def test_training_points_keep_their_place_in_transform():
+    X = roll(300)
+    found = LaplacianEigenmaps(2)
+    y = found.fit_transform(X)
+    np.testing.assert_array_equal(found.transform(X[::-1]), y[::-1])
+    np.testing.assert_array_equal(found.embedding_, y)
+    mixed = found.transform(np.vstack([X[:2], X[:1] + 1e-3]))
+    np.testing.assert_array_equal(mixed[:2], y[:2])
+    assert not np.array_equal(mixed[2], y[0])
+
+
+def test_far_new_points_follow_their_nearest_neighbour():
+    X = np.column_stack([np.linspace(0, 1, 50), np.zeros(50)])
+    found = LaplacianEigenmaps(1, affinity="rbf", gamma=50.0).fit(X)
+    far = found.transform([[1e6, 0.0]])  # the kernel itself is zero there in double precision
+    np.testing.assert_allclose(far, found.embedding_[-1:] / (1 - found.eigenvalues_), rtol=SPECTRAL)
+
+
+def test_disconnected_graphs_are_counted():
+    X, y = make_blobs([30, 50, 20], centers=[[0, 0], [100, 0], [0, 100]], random_state=0)
+    with pytest.warns(UserWarning, match="3 connected components, so the first 2 of 3 coordinates"):
+        found = LaplacianEigenmaps(3).fit(X)
+    assert found.n_connected_components_ == 3
+    assert (found.eigenvalues_[:2] == 0).all() and found.eigenvalues_[2] > 0
+    for label in range(3):
+        assert np.ptp(found.embedding_[y == label, :2], axis=0).max() == 0
+    assert len(np.unique(found.embedding_[:, :2], axis=0)) == 3
+    with pytest.warns(UserWarning, match="3 connected components"):
+        LaplacianEigenmaps(2, affinity="rbf").fit(X)  # connected in name, by weights below rounding
+
+
+def test_connected_graphs_do_not_warn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        LaplacianEigenmaps().fit(roll(100))
+
+
+def test_lists_of_sequences_come_back_as_lists():
+    X = roll(90)
+    pieces = [X[:40], X[40:]]
+    out = LaplacianEigenmaps(2).fit_transform(pieces)
+    np.testing.assert_array_equal(np.concatenate(out), LaplacianEigenmaps(2).fit_transform(X))
+    assert [len(part) for part in out] == [40, 50]
+
+
+def test_frames_out():
+    found = LaplacianEigenmaps(2).set_output(transform="pandas").fit(roll(50))
+    assert list(found.transform(roll(50)).columns) == ["laplacianeigenmaps0", "laplacianeigenmaps1"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_components": 0}, "n_components must be an integer of at least 1"),
+        ({"n_components": 40}, "n_components=40 is more than 40 samples allow: at most 39"),
+        ({"affinity": "cosine"}, "affinity must be one of 'nearest_neighbors', 'rbf', 'precomputed'"),
+        ({"normalization": "none"}, "normalization must be one of"),
+        ({"eigen_solver": "amg"}, "eigen_solver must be one of"),
+        ({"n_neighbors": 1}, "n_neighbors must be an integer of at least 2"),
+        ({"n_neighbors": 41}, "n_neighbors=41 is more than the 40 points"),
+        ({"affinity": "rbf", "gamma": -1.0}, "gamma must be a positive number or None; got -1.0"),
+        ({"affinity": "precomputed"}, "square affinity matrix .* shape \\(40, 3\\)"),
+    ],
+)
+def test_errors_name_the_argument(options, message):
+    with pytest.raises(ValueError, match=message):
+        LaplacianEigenmaps(**options).fit(roll(40))
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_affinities_are_checked(make):
+    W = ring(8)
+    embed = LaplacianEigenmaps(2, affinity="precomputed")
+    negative, lopsided, lonely = W.copy(), W.copy(), W.copy()
+    negative[2, 3] = negative[3, 2] = -0.5
+    lopsided[5, 6] = 2
+    lonely[4] = lonely[:, 4] = 0
+    with pytest.raises(ValueError, match="X\\[2, 3\\] is -0.5; affinities must be at least 0"):
+        embed.fit(make(negative))
+    with pytest.raises(ValueError, match="symmetric.*X\\[5, 6\\] is 2 and X\\[6, 5\\] is 1"):
+        embed.fit(make(lopsided))
+    with pytest.raises(ValueError, match="X\\[4\\] has no edge to any point, so the random_walk"):
+        embed.fit(make(lonely))
+    with pytest.warns(UserWarning, match="2 connected components"):
+        embed.set_params(normalization="unnormalized").fit(make(lonely))
+
+
+def test_points_without_affinity_cannot_be_placed():
+    found = LaplacianEigenmaps(1, affinity="precomputed").fit(path(6))
+    with pytest.raises(ValueError, match="X\\[1\\] has no affinity"):
+        found.transform(np.vstack([path(6)[0], np.zeros(6)]))
+
+
+def test_eigenvalue_one_cannot_be_extended():
+    found = LaplacianEigenmaps(2, affinity="precomputed").fit(ring(4))  # eigenvalues 1, 1, 2
+    with pytest.raises(ValueError, match="Component [01] has the eigenvalue 1"):
+        found.transform(ring(4))
