@@ -93,7 +93,7 @@ def default_rank_tol(n_features: int) -> float:
 
 def check_rank_tol(rank_tol: Any) -> None:
     """Raise a ValueError unless a `rank_tol` is None or lies between 0 and 1."""
-    if rank_tol is not None and not (isinstance(rank_tol, numbers.Real) and 0 < rank_tol < 1):
+    if rank_tol is not None and not (isinstance(rank_tol, numbers.Real) and 0 < float(rank_tol) < 1):
         raise ValueError(f"rank_tol must be None or lie between 0 and 1; got {rank_tol!r}.")
 
 
