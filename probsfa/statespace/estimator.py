@@ -255,7 +255,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if at.size == 0:
             return ""
         listed = ", ".join(map(str, at[:5])) + (", ..." if at.size > 5 else "")
-        return f" The noise variance of {at.size} of {relative.size} features is at its floor (columns {listed})."
+        return f" The noise variance of {at.size} of {relative.size} features is at its floor ({listed})."
 
     # ---------------------------------------------------------------- inference
 
@@ -589,7 +589,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         floor = self.noise_floor
         if floor != "auto" and not (_is_number(floor) and 0.0 < floor < 1.0):
             raise ValueError(
-                f"noise_floor must be 'auto' or a fraction of the variance between 0 and 1; got {self.noise_floor!r}."
+                f"noise_floor must be 'auto' or a fraction of the variance between 0 and 1; got {floor!r}."
             )
 
     def _check(self, X: Any, lengths: Any, times: Any) -> Sequences:

@@ -9,7 +9,7 @@ pass over the data, which makes it a cheap and nearly exact metric for learning:
 right size and direction whatever the noise is. Its limits (edges, ``1 - a`` below ``1 / T``, gaps taken as
 evenly spread) cost a few more steps and no accuracy, because the score itself is exact.
 
-Blocks, with ``V = S^-1`` (D, D), ``U = V C`` (D, K) and ``G = C' V C`` (K, K) at each frequency, for coordinates
+Blocks, with ``V = S^-1`` (D, D), ``U = V C`` (D, K), ``G = C' V C`` (K, K) at each frequency, for coordinates
 ``s_k = atanh a_k``, ``C``, ``log r`` and ``mu``::
 
     s_j, s_k          f'_j f'_k G_jk^2 / 2

@@ -21,6 +21,7 @@ _MEMORY = 12
 _ARMIJO = 1e-4
 _LEAST_DAMPING = 1e-9
 _MOST_DAMPING = 1e3
+_MOST_EXCESS = 4.0
 
 
 class Evaluation(NamedTuple):
@@ -127,6 +128,31 @@ def _solve(metric: FloatArray, gradient: FloatArray) -> FloatArray:
             return np.asarray(scale * cho_solve(factor, scale * gradient))
 
 
+def _bounded_step(
+    memory: _Memory,
+    point: _Point,
+    free: NDArray[np.bool_],
+    metric: FloatArray,
+    brake: FloatArray,
+    damping: float,
+    box: Box,
+) -> tuple[FloatArray | None, float]:
+    """Step within the box's limits, and the factor by which it had to be shortened.
+
+    A step far beyond the limits in one badly determined direction would be short in all others once it is scaled
+    down, so the brake takes the first part of the shortening.
+    """
+    while True:
+        braked = metric + damping * brake
+        if not np.all(np.isfinite(braked)):
+            return None, 1.0
+        step = memory.direction(point.gradient, braked, free)
+        excess = max(1.0, float(np.max(np.abs(step) / box.longest)))
+        if excess <= _MOST_EXCESS or damping >= 1.0:
+            return step / excess, excess
+        damping = max(10.0 * damping, _LEAST_DAMPING)
+
+
 def ascend(
     objective: Objective, start: FloatArray, box: Box, tol: float, known: Evaluation | None = None
 ) -> Ascent:
@@ -160,17 +186,16 @@ def ascend(
         metric, brake = objective.metric(point.vector, point.known)
         while not objective.exhausted:
             free = ~((point.vector <= box.lower) & (point.gradient < 0.0))
-            braked = metric + damping * brake
-            if not np.all(np.isfinite(braked)):
+            step, excess = _bounded_step(memory, point, free, metric, brake, damping, box)
+            if step is None:
                 return Ascent(vector, tuple(history), "stalled")
-            step = memory.direction(point.gradient, braked, free)
-            step *= length / max(1.0, float(np.max(np.abs(step) / box.longest)))
+            step *= length
             slope = float(point.gradient @ step)
             expected = 0.5 * slope
             if slope <= 0.0 and memory:
                 memory.clear()
                 continue
-            if expected < tol * length:
+            if expected * excess < tol * length:
                 if damping == 0.0 or misled:
                     return Ascent(vector, tuple(history), "converged")
                 # A braked step promises less than a free one: ask again before believing it.
