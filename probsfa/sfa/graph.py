@@ -1,0 +1,227 @@
+"""Graph-based slow feature analysis: outputs that differ little between samples joined by a training graph.
+
+The outputs ``y = W (h(x) - mean)`` minimise the weighted mean of ``(y_j(n') - y_j(n))^2`` over the edges one
+after the other, under zero mean, unit variance and decorrelation weighted by the nodes, where ``h`` is the
+identity or an expansion (Escalante-B. & Wiskott 2013, JMLR 14:3683, eqs. 6-9).
+"""
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from probsfa._frames import lists_in_lists_out
+from probsfa._validation import Sequences, check_count, check_sequences
+from probsfa.graphs._graph_moments import graph_moments
+from probsfa.graphs._named import build_graph, needs_labels
+from probsfa.linalg import check_rank_tol, slow_directions
+from probsfa.metrics import timescale
+from probsfa.sfa._expand import Expander
+from probsfa.sfa._linear_map import inputs_from, outputs_from
+
+__all__ = ["GraphSFA"]
+
+
+@lists_in_lists_out
+class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Slow feature analysis of a training graph, for supervised and unsupervised reduction of dimensions.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        How many outputs, slowest first; all that the rank of the data allows by default.
+    graph : TrainingGraph, str or callable
+        What is similar to what: a graph of the training rows, or a function of (X, y) that returns one, or
+        the name of a graph with its default settings. From labels y: "clustered" (classes; the outputs of
+        Fisher's discriminant), "serial", "mixed", "sliding_window" and "reordering" (numbers). From X:
+        "temporal" (the outputs of :class:`SFA`) and "nearest_neighbors" (locality preserving projections).
+    expansion : transformer, optional
+        A scikit-learn transformer that maps every row by itself; it is cloned and fitted to the training
+        rows. Graphs are built from the rows before the expansion.
+    rank_tol : float, optional
+        Directions with less than this fraction of the variance of the leading one count as absent,
+        after every column is scaled to unit variance. Default as in :class:`SFA`.
+
+    Attributes
+    ----------
+    delta_values_ : ndarray (K,)
+        Weighted mean squared difference of each output over the edges, ascending.
+    timescales_ : ndarray (K,)
+        ``-1 / log(1 - delta/2)`` in steps of the Markov chain on the graph; NaN where delta is 2 or more.
+    components_ : ndarray (K, D)
+        Directions; ``(x - mean_) @ components_.T`` are the outputs.
+    loadings_ : ndarray (D, K)
+        Covariances of inputs and outputs.
+    mean_ : ndarray (D,)
+        Mean of the (expanded) training rows, weighted by the nodes.
+    rank_ : int
+        Number of directions in which the (expanded) training rows vary.
+    moments_ : probsfa.graphs.GraphMoments
+        The second moments everything else was computed from.
+    graph_ : TrainingGraph
+        The graph of the training rows.
+    expansion_ : transformer or None
+        The fitted expansion.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    See Also
+    --------
+    probsfa.graphs : The training graphs and their settings.
+    GraphSFAClassifier, GraphSFARegressor : With the supervised step on top.
+
+    Notes
+    -----
+    Only the Laplacian of the graph is needed, which for graphs of time, labels and classes takes O(N D); the
+    number of edges does not matter. The expanded training rows are held in memory.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> gsfa = GraphSFA(n_components=2, graph="clustered").fit(X, y)
+    >>> gsfa.transform(X).shape
+    (150, 2)
+    >>> print(gsfa.delta_values_.round(3))
+    [0.06  1.556]
+    """
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        graph: Any,
+        expansion: Any = None,
+        rank_tol: float | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.graph = graph
+        self.expansion = expansion
+        self.rank_tol = rank_tol
+
+    def fit(self, X: Any, y: Any = None, *, lengths: Any = None) -> Self:
+        """Find the directions of smallest weighted difference.
+
+        Parameters
+        ----------
+        X : array-like (N, D), or list of array-likes (N_i, D)
+            Samples. Sequences matter for ``graph="temporal"`` only, which joins nothing across them.
+        y : array-like (N,), or list of array-likes (N_i,), optional
+            Labels, where the graph is built from them.
+        lengths : array-like of int, optional
+            Cuts one array into consecutive sequences.
+
+        Returns
+        -------
+        GraphSFA
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If X has missing cells or no variation, y is missing or does not fit, the graph has another
+            number of vertices than X has rows, or the rank is below `n_components`.
+        """
+        if self.n_components is not None:
+            check_count("n_components", self.n_components)
+        check_rank_tol(self.rank_tol)
+        found = check_sequences(self, X, reset=True, allow_nan=False, lengths=lengths, min_rows=2)
+        graph = build_graph(self.graph, found.values, _check_labels(y, found), lengths=found.lengths)
+        expander = Expander.fit(self.expansion, found.values)
+        moments = graph_moments(graph, expander(found.values))
+        solution = slow_directions(
+            moments.difference_moment,
+            moments.covariance,
+            self.n_components,
+            self.rank_tol,
+            variance_floor=moments.variance_floor,
+        )
+        self.graph_ = graph
+        self.moments_ = moments
+        self.mean_ = moments.mean
+        self.components_ = np.ascontiguousarray(solution.weights.T)
+        self.loadings_ = solution.loadings
+        self.delta_values_ = solution.delta_values
+        self.timescales_ = timescale(solution.delta_values)
+        self.rank_ = solution.rank
+        self.expansion_ = expander.transformer
+        if self.rank_ >= found.n_rows - 1:
+            warnings.warn(
+                f"The {found.n_rows} rows vary in {self.rank_} directions, so outputs can take any values on "
+                "them. Take fewer columns (or a smaller expansion), or more rows.",
+                stacklevel=2,
+            )
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return the slow outputs.
+
+        Parameters
+        ----------
+        X : array-like (N, D), or list of array-likes (N_i, D)
+            Rows; each is mapped by itself.
+
+        Returns
+        -------
+        ndarray (N, K), or list of ndarrays (N_i, K)
+            Outputs, slowest first.
+        """
+        check_is_fitted(self)
+        found = check_sequences(self, X, reset=False, allow_nan=False)
+        return found.restore(outputs_from(found.values, self._expander, self.mean_, self.components_))
+
+    def inverse_transform(self, Y: Any) -> Any:
+        """Return the linear reconstruction of the input from outputs.
+
+        Parameters
+        ----------
+        Y : array-like (N, K), or list of array-likes (N_i, K)
+            Outputs, such as ``transform`` returns.
+
+        Returns
+        -------
+        ndarray (N, D), or list of ndarrays (N_i, D)
+            ``mean_ + Y @ loadings_.T``, exact when K is the rank. An expansion is undone by its own
+            ``inverse_transform``.
+
+        Raises
+        ------
+        ValueError
+            If `Y` does not have K columns, or the expansion has no inverse.
+        """
+        check_is_fitted(self)
+        return inputs_from(Y, self._expander, self.mean_, self.loadings_)
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn what the estimator needs."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = needs_labels(self.graph)
+        return tags
+
+    @property
+    def _expander(self) -> Expander:
+        return Expander(self.expansion_, len(self.mean_))
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+
+def _check_labels(y: Any, found: Sequences) -> Any:
+    """Return labels of all rows in one array, or None; what they are is for the graph to judge."""
+    if y is None:
+        return None
+    if found.is_list and isinstance(y, list) and len(y) == len(found.lengths):
+        pieces = [np.atleast_1d(np.asarray(piece)) for piece in y]
+        if tuple(len(piece) for piece in pieces) == found.lengths:
+            return np.concatenate(pieces)
+    labels = np.asarray(y)
+    if labels.ndim == 0 or len(labels) != found.n_rows:
+        came = f"shape {labels.shape}" if labels.ndim else repr(y)
+        raise ValueError(
+            f"y must have one label per row of X, {found.n_rows}, or be a list of one array per sequence; "
+            f"got {came}."
+        )
+    return labels
