@@ -16,10 +16,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from probsfa._frames import lists_in_lists_out
 from probsfa._validation import check_count, check_option, check_sequences
+from probsfa.graphs import TrainingGraph
+from probsfa.graphs._named import build_graph, needs_labels
+from probsfa.linalg import check_rank_tol
+from probsfa.sfa.hierarchical.labels import join_labels
 from probsfa.sfa.hierarchical.layers import Layer, Stage, plan
 from probsfa.sfa.hierarchical.network import default_chunk_rows, outputs, train_stages
 from probsfa.sfa.hierarchical.nodes import NodeBank
-from probsfa.sfa.hierarchical.signals import ArraySource, Source, StreamSource, peek
+from probsfa.sfa.hierarchical.signals import ArraySource, StreamSource, peek
 from probsfa.sfa.hierarchical.training import Teacher
 from probsfa.sfa.hierarchical.workers import start_workers
 
@@ -42,7 +46,7 @@ class HierarchicalSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         Values at every position (colours, say), next to each other in X.
     graph : TrainingGraph, str or callable, optional
         Joins the rows that should have similar outputs, on all layers the same; as in :class:`GraphSFA`. By
-        default rows `lag` apart in one sequence are joined.
+        default ("temporal" is the same) rows `lag` apart in one sequence are joined.
     lag : int
         Rows from one member of a difference to the other, without a graph.
     rank_tol : float, optional
@@ -146,7 +150,7 @@ class HierarchicalSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         """
         self._check_parameters()
         source, sizes, stages = self._open(X, lengths)
-        teacher = Teacher(self._find_graph(X, y), self.lag, sizes, self.rank_tol)
+        teacher = Teacher(self._find_graph(source, sizes, y), self.lag, sizes, self.rank_tol)
         keep = self.storage == "memory" or (self.storage == "auto" and not callable(X))
         with start_workers(self.n_jobs) as workers:
             self._set_fitted(train_stages(stages, source, teacher, workers, keep=keep))
@@ -218,10 +222,11 @@ class HierarchicalSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         check_option("storage", self.storage, ("auto", "memory", "recompute"))
         if self.chunk_size is not None:
             check_count("chunk_size", self.chunk_size)
-        if self.rank_tol is not None and not 0 < self.rank_tol < 1:
-            raise ValueError(f"rank_tol must be None or lie between 0 and 1; got {self.rank_tol!r}.")
+        check_rank_tol(self.rank_tol)
 
-    def _open(self, X: Any, lengths: Any) -> tuple[Source, tuple[int, ...] | None, list[Stage]]:
+    def _open(
+        self, X: Any, lengths: Any
+    ) -> tuple[ArraySource | StreamSource, tuple[int, ...] | None, list[Stage]]:
         """Return the rows, the lengths of their sequences, and what is to be trained on them."""
         if callable(X):
             sizes = None if lengths is None else tuple(np.asarray(lengths, dtype=np.intp).tolist())
@@ -243,8 +248,26 @@ class HierarchicalSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             return StreamSource(self, X, n_positions, self._chunk_rows, n_rows=n_rows), sizes, stages
         return ArraySource(found.values, n_positions, self._chunk_rows), sizes, stages
 
-    def _find_graph(self, X: Any, y: Any) -> Any:
-        return self.graph
+    def _find_graph(self, source: ArraySource | StreamSource, sizes: Any, y: Any) -> TrainingGraph | None:
+        """Return the graph of the training rows; None for differences in time."""
+        if self.graph is None or (isinstance(self.graph, str) and self.graph == "temporal"):
+            return None
+        if isinstance(source, ArraySource):
+            return build_graph(self.graph, source.values, join_labels(y, sizes))
+        if isinstance(self.graph, TrainingGraph):
+            return self.graph
+        if not needs_labels(self.graph):
+            raise ValueError(
+                f"graph={self.graph!r} is built from all rows, which a stream does not hold. Give a "
+                "TrainingGraph, or the name of one that is built from labels."
+            )
+        return build_graph(self.graph, np.empty((0 if y is None else len(y), 0)), y)
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn what the estimator needs."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = needs_labels(self.graph)
+        return tags
 
     def _set_fitted(self, banks: list[NodeBank]) -> None:
         last = {bank.stage.layer: bank for bank in banks}  # of a layer's stages the last one counts

@@ -106,6 +106,22 @@ def test_streams_that_cannot_be_used(X):
         hsfa.fit(lambda: [X, X[:, :5]])
 
 
+def test_labels_that_cannot_be_used(X):
+    hsfa = HierarchicalSFA([Layer(1)], graph="serial")
+    with pytest.raises(ValueError, match="requires y to be passed"):
+        hsfa.fit(X)
+    with pytest.raises(ValueError, match="one label for each of the 30 rows"):
+        hsfa.fit(X, np.arange(29.0))
+    with pytest.raises(ValueError, match="requires y to be passed"):
+        hsfa.fit(lambda: [X])
+    with pytest.raises(ValueError, match="29 vertices"):
+        hsfa.fit(lambda: [X], np.arange(29.0))
+    with pytest.raises(ValueError, match="built from all rows, which a stream does not hold"):
+        hsfa.set_params(graph="nearest_neighbors").fit(lambda: [X])
+    with pytest.raises(ValueError, match="graph must be a TrainingGraph"):
+        hsfa.set_params(graph="circle").fit(X)
+
+
 def test_layers_are_counted_from_either_end(X):
     hsfa = HierarchicalSFA([Layer(1, field=3), Layer(1)]).fit(X)
     assert (hsfa.transform_layer(X, -2) == hsfa.transform_layer(X, 0)).all()

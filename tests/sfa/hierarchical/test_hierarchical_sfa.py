@@ -13,6 +13,7 @@ from probsfa.expansions import Polynomial, Power
 from probsfa.graphs import graph_moments, heat_kernel, serial
 from probsfa.linalg import slow_directions
 from probsfa.sfa import SFA
+from probsfa.sfa.graph import GraphSFA
 from probsfa.sfa.hierarchical import HierarchicalSFA, Layer, cascade_layers, escalante_wiskott_layers
 from tests.oracles import hierarchical as oracle
 from tests.tolerances import EXACT, SPECTRAL
@@ -31,6 +32,7 @@ def _walk(rng, n_rows, n_columns):
     [
         HierarchicalSFA([Layer(1)]),
         HierarchicalSFA([Layer(1, field=1), Layer(1)], n_jobs=2, storage="recompute"),
+        HierarchicalSFA([Layer(1, expansion=Power())], graph="nearest_neighbors"),
     ]
 )
 def test_scikit_learn_accepts_it(estimator, check):
@@ -89,6 +91,15 @@ def test_one_node_over_everything_is_sfa(expansion, rng):
         assert_allclose(ours, theirs, atol=SPECTRAL)
 
 
+@pytest.mark.parametrize("expansion", [None, Polynomial(2)])
+def test_one_node_over_everything_on_a_graph_is_graph_sfa(expansion, rng):
+    X, y = _walk(rng, 90, 4), rng.standard_normal(90)
+    one = HierarchicalSFA([Layer(3, expansion=expansion)], graph="sliding_window").fit(X, y)
+    direct = GraphSFA(3, graph="sliding_window", expansion=expansion).fit(X, y)
+    assert_allclose(one.delta_values_, direct.delta_values_, rtol=SPECTRAL)
+    assert_allclose(one.transform(X), direct.transform(X), atol=SPECTRAL)
+
+
 def test_without_a_number_the_top_has_all_outputs_within_the_rank(rng):
     X = _walk(rng, 100, 4)
     X = np.column_stack([X, X[:, 0], np.ones(100)])
@@ -139,6 +150,20 @@ def test_a_stream_on_a_graph_is_the_array_on_it(rng):
     graph = serial(rng.standard_normal(60), 20)
     streamed = _network(graph=graph).fit(lambda: (X[i : i + 13] for i in range(0, 60, 13)))
     assert_allclose(streamed.transform(X), _network(graph=graph).fit(X).transform(X), atol=SPECTRAL)
+
+
+def test_graphs_may_be_named_or_made(rng):
+    X, y = _walk(rng, 60, 4), rng.standard_normal(60)
+    layers = [Layer(2, field=2), Layer(1)]
+    expected = HierarchicalSFA(layers, graph=serial(y)).fit(X).transform(X)
+    named = HierarchicalSFA(layers, graph="serial")
+    assert_allclose(named.fit(X, y).transform(X), expected, atol=EXACT)
+    assert_allclose(named.fit([X[:20], X[20:]], [y[:20], y[20:]]).transform(X), expected, atol=EXACT)
+    assert_allclose(named.fit(lambda: [X[:9], X[9:]], y).transform(X), expected, atol=SPECTRAL)
+    made = HierarchicalSFA(layers, graph=lambda X, y: serial(y))
+    assert_allclose(made.fit(X, y).transform(X), expected, atol=EXACT)
+    in_time = HierarchicalSFA(layers, graph="temporal").fit(X)
+    assert_allclose(in_time.transform(X), HierarchicalSFA(layers).fit(X).transform(X), atol=EXACT)
 
 
 @pytest.mark.parametrize("on_graph", [False, True])
