@@ -76,7 +76,7 @@ def train_stage(stage: Stage, source: Source, teacher: Teacher, workers: Workers
     elif stage.share_weights:
         parts = _by_columns_shared(stage, source, teacher)
     else:
-        parts = _by_columns(stage, source, teacher)
+        parts = _by_columns(stage, source, teacher, workers)
     means, solutions, expanders = [], [], []
     for moments, fitted in parts:
         means.append(moments.mean)
@@ -104,8 +104,7 @@ def _by_rows(
     stage: Stage, source: Source, teacher: Teacher, workers: Workers
 ) -> Iterator[tuple[NodeMoments, None]]:
     """Yield the moments of groups of nodes from passes over the rows, or of the one shared node."""
-    probe = np.zeros((1, 1, stage.n_inputs), dtype=np.float64)
-    n_expanded = expand_nodes(probe, stage, None, slice(0, 1)).shape[2]
+    n_expanded = _n_expanded(stage)
     groups = _groups(stage.n_nodes, 2 * n_expanded**2)
     parts = (_stream(stage, source, teacher, workers, group, n_expanded) for group in groups)
     if stage.share_weights:
@@ -131,21 +130,33 @@ def _stream(
 
 
 def _by_columns(
-    stage: Stage, source: Source, teacher: Teacher
+    stage: Stage, source: Source, teacher: Teacher, workers: Workers
 ) -> Iterator[tuple[NodeMoments, list[Expander] | None]]:
     """Yield the moments and fitted expansions of groups of nodes, a pass over the rows for each group."""
     n_rows = sum(chunk.shape[1] for chunk in source.chunks())
-    first = _columns(stage, source, slice(0, 1), n_rows)
-    expander = Expander.fit(stage.expansion, first[:, 0])
-    for group in _groups(stage.n_nodes, n_rows * (stage.n_inputs + 3 * expander.n_features_out)):
+    if stage.stateless:
+        n_expanded = _n_expanded(stage)
+    else:
+        n_expanded = Expander.fit(
+            stage.expansion, _columns(stage, source, slice(0, 1), n_rows)[:, 0]
+        ).n_features_out
+    n_running = workers.n_jobs * 3 * n_expanded  # beside the inputs of all, what the nodes at work expand to
+    for group in _groups(stage.n_nodes, n_rows * stage.n_inputs, spare=n_rows * n_running):
         inputs = _columns(stage, source, group, n_rows)
-        if stage.stateless:
-            Z = inputs if stage.expansion is None else stage.expansion.expand(inputs)
-            yield _moments_of(Z, teacher, stage), None
-            continue
-        fitted = [Expander.fit(stage.expansion, inputs[:, i]) for i in range(inputs.shape[1])]
-        Z = np.stack([expander(inputs[:, i]) for i, expander in enumerate(fitted)], axis=1)
-        yield _moments_of(Z, teacher, stage), fitted
+
+        def task(nodes: slice, inputs: FloatArray = inputs) -> tuple[NodeMoments, list[Expander]]:
+            some = inputs[:, nodes]
+            if stage.stateless:
+                return _moments_of(_expanded(stage, some), teacher, stage), []
+            fitted = [Expander.fit(stage.expansion, some[:, i]) for i in range(some.shape[1])]
+            Z = np.stack([expander(some[:, i]) for i, expander in enumerate(fitted)], axis=1)
+            return _moments_of(Z, teacher, stage), fitted
+
+        done = workers.run(task, slices(inputs.shape[1], n_rows * n_expanded))
+        yield (
+            _concatenate([moments for moments, _ in done]),
+            [e for _, fitted in done for e in fitted] or None,
+        )
 
 
 def _by_columns_shared(
@@ -162,6 +173,15 @@ def _by_columns_shared(
         Z = expander(some.reshape(-1, stage.n_inputs)).reshape(*some.shape[:2], -1)
         parts.append(_moments_of(Z.copy() if expander.is_identity else Z, teacher, stage))
     yield pool_nodes(_concatenate(parts)), None if stage.stateless else [expander]
+
+
+def _n_expanded(stage: Stage) -> int:
+    """Return the number of inputs of a node after an expansion that needs no data."""
+    return _expanded(stage, np.zeros((1, 1, stage.n_inputs), dtype=np.float64)).shape[2]
+
+
+def _expanded(stage: Stage, inputs: FloatArray) -> FloatArray:
+    return expand_nodes(inputs, stage, None, slice(0, 0))
 
 
 def _columns(stage: Stage, source: Source, group: slice, n_rows: int) -> FloatArray:
@@ -224,8 +244,8 @@ def _check_rank(stage: Stage, found: NodeSolution, top: bool) -> int:
     return stage.n_components
 
 
-def _groups(n_nodes: int, cells_per_node: int) -> list[slice]:
-    size = max(1, _BUDGET_CELLS // max(cells_per_node, 1))
+def _groups(n_nodes: int, cells_per_node: int, spare: int = 0) -> list[slice]:
+    size = max(1, (_BUDGET_CELLS - spare) // max(cells_per_node, 1))
     return [slice(start, min(start + size, n_nodes)) for start in range(0, n_nodes, size)]
 
 
