@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from probsfa import metrics as metrics
     from probsfa import plots as plots
     from probsfa.sfa import SFA as SFA
+    from probsfa.sfa import GraphSFA as GraphSFA
+    from probsfa.sfa import GraphSFAClassifier as GraphSFAClassifier
+    from probsfa.sfa import GraphSFARegressor as GraphSFARegressor
     from probsfa.sfa import LaplacianEigenmaps as LaplacianEigenmaps
     from probsfa.sfa import SpectralClustering as SpectralClustering
     from probsfa.statespace import ProbabilisticSFA as ProbabilisticSFA
@@ -28,6 +31,9 @@ __version__ = "0.1.0"
 _SUBMODULES = frozenset({"datasets", "expansions", "graphs", "metrics", "plots"})
 _HOMES = {
     "SFA": "probsfa.sfa",
+    "GraphSFA": "probsfa.sfa",
+    "GraphSFAClassifier": "probsfa.sfa",
+    "GraphSFARegressor": "probsfa.sfa",
     "LaplacianEigenmaps": "probsfa.sfa",
     "SpectralClustering": "probsfa.sfa",
     "ProbabilisticSFA": "probsfa.statespace",
@@ -36,6 +42,9 @@ _HOMES = {
 
 __all__ = [
     "SFA",
+    "GraphSFA",
+    "GraphSFAClassifier",
+    "GraphSFARegressor",
     "LaplacianEigenmaps",
     "SpectralClustering",
     "ProbabilisticSFA",

@@ -1,9 +1,12 @@
 """Deterministic slow feature analysis."""
 
+from probsfa.sfa.classifier import GraphSFAClassifier as GraphSFAClassifier
 from probsfa.sfa.eigenmaps import LaplacianEigenmaps as LaplacianEigenmaps
+from probsfa.sfa.graph import GraphSFA as GraphSFA
 from probsfa.sfa.hierarchical import HierarchicalSFA as HierarchicalSFA
 from probsfa.sfa.hierarchical import Layer as Layer
 from probsfa.sfa.hierarchical import cascade_layers as cascade_layers
 from probsfa.sfa.hierarchical import escalante_wiskott_layers as escalante_wiskott_layers
 from probsfa.sfa.linear import SFA as SFA
+from probsfa.sfa.regressor import GraphSFARegressor as GraphSFARegressor
 from probsfa.sfa.spectral_clustering import SpectralClustering as SpectralClustering

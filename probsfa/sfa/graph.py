@@ -13,12 +13,13 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from probsfa._frames import lists_in_lists_out
-from probsfa._validation import Sequences, check_count, check_sequences
+from probsfa._validation import check_count, check_sequences
 from probsfa.graphs._graph_moments import graph_moments
 from probsfa.graphs._named import build_graph, needs_labels
 from probsfa.linalg import check_rank_tol, slow_directions
 from probsfa.metrics import timescale
 from probsfa.sfa._expand import Expander
+from probsfa.sfa._labels_of_rows import labels_of_rows
 from probsfa.sfa._linear_map import inputs_from, outputs_from
 
 __all__ = ["GraphSFA"]
@@ -128,7 +129,7 @@ class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             check_count("n_components", self.n_components)
         check_rank_tol(self.rank_tol)
         found = check_sequences(self, X, reset=True, allow_nan=False, lengths=lengths, min_rows=2)
-        graph = build_graph(self.graph, found.values, _check_labels(y, found), lengths=found.lengths)
+        graph = build_graph(self.graph, found.values, labels_of_rows(y, found), lengths=found.lengths)
         expander = Expander.fit(self.expansion, found.values)
         moments = graph_moments(graph, expander(found.values))
         solution = slow_directions(
@@ -207,21 +208,3 @@ class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     @property
     def _n_features_out(self) -> int:
         return len(self.components_)
-
-
-def _check_labels(y: Any, found: Sequences) -> Any:
-    """Return labels of all rows in one array, or None; what they are is for the graph to judge."""
-    if y is None:
-        return None
-    if found.is_list and isinstance(y, list) and len(y) == len(found.lengths):
-        pieces = [np.atleast_1d(np.asarray(piece)) for piece in y]
-        if tuple(len(piece) for piece in pieces) == found.lengths:
-            return np.concatenate(pieces)
-    labels = np.asarray(y)
-    if labels.ndim == 0 or len(labels) != found.n_rows:
-        came = f"shape {labels.shape}" if labels.ndim else repr(y)
-        raise ValueError(
-            f"y must have one label per row of X, {found.n_rows}, or be a list of one array per sequence; "
-            f"got {came}."
-        )
-    return labels
