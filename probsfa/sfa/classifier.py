@@ -4,6 +4,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import assert_all_finite
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
@@ -102,11 +103,12 @@ class GraphSFAClassifier(ClassifierMixin, BaseEstimator):
         if y is None:
             raise ValueError("GraphSFAClassifier requires y to be passed, but the target y is None.")
         labels = column_or_1d(labels_of_rows(y, found), warn=True)
+        assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
         self.classes_, classes = np.unique(labels, return_inverse=True)
         n_classes = len(self.classes_)
         if n_classes < 2:
-            raise ValueError(f"y has one class, {self.classes_[0]!r}; a classifier needs at least two.")
+            raise ValueError(f"y has one class, {str(self.classes_[0])!r}; a classifier needs at least two.")
         self.gsfa_ = fit_slow_features(
             found.values,
             labels,
