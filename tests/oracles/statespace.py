@@ -1,0 +1,369 @@
+"""The factorial AR(1) model by its definition: one joint Gaussian of everything, and textbook loops.
+
+A model is four arrays: decay a (K,), loadings C (D, K), noise variance r (D,) and offset mu (D,). Data are
+a list of sequences, each (T, D) with NaN where missing, and optionally a list of their times. All latents of
+all rows are stacked row by row, so that latent k of row t has the index t * K + k.
+"""
+
+from decimal import Decimal, localcontext
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize
+
+
+class Model(NamedTuple):
+    decay: np.ndarray
+    loadings: np.ndarray
+    noise: np.ndarray
+    offset: np.ndarray
+
+
+class Dense(NamedTuple):
+    """Law of the latents given the observations: ``means`` (N, K), ``full`` (N, K, N, K), log-likelihood."""
+
+    means: np.ndarray
+    full: np.ndarray
+    log_likelihood: float
+
+    @property
+    def covariances(self):
+        return np.array([self.full[t, :, t, :] for t in range(len(self.means))])
+
+    @property
+    def lag_one(self):
+        """Covariance of row t + 1 with row t, shape (N - 1, K, K)."""
+        return np.array([self.full[t + 1, :, t, :] for t in range(len(self.means) - 1)])
+
+
+def random_model(rng, n_features, n_components, noise=0.3):
+    """A model with well separated decays, one of them negative when there are three or more."""
+    decay = np.array([0.97, 0.8, -0.4, 0.5, 0.1])[:n_components]
+    spread = noise * rng.uniform(0.5, 1.5, n_features)
+    loadings, offset = rng.standard_normal((n_features, n_components)), rng.standard_normal(n_features)
+    return Model(decay, loadings, spread, offset)
+
+
+def simulate(rng, model, lengths, times=None):
+    """Complete sequences of the model, row by row from its definition."""
+    out = []
+    for i, n in enumerate(lengths):
+        z = rng.standard_normal(len(model.decay))
+        rows = []
+        for t in range(n):
+            if t:
+                a = model.decay ** (1.0 if times is None else times[i][t] - times[i][t - 1])
+                z = a * z + np.sqrt(1 - a**2) * rng.standard_normal(len(z))
+            noise = np.sqrt(model.noise) * rng.standard_normal(len(model.noise))
+            rows.append(model.offset + model.loadings @ z + noise)
+        out.append(np.array(rows))
+    return out
+
+
+def row_times(sequences, times=None):
+    """Sequence number and time of every row."""
+    which = np.concatenate([np.full(len(x), i) for i, x in enumerate(sequences)])
+    when = np.concatenate(
+        [np.arange(len(x), dtype=float) if times is None else times[i] for i, x in enumerate(sequences)]
+    )
+    return which, when
+
+
+def latent_covariance(model, sequences, times=None):
+    """Prior covariance of all latents (N * K, N * K): a ** |t - s| within sequence and latent, else zero."""
+    which, when = row_times(sequences, times)
+    n, k = len(which), len(model.decay)
+    P = np.zeros((n, k, n, k))
+    for s in range(n):
+        for t in range(n):
+            if which[s] == which[t]:
+                for j in range(k):
+                    P[s, j, t, j] = model.decay[j] ** abs(when[s] - when[t])
+    return P.reshape(n * k, n * k)
+
+
+def observation_matrix(model, n_rows):
+    """Matrix (N * D, N * K) from all latents to all noise-free entries."""
+    d, k = model.loadings.shape
+    H = np.zeros((n_rows, d, n_rows, k))
+    for t in range(n_rows):
+        H[t, :, t, :] = model.loadings
+    return H.reshape(n_rows * d, n_rows * k)
+
+
+def joint_posterior(model, sequences, times=None):
+    """Condition the joint Gaussian of latents and entries; missing entries are deleted from it."""
+    x = np.concatenate(sequences)
+    n, k = len(x), len(model.decay)
+    seen = ~np.isnan(x).ravel()
+    P = latent_covariance(model, sequences, times)
+    H = observation_matrix(model, n)[seen]
+    R = np.diag(np.tile(model.noise, n)[seen])
+    e = (x - model.offset).ravel()[seen]
+    S = H @ P @ H.T + R
+    gain = np.linalg.solve(S, H @ P).T
+    _, log_det = np.linalg.slogdet(S)
+    log_likelihood = -0.5 * (len(e) * np.log(2 * np.pi) + log_det + e @ np.linalg.solve(S, e))
+    full = P - gain @ H @ P
+    return Dense((gain @ e).reshape(n, k), full.reshape(n, k, n, k), float(log_likelihood))
+
+
+def log_likelihood(model, sequences, times=None):
+    return joint_posterior(model, sequences, times).log_likelihood
+
+
+def exact_posterior(model, sequences, digits=70):
+    """`joint_posterior` of evenly sampled sequences in decimals, for noise so small that doubles fail."""
+    x = np.concatenate(sequences)
+    which, when = row_times(sequences)
+    n, k = len(x), len(model.decay)
+    with localcontext() as context:
+        context.prec = digits
+        a = [Decimal(float(v)) for v in model.decay]
+        P = np.full((n * k, n * k), Decimal(0))
+        for s in range(n):
+            for t in range(n):
+                if which[s] == which[t]:
+                    for j in range(k):
+                        gap = int(abs(when[s] - when[t]))
+                        P[s * k + j, t * k + j] = a[j] ** gap if gap else Decimal(1)
+        exact = np.vectorize(lambda v: Decimal(float(v)), otypes=[object])
+        seen = ~np.isnan(x).ravel()
+        H = exact(observation_matrix(model, n)[seen])
+        e = (exact(np.nan_to_num(x)) - exact(model.offset)).ravel()[seen]
+        S = H @ P @ H.T + np.diag(exact(np.tile(model.noise, n)[seen]))
+        solved, log_det = _decimal_solve(S, np.column_stack([H @ P, e]))
+        means = (H @ P).T @ solved[:, -1]
+        full = P - (H @ P).T @ solved[:, :-1]
+        two_pi = Decimal("6.283185307179586476925286766559005768394338798750211641949889")
+        log_likelihood = -(len(e) * two_pi.ln() + log_det + e @ solved[:, -1]) / 2
+        return Dense(
+            means.astype(float).reshape(n, k), full.astype(float).reshape(n, k, n, k), float(log_likelihood)
+        )
+
+
+def _decimal_solve(S, right):
+    """Gaussian elimination of a positive definite matrix: solution and log determinant."""
+    S, right = S.copy(), right.copy()
+    n, log_det = len(S), Decimal(0)
+    for i in range(n):
+        log_det += S[i, i].ln()
+        for j in range(i + 1, n):
+            factor = S[j, i] / S[i, i]
+            S[j, i:] = S[j, i:] - factor * S[i, i:]
+            right[j] = right[j] - factor * right[i]
+    for i in reversed(range(n)):
+        right[i] = (right[i] - S[i, i + 1 :] @ right[i + 1 :]) / S[i, i] if i + 1 < n else right[i] / S[i, i]
+    return right, log_det
+
+
+class Loop(NamedTuple):
+    filtered_means: np.ndarray
+    filtered_covariances: np.ndarray
+    row_log_likelihoods: np.ndarray
+    means: np.ndarray
+    covariances: np.ndarray
+
+
+def kalman_loop(model, sequences, times=None):
+    """Kalman filter with D-by-D innovation covariances and Joseph updates, Rauch-Tung-Striebel smoother."""
+    pieces = [_one_loop(model, x, None if times is None else times[i]) for i, x in enumerate(sequences)]
+    return Loop(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
+
+
+def _one_loop(model, x, when):
+    n, k = len(x), len(model.decay)
+    mean, cov = np.zeros(k), np.eye(k)
+    predicted, filtered, logs, steps = [], [], [], []
+    for t in range(n):
+        if t:
+            A = np.diag(model.decay ** (1.0 if when is None else when[t] - when[t - 1]))
+            steps.append(A)
+            mean, cov = A @ mean, A @ cov @ A.T + np.eye(k) - A @ A.T
+        predicted.append((mean, cov))
+        seen = ~np.isnan(x[t])
+        C, R = model.loadings[seen], np.diag(model.noise[seen])
+        e = (x[t] - model.offset)[seen] - C @ mean
+        S = C @ cov @ C.T + R
+        gain = cov @ C.T @ np.linalg.inv(S)
+        rest = np.eye(k) - gain @ C
+        distance = np.linalg.slogdet(S)[1] + e @ np.linalg.solve(S, e)
+        logs.append(-0.5 * (seen.sum() * np.log(2 * np.pi) + distance))
+        mean, cov = mean + gain @ e, rest @ cov @ rest.T + gain @ R @ gain.T
+        filtered.append((mean, cov))
+    smoothed = [filtered[-1]]
+    for t in reversed(range(n - 1)):
+        m, V = filtered[t]
+        m_next, V_next = predicted[t + 1]
+        J = V @ steps[t].T @ np.linalg.inv(V_next)
+        ms, Vs = smoothed[0]
+        smoothed.insert(0, (m + J @ (ms - m_next), V + J @ (Vs - V_next) @ J.T))
+    return (
+        np.array([m for m, _ in filtered]),
+        np.array([V for _, V in filtered]),
+        np.array(logs),
+        np.array([m for m, _ in smoothed]),
+        np.array([V for _, V in smoothed]),
+    )
+
+
+def complete_entries(model, sequences, times=None):
+    """Mean and standard deviation of every entry given the observed ones, from the joint law of the entries.
+
+    Observed entries come back as they are with standard deviation zero. Latents never appear except through
+    the covariance of the entries.
+    """
+    x = np.concatenate(sequences)
+    n = len(x)
+    H = observation_matrix(model, n)
+    S = H @ latent_covariance(model, sequences, times) @ H.T + np.diag(np.tile(model.noise, n))
+    flat = x.ravel()
+    seen = ~np.isnan(flat)
+    mu = np.tile(model.offset, n)
+    gain = np.linalg.solve(S[np.ix_(seen, seen)], S[np.ix_(seen, ~seen)]).T
+    mean, std = flat.copy(), np.zeros_like(flat)
+    mean[~seen] = mu[~seen] + gain @ (flat - mu)[seen]
+    std[~seen] = np.sqrt(np.diag(S[np.ix_(~seen, ~seen)] - gain @ S[np.ix_(seen, ~seen)]))
+    return mean.reshape(x.shape), std.reshape(x.shape)
+
+
+def forecast(model, sequence, n_steps):
+    """Means and standard deviations of latents and observations after the end: empty rows added."""
+    empty = np.full((n_steps, sequence.shape[1]), np.nan)
+    extended = [np.vstack([sequence, empty])]
+    law = joint_posterior(model, extended)
+    means, stds = complete_entries(model, extended)
+    latent_std = np.sqrt(np.diagonal(law.covariances, axis1=1, axis2=2))
+    return law.means[-n_steps:], latent_std[-n_steps:], means[-n_steps:], stds[-n_steps:]
+
+
+def expected_complete_log_likelihood(model, dense, sequences, times=None):
+    """E[log p(x, z | model)] under a given law of z, term by term."""
+    x = np.concatenate(sequences)
+    which, when = row_times(sequences, times)
+    total = 0.0
+    for t in range(len(x)):
+        m, V = dense.means[t], dense.full[t, :, t, :]
+        for j, a in enumerate(model.decay):
+            if t and which[t] == which[t - 1]:
+                a = a ** (when[t] - when[t - 1])
+                p, before = dense.means[t - 1, j], dense.full[t - 1, j, t - 1, j]
+                power = (m[j] - a * p) ** 2 + V[j, j] - 2 * a * dense.full[t, j, t - 1, j] + a**2 * before
+                total -= 0.5 * (np.log(2 * np.pi * (1 - a**2)) + power / (1 - a**2))
+            else:
+                total -= 0.5 * (np.log(2 * np.pi) + m[j] ** 2 + V[j, j])
+        for d in range(x.shape[1]):
+            if not np.isnan(x[t, d]):
+                c = model.loadings[d]
+                power = (x[t, d] - model.offset[d] - c @ m) ** 2 + c @ V @ c
+                total -= 0.5 * (np.log(2 * np.pi * model.noise[d]) + power / model.noise[d])
+    return total
+
+
+def pack(model, kind, even=True):
+    """Free coordinates: atanh a (or log(-log a)), C row by row, log r (all, one or none), mu."""
+    free = np.arctanh(model.decay) if even else np.log(-np.log(model.decay))
+    log_noise = np.log(model.noise)
+    noise = {"diagonal": log_noise, "isotropic": log_noise[:1], "fixed": log_noise[:0]}[kind]
+    return np.concatenate([free, model.loadings.ravel(), noise, model.offset])
+
+
+def unpack(vector, like, kind, even=True):
+    d, k = like.loadings.shape
+    n_noise = {"diagonal": d, "isotropic": 1, "fixed": 0}[kind]
+    free, C, log_noise, mu = np.split(vector, np.cumsum([k, d * k, n_noise]))
+    noise = like.noise if kind == "fixed" else np.broadcast_to(np.exp(log_noise), (d,))
+    return Model(np.tanh(free) if even else np.exp(-np.exp(free)), C.reshape(d, k), noise, mu)
+
+
+def numerical_gradient(function, at, step=1e-3):
+    """Sixth-order central differences, with one step for all coordinates or one for each."""
+    steps = np.broadcast_to(step, at.shape)
+    out = np.zeros_like(at)
+    for i in range(len(at)):
+        e = np.zeros_like(at)
+        e[i] = steps[i]
+        values = [function(at + j * e) for j in (-3, -2, -1, 1, 2, 3)]
+        out[i] = np.dot([-1, 9, -45, 45, -9, 1], values) / (60 * steps[i])
+    return out
+
+
+def numerical_score(model, sequences, kind, times=None):
+    even = times is None
+    return numerical_gradient(
+        lambda v: log_likelihood(unpack(v, model, kind, even), sequences, times), pack(model, kind, even)
+    )
+
+
+def numerical_hessian(function, at, step=1e-3):
+    """Differences of differences, fourth order."""
+    n = len(at)
+    H = np.zeros((n, n))
+    for i in range(n):
+        e = np.zeros(n)
+        e[i] = step
+        g = [numerical_gradient(function, at + j * e, step) for j in (-2, -1, 1, 2)]
+        H[i] = (g[0] - 8 * g[1] + 8 * g[2] - g[3]) / (12 * step)
+    return 0.5 * (H + H.T)
+
+
+def best_next_model(model, dense, sequences, kind, times=None):
+    """M-step by blind optimisation: the model that maximises the expected complete-data log-likelihood."""
+    even = times is None
+
+    def loss(vector):
+        return -expected_complete_log_likelihood(unpack(vector, model, kind, even), dense, sequences, times)
+
+    start = pack(model, kind, even)
+    for _ in range(3):
+        slope = partial(numerical_gradient, loss)
+        found = minimize(loss, start, jac=slope, method="BFGS", options={"gtol": 1e-9})
+        start = found.x
+    return unpack(found.x, model, kind, even)
+
+
+def spectral_density(model, omega):
+    """Spectrum of the observations: the autocovariances of the latents summed as geometric series."""
+    turn = np.exp(-1j * omega)
+    f = np.array([(1 / (1 - a * turn) + 1 / (1 - a * np.conj(turn)) - 1).real for a in model.decay])
+    return (model.loadings * f) @ model.loadings.T + np.diag(model.noise)
+
+
+def whittle_information(model, n_frequencies=4000, step=1e-5):
+    """(1/2) mean over (0, pi) of tr(S^-1 d_i S S^-1 d_j S), differentiated numerically; offset: S(0)^-1."""
+    at = pack(model, "diagonal")
+    d = len(model.offset)
+    n = len(at) - d
+    total = np.zeros((n, n))
+    for omega in (np.arange(n_frequencies) + 0.5) * np.pi / n_frequencies:
+        inverse = np.linalg.inv(spectral_density(model, omega))
+        slopes = []
+        for i in range(n):
+            e = np.zeros_like(at)
+            e[i] = step
+            up, down = (spectral_density(unpack(at + s * e, model, "diagonal"), omega) for s in (1, -1))
+            slopes.append(inverse @ (up - down) / (2 * step))
+        flat = np.array(slopes)
+        total += 0.5 * np.einsum("iab,jba->ij", flat, flat)
+    info = np.zeros((n + d, n + d))
+    info[:n, :n] = total / n_frequencies
+    info[n:, n:] = np.linalg.inv(spectral_density(model, 0.0))
+    return info
+
+
+def whittle_log_likelihood(model, sequence):
+    """-1/2 sum over all Fourier frequencies but zero of log|S| + tr(S^-1 I), I being the periodogram."""
+    n = len(sequence)
+    total = 0.0
+    for j in range(1, n):
+        omega = 2 * np.pi * j / n
+        transform = sum(sequence[t] * np.exp(-1j * omega * t) for t in range(n)) / np.sqrt(n)
+        S = spectral_density(model, omega)
+        total -= 0.5 * (np.linalg.slogdet(S)[1] + (transform.conj() @ np.linalg.solve(S, transform)).real)
+    return total
+
+
+def cubic_objective(a, n, previous, cross, current):
+    """Expected log density of n transitions of one latent with unit variance."""
+    return -0.5 * (n * np.log(1 - a**2) + (current - 2 * a * cross + a**2 * previous) / (1 - a**2))

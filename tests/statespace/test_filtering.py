@@ -1,0 +1,71 @@
+"""The causal filter, stopped and resumed anywhere."""
+
+import numpy as np
+import pytest
+
+from probsfa._validation import Sequences
+from probsfa.statespace.filtering import FilterState, run_filter
+from tests.oracles import statespace as oracle
+from tests.statespace.support import punch, scaled_error, to_parameters, uneven_times
+from tests.tolerances import EXACT
+
+
+def sequence(values, times=None):
+    return Sequences(values=values, lengths=(len(values),), times=times)
+
+
+def case(rng, sampling):
+    model = oracle.random_model(rng, 5, 3)
+    times = None
+    if sampling == "uneven":
+        model = model._replace(decay=np.abs(model.decay))
+        times = uneven_times(rng, [12])
+    data = punch(rng, oracle.simulate(rng, model, [12], times), "scattered")[0]
+    return model, data, None if times is None else times[0]
+
+
+@pytest.mark.parametrize("sampling", ["even", "uneven"])
+def test_filter_equals_the_textbook_loop(rng, sampling):
+    model, data, times = case(rng, sampling)
+    found = run_filter(to_parameters(model), sequence(data, times), None)
+    wanted = oracle.kalman_loop(model, [data], None if times is None else [times])
+    assert scaled_error(found.means, wanted.filtered_means) < EXACT
+    assert scaled_error(found.covariances, wanted.filtered_covariances) < EXACT
+    assert scaled_error(found.row_log_likelihoods, wanted.row_log_likelihoods) < EXACT
+    np.testing.assert_allclose(found.std**2, np.diagonal(found.covariances, axis1=1, axis2=2))
+
+
+@pytest.mark.parametrize("sampling", ["even", "uneven"])
+@pytest.mark.parametrize("cuts", [(5,), (1, 2, 3), tuple(range(1, 12))])
+def test_resumed_is_at_once(rng, sampling, cuts):
+    model, data, times = case(rng, sampling)
+    params = to_parameters(model)
+    at_once = run_filter(params, sequence(data, times), None)
+    state, pieces = None, []
+    for first, last in zip((0, *cuts), (*cuts, 12), strict=True):
+        pieces.append(
+            run_filter(
+                params, sequence(data[first:last], None if times is None else times[first:last]), state
+            )
+        )
+        state = pieces[-1].state
+    for name in ("means", "covariances", "row_log_likelihoods"):
+        together = np.concatenate([getattr(p, name) for p in pieces])
+        np.testing.assert_allclose(together, getattr(at_once, name), rtol=1e-11, atol=1e-12)
+    assert sum(p.log_likelihood for p in pieces) == pytest.approx(at_once.log_likelihood, rel=EXACT)
+
+
+def test_a_state_of_another_model_is_refused(rng):
+    model, data, _ = case(rng, "even")
+    with pytest.raises(ValueError, match="state"):
+        run_filter(to_parameters(model), sequence(data), FilterState(np.zeros(2), np.eye(2)))
+
+
+def test_times_must_go_on_from_the_state(rng):
+    model, data, times = case(rng, "uneven")
+    params = to_parameters(model)
+    state = run_filter(params, sequence(data[:6], times[:6]), None).state
+    with pytest.raises(ValueError, match="times"):
+        run_filter(params, sequence(data[5:], times[5:]), state)
+    with pytest.raises(ValueError, match="times"):
+        run_filter(params, sequence(data[6:]), state)

@@ -1,0 +1,322 @@
+"""Posterior and log-likelihood against the joint Gaussian of all latents and all observed entries."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from probsfa.statespace import posterior
+from probsfa.statespace.panel import padded_length, step_decay
+from probsfa.statespace.posterior import (
+    expected_statistics,
+    filter_rows,
+    log_likelihood,
+    smooth,
+)
+from tests.oracles import statespace as oracle
+from tests.statespace.support import HOLES, punch, scaled_error, to_panel, to_parameters, uneven_times
+from tests.tolerances import EXACT, small_noise_tolerance
+
+SHAPES = {"D below K": (2, 3), "D equals K": (3, 3), "D above K": (5, 3), "one of each": (1, 1)}
+
+
+def assert_same_law(found, wanted, tolerance=EXACT):
+    assert scaled_error(found.means, wanted.means) < tolerance
+    assert scaled_error(found.covariances, wanted.covariances) < tolerance
+    lag_one = wanted.lag_one.reshape(found.lag_one_covariances.shape)
+    assert scaled_error(found.lag_one_covariances, lag_one) < tolerance
+    assert scaled_error(found.log_likelihood, wanted.log_likelihood) < tolerance
+
+
+@pytest.mark.parametrize("n_steps", [1, 2, 25])
+@pytest.mark.parametrize("holes", list(HOLES))
+@pytest.mark.parametrize("shape", list(SHAPES))
+def test_posterior_equals_the_joint_gaussian(rng, n_steps, holes, shape):
+    model = oracle.random_model(rng, *SHAPES[shape])
+    data = punch(rng, oracle.simulate(rng, model, [n_steps]), holes)
+    found = smooth(to_parameters(model), to_panel(data))
+    assert found.lag_one_covariances.shape == (n_steps - 1, SHAPES[shape][1], SHAPES[shape][1])
+    assert_same_law(found, oracle.joint_posterior(model, data))
+
+
+@pytest.mark.parametrize("holes", ["none", "scattered", "empty rows"])
+@pytest.mark.parametrize("lengths", [(12,), (1, 1, 1), (1, 9, 2), (5, 7)])
+@pytest.mark.parametrize("sampling", ["even", "uneven"])
+def test_sequences_and_uneven_times_equal_the_joint_gaussian(rng, lengths, holes, sampling):
+    model = oracle.random_model(rng, 5, 3)
+    times = None
+    if sampling == "uneven":
+        model = model._replace(decay=np.abs(model.decay))
+        times = uneven_times(rng, lengths)
+    data = punch(rng, oracle.simulate(rng, model, lengths, times), holes)
+    found = smooth(to_parameters(model), to_panel(data, times))
+    assert_same_law(found, oracle.joint_posterior(model, data, times))
+
+
+def test_the_joint_gaussian_and_the_textbook_loop_agree(rng):
+    """The two oracles share no algebra: neither is trusted alone."""
+    model = oracle.random_model(rng, 5, 3)._replace(decay=np.array([0.97, 0.8, 0.4]))
+    times = uneven_times(rng, (7, 5))
+    data = punch(rng, oracle.simulate(rng, model, (7, 5), times), "scattered")
+    dense, loop = oracle.joint_posterior(model, data, times), oracle.kalman_loop(model, data, times)
+    assert scaled_error(loop.means, dense.means) < EXACT
+    assert scaled_error(loop.covariances, dense.covariances) < EXACT
+    assert scaled_error(loop.row_log_likelihoods.sum(), dense.log_likelihood) < EXACT
+
+
+def test_log_likelihood_alone_is_that_of_the_posterior(rng):
+    model = oracle.random_model(rng, 5, 3)
+    panel = to_panel(punch(rng, oracle.simulate(rng, model, [5, 7]), "scattered"))
+    params = to_parameters(model)
+    alone = pytest.approx(log_likelihood(params, panel), rel=EXACT)
+    assert smooth(params, panel).log_likelihood == alone
+    assert expected_statistics(params, panel).log_likelihood == alone
+
+
+def assert_rows(found, loop):
+    assert scaled_error(found.row_log_likelihoods, loop.row_log_likelihoods) < EXACT
+    assert found.log_likelihood == pytest.approx(loop.row_log_likelihoods.sum(), rel=EXACT)
+
+
+def test_sequences_are_independent(rng):
+    model = oracle.random_model(rng, 5, 3)
+    data = punch(rng, oracle.simulate(rng, model, [5, 7]), "scattered")
+    params = to_parameters(model)
+    together = smooth(params, to_panel(data))
+    assert_rows(together, oracle.kalman_loop(model, data))
+    apart = [smooth(params, to_panel([x])) for x in data]
+    assert together.log_likelihood == pytest.approx(sum(p.log_likelihood for p in apart), rel=EXACT)
+    assert scaled_error(together.means, np.concatenate([p.means for p in apart])) < EXACT
+    assert np.all(together.lag_one_covariances[4] == 0.0)
+
+
+def test_padding_changes_nothing(rng):
+    model = oracle.random_model(rng, 5, 3)
+    data = punch(rng, oracle.simulate(rng, model, [25]), "scattered")
+    padded, bare = to_panel(data), to_panel(data, pad=False)
+    assert len(padded.values) == 28 and len(bare.values) == 25
+    params = to_parameters(model)
+    with_padding, without = smooth(params, padded), smooth(params, bare)
+    for one, other in zip(with_padding, without, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-13, atol=1e-14)
+    for one, other in zip(
+        expected_statistics(params, padded), expected_statistics(params, bare), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_padded_lengths_are_few_and_close():
+    lengths = [padded_length(n) for n in range(1, 5000)]
+    assert all(n <= padded <= max(16, 1.25 * n) for n, padded in enumerate(lengths, start=1))
+    assert lengths == sorted(lengths)
+    assert len(set(lengths)) <= 4 * 9
+
+
+def test_missing_entries_may_hold_anything(rng):
+    """What a hole holds never reaches the answer: masking an entry is deleting it from the joint law."""
+    model = oracle.random_model(rng, 5, 3)
+    data = punch(rng, oracle.simulate(rng, model, [12]), "scattered")
+    panel = to_panel(data)
+    rubbish = rng.standard_normal(panel.values.shape)
+    filled = panel._replace(values=np.where(panel.mask > 0, panel.values, rubbish))
+    params = to_parameters(model)
+    for one, other in zip(smooth(params, panel), smooth(params, filled), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_hidden_column_is_a_model_without_it(rng):
+    model = oracle.random_model(rng, 5, 3)
+    data = oracle.simulate(rng, model, [12])
+    hidden = [x.copy() for x in data]
+    hidden[0][:, [1, 3]] = np.nan
+    kept = [0, 2, 4]
+    smaller = oracle.Model(model.decay, model.loadings[kept], model.noise[kept], model.offset[kept])
+    found = smooth(to_parameters(model), to_panel(hidden))
+    assert_same_law(found, oracle.joint_posterior(smaller, [data[0][:, kept]]))
+
+
+@pytest.mark.parametrize("sampling", ["even", "uneven"])
+def test_nothing_observed_is_the_prior(rng, sampling):
+    model = oracle.random_model(rng, 5, 3)._replace(decay=np.array([0.97, 0.8, 0.4]))
+    times = uneven_times(rng, [12]) if sampling == "uneven" else None
+    found = smooth(to_parameters(model), to_panel([np.full((12, 5), np.nan)], times))
+    assert found.log_likelihood == 0.0
+    assert np.all(found.means == 0.0)
+    np.testing.assert_allclose(found.covariances, np.broadcast_to(np.eye(3), (12, 3, 3)), rtol=0, atol=1e-14)
+    gaps = np.ones(11) if times is None else np.diff(times[0])
+    wanted = np.array([np.diag(model.decay**gap) for gap in gaps])
+    np.testing.assert_allclose(found.lag_one_covariances, wanted, rtol=0, atol=1e-14)
+
+
+def filter_all(params, panel):
+    k = params.n_components
+    return filter_rows(params, panel, step_decay(params.decay, panel), np.zeros(k), np.eye(k))
+
+
+@pytest.mark.parametrize("holes", ["none", "scattered", "empty rows"])
+def test_filter_equals_the_textbook_loop(rng, holes):
+    model = oracle.random_model(rng, 5, 3)
+    data = punch(rng, oracle.simulate(rng, model, [5, 7]), holes)
+    found, wanted = filter_all(to_parameters(model), to_panel(data)), oracle.kalman_loop(model, data)
+    assert scaled_error(found.means, wanted.filtered_means) < EXACT
+    assert scaled_error(found.covariances, wanted.filtered_covariances) < EXACT
+    assert scaled_error(found.log_likelihoods, wanted.row_log_likelihoods) < EXACT
+
+
+def test_filter_is_causal_and_ends_where_the_smoother_does(rng):
+    model = oracle.random_model(rng, 5, 3)
+    data = punch(rng, oracle.simulate(rng, model, [12]), "scattered")
+    params = to_parameters(model)
+    filtered = filter_all(params, to_panel(data))
+    for n in (1, 4, 12):
+        smoothed = smooth(params, to_panel([data[0][:n]]))
+        assert scaled_error(filtered.means[n - 1], smoothed.means[-1]) < EXACT
+        assert scaled_error(filtered.covariances[n - 1], smoothed.covariances[-1]) < EXACT
+        assert filtered.log_likelihoods[:n].sum() == pytest.approx(smoothed.log_likelihood, rel=EXACT)
+
+
+def test_empty_row_is_filtered_to_its_prediction(rng):
+    model = oracle.random_model(rng, 5, 3)
+    data = oracle.simulate(rng, model, [12])
+    data[0][6] = np.nan
+    filtered = filter_all(to_parameters(model), to_panel(data))
+    a = model.decay
+    np.testing.assert_allclose(filtered.means[6], a * filtered.means[5], rtol=1e-13)
+    wanted = a[:, None] * filtered.covariances[5] * a + np.diag(1 - a**2)
+    np.testing.assert_allclose(filtered.covariances[6], wanted, rtol=1e-12, atol=1e-14)
+    assert filtered.log_likelihoods[6] == 0.0
+
+
+def test_filter_resumed_is_the_filter_at_once(rng):
+    model = oracle.random_model(rng, 5, 3)
+    data = punch(rng, oracle.simulate(rng, model, [12]), "scattered")[0]
+    params = to_parameters(model)
+    at_once = filter_all(params, to_panel([data]))
+    mean, covariance = np.zeros(3), np.eye(3)
+    for first, last in ((0, 5), (5, 6), (6, 12)):
+        panel = to_panel([data[first:last]])
+        decays = step_decay(params.decay, panel)
+        if first:
+            decays[0] = params.decay
+        piece = filter_rows(params, panel, decays, mean, covariance)
+        mean, covariance = piece.means[-1], piece.covariances[-1]
+        np.testing.assert_allclose(piece.means, at_once.means[first:last], rtol=1e-11, atol=1e-12)
+        np.testing.assert_allclose(piece.covariances, at_once.covariances[first:last], rtol=1e-11, atol=1e-12)
+        np.testing.assert_allclose(piece.log_likelihoods, at_once.log_likelihoods[first:last], rtol=1e-11)
+
+
+def test_covariances_are_symmetric_and_positive(rng):
+    for noise in (10.0, 1e-3, 1e-10):
+        model = oracle.random_model(rng, 5, 3, noise)
+        data = punch(rng, oracle.simulate(rng, model, [25]), "scattered")
+        found = smooth(to_parameters(model), to_panel(data))
+        turned = np.swapaxes(found.covariances, 1, 2)
+        np.testing.assert_allclose(found.covariances, turned, rtol=1e-9, atol=1e-15)
+        eigenvalues = np.linalg.eigvalsh(found.covariances)
+        assert eigenvalues.min() > 0.0
+        assert np.all(np.isfinite(found.std)) and found.std.max() <= 1.0 + 1e-12
+
+
+@pytest.mark.parametrize("shape", ["D below K", "D equals K", "D above K"])
+@pytest.mark.parametrize("noise", [1e-2, 1e-4, 1e-6, 1e-8, 1e-10])
+def test_small_noise_stays_accurate(rng, noise, shape):
+    """Against seventy-digit arithmetic; forms with jitter or differences of covariances lose all digits."""
+    d, k = SHAPES[shape]
+    model = oracle.random_model(rng, d, k, noise)._replace(decay=np.array([0.999, 0.9, 0.3])[:k])
+    data = punch(rng, oracle.simulate(rng, model, [8]), "scattered")
+    wanted = oracle.exact_posterior(model, data)
+    found = smooth(to_parameters(model), to_panel(data))
+    tolerance = small_noise_tolerance(noise)
+    assert found.log_likelihood == pytest.approx(wanted.log_likelihood, rel=EXACT, abs=tolerance)
+    assert scaled_error(found.means, wanted.means) < tolerance
+    # Covariances are small where the data say much: each relative to its own row's size.
+    size = np.abs(wanted.covariances).max(axis=(1, 2), keepdims=True)
+    assert np.max(np.abs(found.covariances - wanted.covariances) / size) < tolerance
+
+
+def test_exact_oracle_is_the_double_oracle_where_doubles_suffice(rng):
+    model = oracle.random_model(rng, 3, 2)
+    data = punch(rng, oracle.simulate(rng, model, [4, 3]), "scattered")
+    exact, double = oracle.exact_posterior(model, data), oracle.joint_posterior(model, data)
+    assert scaled_error(double.means, exact.means) < EXACT
+    assert scaled_error(double.full, exact.full) < EXACT
+    assert double.log_likelihood == pytest.approx(exact.log_likelihood, rel=EXACT)
+
+
+def test_decay_close_to_one_stays_accurate(rng):
+    model = oracle.random_model(rng, 3, 2, 1e-3)._replace(decay=np.array([1 - 1e-9, 0.9]))
+    data = oracle.simulate(rng, model, [8])
+    wanted = oracle.exact_posterior(model, data)
+    found = smooth(to_parameters(model), to_panel(data))
+    assert found.log_likelihood == pytest.approx(wanted.log_likelihood, rel=1e-8)
+    assert scaled_error(found.means, wanted.means) < 1e-8
+
+
+def test_large_offsets_only_shift(rng):
+    model = oracle.random_model(rng, 5, 3)
+    data = oracle.simulate(rng, model, [12])
+    near = smooth(to_parameters(model), to_panel(data))
+    far = smooth(to_parameters(model._replace(offset=model.offset + 1e6)), to_panel([x + 1e6 for x in data]))
+    np.testing.assert_allclose(far.means, near.means, atol=1e-7)
+
+
+PROGRAM = """
+import jax
+before = jax.config.jax_enable_x64
+import numpy as np
+from probsfa._validation import Sequences
+from probsfa.statespace.panel import make_panel
+from probsfa.statespace.parameters import make_parameters
+from probsfa.statespace.posterior import smooth, expected_statistics
+assert len(jax.live_arrays()) == 0, "importing allocated arrays"
+assert jax.config.jax_enable_x64 == before, "importing changed the configuration"
+rng = np.random.default_rng(0)
+panel = make_panel(Sequences(rng.standard_normal((12, 5)), (12,)))
+params = make_parameters([0.9999, 0.5, 0.1], rng.standard_normal((5, 3)), 1e-6)
+found = smooth(params, panel)
+stats = expected_statistics(params, panel)
+assert all(type(x) is np.ndarray and x.dtype == np.float64 for x in found[:3])
+assert all(type(x) is np.ndarray and x.dtype == np.float64 for x in stats[1:])
+assert type(found.log_likelihood) is float
+assert jax.config.jax_enable_x64 == before
+print(found.log_likelihood.hex(), found.means.tobytes().hex()[:400])
+"""
+
+
+def test_float64_whatever_the_flag():
+    """The same bits with JAX's 64-bit flag off and on; importing changes no setting and allocates nothing."""
+    printed = []
+    for flag in ("0", "1"):
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", PROGRAM],
+            env={**os.environ, "JAX_ENABLE_X64": flag},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        printed.append(done.stdout)
+    assert printed[0] == printed[1]
+
+
+def test_one_compiled_program_serves_many_data_sets(rng):
+    """Same padded shape, other values, lengths and parameters: no new trace."""
+    model = oracle.random_model(rng, 5, 3)
+    smooth(to_parameters(model), to_panel(oracle.simulate(rng, model, [12])))
+    before = posterior._posterior_program._cache_size()
+    for lengths in ([11], [5, 7], [13]):
+        other = oracle.random_model(rng, 5, 3, 1e-3)
+        smooth(to_parameters(other), to_panel(oracle.simulate(rng, other, lengths)))
+    assert posterior._posterior_program._cache_size() == before
+
+
+def test_x64_is_restored_after_an_error(rng):
+    before = jax.config.jax_enable_x64
+    model = oracle.random_model(rng, 5, 3)
+    panel = to_panel(oracle.simulate(rng, model, [12]))
+    with pytest.raises((TypeError, ValueError)):
+        smooth(to_parameters(model)._replace(loadings=np.zeros((4, 3))), panel)
+    assert jax.config.jax_enable_x64 == before

@@ -1,0 +1,69 @@
+"""Forecasts and imputations: conditioning the joint law of the entries, in which latents do not appear."""
+
+import numpy as np
+import pytest
+
+from probsfa.statespace.posterior import smooth
+from probsfa.statespace.prediction import fill, forecast, observation_moments, propagate
+from tests.oracles import statespace as oracle
+from tests.statespace.support import punch, scaled_error, to_panel, to_parameters, uneven_times
+from tests.tolerances import EXACT
+
+
+@pytest.mark.parametrize(
+    "holes", ["scattered", "empty rows", "one column", "first and last rows", "everything"]
+)
+@pytest.mark.parametrize("sampling", ["even", "uneven"])
+def test_imputation_is_the_law_of_missing_given_observed(rng, holes, sampling):
+    model = oracle.random_model(rng, 5, 3)
+    times = None
+    if sampling == "uneven":
+        model = model._replace(decay=np.abs(model.decay))
+        times = uneven_times(rng, (5, 7))
+    data = punch(rng, oracle.simulate(rng, model, (5, 7), times), holes)
+    params = to_parameters(model)
+    posterior = smooth(params, to_panel(data, times))
+    values = np.concatenate(data)
+    found, std = fill(values, *observation_moments(params, posterior.means, posterior.covariances))
+    wanted, wanted_std = oracle.complete_entries(model, data, times)
+    assert scaled_error(found, wanted) < EXACT
+    assert scaled_error(std, wanted_std) < EXACT
+    seen = ~np.isnan(values)
+    np.testing.assert_array_equal(found[seen], values[seen])
+    assert np.all(std[seen] == 0.0) and np.all(
+        std[~seen] >= np.sqrt(model.noise[np.nonzero(~seen)[1]]) * (1 - 1e-12)
+    )
+
+
+@pytest.mark.parametrize("holes", ["none", "scattered", "first and last rows"])
+def test_forecast_is_the_joint_law_with_empty_rows_added(rng, holes):
+    model = oracle.random_model(rng, 5, 3)
+    data = punch(rng, oracle.simulate(rng, model, [12]), holes)
+    params = to_parameters(model)
+    last = smooth(params, to_panel(data))
+    found = forecast(params, last.means[-1], last.covariances[-1], 6)
+    latent_means, latent_std, means, std = oracle.forecast(model, data[0], 6)
+    assert scaled_error(found.latent_means, latent_means) < EXACT
+    assert scaled_error(found.latent_std, latent_std) < EXACT
+    assert scaled_error(found.means, means) < EXACT
+    assert scaled_error(found.std, std) < EXACT
+
+
+def test_far_forecasts_are_the_stationary_law(rng):
+    model = oracle.random_model(rng, 5, 3)._replace(decay=np.array([0.9, 0.5, -0.4]))
+    found = forecast(to_parameters(model), np.full(3, 5.0), 0.1 * np.eye(3), 500)
+    np.testing.assert_allclose(found.latent_means[-1], 0.0, atol=1e-12)
+    np.testing.assert_allclose(found.latent_std[-1], 1.0, rtol=1e-12)
+    np.testing.assert_allclose(found.means[-1], model.offset, rtol=1e-10)
+    wanted = np.sqrt(np.sum(model.loadings**2, axis=1) + model.noise)
+    np.testing.assert_allclose(found.std[-1], wanted, rtol=1e-10)
+
+
+def test_propagation_composes(rng):
+    decay, mean = np.array([0.9, -0.5]), rng.standard_normal(2)
+    root = rng.standard_normal((2, 2))
+    covariance = 0.1 * root @ root.T
+    means, covariances = propagate(decay, mean, covariance, 5)
+    further = propagate(decay, means[1], covariances[1], 3)
+    np.testing.assert_allclose(further[0], means[2:], rtol=1e-13)
+    np.testing.assert_allclose(further[1], covariances[2:], rtol=1e-13, atol=1e-15)

@@ -1,0 +1,30 @@
+"""The log-likelihood is that of statsmodels' DynamicFactorMQ at mapped parameters."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from probsfa.statespace.posterior import log_likelihood
+from tests.oracles import statespace as oracle
+from tests.statespace.support import punch, to_panel, to_parameters
+
+REASON = "statsmodels, of the test extra, is not installed"
+dynamic_factor_mq = pytest.importorskip("statsmodels.tsa.statespace.dynamic_factor_mq", reason=REASON)
+
+
+@pytest.mark.parametrize("holes", ["none", "scattered", "empty rows"])
+@pytest.mark.parametrize("noise", [0.3, 1e-3])
+def test_log_likelihood_equals_statsmodels(rng, holes, noise):
+    """Loadings row by row, decays, Cholesky factors sqrt(1 - a^2) of the innovations, noise variances."""
+    model = oracle.random_model(rng, 5, 3, noise)
+    data = punch(rng, oracle.simulate(rng, model, [25]), holes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        peer = dynamic_factor_mq.DynamicFactorMQ(
+            data[0] - model.offset, factors=3, factor_orders=1, idiosyncratic_ar1=False, standardize=False
+        )
+        peer.ssm.tolerance = 0  # no switch to a steady state
+        innovations = np.sqrt(1 - model.decay**2)
+        wanted = peer.loglike(np.concatenate([model.loadings.ravel(), model.decay, innovations, model.noise]))
+    assert log_likelihood(to_parameters(model), to_panel(data)) == pytest.approx(wanted, rel=1e-9)
