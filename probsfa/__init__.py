@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from probsfa.sfa import GraphSFA as GraphSFA
     from probsfa.sfa import GraphSFAClassifier as GraphSFAClassifier
     from probsfa.sfa import GraphSFARegressor as GraphSFARegressor
+    from probsfa.sfa import HierarchicalSFA as HierarchicalSFA
     from probsfa.sfa import LaplacianEigenmaps as LaplacianEigenmaps
+    from probsfa.sfa import Layer as Layer
     from probsfa.sfa import SpectralClustering as SpectralClustering
     from probsfa.statespace import ProbabilisticSFA as ProbabilisticSFA
     from probsfa.statespace import load as load
@@ -34,7 +36,9 @@ _HOMES = {
     "GraphSFA": "probsfa.sfa",
     "GraphSFAClassifier": "probsfa.sfa",
     "GraphSFARegressor": "probsfa.sfa",
+    "HierarchicalSFA": "probsfa.sfa",
     "LaplacianEigenmaps": "probsfa.sfa",
+    "Layer": "probsfa.sfa",
     "SpectralClustering": "probsfa.sfa",
     "ProbabilisticSFA": "probsfa.statespace",
     "load": "probsfa.statespace",
@@ -45,7 +49,9 @@ __all__ = [
     "GraphSFA",
     "GraphSFAClassifier",
     "GraphSFARegressor",
+    "HierarchicalSFA",
     "LaplacianEigenmaps",
+    "Layer",
     "SpectralClustering",
     "ProbabilisticSFA",
     "__version__",

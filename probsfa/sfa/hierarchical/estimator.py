@@ -7,6 +7,7 @@ fewer directions in each problem leave less room to overfit. A hierarchy of one 
 graph is algorithm 1 of Sprekeler (2011).
 """
 
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
@@ -21,10 +22,10 @@ from probsfa.graphs._named import build_graph, needs_labels
 from probsfa.linalg import check_rank_tol
 from probsfa.sfa.hierarchical.labels import join_labels
 from probsfa.sfa.hierarchical.layers import Layer, Stage, plan
-from probsfa.sfa.hierarchical.network import default_chunk_rows, outputs, train_stages
 from probsfa.sfa.hierarchical.nodes import NodeBank
-from probsfa.sfa.hierarchical.signals import ArraySource, StreamSource, peek
-from probsfa.sfa.hierarchical.training import Teacher
+from probsfa.sfa.hierarchical.passes import Teacher
+from probsfa.sfa.hierarchical.signals import ArraySource, StreamSource, check_stream_lengths, peek
+from probsfa.sfa.hierarchical.stack import default_chunk_rows, outputs, train_stages
 from probsfa.sfa.hierarchical.workers import start_workers
 
 __all__ = ["HierarchicalSFA"]
@@ -153,7 +154,9 @@ class HierarchicalSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         teacher = Teacher(self._find_graph(source, sizes, y), self.lag, sizes, self.rank_tol)
         keep = self.storage == "memory" or (self.storage == "auto" and not callable(X))
         with start_workers(self.n_jobs) as workers:
-            self._set_fitted(train_stages(stages, source, teacher, workers, keep=keep))
+            banks = train_stages(stages, source, teacher, workers, keep=keep)
+        _warn(banks, source.count_rows())
+        self._set_fitted(banks)
         return self
 
     def transform(self, X: Any) -> Any:
@@ -229,7 +232,7 @@ class HierarchicalSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     ) -> tuple[ArraySource | StreamSource, tuple[int, ...] | None, list[Stage]]:
         """Return the rows, the lengths of their sequences, and what is to be trained on them."""
         if callable(X):
-            sizes = None if lengths is None else tuple(np.asarray(lengths, dtype=np.intp).tolist())
+            sizes = check_stream_lengths(lengths)
             peek(self, X)
         elif isinstance(X, Iterator):
             raise ValueError(
@@ -276,3 +279,16 @@ class HierarchicalSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.layer_delta_values_ = [bank.values for bank in last.values()]
         top = self.layer_delta_values_[-1]
         self.delta_values_ = top[0] if len(top) == 1 else top
+
+
+def _warn(banks: list[NodeBank], n_rows: int) -> None:
+    """Warn about nodes that can follow any course of the training rows."""
+    for bank in banks:
+        seen = n_rows * bank.stage.n_nodes if bank.stage.share_weights else n_rows
+        if bank.stage.method == "sfa" and bank.rank.max() >= seen - 1:
+            warnings.warn(
+                f"The {n_rows} rows vary in {bank.rank.max()} directions in a node of {bank.stage.name}, so "
+                "its outputs can take any values, however slow. Take smaller fields or expansions, or more rows.",
+                stacklevel=3,
+            )
+            return

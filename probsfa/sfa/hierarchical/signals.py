@@ -7,10 +7,20 @@ grid. A source gives its chunks anew, in the same order, every time it is asked.
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
+import numpy as np
+
 from probsfa._arrays import check_array
 from probsfa.expansions._base import FloatArray
 
-__all__ = ["ArraySource", "MappedSource", "Source", "StoredSource", "StreamSource", "peek"]
+__all__ = [
+    "ArraySource",
+    "MappedSource",
+    "Source",
+    "StoredSource",
+    "StreamSource",
+    "check_stream_lengths",
+    "peek",
+]
 
 
 class Source(Protocol):
@@ -18,6 +28,9 @@ class Source(Protocol):
 
     def chunks(self) -> Iterator[FloatArray]:
         """Yield chunks (positions, rows, channels)."""
+
+    def count_rows(self) -> int:
+        """Return the number of rows of all chunks."""
 
 
 class ArraySource:
@@ -31,6 +44,10 @@ class ArraySource:
     def chunks(self) -> Iterator[FloatArray]:
         """Yield chunks (positions, rows, channels), views of the array."""
         yield from _cut(self.values, self.n_positions, self.chunk_rows)
+
+    def count_rows(self) -> int:
+        """Return the number of rows."""
+        return len(self.values)
 
 
 class StreamSource:
@@ -70,11 +87,21 @@ class StreamSource:
         ValueError
             If the callable yields anything but complete rows of numbers, or not as many as before.
         """
+        for values in self._pieces():
+            yield from _cut(values, self.n_positions, self.chunk_rows)
+
+    def count_rows(self) -> int:
+        """Return the number of rows, by a pass over them the first time."""
+        if self.n_rows is None:
+            self.n_rows = sum(len(values) for values in self._pieces())
+        return self.n_rows
+
+    def _pieces(self) -> Iterator[FloatArray]:
         seen = 0
         for i, piece in enumerate(_iterate(self.factory)):
             values = _check_piece(self.estimator, piece, i, reset=False)
             seen += len(values)
-            yield from _cut(values, self.n_positions, self.chunk_rows)
+            yield values
         if self.n_rows is None:
             self.n_rows = seen
         if seen != self.n_rows:
@@ -94,6 +121,10 @@ class StoredSource:
         """Yield the chunks."""
         yield from self.held
 
+    def count_rows(self) -> int:
+        """Return the number of rows."""
+        return sum(chunk.shape[1] for chunk in self.held)
+
 
 class MappedSource:
     """What a function makes of the chunks of another source, computed again on every pass."""
@@ -106,6 +137,10 @@ class MappedSource:
         """Yield chunks, one for each below."""
         for chunk in self.below.chunks():
             yield self.function(chunk)
+
+    def count_rows(self) -> int:
+        """Return the number of rows below."""
+        return self.below.count_rows()
 
 
 def _cut(values: FloatArray, n_positions: int, chunk_rows: int) -> Iterator[FloatArray]:
@@ -142,3 +177,13 @@ def peek(estimator: Any, factory: Callable[[], Iterable[Any]]) -> None:
 def _check_piece(estimator: Any, piece: Any, index: int, *, reset: bool) -> FloatArray:
     name = f"chunk {index} of X"
     return check_array(estimator, piece, name, reset=reset, allow_nan=False, min_rows=1)
+
+
+def check_stream_lengths(lengths: Any) -> tuple[int, ...] | None:
+    """Return the rows of every sequence of a stream, whose sum is known only after a pass over it."""
+    if lengths is None:
+        return None
+    sizes = np.asarray(lengths)
+    if sizes.ndim != 1 or sizes.size == 0 or sizes.dtype.kind not in "iu" or (sizes < 1).any():
+        raise ValueError(f"lengths must be positive integers, the rows of every sequence; got {lengths!r}.")
+    return tuple(sizes.tolist())

@@ -84,6 +84,16 @@ def test_an_expansion_that_overflows_is_named(X):
         HierarchicalSFA([Layer(1, expansion=Polynomial(3))]).fit(X * 1e150)
 
 
+def test_expansions_must_make_as_many_columns_in_every_node(X):
+    angle = np.linspace(0, 7, 30)
+    circle = np.column_stack([np.cos(angle), np.sin(angle), X[:, :2]])  # on a circle x^2 + y^2 is constant
+    layers = [Layer(1, field=2, expansion=Polynomial(2, whiten=True)), Layer(1)]
+    with pytest.raises(
+        ValueError, match=r"layers\[0\].expansion makes 4 columns in one node and 5 in another"
+    ):
+        HierarchicalSFA(layers).fit(circle)
+
+
 def test_a_graph_of_another_size_is_an_error(X):
     with pytest.raises(ValueError, match="29 vertices"):
         HierarchicalSFA([Layer(1)], graph=serial(np.arange(29), 4)).fit(X)
@@ -99,6 +109,8 @@ def test_streams_that_cannot_be_used(X):
         hsfa.fit(iter([X]))
     with pytest.raises(ValueError, match="lengths sum to 31"):
         hsfa.fit(lambda: [X], lengths=[31])
+    with pytest.raises(ValueError, match="lengths must be positive integers"):
+        hsfa.fit(lambda: [X], lengths=[15.0, 15.0])
     once = iter([X[:10], X[10:20], X[20:]])
     with pytest.raises(ValueError, match="must yield the same rows each time"):
         hsfa.fit(lambda: once)
@@ -120,6 +132,11 @@ def test_labels_that_cannot_be_used(X):
         hsfa.set_params(graph="nearest_neighbors").fit(lambda: [X])
     with pytest.raises(ValueError, match="graph must be a TrainingGraph"):
         hsfa.set_params(graph="circle").fit(X)
+
+
+def test_too_few_rows_for_the_directions_are_warned_of(X):
+    with pytest.warns(UserWarning, match=r"The 6 rows vary in 5 directions in a node of layers\[1\]"):
+        HierarchicalSFA([Layer(2, field=2), Layer(1, expansion=Polynomial(2))]).fit(X[:6])
 
 
 def test_layers_are_counted_from_either_end(X):

@@ -7,8 +7,9 @@ import numpy as np
 from probsfa.expansions._base import FloatArray
 from probsfa.sfa.hierarchical.layers import Stage
 from probsfa.sfa.hierarchical.nodes import NodeBank
+from probsfa.sfa.hierarchical.passes import Teacher
 from probsfa.sfa.hierarchical.signals import MappedSource, Source, StoredSource
-from probsfa.sfa.hierarchical.training import Teacher, train_stage
+from probsfa.sfa.hierarchical.training import train_stage
 from probsfa.sfa.hierarchical.workers import Workers
 
 __all__ = ["default_chunk_rows", "outputs", "train_stages"]
