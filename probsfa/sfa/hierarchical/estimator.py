@@ -288,7 +288,8 @@ def _warn(banks: list[NodeBank], n_rows: int) -> None:
         if bank.stage.method == "sfa" and bank.rank.max() >= seen - 1:
             warnings.warn(
                 f"The {n_rows} rows vary in {bank.rank.max()} directions in a node of {bank.stage.name}, so "
-                "its outputs can take any values, however slow. Take smaller fields or expansions, or more rows.",
+                "its outputs can take any values, however slow. Take smaller fields or expansions, or more "
+                "rows.",
                 stacklevel=3,
             )
             return
