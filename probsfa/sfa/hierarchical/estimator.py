@@ -203,13 +203,12 @@ class HierarchicalSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         ):
             raise ValueError(f"layer must be an integer from {-n_layers} to {n_layers - 1}; got {layer!r}.")
         banks = [bank for bank in self.banks_ if bank.stage.layer <= layer % n_layers]
-        n_positions = self.n_features_in_ // self.n_channels
         with start_workers(self.n_jobs) as workers:
             if callable(X):
-                stream = StreamSource(self, X, n_positions, self._chunk_rows)
+                stream = StreamSource(self, X, self._n_positions, self._chunk_rows)
                 return np.concatenate(list(outputs(stream, banks, workers)))
             found = check_sequences(self, X, reset=False, allow_nan=False)
-            source = ArraySource(found.values, n_positions, self._chunk_rows)
+            source = ArraySource(found.values, self._n_positions, self._chunk_rows)
             return found.restore(np.concatenate(list(outputs(source, banks, workers))))
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -245,11 +244,11 @@ class HierarchicalSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         D = self.n_features_in_
         stages = plan(self.layers, D, self.input_shape, self.n_channels)
         self._chunk_rows = self.chunk_size or default_chunk_rows(stages, D)
-        n_positions = D // self.n_channels
+        self._n_positions = D // self.n_channels
         if callable(X):
             n_rows = None if sizes is None else sum(sizes)
-            return StreamSource(self, X, n_positions, self._chunk_rows, n_rows=n_rows), sizes, stages
-        return ArraySource(found.values, n_positions, self._chunk_rows), sizes, stages
+            return StreamSource(self, X, self._n_positions, self._chunk_rows, n_rows=n_rows), sizes, stages
+        return ArraySource(found.values, self._n_positions, self._chunk_rows), sizes, stages
 
     def _find_graph(self, source: ArraySource | StreamSource, sizes: Any, y: Any) -> TrainingGraph | None:
         """Return the graph of the training rows; None for differences in time."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from probsfa._validation import check_count, check_option
 from probsfa.expansions import is_stateless
@@ -144,6 +145,7 @@ def _plan_layer(layer: Layer, index: int, grid: Grid, n_channels: int) -> list[S
     for word, count in (("n_components", layer.n_components), ("pca", layer.pca)):
         if count is not None:
             check_count(f"{name}.{word}", count)
+    expansion = None if layer.expansion is None else clone(layer.expansion)  # the trained nodes keep it
     positions, nodes = receptive_fields(grid, layer.field, layer.stride, name)
     n_inputs = positions.shape[1] * n_channels
     last = Stage(
@@ -152,7 +154,7 @@ def _plan_layer(layer: Layer, index: int, grid: Grid, n_channels: int) -> list[S
         grid=nodes,
         n_inputs=n_inputs,
         n_components=layer.n_components,
-        expansion=layer.expansion,
+        expansion=expansion,
         method=layer.method,
         share_weights=layer.share_weights,
         clip=layer.clip,
@@ -164,7 +166,7 @@ def _plan_layer(layer: Layer, index: int, grid: Grid, n_channels: int) -> list[S
     first = Stage(index, positions, nodes, n_inputs, layer.pca, None, "pca", layer.share_weights, None)
     own = np.arange(len(positions), dtype=np.intp)[:, None]
     second = Stage(
-        index, own, nodes, layer.pca, layer.n_components, layer.expansion, layer.method, layer.share_weights,
+        index, own, nodes, layer.pca, layer.n_components, expansion, layer.method, layer.share_weights,
         layer.clip,
     )  # fmt: skip
     return [first, second]

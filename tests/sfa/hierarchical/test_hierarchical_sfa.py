@@ -320,6 +320,16 @@ def test_the_network_ends_in_one_node_for_other_shapes(shape, rng):
     assert HierarchicalSFA(small, input_shape=shape).fit(X).grids_[-1] == (1, 1)
 
 
+def test_what_is_changed_after_training_changes_nothing(rng):
+    X = _walk(rng, 60, 4)
+    expansion = Power()
+    hsfa = HierarchicalSFA([Layer(1, expansion=expansion)], n_channels=2).fit(X)
+    before = hsfa.transform(X)
+    expansion.exponent = 3.0
+    hsfa.set_params(n_channels=1)
+    assert_array_equal(hsfa.transform(X), before)
+
+
 def test_several_top_nodes_are_put_side_by_side(rng):
     X = _walk(rng, 60, 4)
     hsfa = HierarchicalSFA([Layer(1, field=2)]).set_output(transform="pandas").fit(X)
