@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from probsfa.sfa import GraphSFAClassifier as GraphSFAClassifier
     from probsfa.sfa import GraphSFARegressor as GraphSFARegressor
     from probsfa.sfa import HierarchicalSFA as HierarchicalSFA
+    from probsfa.sfa import KernelSFA as KernelSFA
     from probsfa.sfa import LaplacianEigenmaps as LaplacianEigenmaps
     from probsfa.sfa import Layer as Layer
     from probsfa.sfa import SpectralClustering as SpectralClustering
@@ -37,6 +38,7 @@ _HOMES = {
     "GraphSFAClassifier": "probsfa.sfa",
     "GraphSFARegressor": "probsfa.sfa",
     "HierarchicalSFA": "probsfa.sfa",
+    "KernelSFA": "probsfa.sfa",
     "LaplacianEigenmaps": "probsfa.sfa",
     "Layer": "probsfa.sfa",
     "SpectralClustering": "probsfa.sfa",
@@ -50,6 +52,7 @@ __all__ = [
     "GraphSFAClassifier",
     "GraphSFARegressor",
     "HierarchicalSFA",
+    "KernelSFA",
     "LaplacianEigenmaps",
     "Layer",
     "SpectralClustering",
