@@ -5,6 +5,7 @@ the nearest of the other, 1/2 where only one is) and a heat kernel ``exp(-gamma 
 Ready-made affinities are checked here too.
 """
 
+import numbers
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,44 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
 from sklearn.neighbors import NearestNeighbors
+from sklearn.utils.validation import validate_data
 
+from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.sfa.laplacian import is_sparse
 
-__all__ = ["check_affinity", "heat_graph", "heat_weights", "neighbor_graph", "neighbor_weights", "same_rows"]
+__all__ = [
+    "affinity_graph",
+    "check_affinity",
+    "heat_graph",
+    "heat_weights",
+    "neighbor_graph",
+    "neighbor_weights",
+    "same_rows",
+]
 
 FloatArray = NDArray[np.float64]
 
+_DEFAULT_NEIGHBORS = 10
 _SYMMETRY_TOL = 1e-10  # relative to the largest weight
+
+
+def affinity_graph(estimator: Any, X: Any) -> tuple[Sequences | None, Any, NearestNeighbors | None]:
+    """Check the input of an estimator on graphs and return its points, edge weights and neighbour search."""
+    _check_parameters(estimator)
+    if estimator.affinity == "precomputed":
+        W = validate_data(
+            estimator, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2, ensure_min_features=2
+        )
+        return None, check_affinity(sp.csr_array(W) if is_sparse(W) else W), None
+    found = check_sequences(estimator, X, reset=True, allow_nan=False, min_rows=2)
+    if estimator.affinity == "rbf":
+        gamma = 1.0 / found.n_features if estimator.gamma is None else estimator.gamma
+        return found, heat_graph(found.values, gamma), None
+    count = min(_DEFAULT_NEIGHBORS, found.n_rows) if estimator.n_neighbors is None else estimator.n_neighbors
+    if count > found.n_rows:
+        raise ValueError(f"n_neighbors={count} is more than the {found.n_rows} points of X.")
+    neighbors = NearestNeighbors(n_neighbors=count - 1).fit(found.values)
+    return found, neighbor_graph(neighbors), neighbors
 
 
 def neighbor_graph(neighbors: NearestNeighbors) -> sp.csr_array:
@@ -106,3 +137,13 @@ def same_rows(rows: FloatArray, points: FloatArray) -> NDArray[np.intp]:
         seen.setdefault(point.tobytes(), i)
     found = (seen.get(row.tobytes(), -1) for row in np.ascontiguousarray(rows + 0.0))
     return np.fromiter(found, dtype=np.intp, count=len(rows))
+
+
+def _check_parameters(estimator: Any) -> None:
+    """Check `affinity`, `n_neighbors` and `gamma` of an estimator."""
+    check_option("affinity", estimator.affinity, ("nearest_neighbors", "rbf", "precomputed"))
+    if estimator.n_neighbors is not None:
+        check_count("n_neighbors", estimator.n_neighbors, minimum=2)
+    gamma = estimator.gamma
+    if gamma is not None and not (isinstance(gamma, numbers.Real) and 0 < float(gamma) < np.inf):
+        raise ValueError(f"gamma must be a positive number or None; got {gamma!r}.")

@@ -11,35 +11,24 @@ The constant solution is left out. Slow feature analysis is the same problem wit
 generalised SFA on one-hot features with node weights D has ``delta = 2 lambda``.
 """
 
-import numbers
 import warnings
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from probsfa._frames import lists_in_lists_out
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.linalg import canonical_signs
-from probsfa.sfa.affinity import (
-    check_affinity,
-    heat_graph,
-    heat_weights,
-    neighbor_graph,
-    neighbor_weights,
-    same_rows,
-)
-from probsfa.sfa.laplacian import GraphSpectrum, graph_spectrum, is_sparse
+from probsfa.sfa.affinity import affinity_graph, heat_weights, neighbor_weights, same_rows
+from probsfa.sfa.laplacian import GraphSpectrum, graph_spectrum
 
-__all__ = ["LaplacianEigenmaps", "build_graph", "check_graph_parameters", "spectrum_of_graph"]
+__all__ = ["LaplacianEigenmaps", "spectrum_of_graph"]
 
 FloatArray = NDArray[np.float64]
 
-_DEFAULT_NEIGHBORS = 10
 _EXTENSION_BLOCK = 2**22  # weights between new and old points held at a time
 
 
@@ -213,7 +202,7 @@ class LaplacianEigenmaps(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         check_count("n_components", self.n_components)
         check_option("normalization", self.normalization, ("random_walk", "symmetric", "unnormalized"))
         check_option("eigen_solver", self.eigen_solver, ("auto", "dense", "elimination", "lanczos"))
-        found, W, self._neighbors = build_graph(self, X)
+        found, W, self._neighbors = affinity_graph(self, X)
         spectrum, self.degrees_ = spectrum_of_graph(
             W, self.n_components, self.normalization, method=self.eigen_solver
         )
@@ -256,35 +245,6 @@ class LaplacianEigenmaps(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         root = np.sqrt(self.degrees_)[:, None] if self.normalization == "symmetric" else 1.0
         mean = np.asarray(W @ (self.embedding_ / root)) / degrees[:, None] / decay
         return mean * np.sqrt(degrees * scale)[:, None] if self.normalization == "symmetric" else mean
-
-
-def check_graph_parameters(estimator: Any) -> None:
-    """Check `affinity`, `n_neighbors` and `gamma` of an estimator."""
-    check_option("affinity", estimator.affinity, ("nearest_neighbors", "rbf", "precomputed"))
-    if estimator.n_neighbors is not None:
-        check_count("n_neighbors", estimator.n_neighbors, minimum=2)
-    gamma = estimator.gamma
-    if gamma is not None and not (isinstance(gamma, numbers.Real) and 0 < float(gamma) < np.inf):
-        raise ValueError(f"gamma must be a positive number or None; got {gamma!r}.")
-
-
-def build_graph(estimator: Any, X: Any) -> tuple[Sequences | None, Any, NearestNeighbors | None]:
-    """Check the input of an estimator on graphs and return its points, edge weights and neighbour search."""
-    check_graph_parameters(estimator)
-    if estimator.affinity == "precomputed":
-        W = validate_data(
-            estimator, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2, ensure_min_features=2
-        )
-        return None, check_affinity(sp.csr_array(W) if is_sparse(W) else W), None
-    found = check_sequences(estimator, X, reset=True, allow_nan=False, min_rows=2)
-    if estimator.affinity == "rbf":
-        gamma = 1.0 / found.n_features if estimator.gamma is None else estimator.gamma
-        return found, heat_graph(found.values, gamma), None
-    count = min(_DEFAULT_NEIGHBORS, found.n_rows) if estimator.n_neighbors is None else estimator.n_neighbors
-    if count > found.n_rows:
-        raise ValueError(f"n_neighbors={count} is more than the {found.n_rows} points of X.")
-    neighbors = NearestNeighbors(n_neighbors=count - 1).fit(found.values)
-    return found, neighbor_graph(neighbors), neighbors
 
 
 def spectrum_of_graph(

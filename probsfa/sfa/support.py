@@ -27,7 +27,7 @@ __all__ = ["mp_kpca", "mp_mah", "online_mah", "random_support"]
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 
-_CANDIDATES = 1024  # rows kept up to date pivot by pivot; all others in blocks
+_CANDIDATES = 256  # rows kept up to date pivot by pivot; all others in blocks
 _PIVOT_BLOCK = 64
 _ONLINE_BLOCK = 256
 _KPCA_SLACK = 1e3  # its pivots may be small, and then magnify the rounding of what they leave
