@@ -59,7 +59,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         or the first where the number of parameters allows it.
     max_iter : int, default=200
         Most posterior evaluations.
-    tol : float, default=1e-3
+    tol : float, default=1e-4
         Expected gain of log-likelihood, in nats, below which a further step is not worth taking.
     noise_floor : float or "auto", default="auto"
         Smallest noise variance, as a fraction of each feature's variance. It keeps a latent from explaining
@@ -136,7 +136,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         noise: str | float = "diagonal",
         solver: str = "auto",
         max_iter: int = 200,
-        tol: float = 1e-3,
+        tol: float = 1e-4,
         noise_floor: float | str = "auto",
         random_state: Seed = None,
         verbose: bool = False,
