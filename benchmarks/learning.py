@@ -1,9 +1,10 @@
 """The default solver against 20,000 steps of plain EM, over noise levels and seeds.
 
-Data from the model: 3 latents with decays 0.99, 0.9 and 0.6, 6 features, standard normal loadings. Plain EM (the
-exact M-step) starts from slow feature analysis; it stops early only where a step gains no more than rounding. Both have
-the same noise floor, 1e-9 of each feature's variance. Columns: log-likelihood of the default solver less that of EM
-(nats, in total), posterior evaluations of either, seconds, and how the default solver ended.
+Data from the model: 3 latents with decays 0.99, 0.9 and 0.6, 6 features, standard normal loadings. Plain EM
+(the exact M-step) starts from slow feature analysis; it stops early only where a step gains no more than
+rounding. Both have the same noise floor, 1e-9 of each feature's variance. Columns: log-likelihood of the
+default solver less that of EM (nats, in total), posterior evaluations of either, seconds, and how the
+default solver ended.
 
     python benchmarks/learning.py [--quick]
 """
@@ -48,7 +49,7 @@ def main() -> None:
         args.steps, args.seeds = 500, 2
     warnings.simplefilter("ignore")
     print(f"T = {args.n_steps}, D = 6, K = 3; EM: {args.steps} steps")
-    print(f"{'noise':>8} {'seed':>4} {'gain over EM':>13} {'evaluations':>11} {'EM':>7} {'s':>6} {'s, EM':>6}  status")
+    print("   noise seed  gain over EM evaluations      EM      s  s, EM  status")
     for noise in NOISES:
         for seed in range(args.seeds):
             X = make_slow_mixture(

@@ -1,13 +1,15 @@
-"""Figure 2 of Turner & Sahani (2007): slow feature analysis and its probabilistic form under noise and with holes.
+"""Figure 2 of Turner & Sahani (2007): classic and probabilistic slow features under noise and with holes.
 
-Their statistic is D: root-mean-square error of slow feature analysis less that of the probabilistic model, both for the
-slowest latent, divided by the root mean square of that latent. Theirs are single draws: D = 0.03 at low noise, 1.10 at
-high noise, and 1.4 over a missing stretch, where slow feature analysis is continued by a straight line.
+Their statistic is D: root-mean-square error of slow feature analysis less that of the probabilistic model,
+both for the slowest latent, divided by the root mean square of that latent. Theirs are single draws: D =
+0.03 at low noise, 1.10 at high noise, and 1.4 over a missing stretch, where slow feature analysis is
+continued by a straight line.
 
-Settings here: three orthogonal loadings of norms 1, 8 and 8, decays 0.999, 0.99 and 0.5, T = 50,000, noise variance
-1e-4 (low) and 0.25 (high). At high noise the slowest latent is the weakest, so that slow feature analysis takes the
-second for it. Missing: 49 stretches of 20 rows. The probabilistic model is fitted to the same rows; both features are
-centred (the mean of a slow latent and the offset of the data cannot be told apart) and given the sign of the truth.
+Settings here: three orthogonal loadings of norms 1, 8 and 8, decays 0.999, 0.99 and 0.5, T = 50,000, noise
+variance 1e-4 (low) and 0.25 (high). At high noise the slowest latent is the weakest, so that slow feature
+analysis takes the second for it. Missing: 49 stretches of 20 rows. The probabilistic model is fitted to the
+same rows; both features are centred (the mean of a slow latent and the offset of the data cannot be told
+apart) and given the sign of the truth.
 
     python benchmarks/turner_sahani_figure2.py [--quick]
 """

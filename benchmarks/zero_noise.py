@@ -1,9 +1,9 @@
 """How maximum likelihood approaches slow feature analysis as the observation noise goes to zero.
 
-For each noise variance r and length T, ``ProbabilisticSFA(noise=r)`` is fitted to a square mixture (D = K = 3) and the
-rows of ``pinv(loadings)``, its recognition weights, are compared with the directions of ``SFA``: the table holds the
-largest angle between matched rows after whitening, in degrees. It falls with r to a floor that falls like 1/T, the edge
-terms of Turner & Sahani (2007), eq. 18.
+For each noise variance r and length T, ``ProbabilisticSFA(noise=r)`` is fitted to a square mixture (D = K =
+3) and the rows of ``pinv(loadings)``, its recognition weights, are compared with the directions of ``SFA``:
+the table holds the largest angle between matched rows after whitening, in degrees. It falls with r to a
+floor that falls like 1/T, the edge terms of Turner & Sahani (2007), eq. 18.
 
     python benchmarks/zero_noise.py [--quick]
 """
@@ -49,7 +49,9 @@ def main() -> None:
         for seed in range(args.seeds)
     }
     for noise in NOISES:
-        row = [np.median([largest_angle(series[n, seed], noise) for seed in range(args.seeds)]) for n in lengths]
+        row = [
+            np.median([largest_angle(series[n, seed], noise) for seed in range(args.seeds)]) for n in lengths
+        ]
         print(f"{noise:<9.0e}" + "".join(f"{value:>14.3e}" for value in row), flush=True)
 
 
