@@ -78,9 +78,7 @@ ax.legend(ncols=4, fontsize="small", loc="upper center")
 filled, std = model.impute(X, return_std=True)
 inside = coverage(truth[hidden], filled[hidden], std[hidden], 0.9)
 print(f"the 90 % intervals hold {100 * inside:.1f} % of the {hidden.sum()} hidden cells")
-print(
-    f"std of channel 0: in the middle of the outage {std[1230, 0]:.2f}, while it fails alone {std[2100, 0]:.2f}"
-)
+print(f"std of channel 0: {std[1230, 0]:.2f} amid the outage, {std[2100, 0]:.2f} when alone")
 
 # %% [markdown]
 # ## Key takeaways
