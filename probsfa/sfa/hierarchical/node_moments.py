@@ -21,17 +21,25 @@ class NodeMoments(NamedTuple):
 
     Attributes
     ----------
-    mean : ndarray (M, E)
-        Mean of the rows.
+    origin : ndarray (M, E)
+        A row of each node.
+    offset : ndarray (M, E)
+        Mean of the rows minus `origin`, so that differences of means keep their digits at large offsets.
     covariance : ndarray (M, E, E)
         ``B``.
     change : ndarray (M, E, E) or None
         ``A``, the uncentred second moment of differences, where it was asked for.
     """
 
-    mean: FloatArray
+    origin: FloatArray
+    offset: FloatArray
     covariance: FloatArray
     change: FloatArray | None
+
+    @property
+    def mean(self) -> FloatArray:
+        """Mean of the rows, shape (M, E)."""
+        return self.origin + self.offset
 
     @property
     def variance_floor(self) -> FloatArray:
@@ -111,7 +119,7 @@ class NodeStream:
                     "known about change. Give longer sequences or a smaller lag."
                 )
             change = self.change / self.n_differences
-        return NodeMoments(self.origin + self.offset, self.scatter / self.n_rows, change)
+        return NodeMoments(self.origin, self.offset, self.scatter / self.n_rows, change)
 
     def _add_differences(self, nodes: slice, Z: FloatArray, valid: NDArray[np.bool_], lag: int) -> None:
         tail, rows = self.tail[nodes], Z.shape[1]
@@ -158,13 +166,15 @@ def graph_moments(Z: FloatArray, graph: Any) -> NodeMoments:
     change = (2.0 / graph.R) * (Z.transpose(1, 2, 0) @ L.transpose(1, 0, 2))
     np.multiply(Z, v[:, None, None], out=L)
     covariance = Z.transpose(1, 2, 0) @ L.transpose(1, 0, 2) / graph.Q
-    return NodeMoments(origin + offset, covariance, (change + change.mT) / 2)
+    return NodeMoments(origin, offset, covariance, (change + change.mT) / 2)
 
 
 def pool_nodes(moments: NodeMoments) -> NodeMoments:
     """Return the moments of one node that sees the rows of all: the nodes are sequences of equal weight."""
-    center = moments.mean[0] + (moments.mean - moments.mean[0]).mean(axis=0)
-    gaps = moments.mean - center
+    origin = moments.origin[:1]
+    offsets = (moments.origin - origin) + moments.offset
+    center = offsets.mean(axis=0, keepdims=True)
+    gaps = offsets - center
     covariance = moments.covariance.mean(axis=0) + gaps.T @ gaps / len(gaps)
     change = None if moments.change is None else moments.change.mean(axis=0)[None]
-    return NodeMoments(center[None], covariance[None], change)
+    return NodeMoments(origin, center, covariance[None], change)

@@ -183,7 +183,8 @@ def _concatenate(parts: list[NodeMoments]) -> NodeMoments:
         return parts[0]
     changes = [part.change for part in parts if part.change is not None]
     return NodeMoments(
-        np.concatenate([part.mean for part in parts]),
+        np.concatenate([part.origin for part in parts]),
+        np.concatenate([part.offset for part in parts]),
         np.concatenate([part.covariance for part in parts]),
         np.concatenate(changes) if changes else None,
     )

@@ -62,7 +62,7 @@ def test_graph_moments_are_those_of_each_node(rng):
 
 
 def test_pooled_moments_are_those_of_all_rows_as_sequences(rng):
-    Z = rng.standard_normal((3, 20, 2)) + np.arange(3)[:, None, None] + 1e6
+    Z = rng.standard_normal((3, 20, 2)) + np.arange(3)[:, None, None] + 1e8
     pooled = pool_nodes(_stream(Z, [20], 1, [7]))
     one = temporal_moments(Z.reshape(60, 2), lengths=[20, 20, 20])
     assert_allclose(pooled.mean[0], one.mean, rtol=STREAM)
@@ -77,6 +77,7 @@ def _problems(rng):
     X[2, :, 3] = X[2, :, 1]
     X[3] = 7.0
     return NodeMoments(
+        np.zeros((4, 4)),
         X.mean(axis=1),
         np.stack([np.cov(x.T, ddof=0) for x in X]),
         np.stack([np.diff(x, axis=0).T @ np.diff(x, axis=0) / 49 for x in X]),
