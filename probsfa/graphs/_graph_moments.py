@@ -1,5 +1,6 @@
 """Second moments of samples on a training graph, through its Laplacian alone and in bounded memory."""
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ __all__ = ["GraphMoments", "graph_moments"]
 
 FloatArray = NDArray[np.float64]
 
-_PANEL_CELLS = 2**22  # 32 MiB of float64: columns taken at a time through the Laplacian
+_PANEL_CELLS = 2**23  # 64 MiB of float64: columns taken at a time through the Laplacian
 
 
 class GraphMoments(NamedTuple):
@@ -50,8 +51,8 @@ def graph_moments(graph: TrainingGraph, X: ArrayLike) -> GraphMoments:
     -------
     GraphMoments
         In O(N D^2) for every graph whose Laplacian takes O(N D). `X` is not copied: a few columns at a time
-        go through the Laplacian, so the memory needed beside it is a few times 32 MiB, or a few columns
-        where N exceeds 4 million.
+        go through the Laplacian, so the memory needed beside it is a few times 64 MiB, or a few columns
+        where N exceeds 8 million.
 
     Raises
     ------
@@ -77,9 +78,10 @@ def graph_moments(graph: TrainingGraph, X: ArrayLike) -> GraphMoments:
     origin, offset, covariance = _weighted_covariance(rows, graph.node_weights / graph.Q)
     n, n_features = rows.shape
     A = np.empty((n_features, n_features), dtype=np.float64)
-    width = max(1, _PANEL_CELLS // n)
-    for first in range(0, n_features, width):
-        panel = slice(first, first + width)
+    n_panels = min(n_features, -(-n * n_features // _PANEL_CELLS))
+    borders = np.linspace(0, n_features, n_panels + 1).astype(int).tolist()
+    for first, stop in itertools.pairwise(borders):
+        panel = slice(first, stop)
         product = graph.laplacian_matmul(rows[:, panel] - origin[panel] - offset[panel])
         A[:, panel] = _centred_product(rows, product, origin, offset)
     A *= 2.0 / graph.R

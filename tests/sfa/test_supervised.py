@@ -73,7 +73,7 @@ def test_default_components_stop_at_the_rank(rng):
 def test_other_classifiers_bring_their_own_methods(rng):
     X, y = rings(rng)
     centroid = GraphSFAClassifier(expansion=Polynomial(2), classifier=NearestCentroid()).fit(X, y)
-    assert centroid.score(X, y) > 0.95
+    assert centroid.score(X, y) > 0.9
     assert not hasattr(GraphSFAClassifier(classifier=LinearSVC()).fit(X, y), "predict_proba")
 
 
