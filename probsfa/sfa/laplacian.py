@@ -30,7 +30,9 @@ __all__ = ["GraphSpectrum", "choose_method", "connected_parts", "graph_spectrum"
 FloatArray = NDArray[np.float64]
 
 _DENSE_ROWS = 300  # below, a full eigendecomposition takes milliseconds and repeated eigenvalues no thought
-_PROBE_STEPS = 8
+_PROBE_STEPS = 5
+_LANCZOS_EXTRA = 3  # more than wanted: the last ones wanted may be close together
+_LANCZOS_TOL = 1e-13  # of the largest eigenvalue; 0 would be the rounding and costs a quarter more
 _PROBE_TOL = 1e-5  # a residual; what it says of the eigenvalue is far better, and always from below
 
 
@@ -155,9 +157,13 @@ def _edges_that_count(W: Any) -> Any:
     Such edges would leave a graph connected in name only, with eigenvalues below the rounding.
     """
     if is_sparse(W):
-        W = sp.csr_array(W).tocoo()
+        W = sp.csr_array(W)
         degrees = np.asarray(W.sum(axis=1)).ravel()
-        busiest = int(np.bincount(W.row, minlength=1).max(initial=1))
+        busiest = int(np.diff(W.indptr).max(initial=1))
+        least = busiest * np.finfo(np.float64).eps * degrees.max(initial=0.0)
+        if W.data.min(initial=np.inf) > least and not W.diagonal().any():
+            return W
+        W = W.tocoo()
         floor = busiest * np.finfo(np.float64).eps * np.sqrt(degrees[W.row] * degrees[W.col])
         kept = (W.row != W.col) & (W.data > floor)
         return sp.csr_array((W.data[kept], (W.row[kept], W.col[kept])), shape=W.shape)
@@ -243,7 +249,8 @@ def _grounded_inverse(W: Any, degrees: FloatArray) -> Callable[[FloatArray], Flo
         solve = functools.partial(scipy.linalg.cho_solve, factor)
     else:
         L = (sp.diags_array(degrees) - W).tocsc()[:-1, :-1]
-        lu = splu(L, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+        options = {"SymmetricMode": True}
+        lu = splu(L, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, panel_size=1, options=options)
         solve = lu.solve
 
     def inverse(b: FloatArray) -> FloatArray:
@@ -262,9 +269,9 @@ def _leading_vectors(
     `ratio` says that the operator is an inverse, whose leading eigenvalues are far apart.
     """
     found, values = null[:, None], np.zeros(0, dtype=np.float64)
-    wanted = count
+    wanted = count if ratio else min(count + _LANCZOS_EXTRA, len(null) - 3)
     while wanted:
-        new_values, new = _lanczos(product, found, wanted, ratio)
+        new_values, new = _lanczos(product, found, wanted, ratio, tol=0.0 if ratio else _LANCZOS_TOL)
         found, values = np.hstack([found, new]), np.concatenate([values, new_values])
         least = np.sort(values)[-count]
         wanted = int(_largest_left(product, found, ratio) > least * (1 + 1e-8))
@@ -273,7 +280,7 @@ def _leading_vectors(
 
 
 def _lanczos(
-    product: Callable[[FloatArray], FloatArray], known: FloatArray, count: int, ratio: bool, tol: float = 0.0
+    product: Callable[[FloatArray], FloatArray], known: FloatArray, count: int, ratio: bool, tol: float
 ) -> tuple[FloatArray, FloatArray]:
     """Run Lanczos iteration in the complement of `known`; a tolerance of 0 is the rounding."""
     n = len(known)
@@ -326,7 +333,7 @@ def _orthonormal(z: FloatArray, drop: int = 0) -> FloatArray:
 def _levels(W: Any) -> tuple[int, int]:
     """Return the number of levels of a breadth-first search from a far vertex, and the size of the widest."""
     source, n = 0, W.shape[0]
-    for _ in range(3):  # each search starts where the last one ended, so as to begin at an end of the graph
+    for _ in range(2):  # each search starts where the last one ended, so as to begin at an end of the graph
         order, predecessors = breadth_first_order(W, source, directed=False)
         position = np.empty(n, dtype=np.intp)
         position[order] = np.arange(n)
