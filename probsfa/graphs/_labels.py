@@ -27,15 +27,15 @@ def check_classes(y: Any) -> NDArray[np.intp]:
     return np.unique(labels, return_inverse=True)[1].astype(np.intp)
 
 
-def label_groups(y: Any, n_groups: int | None) -> NDArray[np.intp]:
+def label_groups(y: Any, n_groups: int | None, *, name: str = "n_groups") -> NDArray[np.intp]:
     """Discretise labels: the number of the group of every sample, shape (N,), lower labels first.
 
     Labels that take no more than `n_groups` values are their own groups. Others are sorted and cut into
     groups whose sizes differ by one at most. By default there are ``sqrt(N)`` groups and at most 50, the
-    number used in section 6.2 of the paper.
+    number used in section 6.2 of the paper. `name` is what errors call the number of groups.
     """
     labels = check_labels(y)
-    wanted = default_groups(len(labels)) if n_groups is None else check_count("n_groups", n_groups, minimum=2)
+    wanted = default_groups(len(labels)) if n_groups is None else check_count(name, n_groups, minimum=2)
     distinct, groups = np.unique(labels, return_inverse=True)
     if len(distinct) < 2:
         raise ValueError(f"y has only one value, {distinct[0]}; a graph of labels needs at least two.")

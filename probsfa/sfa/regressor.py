@@ -107,7 +107,7 @@ class GraphSFARegressor(RegressorMixin, BaseEstimator):
         if y is None:
             raise ValueError("GraphSFARegressor requires y to be passed, but the target y is None.")
         labels = check_labels(column_or_1d(labels_of_rows(y, found), warn=True))
-        groups = label_groups(labels, self.n_labels)
+        groups = label_groups(labels, self.n_labels, name="n_labels")
         self.gsfa_ = fit_slow_features(
             found.values,
             labels,

@@ -123,7 +123,7 @@ def test_errors_name_the_argument(rng):
         GraphSFAClassifier().fit(X, np.ones(10, dtype=int))
     with pytest.raises(ValueError, match="y has only one value, 1.0"):
         GraphSFARegressor().fit(X, np.ones(10))
-    with pytest.raises(ValueError, match="n_groups must be an integer of at least 2"):
+    with pytest.raises(ValueError, match="n_labels must be an integer of at least 2"):
         GraphSFARegressor(n_labels=1).fit(X, np.arange(10))
     with pytest.raises(ValueError, match="requires y to be passed"):
         GraphSFARegressor().fit(X, None)

@@ -1,0 +1,56 @@
+"""Graph moments: column panels change nothing but the memory, and large data stay exact."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from probsfa import graphs
+from probsfa.graphs import _graph_moments as module
+from probsfa.graphs import graph_moments
+from tests.tolerances import STREAM
+
+KINDS = {
+    "temporal": lambda y: graphs.temporal(len(y)),
+    "mirrored window": lambda y: graphs.sliding_window(y, 32),
+    "clustered": lambda y: graphs.clustered(np.floor(10 * y)),
+    "serial": lambda y: graphs.serial(y, 20),
+    "mixed": lambda y: graphs.mixed(y, 20),
+    "transition": lambda y: graphs.transition(np.floor(10 * y)),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("cells", [1, 300, 2**30])
+def test_panels_change_nothing(monkeypatch, rng, kind, cells):
+    X, y = rng.standard_normal((100, 7)), rng.random(100)
+    graph = KINDS[kind](y)
+    W = graph.to_sparse().toarray()
+    monkeypatch.setattr(module, "_PANEL_CELLS", cells)
+    found = graph_moments(graph, X).difference_moment
+    A = 2 / W.sum() * X.T @ (np.diag(W.sum(axis=1)) - W) @ X
+    np.testing.assert_allclose(found, A, atol=STREAM * np.abs(A).max())
+    np.testing.assert_array_equal(found, found.T)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_memory_is_that_of_a_few_panels(monkeypatch, rng, kind):
+    X, y = rng.standard_normal((50_000, 40)), rng.random(50_000)
+    graph = KINDS[kind](y)
+    monkeypatch.setattr(module, "_PANEL_CELLS", 2**18)  # 2 MiB, an eighth of X
+    tracemalloc.start()
+    graph_moments(graph, X)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10 * 2**21 + X.nbytes / 8
+
+
+def test_weighted_mean_and_covariance_at_an_offset(rng):
+    X, v = rng.standard_normal((500, 3)), rng.uniform(0, 2, 500)
+    X = np.round(X * 2**20) / 2**20  # exact at the offset too
+    graph = graphs.from_sparse(rng.random((500, 500)), v)
+    near, far = graph_moments(graph, X), graph_moments(graph, X + 2**27)
+    np.testing.assert_allclose(far.covariance, near.covariance, rtol=STREAM, atol=STREAM)
+    np.testing.assert_allclose(far.difference_moment, near.difference_moment, rtol=STREAM, atol=STREAM)
+    np.testing.assert_allclose(far.mean, near.mean + 2**27, rtol=1e-15)
+    assert (far.variance_floor < 1e-12).all()
