@@ -13,8 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probsfa.cli._clock import Clock
+from probsfa.cli._parser import ENOUGH
 
-__all__ = ["CLASSIC", "LINEAR", "PROBABILISTIC", "Filled", "Method", "default_methods", "make_model", "when"]
+__all__ = [
+    "CLASSIC",
+    "LINEAR",
+    "PROBABILISTIC",
+    "Filled",
+    "Method",
+    "default_methods",
+    "fit_quietly",
+    "make_model",
+    "when",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -22,9 +33,10 @@ FloatArray = NDArray[np.float64]
 LINEAR, CLASSIC, PROBABILISTIC = "linear interpolation", "classic SFA", "probabilistic SFA"
 
 _MOST_COMPONENTS = 20
-# For filling holes the last nats of likelihood change nothing, and no column is trusted beyond a thousandth of its
-# variance: real records let a latent explain one column without any noise, and intervals become too narrow.
-_SETTINGS: dict[str, Any] = {"max_iter": 60, "tol": 1.0, "noise_floor": 1e-3}
+# For filling holes the last nats of likelihood change nothing, and no column is trusted beyond a thousandth
+# of its variance: real records let a latent explain one column without any noise, and intervals become too
+# narrow.
+_SETTINGS: dict[str, Any] = {"max_iter": ENOUGH, "tol": 1.0, "noise_floor": 1e-3}
 
 
 class Filled(NamedTuple):
@@ -120,11 +132,20 @@ def fill_with(model: Any) -> Method:
     def fill(X: FloatArray, clock: Clock) -> Filled:
         from sklearn.base import clone
 
-        fitted = clone(model).fit(X, **when(clock))
+        fitted = fit_quietly(clone(model), X, clock)
         values, std = fitted.impute(X, return_std=True, **when(clock))
         return Filled(values, std, fitted)
 
     return fill
+
+
+def fit_quietly(model: Any, X: Any, clock: Clock) -> Any:
+    """Fit an estimator without its warning that it stopped early: its ``status_`` says so too."""
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(X, **when(clock))
 
 
 def when(clock: Clock) -> dict[str, Any]:

@@ -7,6 +7,11 @@ from probsfa import __version__
 
 __all__ = ["make_parser"]
 
+# Iterations for filling holes; what a fit still gains after them brings no cell closer to the truth.
+ENOUGH = 60
+# Iterations for a model that is looked at itself.
+THOROUGH = 200
+
 DESCRIPTION = "The few slow things behind a time series, with error bars, and its holes filled."
 
 
@@ -79,7 +84,7 @@ def _add_fit(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "-o", "--output", type=Path, required=True, metavar="MODEL.npz", help="the saved model"
     )
     parser.add_argument("--force", action="store_true", help="replace files that exist")
-    _add_model_options(parser)
+    _add_model_options(parser, max_iter=THOROUGH)
 
 
 def _add_compare(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -134,7 +139,7 @@ def _add_data_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_model_options(parser: argparse.ArgumentParser) -> None:
+def _add_model_options(parser: argparse.ArgumentParser, max_iter: int = ENOUGH) -> None:
     group = parser.add_argument_group("fitting the model")
     group.add_argument(
         "-k",
@@ -143,7 +148,13 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         metavar="K",
         help="number of slow features (default: one for each column, up to 20)",
     )
-    group.add_argument("--max-iter", type=_count, metavar="N", help="most iterations of the fit")
+    group.add_argument(
+        "--max-iter",
+        type=_count,
+        default=max_iter,
+        metavar="N",
+        help=f"most iterations of the fit (default: {max_iter})",
+    )
     group.add_argument("--seed", type=int, default=0, help="seed of everything random (default: 0)")
 
 

@@ -30,11 +30,14 @@ def draw_holes(found: Input, filled: FloatArray, std: FloatArray, most: int = 4)
     holes = [longest_hole(np.isnan(column)) for column in found.values.T]
     chosen = sorted(range(len(holes)), key=lambda j: holes[j].start - holes[j].stop)[:most]
     figure = Figure(figsize=(8.0, 0.4 + 2.1 * len(chosen)), layout="constrained")
-    for ax, j in zip(figure.subplots(len(chosen), 1, squeeze=False)[:, 0], chosen, strict=True):
+    axes = figure.subplots(len(chosen), 1, squeeze=False)[:, 0]
+    for ax, j in zip(axes, chosen, strict=True):
         rows = window(holes[j], len(found.values))
         times = None if found.clock.stamps is None else found.clock.stamps[rows]
         plots.plot_imputation(found.values[rows, j], filled[rows, j], std[rows, j], times=times, ax=ax)
         ax.set_ylabel(found.names[j])
+        if ax is not axes[0]:
+            ax.get_legend().remove()
     return figure
 
 
@@ -64,7 +67,8 @@ def draw_demo(data: "pd.DataFrame", blocks: Comparison, model: Any) -> "Figure":
     ax.plot(times[rows], straight, "--", color=plots.GREY, lw=1.0, label=LINEAR, zorder=1.5)
     ax.set_ylabel("LaGuardia, °F")
     ax.set_title("Temperature with blocks of 24 hours hidden", loc="left", fontsize="medium")
-    ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False, ncols=5, fontsize="small")
+    place = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.2}
+    ax.legend(**place, ncols=5, columnspacing=1.2, handlelength=1.5, frameon=False, fontsize="small")
 
     posterior = model.posterior(blocks.seen)
     n = min(3, posterior.means.shape[1])
@@ -84,10 +88,10 @@ def longest_hole(missing: NDArray[np.bool_]) -> slice:
     return slice(int(starts[longest]), int(stops[longest]))
 
 
-def window(hole: slice, n_rows: int, least: int = 60) -> slice:
-    """A hole with as much around it on either side, and at least some."""
-    margin = max(hole.stop - hole.start, least)
-    return slice(max(hole.start - margin, 0), min(hole.stop + margin, n_rows))
+def window(hole: slice, n_rows: int, least: int = 60, most: int = 240) -> slice:
+    """A hole with as much around it on either side, but not too little; of a very long one the start."""
+    margin = min(max(hole.stop - hole.start, least), most)
+    return slice(max(hole.start - margin, 0), min(hole.stop + margin, hole.start + 2 * most, n_rows))
 
 
 def check_format(path: Path) -> None:

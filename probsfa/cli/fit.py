@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from probsfa.cli._input import Input, read_input
-from probsfa.cli._methods import make_model, when
+from probsfa.cli._methods import fit_quietly, make_model
 from probsfa.cli._outputs import check_outputs, replacing
 from probsfa.cli._report import align
 from probsfa.cli._screen import Screen
@@ -28,7 +28,7 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
 def fit_model(found: Input, args: argparse.Namespace, screen: Screen) -> Any:
     """Fit a model to a file as the options say, showing progress and how it ended."""
     model = make_model(args, len(found.names), verbose=not screen.quiet)
-    model.fit(found.frame, **when(found.clock))
+    fit_quietly(model, found.frame, found.clock)
     screen.note(model.status_)
     return model
 

@@ -13,6 +13,7 @@ from probsfa.cli._errors import CommandError
 from probsfa.cli._input import Input, read_input
 from probsfa.cli._methods import when
 from probsfa.cli._outputs import check_outputs, replacing
+from probsfa.cli._parser import ENOUGH
 from probsfa.cli._pictures import check_format, draw_holes, save_picture
 from probsfa.cli._screen import Screen
 from probsfa.cli._table import write_text
@@ -31,7 +32,7 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
     check_outputs(outputs, force=args.force, inputs=inputs)
     if args.plot is not None:
         check_format(args.plot)
-    if args.model is not None and (args.n_components or args.max_iter):
+    if args.model is not None and (args.n_components or args.max_iter != ENOUGH):
         raise CommandError("--n-components and --max-iter have no meaning with --model: it is fitted.")
     found = read_input(args, screen)
     model = fit_model(found, args, screen) if args.model is None else _saved_model(args.model, found)

@@ -1,6 +1,7 @@
 """A small estimator in the place of the real one, so that the commands are tested apart from it."""
 
 from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -13,11 +14,15 @@ from probsfa.cli import main
 class StandIn(BaseEstimator):
     """Fills with the mean of the column; remembers what it was given."""
 
-    calls: list = []
+    calls: ClassVar[list] = []
 
-    def __init__(self, n_components=2, max_iter=7, random_state=None, verbose=False):
+    def __init__(
+        self, n_components=2, max_iter=7, tol=1e-3, noise_floor="auto", random_state=None, verbose=False
+    ):
         self.n_components = n_components
         self.max_iter = max_iter
+        self.tol = tol
+        self.noise_floor = noise_floor
         self.random_state = random_state
         self.verbose = verbose
 

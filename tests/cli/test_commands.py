@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import probsfa
-from probsfa.cli import demo, main
+from probsfa.cli import _pictures, demo, main
 
 DATA = """\
 time,temp,rain ,note
@@ -264,7 +264,7 @@ def short_weather(monkeypatch):
     """Let the demo run on ten days."""
     whole = probsfa.datasets.load_nyc_weather()
     short = type(whole)(data=whole.data[1000:1400], time=whole.time[1000:1400])
-    monkeypatch.setattr(demo, "load_nyc_weather", lambda: short)
+    monkeypatch.setattr(demo, "load_nyc_weather", lambda **options: short)
     return short.data
 
 
@@ -363,3 +363,18 @@ def test_main_takes_the_arguments_of_the_process(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         main()
     assert capsys.readouterr().out == f"probsfa {probsfa.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("missing", "hole", "shown"),
+    [
+        ([0, 0, 1, 1, 0, 1], slice(2, 4), slice(0, 6)),
+        ([1] * 5 + [0] * 200, slice(0, 5), slice(0, 65)),
+        ([0] * 300 + [1] * 100 + [0] * 300, slice(300, 400), slice(200, 500)),
+        ([0] * 300 + [1] * 2000, slice(300, 2300), slice(60, 780)),
+        ([0] * 9, slice(0, 0), slice(0, 9)),
+    ],
+)
+def test_what_a_picture_shows_of_a_hole(missing, hole, shown):
+    assert _pictures.longest_hole(np.array(missing, dtype=bool)) == hole
+    assert _pictures.window(hole, len(missing)) == shown

@@ -147,7 +147,7 @@ def test_an_estimator_as_a_method(stand_in, series):
 def test_default_model(stand_in, asked, n_features, n_components):
     args = argparse.Namespace(n_components=asked, max_iter=None, seed=5)
     model = make_model(args, n_features)
-    assert (model.n_components, model.random_state, model.max_iter) == (n_components, 5, stand_in().max_iter)
+    assert (model.n_components, model.random_state, model.max_iter) == (n_components, 5, 60)
 
 
 def test_all_methods_fill_the_same_holes_and_leave_the_rest(stand_in, series, capsys):

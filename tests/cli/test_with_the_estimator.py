@@ -1,0 +1,117 @@
+"""The commands with the real estimator, on series small enough to be quick."""
+
+import csv
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import probsfa
+from probsfa.cli import main
+from probsfa.datasets import make_slow_mixture
+
+NOISE = 0.05
+# No method comes closer than the noise; not knowing the latents better than six columns tell adds a little.
+NEAR_THE_NOISE = 1.25 * np.sqrt(NOISE)
+
+
+@pytest.fixture
+def mixture(tmp_path, monkeypatch):
+    """A CSV file of a mixture with holes, and the truth."""
+    drawn = make_slow_mixture(
+        400,
+        6,
+        timescales=[80.0, 15.0],
+        noise_variance=0.05,
+        offset=100.0,
+        missing_fraction=0.1,
+        random_state=0,
+    )
+    index = pd.date_range("2024-01-01", periods=400, freq="10min", name="time")
+    frame = pd.DataFrame(drawn.data, index=index, columns=list("abcdef"))
+    frame.to_csv(tmp_path / "data.csv")
+    monkeypatch.chdir(tmp_path)
+    return drawn
+
+
+def read(path):
+    """Numbers of a file without its header and times, read by Python's own exact rule."""
+    rows = list(csv.reader(path.read_text().splitlines()))[1:]
+    return np.array([[float(cell) for cell in row[1:]] for row in rows])
+
+
+def cells(path):
+    return [cell for row in csv.reader(path.read_text().splitlines()) for cell in row]
+
+
+def rms(errors):
+    return np.sqrt(np.mean(errors**2))
+
+
+def test_impute_fills_with_honest_intervals(mixture, tmp_path):
+    assert main(["impute", "data.csv", "-o", "filled.csv", "--std", "std.csv", "-k", "2", "-q"]) == 0
+    filled, std = read("filled.csv"), read("std.csv")
+    hole = ~mixture.mask
+    np.testing.assert_array_equal(filled[~hole], mixture.data[~hole])
+    assert np.all(std[~hole] == 0.0)
+    scaled = (filled - mixture.complete)[hole] / std[hole]
+    n = hole.sum()
+    # A normal law of unit variance: its second moment within six standard errors of one, estimation aside.
+    assert abs(np.mean(scaled**2) - 1.0) < 6.0 * np.sqrt(2.0 / n) + 0.1
+    assert rms((filled - mixture.complete)[hole]) < NEAR_THE_NOISE
+
+
+def test_observed_cells_keep_their_text(mixture, tmp_path):
+    assert main(["impute", "data.csv", "-o", "filled.csv", "-k", "2", "-q"]) == 0
+    before, after = ([*csv.reader((tmp_path / name).open())] for name in ("data.csv", "filled.csv"))
+    assert len(before) == len(after)
+    changed = [
+        (a, b) for x, y in zip(before, after, strict=True) for a, b in zip(x, y, strict=True) if a != b
+    ]
+    assert len(changed) == (~mixture.mask).sum()
+    assert all(a == "" and np.isfinite(float(b)) for a, b in changed)
+
+
+def test_fit_saves_what_load_reads(mixture, tmp_path, capsys):
+    assert main(["fit", "data.csv", "-o", "model.npz", "-k", "2", "-q"]) == 0
+    model = probsfa.load(tmp_path / "model.npz")
+    assert list(model.feature_names_in_) == list("abcdef")
+    assert model.n_components == 2
+    out = capsys.readouterr().out
+    assert "time scale (steps of 10 min)" in out
+    assert f"log-likelihood {model.log_likelihood_:.6g} nats" in out
+    assert main(["impute", "data.csv", "--model", "model.npz", "-o", "filled.csv", "-q"]) == 0
+    hole = ~mixture.mask
+    expected = model.impute(pd.DataFrame(mixture.data, columns=list("abcdef"))).to_numpy()
+    np.testing.assert_allclose(read("filled.csv")[hole], expected[hole], atol=1e-3)
+
+
+def test_uneven_rows_are_used_at_their_times(mixture, tmp_path, capsys):
+    frame = pd.read_csv("data.csv", index_col="time")
+    keep = np.random.default_rng(1).random(len(frame)) < 0.7
+    frame[keep].to_csv("uneven.csv")
+    assert main(["impute", "uneven.csv", "-o", "filled.csv", "-k", "2"]) == 0
+    assert "rows are unevenly spaced, the median step is 10 min" in capsys.readouterr().err
+    filled, hole = read("filled.csv"), ~mixture.mask[keep]
+    assert not np.isnan(filled).any()
+    assert rms((filled - mixture.complete[keep])[hole]) < NEAR_THE_NOISE
+
+
+def test_compare_puts_the_model_that_made_the_data_first(mixture, tmp_path):
+    assert main(["compare", "data.csv", "-k", "2", "-o", "table.csv", "-q"]) == 0
+    table = pd.read_csv("table.csv")
+    for _, group in table.groupby("hidden"):
+        assert group.loc[group["rmse"].idxmin(), "method"] == "probabilistic SFA"
+        covered = group.set_index("method").loc["probabilistic SFA", "coverage"]
+        assert abs(covered - 0.9) < 6.0 * np.sqrt(0.09 / 216)
+    assert len(table) == 10
+
+
+def test_too_many_components_for_the_rows_are_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "one.csv").write_text("a,b\n1,2\n")
+    assert main(["impute", "one.csv", "-o", "out.csv", "-q"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("probsfa: error: ")
+    assert err.count("\n") == 1
+    assert not (tmp_path / "out.csv").exists()
