@@ -81,7 +81,7 @@ class LaplacianEigenmaps(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     Examples
     --------
-    A noisy arc is unrolled: the first coordinate follows the angle.
+    An arc is unrolled: the first coordinate follows the angle.
 
     >>> import numpy as np
     >>> angle = np.linspace(0, np.pi, 200)

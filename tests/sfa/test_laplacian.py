@@ -114,6 +114,22 @@ def test_edges_lighter_than_rounding_do_not_count():
     np.testing.assert_allclose(found.eigenvalues[1], 5, rtol=SPECTRAL)
 
 
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("method", METHODS)
+def test_hardly_connected_clouds(rng, make, method):
+    bridge = 1e-11
+    blocks = [random_graph(rng, 20, 0.5) for _ in range(2)]
+    W = sp.block_diag(blocks).toarray()
+    W[19, 20] = W[20, 19] = bridge
+    mass = np.ones(40)
+    found = graph_spectrum(make(W), mass, 4, method=method)
+    assert found.n_connected == 1
+    # to first order in the bridge: its energy on the contrast of the two clouds, 4 w / n
+    np.testing.assert_allclose(found.eigenvalues[0], 4 * bridge / 40, rtol=0.05)
+    within = np.sort(np.concatenate([eigenvalues(block, np.ones(20))[1:] for block in blocks]))
+    np.testing.assert_allclose(found.eigenvalues[1:], within[:3], rtol=SPECTRAL)
+
+
 def test_the_diagonal_does_not_matter(rng):
     W = random_graph(rng, 12)
     mass = np.ones(12)
