@@ -1,6 +1,7 @@
 """The commands with the real estimator, on series small enough to be quick."""
 
 import csv
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -36,7 +37,7 @@ def mixture(tmp_path, monkeypatch):
 
 def read(path):
     """Numbers of a file without its header and times, read by Python's own exact rule."""
-    rows = list(csv.reader(path.read_text().splitlines()))[1:]
+    rows = list(csv.reader(Path(path).read_text().splitlines()))[1:]
     return np.array([[float(cell) for cell in row[1:]] for row in rows])
 
 
@@ -63,11 +64,8 @@ def test_impute_fills_with_honest_intervals(mixture, tmp_path):
 
 def test_observed_cells_keep_their_text(mixture, tmp_path):
     assert main(["impute", "data.csv", "-o", "filled.csv", "-k", "2", "-q"]) == 0
-    before, after = ([*csv.reader((tmp_path / name).open())] for name in ("data.csv", "filled.csv"))
-    assert len(before) == len(after)
-    changed = [
-        (a, b) for x, y in zip(before, after, strict=True) for a, b in zip(x, y, strict=True) if a != b
-    ]
+    before, after = (cells(tmp_path / name) for name in ("data.csv", "filled.csv"))
+    changed = [(a, b) for a, b in zip(before, after, strict=True) if a != b]
     assert len(changed) == (~mixture.mask).sum()
     assert all(a == "" and np.isfinite(float(b)) for a, b in changed)
 
