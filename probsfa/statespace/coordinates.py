@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from probsfa.statespace.information import Blocks
+from probsfa.statespace.information import whittle_blocks
 from probsfa.statespace.panel import decay_over
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.statistics import Statistics
@@ -196,51 +196,31 @@ class Seen(NamedTuple):
         return float(self.total[-1, -1])
 
 
-def information_matrix(layout: Coordinates, params: Parameters, blocks: Blocks, seen: Seen) -> FloatArray:
-    """Expected information of the coordinates, shape (P, P), from that of one complete time step.
+def information_matrix(layout: Coordinates, params: Parameters, seen: Seen) -> FloatArray:
+    """Expected information of the coordinates, shape (P, P).
 
-    A feature tells about the parameters as much as it has seen of the latents: its loadings and offset
-    enter through the root of the second moments of ``(z, 1)`` over the rows in which it is observed,
-    relative to those over all rows; its noise enters through their number. For a complete series these are
-    identities, for one with long gaps they are far from it.
+    A feature that is observed in a fraction ``p`` of the rows counts as one whose noise is ``1 / p`` times as large.
+    Scaling its share of the information instead would be wrong where the noise is small: changes ``C -> C W`` of the
+    latents' basis, of which the data then say least, must stay apart from all others.
     """
     d, k = layout.n_features, layout.n_components
-    share = np.sqrt(seen.counts / seen.n_rows)
-    whitener = _symmetric_powers(seen.total, -0.5)
-    roots = _symmetric_powers(whitener @ seen.moments @ whitener, 0.5)
-    groups = _noise_groups(layout)
+    share = np.maximum(seen.counts / seen.n_rows, np.finfo(np.float64).eps)
+    blocks = whittle_blocks(params._replace(noise_variance=params.noise_variance / share))
     decay, loadings, noise, offset = layout.slices
+    # What is left to learn of a noise variance is in proportion to how often it was at work.
+    groups = np.sqrt(share)[:, None] * _noise_groups(layout)
     # Blocks have the coordinate atanh a: change to the layout's own.
     ratio = _decay_ratio(layout, params.decay)
 
-    # Information on (C_d, mu_d) of all pairs of features, with their roots on both sides.
-    joint = np.zeros((d, k + 1, d, k + 1))
-    joint[:, :k, :, :k] = blocks.loadings_loadings
-    joint[:, k, :, k] = blocks.offset_offset
-    joint = np.einsum("dij,djel,elm->diem", roots, joint, roots, optimize=True)
-    to_roots = roots[:, :, :k]
-    decay_joint = np.einsum("dij,adj->adi", to_roots, blocks.decay_loadings) * ratio[:, None, None]
-    noise_joint = np.einsum("dij,dje->die", to_roots, blocks.loadings_noise * share)
-
     info = np.zeros((layout.size, layout.size))
     info[decay, decay] = blocks.decay_decay * np.outer(ratio, ratio)
-    info[decay, noise] = (blocks.decay_noise * share * ratio[:, None]) @ groups
-    info[noise, noise] = groups.T @ (blocks.noise_noise * np.outer(share, share)) @ groups
-    info[decay, loadings] = decay_joint[:, :, :k].reshape(k, d * k)
-    info[decay, offset] = decay_joint[:, :, k]
-    info[loadings, loadings] = joint[:, :k, :, :k].reshape(d * k, d * k)
-    info[loadings, offset] = joint[:, :k, :, k].reshape(d * k, d)
-    info[offset, offset] = joint[:, k, :, k]
-    info[loadings, noise] = noise_joint[:, :k].reshape(d * k, d) @ groups
-    info[offset, noise] = noise_joint[:, k] @ groups
-    for one, other in (
-        (decay, noise),
-        (decay, loadings),
-        (decay, offset),
-        (loadings, offset),
-        (loadings, noise),
-        (offset, noise),
-    ):
+    info[loadings, loadings] = blocks.loadings_loadings.reshape(d * k, d * k)
+    info[noise, noise] = groups.T @ blocks.noise_noise @ groups
+    info[offset, offset] = blocks.offset_offset
+    info[decay, loadings] = (blocks.decay_loadings * ratio[:, None, None]).reshape(k, d * k)
+    info[decay, noise] = (blocks.decay_noise * ratio[:, None]) @ groups
+    info[loadings, noise] = blocks.loadings_noise.reshape(d * k, d) @ groups
+    for one, other in ((decay, loadings), (decay, noise), (loadings, noise)):
         info[other, one] = info[one, other].T
     return seen.n_rows * info
 
@@ -260,14 +240,6 @@ def complete_information(layout: Coordinates, params: Parameters, seen: Seen) ->
     at = np.concatenate([at_loadings, np.arange(offset.start, offset.stop)[:, None]], axis=1)
     info[at[:, :, None], at[:, None, :]] = scaled
     return info
-
-
-def _symmetric_powers(matrices: FloatArray, power: float) -> FloatArray:
-    """Symmetric power of positive semi-definite matrices (..., K, K); null directions stay null."""
-    values, vectors = np.linalg.eigh(matrices)
-    least = np.finfo(np.float64).eps * values[..., -1:]
-    powers = np.where(values > least, np.maximum(values, least) ** power, 0.0)
-    return (vectors * powers[..., None, :]) @ np.swapaxes(vectors, -1, -2)
 
 
 def _noise_groups(layout: Coordinates) -> FloatArray:

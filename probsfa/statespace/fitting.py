@@ -1,6 +1,7 @@
 """A whole fit: several starts, refined on Whittle's likelihood, judged and finished on the exact one."""
 
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,11 +87,14 @@ def fit(
     begun = _begin(panel, layout, noise, start_noise)
     try:
         candidates = _refine_all(panel, layout, noise, begun)
+        judged = _judge(evaluate, candidates)
         if climb == "em":
-            return fit_em(evaluate, candidates[0], noise, tol)
-        return _race(evaluate, layout, candidates, noise, tol)
+            return fit_em(evaluate, judged[0].params, noise, tol)
+        return _race(evaluate, layout, judged, noise, tol)
     except KeyboardInterrupt:
         # Interrupted between two climbs, each of which keeps its own best.
+        if evaluate.best is None:
+            evaluate(begun[0])
         best = evaluate.best if evaluate.best is not None else begun[0]
         value = evaluate.best_log_likelihood
         return FitResult(best, value, (value,), evaluate.count, "interrupted")
@@ -156,25 +160,36 @@ def _refine(
     return end.history[-1], refined
 
 
-def _race(
-    evaluate: Evaluator, layout: Coordinates, candidates: list[Parameters], noise: Noise, tol: float
-) -> FitResult:
-    """Follow every start that is still in the race a little way, then the best one to its end."""
-    judged: list[tuple[float, Parameters, Statistics]] = []
+class _Judged(NamedTuple):
+    """A start with its exact log-likelihood."""
+
+    value: float
+    params: Parameters
+    stats: Statistics
+
+
+def _judge(evaluate: Evaluator, candidates: list[Parameters]) -> list[_Judged]:
+    """Starts by their exact log-likelihood, best first; those that reach the same value count once."""
+    judged: list[_Judged] = []
     for params in candidates:
         if judged and evaluate.exhausted:
             break
         stats = evaluate(params)
         value = stats.log_likelihood
-        if np.isfinite(value) and all(abs(value - other) > _SAME_OPTIMUM for other, _, _ in judged):
-            judged.append((value, params, stats))
+        if np.isfinite(value) and all(abs(value - other.value) > _SAME_OPTIMUM for other in judged):
+            judged.append(_Judged(value, params, stats))
     if not judged:
         raise FloatingPointError(
             "The log-likelihood is not finite at any start; are some values extremely large?"
         )
-    judged.sort(key=lambda found: -found[0])
-    racing = [found for found in judged if found[0] > judged[0][0] - _OUT_OF_RACE]
+    return sorted(judged, key=lambda found: -found.value)
 
+
+def _race(
+    evaluate: Evaluator, layout: Coordinates, judged: list[_Judged], noise: Noise, tol: float
+) -> FitResult:
+    """Follow every start that is still in the race a little way, then the best one to its end."""
+    racing = [found for found in judged if found.value > judged[0].value - _OUT_OF_RACE]
     limit = evaluate.limit
     results: list[FitResult] = []
     for _, params, stats in racing:

@@ -16,7 +16,6 @@ from probsfa.statespace.coordinates import (
     strengthen_at_borders,
     to_vector,
 )
-from probsfa.statespace.information import whittle_blocks
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import expected_statistics
@@ -162,7 +161,7 @@ class ExactObjective:
         params = from_vector(self.layout, vector, self.noise_variance)
         stats: Statistics = evaluation.detail
         seen = Seen(stats.counts, stats.latent_moments, stats.total_moments)
-        info = information_matrix(self.layout, params, whittle_blocks(params), seen)
+        info = information_matrix(self.layout, params, seen)
         info = strengthen_at_borders(self.layout, params, info, evaluation.gradient)
         return info, complete_information(self.layout, params, seen)
 

@@ -59,13 +59,11 @@ class Panel(NamedTuple):
 
 
 def padded_length(n_rows: int) -> int:
-    """Smallest of a small set of lengths that holds ``n_rows``: eight to an octave, at most 12.5 % more.
+    """Smallest of a small set of lengths that holds ``n_rows``: eight to an octave, and multiples of 16.
 
     A compiled program serves one length, so lengths are rounded up to few different ones.
     """
-    if n_rows <= 16:
-        return 16
-    unit = 1 << ((n_rows - 1).bit_length() - 4)
+    unit = max(16, 1 << max((n_rows - 1).bit_length() - 4, 0))
     return -(-n_rows // unit) * unit
 
 

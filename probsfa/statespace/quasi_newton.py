@@ -182,6 +182,8 @@ def ascend(
     damping, misled, length = 0.0, False, 1.0
     try:
         point = _Point(vector, objective(vector) if known is None else known)
+        if not (np.isfinite(point.value) and np.all(np.isfinite(point.gradient))):
+            return Ascent(vector, (), "stalled")
         history.append(point.value)
         metric, brake = objective.metric(point.vector, point.known)
         while not objective.exhausted:

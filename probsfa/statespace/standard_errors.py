@@ -21,7 +21,6 @@ from probsfa.statespace.coordinates import (
     score,
     to_vector,
 )
-from probsfa.statespace.information import whittle_blocks
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import expected_statistics
@@ -60,7 +59,7 @@ def observed_information(
     vector = to_vector(layout, params)
     stats = expected_statistics(params, panel)
     seen = Seen(stats.counts, stats.latent_moments, stats.total_moments)
-    expected = np.diag(information_matrix(layout, params, whittle_blocks(params), seen))
+    expected = np.diag(information_matrix(layout, params, seen))
     indices = np.flatnonzero(free)
     columns = []
     for i in indices:
@@ -125,9 +124,10 @@ def standard_errors(
     ]
     information = observed_information(layout, params, panel, free)
     variances = np.full(layout.size, np.nan)
-    unit = 1.0 / np.sqrt(np.maximum(np.diag(information), np.finfo(np.float64).tiny))
+    diagonal = np.diag(information)
+    unit = 1.0 / np.sqrt(np.maximum(diagonal, np.finfo(np.float64).eps * max(float(diagonal.max()), 1.0)))
     values, vectors = np.linalg.eigh(information * unit[:, None] * unit)
-    if np.any(np.diag(information) <= 0.0) or values[0] <= 1e-12 * values[-1]:
+    if np.any(diagonal <= 0.0) or values[0] <= 1e-12 * values[-1]:
         warnings.warn(
             "The observed information is not positive definite: the fit is not at a maximum, or some "
             "parameters are not identified by the data. Their standard errors are NaN.",

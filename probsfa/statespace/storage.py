@@ -36,15 +36,26 @@ def write(
         Arrays of numbers or text, not of objects.
     """
     target = Path(path)
-    header = json.dumps({"format": FORMAT, "version": VERSION, "kind": kind, **scalars})
+    header = json.dumps({"format": FORMAT, "version": VERSION, "kind": kind, **scalars}, default=_plain)
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:
             np.savez_compressed(file, header=np.array(header), **arrays)  # type: ignore[arg-type]
+        # Temporary files are private; the finished one has the permissions any new file would have.
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
         os.replace(temporary, target)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of NumPy as those of Python."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} cannot be saved.")
 
 
 def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -71,7 +82,7 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[
     """
     source = Path(path)
     try:
-        with np.load(source, allow_pickle=False) as file:
+        with source.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         header = json.loads(str(arrays.pop("header")))
     except (zipfile.BadZipFile, KeyError, ValueError, EOFError, AttributeError, TypeError) as error:

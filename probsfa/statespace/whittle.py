@@ -22,7 +22,7 @@ from probsfa.statespace.coordinates import (
     pack_gradient,
     strengthen_at_borders,
 )
-from probsfa.statespace.information import invert_spectra, latent_spectra, whittle_blocks
+from probsfa.statespace.information import invert_spectra, latent_spectra
 from probsfa.statespace.quasi_newton import Evaluation
 
 FloatArray = NDArray[np.float64]
@@ -149,6 +149,6 @@ class WhittleObjective:
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> tuple[FloatArray, FloatArray]:
         """Expected and complete-data information, as for the exact likelihood."""
         params = from_vector(self.layout, vector, self.noise_variance)
-        info = information_matrix(self.layout, params, whittle_blocks(params), self._seen)
+        info = information_matrix(self.layout, params, self._seen)
         info = strengthen_at_borders(self.layout, params, info, evaluation.gradient)
         return info, complete_information(self.layout, params, self._seen)
