@@ -193,7 +193,7 @@ class Seen(NamedTuple):
     @property
     def n_rows(self) -> float:
         """Number of rows in which anything is observed."""
-        return float(self.total[-1, -1])
+        return max(float(self.total[-1, -1]), 1.0)
 
 
 def information_matrix(layout: Coordinates, params: Parameters, seen: Seen) -> FloatArray:

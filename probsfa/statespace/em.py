@@ -122,7 +122,9 @@ def _uneven_decay(
     return float(np.clip(np.exp(-np.exp(best)), FASTEST_DECAY, SLOWEST_DECAY))
 
 
-def fit_em(evaluate: Evaluator, start: Parameters, noise: Noise, tol: float) -> FitResult:
+def fit_em(
+    evaluate: Evaluator, start: Parameters, noise: Noise, tol: float, stats: Statistics | None = None
+) -> FitResult:
     """Plain EM from ``start``.
 
     It stops when the gain still to come is below ``tol`` nats. That is not the gain of the last step: EM
@@ -139,6 +141,8 @@ def fit_em(evaluate: Evaluator, start: Parameters, noise: Noise, tol: float) -> 
         What may happen to the noise variance.
     tol : float
         Gain to come at which to stop, in nats.
+    stats : Statistics, optional
+        The statistics at ``start``, where they are known.
 
     Returns
     -------
@@ -149,7 +153,7 @@ def fit_em(evaluate: Evaluator, start: Parameters, noise: Noise, tol: float) -> 
     status: Status = "max_iter"
     gain, promising = np.inf, 0
     try:
-        stats = evaluate(params)
+        stats = evaluate(params) if stats is None else stats
         history.append(stats.log_likelihood)
         while not evaluate.exhausted:
             proposal = maximize(params, stats, noise, gaps)

@@ -89,7 +89,7 @@ def fit(
         candidates = _refine_all(panel, layout, noise, begun)
         judged = _judge(evaluate, candidates)
         if climb == "em":
-            return fit_em(evaluate, judged[0].params, noise, tol)
+            return fit_em(evaluate, judged[0].params, noise, tol, judged[0].stats)
         return _race(evaluate, layout, judged, noise, tol)
     except KeyboardInterrupt:
         # Interrupted between two climbs, each of which keeps its own best.

@@ -52,7 +52,9 @@ def noise_free(
 ) -> NoiseFree:
     """Square model of a solution of slow feature analysis at full rank."""
     decay = np.clip(1.0 - 0.5 * delta_values, -SLOWEST_DECAY, SLOWEST_DECAY)
-    return NoiseFree(decay, components, loadings, mean)
+    # Covariances invert the directions up to the rounding of an eigenproblem; here they must invert them.
+    inverse = np.linalg.solve((components @ loadings).T, loadings.T).T
+    return NoiseFree(decay, components, inverse, mean)
 
 
 def latents(model: NoiseFree, values: FloatArray) -> FloatArray:
