@@ -3,7 +3,8 @@
 A graph of N samples has up to N^2 edges (a clustered one with ten classes N^2 / 10), but its moments A and B
 are formed through the Laplacian in O(N D^2). The slope is that of log seconds on log N by least squares: 1 is
 linear, and a little more is the price of leaving the cache, which 10,000 samples of 20 columns fit in. Beside
-it, for the smallest N only, the time of the same moments from the explicit sparse matrix.
+it, for the smallest N only, the time of the same moments from the explicit sparse matrix. The last line is
+the time of centring a copy of X and of one product X'X, which no method could do without.
 
     python benchmarks/graph_moments.py
     python benchmarks/graph_moments.py --quick
@@ -58,26 +59,47 @@ def main() -> None:
     print("slope over all N, and over the last three\n")
     print(f"{'graph':20}" + "".join(f"{n:>12,}" for n in sizes) + f"{'slope':>8}{'last':>8}{'by matrix':>18}")
     for name, build in GRAPHS.items():
-        seconds = [fastest(build, X[:n], y[:n], arguments.repeats) for n in sizes]
-        slope = np.polyfit(np.log(sizes), np.log(seconds), 1)[0]
-        last = np.polyfit(np.log(sizes[-3:]), np.log(seconds[-3:]), 1)[0]
+        seconds = [
+            fastest_of(lambda n=n, build=build: graphs.graph_moments(build(y[:n]), X[:n]), arguments.repeats)
+            for n in sizes
+        ]
+        slope, last = slopes(sizes, seconds)
         by_matrix = matrix_seconds(build(y[: sizes[0]]), X[: sizes[0]])
         print(
             f"{name:20}" + "".join(f"{s:12.4f}" for s in seconds) + f"{slope:8.2f}{last:8.2f}{by_matrix:>18}",
             flush=True,
         )
+    seconds = [fastest_of(lambda n=n: centred_product(X[:n]), arguments.repeats) for n in sizes]
+    slope, last = slopes(sizes, seconds)
+    print(
+        f"{'(centred X)' + chr(39) + 'X':20}"
+        + "".join(f"{s:12.4f}" for s in seconds)
+        + f"{slope:8.2f}{last:8.2f}"
+    )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"\npeak memory {peak:.0f} MiB, of which the samples {X.nbytes / 2**20:.0f} MiB")
 
 
-def fastest(build: Callable, X: np.ndarray, y: np.ndarray, repeats: int) -> float:
-    """Return the shortest time to make the graph and its moments."""
+def fastest_of(run: Callable[[], object], repeats: int) -> float:
+    """Return the shortest CPU time of some runs."""
     times = []
     for _ in range(repeats):
         started = time.process_time()
-        graphs.graph_moments(build(y), X)
+        run()
         times.append(time.process_time() - started)
     return min(times)
+
+
+def slopes(sizes: list[int], seconds: list[float]) -> tuple[float, float]:
+    """Return the slopes of log seconds on log N over all sizes and over the last three."""
+    x, y = np.log(sizes), np.log(seconds)
+    return float(np.polyfit(x, y, 1)[0]), float(np.polyfit(x[-3:], y[-3:], 1)[0])
+
+
+def centred_product(X: np.ndarray) -> np.ndarray:
+    """Return the scatter matrix of X, by a copy."""
+    centred = X - X.mean(axis=0)
+    return centred.T @ centred
 
 
 def matrix_seconds(graph: graphs.TrainingGraph, X: np.ndarray) -> str:
