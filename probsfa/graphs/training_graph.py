@@ -32,7 +32,7 @@ from sklearn.utils import check_random_state
 
 from probsfa._validation import check_count
 
-__all__ = ["TrainingGraph"]
+__all__ = ["ReweightedGraph", "TrainingGraph"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -134,8 +134,6 @@ class TrainingGraph(ABC):
         TrainingGraph
             Fulfils restrictions 19-22.
         """
-        from probsfa.graphs._reweighted import ReweightedGraph  # it is a TrainingGraph itself
-
         return ReweightedGraph(self, self.degrees / self.R, scale=1.0 / self.R)
 
     def sample_markov_chain(
@@ -187,6 +185,41 @@ class TrainingGraph(ABC):
         lengths = np.diff(np.append(begins, n_steps))
         walks = [self._random_walk(int(s), int(n), rng) for s, n in zip(starts, lengths, strict=True)]
         return np.concatenate(walks)
+
+
+class ReweightedGraph(TrainingGraph):
+    """The edges of another graph times a factor, with node weights of their own.
+
+    Parameters
+    ----------
+    base : TrainingGraph
+        Gives the edges.
+    node_weights : array-like (N,)
+        Not negative.
+    scale : float
+        Positive factor on all edge weights.
+    """
+
+    def __init__(self, base: TrainingGraph, node_weights: ArrayLike, *, scale: float = 1.0) -> None:
+        super().__init__(node_weights, base.degrees * scale)
+        self.base = base
+        self.scale = scale
+
+    def to_sparse(self) -> scipy.sparse.csr_array:
+        """Return the edge weights as a sparse matrix (N, N)."""
+        return self.base.to_sparse() * self.scale
+
+    def component_labels(self) -> IntArray:
+        """Return the connected component of every vertex, shape (N,)."""
+        return self.base.component_labels()
+
+    def _laplacian_matmul(self, X: FloatArray) -> FloatArray:
+        product = self.base._laplacian_matmul(X)
+        product *= self.scale
+        return product
+
+    def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
+        return self.base._random_walk(start, n_steps, rng)
 
 
 def _read_only(values: ArrayLike) -> FloatArray:
