@@ -127,7 +127,7 @@ def figure_1(
     speech: Speech, sigmas: np.ndarray, n_support: int | None, n_outputs: int, base: float, path: pathlib.Path
 ) -> None:
     """Slowness and variance over the width of the kernel and the regularisation."""
-    figure, axes = plt.subplots(2, len(RULES), figsize=(11, 7), sharex=True, squeeze=False)
+    figure, axes = plt.subplots(2, len(RULES), figsize=(11, 7), sharex=True, sharey="row")
     for column, (rule, rank_tol) in enumerate(RULES.items()):
         grid: list[list[Trained]] = []
         for sigma in sigmas:
@@ -145,12 +145,11 @@ def figure_1(
             color = plt.get_cmap("viridis")(j / len(LAMBDAS))
             label = f"$\\lambda$ = {value:g}"
             axes[0, column].plot(sigmas, [r[j].test_slowness for r in grid], "o-", color=color, label=label)
-            axes[1, column].plot(
-                sigmas, [r[j].variances.mean() for r in grid], "o-", color=color, label=label
-            )
+            violation = [np.abs(r[j].variances - 1).max() for r in grid]
+            axes[1, column].plot(sigmas, violation, "o-", color=color, label=label)
         axes[0, column].set(title=f"eigenvalues removed: {rule}", xscale="log", ylabel="mean test slowness")
-        axes[1, column].set(xscale="log", xlabel="kernel width $\\sigma$", ylabel="mean training variance")
-        axes[1, column].set_yscale("symlog", linthresh=0.1)
+        axes[1, column].set(xscale="log", yscale="log", xlabel="kernel width $\\sigma$")
+        axes[1, column].set(ylabel="largest |variance - 1| in training")
     axes[0, 0].legend(fontsize=8)
     figure.tight_layout()
     figure.savefig(path, dpi=110)
@@ -201,6 +200,8 @@ def figure_2a(
     axis.set(
         xscale="log", xlabel="support vectors", ylabel="mean test slowness", title=f"$\\sigma$ = {sigma:g}"
     )
+    axis.set_xticks(sizes, [str(m) for m in sizes])
+    axis.minorticks_off()
     axis.legend()
     figure.tight_layout()
     figure.savefig(path, dpi=110)
