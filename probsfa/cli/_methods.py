@@ -140,10 +140,15 @@ def fill_with(model: Any) -> Method:
 
 
 def fit_quietly(model: Any, X: Any, clock: Clock) -> Any:
-    """Fit an estimator without its warning that it stopped early: its ``status_`` says so too."""
-    from sklearn.exceptions import ConvergenceWarning
+    """Fit an estimator without its warning that it stopped early: its ``status_`` says so too.
 
-    with warnings.catch_warnings():
+    Its matrices are as small as there are columns: threads of the linear algebra would mostly wait for each
+    other.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    with threadpool_limits(1, user_api="blas"), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return model.fit(X, **when(clock))
 

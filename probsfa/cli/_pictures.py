@@ -110,7 +110,7 @@ def check_format(path: Path) -> None:
 
 def save_picture(figure: "Figure", path: Path) -> None:
     """Save a picture in the format that the name ends in."""
-    figure.savefig(path, dpi=150)
+    figure.savefig(path, dpi=120)
 
 
 def _busiest(missing: NDArray[np.bool_], n_rows: int) -> slice:

@@ -1,0 +1,77 @@
+"""The README's example runs as printed and prints what it says."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+NUMBER = re.compile(r"-?\d+\.?\d*")
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+
+
+def test_example_runs_as_printed(tmp_path):
+    [example] = blocks("python")
+    printed = blocks("text")[-1]
+    script = tmp_path / "example.py"
+    script.write_text(example, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-W", "error::UserWarning", script],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "slow_features.png").stat().st_size > 10_000
+    # The same words, and numbers that agree as far as optimisers on different machines do.
+    assert NUMBER.sub("#", done.stdout).split() == NUMBER.sub("#", printed).split()
+    found, said = ([float(n) for n in NUMBER.findall(text)] for text in (done.stdout, printed))
+    assert found == pytest.approx(said, rel=0.1, abs=0.02)
+
+
+def test_example_is_short():
+    [example] = blocks("python")
+    lines = [line for line in example.splitlines() if line.strip()]
+    assert len(lines) <= 20
+    assert max(map(len, lines)) <= 120
+
+
+def test_the_two_commands_are_there():
+    assert "    pip install . && probsfa demo\n" in README
+    assert "    pip install '.[test]' && pytest\n" in README
+
+
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "NOTATION.md", "CHANGELOG.md"])
+def test_links_lead_somewhere(document):
+    text = (ROOT / document).read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
+        if not target.startswith("http"):
+            assert (ROOT / target).exists(), target
+
+
+def test_commands_and_options_that_the_readme_names_exist():
+    from probsfa.cli._parser import make_parser
+
+    for line in re.findall(r"^    probsfa (.*)$", README, flags=re.MULTILINE):
+        assert make_parser().parse_args(line.split()).command == line.split()[0]
+
+
+def test_names_in_the_readme_exist():
+    import probsfa
+
+    table = re.search(r"\| `SFA` \| `ProbabilisticSFA` \|(.*?)\n\n", README, flags=re.DOTALL).group(1)
+    for row in table.strip().splitlines()[1:]:
+        _, _, classic, probabilistic, _ = row.split("|")
+        for cell, estimator in ((classic, probsfa.SFA), (probabilistic, probsfa.ProbabilisticSFA)):
+            for name in re.findall(r"`([a-z_]+)(?=[`(=])", cell):
+                known = {*dir(estimator), *estimator().get_params(), "times"}
+                assert name in known, f"{estimator.__name__}.{name}"
