@@ -161,7 +161,7 @@ def fit_em(
             previous_gain, gain = gain, proposed.log_likelihood - stats.log_likelihood
             noise_level = rounding(stats.log_likelihood, evaluate.panel.n_rows)
             if gain <= noise_level:
-                status = "flat"
+                status = "flat" if gain >= -noise_level else "stalled"
                 break
             params, stats = proposal, proposed
             history.append(stats.log_likelihood)

@@ -513,7 +513,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         inner = rescale(self.params_, -shift / scale, 1.0 / scale)
         panel = make_panel(self._timed(found, (found.values - shift) / scale))
         floors = (self._least_noise, HEYWOOD_FLOOR) if self.noise_floor == "auto" else (self._least_noise,)
-        return standard_errors(self._layout(found), inner, panel, floors, scale, self.time_unit_)
+        layout = self._layout(found)._replace(evenly_sampled=panel.evenly_sampled)
+        return standard_errors(layout, inner, panel, floors, scale, self.time_unit_)
 
     # ------------------------------------------------------------------- storage
 

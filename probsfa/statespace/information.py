@@ -70,7 +70,10 @@ def _panel_edges(decay: FloatArray, ratio: float = 3.0) -> FloatArray:
 def latent_spectra(decay: FloatArray, omega: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Spectrum of each unit-variance latent and its derivative by ``atanh a``: two arrays (W, K)."""
     innovation = (1.0 - decay) * (1.0 + decay)
-    transfer = (1.0 - decay) ** 2 + 4.0 * decay * np.sin(0.5 * omega[:, None]) ** 2
+    # |1 - a exp(-iw)|^2 as a sum of positive terms, also where a is near -1 and w near pi.
+    half = 0.5 * omega[:, None]
+    size = np.abs(decay)
+    transfer = (1.0 - size) ** 2 + 4.0 * size * np.where(decay >= 0.0, np.sin(half), np.cos(half)) ** 2
     spectrum = innovation / transfer
     slope = -2.0 * decay - 2.0 * (decay - np.cos(omega[:, None])) * spectrum
     return spectrum, spectrum * slope

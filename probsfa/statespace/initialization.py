@@ -77,6 +77,8 @@ def starts(sequences: list[FloatArray], offset: FloatArray, n_components: int) -
     variances = np.maximum(np.diag(covariance), 1e-12)
     by_slowness = _from_slowness(covariance, lagged, n_components)
     by_lags = _from_lags(lagged, lagged_covariance(sequences, 2), n_components)
+    if by_lags[0].size == 0:  # nothing is positively correlated with its own past
+        by_lags = by_slowness
     for (decay, loadings), share in (
         (by_slowness, _NOISE_SHARES[0]),
         (by_lags, _NOISE_SHARES[1]),
@@ -102,7 +104,7 @@ def _from_lags(lagged: FloatArray, twice: FloatArray, n_components: int) -> tupl
     values, vectors = np.linalg.eigh(lagged)
     order = np.argsort(-values)[:n_components]
     values, vectors = values[order], vectors[:, order]
-    positive = values > 1e-3 * max(float(values[0]), 1e-300)
+    positive = values > 1e-3 * max(float(values[0]), 0.0)
     root = vectors[:, positive] * np.sqrt(values[positive])
     whitener = vectors[:, positive] / np.sqrt(values[positive])
     decay, rotation = np.linalg.eigh(whitener.T @ twice @ whitener)

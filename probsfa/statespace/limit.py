@@ -53,7 +53,7 @@ def noise_free(
     """Square model of a solution of slow feature analysis at full rank."""
     decay = np.clip(1.0 - 0.5 * delta_values, -SLOWEST_DECAY, SLOWEST_DECAY)
     # Covariances invert the directions up to the rounding of an eigenproblem; here they must invert them.
-    inverse = np.linalg.solve((components @ loadings).T, loadings.T).T
+    inverse = np.asarray(np.linalg.solve((components @ loadings).T, loadings.T).T, dtype=np.float64)
     return NoiseFree(decay, components, inverse, mean)
 
 

@@ -94,7 +94,7 @@ def make_panel(sequences: Sequences, *, pad: bool = True) -> Panel:
         gaps, inverse = np.ones(1), np.zeros(n_steps, dtype=np.int64)
     else:
         elapsed = np.ones(n_steps)
-        elapsed[1:n_rows] = np.diff(sequences.times)
+        elapsed[1:n_rows] = _whole_if_close(np.diff(sequences.times))
         within = ~starts
         gaps, inside = np.unique(elapsed[within], return_inverse=True)
         if gaps.size == 0:
@@ -103,6 +103,12 @@ def make_panel(sequences: Sequences, *, pad: bool = True) -> Panel:
         inverse[within] = inside
     gap_index = np.where(starts, gaps.size, inverse).astype(np.int32)
     return Panel(values, mask, gap_index, gaps, n_rows, sequences.lengths)
+
+
+def _whole_if_close(elapsed: FloatArray) -> FloatArray:
+    """Gaps that miss a whole number only by rounding, as that number: an even grid of times is even sampling."""
+    whole = np.maximum(np.rint(elapsed), 1.0)
+    return np.where(np.abs(elapsed - whole) <= 1e-6 * whole, whole, elapsed)
 
 
 def step_decay(decay: FloatArray, panel: Panel) -> FloatArray:
@@ -116,7 +122,18 @@ def decay_over(decay: FloatArray, gaps: FloatArray) -> FloatArray:
 
     Over one step this is the decay itself, which may be negative; an Ornstein-Uhlenbeck process seen at
     uneven times has positive ones.
+
+    Raises
+    ------
+    ValueError
+        If a decay is negative and a gap is not a whole number of steps.
     """
+    if np.any(decay < 0.0) and np.any(gaps != np.rint(gaps)):
+        raise ValueError(
+            f"times are uneven, and the decay of latent {int(np.argmin(decay))} is negative "
+            f"({decay.min():.4g}): a process that alternates from step to step has no value between steps. "
+            "Fit the model with uneven times, or give rows at whole steps."
+        )
     if np.all(gaps == 1.0):
         return np.broadcast_to(decay, (gaps.shape[0], decay.shape[0]))
     return decay ** gaps[:, None]

@@ -1,10 +1,26 @@
 """The room is tested under strict promotion: a stray float32 in the compiled code is an error."""
 
 import jax
+import numpy as np
 import pytest
+
+from probsfa.statespace import ProbabilisticSFA
+from tests.oracles import statespace as oracle
+from tests.statespace.support import punch
 
 
 @pytest.fixture(autouse=True)
 def strict_promotion():
     with jax.numpy_dtype_promotion("strict"):
         yield
+
+
+@pytest.fixture(scope="session")
+def series():
+    """Model, data with holes, and the estimator fitted to it: 100 rows, five features, two latents."""
+    rng = np.random.default_rng(11)
+    model = oracle.Model(
+        np.array([0.97, 0.6]), rng.standard_normal((5, 2)), rng.uniform(0.1, 0.4, 5), rng.standard_normal(5)
+    )
+    data = punch(rng, oracle.simulate(rng, model, [100]), "scattered")[0]
+    return model, data, ProbabilisticSFA(n_components=2).fit(data)

@@ -9,7 +9,7 @@ from probsfa.statespace.coordinates import (
     complete_information,
     information_matrix,
 )
-from probsfa.statespace.information import frequencies, latent_spectra, whittle_blocks
+from probsfa.statespace.information import frequencies, latent_spectra
 from tests.oracles import statespace as oracle
 from tests.statespace.support import scaled_error, to_panel, to_parameters, uneven_times
 
@@ -49,7 +49,7 @@ def test_information_is_whittles_formula(rng, shape):
     model = oracle.random_model(rng, *shape)._replace(decay=np.array([0.7, 0.4, -0.5])[: shape[1]])
     params = to_parameters(model)
     layout = Coordinates(*shape, "diagonal", True)
-    found = information_matrix(layout, params, whittle_blocks(params), complete(1, *shape))
+    found = information_matrix(layout, params, complete(1, *shape))
     wanted = oracle.whittle_information(model, n_frequencies=200)
     assert scaled_error(found, wanted) < 1e-6
     assert scaled_error(found, found.T) < 1e-14
@@ -61,9 +61,7 @@ def test_information_is_what_one_more_step_tells(rng):
     model = oracle.random_model(rng, 2, 1)._replace(decay=np.array([0.5]))
     exact = {n: exact_information(model, n) for n in (15, 30)}
     params = to_parameters(model)
-    found = information_matrix(
-        Coordinates(2, 1, "diagonal", True), params, whittle_blocks(params), complete(15, 2, 1)
-    )
+    found = information_matrix(Coordinates(2, 1, "diagonal", True), params, complete(15, 2, 1))
     assert scaled_error(found, exact[30] - exact[15]) < 1e-6
 
 
@@ -91,9 +89,9 @@ def exact_information(model, n):
 def test_other_noise_layouts_are_sums_and_selections(rng, noise):
     model = oracle.random_model(rng, 5, 3)._replace(noise=np.full(5, 0.4))
     params = to_parameters(model)
-    blocks, seen = whittle_blocks(params), complete(7, 5, 3)
-    free = information_matrix(Coordinates(5, 3, "diagonal", True), params, blocks, seen)
-    found = information_matrix(Coordinates(5, 3, noise, True), params, blocks, seen)
+    seen = complete(7, 5, 3)
+    free = information_matrix(Coordinates(5, 3, "diagonal", True), params, seen)
+    found = information_matrix(Coordinates(5, 3, noise, True), params, seen)
     # How all 28 coordinates follow from the fewer ones.
     keep = [*range(18), *range(23, 28)]
     J = np.eye(28)[:, keep]
@@ -105,9 +103,9 @@ def test_other_noise_layouts_are_sums_and_selections(rng, noise):
 def test_uneven_coordinates_change_the_decay_only(rng):
     model = oracle.random_model(rng, 5, 3)._replace(decay=np.array([0.9, 0.6, 0.2]))
     params = to_parameters(model)
-    blocks, seen = whittle_blocks(params), complete(7, 5, 3)
-    even = information_matrix(Coordinates(5, 3, "diagonal", True), params, blocks, seen)
-    uneven = information_matrix(Coordinates(5, 3, "diagonal", False), params, blocks, seen)
+    seen = complete(7, 5, 3)
+    even = information_matrix(Coordinates(5, 3, "diagonal", True), params, seen)
+    uneven = information_matrix(Coordinates(5, 3, "diagonal", False), params, seen)
     u, h = oracle.pack(model, "diagonal", even=False), 1e-6
     jacobian = np.eye(28)
     for k in range(3):
@@ -123,7 +121,7 @@ def test_complete_information_bounds_the_expected_one(rng, noise, even):
     model = oracle.random_model(rng, 5, 3)._replace(decay=np.array([0.9, 0.6, 0.2]), noise=np.full(5, 0.3))
     params, seen = to_parameters(model), complete(100, 5, 3)
     layout = Coordinates(5, 3, noise, even)
-    expected = information_matrix(layout, params, whittle_blocks(params), seen)
+    expected = information_matrix(layout, params, seen)
     whole = complete_information(layout, params, seen)
     assert np.linalg.eigvalsh(whole - expected).min() > -1e-8 * np.abs(whole).max()
 

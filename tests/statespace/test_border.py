@@ -1,0 +1,170 @@
+"""What ProbabilisticSFA says about data and parameters it cannot take, and what it takes all the same."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from probsfa import ProbabilisticSFA
+from tests.statespace.support import uneven_times
+
+
+def walk(n_rows=60, n_features=3):
+    return np.cumsum(np.random.default_rng(1).standard_normal((n_rows, n_features)), axis=0)
+
+
+def changed(place, value):
+    x = walk()
+    x[place] = value
+    return x
+
+
+REFUSED = {
+    "infinity": (changed((7, 1), np.inf), {}, r"infinity.*row 7, column 1"),
+    "empty column": (changed((slice(None), 1), np.nan), {}, r"column 1"),
+    "text": (np.array([["a", "b"], ["c", "d"]]), {}, r"text|numbers"),
+    "complex": (walk() * 1j, {}, r"[Cc]omplex"),
+    "one dimension": (walk()[:, 0], {}, r"1-dimensional|reshape"),
+    "three dimensions": (walk()[None], {}, r"3-dimensional"),
+    "no rows": (np.empty((0, 3)), {}, r"0 sample|at least"),
+    "one row": (walk()[:1], {}, r"minimum of 2|at least"),
+    "no columns": (np.empty((5, 0)), {}, r"0 feature"),
+    "tuple": ((walk(), walk()), {}, r"tuple"),
+    "empty list": ([], {}, r"empty"),
+    "only single rows": ([walk()[:1]] * 5, {}, r"two rows|time scale"),
+    "single rows by lengths": (walk()[:3], {"lengths": [1, 1, 1]}, r"two rows|time scale"),
+    "columns differ": ([walk(), walk(60, 2)], {}, r"features"),
+    "lengths do not add up": (walk(), {"lengths": [30, 20]}, r"lengths"),
+    "lengths of a list": ([walk()], {"lengths": [60]}, r"lengths"),
+    "times go back": (walk(), {"times": np.r_[0:30, 20:50]}, r"times.*row 30"),
+    "times repeat": (walk(), {"times": np.r_[0:30, 29:59]}, r"times.*repeats"),
+    "times too short": (walk(), {"times": np.arange(59)}, r"times"),
+    "times not finite": (walk(), {"times": np.r_[0:59, np.nan]}, r"times"),
+    "constant": (np.ones((20, 2)), {}, r"constant"),
+}
+
+
+@pytest.mark.parametrize("case", list(REFUSED))
+def test_refused_with_a_reason(case):
+    X, options, reason = REFUSED[case]
+    with pytest.raises(ValueError, match=reason):
+        ProbabilisticSFA(2).fit(X, **options)
+
+
+def test_an_empty_column_is_called_by_its_name():
+    frame = pd.DataFrame(changed((slice(None), 1), np.nan), columns=["wind", "rain", "sun"])
+    with pytest.raises(ValueError, match="rain"):
+        ProbabilisticSFA(2).fit(frame)
+
+
+def test_an_empty_column_may_be_transformed():
+    """After fitting, a feature that fell silent is missing like any other."""
+    fitted = ProbabilisticSFA(2).fit(walk())
+    assert np.all(np.isfinite(fitted.transform(changed((slice(None), 1), np.nan))))
+    assert np.all(np.isfinite(fitted.impute(np.full((60, 3), np.nan))))
+
+
+PARAMETERS = {
+    "n_components": [0, -1, 1.5, "two", None, True],
+    "noise": ["spherical", -1.0, np.nan, np.inf, None, True, [0.1, 0.2]],
+    "solver": ["newton", None],
+    "max_iter": [0, 2.5, None],
+    "tol": [0.0, -1.0, "small", np.nan],
+    "noise_floor": [0.0, -1e-3, 1.0, "low", None],
+}
+
+
+@pytest.mark.parametrize("name,value", [(n, v) for n, values in PARAMETERS.items() for v in values])
+def test_parameters_are_checked_by_name(name, value):
+    with pytest.raises(ValueError, match=name):
+        ProbabilisticSFA(**{name: value}).fit(walk())
+
+
+@pytest.mark.parametrize("value", [0, -2, 1.5])
+def test_counts_of_the_verbs_are_checked(value):
+    fitted = ProbabilisticSFA(1).fit(walk())
+    with pytest.raises(ValueError, match="n_steps"):
+        fitted.forecast(walk(), value)
+    with pytest.raises(ValueError, match="n_steps"):
+        fitted.sample(value)
+    with pytest.raises(ValueError, match="n_draws"):
+        fitted.sample_posterior(walk(), value)
+
+
+def test_noise_free_names_what_it_cannot_take():
+    with pytest.raises(ValueError, match=r"NaN.*row 7.*impute"):
+        ProbabilisticSFA(2, noise=0.0).fit(changed((7, 1), np.nan))
+    with pytest.raises(ValueError, match=r"rank 3"):
+        ProbabilisticSFA(4, noise=0.0).fit(walk())
+    with pytest.raises(ValueError, match="times"):
+        ProbabilisticSFA(2, noise=0.0).fit(walk(), times=np.arange(60.0))
+    fitted = ProbabilisticSFA(2, noise=0.0).fit(walk())
+    for verb in (fitted.filter, fitted.standard_errors):
+        with pytest.raises(ValueError, match="noise"):
+            verb(walk())
+
+
+def test_a_state_goes_on_with_one_sequence():
+    fitted = ProbabilisticSFA(1).fit(walk())
+    state = fitted.filter(walk()).state
+    with pytest.raises(ValueError, match="state"):
+        fitted.filter([walk(), walk()], state)
+    other = ProbabilisticSFA(2).fit(walk())
+    with pytest.raises(ValueError, match="state"):
+        other.filter(walk(), state)
+
+
+rng = np.random.default_rng(3)
+TAKEN = {
+    "two rows": (rng.standard_normal((2, 3)), 2),
+    "two rows, one column": (np.array([[0.0], [1.0]]), 1),
+    "more columns than rows": (rng.standard_normal((12, 30)), 2),
+    "more latents than columns": (walk(60, 1), 2),
+    "alternating signs": (np.tile([1.0, -1.0], 30)[:, None] + 0.1 * rng.standard_normal((60, 3)), 2),
+    "exactly alternating": (np.tile([1.0, -1.0], 30)[:, None] * [[1.0, 2.0, 3.0]], 2),
+    "white noise": (rng.standard_normal((60, 3)), 2),
+    "constant column": (np.column_stack([walk(60, 2), np.ones(60)]), 2),
+    "duplicated column": (walk()[:, [0, 1, 1]], 2),
+    "pure drift": (np.outer(np.arange(60.0), [1.0, 2.0, -1.0]), 2),
+    "drift beside others": (np.column_stack([walk(60, 2), np.arange(60.0)]), 2),
+    "offset 1e8": (walk() + 1e8, 2),
+    "scales": (walk() * [1e-8, 1.0, 1e8], 2),
+    "scales, one noise": (walk() * [1e-8, 1.0, 1e8], 2, {"noise": "isotropic"}),
+    "one cell in a column": (np.where(np.arange(3) == 2, np.nan, walk()), 2),
+    "one cell a row": (np.where(np.arange(3) == (np.arange(60) % 3)[:, None], walk(), np.nan), 2),
+    "long gap": (changed(slice(20, 40), np.nan), 2),
+    "first and last rows": (changed([0, 1, 58, 59], np.nan), 2),
+    "many short sequences": ([rng.standard_normal((2, 3)) for _ in range(30)], 2),
+    "single rows among others": ([rng.standard_normal((1, 3)) for _ in range(5)] + [walk(55)], 2),
+    "whole numbers": (rng.integers(0, 5, (60, 3)), 2),
+    "two levels": (np.sign(walk()), 2),
+    "without noise": (np.sin(np.outer(np.arange(60), [0.05, 0.2, 0.7])), 2),
+    "fixed noise far too small": (walk(), 2, {"noise": 1e-8}),
+    "fixed noise far too large": (walk(), 2, {"noise": 1e6}),
+    "plain nested lists": (walk().tolist(), 2),
+    "masked array": (np.ma.masked_greater(walk(), 5.0), 2),
+}
+TAKEN["one cell in a column"][0][30, 2] = 1.0
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("case", list(TAKEN))
+def test_taken_without_a_warning_or_nan(case):
+    X, k, *options = TAKEN[case]
+    fitted = ProbabilisticSFA(k, **(options[0] if options else {})).fit(X)
+    assert all(np.all(np.isfinite(part)) for part in fitted.params_)
+    assert np.all(np.abs(fitted.decay_) < 1) and np.all(fitted.noise_variance_ > 0)
+    assert np.all(np.diff(fitted.history_) >= 0)
+    filled = fitted.impute(X)
+    assert np.all(np.isfinite(np.concatenate(filled) if isinstance(filled, list) else filled))
+    laws = fitted.posterior(X)
+    laws = laws if isinstance(laws, list) else [laws]
+    total = sum(law.log_likelihood for law in laws)
+    assert total == pytest.approx(fitted.log_likelihood_, rel=1e-8, abs=1e-6)
+    assert all(np.all(np.isfinite(law.std)) and np.all(law.std <= 1 + 1e-9) for law in laws)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_uneven_times_are_taken_for_any_data(rng):
+    for X in (walk(), np.tile([1.0, -1.0], 30)[:, None] * np.ones(3)):
+        fitted = ProbabilisticSFA(2).fit(X, times=uneven_times(rng, [60])[0])
+        assert np.all(fitted.decay_ > 0) and all(np.all(np.isfinite(part)) for part in fitted.params_)

@@ -1,0 +1,405 @@
+"""ProbabilisticSFA: its verbs against the oracles at the fitted parameters, and scikit-learn's contract."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from probsfa import ProbabilisticSFA
+from tests.oracles import statespace as oracle
+from tests.statespace.support import punch, scaled_error, uneven_times
+from tests.tolerances import EXACT, mc_tolerance
+
+CUTS = (40, 1, 59)  # sequences that the 100 rows are cut into
+
+
+def fitted_model(estimator):
+    """The estimator's parameters as the oracle takes them."""
+    return oracle.Model(estimator.decay_, estimator.loadings_, estimator.noise_variance_, estimator.mean_)
+
+
+def cut(x):
+    return np.split(x, np.cumsum(CUTS)[:-1])
+
+
+# ---------------------------------------------------------------- verbs equal the oracles
+
+
+def test_fitted_attributes_are_those_of_the_parameters(series):
+    _, data, fitted = series
+    assert fitted.loadings_.shape == (5, 2) and fitted.decay_.shape == (2,)
+    assert fitted.noise_variance_.shape == fitted.mean_.shape == (5,)
+    for one, other in zip(fitted.params_, fitted_model(fitted)[:4], strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_allclose(fitted.timescales_, -1 / np.log(fitted.decay_))
+    assert fitted.converged_ and fitted.status_.startswith("Converged")
+    assert np.all(np.diff(fitted.history_) >= 0) and fitted.n_iter_ == len(fitted.history_)
+    assert fitted.history_[-1] == fitted.log_likelihood_
+    assert np.all(np.diff(fitted.decay_) <= 0), "slowest first"
+
+
+def test_log_likelihood_is_in_data_units(series):
+    _, data, fitted = series
+    wanted = oracle.kalman_loop(fitted_model(fitted), [data]).row_log_likelihoods.sum()
+    assert fitted.log_likelihood_ == pytest.approx(wanted, rel=EXACT)
+    assert fitted.log_likelihood(data) == pytest.approx(wanted, rel=EXACT)
+    assert fitted.score(data) == pytest.approx(wanted / 100, rel=EXACT)
+
+
+def test_bic_counts_free_parameters(series):
+    _, data, fitted = series
+    # two decays, ten loadings, five noise variances, five means; all rows hold something
+    wanted = -2 * fitted.log_likelihood_ + 22 * np.log(100)
+    assert fitted.bic(data) == pytest.approx(wanted, rel=EXACT)
+
+
+def test_transform_and_posterior(series):
+    _, data, fitted = series
+    wanted = oracle.joint_posterior(fitted_model(fitted), [data])
+    found = fitted.posterior(data)
+    assert scaled_error(fitted.transform(data), wanted.means) < EXACT
+    assert scaled_error(found.means, wanted.means) < EXACT
+    assert scaled_error(found.covariances, wanted.covariances) < EXACT
+    assert scaled_error(found.lag_one_covariances, wanted.lag_one) < EXACT
+    np.testing.assert_allclose(found.std**2, np.diagonal(wanted.covariances, axis1=1, axis2=2))
+    assert found.log_likelihood == pytest.approx(wanted.log_likelihood, rel=EXACT)
+
+
+def test_impute(series):
+    _, data, fitted = series
+    filled, std = fitted.impute(data, return_std=True)
+    wanted, wanted_std = oracle.complete_entries(fitted_model(fitted), [data])
+    assert scaled_error(filled, wanted) < EXACT and scaled_error(std, wanted_std) < EXACT
+    np.testing.assert_array_equal(filled[~np.isnan(data)], data[~np.isnan(data)])
+    np.testing.assert_array_equal(fitted.impute(data), filled)
+
+
+def test_forecast(series):
+    _, data, fitted = series
+    found = fitted.forecast(data, 7)
+    latents, latent_std, means, std = oracle.forecast(fitted_model(fitted), data, 7)
+    assert scaled_error(found.latent_means, latents) < EXACT
+    assert scaled_error(found.latent_std, latent_std) < EXACT
+    assert scaled_error(found.means, means) < EXACT and scaled_error(found.std, std) < EXACT
+
+
+def test_filter_is_causal_and_resumes(series):
+    _, data, fitted = series
+    wanted = oracle.kalman_loop(fitted_model(fitted), [data])
+    found = fitted.filter(data)
+    assert scaled_error(found.means, wanted.filtered_means) < EXACT
+    assert scaled_error(found.covariances, wanted.filtered_covariances) < EXACT
+    first = fitted.filter(data[:33])
+    second = fitted.filter(data[33:], first.state)
+    np.testing.assert_allclose(np.vstack([first.means, second.means]), found.means, rtol=1e-10, atol=1e-12)
+    assert first.log_likelihood + second.log_likelihood == pytest.approx(fitted.log_likelihood_, rel=EXACT)
+    assert scaled_error(second.means[-1], fitted.transform(data)[-1]) < EXACT
+
+
+def test_sample_posterior(series):
+    _, data, fitted = series
+    draws = fitted.sample_posterior(data, 2000, random_state=3)
+    law = fitted.posterior(data)
+    assert draws.shape == (2000, 100, 2)
+    assert np.max(np.abs(draws.mean(axis=0) - law.means) / law.std) < mc_tolerance(1.0, 2000)
+    np.testing.assert_array_equal(draws[:1], fitted.sample_posterior(data, 2000, random_state=3)[:1])
+
+
+def test_sample_draws_from_the_model(series):
+    _, _, fitted = series
+    x, z = fitted.sample(12, random_state=0)
+    assert x.shape == (12, 5) and z.shape == (12, 2)
+    again = fitted.sample(12, random_state=0)
+    np.testing.assert_array_equal(x, again[0])
+    residual = (x - fitted.mean_ - z @ fitted.loadings_.T) / np.sqrt(fitted.noise_variance_)
+    assert abs((residual**2).mean() - 1.0) < mc_tolerance(2.0, residual.size)
+
+
+@pytest.mark.parametrize("seed_type", [int, np.random.default_rng, np.random.RandomState])
+def test_random_state_of_the_estimator_is_the_default(series, seed_type):
+    _, data, fitted = series
+    one, other = (clone(fitted).set_params(random_state=seed_type(5)) for _ in range(2))
+    for estimator in (one, other):
+        estimator.__dict__.update({k: v for k, v in fitted.__dict__.items() if k != "random_state"})
+    np.testing.assert_array_equal(one.sample(3)[0], other.sample(3)[0])
+    np.testing.assert_array_equal(one.sample_posterior(data), other.sample_posterior(data))
+
+
+# ---------------------------------------------------------------- shapes of the input
+
+
+def test_list_is_lengths_is_independent_sequences(series):
+    _, data, fitted = series
+    pieces = cut(data)
+    as_list, as_lengths = fitted.transform(pieces), fitted.transform(data, lengths=CUTS)
+    assert [z.shape for z in as_list] == [(n, 2) for n in CUTS]
+    np.testing.assert_array_equal(np.concatenate(as_list), as_lengths)
+    wanted = oracle.joint_posterior(fitted_model(fitted), pieces)
+    assert scaled_error(as_lengths, wanted.means) < EXACT
+    assert fitted.log_likelihood(pieces) == pytest.approx(wanted.log_likelihood, rel=EXACT)
+    assert fitted.log_likelihood(data, lengths=CUTS) == pytest.approx(wanted.log_likelihood, rel=EXACT)
+    assert fitted.score(pieces) == pytest.approx(wanted.log_likelihood / 100, rel=EXACT)
+
+
+def test_every_verb_takes_a_list_and_gives_a_list(series):
+    _, data, fitted = series
+    pieces = cut(data)
+    alone = [fitted.posterior(x) for x in pieces]
+    for one, other in zip(fitted.posterior(pieces), alone, strict=True):
+        for a, b in zip(one, other, strict=True):
+            assert scaled_error(a, b) < EXACT
+    for one, x in zip(fitted.impute(pieces), pieces, strict=True):
+        assert scaled_error(one, fitted.impute(x)) < EXACT
+    for one, x in zip(fitted.forecast(pieces, 3), pieces, strict=True):
+        assert scaled_error(one.means, fitted.forecast(x, 3).means) < EXACT
+    for one, x in zip(fitted.filter(pieces), pieces, strict=True):
+        assert scaled_error(one.means, fitted.filter(x).means) < EXACT
+    draws = fitted.sample_posterior(pieces, 4, random_state=0)
+    assert [d.shape for d in draws] == [(4, n, 2) for n in CUTS]
+    filled, std = fitted.impute(pieces, return_std=True)
+    assert [s.shape for s in std] == [f.shape for f in filled] == [x.shape for x in pieces]
+
+
+def test_fits_to_lists_and_lengths_agree(rng, series):
+    _, data, _ = series
+    one = ProbabilisticSFA(2).fit(cut(data))
+    other = ProbabilisticSFA(2).fit(data, lengths=CUTS)
+    np.testing.assert_array_equal(one.loadings_, other.loadings_)
+    assert one.log_likelihood_ == pytest.approx(
+        oracle.joint_posterior(fitted_model(one), cut(data)).log_likelihood, rel=EXACT
+    )
+
+
+def test_frames_keep_their_names_and_index(series):
+    _, data, fitted = series
+    index = pd.date_range("2020-01-01", periods=100, freq="h")
+    frame = pd.DataFrame(data, index=index, columns=list("abcde"))
+    named = ProbabilisticSFA(2).fit(frame)
+    assert list(named.feature_names_in_) == list("abcde") and named.n_features_in_ == 5
+    np.testing.assert_allclose(named.loadings_, fitted.loadings_, rtol=1e-9)
+    assert named.log_likelihood_ == fitted.log_likelihood_
+    filled, std = named.impute(frame, return_std=True)
+    assert filled.index.equals(index) and list(filled.columns) == list("abcde")
+    np.testing.assert_allclose(std, fitted.impute(data, return_std=True)[1], rtol=1e-9)
+    assert list(named.get_feature_names_out()) == ["probabilisticsfa0", "probabilisticsfa1"]
+    z = clone(named).set_output(transform="pandas").fit(frame).transform(frame)
+    assert z.index.equals(index) and list(z.columns) == list(named.get_feature_names_out())
+    with pytest.raises(ValueError, match="feature names"):
+        named.transform(frame[list("edcba")])
+
+
+def test_pandas_output_for_lists(series):
+    _, data, _ = series
+    frames = [pd.DataFrame(x, columns=list("abcde")) for x in cut(data)]
+    out = ProbabilisticSFA(2).set_output(transform="pandas").fit(frames).transform(frames)
+    assert [z.shape for z in out] == [(n, 2) for n in CUTS]
+    assert all(isinstance(z, pd.DataFrame) for z in out)
+
+
+def test_input_is_not_changed(series):
+    _, data, fitted = series
+    before = data.copy()
+    fitted.impute(data), fitted.transform(data), ProbabilisticSFA(2, max_iter=200).fit(data)
+    np.testing.assert_array_equal(data, before)
+
+
+# ---------------------------------------------------------------- times
+
+
+@pytest.fixture(scope="module")
+def timed():
+    rng = np.random.default_rng(5)
+    model = oracle.Model(
+        np.array([0.95, 0.5]), rng.standard_normal((5, 2)), np.full(5, 0.2), rng.standard_normal(5)
+    )
+    times = uneven_times(rng, [60, 40])
+    data = punch(rng, oracle.simulate(rng, model, [60, 40], times), "scattered")
+    return data, times, ProbabilisticSFA(2).fit(data, times=times)
+
+
+def test_uneven_times_equal_the_joint_gaussian(timed):
+    data, times, fitted = timed
+    assert fitted.time_unit_ == np.median(np.concatenate([np.diff(t) for t in times]))
+    units = [t / fitted.time_unit_ for t in times]
+    wanted = oracle.joint_posterior(fitted_model(fitted), data, units)
+    assert np.all(fitted.decay_ > 0)
+    assert fitted.log_likelihood_ == pytest.approx(wanted.log_likelihood, rel=EXACT)
+    assert scaled_error(np.concatenate(fitted.transform(data, times=times)), wanted.means) < EXACT
+    filled, std = fitted.impute(data, return_std=True, times=times)
+    means, stds = oracle.complete_entries(fitted_model(fitted), data, units)
+    assert scaled_error(np.concatenate(filled), means) < EXACT
+    assert scaled_error(np.concatenate(std), stds) < EXACT
+
+
+def test_the_unit_of_time_is_free(timed):
+    """Seconds or hours: the same fit, with the time scales in the unit that was given."""
+    data, times, fitted = timed
+    scaled = ProbabilisticSFA(2).fit(data, times=[4096.0 * t for t in times])
+    np.testing.assert_array_equal(scaled.decay_, fitted.decay_)
+    np.testing.assert_allclose(scaled.timescales_, 4096.0 * fitted.timescales_, rtol=1e-12)
+    assert scaled.log_likelihood_ == fitted.log_likelihood_
+
+
+def test_filter_resumes_with_times(timed):
+    data, times, fitted = timed
+    at_once = fitted.filter(data[0], times=times[0])
+    first = fitted.filter(data[0][:20], times=times[0][:20])
+    second = fitted.filter(data[0][20:], first.state, times=times[0][20:])
+    np.testing.assert_allclose(np.vstack([first.means, second.means]), at_once.means, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("unit", [1.0, 3600.0, 0.1, 1e-3])
+def test_an_even_grid_of_times_is_no_times(series, unit):
+    """Whatever the grid's spacing, and however it rounds in binary."""
+    _, data, fitted = series
+    found = ProbabilisticSFA(2).fit(data, times=unit * np.arange(100))
+    np.testing.assert_allclose(found.decay_, fitted.decay_, rtol=1e-6)
+    np.testing.assert_allclose(found.timescales_, unit * fitted.timescales_, rtol=1e-6)
+    assert found.log_likelihood_ == pytest.approx(fitted.log_likelihood_, abs=1e-6)
+    np.testing.assert_allclose(found.transform(data), found.transform(data, times=unit * np.arange(100)))
+
+
+def test_dates_are_times(series):
+    _, data, fitted = series
+    found = ProbabilisticSFA(2).fit(data, times=pd.date_range("2020-01-01", periods=100, freq="h"))
+    assert found.time_unit_ == 3600.0
+    np.testing.assert_allclose(found.decay_, fitted.decay_, rtol=1e-6)
+
+
+def test_left_out_rows_are_missing_rows(series):
+    """Rows that are not there, with times that say so, are rows with nothing observed."""
+    _, data, fitted = series
+    kept = np.delete(np.arange(100), [10, 11, 12, 50, 80])
+    holes = data.copy()
+    holes[[10, 11, 12, 50, 80]] = np.nan
+    assert fitted.log_likelihood(data[kept], times=kept) == pytest.approx(
+        fitted.log_likelihood(holes), rel=EXACT
+    )
+    assert scaled_error(fitted.transform(data[kept], times=kept), fitted.transform(holes)[kept]) < EXACT
+
+
+def test_negative_decays_do_not_take_uneven_times(rng):
+    """A decay below zero has no power at half a step; saying so is better than NaN."""
+    x = np.tile([1.0, -1.0], 50)[:, None] * (1 + 0.3 * rng.standard_normal((100, 1)))
+    x = np.hstack([x, 0.3 * rng.standard_normal((100, 4)) + x])
+    fitted = ProbabilisticSFA(1).fit(x)
+    assert fitted.decay_[0] < 0
+    with pytest.raises(ValueError, match="decay|times"):
+        fitted.transform(x, times=np.cumsum(rng.uniform(0.5, 1.5, 100)))
+
+
+# ---------------------------------------------------------------- laws
+
+
+def test_time_reversal_changes_nothing(series):
+    _, data, fitted = series
+    assert fitted.log_likelihood(data[::-1]) == pytest.approx(fitted.log_likelihood_, rel=EXACT)
+    assert scaled_error(fitted.transform(data[::-1])[::-1], fitted.transform(data)) < EXACT
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+def test_units_of_the_columns_are_free(series, offset):
+    """Column scales from 1e-8 to 1e8: the fit is the one after rescaling by hand."""
+    _, data, fitted = series
+    scale = 10.0 ** np.array([-8, -4, 0, 4, 8])
+    found = ProbabilisticSFA(2).fit((data + offset) * scale)
+    np.testing.assert_allclose(found.decay_, fitted.decay_, rtol=1e-5)
+    np.testing.assert_allclose(found.loadings_, fitted.loadings_ * scale[:, None], rtol=1e-3, atol=0)
+    np.testing.assert_allclose(found.noise_variance_, fitted.noise_variance_ * scale**2, rtol=1e-3)
+    np.testing.assert_allclose(found.mean_, (fitted.mean_ + offset) * scale, rtol=1e-3)
+    jacobian = (~np.isnan(data)).sum(axis=0) @ np.log(scale)
+    assert found.log_likelihood_ == pytest.approx(fitted.log_likelihood_ - jacobian, abs=1e-4)
+
+
+def test_offsets_of_1e8_cost_the_digits_they_take_and_no_more(series):
+    _, data, fitted = series
+    found = ProbabilisticSFA(2).fit(data + 1e8)
+    np.testing.assert_allclose(found.decay_, fitted.decay_, rtol=1e-4)
+    np.testing.assert_allclose(found.mean_, fitted.mean_ + 1e8, atol=0.05)
+    np.testing.assert_allclose(found.transform(data + 1e8), fitted.transform(data), atol=1e-3)
+
+
+def test_columns_may_come_in_any_order(series):
+    _, data, fitted = series
+    order = np.array([3, 1, 4, 0, 2])
+    found = ProbabilisticSFA(2).fit(data[:, order])
+    assert found.log_likelihood_ == pytest.approx(fitted.log_likelihood_, abs=2e-3)
+    signs = np.sign(np.sum(found.loadings_ * fitted.loadings_[order], axis=0))
+    np.testing.assert_allclose(found.loadings_ * signs, fitted.loadings_[order], atol=0.02)
+
+
+def test_signs_follow_the_rule(series):
+    """The feature a latent is most correlated with has a positive loading."""
+    _, data, fitted = series
+    correlation = fitted.loadings_ / np.nanstd(data, axis=0)[:, None]
+    largest = np.argmax(np.abs(correlation), axis=0)
+    assert np.all(correlation[largest, [0, 1]] > 0)
+
+
+def test_fitting_is_deterministic(series):
+    _, data, fitted = series
+    again = ProbabilisticSFA(2, random_state=99).fit(data)
+    np.testing.assert_array_equal(again.loadings_, fitted.loadings_)
+    assert again.log_likelihood_ == fitted.log_likelihood_
+
+
+def test_refitting_forgets(series):
+    _, data, fitted = series
+    twice = ProbabilisticSFA(2).fit(data[:, :3] ** 2).fit(data)
+    np.testing.assert_array_equal(twice.loadings_, fitted.loadings_)
+    assert twice.n_features_in_ == 5
+
+
+# ---------------------------------------------------------------- scikit-learn
+
+EXPECTED = {
+    "check_methods_subset_invariance": "rows are a time series: a part of it is inferred from less",
+    "check_methods_sample_order_invariance": "rows are a time series: their order is what is modelled",
+}
+
+
+def expected_failures(estimator):
+    """Without noise each row gives its own latents, and nothing needs excusing."""
+    return {} if estimator.noise == 0.0 else EXPECTED
+
+
+@parametrize_with_checks(
+    [ProbabilisticSFA(n_components=1), ProbabilisticSFA(n_components=1, noise=0.0)],
+    expected_failed_checks=expected_failures,
+)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+def test_clone_pickle_and_pipeline(series):
+    _, data, fitted = series
+    fresh = clone(fitted)
+    assert fresh.get_params() == fitted.get_params() and not hasattr(fresh, "params_")
+    thawed = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(thawed.transform(data), fitted.transform(data))
+    pipeline = make_pipeline(StandardScaler(), ProbabilisticSFA(2)).fit(data)
+    np.testing.assert_allclose(pipeline[-1].decay_, fitted.decay_, rtol=1e-4)
+    assert pipeline.transform(data).shape == (100, 2)
+
+
+@pytest.mark.parametrize(
+    "verb",
+    ["transform", "posterior", "impute", "filter", "sample_posterior", "score", "log_likelihood", "bic"],
+)
+def test_verbs_before_fit(series, verb):
+    with pytest.raises(NotFittedError):
+        getattr(ProbabilisticSFA(), verb)(series[1])
+
+
+@pytest.mark.parametrize(
+    "call", [lambda m: m.sample(3), lambda m: m.save("nowhere"), lambda m: m.forecast([[1.0]], 1)]
+)
+def test_other_verbs_before_fit(call):
+    with pytest.raises(NotFittedError):
+        call(ProbabilisticSFA())

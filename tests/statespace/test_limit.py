@@ -1,0 +1,171 @@
+"""No observation noise: the closed form is slow feature analysis, and the general path tends to it."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.linalg import eigh, subspace_angles
+from scipy.stats import multivariate_normal
+
+from probsfa import SFA, ProbabilisticSFA
+from tests.oracles import statespace as oracle
+from tests.statespace.support import scaled_error
+from tests.tolerances import EXACT
+
+
+def mixture(rng, n_rows=120, shape=(5, 5)):
+    """Noise-free mixtures of as many latents as features."""
+    decay = np.array([0.99, 0.9, 0.7, 0.3, -0.2])[: shape[1]]
+    loadings = np.linalg.qr(rng.standard_normal(shape))[0] * rng.uniform(0.5, 2.0, shape[1])
+    model = oracle.Model(decay, loadings, np.zeros(shape[0]), rng.standard_normal(shape[0]))
+    return model, oracle.simulate(rng, model, [n_rows])[0]
+
+
+def literal_sfa(sequences):
+    """Delta values, directions and mean straight from the definition."""
+    x = np.concatenate(sequences)
+    mean = x.mean(axis=0)
+    steps = np.concatenate([np.diff(s, axis=0) for s in sequences])
+    B, A = (x - mean).T @ (x - mean) / len(x), steps.T @ steps / len(steps)
+    delta, W = eigh(A, B)
+    return delta, W, mean
+
+
+@pytest.mark.parametrize("n_components", [1, 3, 5])
+@pytest.mark.parametrize("kind", ["array", "list", "frame"])
+def test_noise_zero_is_slow_feature_analysis(rng, n_components, kind):
+    _, x = mixture(rng)
+    X = {"array": x, "list": [x[:50], x[50:]], "frame": pd.DataFrame(x, columns=list("abcde"))}[kind]
+    found, sfa = ProbabilisticSFA(n_components, noise=0.0).fit(X), SFA(n_components).fit(X)
+    assert scaled_error(found.decay_, 1 - sfa.delta_values_ / 2) < EXACT
+    assert scaled_error(found.loadings_, sfa.loadings_) < EXACT
+    assert scaled_error(found.mean_, sfa.mean_) < EXACT
+    ours, theirs = found.transform(X), sfa.transform(X)
+    together = (np.concatenate(y) if kind == "list" else np.asarray(y) for y in (ours, theirs))
+    assert scaled_error(*together) < EXACT
+    assert np.all(found.noise_variance_ == 0.0)
+    assert found.converged_ and "slow feature analysis" in found.status_
+
+
+def test_noise_zero_is_the_definition(rng):
+    """Not only our own SFA: directions, order and delta values from the plain generalised eigenproblem."""
+    _, x = mixture(rng)
+    delta, W, mean = literal_sfa([x[:50], x[50:]])
+    found = ProbabilisticSFA(5, noise=0.0).fit([x[:50], x[50:]])
+    assert scaled_error(found.decay_, 1 - delta / 2) < EXACT
+    y = np.concatenate(found.transform([x[:50], x[50:]]))
+    signs = np.sign(np.sum(y * ((x - mean) @ W), axis=0))
+    assert scaled_error(y * signs, (x - mean) @ W) < 1e-9
+
+
+def test_likelihood_is_that_of_the_latents_and_the_volume(rng):
+    """log p(x) = sum log p(z) - log|det C| per row, with a fresh start for every sequence."""
+    _, x = mixture(rng, 40, (3, 3))
+    found = ProbabilisticSFA(3, noise=0.0).fit([x[:15], x[15:]])
+    C, a = found.loadings_, found.decay_
+    total = 0.0
+    for s in (x[:15], x[15:]):
+        z = np.linalg.solve(C, (s - found.mean_).T).T
+        total += multivariate_normal.logpdf(z[0], cov=np.eye(3))
+        for t in range(1, len(z)):
+            total += multivariate_normal.logpdf(z[t], mean=a * z[t - 1], cov=np.diag(1 - a**2))
+        total -= len(s) * np.linalg.slogdet(C)[1]
+    assert found.log_likelihood_ == pytest.approx(total, rel=EXACT)
+    assert found.log_likelihood([x[:15], x[15:]]) == pytest.approx(total, rel=EXACT)
+    assert found.score([x[:15], x[15:]]) == pytest.approx(total / 40, rel=EXACT)
+
+
+def test_posterior_is_certain_and_imputation_has_nothing_to_do(rng):
+    _, x = mixture(rng)
+    found = ProbabilisticSFA(2, noise=0.0).fit(x)
+    law = found.posterior(x)
+    np.testing.assert_array_equal(law.means, found.transform(x))
+    assert np.all(law.covariances == 0) and np.all(law.std == 0)
+    assert law.lag_one_covariances.shape == (119, 2, 2)
+    assert law.log_likelihood == pytest.approx(found.log_likelihood_, rel=EXACT)
+    filled, std = found.impute(x, return_std=True)
+    np.testing.assert_array_equal(filled, x)
+    assert np.all(std == 0)
+    np.testing.assert_array_equal(found.sample_posterior(x, 2)[1], law.means)
+
+
+def test_forecast_uses_all_directions_and_reports_the_slowest(rng):
+    _, x = mixture(rng)
+    found, full = (ProbabilisticSFA(k, noise=0.0).fit(x) for k in (2, 5))
+    ahead = found.forecast(x, 3)
+    assert ahead.latent_means.shape == (3, 2) and ahead.means.shape == (3, 5)
+    z, a, C = full.transform(x)[-1], full.decay_, full.loadings_
+    for h in (1, 2, 3):
+        np.testing.assert_allclose(ahead.means[h - 1], full.mean_ + C @ (a**h * z), rtol=1e-9)
+        np.testing.assert_allclose(ahead.std[h - 1] ** 2, C**2 @ (1 - a ** (2 * h)), rtol=1e-9)
+    np.testing.assert_allclose(ahead.latent_means[0], a[:2] * z[:2], rtol=1e-9)
+
+
+def test_sampling_has_the_covariance_of_the_data(rng):
+    _, x = mixture(rng)
+    drawn, latents = ProbabilisticSFA(2, noise=0.0, random_state=0).fit(x).sample(7)
+    assert drawn.shape == (7, 5) and latents.shape == (7, 2)
+    # Without noise nothing is lost: the slow latents are read off the drawn rows exactly.
+    found = ProbabilisticSFA(2, noise=0.0).fit(x)
+    np.testing.assert_allclose(found.transform(drawn), latents, atol=1e-8)
+
+
+def test_likelihood_follows_the_units_of_the_columns(rng):
+    """Column scales from 1e-8 to 1e8 shift the log-likelihood by the logarithm of the volume, no more."""
+    _, x = mixture(rng)
+    scale = 10.0 ** np.array([-8, -4, 0, 4, 8])
+    one, other = (ProbabilisticSFA(2, noise=0.0).fit(data) for data in (x, x * scale))
+    wanted = one.log_likelihood_ - 120 * np.sum(np.log(scale))
+    assert other.log_likelihood_ == pytest.approx(wanted, rel=1e-8)
+    np.testing.assert_allclose(other.decay_, one.decay_, rtol=1e-9)
+    np.testing.assert_allclose(other.transform(x * scale), one.transform(x), rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda x: np.column_stack([x, x[:, 0]]), lambda x: np.column_stack([x, np.ones(len(x))])]
+)
+def test_rank_deficient_data_keep_their_solution(rng, spoil):
+    """A duplicated or constant column adds no direction."""
+    _, x = mixture(rng)
+    found, plain = (ProbabilisticSFA(2, noise=0.0).fit(data) for data in (spoil(x), x))
+    assert scaled_error(found.decay_, plain.decay_) < 1e-8
+    assert scaled_error(found.transform(spoil(x)), plain.transform(x)) < 1e-7
+    assert np.isfinite(found.log_likelihood_) and np.isfinite(found.forecast(spoil(x), 2).std).all()
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_general_path_tends_to_the_limit(rng):
+    """The angle to SFA's directions falls with the noise, down to the edge terms of order 1 / T."""
+    n_rows = 440
+    _, x = mixture(rng, n_rows, (3, 3))
+    W = ProbabilisticSFA(3, noise=0.0).fit(x)
+    white = x - x.mean(axis=0)
+    angles = []
+    for noise in (1e-2, 1e-4, 1e-6, 1e-10):
+        general = ProbabilisticSFA(3, noise=noise * x.var(axis=0).mean(), tol=1e-9).fit(x)
+        assert np.all(np.isfinite(general.decay_)) and np.isfinite(general.log_likelihood_)
+        recognised = white @ np.linalg.inv(general.loadings_).T
+        slow = W.transform(x)
+        angles.append(max(subspace_angles(recognised[:, [k]], slow[:, [k]])[0] for k in range(3)))
+    assert angles[0] > angles[1] > angles[2] * 0.999
+    assert angles[3] == pytest.approx(angles[2], rel=0.1)
+    assert angles[3] < 20.0 / n_rows
+    assert general.decay_ == pytest.approx(W.decay_, abs=10.0 / n_rows)
+
+
+def test_likelihood_tends_to_the_limit(rng):
+    """At the limit's own parameters the general likelihood with vanishing noise is the closed form's."""
+    _, x = mixture(rng, 10, (3, 3))
+    found = ProbabilisticSFA(3, noise=0.0).fit(x)
+    model = oracle.Model(found.decay_, found.loadings_, np.full(3, 1e-24), found.mean_)
+    wanted = oracle.exact_posterior(model, [x]).log_likelihood
+    assert found.log_likelihood_ == pytest.approx(wanted, rel=1e-8)
+
+
+def test_ar1_mixtures_have_delta_two_times_one_minus_a(rng):
+    """Over a long series the delta values are 2 (1 - a), so the decays are the model's."""
+    decay = np.array([0.95, 0.6, 0.1])
+    model = oracle.Model(decay, np.linalg.qr(rng.standard_normal((3, 3)))[0], np.zeros(3), np.zeros(3))
+    x = oracle.simulate(rng, model, [20_000])[0]
+    found = ProbabilisticSFA(3, noise=0.0).fit(x)
+    # The lag-one correlation of an AR(1) has the variance (1 - a^2) / T.
+    assert np.all(np.abs(found.decay_ - decay) < 6 * np.sqrt((1 - decay**2) / 20_000) + 1e-3)

@@ -1,0 +1,110 @@
+"""Standard errors: the inverse of the numerically differentiated likelihood, by the delta method."""
+
+import numpy as np
+import pytest
+
+from probsfa import ProbabilisticSFA
+from tests.oracles import statespace as oracle
+from tests.statespace.support import punch, uneven_times
+
+SHAPE = (2, 1)
+
+
+def fitted_case(sampling, noise):
+    """A small fit to high precision, with its model, data and times in the model's units."""
+    rng = np.random.default_rng(1)
+    variance = np.full(2, 0.4) if noise != "diagonal" else np.array([0.3, 0.5])
+    model = oracle.Model(np.array([0.85]), np.array([[1.0], [-0.7]]), variance, np.array([2.0, -1.0]))
+    times = uneven_times(rng, [40]) if sampling == "uneven" else None
+    data = punch(rng, oracle.simulate(rng, model, [40], times), "scattered")
+    estimator = ProbabilisticSFA(1, noise=0.4 if noise == "fixed" else noise, tol=1e-9)
+    estimator.fit(data[0], times=None if times is None else times[0])
+    found = oracle.Model(*estimator.params_)
+    units = None if times is None else [times[0] / estimator.time_unit_]
+    return estimator, found, data, times, units
+
+
+@pytest.mark.parametrize("noise", ["diagonal", "isotropic", "fixed"])
+@pytest.mark.parametrize("sampling", ["even", "uneven"])
+def test_standard_errors_equal_the_numerical_ones(sampling, noise):
+    estimator, model, data, times, units = fitted_case(sampling, noise)
+    even = units is None
+
+    def value(vector):
+        return oracle.log_likelihood(oracle.unpack(vector, model, noise, even), data, units)
+
+    at = oracle.pack(model, noise, even)
+    assert np.max(np.abs(oracle.numerical_gradient(value, at))) < 1e-3, "the fit is a maximum"
+    covariance = np.linalg.inv(-oracle.numerical_hessian(value, at))
+    free = np.sqrt(np.diag(covariance))
+    found = estimator.standard_errors(data[0], times=None if times is None else times[0])
+    a, unit = model.decay, estimator.time_unit_
+    slope = 1 - a**2 if even else np.abs(a * np.log(a))
+    np.testing.assert_allclose(found.decay, free[:1] * slope, rtol=1e-3)
+    np.testing.assert_allclose(found.timescales, unit * free[:1] * slope / (a * np.log(a) ** 2), rtol=1e-3)
+    np.testing.assert_allclose(found.loadings.ravel(), free[1:3], rtol=1e-3)
+    np.testing.assert_allclose(found.offset, free[-2:], rtol=1e-3)
+    if noise == "fixed":
+        assert np.all(np.isnan(found.noise_variance))
+    else:
+        np.testing.assert_allclose(found.noise_variance, free[3:-2] * model.noise, rtol=1e-3)
+
+
+def test_units_scale_the_errors(series):
+    _, data, fitted = series
+    scale = np.array([1e-6, 1.0, 1e3, 1.0, 1e6])
+    one = fitted.standard_errors(data)
+    other = ProbabilisticSFA(2).fit(data * scale).standard_errors(data * scale)
+    np.testing.assert_allclose(other.decay, one.decay, rtol=1e-2)
+    np.testing.assert_allclose(other.loadings, one.loadings * scale[:, None], rtol=2e-2)
+    np.testing.assert_allclose(other.noise_variance, one.noise_variance * scale**2, rtol=2e-2)
+    np.testing.assert_allclose(other.offset, one.offset * scale, rtol=2e-2)
+
+
+def test_fewer_cells_mean_larger_errors(series):
+    """Ten times the same series, as independent sequences, shrinks every error by the root of ten."""
+    _, data, fitted = series
+    one = fitted.standard_errors(data)
+    ten = fitted.standard_errors([data] * 10)
+    for a, b in zip(one, ten, strict=True):
+        np.testing.assert_allclose(a / b, np.sqrt(10), rtol=1e-3)
+
+
+def test_a_variance_at_its_floor_has_no_error(series):
+    _, data, _ = series
+    fitted = ProbabilisticSFA(2, noise_floor=0.9).fit(data)
+    assert "floor" in fitted.status_
+    errors = fitted.standard_errors(data)
+    at_floor = np.isclose(fitted.noise_variance_, 0.9 * np.nanvar(data, axis=0), rtol=1e-6)
+    assert at_floor.any()
+    np.testing.assert_array_equal(np.isnan(errors.noise_variance), at_floor)
+    assert np.all(np.isfinite(errors.loadings))
+
+
+def test_what_is_not_identified_is_nan_and_said(series):
+    """With a latent too many there is a direction in which nothing changes."""
+    _, data, fitted = series
+    fitted_to_little = ProbabilisticSFA(2).fit(data[:, :1])
+    with pytest.warns(UserWarning, match="not positive definite"):
+        errors = fitted_to_little.standard_errors(np.full((100, 1), np.nan))
+    assert np.isnan(errors.loadings).any()
+
+
+def test_errors_cover_the_truth():
+    """Over 40 data sets, the truth is within 1.96 errors about 95 % of the times, by the binomial law."""
+    model = oracle.Model(np.array([0.8]), np.array([[1.0], [0.8], [-0.6]]), np.full(3, 0.5), np.zeros(3))
+    inside, total = 0, 0
+    for i in range(40):
+        data = oracle.simulate(np.random.default_rng(i), model, [110])[0]
+        fitted = ProbabilisticSFA(1).fit(data)
+        errors = fitted.standard_errors(data)
+        sign = np.sign(fitted.loadings_[0, 0])
+        for estimate, truth, error in (
+            (fitted.decay_, model.decay, errors.decay),
+            (fitted.loadings_ * sign, model.loadings, errors.loadings),
+            (fitted.mean_, model.offset, errors.offset),
+        ):
+            inside += int(np.sum(np.abs(estimate - truth) < 1.96 * error))
+            total += truth.size
+    # Estimates of one data set depend on each other: count the data sets, not the numbers, as independent.
+    assert abs(inside / total - 0.95) < 6 * np.sqrt(0.95 * 0.05 / 40)
