@@ -367,3 +367,25 @@ def whittle_log_likelihood(model, sequence):
 def cubic_objective(a, n, previous, cross, current):
     """Expected log density of n transitions of one latent with unit variance."""
     return -0.5 * (n * np.log(1 - a**2) + (current - 2 * a * cross + a**2 * previous) / (1 - a**2))
+
+
+def exact_log_likelihood(model, sequence, digits=60):
+    """Log-likelihood in decimal arithmetic, one entry at a time: scalar updates, so long series are cheap."""
+    exact = np.vectorize(lambda v: Decimal(float(v)), otypes=[object])
+    k = len(model.decay)
+    with localcontext() as context:
+        context.prec = digits
+        a, C, r, mu = (exact(part) for part in model)
+        mean, P = np.full(k, Decimal(0)), np.diag(np.full(k, Decimal(1)))
+        total = Decimal(0)
+        two_pi = Decimal("6.283185307179586476925286766559005768394338798750211641949889")
+        for t, row in enumerate(sequence):
+            if t:
+                mean, P = a * mean, a[:, None] * P * a + np.diag(1 - a * a)
+            for d in np.flatnonzero(~np.isnan(row)):
+                gain = P @ C[d]
+                variance = C[d] @ gain + r[d]
+                e = Decimal(float(row[d])) - mu[d] - C[d] @ mean
+                total -= ((two_pi * variance).ln() + e * e / variance) / 2
+                mean, P = mean + gain * (e / variance), P - np.outer(gain, gain) / variance
+    return float(total)

@@ -16,7 +16,7 @@ from tests.oracles import statespace as oracle
 from tests.statespace.support import punch, scaled_error, uneven_times
 from tests.tolerances import EXACT, mc_tolerance
 
-CUTS = (40, 1, 59)  # sequences that the 100 rows are cut into
+CUTS = (49, 2, 49)  # sequences that the 100 rows are cut into
 
 
 def fitted_model(estimator):
