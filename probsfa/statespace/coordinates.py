@@ -19,8 +19,9 @@ from probsfa.statespace.statistics import Statistics
 
 FloatArray = NDArray[np.float64]
 
-# Closest that a decay may come to one: 1 - a^2 must stay well above rounding.
-SLOWEST_DECAY = 1.0 - 1e-10
+# Closest that a learned decay may come to one. 1 - a^2 must stay well above rounding, and a time scale of 1e8
+# steps is a constant for any series there is.
+SLOWEST_DECAY = 1.0 - 1e-8
 FASTEST_DECAY = 1e-10
 
 
@@ -199,9 +200,9 @@ class Seen(NamedTuple):
 def information_matrix(layout: Coordinates, params: Parameters, seen: Seen) -> FloatArray:
     """Expected information of the coordinates, shape (P, P).
 
-    A feature that is observed in a fraction ``p`` of the rows counts as one whose noise is ``1 / p`` times as large.
-    Scaling its share of the information instead would be wrong where the noise is small: changes ``C -> C W`` of the
-    latents' basis, of which the data then say least, must stay apart from all others.
+    A feature that is observed in a fraction ``p`` of the rows counts as one whose noise is ``1 / p`` times
+    as large. Scaling its share of the information instead would be wrong where the noise is small: changes
+    ``C -> C W`` of the latents' basis, of which the data then say least, must stay apart from all others.
     """
     d, k = layout.n_features, layout.n_components
     share = np.maximum(seen.counts / seen.n_rows, np.finfo(np.float64).eps)

@@ -13,12 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probsfa._validation import Sequences
-from probsfa.statespace.coordinates import SLOWEST_DECAY
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import Posterior
 from probsfa.statespace.prediction import Forecast, forecast
 
 FloatArray = NDArray[np.float64]
+
+# The decay of a drift comes as close to one as its delta value says, but not so close that 1 - a^2 is zero.
+_SLOWEST = 1.0 - 1e-15
 
 
 class NoiseFree(NamedTuple):
@@ -51,7 +53,7 @@ def noise_free(
     delta_values: FloatArray, components: FloatArray, loadings: FloatArray, mean: FloatArray
 ) -> NoiseFree:
     """Square model of a solution of slow feature analysis at full rank."""
-    decay = np.clip(1.0 - 0.5 * delta_values, -SLOWEST_DECAY, SLOWEST_DECAY)
+    decay = np.clip(1.0 - 0.5 * delta_values, -_SLOWEST, _SLOWEST)
     # Covariances invert the directions up to the rounding of an eigenproblem; here they must invert them.
     inverse = np.asarray(np.linalg.solve((components @ loadings).T, loadings.T).T, dtype=np.float64)
     return NoiseFree(decay, components, inverse, mean)
@@ -75,8 +77,15 @@ def row_log_likelihoods(model: NoiseFree, sequences: Sequences) -> FloatArray:
     variance = (1.0 - decay) * (1.0 + decay)
     innovations = z - decay * previous
     log_density = -0.5 * (np.log(2.0 * np.pi * variance) + innovations**2 / variance)
-    log_volume = 0.5 * np.linalg.slogdet(model.loadings.T @ model.loadings)[1]
-    return np.asarray(log_density.sum(axis=1) - log_volume)
+    return np.asarray(log_density.sum(axis=1) - _log_volume(model.loadings))
+
+
+def _log_volume(loadings: FloatArray) -> float:
+    """Logarithm of the volume that the loadings give to a unit cube of latents."""
+    n_features, n_latents = loadings.shape
+    if n_features == n_latents:
+        return float(np.linalg.slogdet(loadings)[1])
+    return float(np.sum(np.log(np.linalg.svd(loadings, compute_uv=False))))
 
 
 def posterior(model: NoiseFree, sequences: Sequences, n_components: int) -> Posterior:

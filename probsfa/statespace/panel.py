@@ -106,7 +106,7 @@ def make_panel(sequences: Sequences, *, pad: bool = True) -> Panel:
 
 
 def _whole_if_close(elapsed: FloatArray) -> FloatArray:
-    """Gaps that miss a whole number only by rounding, as that number: an even grid of times is even sampling."""
+    """Gaps that miss a whole number only by rounding as that number, so that an even grid of times is one."""
     whole = np.maximum(np.rint(elapsed), 1.0)
     return np.where(np.abs(elapsed - whole) <= 1e-6 * whole, whole, elapsed)
 

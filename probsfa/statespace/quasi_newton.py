@@ -139,8 +139,8 @@ def _bounded_step(
 ) -> tuple[FloatArray | None, float]:
     """Step within the box's limits, and the factor by which it had to be shortened.
 
-    A step far beyond the limits in one badly determined direction would be short in all others once it is scaled
-    down, so the brake takes the first part of the shortening.
+    A step far beyond the limits in one badly determined direction would be short in all others once it is
+    scaled down, so the brake takes the first part of the shortening.
     """
     while True:
         braked = metric + damping * brake
