@@ -133,7 +133,7 @@ def test_fit_em_reports_a_rising_history(rng):
     )
 
 
-@pytest.mark.parametrize("tol", [10.0, 1e-2])
+@pytest.mark.parametrize("tol", [10.0, 0.5])
 def test_fit_em_does_not_stop_after_one_step(rng, tol):
     """Convergence needs two gains to compare: the first step alone says nothing about what is to come."""
     model, data, _ = case(rng, lengths=(25,))
