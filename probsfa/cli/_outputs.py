@@ -41,6 +41,8 @@ def check_outputs(outputs: Sequence[Path], *, force: bool, inputs: Sequence[Path
             raise CommandError(f"{path}: is a folder; give the name of a file.")
         if not place.parent.is_dir():
             raise CommandError(f"{path}: there is no folder {place.parent}.")
+        if not os.access(place.parent, os.W_OK):
+            raise CommandError(f"{path}: the folder {place.parent} cannot be written to.")
         if path.exists() and not force:
             raise CommandError(f"{path}: exists already; replace it with --force.")
 

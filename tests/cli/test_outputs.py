@@ -39,6 +39,12 @@ def test_folders(tmp_path):
         check_outputs([tmp_path / "none" / "a.csv"], force=True)
 
 
+def test_folder_that_cannot_be_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # permissions do not bind every user
+    with pytest.raises(CommandError, match="cannot be written to"):
+        check_outputs([tmp_path / "a.csv"], force=True)
+
+
 def test_all_are_written(tmp_path):
     (tmp_path / "a.csv").write_text("old")
     with replacing(tmp_path / "a.csv", tmp_path / "b.csv.gz") as drafts:
