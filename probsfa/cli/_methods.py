@@ -133,6 +133,8 @@ def fill_with(model: Any) -> Method:
         from sklearn.base import clone
 
         fitted = fit_quietly(clone(model), X, clock)
+        if fitted.status_.startswith("Interrupted"):
+            raise KeyboardInterrupt  # half a fit is no fair comparison, and whoever interrupts wants the end
         values, std = fitted.impute(X, return_std=True, **when(clock))
         return Filled(values, std, fitted)
 

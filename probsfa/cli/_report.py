@@ -15,7 +15,7 @@ _HEADINGS = ("", "RMSE", "MAE", "90 % covers", "seconds")
 def scores_as_text(comparisons: Iterable[Comparison]) -> str:
     """Tables of scores, errors in units of each column's standard deviation."""
     tables = (f"{c.hidden}\n{align([_HEADINGS, *map(_cells, c.scores)])}" for c in comparisons)
-    return "\n\n".join(tables)
+    return "\n\n".join([*tables, "Errors are in units of each column's standard deviation."])
 
 
 def scores_as_csv(comparisons: Iterable[Comparison]) -> str:

@@ -174,10 +174,8 @@ def read_table(path: Path, *, delimiter: str | None = None, header: str = "auto"
     if named and len(lines[rows[0]]) == len(first) + 1:
         first = ["", *first]  # as R writes tables: the row names have no header
     names = tuple(first) if named else tuple(f"column {j + 1}" for j in range(len(first)))
-    if len(names) > 1:
-        rows = [
-            row for row in rows if lines[row] not in ([""], ["\r"])
-        ]  # a blank line between rows is no row
+    if len(names) > 1:  # where a row has several cells, a blank line is no row
+        rows = [row for row in rows if lines[row] not in ([""], ["\r"])]
     for row in rows:
         if len(lines[row]) != len(names):
             raise CommandError(

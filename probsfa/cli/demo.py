@@ -47,7 +47,6 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
         screen,
     )
     screen.result(scores_as_text(comparisons))
-    screen.result("\nErrors are in units of each column's standard deviation.")
 
     blocks = comparisons[-1]
     model = blocks.filled[PROBABILISTIC].model

@@ -132,6 +132,18 @@ def test_classic_sfa_keeps_the_slow_half(series):
     np.testing.assert_allclose(fill_classic(series, EVEN).values, expected, rtol=SPECTRAL, atol=SPECTRAL)
 
 
+def test_an_interrupted_fit_ends_the_comparison(stand_in, series, monkeypatch):
+    from probsfa.statespace.learning import STATUS_SENTENCES
+
+    def fit(self, X, y=None, **options):
+        self.status_ = STATUS_SENTENCES["interrupted"]
+        return self
+
+    monkeypatch.setattr(stand_in, "fit", fit)
+    with pytest.raises(KeyboardInterrupt):
+        fill_with(stand_in())(series, EVEN)
+
+
 def test_an_estimator_as_a_method(stand_in, series):
     model = stand_in(n_components=3)
     times = np.linspace(0.0, 1.0, len(series)) ** 2
