@@ -173,3 +173,14 @@ def test_uneven_times_are_taken_for_any_data(rng):
     for X in (walk(), np.tile([1.0, -1.0], 30)[:, None] * np.ones(3)):
         fitted = ProbabilisticSFA(2).fit(X, times=uneven_times(rng, [60])[0])
         assert np.all(fitted.decay_ > 0) and all(np.all(np.isfinite(part)) for part in fitted.params_)
+
+
+def test_a_gap_of_years_is_taken():
+    """Long enough that every latent has forgotten everything: as two sequences."""
+    x = walk()
+    times = np.r_[0.0:30.0, 1e6 + np.arange(30) * 1.0]
+    fitted = ProbabilisticSFA(2).fit(x, times=times)
+    apart = ProbabilisticSFA(2).fit([x[:30], x[30:]])
+    assert fitted.converged_
+    assert fitted.log_likelihood_ == pytest.approx(apart.log_likelihood_, abs=0.01)
+    np.testing.assert_allclose(fitted.decay_, apart.decay_, atol=1e-3)

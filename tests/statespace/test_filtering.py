@@ -69,3 +69,14 @@ def test_times_must_go_on_from_the_state(rng):
         run_filter(params, sequence(data[5:], times[5:]), state)
     with pytest.raises(ValueError, match="times"):
         run_filter(params, sequence(data[6:]), state)
+
+
+def test_a_negative_decay_does_not_resume_at_half_a_step(rng):
+    """It has no power there, which must be said and not be NaN."""
+    model, data, _ = case(rng, "even")
+    params = to_parameters(model._replace(decay=np.array([0.9, 0.5, -0.4])))
+    times = np.arange(12.0)
+    state = run_filter(params, sequence(data[:6], times[:6]), None).state
+    assert np.all(np.isfinite(run_filter(params, sequence(data[6:], times[6:]), state).means))
+    with pytest.raises(ValueError, match="decay|times"):
+        run_filter(params, sequence(data[6:], times[6:] + 0.5), state)

@@ -112,6 +112,7 @@ def test_a_heywood_case_is_held_at_a_floor(rng):
     assert relative.min() >= 1e-4 * (1 - 1e-6)
 
 
+@QUIET
 def test_data_without_noise_are_not_held_at_that_floor(rng):
     model, data = draw(rng, 1e-8)
     fitted = ProbabilisticSFA(2).fit(data)

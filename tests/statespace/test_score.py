@@ -164,3 +164,15 @@ def test_even_times_are_no_times(rng):
     times = [3.0 + np.arange(5), -20.0 + np.arange(7)]
     plain, timed = score_of(model, data, None, "diagonal"), score_of(model, data, times, "diagonal")
     np.testing.assert_array_equal(plain, timed)
+
+
+@pytest.mark.parametrize("gap", [50.0, 1e4, 1e9])
+def test_score_across_a_gap_that_forgets_everything(rng, gap):
+    """a ** gap underflows to zero there: the rows before and after are two sequences, and so is the score."""
+    model, _, _ = case(rng, "uneven", "diagonal")
+    model = model._replace(decay=np.array([0.5, 0.4, 0.1]))
+    times = [np.r_[np.cumsum(rng.choice([0.5, 1.0], 5)), gap + np.cumsum(rng.choice([0.5, 1.0], 7))]]
+    data = punch(rng, oracle.simulate(rng, model, [12], times), "scattered")
+    apart = [data[0][:5], data[0][5:]], [times[0][:5], times[0][5:]]
+    wanted = score_of(model, *apart, "diagonal")
+    np.testing.assert_allclose(score_of(model, data, times, "diagonal"), wanted, rtol=1e-9, atol=1e-9)
