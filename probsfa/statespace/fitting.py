@@ -249,4 +249,6 @@ def fit_guarded(
     layout = Coordinates(panel.values.shape[1], n_components, noise.kind, panel.evenly_sampled)
     start = result.params._replace(noise_variance=np.maximum(variance, guarded.floor))
     finished = fit_quasi_newton(Evaluator(panel, left, report), layout, start, guarded, tol)
+    if not finished.history:  # interrupted before the floor could be tried
+        return result._replace(status="interrupted")
     return finished._replace(n_evaluations=result.n_evaluations + finished.n_evaluations)
