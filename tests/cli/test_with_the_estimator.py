@@ -113,3 +113,18 @@ def test_too_many_components_for_the_rows_are_one_line(tmp_path, monkeypatch, ca
     assert err.startswith("probsfa: error: ")
     assert err.count("\n") == 1
     assert not (tmp_path / "out.csv").exists()
+
+
+@pytest.mark.slow
+def test_the_demo_shows_what_the_readme_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo", "-o", "demo", "-q"]) == 0
+    table = pd.read_csv("demo/comparison.csv").set_index(["hidden", "method"])
+    single, blocks = (group.droplevel(0) for _, group in table.groupby(level=0, sort=False))
+    best = "probabilistic SFA"
+    for group in (single, blocks):
+        assert 0.86 <= group.loc[best, "coverage"] <= 0.95
+        assert group["rmse"].idxmin() == best
+    assert blocks["mae"].idxmin() == best
+    assert single.loc[best, "rmse"] < 0.265
+    assert blocks.loc[best, "rmse"] < 0.36  # for this mask, the hardest of five; their mean is 0.33
