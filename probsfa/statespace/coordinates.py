@@ -122,8 +122,8 @@ def score(layout: Coordinates, params: Parameters, gaps: FloatArray, stats: Stat
     if layout.evenly_sampled:
         by_decay = by_step[0] * innovation[0]
     else:
-        # d a^g = a^g log(a^g) d log(-log a)
-        by_decay = np.sum(by_step * over * np.log(over), axis=0)
+        # d a^g = a^g g log(a) d log(-log a)
+        by_decay = np.sum(by_step * over * gaps[:, None] * np.log(params.decay), axis=0)
     r = params.noise_variance
     by_latent = stats.residual_moments / r[:, None]
     by_noise = 0.5 * (stats.residual_power / r - stats.counts)

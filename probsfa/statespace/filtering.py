@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probsfa._validation import Sequences
-from probsfa.statespace.panel import make_panel, step_decay
+from probsfa.statespace.panel import decay_over, make_panel, step_decay, whole_if_close
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import filter_rows
 
@@ -92,7 +92,7 @@ def run_filter(params: Parameters, sequence: Sequences, state: FilterState | Non
         _check_state(state, k, times)
         mean, covariance = state.mean, state.covariance
         elapsed = 1.0 if times is None or state.time is None else float(times[0]) - state.time
-        decays[0] = params.decay if times is None else params.decay**elapsed
+        decays[0] = decay_over(params.decay, whole_if_close(np.array([elapsed])))[0]
     filtering = filter_rows(params, panel, decays, mean, covariance)
     last = FilterState(
         filtering.means[-1].copy(),

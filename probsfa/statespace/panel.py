@@ -94,7 +94,7 @@ def make_panel(sequences: Sequences, *, pad: bool = True) -> Panel:
         gaps, inverse = np.ones(1), np.zeros(n_steps, dtype=np.int64)
     else:
         elapsed = np.ones(n_steps)
-        elapsed[1:n_rows] = _whole_if_close(np.diff(sequences.times))
+        elapsed[1:n_rows] = whole_if_close(np.diff(sequences.times))
         within = ~starts
         gaps, inside = np.unique(elapsed[within], return_inverse=True)
         if gaps.size == 0:
@@ -105,7 +105,7 @@ def make_panel(sequences: Sequences, *, pad: bool = True) -> Panel:
     return Panel(values, mask, gap_index, gaps, n_rows, sequences.lengths)
 
 
-def _whole_if_close(elapsed: FloatArray) -> FloatArray:
+def whole_if_close(elapsed: FloatArray) -> FloatArray:
     """Gaps that miss a whole number only by rounding as that number, so that an even grid of times is one."""
     whole = np.maximum(np.rint(elapsed), 1.0)
     return np.where(np.abs(elapsed - whole) <= 1e-6 * whole, whole, elapsed)
