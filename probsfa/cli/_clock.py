@@ -66,7 +66,7 @@ def read_clock(table: Table, roles: Roles, *, even: bool = False) -> Clock:
         return Clock(None, None, None, "rows are taken as evenly spaced")
     counts = {}
     for column in columns:
-        values = as_counts(table.texts(column))
+        values = as_counts(table.texts(column), table.decimal)
         if values is not None and not _are_compact_dates(values):
             counts[column] = values
     dates = [j for j in columns if j not in counts]

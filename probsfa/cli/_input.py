@@ -58,9 +58,10 @@ def read_input(args: argparse.Namespace, screen: Screen) -> Input:
         If the file cannot be read, a cell is bad, or a column has nothing observed.
     """
     missing = Missing(args.missing_code)
-    table = read_table(args.data, delimiter=_delimiter(args.delimiter, args.decimal), header=args.header)
+    delimiter = _delimiter(args.delimiter, args.decimal)
+    table = read_table(args.data, delimiter=delimiter, decimal=args.decimal, header=args.header)
     roles = assign_roles(table, missing, _names(args.columns), _names(args.time))
-    values = np.column_stack([table.numbers(j, missing, args.decimal) for j in roles.data])
+    values = np.column_stack([table.numbers(j, missing) for j in roles.data])
     empty = [table.names[j] for j, column in zip(roles.data, values.T, strict=True) if np.isnan(column).all()]
     if empty:
         raise CommandError(
@@ -82,23 +83,28 @@ def _tell(found: Input, screen: Screen) -> None:
     kept = [name or "(no name)" for j, name in enumerate(table.names) if j not in data]
     if kept:
         screen.note(f"columns only kept: {', '.join(kept)}")
+    if table.decimal == ",":
+        screen.note("numbers are read with a decimal comma (--decimal . for a point)")
+    held: dict[float, list[str]] = {}
     for name, column in zip(found.names, found.values.T, strict=True):
         for code in suspects(column):
-            screen.note(
-                f"warning: {name!r} is {code:g} again and again, far from its other values; if that stands "
-                f"for missing, say --missing-code {code:g}"
-            )
+            held.setdefault(code, []).append(repr(name))
+    for code, names in held.items():
+        screen.note(
+            f"warning: {', '.join(names)} {'is' if len(names) == 1 else 'are'} {code:g} again and again, far "
+            f"from all other values; if that stands for missing, say --missing-code {code:g}"
+        )
 
 
 def _names(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _delimiter(text: str | None, decimal: str) -> str | None:
+def _delimiter(text: str | None, decimal: str | None) -> str | None:
     if text in ("tab", "\\t"):
         return "\t"
     if text is not None and (len(text) != 1 or text in '"\n\r'):
         raise CommandError(f"--delimiter must be one character or 'tab', got {text!r}.")
-    if text == decimal:
+    if text is not None and text == decimal:
         raise CommandError(f"--delimiter and --decimal are both {text!r}.")
     return text

@@ -3,6 +3,7 @@
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 
 from probsfa.cli._parser import make_parser
@@ -28,7 +29,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = make_parser().parse_args(argv)
     screen = Screen(args.quiet)
     try:
-        importlib.import_module(f"probsfa.cli.{args.command}").run(args, screen)
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: screen.warn(str(message))
+            importlib.import_module(f"probsfa.cli.{args.command}").run(args, screen)
         sys.stdout.flush()
     except BrokenPipeError:
         # Python would complain once more when it closes the stream.

@@ -106,8 +106,10 @@ def fill_iterative(X: FloatArray, clock: Clock) -> Filled:
         enable_iterative_imputer as enable_iterative_imputer,  # makes it importable
     )
     from sklearn.impute import IterativeImputer
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-    with warnings.catch_warnings():
+    # Its regressions are as small as there are columns, see fit_quietly.
+    with threadpool_limits(1, user_api="blas"), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # five rounds are what is asked for
         return Filled(IterativeImputer(max_iter=5, random_state=0).fit_transform(X))
 

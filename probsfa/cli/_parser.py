@@ -25,7 +25,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_fit(commands)
     _add_compare(commands)
     for command in commands.choices.values():
-        command.add_argument("-q", "--quiet", action="store_true", help="only results and errors")
+        command.add_argument("-q", "--quiet", action="store_true", help="only results, warnings and errors")
     return parser
 
 
@@ -130,7 +130,7 @@ def _add_data_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--delimiter", metavar="CHAR", help="what separates cells, 'tab' for a tab (default: guess)"
     )
-    group.add_argument("--decimal", default=".", choices=[".", ","], help="the decimal mark (default: .)")
+    group.add_argument("--decimal", choices=[".", ","], help="the decimal mark (default: guess)")
     group.add_argument(
         "--header",
         default="auto",

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probsfa.cli._errors import CommandError
-from probsfa.cli._table import Missing, Table
+from probsfa.cli._table import Missing, Table, plain_number
 
 __all__ = ["CALENDAR", "Roles", "as_counts", "assign_roles"]
 
@@ -64,10 +64,10 @@ def assign_roles(
     return Roles(data, telling)
 
 
-def as_counts(texts: list[str]) -> NDArray[np.float64] | None:
+def as_counts(texts: list[str], decimal: str = ".") -> NDArray[np.float64] | None:
     """Numbers of a column in which every cell is a number, None for any other column."""
     try:
-        values = np.array([float(text) for text in texts])
+        values = np.array([float(plain_number(text, decimal)) for text in texts])
     except ValueError:
         return None
     return values if np.all(np.isfinite(values)) else None
@@ -75,7 +75,7 @@ def as_counts(texts: list[str]) -> NDArray[np.float64] | None:
 
 def _tells_time(table: Table, column: int, missing: Missing) -> bool:
     name, texts = table.names[column].lower(), table.texts(column)
-    values = as_counts(texts)
+    values = as_counts(texts, table.decimal)
     if values is not None:
         steps = np.diff(values)
         if name in CALENDAR:
@@ -85,10 +85,12 @@ def _tells_time(table: Table, column: int, missing: Missing) -> bool:
         counts = name in _COUNTS and np.all(steps > 0.0)
         return bool(counts or (column == 0 and steps.size > 0 and np.all(steps == 1.0)))
     written = [text for text in texts if not missing.is_text(text)]
-    if not written or as_counts(written) is not None:
+    if not written or as_counts(written, table.decimal) is not None:
         return False  # numbers with holes: data
     if any(word in name for word in _TIMES) or (name == "" and column == 0):
-        return not any(missing.is_text(text) or as_counts([text]) is not None for text in texts)
+        return not any(
+            missing.is_text(text) or as_counts([text], table.decimal) is not None for text in texts
+        )
     return all(_DATE.fullmatch(text) or _TIME_OF_DAY.fullmatch(text) for text in written)
 
 

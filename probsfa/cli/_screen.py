@@ -13,7 +13,7 @@ class Screen:
     Parameters
     ----------
     quiet : bool
-        Whether to leave out notes and progress. Results and errors are always written.
+        Whether to leave out notes and progress. Results, warnings and errors are always written.
     """
 
     def __init__(self, quiet: bool = False) -> None:
@@ -29,6 +29,11 @@ class Screen:
         if not self.quiet:
             sys.stderr.write(text + "\n")
             sys.stderr.flush()
+
+    def warn(self, text: str) -> None:
+        """Write what the user should know in any case to standard error, on one line."""
+        sys.stderr.write(f"probsfa: note: {_one_line(text.splitlines())}\n")
+        sys.stderr.flush()
 
     def progress(self, total: int) -> Any:
         """Start a progress bar, to be used in a `with` block."""

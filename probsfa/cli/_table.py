@@ -8,7 +8,7 @@ replaces the text of missing cells alone.
 import gzip
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,13 +17,15 @@ from numpy.typing import NDArray
 
 from probsfa.cli._errors import CommandError
 
-__all__ = ["Missing", "Table", "read_table", "write_text"]
+__all__ = ["Missing", "Table", "plain_number", "read_table", "write_text"]
 
 FloatArray = NDArray[np.float64]
 
 DELIMITERS = (",", ";", "\t", "|")
 _NOT_A_VALUE = frozenset({"", "na", "n/a", "<na>", "nan", "null", "none"})
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_WITH_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
+_IN_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
 _DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ].*)?")
 
 
@@ -67,7 +69,7 @@ class Table:
         Names of the columns.
     named : bool
         Whether the file's first line names the columns.
-    delimiter, encoding : str
+    delimiter, decimal, encoding : str
         How it is written.
     """
 
@@ -77,6 +79,7 @@ class Table:
     names: tuple[str, ...]
     named: bool
     delimiter: str
+    decimal: str
     encoding: str
 
     def texts(self, column: int) -> list[str]:
@@ -87,7 +90,7 @@ class Table:
         """Name a cell of the data: file, row (the header is row 1) and column."""
         return f"{self.path}: row {self.rows[index] + 1}, column {self.names[column]!r}"
 
-    def numbers(self, column: int, missing: Missing, decimal: str = ".") -> FloatArray:
+    def numbers(self, column: int, missing: Missing) -> FloatArray:
         """Numbers of a column, NaN where missing.
 
         Raises
@@ -101,7 +104,7 @@ class Table:
             if missing.is_text(text):
                 values[i] = math.nan
                 continue
-            plain = text if decimal == "." else text.replace(decimal, ".")
+            plain = plain_number(text, self.decimal)
             if not _NUMBER.fullmatch(plain) or math.isinf(float(plain)):
                 raise CommandError(f"{self.where(i, column)}: {self._complaint(text)}")
             value = float(plain)
@@ -128,7 +131,7 @@ class Table:
     def _complaint(self, text: str) -> str:
         if len(self.names) == 1 and any(d in text for d in DELIMITERS):
             return f"{_shorten(text)} is not a number; is {self.delimiter!r} the delimiter? See --delimiter."
-        if re.fullmatch(r"[+-]?\d+,\d+", text):
+        if _WITH_COMMA.fullmatch(text):
             return f"{_shorten(text)} is not a number; for a decimal comma say --decimal ,"
         return (
             f"{_shorten(text)} is not a finite number; say --missing-code if it stands for missing, or "
@@ -136,7 +139,14 @@ class Table:
         )
 
 
-def read_table(path: Path, *, delimiter: str | None = None, header: str = "auto") -> Table:
+def plain_number(text: str, decimal: str) -> str:
+    """A number's text as Python writes it: with a decimal point."""
+    return text if decimal == "." else text.replace(".", "?").replace(decimal, ".")
+
+
+def read_table(
+    path: Path, *, delimiter: str | None = None, decimal: str | None = None, header: str = "auto"
+) -> Table:
     """Read a delimited text file, gzipped or not.
 
     Parameters
@@ -145,6 +155,8 @@ def read_table(path: Path, *, delimiter: str | None = None, header: str = "auto"
         The file; gunzipped where its content is gzip's.
     delimiter : str or None
         What separates cells; guessed among comma, semicolon, tab and bar where not given.
+    decimal : str or None
+        The decimal mark; guessed between point and comma where not given.
     header : {"auto", "yes", "no"}
         Whether the first line names the columns. "auto" says no where it holds only numbers and dates.
 
@@ -166,8 +178,10 @@ def read_table(path: Path, *, delimiter: str | None = None, header: str = "auto"
     written = [i for i, line in enumerate(lines) if any(cell.strip() for cell in line)]
     if not written:
         raise CommandError(f"{path}: the file is empty.")
+    decimal = decimal or _guess_decimal(lines)
     first = [_unquote(cell) for cell in lines[written[0]]]
-    named = header == "yes" or (header == "auto" and not all(map(_is_datum, first)))
+    numeric = all(_is_datum(text, decimal) for text in first)
+    named = header == "yes" or (header == "auto" and not numeric)
     rows = list(range(written[0] + named, written[-1] + 1))
     if not rows:
         raise CommandError(f"{path}: there is a header and no data.")
@@ -182,7 +196,7 @@ def read_table(path: Path, *, delimiter: str | None = None, header: str = "auto"
                 f"{path}: row {row + 1} has {_count(len(lines[row]))} where {len(names)} were expected; "
                 f"is {delimiter!r} the delimiter? See --delimiter."
             )
-    return Table(path, lines, rows, names, named, delimiter, encoding)
+    return Table(path, lines, rows, names, named, delimiter, decimal, encoding)
 
 
 def write_text(path: Path, text: str, encoding: str) -> None:
@@ -210,16 +224,36 @@ def _read_text(path: Path) -> tuple[str, str]:
 
 
 def _guess_delimiter(text: str) -> str:
-    """The delimiter that cuts the first lines into the same number of cells, the largest number."""
+    """The delimiter that cuts the first lines into the same number of cells.
+
+    Where several do, it is one that cuts the header too (decimal commas are in the numbers alone), rather
+    another one than the comma (which may be a decimal mark), and the one that makes the most cells.
+    """
     head = [line for line in text[:100_000].split("\n")[:50] if line.strip()][:20]
-    counts = {}
-    for delimiter in DELIMITERS:
+
+    def sense(delimiter: str) -> tuple[bool, bool, bool, int]:
         # Quoted text may hold the delimiter.
-        found = [re.sub(r'"[^"]*"', "", line).count(delimiter) for line in head]
-        same = sum(n == found[-1] for n in found) if found else 0
-        counts[delimiter] = (same >= 0.8 * len(found), found[-1] if found else 0)
-    best = max(DELIMITERS, key=lambda delimiter: counts[delimiter])
-    return best if counts[best][1] > 0 else ","
+        found = [re.sub(r'"[^"]*"', "", line).count(delimiter) for line in head] or [0]
+        same = found[-1] > 0 and sum(n == found[-1] for n in found) >= 0.8 * len(found)
+        return same, found[0] in (found[-1], found[-1] - 1) and found[0] > 0, delimiter != ",", found[-1]
+
+    best = max(DELIMITERS, key=sense)
+    return best if sense(best)[-1] > 0 else ","
+
+
+def _guess_decimal(lines: Sequence[Sequence[str]]) -> str:
+    """A comma where numbers are written with one and none with a point.
+
+    If all of them could be thousands ("1,234"), nothing is guessed; that is for the user to say.
+    """
+    commas = [text for text in _cells_with(",", lines) if _WITH_COMMA.fullmatch(text)]
+    if not commas or all(map(_IN_THOUSANDS.fullmatch, commas)):
+        return "."
+    return "." if any(map(_NUMBER.fullmatch, _cells_with(".", lines))) else ","
+
+
+def _cells_with(mark: str, lines: Iterable[Sequence[str]]) -> Iterator[str]:
+    return (_unquote(cell) for line in lines for cell in line if mark in cell)
 
 
 def _split(text: str, delimiter: str, path: Path) -> list[list[str]]:
@@ -241,8 +275,9 @@ def _split(text: str, delimiter: str, path: Path) -> list[list[str]]:
             lines.append([])
 
 
-def _is_datum(text: str) -> bool:
-    return text.lower() in _NOT_A_VALUE or bool(_NUMBER.fullmatch(text) or _DATE.fullmatch(text))
+def _is_datum(text: str, decimal: str) -> bool:
+    number = _NUMBER.fullmatch(plain_number(text, decimal))
+    return text.lower() in _NOT_A_VALUE or bool(number or _DATE.fullmatch(text))
 
 
 def _unquote(cell: str) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 from probsfa.cli._input import Input, read_input
 from probsfa.cli._methods import fit_quietly, make_model
 from probsfa.cli._outputs import check_outputs, replacing
+from probsfa.cli._parser import ENOUGH
 from probsfa.cli._report import align
 from probsfa.cli._screen import Screen
 
@@ -29,8 +30,24 @@ def fit_model(found: Input, args: argparse.Namespace, screen: Screen) -> Any:
     """Fit a model to a file as the options say, showing progress and how it ended."""
     model = make_model(args, len(found.names), verbose=not screen.quiet)
     fit_quietly(model, found.frame, found.clock)
-    screen.note(model.status_)
+    if model.converged_:
+        screen.note(model.status_)
+    else:
+        screen.warn(_advice(model))
     return model
+
+
+def _advice(model: Any) -> str:
+    """What a fit that did not end at a maximum is good for, in the words of the command line."""
+    if not model.status_.startswith("Stopped at max_iter"):
+        return model.status_
+    words = (
+        f"the fit stopped after {model.max_iter} evaluations (--max-iter), while the log-likelihood was "
+        "still rising. "
+    )
+    if model.max_iter <= ENOUGH:
+        return words + "For filling holes that is mostly enough; 'probsfa compare' tells."
+    return words + "Raise --max-iter, or take fewer slow features with -k."
 
 
 def summarize(model: Any, found: Input) -> str:
@@ -38,7 +55,10 @@ def summarize(model: Any, found: Input) -> str:
     rows = len(found.values)
     step = "steps" if found.clock.step is None else f"steps of {found.clock.step}"
     scales = [("slow feature", f"time scale ({step})")]
-    scales += [(str(k + 1), f"{scale:.4g}") for k, scale in enumerate(model.timescales_)]
+    # A decay that is not positive has no time scale.
+    scales += [
+        (str(k + 1), "-" if np.isnan(scale) else f"{scale:.4g}") for k, scale in enumerate(model.timescales_)
+    ]
     share = model.noise_variance_ / np.nanvar(found.values, axis=0)
     noise = [("column", "standard deviation of the noise", "part of the variance")]
     noise += [
@@ -52,6 +72,6 @@ def summarize(model: Any, found: Input) -> str:
             align(noise),
             "",
             f"log-likelihood {model.log_likelihood_:.6g} nats, {model.log_likelihood_ / rows:.4g} per row",
-            f"after {model.n_iter_} iterations: {model.status_}",
+            f"after {model.n_evaluations_} evaluations: {model.status_}",
         ]
     )

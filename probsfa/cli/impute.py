@@ -35,18 +35,29 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
     if args.model is not None and (args.n_components or args.max_iter != ENOUGH):
         raise CommandError("--n-components and --max-iter have no meaning with --model: it is fitted.")
     found = read_input(args, screen)
-    model = fit_model(found, args, screen) if args.model is None else _saved_model(args.model, found)
-    filled, std = map(np.asarray, model.impute(found.frame, return_std=True, **when(found.clock)))
+    filled, std = _fill(found, args, screen)
     with replacing(*outputs) as drafts:
         for output, draft in zip(outputs, drafts, strict=True):
             if output is args.plot:
                 save_picture(draw_holes(found, filled, std), draft)
             else:
                 make = filled_texts if output is args.output else std_texts
-                texts = make(found.values, filled, std, args.decimal)
+                texts = make(found.values, filled, std, found.table.decimal)
                 write_text(draft, found.table.filled(found.roles.data, texts), found.table.encoding)
     holes = int(np.count_nonzero(np.isnan(found.values)))
     screen.note(f"{holes} cells filled: {', '.join(map(str, outputs))}")
+
+
+def _fill(found: Input, args: argparse.Namespace, screen: Screen) -> tuple[FloatArray, FloatArray]:
+    """The series without holes, and standard deviations."""
+    model = None if args.model is None else _saved_model(args.model, found)
+    if not np.isnan(found.values).any():
+        screen.warn("nothing is missing, so nothing is filled: the output is the file as it was.")
+        return found.values, np.zeros_like(found.values)
+    if model is None:
+        model = fit_model(found, args, screen)
+    filled, std = model.impute(found.frame, return_std=True, **when(found.clock))
+    return np.asarray(filled), np.asarray(std)
 
 
 def filled_texts(X: FloatArray, filled: FloatArray, std: FloatArray, decimal: str = ".") -> Texts:

@@ -34,7 +34,8 @@ class StandIn(BaseEstimator):
         self.mean_, self.std_ = np.nanmean(X, axis=0), np.nanstd(X, axis=0)
         self.timescales_ = 10.0 / np.arange(1, self.n_components + 1)
         self.noise_variance_ = self.std_**2 / 4.0
-        self.log_likelihood_, self.n_iter_, self.status_ = -1234.5, 3, "Converged: as a stand-in does."
+        self.log_likelihood_, self.n_iter_, self.n_evaluations_ = -1234.5, 3, 4
+        self.converged_, self.status_ = True, "Converged: as a stand-in does."
         return self
 
     def impute(self, X, return_std=False, *, times=None):

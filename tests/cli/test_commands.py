@@ -4,6 +4,7 @@ import csv
 import gzip
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -85,6 +86,20 @@ def test_impute_gz_and_decimal_comma(command, tmp_path):
     assert (tmp_path / "std.csv").read_bytes().decode().splitlines()[2] == "2;0,5;0"
 
 
+def test_a_spreadsheet_of_semicolons_and_decimal_commas_needs_no_option(command, tmp_path):
+    text = "Zeit;a;b\r\n0,0;1,50;2\r\n0,5;;3\r\n1,0;2,5;\r\n"
+    (tmp_path / "in.csv").write_bytes(text.encode())
+    done = command("impute", "in.csv", "--time", "Zeit", "-o", "out.csv")
+    assert done.code == 0
+    assert "numbers are read with a decimal comma (--decimal . for a point)" in done.err
+    assert "rows are evenly spaced" in done.err
+    filled = (tmp_path / "out.csv").read_bytes().decode()
+    assert filled == text.replace("0,5;;3", "0,5;2,0000;3").replace("2,5;", "2,5;2,5000")
+    done = command("impute", "in.csv", "-o", "out2.csv", "--decimal", ".")
+    assert done.code == 2
+    assert "for a decimal comma say --decimal ," in done.err
+
+
 def test_impute_uneven_times_reach_the_estimator(command, tmp_path, stand_in):
     (tmp_path / "in.csv").write_text("t,a,b\n0,1,1\n1,2,\n4,3,3\n5,5,4\n")
     assert command("impute", "in.csv", "-o", "out.csv").code == 0
@@ -105,16 +120,67 @@ def test_impute_draws_the_holes(command, data, tmp_path):
     assert (tmp_path / "holes.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_impute_with_nothing_missing(command, tmp_path):
+def test_impute_with_nothing_missing(command, tmp_path, stand_in):
     (tmp_path / "in.csv").write_text("a,b\n1,2\n3,5\n4,4\n")
-    assert command("impute", "in.csv", "-o", "out.csv", "--plot", "p.svg").code == 0
+    done = command("impute", "in.csv", "-o", "out.csv", "--plot", "p.svg", "--std", "s.csv", "-q")
+    assert done.code == 0
+    assert (
+        done.err
+        == "probsfa: note: nothing is missing, so nothing is filled: the output is the file as it was.\n"
+    )
     assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "in.csv").read_bytes()
+    assert (tmp_path / "s.csv").read_text() == "a,b\n0,0\n0,0\n0,0\n"
+    assert stand_in.calls == []
+
+
+STOPPED = "Stopped at max_iter before converging: the log-likelihood was still rising. Raise max_iter."
+
+
+@pytest.mark.parametrize("verb", ["impute", "fit"])
+@pytest.mark.parametrize(
+    ("status", "options", "said"),
+    [
+        (STOPPED, (), "the fit stopped after {n} evaluations (--max-iter), while"),
+        (STOPPED, ("--max-iter", "9"), "the fit stopped after 9 evaluations (--max-iter), while"),
+        ("Stopped: no step raised it.", (), "Stopped: no step raised it."),
+    ],
+)
+def test_a_fit_that_stopped_early_is_one_note(
+    command, data, stand_in, monkeypatch, verb, status, options, said
+):
+    fit = stand_in.fit
+
+    def stop(self, X, y=None, **others):
+        fit(self, X, y, **others)
+        self.converged_, self.status_ = False, status
+        return self
+
+    monkeypatch.setattr(stand_in, "fit", stop)
+    done = command(verb, *IMPUTE[1:], "-o", "out", "-q", *options)
+    assert done.code == 0
+    assert done.err.startswith(f"probsfa: note: {said.format(n=60 if verb == 'impute' else 200)}")
+    assert done.err.count("\n") == 1
+
+
+@pytest.mark.filterwarnings("always")
+def test_a_warning_of_any_library_is_one_note(command, data, stand_in, monkeypatch):
+    def fit(self, X, y=None, **others):
+        warnings.warn("something is odd,\nlook at it", RuntimeWarning, stacklevel=1)
+        return stand_in.fit_as_ever(self, X, y, **others)
+
+    monkeypatch.setattr(stand_in, "fit_as_ever", stand_in.fit, raising=False)
+    monkeypatch.setattr(stand_in, "fit", fit)
+    done = command(*IMPUTE, "-o", "filled.csv", "-q")
+    assert (done.code, done.err) == (0, "probsfa: note: something is odd, look at it\n")
 
 
 def test_a_probable_code_for_missing_is_pointed_out(command, tmp_path):
     (tmp_path / "in.csv").write_text("a,b\n1,-999\n3,5\n4,-999\n2,7\n")
     err = command("impute", "in.csv", "-o", "out.csv").err
     assert "warning: 'b' is -999 again and again" in err
+    (tmp_path / "two.csv").write_text("a,b\n-999,-999\n-999,5\n4,-999\n2,7\n3,8\n")
+    both = command("impute", "two.csv", "-o", "two_out.csv").err
+    assert "warning: 'a', 'b' are -999 again and again" in both
     assert "--missing-code -999" in err
     assert "again" not in command("impute", "in.csv", "-o", "o.csv", "--missing-code", "-999").err
 
@@ -231,7 +297,7 @@ def test_fit_prints_a_summary(command, weather_like):
     assert lines[5].split()[0] == "a"
     assert lines[5].split()[2:] == ["25", "%"]
     assert "log-likelihood -1234.5 nats, -15.43 per row" in lines
-    assert lines[-1] == "after 3 iterations: Converged: as a stand-in does."
+    assert lines[-1] == "after 4 evaluations: Converged: as a stand-in does."
 
 
 def test_a_model_of_other_columns_is_refused(command, weather_like, tmp_path):

@@ -117,13 +117,39 @@ def test_delimiter_is_guessed(table, delimiter):
     np.testing.assert_array_equal(numbers(found, 1), [1.5, 2.5])
 
 
-def test_delimiter_is_not_guessed_from_quoted_text_or_decimal_commas(table):
+def test_delimiter_is_not_guessed_from_quoted_text(table):
     assert table('"a;b;c",x\n"1;2;3",5\n"1;2;3",6\n').delimiter == ","
-    found = table("a;b\n1,5;2,25\n2,5;3,0\n")
-    assert found.delimiter == ";"
-    np.testing.assert_array_equal(numbers(found, 1, decimal=","), [2.25, 3.0])
-    with pytest.raises(CommandError, match=r"row 2, column 'a': '1,5' is not a number; .* --decimal ,"):
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+@pytest.mark.parametrize("rows", [1, 2, 30])
+@pytest.mark.parametrize("header", [["t", "a"], ["a", "b", "c"], []])
+def test_delimiter_and_decimal_comma_are_guessed(table, delimiter, rows, header):
+    width = len(header) or 2
+    cells = [[f"{i + 1},{j}5" for j in range(width)] for i in range(rows)]
+    found = table("\n".join(delimiter.join(line) for line in ([header] if header else []) + cells))
+    assert (found.delimiter, found.decimal, found.named) == (delimiter, ",", bool(header))
+    np.testing.assert_allclose(numbers(found, 1), np.arange(1, rows + 1) + 0.15)
+
+
+def test_a_decimal_comma_in_quotes_is_guessed_where_the_comma_is_the_delimiter_too(table):
+    found = table('t,a\n1,"1,5"\n2,"2,25"\n')
+    assert (found.delimiter, found.decimal) == (",", ",")
+    np.testing.assert_array_equal(numbers(found, 1), [1.5, 2.25])
+
+
+@pytest.mark.parametrize("cells", [("1,234", "12,345,678"), ("1,5", "2.5")], ids=["thousands", "both marks"])
+def test_a_decimal_mark_that_is_not_clear_is_left_to_the_user(table, cells):
+    found = table("a;b\n{};1\n{};2\n".format(*cells))
+    with pytest.raises(CommandError, match=r"row 2, column 'a': '1,\d+' is not a number; .* --decimal ,"):
         numbers(found)
+    assert numbers(table("a;b\n1,234;1\n", decimal=","))[0] == 1.234
+
+
+def test_a_point_in_a_file_of_decimal_commas_is_no_number(table):
+    found = table("a;b\n1,5;1.234,5\n", decimal=",")
+    with pytest.raises(CommandError, match=r"column 'b': '1\.234,5' is not a"):
+        numbers(found, 1)
 
 
 def test_a_wrong_delimiter_is_recognised(table):
