@@ -1,0 +1,203 @@
+"""The factorial AR(1) model as a NumPyro distribution over a whole series, its latents integrated out."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array, random
+from numpyro.distributions import constraints
+from numpyro.distributions.util import validate_sample
+
+from probsfa.statespace.likelihood import marginal_log_likelihood
+
+
+class FactorialAR1(dist.Distribution):
+    """Law of a series driven by independent AR(1) latents, which are integrated out exactly.
+
+    The model of :class:`probsfa.ProbabilisticSFA`::
+
+        z_k,1 ~ N(0, 1),   z_k,t = a_k z_k,t-1 + sqrt(1 - a_k^2) e_k,t
+        x_t   = mu + C z_t + n_t,   n_t ~ N(0, diag(r))
+
+    One event is a whole series (T, D). Parameters may have leading batch dimensions, which broadcast.
+
+    Parameters
+    ----------
+    decay : Array (..., K)
+        Correlation of each latent over one step, inside (-1, 1).
+    loadings : Array (..., D, K)
+        Observation matrix.
+    noise_variance : float or Array (..., D)
+        Noise variance, positive.
+    offset : float or Array (..., D), default=0.0
+        Mean of the observations.
+    mask : bool Array (T, D) or (..., T, D), optional
+        True where observed. What a series holds where it is not is never looked at, NaN included.
+    n_steps : int, optional
+        ``T``; needed where no mask tells it.
+    gap_index : int Array (T,) or (..., T), optional
+        Which of `gaps` separates a row from the row before, ``len(gaps)`` where a new sequence starts.
+        By default the rows are one sequence.
+    gaps : Array (U,), optional
+        The different times between rows; by default all are one step.
+    validate_args : bool, optional
+        As for any NumPyro distribution.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, or neither `mask` nor `n_steps` is given.
+
+    Notes
+    -----
+    The gradient by the parameters is exact and costs one posterior (Fisher's identity); reverse mode only,
+    as often as wanted. The gradient by the series is not available: it is data. Low noise needs 64 bits:
+    use it inside ``jax.enable_x64(True)``.
+
+    Examples
+    --------
+    >>> import jax
+    >>> from probsfa.bayes import FactorialAR1
+    >>> with jax.enable_x64(True):
+    ...     law = FactorialAR1(jax.numpy.array([0.9]), jax.numpy.ones((3, 1)), 0.5, n_steps=100)
+    ...     x = law.sample(jax.random.key(0))
+    ...     print(x.shape, law.log_prob(x).shape)
+    (100, 3) ()
+    """
+
+    arg_constraints = {
+        "decay": constraints.independent(constraints.open_interval(-1.0, 1.0), 1),
+        "loadings": constraints.real_matrix,
+        "noise_variance": constraints.independent(constraints.positive, 1),
+        "offset": constraints.real_vector,
+    }
+    support = constraints.real_matrix
+    reparametrized_params = ["decay", "loadings", "noise_variance", "offset"]
+    pytree_data_fields = ("decay", "loadings", "noise_variance", "offset", "mask", "gap_index", "gaps")
+
+    def __init__(
+        self,
+        decay: Any,
+        loadings: Any,
+        noise_variance: Any,
+        offset: Any = 0.0,
+        *,
+        mask: Any = None,
+        n_steps: int | None = None,
+        gap_index: Any = None,
+        gaps: Any = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        dtype = jnp.result_type(float)
+        self.decay = jnp.asarray(decay, dtype)
+        self.loadings = jnp.asarray(loadings, dtype)
+        if self.decay.ndim < 1 or self.loadings.ndim < 2 or self.loadings.shape[-1] != self.decay.shape[-1]:
+            raise ValueError(
+                "decay and loadings must have shapes (..., K) and (..., D, K); got "
+                f"{self.decay.shape} and {self.loadings.shape}."
+            )
+        d = self.loadings.shape[-2]
+        self.noise_variance = _per_feature("noise_variance", noise_variance, d, dtype)
+        self.offset = _per_feature("offset", offset, d, dtype)
+        if mask is None and n_steps is None:
+            raise ValueError("give n_steps, the number of rows of a series, or a mask.")
+        self.mask = jnp.ones((n_steps, d), bool) if mask is None else jnp.asarray(mask, bool)
+        if self.mask.ndim < 2 or self.mask.shape[-1] != d or n_steps not in (None, self.mask.shape[-2]):
+            wanted = f"(..., {'T' if n_steps is None else n_steps}, {d})"
+            raise ValueError(f"mask must have shape {wanted}; got {self.mask.shape}.")
+        event_shape = self.mask.shape[-2:]
+        if gap_index is None:
+            gap_index = (jnp.arange(event_shape[0]) == 0).astype(jnp.int32)
+        self.gap_index = jnp.asarray(gap_index)
+        if self.gap_index.shape[-1:] != event_shape[:1]:
+            raise ValueError(f"gap_index must have shape ({event_shape[0]},); got {self.gap_index.shape}.")
+        self.gaps = jnp.ones(1, dtype) if gaps is None else jnp.asarray(gaps, dtype)
+        batch_shape = jnp.broadcast_shapes(
+            self.decay.shape[:-1],
+            self.loadings.shape[:-2],
+            self.noise_variance.shape[:-1],
+            self.offset.shape[:-1],
+            self.mask.shape[:-2],
+            self.gap_index.shape[:-1],
+        )
+        super().__init__(batch_shape, event_shape, validate_args=validate_args)
+
+    @property
+    def mean(self) -> Array:
+        """Mean of each cell."""
+        return jnp.broadcast_to(self.offset[..., None, :], self.batch_shape + self.event_shape)
+
+    @property
+    def variance(self) -> Array:
+        """Variance of each cell."""
+        cells = jnp.sum(self.loadings**2, axis=-1) + self.noise_variance
+        return jnp.broadcast_to(cells[..., None, :], self.batch_shape + self.event_shape)
+
+    @validate_sample
+    def log_prob(self, value: Array) -> Array:
+        """Log-likelihood of series (..., T, D), in nats: the observed cells alone.
+
+        It is the joint density of a whole series, one number for each; one-step-ahead terms are those of
+        ``ProbabilisticSFA.posterior(X).row_log_likelihoods``.
+        """
+        # Chosen before any arithmetic, so that NaN where nothing is observed reaches no gradient.
+        values = jnp.where(self.mask, value, 0.0)
+        mask = jnp.broadcast_to(self.mask, values.shape).astype(values.dtype)
+        args = (self.decay, self.loadings, self.noise_variance, self.offset, values, mask, self.gap_index)
+        if values.ndim == 2 and not self.batch_shape:
+            return marginal_log_likelihood(*args, self.gaps)
+        one = jnp.vectorize(
+            lambda *series: marginal_log_likelihood(*series, self.gaps),
+            signature="(k),(d,k),(d),(d),(t,d),(t,d),(t)->()",
+        )
+        return one(*args)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Draw complete series (..., T, D), the cells that `mask` hides included."""
+        by_latent, by_noise = random.split(key)
+        n_steps, d = self.event_shape
+        shape = (*sample_shape, *self.batch_shape)
+        latents = _latents(by_latent, self._steps(), shape)
+        signal = jnp.einsum("...tk,...dk->...td", latents, self.loadings)
+        noise = jnp.sqrt(self.noise_variance)[..., None, :] * random.normal(
+            by_noise, (*shape, n_steps, d), self.decay.dtype
+        )
+        return self.offset[..., None, :] + signal + noise
+
+    def _validate_sample(self, value: Array) -> Array:
+        """Look at observed cells alone."""
+        return super()._validate_sample(jnp.where(self.mask, value, 0.0))
+
+    def _steps(self) -> Array:
+        """Decay from the row before to each row: (..., T, K)."""
+        over = self.decay[..., None, :] ** self.gaps[:, None]
+        table = jnp.concatenate([over, jnp.zeros_like(over[..., :1, :])], axis=-2)
+        batch = jnp.broadcast_shapes(table.shape[:-2], self.gap_index.shape[:-1])
+        table = jnp.broadcast_to(table, (*batch, *table.shape[-2:]))
+        index = jnp.broadcast_to(self.gap_index, (*batch, self.gap_index.shape[-1]))
+        return jnp.take_along_axis(table, index[..., None], axis=-2)
+
+
+def _per_feature(name: str, value: Any, n_features: int, dtype: Any) -> Array:
+    array = jnp.asarray(value, dtype)
+    if array.ndim == 0:
+        return jnp.broadcast_to(array, (n_features,))
+    if array.shape[-1] != n_features:
+        raise ValueError(f"{name} must be a number or have shape (..., {n_features}); got {array.shape}.")
+    return array
+
+
+def _latents(key: Array, steps: Array, shape: tuple[int, ...]) -> Array:
+    """Stationary AR(1) latents (..., T, K), one row after the other."""
+    shocks = random.normal(key, (*shape, *steps.shape[-2:]), steps.dtype)
+    scaled = shocks * jnp.sqrt((1.0 - steps) * (1.0 + steps))
+    decays = jnp.broadcast_to(steps, scaled.shape)
+
+    def step(state: Array, row: tuple[Array, Array]) -> tuple[Array, Array]:
+        decay, shock = row
+        state = decay * state + shock
+        return state, state
+
+    by_time = (jnp.moveaxis(decays, -2, 0), jnp.moveaxis(scaled, -2, 0))
+    return jnp.moveaxis(jax.lax.scan(step, jnp.zeros_like(by_time[0][0]), by_time)[1], 0, -2)

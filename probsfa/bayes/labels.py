@@ -1,0 +1,69 @@
+"""Draws of a target brought to the labelling of its maximum, as far as its priors leave latents alike."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probsfa.bayes.anchor import WIDTH, Anchor
+from probsfa.bayes.laplace import Whitening
+from probsfa.bayes.relabel import Relabelling, relabel
+from probsfa.bayes.target import Target
+
+FloatArray = NDArray[np.float64]
+
+
+class Labels:
+    """The labelling of the maximum of a target's density, in order of time scales.
+
+    Parameters
+    ----------
+    target : Target
+    whitening : Whitening
+        Gives the reference and its spread.
+    """
+
+    def __init__(self, target: Target, whitening: Whitening) -> None:
+        self._target = target
+        self._timescale, self._loadings = (target.slices[name] for name in ("timescale", "loadings"))
+        timescale, loadings = self._read(whitening.centre[None])
+        timescale_spread, loadings_spread = self._read(np.maximum(whitening.std, 1e-300)[None])
+        self._reference = Anchor(timescale[0], loadings[0], timescale_spread[0], loadings_spread[0])
+
+    @property
+    def anchor(self) -> Anchor | None:
+        """What keeps a sampler near this labelling; None where the priors give every latent its name."""
+        if not self._target.symmetry.signs:
+            return None
+        reference = self._reference
+        return reference._replace(
+            timescale_width=WIDTH * reference.timescale_width, loadings_width=WIDTH * reference.loadings_width
+        )
+
+    def _read(self, vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Coordinates of the time scales (N, K) and of the loadings (N, D, K)."""
+        loadings = vectors[:, self._loadings].reshape(len(vectors), -1, self._target.n_components)
+        return vectors[:, self._timescale], loadings
+
+    def find(self, vectors: FloatArray) -> Relabelling:
+        """Relabelling of draws (N, P)."""
+        n, k = len(vectors), self._target.n_components
+        as_they_are = Relabelling(np.tile(np.arange(k), (n, 1)), np.ones((n, k)))
+        if not self._target.symmetry.signs:
+            return as_they_are
+        timescales, loadings = self._read(vectors)
+        if self._target.symmetry.order:
+            return relabel(timescales, loadings, *self._reference)
+        weighted = self._reference.loadings / self._reference.loadings_width**2
+        upright = np.einsum("ndk,dk->nk", loadings, weighted)
+        return as_they_are._replace(signs=np.where(upright < 0.0, -1.0, 1.0))
+
+    def fold(self, vectors: FloatArray) -> FloatArray:
+        """Vectors (..., P) in the labelling of the maximum, magnitudes positive."""
+        flat = vectors.reshape(-1, vectors.shape[-1]).copy()
+        if self._target.by_magnitude:
+            noise = self._target.slices["noise_std"]
+            flat[:, noise] = np.abs(flat[:, noise])
+        found = self.find(flat)
+        flat[:, self._timescale] = found.latents(flat[:, self._timescale], signed=False)
+        loadings = flat[:, self._loadings].reshape(len(flat), -1, self._target.n_components)
+        flat[:, self._loadings] = found.latents(loadings).reshape(len(flat), -1)
+        return flat.reshape(vectors.shape)

@@ -1,0 +1,179 @@
+"""Prediction with parameters that are not known: a mixture over posterior draws, each solved exactly.
+
+Given the parameters everything is normal, so no latent has to be drawn: the law of a latent or of a missing
+cell is a mixture of one normal law for each draw of the parameters. Its moments follow from the law of total
+variance, its quantiles from the mixture's distribution function.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import scipy.special
+from numpy.typing import NDArray
+
+from probsfa.statespace.panel import Panel
+from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.posterior import Posterior, smooth
+from probsfa.statespace.prediction import observation_moments
+
+FloatArray = NDArray[np.float64]
+
+
+class Mean:
+    """A running mean of arrays."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.value: FloatArray = np.zeros(())
+
+    def add(self, x: FloatArray) -> None:
+        """Take in one more array."""
+        self.count += 1
+        self.value = self.value + (x - self.value) / self.count
+
+
+class Moments:
+    """Mean and variance of a mixture of laws, added one by one without loss of digits (Welford)."""
+
+    def __init__(self) -> None:
+        self._mean, self._within = Mean(), Mean()
+        self._between: FloatArray = np.zeros(())
+
+    def add(self, mean: FloatArray, variance: FloatArray) -> None:
+        """Take in one more law, given by its mean and its variance."""
+        before = mean - self._mean.value
+        self._mean.add(mean)
+        self._within.add(variance)
+        self._between = self._between + before * (mean - self._mean.value)
+
+    @property
+    def mean(self) -> FloatArray:
+        """Mean of the mixture."""
+        return self._mean.value
+
+    @property
+    def variance(self) -> FloatArray:
+        """Variance of the mixture: that within its laws, and that of their means."""
+        return self._within.value + self._between / self._mean.count
+
+
+def mixed_posterior(draws: Iterable[Sequence[Parameters]], panels: Sequence[Panel]) -> list[Posterior]:
+    """Law of the latents, the parameters being as uncertain as their draws.
+
+    Parameters
+    ----------
+    draws : iterable of sequences of Parameters
+        For each draw the parameters of each panel.
+    panels : sequence of Panel
+        Packed observations.
+
+    Returns
+    -------
+    list of Posterior
+        For each panel. Its ``row_log_likelihoods`` are those of the mixture: the log density of each row given
+        those before it, with every draw weighted by how well it foretold these.
+    """
+    means = [Mean() for _ in panels]
+    squares = [Mean() for _ in panels]
+    crossed = [Mean() for _ in panels]
+    rows: list[list[FloatArray]] = [[] for _ in panels]
+    for draw in draws:
+        for i, (params, panel) in enumerate(zip(draw, panels, strict=True)):
+            one = smooth(params, panel)
+            means[i].add(one.means)
+            # Latents are of size one: their second moments lose no digits.
+            squares[i].add(one.covariances + one.means[:, :, None] * one.means[:, None, :])
+            crossed[i].add(one.lag_one_covariances + one.means[1:, :, None] * one.means[:-1, None, :])
+            rows[i].append(np.cumsum(one.row_log_likelihoods))
+    out = []
+    for mean, square, cross, logs in zip(means, squares, crossed, rows, strict=True):
+        m = mean.value
+        total = scipy.special.logsumexp(logs, axis=0) - np.log(len(logs))
+        covariances = square.value - m[:, :, None] * m[:, None, :]
+        lag_one = cross.value - m[1:, :, None] * m[:-1, None, :]
+        out.append(Posterior(m, covariances, lag_one, np.diff(total, prepend=0.0)))
+    return out
+
+
+class Cells(NamedTuple):
+    """Law of chosen cells: mean and standard deviation, and those of each draw (M, N)."""
+
+    mean: FloatArray
+    std: FloatArray
+    means: FloatArray
+    stds: FloatArray
+
+    def quantile(self, probability: float) -> FloatArray:
+        """Quantile of each cell's mixture."""
+        return mixture_quantile(self.means, self.stds, probability)
+
+
+def make_cells(means: FloatArray, stds: FloatArray) -> Cells:
+    """Law of cells from the laws that the draws give it, each (M, ...)."""
+    moments = Moments()
+    for mean, std in zip(means, stds, strict=True):
+        moments.add(mean, std**2)
+    return Cells(moments.mean, np.sqrt(moments.variance), means, stds)
+
+
+def mixed_cells(
+    draws: Iterable[Sequence[Parameters]], panels: Sequence[Panel], chosen: Sequence[NDArray[np.bool_]]
+) -> list[Cells]:
+    """Law of what would be observed in chosen cells of each panel, noise included.
+
+    Parameters
+    ----------
+    draws : iterable of sequences of Parameters
+        For each draw the parameters of each panel.
+    panels : sequence of Panel
+        Packed observations.
+    chosen : sequence of bool ndarray (N, D)
+        The cells.
+
+    Returns
+    -------
+    list of Cells
+    """
+    means: list[list[FloatArray]] = [[] for _ in panels]
+    stds: list[list[FloatArray]] = [[] for _ in panels]
+    for draw in draws:
+        for i, (params, panel) in enumerate(zip(draw, panels, strict=True)):
+            one = smooth(params, panel)
+            mean, variance = observation_moments(params, one.means, one.covariances)
+            means[i].append(mean[chosen[i]])
+            stds[i].append(np.sqrt(variance[chosen[i]]))
+    return [make_cells(np.array(m), np.array(s)) for m, s in zip(means, stds, strict=True)]
+
+
+def mixture_quantile(means: FloatArray, stds: FloatArray, probability: float) -> FloatArray:
+    """Quantile of mixtures of normal laws, by bisection.
+
+    Parameters
+    ----------
+    means, stds : ndarray (M, ...)
+        Laws that are mixed, all with the same weight.
+    probability : float
+        Between 0 and 1.
+
+    Returns
+    -------
+    ndarray (...)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> round(float(mixture_quantile(np.array([0.0, 0.0]), np.array([1.0, 1.0]), 0.975)), 4)
+    1.96
+    """
+    at = scipy.special.ndtri(probability)
+    ends = means + at * stds
+    # The quantile of a mixture lies between the smallest and the largest of its parts' quantiles.
+    low, high = ends.min(axis=0), ends.max(axis=0)
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        below = np.mean(scipy.special.ndtr((middle - means) / stds), axis=0) < probability
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+        if np.all(high - low <= 1e-10 * np.max(stds, axis=0)):
+            break
+    return 0.5 * (low + high)

@@ -1,0 +1,151 @@
+"""The NumPyro model: priors, and the series given the parameters."""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+from jax import Array
+
+from probsfa.bayes.distribution import FactorialAR1
+from probsfa.bayes.priors import DEFAULT_PRIORS, Priors, over
+from probsfa.statespace.panel import Panel
+
+#: Name of the observed site.
+OBSERVATIONS = "observations"
+
+
+class Series(NamedTuple):
+    """Observations as the model takes them.
+
+    Attributes
+    ----------
+    values : Array (T, D), or (S, T, D) for a hierarchical model of S sequences
+        Observations, anything where `mask` is not true.
+    mask : bool Array of the same shape
+        True where observed.
+    gap_index : int Array (T,), or (S, T)
+        Which of `gaps` separates a row from the row before, ``len(gaps)`` where a sequence starts.
+    gaps : Array (U,)
+        The different times between rows.
+    """
+
+    values: Any
+    mask: Any
+    gap_index: Any
+    gaps: Any
+
+
+def from_panel(panel: Panel) -> Series:
+    """Packed observations for the model."""
+    return Series(panel.values, panel.mask > 0.0, panel.gap_index, panel.gaps)
+
+
+def as_series(X: Any) -> Series:
+    """Observations (T, D) with NaN where missing, evenly sampled and of one sequence."""
+    values = jnp.asarray(X)
+    mask = ~jnp.isnan(values)
+    start = (jnp.arange(values.shape[-2]) == 0).astype(jnp.int32)
+    index = jnp.broadcast_to(start, values.shape[:-1])
+    return Series(jnp.where(mask, values, 0.0), mask, index, jnp.ones(1, values.dtype))
+
+
+def factorial_ar1_model(
+    X: Any,
+    n_components: int = 2,
+    priors: Priors | None = None,
+    noise: Any = "diagonal",
+    *,
+    predict: bool = False,
+) -> Array:
+    """Factorial AR(1) model for NumPyro: any of its samplers and guides can run it.
+
+    Sites: ``timescale`` (K,), ``loadings`` (D, K), ``noise_std`` or ``noise_variance`` (D,), ``offset`` (D,)
+    and ``observations``; ``decay`` and ``noise_variance`` as deterministic ones.
+
+    Parameters
+    ----------
+    X : Array (T, D) with NaN where missing, Array (S, T, D), or Series
+        One evenly sampled series; several of them for the hierarchical model, padded by NaN to equal
+        lengths; or a packed series. Standardise it first: the default priors suppose so.
+    n_components : int, default=2
+        Number of latents.
+    priors : Priors, optional
+        By default :class:`Priors` as it is.
+    noise : {"diagonal", "isotropic"} or Array (D,), default="diagonal"
+        A noise variance for each column, one for all, or known variances.
+    predict : bool, default=False
+        Whether to draw observations, as for a prior predictive, instead of conditioning on `X`.
+
+    Returns
+    -------
+    Array
+        The observations.
+
+    Notes
+    -----
+    With three dimensions the model is hierarchical: all sequences share time scales, loadings and offset,
+    and sequence ``s`` has the noise ``noise_std_d exp(noise_spread e_sd)`` with standard normal ``e``.
+    The order and the signs of the latents are not fixed here, which would cut the posterior into corners;
+    :func:`probsfa.bayes.relabel` brings draws to one labelling afterwards.
+
+    Examples
+    --------
+    >>> import jax, numpy as np
+    >>> from numpyro.infer import MCMC, NUTS
+    >>> from probsfa.bayes import factorial_ar1_model
+    >>> X = np.random.default_rng(0).standard_normal((30, 2))
+    >>> with jax.enable_x64(True):
+    ...     mcmc = MCMC(NUTS(factorial_ar1_model), num_warmup=20, num_samples=20, progress_bar=False)
+    ...     mcmc.run(jax.random.key(0), X, n_components=1)
+    >>> sorted(mcmc.get_samples())
+    ['decay', 'loadings', 'noise_std', 'noise_variance', 'offset', 'timescale']
+    """
+    series = X if isinstance(X, Series) else as_series(X)
+    priors = DEFAULT_PRIORS if priors is None else priors
+    n_features = series.values.shape[-1]
+    timescale = numpyro.sample("timescale", over(priors.timescale, (n_components,)))
+    decay = numpyro.deterministic("decay", jnp.exp(-1.0 / timescale))
+    loadings = numpyro.sample("loadings", priors.of_loadings(n_features, n_components))
+    hierarchical = len(series.values.shape) == 3
+    variance = _noise_variance(priors, noise, n_features, series.values.shape[0] if hierarchical else None)
+    offset = numpyro.sample("offset", over(priors.offset, (n_features,)))
+    obs = None if predict else series.values
+    if not hierarchical:
+        law = _law(decay, loadings, variance, offset, series)
+        return numpyro.sample(OBSERVATIONS, law, obs=obs)
+    with numpyro.plate("sequence", series.values.shape[0]):
+        return numpyro.sample(OBSERVATIONS, _law(decay, loadings, variance, offset, series), obs=obs)
+
+
+def _law(decay: Array, loadings: Array, variance: Array, offset: Array, series: Series) -> FactorialAR1:
+    return FactorialAR1(
+        decay,
+        loadings,
+        variance,
+        offset,
+        mask=series.mask,
+        gap_index=series.gap_index,
+        gaps=series.gaps,
+    )
+
+
+def _noise_variance(priors: Priors, noise: Any, n_features: int, n_sequences: int | None) -> Array:
+    """Sites of the noise, and its variance (D,) or (S, D)."""
+    if not isinstance(noise, str):
+        known = jnp.broadcast_to(jnp.asarray(noise), (n_features,))
+        return known if n_sequences is None else jnp.broadcast_to(known, (n_sequences, n_features))
+    shape = (n_features,) if noise == "diagonal" else (1,)
+    if priors.noise_variance is None:
+        variance = jnp.square(numpyro.sample("noise_std", over(priors.noise_std, shape)))
+    elif n_sequences is None:
+        variance = numpyro.sample("noise_variance", over(priors.noise_variance, shape))
+        return jnp.broadcast_to(variance, (n_features,))
+    else:
+        variance = numpyro.sample("typical_noise_variance", over(priors.noise_variance, shape))
+    variance = jnp.broadcast_to(variance, (n_features,))
+    if n_sequences is not None:
+        spread = numpyro.sample("noise_spread", priors.noise_spread)
+        unit = dist.Normal(0.0, 1.0).expand((n_sequences, n_features)).to_event(2)
+        variance = variance * jnp.exp(2.0 * spread * numpyro.sample("noise_deviation", unit))
+    return numpyro.deterministic("noise_variance", variance)

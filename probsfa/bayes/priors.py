@@ -1,0 +1,161 @@
+"""Priors that a user can see, name and change.
+
+They speak of standardised data (each column of mean zero and variance one) and of the sampling step, so that
+one set of defaults serves any units. :func:`probsfa.bayes.factorial_ar1_model` turns them into sites.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array, lax, random
+from jax.scipy.special import gammaln
+from numpyro.distributions import constraints
+
+
+def _timescale() -> dist.Distribution:
+    return dist.LogNormal(2.3, 1.5)
+
+
+def _loadings() -> dist.Distribution:
+    return dist.Normal(0.0, 1.0)
+
+
+def _noise_std() -> dist.Distribution:
+    return dist.HalfNormal(1.0)
+
+
+def _offset() -> dist.Distribution:
+    return dist.Normal(0.0, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Priors:
+    """Priors of the factorial AR(1) model.
+
+    Each is a NumPyro distribution of a single number, used for all entries independently, or one whose shape
+    is the parameter's own.
+
+    Parameters
+    ----------
+    timescale : Distribution, default=LogNormal(2.3, 1.5)
+        Time scale of a latent, ``-1 / log a``, in sampling steps: the median is 10, and 95 % lie between 0.5
+        and 190. Positive.
+    loadings : Distribution, default=Normal(0, 1)
+        Loadings, in standard deviations of the columns. Not used with `shrinkage`.
+    noise_std : Distribution, default=HalfNormal(1)
+        Standard deviation of the noise, in standard deviations of the columns.
+    noise_variance : Distribution or None, default=None
+        Variance of the noise, instead of `noise_std`: for example ``InverseGamma(2, 0.5)``.
+    offset : Distribution, default=Normal(0, 1)
+        Mean of the observations, in standard deviations of the columns, from the mean of each.
+    shrinkage : float or None, default=None
+        Automatic relevance: the loadings of each latent share a scale of its own, whose typical size this
+        is; latents that the data do not need shrink to nothing (:class:`SharedScaleNormal`).
+    noise_spread : Distribution, default=HalfNormal(0.5)
+        Used by hierarchical models only: how much the logarithm of the noise differs between sequences.
+
+    Raises
+    ------
+    ValueError
+        If `shrinkage` is not positive.
+
+    Examples
+    --------
+    >>> import numpyro.distributions as dist
+    >>> from probsfa.bayes import Priors
+    >>> slow = Priors(timescale=dist.LogNormal(4.0, 1.0), shrinkage=0.3)
+    >>> slow.shrinkage
+    0.3
+    """
+
+    timescale: Any = field(default_factory=_timescale)
+    loadings: Any = field(default_factory=_loadings)
+    noise_std: Any = field(default_factory=_noise_std)
+    noise_variance: Any = None
+    offset: Any = field(default_factory=_offset)
+    shrinkage: float | None = None
+    noise_spread: Any = field(default_factory=lambda: dist.HalfNormal(0.5))
+
+    def __post_init__(self) -> None:
+        if self.shrinkage is not None and not self.shrinkage > 0.0:
+            raise ValueError(f"shrinkage must be None or a positive scale; got {self.shrinkage!r}.")
+
+    def but(self, **changes: Any) -> "Priors":
+        """Return the same priors but for those named."""
+        return replace(self, **changes)
+
+    def of_loadings(self, n_features: int, n_components: int) -> dist.Distribution:
+        """Prior of the loadings, with event shape (D, K)."""
+        if self.shrinkage is not None:
+            return SharedScaleNormal(self.shrinkage, n_features, n_components)
+        return over(self.loadings, (n_features, n_components))
+
+
+#: What is used where no priors are given; one object, so that compiled programs are found again.
+DEFAULT_PRIORS = Priors()
+
+
+def over(prior: dist.Distribution, shape: tuple[int, ...]) -> dist.Distribution:
+    """A prior of one number for all entries of an array, or a prior of the whole array as it is.
+
+    Raises
+    ------
+    ValueError
+        If its shape is neither.
+    """
+    if not isinstance(prior, dist.Distribution):
+        raise ValueError(f"A prior must be a NumPyro distribution; got {type(prior).__name__}.")
+    whole = prior.shape()
+    if prior.event_shape == () and len(whole) <= len(shape):
+        try:
+            expanded = prior.expand(shape)
+        except ValueError:
+            expanded = None
+        if expanded is not None and expanded.shape() == shape:
+            return expanded.to_event(len(shape))
+    if whole != shape:
+        raise ValueError(f"A prior has the shape {whole}, which does not fit a parameter of shape {shape}.")
+    return prior.to_event(len(prior.batch_shape)) if prior.batch_shape else prior
+
+
+class SharedScaleNormal(dist.Distribution):
+    """Normal loadings with a scale for each latent, the scales integrated out: automatic relevance.
+
+    With ``s_k^2 ~ InverseGamma(1/2, scale^2 / 2)`` and ``C_dk ~ N(0, s_k^2)``, a column of loadings has a
+    multivariate Cauchy law: a peak at zero that draws in the columns that are not needed, and tails that
+    leave the others alone. Without the scales there is no funnel to sample from.
+
+    Parameters
+    ----------
+    scale : float
+        Typical size of a loading.
+    n_features, n_components : int
+        ``D`` and ``K``.
+    """
+
+    arg_constraints = {"scale": constraints.positive}
+    support = constraints.real_matrix
+    pytree_data_fields = ("scale",)
+
+    def __init__(
+        self, scale: Any, n_features: int, n_components: int, *, validate_args: bool | None = None
+    ) -> None:
+        self.scale = scale
+        super().__init__((), (n_features, n_components), validate_args=validate_args)
+
+    def log_prob(self, value: Array) -> Array:
+        """Log density of loadings (..., D, K)."""
+        d = self.event_shape[0]
+        half = 0.5 * (1.0 + d)
+        norm = gammaln(half) - gammaln(0.5) - 0.5 * d * jnp.log(jnp.pi * jnp.square(self.scale))
+        return jnp.sum(norm - half * jnp.log1p(jnp.sum((value / self.scale) ** 2, axis=-2)), axis=-1)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Draw the scales, then the loadings."""
+        by_normal, by_gamma = random.split(key)
+        normals = random.normal(by_normal, (*sample_shape, *self.event_shape))
+        # 1 / s^2 is Gamma(1/2, scale^2 / 2), half a squared normal over half a squared scale.
+        root = jnp.abs(random.normal(by_gamma, (*sample_shape, 1, self.event_shape[1])))
+        return self.scale * normals / jnp.maximum(root, lax.convert_element_type(1e-30, root.dtype))

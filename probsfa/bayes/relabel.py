@@ -1,0 +1,120 @@
+"""One labelling for all draws: which latent of a draw is which, and with what sign.
+
+The posterior does not change when latents are exchanged or turned upside down, so a sampler may visit all
+its mirror images. Before draws can be averaged or chains compared, each draw gets the signed permutation
+that brings it closest to a reference, the maximum a posteriori (Stephens 2000; Papastamoulis & Ntzoufras
+2022, doi:10.1007/s11222-022-10084-4).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.optimize
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+
+#: Two latents whose order in time scale is this uncertain are hard to tell apart.
+CLOSE = 0.05
+
+
+class Relabelling(NamedTuple):
+    """A signed permutation for each draw.
+
+    Attributes
+    ----------
+    permutations : int ndarray (N, K)
+        ``permutations[n, k]`` is the latent of draw n that takes the label k.
+    signs : ndarray (N, K)
+        +1 or -1, by label.
+    """
+
+    permutations: NDArray[np.intp]
+    signs: FloatArray
+
+    @property
+    def n_permuted(self) -> int:
+        """How many draws changed the order of their latents."""
+        return int(np.sum(np.any(self.permutations != np.arange(self.permutations.shape[1]), axis=1)))
+
+    @property
+    def n_flipped(self) -> int:
+        """How many draws changed a sign."""
+        return int(np.sum(np.any(self.signs < 0.0, axis=1)))
+
+    def latents(self, values: FloatArray, signed: bool = True) -> FloatArray:
+        """Values (N, ..., K) of the latents in the common labelling; `signed` ones change sign with them."""
+        between = tuple(range(1, values.ndim - 1))
+        order = np.expand_dims(self.permutations, between)
+        out = np.take_along_axis(values, np.broadcast_to(order, values.shape), axis=-1)
+        return out * np.expand_dims(self.signs, between) if signed else out
+
+
+def relabel(
+    timescales: FloatArray,
+    loadings: FloatArray,
+    reference_timescales: FloatArray,
+    reference_loadings: FloatArray,
+    timescale_spread: FloatArray | None = None,
+    loadings_spread: FloatArray | None = None,
+) -> Relabelling:
+    """Find the signed permutation of each draw that brings it closest to a reference.
+
+    Parameters
+    ----------
+    timescales : ndarray (N, K)
+        Time scales of the draws, or coordinates of them such as logarithms.
+    loadings : ndarray (N, D, K)
+        Loadings of the draws.
+    reference_timescales : ndarray (K,)
+        Time scales of the reference.
+    reference_loadings : ndarray (D, K)
+        Loadings of the reference.
+    timescale_spread, loadings_spread : ndarray (K,) and (D, K), optional
+        Posterior standard deviations around the reference, in units of which distances are taken; one by
+        default.
+
+    Returns
+    -------
+    Relabelling
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> draw, reference = np.array([[0.0, -1.0]]), np.array([[1.0, 0.0]])
+    >>> found = relabel(np.array([[2.0, 9.0]]), draw[None], np.array([9.0, 2.0]), reference)
+    >>> found.permutations, found.signs
+    (array([[1, 0]]), array([[-1.,  1.]]))
+    """
+    by_time = 1.0 if timescale_spread is None else timescale_spread
+    by_loading = np.ones_like(reference_loadings) if loadings_spread is None else loadings_spread
+    apart = timescales[:, :, None] - reference_timescales
+    weights = 1.0 / by_loading**2
+    # |s C_j - C*_k|^2 = |C_j|^2 - 2 s C_j C*_k + ..., smallest with the sign of the product.
+    product = np.einsum("ndj,dk->njk", loadings, reference_loadings * weights)
+    size = np.einsum("ndj,dk->njk", loadings**2, weights)
+    costs = (apart / by_time) ** 2 + size - 2.0 * np.abs(product)
+    n, k = timescales.shape
+    permutations = np.empty((n, k), dtype=np.intp)
+    for i in range(n):
+        rows, labels = scipy.optimize.linear_sum_assignment(costs[i])
+        permutations[i, labels] = rows
+    chosen = np.take_along_axis(product, permutations[:, None, :], axis=1)[:, 0]
+    return Relabelling(permutations, np.where(chosen < 0.0, -1.0, 1.0))
+
+
+def close_pairs(timescales: FloatArray) -> list[tuple[int, int, float]]:
+    """Pairs of latents whose relabelled time scales (N, K) are in doubt which is the slower one.
+
+    Returns
+    -------
+    list of (int, int, float)
+        Two labels and the posterior probability that the second is slower than the first; none below 5 %.
+    """
+    pairs = []
+    for i in range(timescales.shape[1]):
+        for j in range(i + 1, timescales.shape[1]):
+            slower = float(np.mean(timescales[:, j] > timescales[:, i]))
+            if CLOSE < slower < 1.0 - CLOSE:
+                pairs.append((i, j, slower))
+    return pairs
