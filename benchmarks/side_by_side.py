@@ -48,8 +48,8 @@ def alternate(
 ) -> dict[str, Timing]:
     """Time contestants in turns.
 
-    A contestant whose runs have taken `budget` seconds runs no more; where the first run took that long, it is
-    the one that counts, compilation and all.
+    A contestant whose runs have taken `budget` seconds runs no more; where the first run took that long, it
+    is the one that counts, compilation and all.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     spent = dict.fromkeys(contestants, 0.0)
@@ -111,7 +111,7 @@ def product_rate(n: int = 768, repeats: int = 7) -> float:
 
 
 def peak_memory() -> float:
-    """Return the peak resident memory of this process in MB; on Linux, where it can be told from a parent's."""
+    """Return the peak resident memory of this process in MB, on Linux."""
     peak = next(line for line in _lines("/proc/self/status") if line.startswith("VmHWM"))
     return int(peak.split()[1]) * 1024 / 1e6
 

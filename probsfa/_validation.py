@@ -20,6 +20,7 @@ __all__ = [
     "Sequences",
     "check_count",
     "check_lengths",
+    "check_observed",
     "check_option",
     "check_sequences",
     "is_list_of_sequences",
@@ -177,7 +178,7 @@ def check_sequences(
         feature_names=None if names is None else tuple(str(n) for n in names),
     )
     if allow_nan and (reset if require_observed is None else require_observed):
-        _check_observed(found)
+        check_observed(found)
     return found
 
 
@@ -242,7 +243,8 @@ def check_lengths(lengths: Any, n_rows: int) -> tuple[int, ...]:
     return tuple(array.tolist())
 
 
-def _check_observed(found: Sequences) -> None:
+def check_observed(found: Sequences) -> None:
+    """Raise a ValueError that names the columns in which every cell is missing, if there are any."""
     seen = np.zeros(found.n_features, dtype=bool)
     for start in range(0, found.n_rows, SCAN_ROWS):
         seen |= ~np.isnan(found.values[start : start + SCAN_ROWS]).all(axis=0)

@@ -14,8 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from probsfa._frames import lists_in_lists_out
 from probsfa._validation import check_count, check_sequences
-from probsfa.graphs._graph_moments import graph_moments
+from probsfa.graphs._graph_moments import GraphMoments, graph_moments
 from probsfa.graphs._named import build_graph, needs_labels
+from probsfa.graphs.training_graph import TrainingGraph
 from probsfa.linalg import check_rank_tol, slow_directions
 from probsfa.metrics import timescale
 from probsfa.sfa._expand import Expander
@@ -131,30 +132,7 @@ class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         found = check_sequences(self, X, reset=True, allow_nan=False, lengths=lengths, min_rows=2)
         graph = build_graph(self.graph, found.values, labels_of_rows(y, found), lengths=found.lengths)
         expander = Expander.fit(self.expansion, found.values)
-        moments = graph_moments(graph, expander(found.values))
-        solution = slow_directions(
-            moments.difference_moment,
-            moments.covariance,
-            self.n_components,
-            self.rank_tol,
-            variance_floor=moments.variance_floor,
-        )
-        self.graph_ = graph
-        self.moments_ = moments
-        self.mean_ = moments.mean
-        self.components_ = np.ascontiguousarray(solution.weights.T)
-        self.loadings_ = solution.loadings
-        self.delta_values_ = solution.delta_values
-        self.timescales_ = timescale(solution.delta_values)
-        self.rank_ = solution.rank
-        self.expansion_ = expander.transformer
-        if self.rank_ >= found.n_rows - 1:
-            warnings.warn(
-                f"The {found.n_rows} rows vary in {self.rank_} directions, so outputs can take any values on "
-                "them. Take fewer columns (or a smaller expansion), or more rows.",
-                stacklevel=2,
-            )
-        return self
+        return self._settle(graph, graph_moments(graph, expander(found.values)), expander)
 
     def transform(self, X: Any) -> Any:
         """Return the slow outputs.
@@ -200,6 +178,33 @@ class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         tags = super().__sklearn_tags__()
         tags.target_tags.required = needs_labels(self.graph)
         return tags
+
+    def _settle(self, graph: TrainingGraph, moments: GraphMoments, expander: Expander) -> Self:
+        """Set the fitted attributes."""
+        solution = slow_directions(
+            moments.difference_moment,
+            moments.covariance,
+            self.n_components,
+            self.rank_tol,
+            variance_floor=moments.variance_floor,
+        )
+        self.graph_ = graph
+        self.moments_ = moments
+        self.mean_ = moments.mean
+        self.components_ = np.ascontiguousarray(solution.weights.T)
+        self.loadings_ = solution.loadings
+        self.delta_values_ = solution.delta_values
+        self.timescales_ = timescale(solution.delta_values)
+        self.rank_ = solution.rank
+        self.expansion_ = expander.transformer
+        n_rows = graph.n_vertices
+        if self.rank_ >= n_rows - 1:
+            warnings.warn(
+                f"The {n_rows} rows vary in {self.rank_} directions, so outputs can take any values "
+                "on them. Take fewer columns (or a smaller expansion), or more rows.",
+                stacklevel=3,
+            )
+        return self
 
     @property
     def _expander(self) -> Expander:

@@ -6,6 +6,7 @@ mean, unit variance and decorrelation over the training rows, where ``h`` is the
 """
 
 import warnings
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -136,10 +137,7 @@ class SFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         expander = Expander.fit(self.expansion, found.values)
         stream = MomentStream.start(expander.n_features_out, self.lag)
         stream = extend_stream(stream, found, expander, skip_incomplete=self.missing == "skip")
-        self._solve(stream.moments, expander)
-        self._seen = expander, stream
-        _warn(found, self.lag, self.rank_, stream.moments.n_rows)
-        return self
+        return self._settle(stream, expander, found.lengths)
 
     def partial_fit(
         self, X: Any, y: Any = None, *, lengths: Any = None, new_sequence: bool | None = None
@@ -263,6 +261,13 @@ class SFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         reason = getattr(self, "_pending", "call fit or partial_fit first")
         raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet: {reason.rstrip('.')}.")
 
+    def _settle(self, stream: MomentStream, expander: Expander, lengths: Sequence[int]) -> Self:
+        """End a fit to all rows, whose sequences have these lengths."""
+        self._solve(stream.moments, expander)
+        self._seen = expander, stream
+        _warn(lengths, self.lag, self.rank_, stream.moments.n_rows)
+        return self
+
     def _solve(self, moments: Moments, expander: Expander) -> None:
         """Set the fitted attributes."""
         found = slow_directions(
@@ -289,18 +294,18 @@ class SFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return self
 
 
-def _warn(found: Sequences, lag: int, rank: int, n_rows: int) -> None:
+def _warn(lengths: Sequence[int], lag: int, rank: int, n_rows: int) -> None:
     """Warn about data that can be used, but not for what the caller may think."""
-    short = sum(n <= lag for n in found.lengths)
+    short = sum(n <= lag for n in lengths)
     if short:
         warnings.warn(
-            f"{short} of {len(found.lengths)} sequences have no more than lag={lag} rows: they count in the "
+            f"{short} of {len(lengths)} sequences have no more than lag={lag} rows: they count in the "
             "covariance and hold no difference.",
-            stacklevel=3,
+            stacklevel=4,
         )
     if rank >= n_rows - 1:
         warnings.warn(
             f"The {n_rows} rows vary in {rank} directions, so outputs can follow any course in time, however "
             "slow. Take fewer columns (or a smaller expansion), or more rows.",
-            stacklevel=3,
+            stacklevel=4,
         )

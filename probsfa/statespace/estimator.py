@@ -22,7 +22,7 @@ from probsfa.statespace.draws import draw_latents, simulate
 from probsfa.statespace.filtering import FilterResult, FilterState, run_filter
 from probsfa.statespace.fitting import HEYWOOD_FLOOR, LEAST_NOISE, fit, fit_guarded
 from probsfa.statespace.frames import like_input
-from probsfa.statespace.learning import STATUS_SENTENCES, FitResult, Noise
+from probsfa.statespace.learning import STATUS_SENTENCES, EStep, FitResult, Noise
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters, canonical, rescale
 from probsfa.statespace.posterior import Posterior, log_likelihood, smooth
@@ -194,8 +194,16 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         shift, scale = self._standardisation(found.values)
         self._scale, self._shift = scale, shift
         panel = make_panel(self._timed(found, (found.values - shift) / scale))
+        return self._maximise(panel, panel.mask.sum(axis=0))
+
+    def _maximise(self, panel: Panel, counts: FloatArray, e_step: EStep | None = None) -> Self:
+        """Climb the likelihood of standardised data with these numbers of observed cells in each feature.
+
+        With `e_step`, which gives the expected statistics of all the data, the panel is a sample of them.
+        """
+        shift, scale = self._shift, self._scale
         known = float(self.noise) / scale**2 if self._noise_kind == "fixed" else None
-        floor = np.full(found.n_features, self._least_noise) if known is None else known
+        floor = np.full(scale.size, self._least_noise) if known is None else known
         climb = fit_guarded if self.noise_floor == "auto" and self._noise_kind == "diagonal" else fit
         with _Progress(self.verbose, self.max_iter) as report:
             result = climb(
@@ -207,14 +215,14 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 max_iter=self.max_iter,
                 tol=self.tol,
                 report=report,
+                e_step=e_step,
             )
         self._limit = None
         params = canonical(rescale(result.params, shift, scale), np.where(scale > 0.0, scale, 1.0))
         # log p(x) = log p((x - shift) / scale) - log(scale) for each observed cell
-        jacobian = float(panel.mask.sum(axis=0) @ np.log(scale))
-        self._set_fit(params, result, jacobian)
+        self._set_fit(params, result, float(counts @ np.log(scale)))
         if not self.converged_:
-            warnings.warn(self.status_, ConvergenceWarning, stacklevel=2)
+            warnings.warn(self.status_, ConvergenceWarning, stacklevel=3)
         return self
 
     def _fit_noise_free(self, found: Sequences) -> Self:
@@ -605,6 +613,10 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         deviation = values - shift
         shift = shift + np.nanmean(deviation, axis=0)
         std = np.sqrt(np.nanmean((values - shift) ** 2, axis=0))
+        return self._units(shift, std)
+
+    def _units(self, shift: FloatArray, std: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Shift and scale of each feature from their means and standard deviations."""
         # What rounding leaves of a constant column is no variation.
         std[std <= 8.0 * np.finfo(np.float64).eps * np.abs(shift)] = 0.0
         if not np.any(std > 0.0):

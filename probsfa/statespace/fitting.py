@@ -10,6 +10,7 @@ from probsfa.statespace.coordinates import FASTEST_DECAY, Coordinates, from_vect
 from probsfa.statespace.em import fit_em, warm_up
 from probsfa.statespace.initialization import interpolate, starts
 from probsfa.statespace.learning import (
+    EStep,
     Evaluator,
     FitResult,
     Noise,
@@ -54,6 +55,7 @@ def fit(
     max_iter: int,
     tol: float,
     report: Report | None = None,
+    e_step: EStep | None = None,
 ) -> FitResult:
     """Maximise the likelihood of standardised data.
 
@@ -75,6 +77,8 @@ def fit(
         Gain to come at which to stop, in nats.
     report : callable, optional
         Called with the number of evaluations and the best log-likelihood so far.
+    e_step : callable, optional
+        Expected statistics of parameters, where the panel is only a sample of the data, to start from.
 
     Returns
     -------
@@ -82,7 +86,7 @@ def fit(
         Also after an interrupt from the keyboard, with the best parameters so far.
     """
     layout = Coordinates(panel.values.shape[1], n_components, noise.kind, panel.evenly_sampled)
-    evaluate = Evaluator(panel, max_iter, report)
+    evaluate = Evaluator(panel, max_iter, report, e_step)
     climb = choose_solver(layout) if solver == "auto" else solver
     begun = _begin(panel, layout, noise, start_noise)
     try:
@@ -230,6 +234,7 @@ def fit_guarded(
     max_iter: int,
     tol: float,
     report: Report | None = None,
+    e_step: EStep | None = None,
 ) -> FitResult:
     """Fit, and where single features were left without noise, go on with a floor under them.
 
@@ -238,7 +243,15 @@ def fit_guarded(
     of :func:`fit`.
     """
     result = fit(
-        panel, n_components, noise, start_noise, solver=solver, max_iter=max_iter, tol=tol, report=report
+        panel,
+        n_components,
+        noise,
+        start_noise,
+        solver=solver,
+        max_iter=max_iter,
+        tol=tol,
+        report=report,
+        e_step=e_step,
     )
     variance = result.params.noise_variance
     heywood = variance.min() < _HEYWOOD_LOW and np.median(variance) > HEYWOOD_FLOOR
@@ -248,7 +261,7 @@ def fit_guarded(
     guarded = noise._replace(floor=np.maximum(noise.floor, HEYWOOD_FLOOR))
     layout = Coordinates(panel.values.shape[1], n_components, noise.kind, panel.evenly_sampled)
     start = result.params._replace(noise_variance=np.maximum(variance, guarded.floor))
-    finished = fit_quasi_newton(Evaluator(panel, left, report), layout, start, guarded, tol)
+    finished = fit_quasi_newton(Evaluator(panel, left, report, e_step), layout, start, guarded, tol)
     if not finished.history:  # interrupted before the floor could be tried
         return result._replace(status="interrupted")
     return finished._replace(n_evaluations=result.n_evaluations + finished.n_evaluations)

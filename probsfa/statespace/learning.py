@@ -85,6 +85,7 @@ class FitResult(NamedTuple):
 
 
 Report = Callable[[int, float], None]
+EStep = Callable[[Parameters], Statistics]
 
 
 class Evaluator:
@@ -98,15 +99,20 @@ class Evaluator:
         Most evaluations allowed.
     report : callable, optional
         Called with the number of evaluations and the best log-likelihood so far.
+    e_step : callable, optional
+        Expected statistics of parameters, where the panel is only a sample of the data.
     """
 
-    def __init__(self, panel: Panel, limit: int, report: Report | None = None) -> None:
+    def __init__(
+        self, panel: Panel, limit: int, report: Report | None = None, e_step: EStep | None = None
+    ) -> None:
         self.panel = panel
         self.limit = limit
         self.count = 0
         self.best: Parameters | None = None
         self.best_log_likelihood = -np.inf
         self._report = report
+        self._e_step = e_step
 
     @property
     def exhausted(self) -> bool:
@@ -115,7 +121,7 @@ class Evaluator:
 
     def __call__(self, params: Parameters) -> Statistics:
         """Expected statistics at ``params``."""
-        stats = expected_statistics(params, self.panel)
+        stats = self._e_step(params) if self._e_step else expected_statistics(params, self.panel)
         self.count += 1
         if stats.log_likelihood > self.best_log_likelihood:
             self.best, self.best_log_likelihood = params, stats.log_likelihood

@@ -1,0 +1,133 @@
+"""One verb for all estimators: fit to data that lie on a cluster."""
+
+from typing import Any, TypeVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from probsfa._validation import Sequences, check_count
+from probsfa.distributed._dask import compute, is_array
+from probsfa.distributed._graph_moments import of_time, sum_graph_moments
+from probsfa.distributed._moments import expander_of, sum_moments
+from probsfa.distributed._parts import Rows, checked_parts
+from probsfa.graphs._named import build_graph, needs_labels
+from probsfa.graphs._temporal import temporal
+from probsfa.graphs.moments import MomentStream
+from probsfa.graphs.training_graph import TrainingGraph
+from probsfa.linalg import check_rank_tol
+from probsfa.sfa import SFA, GraphSFA
+from probsfa.sfa._labels_of_rows import labels_of_rows
+
+__all__ = ["fit"]
+
+_Estimator = TypeVar("_Estimator", bound=BaseEstimator)
+
+
+def fit(estimator: _Estimator, X: Any, y: Any = None, *, lengths: Any = None) -> _Estimator:
+    """Fit an estimator to data that lie on a Dask cluster.
+
+    Parameters
+    ----------
+    estimator : SFA, GraphSFA or ProbabilisticSFA
+        Is fitted, and afterwards is what its own ``fit`` on the same data in memory would have made it.
+    X : dask.array (T, D), or list with one sequence to each member
+        Rows in order of time. Members of a list are ``dask.delayed`` objects or futures that give array-likes
+        (T_i, D), or dask arrays. For GraphSFA an array or a list of arrays, because a graph has a vertex for
+        each row; with ``graph="temporal"`` anything goes.
+    y : array-like (T,), optional
+        Labels, for a GraphSFA whose graph is built from them; in memory, or a dask array.
+    lengths : array-like of int, optional
+        Cuts an array into consecutive sequences.
+
+    Returns
+    -------
+    estimator
+        The same one.
+
+    Raises
+    ------
+    ImportError
+        Where Dask is not installed.
+    TypeError
+        If the estimator is none of these.
+    ValueError
+        As ``fit`` raises for the same data in memory, naming the part; and for data that are not distributed.
+
+    Notes
+    -----
+    *SFA*: one pass; each chunk gets the last rows of the one before it, so differences across their borders
+    are exact. *GraphSFA*: see :func:`probsfa.distributed.graph_moments`. An expansion is fitted to the first
+    part, as ``partial_fit`` does; expansions that learn nothing from data are not affected.
+    *ProbabilisticSFA*: the rows stay with the workers in packed form, and each step of the fit sends
+    parameters there and sums of expected statistics back; a sequence is the work of one task, so cut very
+    long ones by `lengths`. Starts are sought on this machine, on as many whole sequences as fit into 128 MiB.
+
+    Examples
+    --------
+    >>> import dask.array as da, numpy as np
+    >>> from probsfa import SFA, distributed
+    >>> X = np.cumsum(np.random.default_rng(0).standard_normal((1000, 3)), axis=0)
+    >>> near = SFA(n_components=2).fit(X)
+    >>> far = distributed.fit(SFA(n_components=2), da.from_array(X, chunks=(300, 3)))
+    >>> bool(np.allclose(near.components_, far.components_, rtol=1e-10))
+    True
+    """
+    if isinstance(estimator, SFA):
+        _fit_sfa(estimator, X, lengths)
+    elif isinstance(estimator, GraphSFA):
+        _fit_graph_sfa(estimator, X, y, lengths)
+    else:
+        from probsfa.statespace import ProbabilisticSFA  # loads JAX, which the others do without
+
+        if not isinstance(estimator, ProbabilisticSFA):
+            raise TypeError(
+                f"estimator must be an SFA, a GraphSFA or a ProbabilisticSFA; got {type(estimator).__name__}."
+            )
+        from probsfa.distributed._sequences import fit_probabilistic
+
+        fit_probabilistic(estimator, X, lengths)
+    return estimator
+
+
+def _fit_sfa(estimator: SFA, X: Any, lengths: Any) -> None:
+    estimator._check_parameters()
+    skip = estimator.missing == "skip"
+    rows = checked_parts(estimator, X, lengths=lengths, lag=estimator.lag, allow_nan=skip)
+    expander = expander_of(estimator.expansion, rows)
+    found = sum_moments(rows, expander, estimator.lag, skip)
+    estimator._settle(MomentStream(found.moments, found.tail), compute(expander)[0], found.lengths)
+
+
+def _fit_graph_sfa(estimator: GraphSFA, X: Any, y: Any, lengths: Any) -> None:
+    if estimator.n_components is not None:
+        check_count("n_components", estimator.n_components)
+    check_rank_tol(estimator.rank_tol)
+    rows = checked_parts(estimator, X, lengths=lengths, lag=getattr(estimator.graph, "lag", 1))
+    expander = expander_of(estimator.expansion, rows)
+    if isinstance(estimator.graph, str) and estimator.graph == "temporal":
+        summed = sum_moments(rows, expander, 1, skip_incomplete=False)
+        graph: TrainingGraph = temporal(sum(summed.lengths), lengths=summed.lengths)
+        moments = of_time(summed.moments)
+    else:
+        graph = _graph(estimator, rows, y)
+        moments = sum_graph_moments(graph, rows, expander)
+    estimator._settle(graph, moments, compute(expander)[0])
+
+
+def _graph(estimator: GraphSFA, rows: Rows, y: Any) -> TrainingGraph:
+    """Return the graph of distributed rows, which is made here, of labels and lengths."""
+    if isinstance(estimator.graph, TrainingGraph):
+        return estimator.graph
+    if not needs_labels(estimator.graph):
+        raise ValueError(
+            f"graph={estimator.graph!r} is built from all rows of X, which are on the cluster; give a "
+            "TrainingGraph, or a graph of time or of labels."
+        )
+    if rows.lengths is None:
+        raise ValueError(
+            "Delayed sequences do not tell their rows, which labels must match; give a dask array, or a list "
+            "of them."
+        )
+    shape = Sequences(np.broadcast_to(0.0, (sum(rows.lengths), 1)), rows.lengths, is_list=rows.is_list)
+    labels = labels_of_rows(compute(y)[0] if is_array(y) else y, shape)
+    return build_graph(estimator.graph, shape.values, labels, lengths=rows.lengths)

@@ -1,0 +1,162 @@
+"""Second moments of distributed samples on a training graph."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from probsfa.distributed._dask import compute, delayed, reduce_tree
+from probsfa.distributed._moments import expander_of, sum_moments
+from probsfa.distributed._parts import Rows, checked_parts
+from probsfa.graphs import TrainingGraph
+from probsfa.graphs._graph_moments import GraphMoments
+from probsfa.graphs._temporal import TemporalGraph
+from probsfa.graphs.moments import Moments, rounding_variance
+from probsfa.sfa._expand import Expander
+
+__all__ = ["graph_moments", "of_time", "sum_graph_moments"]
+
+FloatArray = NDArray[np.float64]
+
+_PANEL_CELLS = 2**23  # 64 MiB of float64: columns that one task takes through the Laplacian
+
+
+def graph_moments(graph: TrainingGraph, X: Any) -> GraphMoments:
+    """Return the moments A and B of graph-based slow feature analysis of distributed samples.
+
+    Parameters
+    ----------
+    graph : TrainingGraph
+        One vertex per row of `X`, in memory; it travels to the workers.
+    X : dask.array (N, D), or list of dask arrays
+        Samples, complete, chunked by rows.
+
+    Returns
+    -------
+    probsfa.graphs.GraphMoments
+        Those of :func:`probsfa.graphs.graph_moments` on the same rows in memory, up to rounding.
+
+    Raises
+    ------
+    ValueError
+        If the number of rows is not the number of vertices, or is known to the cluster only.
+
+    Notes
+    -----
+    Of a graph in time, neighbours lie in one chunk or in two: each chunk is read once and forgotten. Any
+    other graph joins what it likes, so a task takes a few columns of all rows through the Laplacian, and the
+    rows stay in the memory of the cluster meanwhile.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from probsfa.distributed import graph_moments
+    >>> from probsfa.graphs import clustered
+    >>> X = da.from_array([[0.0], [1.0], [5.0], [7.0]], chunks=(3, 1))
+    >>> print(graph_moments(clustered([0, 0, 1, 1]), X).difference_moment)
+    [[1.25]]
+    """
+    rows = checked_parts(_Columns(), X, lag=graph.lag if isinstance(graph, TemporalGraph) else 1)
+    return sum_graph_moments(graph, rows, expander_of(None, rows))
+
+
+def sum_graph_moments(graph: TrainingGraph, rows: Rows, expander: Any) -> GraphMoments:
+    """Return the moments of expanded rows; `expander` is a task that makes an Expander."""
+    if rows.lengths is None:
+        raise ValueError(
+            "A training graph has one vertex for each row, and delayed sequences do not tell their rows; "
+            "give dask arrays, or graph='temporal'."
+        )
+    n = sum(rows.lengths)
+    if n != graph.n_vertices:
+        raise ValueError(f"graph has {graph.n_vertices} vertices; X has {n} rows; both must agree.")
+    if isinstance(graph, TemporalGraph) and np.array_equal(graph.joined, _joined(rows.lengths, graph.lag)):
+        return of_time(sum_moments(rows, expander, graph.lag, skip_incomplete=False).moments)
+    return _of_any_graph(graph, rows, compute(expander)[0])
+
+
+def of_time(moments: Moments) -> GraphMoments:
+    """Return the moments of the graph of time series from those of rows and differences."""
+    return GraphMoments(moments.mean, moments.covariance, moments.difference_moment, moments.variance_floor)
+
+
+def _joined(lengths: tuple[int, ...], lag: int) -> NDArray[np.bool_]:
+    sequence = np.repeat(np.arange(len(lengths)), lengths)
+    return np.equal(sequence[lag:], sequence[:-lag])
+
+
+def _of_any_graph(graph: TrainingGraph, rows: Rows, expander: Expander) -> GraphMoments:
+    v = graph.node_weights / graph.Q
+    lengths = [sum(part.lengths or ()) for part in rows.parts]
+    pieces = [slice(stop - n, stop) for stop, n in zip(np.cumsum(lengths).tolist(), lengths, strict=True)]
+    blocks = [delayed(expander)(part.rows) for part in rows.parts]
+    origin = delayed(_first)(blocks[0])
+    sums = [delayed(_weighted_sum)(x, origin, v[piece]) for x, piece in zip(blocks, pieces, strict=True)]
+    offset = reduce_tree(sum, sums)
+    scatters = [
+        delayed(_weighted_scatter)(x, origin, offset, v[piece])
+        for x, piece in zip(blocks, pieces, strict=True)
+    ]
+
+    n, n_features = sum(lengths), expander.n_features_out
+    n_panels = min(n_features, -(-n * n_features // _PANEL_CELLS))
+    borders = np.linspace(0, n_features, n_panels + 1).astype(int).tolist()
+    shared = delayed(graph)
+    columns = []
+    for first, stop in itertools.pairwise(borders):
+        panel = slice(first, stop)
+        product = delayed(_laplacian_product)(
+            shared, [delayed(_columns)(x, panel, origin, offset) for x in blocks]
+        )
+        columns.append(
+            reduce_tree(
+                sum,
+                [
+                    delayed(_centred_product)(x, origin, offset, delayed(_rows)(product, piece))
+                    for x, piece in zip(blocks, pieces, strict=True)
+                ],
+            )
+        )
+    first_row, shift, covariance, found = compute(origin, offset, reduce_tree(sum, scatters), columns)
+    A = np.concatenate(found, axis=1) * (2.0 / graph.R)
+    mean = first_row + shift
+    return GraphMoments(mean, covariance, (A + A.T) / 2, rounding_variance(mean))
+
+
+class _Columns(BaseEstimator):
+    """Stands in for an estimator where moments are asked for without one."""
+
+
+def _first(rows: FloatArray) -> FloatArray:
+    return rows[0].copy()
+
+
+def _rows(product: FloatArray, piece: slice) -> FloatArray:
+    return product[piece]
+
+
+def _weighted_sum(rows: FloatArray, origin: FloatArray, v: FloatArray) -> FloatArray:
+    total: FloatArray = v @ (rows - origin)
+    return total
+
+
+def _weighted_scatter(rows: FloatArray, origin: FloatArray, offset: FloatArray, v: FloatArray) -> FloatArray:
+    centred = rows - origin - offset
+    centred *= np.sqrt(v)[:, None]
+    return centred.T @ centred
+
+
+def _columns(rows: FloatArray, panel: slice, origin: FloatArray, offset: FloatArray) -> FloatArray:
+    return rows[:, panel] - origin[panel] - offset[panel]
+
+
+def _laplacian_product(graph: TrainingGraph, blocks: list[FloatArray]) -> FloatArray:
+    return graph.laplacian_matmul(np.concatenate(blocks))
+
+
+def _centred_product(
+    rows: FloatArray, origin: FloatArray, offset: FloatArray, product: FloatArray
+) -> FloatArray:
+    return (rows - origin - offset).T @ product

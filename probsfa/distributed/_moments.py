@@ -1,0 +1,137 @@
+"""Second moments of distributed rows and of their differences in time."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
+
+from probsfa._validation import Sequences, check_count
+from probsfa.distributed._dask import compute, delayed, reduce_tree
+from probsfa.distributed._parts import Part, Rows, checked_parts
+from probsfa.graphs.moments import Moments, MomentStream
+from probsfa.sfa._expand import Expander, extend_stream
+
+__all__ = ["Summed", "expander_of", "sum_moments", "temporal_moments"]
+
+FloatArray = NDArray[np.float64]
+
+
+class Summed(NamedTuple):
+    """Moments of all rows, lengths of the sequences, and the last rows of the last one."""
+
+    moments: Moments
+    lengths: tuple[int, ...]
+    tail: FloatArray
+
+
+def temporal_moments(X: Any, *, lengths: Any = None, lag: int = 1, skip_incomplete: bool = False) -> Moments:
+    """Return the second moments of distributed rows and of their differences in time.
+
+    Parameters
+    ----------
+    X : dask.array (T, D), or list with one sequence to each member
+        An array is chunked by rows, and a chunk gets the `lag` rows before it, so differences across the
+        borders of chunks are exact. Members of a list are delayed objects that give array-likes, or dask
+        arrays.
+    lengths : array-like of int, optional
+        Cuts an array into consecutive sequences. Differences never cross the border between two.
+    lag : int
+        Rows from one member of a difference to the other.
+    skip_incomplete : bool
+        Leave out rows with a NaN, and differences with such a row.
+
+    Returns
+    -------
+    probsfa.graphs.Moments
+        Those of :func:`probsfa.graphs.temporal_moments` on the same rows in memory, up to rounding.
+
+    Raises
+    ------
+    ValueError
+        If the data are not distributed, have missing cells without `skip_incomplete`, or differ in columns.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from probsfa.distributed import temporal_moments
+    >>> m = temporal_moments(da.from_array([[0.0], [1.0], [3.0], [7.0]], chunks=(3, 1)), lengths=[2, 2])
+    >>> m.mean, m.covariance, m.difference_moment
+    (array([2.75]), array([[7.1875]]), array([[8.5]]))
+    """
+    check_count("lag", lag)
+    rows = checked_parts(_Columns(), X, lengths=lengths, lag=lag, allow_nan=skip_incomplete)
+    return sum_moments(rows, expander_of(None, rows), lag, skip_incomplete).moments
+
+
+def sum_moments(rows: Rows, expander: Any, lag: int, skip_incomplete: bool) -> Summed:
+    """Return the moments of expanded rows; `expander` is a task that makes an Expander."""
+    add = delayed(_part_moments)
+    parts = [add(p.rows, p.before, p.n_before, p.lengths, expander, lag, skip_incomplete) for p in rows.parts]
+    last: Part = rows.parts[-1]
+    tail = delayed(_last_rows)([*last.before, last.rows], lag, last.lengths, last.n_before, expander)
+    whole, found = compute(reduce_tree(_merge, parts), tail)
+    return Summed(whole.moments, whole.lengths, found)
+
+
+def expander_of(expansion: Any, rows: Rows) -> Any:
+    """Return the task that fits an expansion, or none, to the complete rows of the first part."""
+    return delayed(Expander.fit)(None if expansion is None else clone(expansion), rows.parts[0].rows)
+
+
+class _Columns(BaseEstimator):
+    """Stands in for an estimator where moments are asked for without one."""
+
+
+class _Piece(NamedTuple):
+    """Moments of some parts, rows of their sequences, and whether the first of these continues another."""
+
+    moments: Moments
+    lengths: tuple[int, ...]
+    continues: bool
+
+
+def _part_moments(
+    values: FloatArray,
+    before: list[FloatArray],
+    n_before: int,
+    lengths: Sequence[int] | None,
+    expander: Expander,
+    lag: int,
+    skip_incomplete: bool,
+) -> _Piece:
+    """Return the moments of one part, and of its differences with the rows before it."""
+    sizes = (len(values),) if lengths is None else tuple(lengths)
+    stream = MomentStream.start(expander.n_features_out, lag)
+    if n_before:
+        stream = MomentStream(stream.moments, expander(np.concatenate(before)[-n_before:]))
+    stream = extend_stream(
+        stream,
+        Sequences(values, sizes),
+        expander,
+        new_sequence=not n_before,
+        skip_incomplete=skip_incomplete,
+    )
+    return _Piece(stream.moments, sizes, n_before > 0)
+
+
+def _merge(pieces: list[_Piece]) -> _Piece:
+    return functools.reduce(_join, pieces)
+
+
+def _join(left: _Piece, right: _Piece) -> _Piece:
+    lengths = left.lengths + right.lengths
+    if right.continues:
+        lengths = (*left.lengths[:-1], left.lengths[-1] + right.lengths[0], *right.lengths[1:])
+    return _Piece(left.moments.merge(right.moments), lengths, left.continues)
+
+
+def _last_rows(
+    blocks: list[FloatArray], lag: int, lengths: Sequence[int] | None, n_before: int, expander: Expander
+) -> FloatArray:
+    """Return the last expanded rows of the last sequence, at most `lag`."""
+    last = len(blocks[-1]) if lengths is None else lengths[-1]
+    available = last + n_before if lengths is None or len(lengths) == 1 else last
+    return expander(np.concatenate([block[-lag:] for block in blocks])[-min(lag, available) :])

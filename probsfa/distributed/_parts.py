@@ -1,0 +1,218 @@
+"""Distributed data as tasks, each of which makes some rows of one array or of one sequence."""
+
+import bisect
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
+
+from probsfa._arrays import check_array
+from probsfa._validation import Sequences, check_lengths
+from probsfa.distributed._dask import compute, delayed, is_array, is_delayed
+
+__all__ = ["Part", "Rows", "checked_parts", "whole_sequences"]
+
+FloatArray = NDArray[np.float64]
+
+
+class Part(NamedTuple):
+    """Rows that one task makes.
+
+    Attributes
+    ----------
+    rows : task
+        Makes an ndarray (n, D) of checked float64 rows.
+    before : list of tasks
+        Parts that hold the rows of the same sequence before these, the nearest `lag` of them or all there
+        are; empty where a sequence begins with the first row.
+    n_before : int
+        How many rows of those are meant, from the end.
+    lengths : tuple of int or None
+        How the rows are cut into sequences; None is one sequence of unknown length.
+    """
+
+    rows: Any
+    before: list[Any]
+    n_before: int
+    lengths: tuple[int, ...] | None
+
+
+class Rows(NamedTuple):
+    """Checked distributed data.
+
+    Attributes
+    ----------
+    parts : list of Part
+        In the order of the data.
+    lengths : tuple of int or None
+        Rows of every sequence; None where only the cluster knows.
+    is_list : bool
+        Whether the data came as a list of sequences.
+    """
+
+    parts: list[Part]
+    lengths: tuple[int, ...] | None
+    is_list: bool
+
+
+def checked_parts(
+    estimator: BaseEstimator, X: Any, *, lengths: Any = None, lag: int = 1, allow_nan: bool = False
+) -> Rows:
+    """Return distributed data as checked parts, and teach the estimator the number of their columns.
+
+    Parameters
+    ----------
+    estimator : scikit-learn estimator
+        Gets ``n_features_in_``, and ``feature_names_in_`` from sequences that are frames.
+    X : dask.array (T, D), or list with one sequence to each member
+        An array is chunked by rows. Members of a list are delayed objects or futures that give array-likes,
+        dask arrays, or array-likes in memory.
+    lengths : array-like of int, optional
+        Cuts an array into consecutive sequences.
+    lag : int
+        How many rows before a part its differences need.
+    allow_nan : bool
+        Whether cells may be missing.
+
+    Raises
+    ------
+    ValueError
+        If `X` is something else, its chunks have unknown sizes, or `lengths` do not fit. What is wrong with
+        cells is found when the tasks run; the message names the part.
+    """
+    border = _border(estimator, X, lengths)
+    if is_array(X):
+        sizes = check_lengths(lengths, X.shape[0])
+        return Rows(_array_parts(border, X, "X", sizes, lag, allow_nan), sizes, False)
+    parts: list[Part] = []
+    for i, sequence in enumerate(X):
+        if is_array(sequence):
+            parts += _array_parts(border, sequence, f"X[{i}]", (sequence.shape[0],), lag, allow_nan)
+        else:
+            parts.append(Part(delayed(_checked)(border, sequence, f"X[{i}]", allow_nan), [], 0, None))
+    known = tuple(None if is_delayed(sequence) else len(sequence) for sequence in X)
+    return Rows(parts, None if None in known else known, True)  # type: ignore[arg-type]
+
+
+def whole_sequences(estimator: BaseEstimator, X: Any, *, lengths: Any = None, n_parts: int) -> list[Any]:
+    """Return distributed data as tasks that each make some checked whole sequences.
+
+    Parameters
+    ----------
+    estimator : scikit-learn estimator
+        As in :func:`checked_parts`.
+    X : dask.array (T, D), or list with one sequence to each member
+        An array is chunked by rows. Members of a list are delayed objects or futures that give array-likes,
+        dask arrays, or array-likes in memory.
+    lengths : array-like of int, optional
+        Cuts an array into consecutive sequences.
+    n_parts : int
+        Most tasks.
+
+    Returns
+    -------
+    list of tasks
+        Each makes :class:`~probsfa._validation.Sequences`, in the order of the data; cells may be missing.
+    """
+    border = _border(estimator, X, lengths)
+    if is_array(X):
+        sizes = check_lengths(lengths, X.shape[0])
+        groups = [sizes[i : i + step] for i, step in _steps(len(sizes), n_parts)]
+        stops = np.cumsum([sum(group) for group in groups]).tolist()
+        blocks = X.rechunk({0: tuple(map(sum, groups)), 1: -1}).to_delayed(optimize_graph=False)[:, 0]
+        return [
+            delayed(_cut)(delayed(_checked)(border, block, f"X[{stop - sum(group)}:{stop}]", True), group)
+            for block, group, stop in zip(blocks, groups, stops, strict=True)
+        ]
+    rows = [delayed(_checked)(border, x, f"X[{i}]", True) for i, x in enumerate(X)]
+    return [delayed(_joined)(rows[i : i + step]) for i, step in _steps(len(rows), n_parts)]
+
+
+def _border(estimator: BaseEstimator, X: Any, lengths: Any) -> BaseEstimator:
+    """Check what can be told without the cells; see :func:`_learn_columns`."""
+    if is_array(X):
+        _check_known(X, "X")
+        return _learn_columns(estimator, np.zeros((1, X.shape[1])))
+    if not isinstance(X, list) or not X:
+        raise ValueError(
+            "X must be a dask.array, or a list of delayed sequences (dask.delayed objects, futures or dask "
+            f"arrays); got {type(X).__name__}{' without members' if isinstance(X, list) else ''}. "
+            "Data in memory are fitted by the estimator's own fit."
+        )
+    if lengths is not None:
+        raise ValueError("lengths cannot be given when X is a list of sequences: the list has them.")
+    for i, sequence in enumerate(X):
+        if is_array(sequence):
+            _check_known(sequence, f"X[{i}]")
+    first = X[0][:1] if is_array(X[0]) else X[0]
+    return _learn_columns(estimator, compute(delayed(_first_row)(first))[0])
+
+
+def _steps(n: int, n_parts: int) -> list[tuple[int, int]]:
+    step = -(-n // n_parts)
+    return [(i, step) for i in range(0, n, step)]
+
+
+def _cut(rows: FloatArray, lengths: tuple[int, ...]) -> Sequences:
+    return Sequences(rows, lengths)
+
+
+def _joined(sequences: list[FloatArray]) -> Sequences:
+    return Sequences(np.concatenate(sequences), tuple(map(len, sequences)))
+
+
+def _array_parts(
+    border: BaseEstimator, X: Any, name: str, lengths: Sequence[int], lag: int, allow_nan: bool
+) -> list[Part]:
+    """Return one part for each chunk of rows."""
+    X = X.rechunk({1: -1})
+    stops = np.cumsum(X.chunks[0]).tolist()
+    starts = [0, *stops[:-1]]
+    begins = [0, *np.cumsum(lengths)[:-1].tolist()]
+    # All parts refer to the chunks by the same tasks, so that none is made twice.
+    chunks = X.to_delayed(optimize_graph=False)[:, 0]
+    rows = [
+        delayed(_checked)(border, chunk, f"{name}[{start}:{stop}]", allow_nan)
+        for chunk, start, stop in zip(chunks, starts, stops, strict=True)
+        if stop > start
+    ]
+    borders = [(start, stop) for start, stop in zip(starts, stops, strict=True) if stop > start]
+    parts = []
+    for i, (start, stop) in enumerate(borders):
+        begin = begins[bisect.bisect_right(begins, start) - 1]
+        inside = [b for b in begins[bisect.bisect_right(begins, start) :] if b < stop]
+        n_before = min(lag, start - begin)
+        nearest = [rows[j] for j in range(i) if borders[j][1] > start - n_before]
+        sizes = tuple(np.diff([start, *inside, stop]).tolist())
+        parts.append(Part(rows[i], nearest, n_before, sizes))
+    return parts
+
+
+def _check_known(X: Any, name: str) -> None:
+    if X.ndim != 2:
+        raise ValueError(f"{name} is {X.ndim}-dimensional, shape {X.shape}; wanted (n_rows, n_features).")
+    if np.isnan(X.shape).any():
+        raise ValueError(
+            f"{name} has chunks of unknown size; call {name}.compute_chunk_sizes() first, or make it with "
+            "to_dask_array(lengths=True)."
+        )
+
+
+def _learn_columns(estimator: BaseEstimator, rows: Any) -> BaseEstimator:
+    """Set what the estimator knows of its columns; return a bare one that knows the same, for the tasks."""
+    check_array(estimator, rows, "X", reset=True, allow_nan=True, min_rows=1)
+    border = clone(estimator)
+    for name in ("n_features_in_", "feature_names_in_"):
+        if hasattr(estimator, name):
+            setattr(border, name, getattr(estimator, name))
+    return border
+
+
+def _first_row(sequence: Any) -> Any:
+    return sequence.iloc[:1] if hasattr(sequence, "iloc") else np.asarray(sequence)[:1]
+
+
+def _checked(border: BaseEstimator, rows: Any, name: str, allow_nan: bool) -> FloatArray:
+    return check_array(border, rows, name, reset=False, allow_nan=allow_nan, min_rows=1)

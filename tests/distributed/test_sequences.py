@@ -1,0 +1,116 @@
+"""Probabilistic fits of sequences on a cluster equal the fits in memory."""
+
+import numpy as np
+import pytest
+
+from probsfa import ProbabilisticSFA
+from probsfa._validation import Sequences
+from probsfa.datasets import make_slow_mixture
+from probsfa.statespace import make_parameters
+from probsfa.statespace.panel import make_panel
+from probsfa.statespace.posterior import expected_statistics
+from tests.tolerances import EXACT
+
+dask = pytest.importorskip("dask", reason="needs probsfa[dask]")
+da = pytest.importorskip("dask.array", reason="needs probsfa[dask]")
+distributed = pytest.importorskip("probsfa.distributed")
+
+LENGTHS = (120, 40, 1, 150, 89)
+
+
+@pytest.fixture(autouse=True)
+def in_process():
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+@pytest.fixture
+def X(rng):
+    series = make_slow_mixture(400, 5, decay=[0.97, 0.6], noise_variance=0.3, random_state=3)
+    X = series.data * [1.0, 2.0, 0.1, 1.0, 1.0] + [0.0, 1e6, 0.0, 0.0, -3.0]
+    X[rng.random(X.shape) < 0.1] = np.nan
+    X[:120, 4] = np.nan  # a column that one sequence knows nothing of
+    return X
+
+
+def assert_same(found, expected):
+    assert found.log_likelihood_ == pytest.approx(expected.log_likelihood_, rel=1e-8)
+    np.testing.assert_allclose(found.decay_, expected.decay_, rtol=1e-8)
+    scale = np.abs(expected.loadings_).max(axis=1, keepdims=True)
+    np.testing.assert_allclose(found.loadings_ / scale, expected.loadings_ / scale, atol=1e-8)
+    np.testing.assert_allclose(found.noise_variance_, expected.noise_variance_, rtol=1e-8)
+    np.testing.assert_allclose(found.mean_, expected.mean_, rtol=1e-8, atol=1e-8)
+    assert found.n_features_in_ == expected.n_features_in_
+
+
+@pytest.fixture
+def near(X):
+    return ProbabilisticSFA(2).fit(X, lengths=LENGTHS)
+
+
+def test_an_array_chunked_anyhow(X, near):
+    far = da.from_array(X, chunks=(37, 3))
+    assert_same(distributed.fit(ProbabilisticSFA(2), far, lengths=LENGTHS), near)
+
+
+def test_a_list_of_sequences_some_to_a_task(X, near, monkeypatch):
+    monkeypatch.setattr("probsfa.distributed._sequences._MOST_PARTS", 3)
+    pieces = np.split(X, np.cumsum(LENGTHS)[:-1])
+    far = [dask.delayed(pieces[0]), da.from_array(pieces[1], chunks=(7, 2)), *pieces[2:]]
+    assert_same(distributed.fit(ProbabilisticSFA(2), far), near)
+
+
+@pytest.mark.parametrize("noise", ["isotropic", 0.05])
+def test_other_noise(X, noise):
+    X = X - np.nanmean(X, axis=0)
+    expected = ProbabilisticSFA(2, noise=noise).fit(X, lengths=LENGTHS)
+    far = da.from_array(X, chunks=(100, 5))
+    assert_same(distributed.fit(ProbabilisticSFA(2, noise=noise), far, lengths=LENGTHS), expected)
+
+
+def test_starts_from_a_sample_lead_to_the_same_optimum(X, near, monkeypatch):
+    monkeypatch.setattr("probsfa.distributed._sequences._START_CELLS", 1500)
+    found = distributed.fit(ProbabilisticSFA(2), da.from_array(X, chunks=(100, 5)), lengths=LENGTHS)
+    assert found.converged_
+    assert found.log_likelihood_ == pytest.approx(near.log_likelihood_, abs=1e-3)
+
+
+def test_statistics_add_up_on_a_cluster(X):
+    cluster = pytest.importorskip("distributed", reason="needs probsfa[dask]")
+    from probsfa.distributed._sequences import DistributedPanel
+
+    X = X - np.nanmean(X, axis=0)
+    params = make_parameters([0.9, 0.4], np.linspace(-1, 1, 10).reshape(5, 2), np.linspace(0.1, 0.5, 5))
+    expected = expected_statistics(params, make_panel(Sequences(X, LENGTHS)))
+    with (
+        cluster.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as local,
+        cluster.Client(local),
+        dask.config.set(scheduler=None),
+    ):
+        pieces = np.split(X, np.cumsum(LENGTHS)[:-1])
+        panels = dask.persist(*(dask.delayed(make_panel)(Sequences(x, (len(x),))) for x in pieces))
+        found = DistributedPanel(panels).expected_statistics(params)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-8, atol=EXACT)
+
+
+class TestMistakes:
+    def test_nothing_observed(self, X):
+        X[:, 3] = np.nan
+        with pytest.raises(ValueError, match="nothing observed in column 3"):
+            distributed.fit(ProbabilisticSFA(2), da.from_array(X, chunks=(100, 5)))
+
+    def test_no_transition(self, X):
+        with pytest.raises(ValueError, match="no sequence of two rows"):
+            distributed.fit(ProbabilisticSFA(2), da.from_array(X), lengths=[1] * 400)
+
+    def test_no_noise(self, X):
+        with pytest.raises(ValueError, match=r"noise=0.0 is slow feature analysis itself"):
+            distributed.fit(ProbabilisticSFA(2, noise=0.0), da.from_array(X))
+
+    def test_infinity(self, X):
+        X[130, 1] = np.inf
+        with pytest.raises(ValueError, match=r"X\[120:160\] contains infinity: inf in row 10, column 1"):
+            distributed.fit(ProbabilisticSFA(2), da.from_array(X), lengths=LENGTHS)
