@@ -108,7 +108,7 @@ def fill_iterative(X: FloatArray, clock: Clock) -> Filled:
     from sklearn.impute import IterativeImputer
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-    # Its regressions are as small as there are columns, see fit_quietly.
+    # Its matrices are as small as there are columns: threads would mostly wait for each other.
     with threadpool_limits(1, user_api="blas"), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # five rounds are what is asked for
         return Filled(IterativeImputer(max_iter=5, random_state=0).fit_transform(X))
@@ -144,15 +144,10 @@ def fill_with(model: Any) -> Method:
 
 
 def fit_quietly(model: Any, X: Any, clock: Clock) -> Any:
-    """Fit an estimator without its warning that it stopped early: its ``status_`` says so too.
-
-    Its matrices are as small as there are columns: threads of the linear algebra would mostly wait for each
-    other.
-    """
+    """Fit an estimator without its warning that it stopped early: its ``status_`` says so too."""
     from sklearn.exceptions import ConvergenceWarning
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-    with threadpool_limits(1, user_api="blas"), warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return model.fit(X, **when(clock))
 

@@ -12,7 +12,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from probsfa.statespace.information import whittle_blocks
 from probsfa.statespace.panel import decay_over
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.statistics import Statistics
@@ -139,7 +138,7 @@ def pack_gradient(
     by_offset: FloatArray,
 ) -> FloatArray:
     """Gradient (P,) by the layout's coordinates from those by ``atanh a``, ``C``, ``log r`` and ``mu``."""
-    by_decay = by_atanh_decay * _decay_ratio(layout, params.decay)
+    by_decay = by_atanh_decay * decay_ratio(layout, params.decay)
     return _concatenate(layout, by_decay, by_loadings, by_log_noise, by_offset)
 
 
@@ -150,101 +149,6 @@ def _concatenate(
     return np.concatenate([decay, loadings.ravel(), noise[layout.noise], offset])
 
 
-def _decay_ratio(layout: Coordinates, decay: FloatArray) -> FloatArray:
+def decay_ratio(layout: Coordinates, decay: FloatArray) -> FloatArray:
     """Derivative of ``atanh a`` by the layout's own coordinate of the decay."""
     return decay_slope(layout, decay) / ((1.0 - decay) * (1.0 + decay))
-
-
-def strengthen_at_borders(
-    layout: Coordinates, params: Parameters, info: FloatArray, gradient: FloatArray
-) -> FloatArray:
-    """Add to the information the curvature that the coordinates themselves have.
-
-    Where the likelihood pushes a noise variance towards zero, or a decay towards one, the second derivative
-    by its coordinate has a term proportional to the gradient, which the expected information lacks; without
-    it steps towards the border are far too long. Only terms that shorten steps are added.
-    """
-    decay, _, noise, _ = layout.slices
-    curvature = np.zeros(layout.size)
-    curvature[noise] = np.maximum(-gradient[noise], 0.0)
-    if layout.evenly_sampled:
-        curvature[decay] = np.maximum(2.0 * params.decay * gradient[decay], 0.0)
-    else:
-        curvature[decay] = np.maximum(-gradient[decay], 0.0)
-    return info + np.diag(curvature)
-
-
-class Seen(NamedTuple):
-    """How much of the latents the features have seen.
-
-    Attributes
-    ----------
-    counts : ndarray of shape (D,)
-        Observed entries of each feature.
-    moments : ndarray of shape (D, K + 1, K + 1)
-        Sum of the second moments of ``(z, 1)`` over the rows in which each feature is observed.
-    total : ndarray of shape (K + 1, K + 1)
-        The same over the rows in which anything is observed; its last entry is their number.
-    """
-
-    counts: FloatArray
-    moments: FloatArray
-    total: FloatArray
-
-    @property
-    def n_rows(self) -> float:
-        """Number of rows in which anything is observed."""
-        return max(float(self.total[-1, -1]), 1.0)
-
-
-def information_matrix(layout: Coordinates, params: Parameters, seen: Seen) -> FloatArray:
-    """Expected information of the coordinates, shape (P, P).
-
-    A feature that is observed in a fraction ``p`` of the rows counts as one whose noise is ``1 / p`` times
-    as large. Scaling its share of the information instead would be wrong where the noise is small: changes
-    ``C -> C W`` of the latents' basis, of which the data then say least, must stay apart from all others.
-    """
-    d, k = layout.n_features, layout.n_components
-    share = np.maximum(seen.counts / seen.n_rows, np.finfo(np.float64).eps)
-    blocks = whittle_blocks(params._replace(noise_variance=params.noise_variance / share))
-    decay, loadings, noise, offset = layout.slices
-    # What is left to learn of a noise variance is in proportion to how often it was at work.
-    groups = np.sqrt(share)[:, None] * _noise_groups(layout)
-    # Blocks have the coordinate atanh a: change to the layout's own.
-    ratio = _decay_ratio(layout, params.decay)
-
-    info = np.zeros((layout.size, layout.size))
-    info[decay, decay] = blocks.decay_decay * np.outer(ratio, ratio)
-    info[loadings, loadings] = blocks.loadings_loadings.reshape(d * k, d * k)
-    info[noise, noise] = groups.T @ blocks.noise_noise @ groups
-    info[offset, offset] = blocks.offset_offset
-    info[decay, loadings] = (blocks.decay_loadings * ratio[:, None, None]).reshape(k, d * k)
-    info[decay, noise] = (blocks.decay_noise * ratio[:, None]) @ groups
-    info[loadings, noise] = blocks.loadings_noise.reshape(d * k, d) @ groups
-    for one, other in ((decay, loadings), (decay, noise), (loadings, noise)):
-        info[other, one] = info[one, other].T
-    return seen.n_rows * info
-
-
-def complete_information(layout: Coordinates, params: Parameters, seen: Seen) -> FloatArray:
-    """Information there would be if the latents were seen: block diagonal, and the metric of an EM step."""
-    d, k = layout.n_features, layout.n_components
-    decay, loadings, noise, offset = layout.slices
-    groups = _noise_groups(layout)
-    slope = decay_slope(layout, params.decay)
-    innovation = (1.0 - params.decay) * (1.0 + params.decay)
-    info = np.zeros((layout.size, layout.size))
-    info[decay, decay] = np.diag(seen.n_rows * (1.0 + params.decay**2) * (slope / innovation) ** 2)
-    info[noise, noise] = groups.T @ np.diag(0.5 * seen.counts) @ groups
-    scaled = seen.moments / params.noise_variance[:, None, None]
-    at_loadings = np.arange(loadings.start, loadings.stop).reshape(d, k)
-    at = np.concatenate([at_loadings, np.arange(offset.start, offset.stop)[:, None]], axis=1)
-    info[at[:, :, None], at[:, None, :]] = scaled
-    return info
-
-
-def _noise_groups(layout: Coordinates) -> FloatArray:
-    """How the noise of the features follows from the noise coordinates: matrix (D, n_noise)."""
-    if layout.noise == "diagonal":
-        return np.eye(layout.n_features)
-    return np.ones((layout.n_features, layout.n_noise))

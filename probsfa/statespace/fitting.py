@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from probsfa.statespace.coordinates import FASTEST_DECAY, Coordinates, from_vector, to_vector
 from probsfa.statespace.em import fit_em, warm_up
@@ -26,8 +27,6 @@ from probsfa.statespace.whittle import Periodogram, WhittleObjective, periodogra
 
 FloatArray = NDArray[np.float64]
 
-# The metric is a dense matrix over all parameters; beyond this many EM is the better use of time.
-_MOST_DENSE_PARAMETERS = 3000
 _WHITTLE_EVALUATIONS = 80
 # Starts whose log-likelihoods differ by less than this (nats) have found the same optimum.
 _SAME_OPTIMUM = 0.05
@@ -38,11 +37,6 @@ _RACE_EVALUATIONS = 12
 _EM_STEPS, _EM_WORTH = 5, 2.0
 # Spectra of shorter sequences say nothing.
 _SHORTEST_FOR_SPECTRA = 8
-
-
-def choose_solver(layout: Coordinates) -> str:
-    """Quasi-Newton where its metric fits, EM for models with very many parameters."""
-    return "lbfgs" if layout.size <= _MOST_DENSE_PARAMETERS else "em"
 
 
 def fit(
@@ -70,7 +64,7 @@ def fit(
     start_noise : ndarray of shape (D,), optional
         The noise variance where it is fixed.
     solver : {"auto", "em", "lbfgs"}
-        How to climb.
+        How to climb; "auto" is "lbfgs".
     max_iter : int
         Most posterior evaluations.
     tol : float
@@ -87,12 +81,29 @@ def fit(
     """
     layout = Coordinates(panel.values.shape[1], n_components, noise.kind, panel.evenly_sampled)
     evaluate = Evaluator(panel, max_iter, report, e_step)
-    climb = choose_solver(layout) if solver == "auto" else solver
+    with _one_blas_thread():
+        return _fit(evaluate, layout, noise, start_noise, solver, tol)
+
+
+def _one_blas_thread() -> threadpool_limits:
+    """Matrices here are as small as there are features: threads would mostly wait for each other."""
+    return threadpool_limits(1, user_api="blas")
+
+
+def _fit(
+    evaluate: Evaluator,
+    layout: Coordinates,
+    noise: Noise,
+    start_noise: FloatArray | None,
+    solver: str,
+    tol: float,
+) -> FitResult:
+    panel = evaluate.panel
     begun = _begin(panel, layout, noise, start_noise)
     try:
         candidates = _refine_all(panel, layout, noise, begun)
         judged = _judge(evaluate, candidates)
-        if climb == "em":
+        if solver == "em":
             return fit_em(evaluate, judged[0].params, noise, tol, judged[0].stats)
         return _race(evaluate, layout, judged, noise, tol)
     except KeyboardInterrupt:
@@ -124,7 +135,7 @@ def _centred(panel: Panel) -> tuple[list[FloatArray], FloatArray]:
 
 def _refine_all(panel: Panel, layout: Coordinates, noise: Noise, begun: list[Parameters]) -> list[Parameters]:
     """Starts refined on Whittle's likelihood, best first by it."""
-    if layout.size > _MOST_DENSE_PARAMETERS or max(panel.lengths) < _SHORTEST_FOR_SPECTRA:
+    if max(panel.lengths) < _SHORTEST_FOR_SPECTRA:
         return begun
     data = periodogram(_centred(panel)[0])
     refined = [_refine(params, layout, noise, data) for params in begun]
@@ -261,7 +272,8 @@ def fit_guarded(
     guarded = noise._replace(floor=np.maximum(noise.floor, HEYWOOD_FLOOR))
     layout = Coordinates(panel.values.shape[1], n_components, noise.kind, panel.evenly_sampled)
     start = result.params._replace(noise_variance=np.maximum(variance, guarded.floor))
-    finished = fit_quasi_newton(Evaluator(panel, left, report, e_step), layout, start, guarded, tol)
+    with _one_blas_thread():
+        finished = fit_quasi_newton(Evaluator(panel, left, report, e_step), layout, start, guarded, tol)
     if not finished.history:  # interrupted before the floor could be tried
         return result._replace(status="interrupted")
     return finished._replace(n_evaluations=result.n_evaluations + finished.n_evaluations)

@@ -9,16 +9,28 @@ pass over the data, which makes it a cheap and nearly exact metric for learning:
 right size and direction whatever the noise is. Its limits (edges, ``1 - a`` below ``1 / T``, gaps taken as
 evenly spread) cost a few more steps and no accuracy, because the score itself is exact.
 
-Blocks, with ``V = S^-1`` (D, D), ``U = V C`` (D, K), ``G = C' V C`` (K, K) at each frequency, for coordinates
-``s_k = atanh a_k``, ``C``, ``log r`` and ``mu``::
+The matrix is never formed. With ``R^-1/2 C = U L``, ``U`` orthonormal of shape (D, q), ``q = min(D, K)``, and
+``B(w) = 1 + L F L'``,
+
+    S^-1 = R^-1/2 (E + U B^-1 U') R^-1/2,        E = 1 - U U'
+
+so in the scaled loadings ``R^-1/2 C`` what lies beyond the span of ``U`` has one K-by-K matrix for all
+features, and what lies in it is a matrix over q K coordinates only. Only sums of positive terms are formed:
+the textbook difference ``R^-1 - R^-1 C (...) C' R^-1`` has no correct digit left in the directions of the
+latents when the noise is small. Solving costs O(D^3 + D^2 q K + (q K)^3), not the O(D^3 K^3) of the dense one.
+
+With ``G = C' S^-1 C`` and ``H = B^-1 L`` (q, K) at each frequency, derivatives by ``s_k = atanh a_k``, the
+scaled loadings beyond (``E``) and within (``U M``), ``log r`` and ``mu``::
 
     s_j, s_k          f'_j f'_k G_jk^2 / 2
-    s_j, C_ek         f'_j f_k U_ej G_jk
-    s_j, log r_d      f'_j r_d U_dj^2 / 2
-    C_dj, C_ek        f_j f_k (U_dk U_ej + V_de G_jk)
-    C_dj, log r_e     f_j r_e V_de U_ej
-    log r_d, log r_e  r_d r_e V_de^2 / 2
-    mu_d, mu_e        V_de at w = 0 (and nothing with the others)
+    s_j, M_bk         f'_j f_k H_bj G_jk
+    s_j, log r_d      f'_j (U H)_dj^2 / 2
+    beyond, beyond    E_de f_j f_k G_jk
+    M_aj, M_bk        f_j f_k (B^-1_ab G_jk + H_ak H_bj)
+    beyond, log r_e   E_de f_j (U H)_ej
+    M_aj, log r_e     f_j (U B^-1)_ea (U H)_ej
+    log r_d, log r_e  (E + U B^-1 U')_de^2 / 2
+    mu_d, mu_e        S^-1_de at w = 0 (and nothing with the others)
 """
 
 from typing import NamedTuple
@@ -29,18 +41,6 @@ from numpy.typing import NDArray
 from probsfa.statespace.parameters import Parameters
 
 FloatArray = NDArray[np.float64]
-
-
-class Blocks(NamedTuple):
-    """Information per time step, by pairs of parameter groups (see the module's table)."""
-
-    decay_decay: FloatArray  # (K, K)
-    decay_loadings: FloatArray  # (K, D, K)
-    decay_noise: FloatArray  # (K, D)
-    loadings_loadings: FloatArray  # (D, K, D, K)
-    loadings_noise: FloatArray  # (D, K, D)
-    noise_noise: FloatArray  # (D, D)
-    offset_offset: FloatArray  # (D, D)
 
 
 def frequencies(decay: FloatArray, nodes_per_panel: int = 6) -> tuple[FloatArray, FloatArray]:
@@ -79,87 +79,42 @@ def latent_spectra(decay: FloatArray, omega: FloatArray) -> tuple[FloatArray, Fl
     return spectrum, spectrum * slope
 
 
-class InverseSpectra(NamedTuple):
-    """Inverse of the spectral matrix ``S`` of the observations at ``W`` frequencies.
+class SpectralFactors(NamedTuple):
+    """Inverse of the spectral matrix ``S`` of the observations at ``W`` frequencies, in factors.
+
+    ``S^-1 = root (1 - left left' + left inverse left') root`` and ``root C = left scaled``.
 
     Attributes
     ----------
-    v : ndarray of shape (W, D, D)
-        ``S^-1``.
-    u : ndarray of shape (W, D, K)
-        ``S^-1 C``.
-    g : ndarray of shape (W, K, K)
-        ``C' S^-1 C``.
+    root : ndarray of shape (D,)
+        ``R^-1/2``.
+    left : ndarray of shape (D, q)
+        Orthonormal, ``q = min(D, K)``.
+    scaled : ndarray of shape (q, K)
+        ``L``.
+    inverse : ndarray of shape (W, q, q)
+        ``B^-1 = (1 + L F L')^-1``.
     log_det : ndarray of shape (W,)
         ``log |S|``.
     """
 
-    v: FloatArray
-    u: FloatArray
-    g: FloatArray
+    root: FloatArray
+    left: FloatArray
+    scaled: FloatArray
+    inverse: FloatArray
     log_det: FloatArray
 
 
-def invert_spectra(params: Parameters, spectrum: FloatArray) -> InverseSpectra:
-    """Invert ``C diag(f) C' + diag(r)`` at each frequency.
-
-    With ``R^-1/2 C = U s W'``, the inverse is ``R^-1/2 (U_o U_o' + U B^-1 U') R^-1/2``, where ``U_o``
-    completes ``U`` and ``B = 1 + s W' F W s``. Only sums of positive terms are formed: the textbook
-    difference ``R^-1 - R^-1 C (...) C' R^-1`` has no correct digit left in the directions of the latents
-    when the noise is small.
-    """
-    d, k = params.loadings.shape
+def factor_spectra(params: Parameters, spectrum: FloatArray) -> SpectralFactors:
+    """Factor ``C diag(f) C' + diag(r)`` at each frequency; ``spectrum`` (W, K) holds ``f``."""
     root = 1.0 / np.sqrt(params.noise_variance)
-    left, singular, right = np.linalg.svd(params.loadings * root[:, None])
-    used = min(d, k)
-    scaled = singular[:, None] * right[:used]  # s W'
-    within, beyond = left[:, :used] * root[:, None], left[:, used:] * root[:, None]
-    core = np.eye(used) + (scaled * spectrum[:, None, :]) @ scaled.T
-    inverse = np.linalg.inv(core)
-    half = within @ inverse
-    u = half @ scaled
-    return InverseSpectra(
-        v=beyond @ beyond.T + half @ within.T,
-        u=u,
-        g=scaled.T @ (inverse @ scaled),
-        log_det=np.linalg.slogdet(core)[1] + float(np.sum(np.log(params.noise_variance))),
-    )
-
-
-def whittle_blocks(params: Parameters) -> Blocks:
-    """Expected information per time step of a complete, evenly sampled series.
-
-    Parameters
-    ----------
-    params : Parameters
-        Parameters at which the information is taken.
-
-    Returns
-    -------
-    Blocks
-    """
-    d, k = params.loadings.shape
-    omega, weights = frequencies(params.decay)
-    spectrum, slope = latent_spectra(params.decay, omega)
-    v, u, g, _ = invert_spectra(params, spectrum)
-    r = params.noise_variance
-
-    fu = spectrum[:, None, :] * u  # (W, D, K)
-    su = slope[:, None, :] * u
-    fgf = spectrum[:, :, None] * g * spectrum[:, None, :]
-    sgf = slope[:, :, None] * g * spectrum[:, None, :]
-    w = weights[:, None, None]
-    flat_fu = fu.reshape(-1, d * k)
-    # mean f_j f_k U_dk U_ej = < (f_k U_dk) (f_j U_ej) >: an outer product with the latents' indices swapped.
-    crossed = (flat_fu.T @ (weights[:, None] * flat_fu)).reshape(d, k, d, k).transpose(0, 3, 2, 1)
-    direct = (v.reshape(-1, d * d).T @ (w * fgf).reshape(-1, k * k)).reshape(d, d, k, k).transpose(0, 2, 1, 3)
-    at_zero = invert_spectra(params, latent_spectra(params.decay, np.zeros(1))[0]).v[0]
-    return Blocks(
-        decay_decay=0.5 * np.einsum("w,wj,wk,wjk->jk", weights, slope, slope, g**2, optimize=True),
-        decay_loadings=np.einsum("wej,wjk->jek", u, w * sgf, optimize=True),
-        decay_noise=0.5 * np.einsum("wdj,wdj->jd", w * su, u) * r,
-        loadings_loadings=crossed + direct,
-        loadings_noise=np.einsum("wde,wej->dje", v, w * fu, optimize=True) * r,
-        noise_noise=0.5 * np.einsum("wde,wde->de", w * v, v) * np.outer(r, r),
-        offset_offset=at_zero,
+    left, singular, right = np.linalg.svd(params.loadings * root[:, None], full_matrices=False)
+    scaled = singular[:, None] * right
+    core = np.eye(len(singular)) + (scaled * spectrum[:, None, :]) @ scaled.T
+    return SpectralFactors(
+        root,
+        left,
+        scaled,
+        np.linalg.inv(core),
+        np.linalg.slogdet(core)[1] + float(np.sum(np.log(params.noise_variance))),
     )

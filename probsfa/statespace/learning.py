@@ -6,16 +6,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from probsfa.statespace.coordinates import (
-    Coordinates,
-    Seen,
-    complete_information,
-    from_vector,
-    information_matrix,
-    score,
-    strengthen_at_borders,
-    to_vector,
-)
+from probsfa.statespace.coordinates import Coordinates, from_vector, score, to_vector
+from probsfa.statespace.metric import Metric, seen_by
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import expected_statistics
@@ -162,14 +154,10 @@ class ExactObjective:
         gradient = score(self.layout, params, self.evaluate.panel.gaps, stats)
         return Evaluation(stats.log_likelihood, gradient, stats)
 
-    def metric(self, vector: FloatArray, evaluation: Evaluation) -> tuple[FloatArray, FloatArray]:
-        """Expected information, and as the brake complete-data information: full braking gives EM's step."""
+    def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric:
+        """Expected information, and as the brake complete-data information: full braking is a step of EM."""
         params = from_vector(self.layout, vector, self.noise_variance)
-        stats: Statistics = evaluation.detail
-        seen = Seen(stats.counts, stats.latent_moments, stats.total_moments)
-        info = information_matrix(self.layout, params, seen)
-        info = strengthen_at_borders(self.layout, params, info, evaluation.gradient)
-        return info, complete_information(self.layout, params, seen)
+        return Metric(self.layout, params, seen_by(evaluation.detail), evaluation.gradient)
 
 
 # Longest step of one iteration: in the decay's coordinate, loadings (standard deviations), log r, mu.

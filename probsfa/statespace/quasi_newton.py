@@ -12,7 +12,6 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 
 FloatArray = NDArray[np.float64]
 Ending = Literal["converged", "flat", "max_iter", "stalled", "interrupted"]
@@ -22,6 +21,7 @@ _ARMIJO = 1e-4
 _LEAST_DAMPING = 1e-9
 _MOST_DAMPING = 1e3
 _MOST_EXCESS = 4.0
+_SHORTENING = 30.0
 
 
 class Evaluation(NamedTuple):
@@ -30,6 +30,14 @@ class Evaluation(NamedTuple):
     value: float
     gradient: FloatArray
     detail: Any = None
+
+
+class Curvature(Protocol):
+    """A positive definite metric and brake."""
+
+    def solve(self, gradient: FloatArray, free: NDArray[np.bool_], damping: float) -> FloatArray:
+        """Solve with metric plus ``damping`` times brake on the free coordinates; the others stay zero."""
+        ...
 
 
 class Objective(Protocol):
@@ -44,8 +52,8 @@ class Objective(Protocol):
         """Value and gradient at ``vector``."""
         ...
 
-    def metric(self, vector: FloatArray, evaluation: Evaluation) -> tuple[FloatArray, FloatArray]:
-        """Two positive semi-definite matrices (P, P): one near minus the second derivative, and the brake."""
+    def metric(self, vector: FloatArray, evaluation: Evaluation) -> Curvature:
+        """A metric near minus the second derivative, with a brake."""
         ...
 
     def rounding(self, value: float) -> float:
@@ -96,61 +104,44 @@ class _Memory:
     def add(self, old: _Point, new: _Point) -> None:
         self.pairs.append((new.vector - old.vector, old.gradient - new.gradient))
 
-    def direction(self, gradient: FloatArray, metric: FloatArray, free: NDArray[np.bool_]) -> FloatArray:
+    def direction(
+        self, gradient: FloatArray, metric: Curvature, free: NDArray[np.bool_], damping: float
+    ) -> FloatArray:
         """Ascent direction: the two-loop recursion on the free coordinates, around the inverse metric."""
-        pairs = [(s[free], y[free]) for s, y in self.pairs]
+        pairs = [(s * free, y * free) for s, y in self.pairs]
         kept = [(s, y, float(s @ y)) for s, y in pairs if s @ y > 1e-10 * np.sqrt((s @ s) * (y @ y))]
-        q = gradient[free].copy()
+        q = gradient * free
         alphas = []
         for s, y, sy in reversed(kept):
             alphas.append(float(s @ q) / sy)
-            q -= alphas[-1] * y
-        q = _solve(metric[np.ix_(free, free)], q)
+            q = q - alphas[-1] * y
+        q = metric.solve(q, free, damping)
         for (s, y, sy), alpha in zip(kept, reversed(alphas), strict=True):
-            q += (alpha - float(y @ q) / sy) * s
-        step = np.zeros_like(gradient)
-        step[free] = q
-        return step
-
-
-def _solve(metric: FloatArray, gradient: FloatArray) -> FloatArray:
-    """Solve with a positive semi-definite matrix, adding to its diagonal no more than factorising takes."""
-    diagonal = np.diag(metric)
-    scale = 1.0 / np.sqrt(np.maximum(diagonal, max(1e-30 * float(diagonal.max()), np.finfo(np.float64).tiny)))
-    scaled = metric * scale[:, None] * scale
-    ridge = 1e-14
-    while True:
-        try:
-            factor = cho_factor(scaled + ridge * np.eye(len(scale)), lower=True)
-        except np.linalg.LinAlgError:
-            ridge *= 10.0
-        else:
-            return np.asarray(scale * cho_solve(factor, scale * gradient))
+            q = q + (alpha - float(y @ q) / sy) * s
+        return q
 
 
 def _bounded_step(
     memory: _Memory,
     point: _Point,
     free: NDArray[np.bool_],
-    metric: FloatArray,
-    brake: FloatArray,
+    metric: Curvature,
     damping: float,
     box: Box,
-) -> tuple[FloatArray | None, float]:
-    """Step within the box's limits, and the factor by which it had to be shortened.
+) -> tuple[FloatArray | None, float, float]:
+    """Step within the box's limits, the factor by which it had to be shortened, and the damping it took.
 
     A step far beyond the limits in one badly determined direction would be short in all others once it is
     scaled down, so the brake takes the first part of the shortening.
     """
     while True:
-        braked = metric + damping * brake
-        if not np.all(np.isfinite(braked)):
-            return None, 1.0
-        step = memory.direction(point.gradient, braked, free)
+        step = memory.direction(point.gradient, metric, free, damping)
+        if not np.all(np.isfinite(step)):
+            return None, 1.0, damping
         excess = max(1.0, float(np.max(np.abs(step) / box.longest)))
         if excess <= _MOST_EXCESS or damping >= 1.0:
-            return step / excess, excess
-        damping = max(10.0 * damping, _LEAST_DAMPING)
+            return step / excess, excess, damping
+        damping = max(_SHORTENING * damping, _LEAST_DAMPING)
 
 
 def ascend(
@@ -179,16 +170,18 @@ def ascend(
     memory = _Memory()
     history: list[float] = []
     vector = np.maximum(start, box.lower)
-    damping, misled, length = 0.0, False, 1.0
+    damping, used, misled, length = 0.0, 0.0, False, 1.0
     try:
         point = _Point(vector, objective(vector) if known is None else known)
         if not (np.isfinite(point.value) and np.all(np.isfinite(point.gradient))):
             return Ascent(vector, (), "stalled")
         history.append(point.value)
-        metric, brake = objective.metric(point.vector, point.known)
+        metric = objective.metric(point.vector, point.known)
         while not objective.exhausted:
             free = ~((point.vector <= box.lower) & (point.gradient < 0.0))
-            step, excess = _bounded_step(memory, point, free, metric, brake, damping, box)
+            # What the step before took is a guess of what it takes now.
+            least = max(damping, used / _SHORTENING**2 if used > _LEAST_DAMPING * _SHORTENING**2 else 0.0)
+            step, excess, used = _bounded_step(memory, point, free, metric, least, box)
             if step is None:
                 return Ascent(vector, tuple(history), "stalled")
             step *= length
@@ -198,10 +191,10 @@ def ascend(
                 memory.clear()
                 continue
             if expected * excess < tol * length:
-                if damping == 0.0 or misled:
+                if least == 0.0 or misled:
                     return Ascent(vector, tuple(history), "converged")
                 # A braked step promises less than a free one: ask again before believing it.
-                damping = _less(damping)
+                damping = used = 0.0
                 continue
             candidate = np.maximum(point.vector + step, box.lower)
             evaluation = objective(candidate)
@@ -212,7 +205,7 @@ def ascend(
                 point, misled, length = new, False, 1.0
                 vector = point.vector
                 history.append(point.value)
-                metric, brake = objective.metric(point.vector, point.known)
+                metric = objective.metric(point.vector, point.known)
                 if gain > 0.75 * expected:
                     damping = _less(damping)
                 elif gain < 0.25 * expected:

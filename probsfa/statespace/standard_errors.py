@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 
 from probsfa.statespace.coordinates import (
     Coordinates,
-    Seen,
     decay_slope,
     from_vector,
-    information_matrix,
     score,
     to_vector,
 )
+from probsfa.statespace.metric import Metric, seen_by
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import expected_statistics
@@ -58,8 +57,7 @@ def observed_information(
     """Minus the second derivative of the log-likelihood by the free coordinates, shape (F, F)."""
     vector = to_vector(layout, params)
     stats = expected_statistics(params, panel)
-    seen = Seen(stats.counts, stats.latent_moments, stats.total_moments)
-    expected = np.diag(information_matrix(layout, params, seen))
+    expected = np.diag(Metric(layout, params, seen_by(stats)).to_dense())
     indices = np.flatnonzero(free)
     columns = []
     for i in indices:

@@ -3,8 +3,9 @@
     log p(X) ~ -1/2 sum_w  log|S(w)| + tr(S(w)^-1 I(w)),        S(w) = C diag(f(w)) C' + diag(r)
 
 over the Fourier frequencies, ``I`` being the periodogram matrix. Neighbouring frequencies are averaged into
-bands, narrow near zero where slow latents have their peaks; after one Fourier transform an evaluation costs
-a handful of D-by-D products per band. Its optimum is within the edge terms of the exact one, so it is the
+bands, narrow near zero where slow latents have their peaks, and the periodogram of a band is kept as a factor
+of at most D rows, ``I = Z' Z``; after one Fourier transform an evaluation costs a handful of products of
+these rows with D-by-K matrices. Its optimum is within the edge terms of the exact one, so it is the
 place to look for good starts: many can be tried for the price of one posterior.
 """
 
@@ -13,16 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from probsfa.statespace.coordinates import (
-    Coordinates,
-    Seen,
-    complete_information,
-    from_vector,
-    information_matrix,
-    pack_gradient,
-    strengthen_at_borders,
-)
-from probsfa.statespace.information import invert_spectra, latent_spectra
+from probsfa.statespace.coordinates import Coordinates, from_vector, pack_gradient
+from probsfa.statespace.information import factor_spectra, latent_spectra
+from probsfa.statespace.metric import Metric, seen_complete
 from probsfa.statespace.quasi_newton import Evaluation
 
 FloatArray = NDArray[np.float64]
@@ -37,13 +31,22 @@ class Periodogram(NamedTuple):
         Mean frequency of each band, in (0, pi].
     weights : ndarray of shape (W,)
         Degrees of freedom of each band: they add up to the number of rows less the mean.
-    power : ndarray of shape (W, D, D)
-        Real part of the mean periodogram matrix of each band.
+    rows : ndarray of shape (M, D)
+        Factors ``Z`` of the bands below each other: the sum of ``z z'`` over the rows of a band is the real
+        part of its periodogram matrix times its weight.
+    first : ndarray of shape (W,)
+        First row of each band.
     """
 
     frequencies: FloatArray
     weights: FloatArray
-    power: FloatArray
+    rows: FloatArray
+    first: NDArray[np.intp]
+
+    @property
+    def band(self) -> NDArray[np.intp]:
+        """Band of each row, shape (M,)."""
+        return np.repeat(np.arange(len(self.first)), np.diff(self.first, append=len(self.rows)))
 
 
 def band_edges(longest: int, growth: float = 1.12) -> FloatArray:
@@ -71,7 +74,8 @@ def periodogram(sequences: list[FloatArray]) -> Periodogram:
     edges = band_edges(max(len(x) for x in sequences))
     d = sequences[0].shape[1]
     n_bands = len(edges) - 1
-    power, weights, moments = np.zeros((n_bands, d, d)), np.zeros(n_bands), np.zeros(n_bands)
+    weights, moments = np.zeros(n_bands), np.zeros(n_bands)
+    rows: list[list[FloatArray]] = [[np.zeros((0, d))] for _ in range(n_bands)]
     for x in sequences:
         n = len(x)
         if n < 3:
@@ -83,15 +87,21 @@ def periodogram(sequences: list[FloatArray]) -> Periodogram:
         weight[omega >= np.pi * (1.0 - 1e-12)] = 1.0
         first = np.searchsorted(omega, edges, side="left")
         for band, (i, j) in enumerate(zip(first[:-1], first[1:], strict=True)):
-            if i == j:
-                continue
             scaled = transform[i:j] * np.sqrt(weight[i:j, None])
-            power[band] += scaled.real.T @ scaled.real + scaled.imag.T @ scaled.imag
+            rows[band] += [scaled.real, scaled.imag]
             weights[band] += weight[i:j].sum()
             moments[band] += weight[i:j] @ omega[i:j]
-    used = weights > 0.0
-    weights = weights[used]
-    return Periodogram(moments[used] / weights, weights, power[used] / weights[:, None, None])
+    used = np.flatnonzero(weights)
+    factors = [_shortened(np.concatenate(rows[band])) for band in used]
+    first_rows = np.cumsum([0, *map(len, factors[:-1])])
+    return Periodogram(moments[used] / weights[used], weights[used], np.concatenate(factors), first_rows)
+
+
+def _shortened(rows: FloatArray) -> FloatArray:
+    """As few rows as there are columns, with the same second moments."""
+    if len(rows) <= rows.shape[1]:
+        return rows
+    return np.asarray(np.linalg.qr(rows, mode="r"))
 
 
 class WhittleObjective:
@@ -106,13 +116,8 @@ class WhittleObjective:
         self.layout = layout
         self.data = data
         self.noise_variance = noise_variance
-        n_rows = float(data.weights.sum())
-        complete = n_rows * np.eye(layout.n_components + 1)
-        self._seen = Seen(
-            np.full(layout.n_features, n_rows),
-            np.broadcast_to(complete, (layout.n_features, *complete.shape)),
-            complete,
-        )
+        self._seen = seen_complete(float(data.weights.sum()), layout)
+        self._band = data.band
         self.limit = limit
         self.count = 0
 
@@ -130,25 +135,34 @@ class WhittleObjective:
         self.count += 1
         params = from_vector(self.layout, vector, self.noise_variance)
         spectrum, slope = latent_spectra(params.decay, self.data.frequencies)
-        loadings, r = params.loadings, params.noise_variance
-        power, weights = self.data.power, self.data.weights
+        weights = self.data.weights
+        root, left, scaled, inverse, log_det = factor_spectra(params, spectrum)
+        # S^-1 = root (1 - left left' + left inverse left') root: the rows beyond the span of the loadings are
+        # residuals, those within it shrink.
+        rows = self.data.rows * root
+        within = rows @ left
+        beyond = rows - within @ left.T
+        shrunk = np.einsum("ma,mab->mb", within, inverse[self._band])
+        value = -0.5 * float(weights @ log_det + np.sum(beyond**2) + np.sum(shrunk * within))
 
-        inverse, _, _, log_det = invert_spectra(params, spectrum)
-        explained = inverse @ power
-        value = -0.5 * float(weights @ (log_det + np.einsum("wdd->w", explained)))
-
-        misfit = explained @ inverse - inverse
-        by_loadings = np.einsum("w,wde,ek,wk->dk", weights, misfit, loadings, spectrum, optimize=True)
-        by_decay = 0.5 * np.einsum(
-            "w,wk,dk,wde,ek->k", weights, slope, loadings, misfit, loadings, optimize=True
+        whitened = beyond + shrunk @ left.T  # root^-1 S^-1 z
+        explained = shrunk @ scaled  # C' S^-1 z
+        transfer = inverse @ scaled
+        expected = np.einsum("wak,w,wk->ak", transfer, weights, spectrum)
+        by_loadings = whitened.T @ (explained * spectrum[self._band]) - left @ expected
+        power = np.einsum("ak,wak->wk", scaled, transfer)
+        by_decay = 0.5 * (
+            np.sum(slope[self._band] * explained**2, axis=0) - np.einsum("w,wk,wk->k", weights, slope, power)
         )
-        by_noise = 0.5 * r * np.einsum("w,wdd->d", weights, misfit)
-        gradient = pack_gradient(self.layout, params, by_decay, by_loadings, by_noise, np.zeros_like(r))
+        shrink = np.einsum("da,ab,db->d", left, np.einsum("w,wab->ab", weights, inverse), left)
+        precision = weights.sum() * (1.0 - np.sum(left**2, axis=1)) + shrink
+        by_noise = 0.5 * (np.sum(whitened**2, axis=0) - precision)
+        gradient = pack_gradient(
+            self.layout, params, by_decay, root[:, None] * by_loadings, by_noise, np.zeros_like(root)
+        )
         return Evaluation(value, gradient)
 
-    def metric(self, vector: FloatArray, evaluation: Evaluation) -> tuple[FloatArray, FloatArray]:
+    def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric:
         """Expected and complete-data information, as for the exact likelihood."""
         params = from_vector(self.layout, vector, self.noise_variance)
-        info = information_matrix(self.layout, params, self._seen)
-        info = strengthen_at_borders(self.layout, params, info, evaluation.gradient)
-        return info, complete_information(self.layout, params, self._seen)
+        return Metric(self.layout, params, self._seen, evaluation.gradient)

@@ -3,21 +3,17 @@
 import numpy as np
 import pytest
 
-from probsfa.statespace.coordinates import (
-    Coordinates,
-    Seen,
-    complete_information,
-    information_matrix,
-)
+from probsfa.statespace import metric as metric_module
+from probsfa.statespace.coordinates import Coordinates
 from probsfa.statespace.information import frequencies, latent_spectra
+from probsfa.statespace.metric import Metric, Seen, seen_complete
 from tests.oracles import statespace as oracle
 from tests.statespace.support import scaled_error, to_panel, to_parameters, uneven_times
 
 
-def complete(n_rows, d, k):
-    """Every feature has seen every row of latents with unit variance."""
-    eye = n_rows * np.eye(k + 1)
-    return Seen(np.full(d, float(n_rows)), np.broadcast_to(eye, (d, k + 1, k + 1)).copy(), eye)
+def information(layout, params, n_rows, damping=0.0):
+    """Matrix of a series of that many complete rows."""
+    return Metric(layout, params, seen_complete(n_rows, layout)).to_dense(damping)
 
 
 @pytest.mark.parametrize("decay", [[0.5], [0.999], [1 - 1e-7], [-0.9], [0.99, 0.3, -0.8], [0.0]])
@@ -44,12 +40,12 @@ def test_spectra_are_sums_of_autocovariances(rng):
     np.testing.assert_allclose(slope, (up - down) / (2 * h), rtol=1e-7, atol=1e-8)
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (2, 3), (5, 3)])
+@pytest.mark.parametrize("shape", [(1, 1), (2, 3), (3, 3), (5, 3)])
 def test_information_is_whittles_formula(rng, shape):
     model = oracle.random_model(rng, *shape)._replace(decay=np.array([0.7, 0.4, -0.5])[: shape[1]])
     params = to_parameters(model)
     layout = Coordinates(*shape, "diagonal", True)
-    found = information_matrix(layout, params, complete(1, *shape))
+    found = information(layout, params, 1)
     wanted = oracle.whittle_information(model, n_frequencies=200)
     assert scaled_error(found, wanted) < 1e-6
     assert scaled_error(found, found.T) < 1e-14
@@ -61,7 +57,7 @@ def test_information_is_what_one_more_step_tells(rng):
     model = oracle.random_model(rng, 2, 1)._replace(decay=np.array([0.5]))
     exact = {n: exact_information(model, n) for n in (15, 30)}
     params = to_parameters(model)
-    found = information_matrix(Coordinates(2, 1, "diagonal", True), params, complete(15, 2, 1))
+    found = information(Coordinates(2, 1, "diagonal", True), params, 15)
     assert scaled_error(found, exact[30] - exact[15]) < 1e-6
 
 
@@ -89,9 +85,8 @@ def exact_information(model, n):
 def test_other_noise_layouts_are_sums_and_selections(rng, noise):
     model = oracle.random_model(rng, 5, 3)._replace(noise=np.full(5, 0.4))
     params = to_parameters(model)
-    seen = complete(7, 5, 3)
-    free = information_matrix(Coordinates(5, 3, "diagonal", True), params, seen)
-    found = information_matrix(Coordinates(5, 3, noise, True), params, seen)
+    free = information(Coordinates(5, 3, "diagonal", True), params, 7)
+    found = information(Coordinates(5, 3, noise, True), params, 7)
     # How all 28 coordinates follow from the fewer ones.
     keep = [*range(18), *range(23, 28)]
     J = np.eye(28)[:, keep]
@@ -103,9 +98,8 @@ def test_other_noise_layouts_are_sums_and_selections(rng, noise):
 def test_uneven_coordinates_change_the_decay_only(rng):
     model = oracle.random_model(rng, 5, 3)._replace(decay=np.array([0.9, 0.6, 0.2]))
     params = to_parameters(model)
-    seen = complete(7, 5, 3)
-    even = information_matrix(Coordinates(5, 3, "diagonal", True), params, seen)
-    uneven = information_matrix(Coordinates(5, 3, "diagonal", False), params, seen)
+    even = information(Coordinates(5, 3, "diagonal", True), params, 7)
+    uneven = information(Coordinates(5, 3, "diagonal", False), params, 7)
     u, h = oracle.pack(model, "diagonal", even=False), 1e-6
     jacobian = np.eye(28)
     for k in range(3):
@@ -119,10 +113,9 @@ def test_uneven_coordinates_change_the_decay_only(rng):
 def test_complete_information_bounds_the_expected_one(rng, noise, even):
     """Seeing the latents can only tell more: the difference is positive semidefinite for complete data."""
     model = oracle.random_model(rng, 5, 3)._replace(decay=np.array([0.9, 0.6, 0.2]), noise=np.full(5, 0.3))
-    params, seen = to_parameters(model), complete(100, 5, 3)
-    layout = Coordinates(5, 3, noise, even)
-    expected = information_matrix(layout, params, seen)
-    whole = complete_information(layout, params, seen)
+    params, layout = to_parameters(model), Coordinates(5, 3, noise, even)
+    expected = information(layout, params, 100)
+    whole = information(layout, params, 100, damping=1.0) - expected
     assert np.linalg.eigvalsh(whole - expected).min() > -1e-8 * np.abs(whole).max()
 
 
@@ -138,8 +131,8 @@ def test_complete_information_is_the_curvature_of_the_complete_likelihood(rng):
         return oracle.expected_complete_log_likelihood(oracle.unpack(vector, model, "fixed"), dense, data)
 
     curvature = -oracle.numerical_hessian(value, oracle.pack(model, "fixed"))
-    layout = Coordinates(3, 2, "fixed", True)
-    found = complete_information(layout, to_parameters(model), complete(n, 3, 2))
+    layout, params = Coordinates(3, 2, "fixed", True), to_parameters(model)
+    found = information(layout, params, n, damping=1.0) - information(layout, params, n)
     decay, loadings, _, offset = layout.slices
     at = np.r_[loadings, offset]
     np.testing.assert_allclose(found[np.ix_(at, at)], curvature[np.ix_(at, at)], atol=1e-5)
@@ -147,6 +140,55 @@ def test_complete_information_is_the_curvature_of_the_complete_likelihood(rng):
     np.testing.assert_allclose(
         found[decay, decay] * (n - 1) / n, curvature[decay, decay], rtol=1e-5, atol=1e-6
     )
+
+
+@pytest.mark.parametrize("damping", [0.0, 1e-3, 1.0])
+@pytest.mark.parametrize("variance", [0.3, 1e-5])
+@pytest.mark.parametrize("noise", ["diagonal", "isotropic", "fixed"])
+@pytest.mark.parametrize("shape", [(1, 1), (2, 3), (3, 3), (7, 3)])
+def test_solving_inverts_the_dense_matrix(rng, shape, noise, variance, damping):
+    """On the free coordinates; gaps, gradients and small noise included."""
+    d, k = shape
+    model = oracle.random_model(rng, d, k)._replace(noise=np.full(d, variance))
+    layout = Coordinates(d, k, noise, True)
+    moments = rng.standard_normal((40, k))
+    seen = Seen(rng.integers(20, 60, d).astype(float), moments.T @ moments, 60.0)
+    metric = Metric(layout, to_parameters(model), seen, rng.standard_normal(layout.size))
+    free = np.ones(layout.size, dtype=bool)
+    free[layout.slices[2]] = np.arange(layout.n_noise) % 3 != 1
+    matrix = metric.to_dense(damping)[np.ix_(free, free)]
+    unit = 1.0 / np.sqrt(np.diag(matrix))
+    scaled = matrix * unit[:, None] * unit
+    gradient = rng.standard_normal(layout.size)
+    step = metric.solve(gradient, free, damping)
+    np.testing.assert_array_equal(step[~free], 0.0)
+    # The error of a backward stable solution: a residual of rounding times the matrix.
+    residual = scaled @ (step[free] / unit) - gradient[free] * unit
+    size = np.linalg.norm(scaled, 2) * np.linalg.norm(step[free] / unit)
+    assert np.linalg.norm(residual) < 1e-11 * size
+
+
+def test_the_coarse_metric_is_the_diagonal_blocks_of_the_fine_one(rng, monkeypatch):
+    """Of the loadings within the span, noise and decay: what couples them is left out."""
+    model, layout = oracle.random_model(rng, 6, 3), Coordinates(6, 3, "diagonal", True)
+    params, seen = to_parameters(model), seen_complete(10.0, layout)
+    fine = Metric(layout, params, seen).to_dense()
+    monkeypatch.setattr(metric_module, "_MOST_WITHIN", 8)
+    metric = Metric(layout, params, seen)
+    coarse = metric.to_dense()
+    decay, loadings, noise, offset = layout.slices
+    for part in (decay, offset):
+        np.testing.assert_allclose(coarse[part, part], fine[part, part], rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(np.diag(coarse[noise, noise]), np.diag(fine[noise, noise]), rtol=0.2)
+    # In the basis of the span, latent by latent.
+    basis = np.kron(np.linalg.svd(params.loadings / np.sqrt(params.noise_variance)[:, None])[0], np.eye(3))
+    unit = np.repeat(np.sqrt(params.noise_variance), 3)
+    turned = [basis.T @ (m[loadings, loadings] * np.outer(unit, unit)) @ basis for m in (fine, coarse)]
+    keep = np.kron(np.eye(6), np.ones((3, 3)))
+    np.testing.assert_allclose(turned[1], keep * turned[0], atol=1e-8 * np.abs(turned[0]).max())
+    gradient, free = rng.standard_normal(layout.size), np.ones(layout.size, dtype=bool)
+    step = metric.solve(gradient, free, 0.1)
+    np.testing.assert_allclose(metric.to_dense(0.1) @ step, gradient, rtol=1e-7, atol=1e-8)
 
 
 def test_uneven_panels_keep_their_gaps(rng):

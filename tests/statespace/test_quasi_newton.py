@@ -4,8 +4,22 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from probsfa.statespace.metric import factorise
 from probsfa.statespace.quasi_newton import Box, Evaluation, ascend
 from tests.tolerances import OPTIM
+
+
+class Dense:
+    """A metric as a matrix, braked by the identity."""
+
+    def __init__(self, matrix):
+        self.matrix = matrix
+
+    def solve(self, gradient, free, damping):
+        step = np.zeros_like(gradient)
+        braked = (self.matrix + damping * np.eye(len(gradient)))[np.ix_(free, free)]
+        step[free] = factorise(braked)(gradient[free])
+        return step
 
 
 class Problem:
@@ -32,7 +46,7 @@ class Problem:
         return Evaluation(value, self.gradient(vector))
 
     def metric(self, vector, evaluation):
-        return self.matrix, np.eye(len(vector))
+        return Dense(self.matrix)
 
 
 def quadratic(rng, n, condition=1e4):

@@ -17,11 +17,12 @@ def test_periodogram_adds_up_to_the_power(rng, lengths):
     found = periodogram(data)
     used = [x for x in data if len(x) >= 3]
     wanted = sum((x - x.mean(0)).T @ (x - x.mean(0)) for x in used)
-    assert scaled_error(np.einsum("w,wde->de", found.weights, found.power), wanted) < EXACT
+    assert scaled_error(found.rows.T @ found.rows, wanted) < EXACT
     assert found.weights.sum() == pytest.approx(sum(len(x) - 1 for x in used), rel=1e-12)
     assert np.all(np.diff(found.frequencies) > 0)
     assert 0 < found.frequencies[0] and found.frequencies[-1] <= np.pi * (1 + 1e-12)
-    assert np.linalg.eigvalsh(found.power).min() > -1e-12
+    assert np.all(np.bincount(found.band) == np.diff(found.first, append=len(found.rows)))
+    assert np.all(np.bincount(found.band) <= np.maximum(3, 2 * found.weights))
 
 
 def test_bands_are_narrow_near_zero_and_few():
