@@ -74,7 +74,7 @@ class FactorialAR1(dist.Distribution):
     }
     support = constraints.real_matrix
     reparametrized_params = ["decay", "loadings", "noise_variance", "offset"]
-    pytree_data_fields = ("decay", "loadings", "noise_variance", "offset", "mask", "gap_index", "gaps")
+    pytree_data_fields = ("decay", "loadings", "noise_variance", "offset", "observed", "gap_index", "gaps")
 
     def __init__(
         self,
@@ -102,11 +102,15 @@ class FactorialAR1(dist.Distribution):
         self.offset = _per_feature("offset", offset, d, dtype)
         if mask is None and n_steps is None:
             raise ValueError("give n_steps, the number of rows of a series, or a mask.")
-        self.mask = jnp.ones((n_steps, d), bool) if mask is None else jnp.asarray(mask, bool)
-        if self.mask.ndim < 2 or self.mask.shape[-1] != d or n_steps not in (None, self.mask.shape[-2]):
+        self.observed = jnp.ones((n_steps, d), bool) if mask is None else jnp.asarray(mask, bool)
+        if (
+            self.observed.ndim < 2
+            or self.observed.shape[-1] != d
+            or n_steps not in (None, self.observed.shape[-2])
+        ):
             wanted = f"(..., {'T' if n_steps is None else n_steps}, {d})"
-            raise ValueError(f"mask must have shape {wanted}; got {self.mask.shape}.")
-        event_shape = self.mask.shape[-2:]
+            raise ValueError(f"mask must have shape {wanted}; got {self.observed.shape}.")
+        event_shape = self.observed.shape[-2:]
         if gap_index is None:
             gap_index = (jnp.arange(event_shape[0]) == 0).astype(jnp.int32)
         self.gap_index = jnp.asarray(gap_index)
@@ -118,7 +122,7 @@ class FactorialAR1(dist.Distribution):
             self.loadings.shape[:-2],
             self.noise_variance.shape[:-1],
             self.offset.shape[:-1],
-            self.mask.shape[:-2],
+            self.observed.shape[:-2],
             self.gap_index.shape[:-1],
         )
         super().__init__(batch_shape, event_shape, validate_args=validate_args)
@@ -142,8 +146,8 @@ class FactorialAR1(dist.Distribution):
         ``ProbabilisticSFA.posterior(X).row_log_likelihoods``.
         """
         # Chosen before any arithmetic, so that NaN where nothing is observed reaches no gradient.
-        values = jnp.where(self.mask, value, 0.0)
-        mask = jnp.broadcast_to(self.mask, values.shape).astype(values.dtype)
+        values = jnp.where(self.observed, value, 0.0)
+        mask = jnp.broadcast_to(self.observed, values.shape).astype(values.dtype)
         args = (self.decay, self.loadings, self.noise_variance, self.offset, values, mask, self.gap_index)
         if values.ndim == 2 and not self.batch_shape:
             return marginal_log_likelihood(*args, self.gaps)
@@ -167,7 +171,7 @@ class FactorialAR1(dist.Distribution):
 
     def _validate_sample(self, value: Array) -> Array:
         """Look at observed cells alone."""
-        return super()._validate_sample(jnp.where(self.mask, value, 0.0))
+        return super()._validate_sample(jnp.where(self.observed, value, 0.0))
 
     def _steps(self) -> Array:
         """Decay from the row before to each row: (..., T, K)."""

@@ -74,26 +74,41 @@ def mixed_posterior(draws: Iterable[Sequence[Parameters]], panels: Sequence[Pane
         For each panel. Its ``row_log_likelihoods`` are those of the mixture: the log density of each row given
         those before it, with every draw weighted by how well it foretold these.
     """
-    means = [Mean() for _ in panels]
-    squares = [Mean() for _ in panels]
-    crossed = [Mean() for _ in panels]
-    rows: list[list[FloatArray]] = [[] for _ in panels]
+    mixed = [_MixedPosterior() for _ in panels]
     for draw in draws:
-        for i, (params, panel) in enumerate(zip(draw, panels, strict=True)):
-            one = smooth(params, panel)
-            means[i].add(one.means)
-            # Latents are of size one: their second moments lose no digits.
-            squares[i].add(one.covariances + one.means[:, :, None] * one.means[:, None, :])
-            crossed[i].add(one.lag_one_covariances + one.means[1:, :, None] * one.means[:-1, None, :])
-            rows[i].append(np.cumsum(one.row_log_likelihoods))
-    out = []
-    for mean, square, cross, logs in zip(means, squares, crossed, rows, strict=True):
-        m = mean.value
-        total = scipy.special.logsumexp(logs, axis=0) - np.log(len(logs))
-        covariances = square.value - m[:, :, None] * m[:, None, :]
-        lag_one = cross.value - m[1:, :, None] * m[:-1, None, :]
-        out.append(Posterior(m, covariances, lag_one, np.diff(total, prepend=0.0)))
-    return out
+        for one, params, panel in zip(mixed, draw, panels, strict=True):
+            one.add(smooth(params, panel))
+    return [one.result() for one in mixed]
+
+
+class _MixedPosterior:
+    """Total mean and covariances of the latents over the draws added so far."""
+
+    def __init__(self) -> None:
+        self._mean, self._within, self._lag_one = Mean(), Mean(), Mean()
+        self._between: FloatArray = np.zeros(())
+        self._between_lags: FloatArray = np.zeros(())
+        self._rows: list[FloatArray] = []
+
+    def add(self, one: Posterior) -> None:
+        before = one.means - self._mean.value
+        self._mean.add(one.means)
+        after = one.means - self._mean.value
+        self._within.add(one.covariances)
+        self._lag_one.add(one.lag_one_covariances)
+        self._between = self._between + before[:, :, None] * after[:, None, :]
+        self._between_lags = self._between_lags + before[1:, :, None] * after[:-1, None, :]
+        self._rows.append(np.cumsum(one.row_log_likelihoods))
+
+    def result(self) -> Posterior:
+        n = self._mean.count
+        total = scipy.special.logsumexp(self._rows, axis=0) - np.log(n)
+        return Posterior(
+            self._mean.value,
+            self._within.value + self._between / n,
+            self._lag_one.value + self._between_lags / n,
+            np.diff(total, prepend=0.0),
+        )
 
 
 class Cells(NamedTuple):

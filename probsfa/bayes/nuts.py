@@ -91,7 +91,9 @@ def _start(target: Target, problem: _Problem, settings: Settings, at: ParamInfo,
 
 
 @partial(jax.jit, static_argnames=("target", "settings"))
-def _advance(target: Target, problem: _Problem, settings: Settings, states: Any) -> tuple[Any, tuple[Array, ...]]:
+def _advance(
+    target: Target, problem: _Problem, settings: Settings, states: Any
+) -> tuple[Any, tuple[Array, ...]]:
     start, step = _kernel(target, problem, settings)
     # The sampler's pieces are made when it starts; what it starts with here is not used.
     nowhere = jnp.zeros_like(problem.centre)
@@ -242,7 +244,9 @@ class _Runner:
             self.interrupted = True
         return self._join(lanes)
 
-    def _advance(self, problem: _Problem, states: Any, n_iterations: int, lane: list[list[NDArray[Any]]]) -> None:
+    def _advance(
+        self, problem: _Problem, states: Any, n_iterations: int, lane: list[list[NDArray[Any]]]
+    ) -> None:
         # The switch to 64 bits holds for one thread.
         with jax.enable_x64(True):
             for _ in range(-(-n_iterations // STRETCH)):
@@ -271,7 +275,9 @@ class _Runner:
             raise KeyboardInterrupt
         shortest = min(map(len, begun))
         return [
-            np.concatenate([np.concatenate([stretch[i] for stretch in lane[:shortest]], axis=1) for lane in begun])
+            np.concatenate(
+                [np.concatenate([stretch[i] for stretch in lane[:shortest]], axis=1) for lane in begun]
+            )
             for i in range(len(_STATS) + 1)
         ]
 

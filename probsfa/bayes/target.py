@@ -163,7 +163,9 @@ class Target:
                 value = jnp.asarray(np.broadcast_to(np.asarray(values[name], np.float64), site.shape))
                 free = np.asarray(biject_to(site.support)._inverse(value), np.float64)
                 free = np.where(np.isfinite(free), free, 0.0)
-                parts.append(np.exp(free).ravel() if name == "noise_std" and self.by_magnitude else free.ravel())
+                parts.append(
+                    np.exp(free).ravel() if name == "noise_std" and self.by_magnitude else free.ravel()
+                )
         return np.concatenate(parts)
 
     def small(self, vector: FloatArray) -> FloatArray:

@@ -69,7 +69,9 @@ def _descend(
 
     batch = jax.vmap(jax.value_and_grad(potential))
 
-    def step(state: tuple[Array, Array], now: tuple[Array, Array]) -> tuple[tuple[Array, Array], tuple[Array, ...]]:
+    def step(
+        state: tuple[Array, Array], now: tuple[Array, Array]
+    ) -> tuple[tuple[Array, Array], tuple[Array, ...]]:
         mean, root = state
         rate, key = now
         half = jax.random.normal(key, (n_particles // 2, size))
@@ -101,7 +103,7 @@ def fit_guide(
     whitening: Whitening,
     *,
     n_steps: int,
-    n_particles: int,
+    n_particles: int = 16,
     seed: int,
     report: Callable[[int], None] | None = None,
 ) -> Fitted:
