@@ -3,13 +3,20 @@
 from typing import Any
 
 import numpy as np
-from sklearn.neighbors import kneighbors_graph
+import scipy.sparse
+from joblib import effective_n_jobs  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_array
 
 from probsfa._validation import check_count
 from probsfa.graphs._sparse import SparseGraph, from_sparse
 
-__all__ = ["nearest_neighbors"]
+__all__ = ["nearest_neighbors", "neighbor_edges"]
+
+_TREE_FEATURES = 15  # in more dimensions a tree looks at most points anyway; scikit-learn's own border
+_LEAF = 24  # points below which a tree is not cut: the fastest for 3 to 8 dimensions
 
 
 def nearest_neighbors(X: Any, n_neighbors: int = 10, *, node_weights: Any = "degree") -> SparseGraph:
@@ -38,4 +45,43 @@ def nearest_neighbors(X: Any, n_neighbors: int = 10, *, node_weights: Any = "deg
     k = check_count("n_neighbors", n_neighbors)
     if k >= len(values):
         raise ValueError(f"n_neighbors must be smaller than the number of samples, {len(values)}; got {k}.")
-    return from_sparse(kneighbors_graph(values, k), node_weights)
+    return from_sparse(neighbor_edges(values, k), node_weights)
+
+
+def neighbor_edges(
+    points: NDArray[np.float64], count: int, rows: NDArray[np.float64] | None = None
+) -> scipy.sparse.csr_array:
+    """Return ones between every row and the `count` points closest to it.
+
+    The tree of SciPy finds neighbours in few dimensions in a half to two thirds of the time of
+    scikit-learn's, which serves in many.
+
+    Parameters
+    ----------
+    points : ndarray (n, D)
+        Where to search.
+    count : int
+        Neighbours of each row.
+    rows : ndarray (N, D), optional
+        Whose neighbours; by default those of the points themselves, each without itself.
+
+    Returns
+    -------
+    sparse array (N, n)
+        With 32-bit indices where they suffice: products take less time.
+    """
+    queries = points if rows is None else rows
+    wanted = count + (rows is None)
+    if points.shape[1] <= _TREE_FEATURES:
+        tree = cKDTree(points, leafsize=_LEAF)
+        found = tree.query(queries, wanted, workers=effective_n_jobs(-1))[1].reshape(-1, wanted)
+    else:
+        found = NearestNeighbors(n_neighbors=wanted).fit(points).kneighbors(queries, return_distance=False)
+    if rows is None:
+        others = found != np.arange(len(points))[:, None]
+        others[others.all(axis=1), -1] = False  # of several equal points the point itself may be missing
+        found = found[others].reshape(-1, count)
+    index = np.int32 if found.size < np.iinfo(np.int32).max else np.int64
+    starts = np.arange(0, found.size + 1, count, dtype=index)
+    edges = (np.ones(found.size, dtype=np.float64), found.ravel().astype(index), starts)
+    return scipy.sparse.csr_array(edges, shape=(len(queries), len(points)))

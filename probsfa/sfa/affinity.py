@@ -12,10 +12,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
-from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import validate_data
 
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
+from probsfa.graphs._nearest_neighbors import neighbor_edges
 from probsfa.sfa.laplacian import is_sparse
 
 __all__ = [
@@ -23,8 +23,7 @@ __all__ = [
     "check_affinity",
     "heat_graph",
     "heat_weights",
-    "neighbor_graph",
-    "neighbor_weights",
+    "neighbor_count",
     "same_rows",
 ]
 
@@ -34,34 +33,28 @@ _DEFAULT_NEIGHBORS = 10
 _SYMMETRY_TOL = 1e-10  # relative to the largest weight
 
 
-def affinity_graph(estimator: Any, X: Any) -> tuple[Sequences | None, Any, NearestNeighbors | None]:
-    """Check the input of an estimator on graphs and return its points, edge weights and neighbour search."""
+def affinity_graph(estimator: Any, X: Any) -> tuple[Sequences | None, Any]:
+    """Check the input of an estimator on graphs and return its points and edge weights."""
     _check_parameters(estimator)
     if estimator.affinity == "precomputed":
         W = validate_data(
             estimator, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2, ensure_min_features=2
         )
-        return None, check_affinity(sp.csr_array(W) if is_sparse(W) else W), None
+        return None, check_affinity(sp.csr_array(W) if is_sparse(W) else W)
     found = check_sequences(estimator, X, reset=True, allow_nan=False, min_rows=2)
     if estimator.affinity == "rbf":
         gamma = 1.0 / found.n_features if estimator.gamma is None else estimator.gamma
-        return found, heat_graph(found.values, gamma), None
-    count = min(_DEFAULT_NEIGHBORS, found.n_rows) if estimator.n_neighbors is None else estimator.n_neighbors
-    if count > found.n_rows:
-        raise ValueError(f"n_neighbors={count} is more than the {found.n_rows} points of X.")
-    neighbors = NearestNeighbors(n_neighbors=count - 1).fit(found.values)
-    return found, neighbor_graph(neighbors), neighbors
+        return found, heat_graph(found.values, gamma)
+    directed = neighbor_edges(found.values, neighbor_count(estimator, found.n_rows))
+    return found, sp.csr_array((directed + directed.T) * 0.5)
 
 
-def neighbor_graph(neighbors: NearestNeighbors) -> sp.csr_array:
-    """Return the symmetrised neighbour graph of the points a neighbour search was fitted to, (n, n)."""
-    directed = sp.csr_array(neighbors.kneighbors_graph(mode="connectivity"))
-    return sp.csr_array((directed + directed.T) * 0.5)
-
-
-def neighbor_weights(neighbors: NearestNeighbors, rows: FloatArray) -> sp.csr_array:
-    """Return weights 1 between new points and the nearest of the points searched, (N, n)."""
-    return sp.csr_array(neighbors.kneighbors_graph(rows, mode="connectivity"))
+def neighbor_count(estimator: Any, n: int) -> int:
+    """Return how many of n points each is joined to, itself not counted."""
+    count = min(_DEFAULT_NEIGHBORS, n) if estimator.n_neighbors is None else estimator.n_neighbors
+    if count > n:
+        raise ValueError(f"n_neighbors={count} is more than the {n} points of X.")
+    return int(count) - 1
 
 
 def heat_weights(rows: FloatArray, points: FloatArray, gamma: float) -> tuple[FloatArray, FloatArray]:

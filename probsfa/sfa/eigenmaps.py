@@ -21,8 +21,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from probsfa._frames import lists_in_lists_out
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
+from probsfa.graphs._nearest_neighbors import neighbor_edges
 from probsfa.linalg import canonical_signs
-from probsfa.sfa.affinity import affinity_graph, heat_weights, neighbor_weights, same_rows
+from probsfa.sfa.affinity import affinity_graph, heat_weights, neighbor_count, same_rows
 from probsfa.sfa.laplacian import GraphSpectrum, graph_spectrum
 
 __all__ = ["LaplacianEigenmaps", "spectrum_of_graph"]
@@ -180,7 +181,8 @@ class LaplacianEigenmaps(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         known = same_rows(found.values, self._points)
         outputs = self.embedding_[known]
         new = np.flatnonzero(known < 0)
-        size = max(1, _EXTENSION_BLOCK // len(self._points))
+        per_row = neighbor_count(self, len(self._points)) if self._by_neighbors else len(self._points)
+        size = max(1, _EXTENSION_BLOCK // per_row)
         for start in range(0, len(new), size):
             block = new[start : start + size]
             outputs[block] = self._extend(*self._weights(found.values[block]))
@@ -202,7 +204,7 @@ class LaplacianEigenmaps(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         check_count("n_components", self.n_components)
         check_option("normalization", self.normalization, ("random_walk", "symmetric", "unnormalized"))
         check_option("eigen_solver", self.eigen_solver, ("auto", "dense", "elimination", "lanczos"))
-        found, W, self._neighbors = affinity_graph(self, X)
+        found, W = affinity_graph(self, X)
         spectrum, self.degrees_ = spectrum_of_graph(
             W, self.n_components, self.normalization, method=self.eigen_solver
         )
@@ -215,10 +217,15 @@ class LaplacianEigenmaps(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self.solver_ = spectrum.method
         return found
 
+    @property
+    def _by_neighbors(self) -> bool:
+        return self.affinity == "nearest_neighbors"
+
     def _weights(self, rows: FloatArray) -> tuple[Any, FloatArray]:
         """Return weights to the training points, and the scale of every row of them."""
-        if self._neighbors is not None:
-            return neighbor_weights(self._neighbors, rows), np.ones(len(rows), dtype=np.float64)
+        if self._by_neighbors:
+            count = neighbor_count(self, len(self._points))
+            return neighbor_edges(self._points, count, rows), np.ones(len(rows), dtype=np.float64)
         gamma = 1.0 / rows.shape[1] if self.gamma is None else self.gamma
         return heat_weights(rows, self._points, gamma)
 

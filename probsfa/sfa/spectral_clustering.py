@@ -141,7 +141,7 @@ class SpectralClustering(ClusterMixin, BaseEstimator):
         check_count("n_clusters", self.n_clusters)
         count = self.n_clusters if self.n_components is None else self.n_components
         check_count("n_components", count)
-        found, W, _ = affinity_graph(self, X)
+        found, W = affinity_graph(self, X)
         if self.n_clusters > W.shape[0]:
             raise ValueError(f"n_clusters={self.n_clusters} is more than the {W.shape[0]} samples of X.")
         features, mu, self.n_connected_components_ = scaled_eigenvectors(W, count)
