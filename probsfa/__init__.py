@@ -2,7 +2,7 @@
 
 The few slow things behind a multivariate time series: in one eigenproblem where the series is clean and
 complete (:class:`SFA`), and with honest error bars where it is noisy and has holes
-(:class:`ProbabilisticSFA`).
+(:class:`ProbabilisticSFA`, and :class:`BayesianSFA` where its parameters are uncertain too).
 
 Importing this package loads none of the numerical libraries it stands on: a name is looked up when it is
 first used.
@@ -12,11 +12,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from probsfa import bayes as bayes
     from probsfa import datasets as datasets
     from probsfa import expansions as expansions
     from probsfa import graphs as graphs
     from probsfa import metrics as metrics
     from probsfa import plots as plots
+    from probsfa.bayes import BayesianSFA as BayesianSFA
     from probsfa.sfa import SFA as SFA
     from probsfa.sfa import GraphSFA as GraphSFA
     from probsfa.sfa import GraphSFAClassifier as GraphSFAClassifier
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_SUBMODULES = frozenset({"datasets", "expansions", "graphs", "metrics", "plots"})
+_SUBMODULES = frozenset({"bayes", "datasets", "expansions", "graphs", "metrics", "plots"})
 _HOMES = {
     "SFA": "probsfa.sfa",
     "GraphSFA": "probsfa.sfa",
@@ -43,6 +45,7 @@ _HOMES = {
     "Layer": "probsfa.sfa",
     "SpectralClustering": "probsfa.sfa",
     "ProbabilisticSFA": "probsfa.statespace",
+    "BayesianSFA": "probsfa.bayes",
     "load": "probsfa.statespace",
 }
 
@@ -57,7 +60,9 @@ __all__ = [
     "Layer",
     "SpectralClustering",
     "ProbabilisticSFA",
+    "BayesianSFA",
     "__version__",
+    "bayes",
     "datasets",
     "expansions",
     "graphs",

@@ -11,15 +11,48 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from probsfa._drawing import BLACK, BLUE, ORANGE, figure, tidy
+from probsfa._drawing import GREY as GREY
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_delta_values", "plot_history", "plot_imputation", "plot_slow_features"]
+    from probsfa.bayes.plots import plot_imputation_fan as plot_imputation_fan
+    from probsfa.bayes.plots import plot_latents as plot_latents
+    from probsfa.bayes.plots import plot_loadings as plot_loadings
+    from probsfa.bayes.plots import plot_predictive_check as plot_predictive_check
+    from probsfa.bayes.plots import plot_timescales as plot_timescales
 
-# A palette that stays apart for colour-blind readers and in grey (Okabe & Ito 2008).
-BLUE, ORANGE, GREEN, GREY, BLACK = "#0072B2", "#D55E00", "#009E73", "#999999", "#222222"
+# Pictures of posteriors have their home in the Bayesian room, which is loaded when one is asked for.
+_BAYESIAN = (
+    "plot_imputation_fan",
+    "plot_latents",
+    "plot_loadings",
+    "plot_predictive_check",
+    "plot_timescales",
+)
+
+__all__ = [
+    "plot_delta_values",
+    "plot_history",
+    "plot_imputation",
+    "plot_imputation_fan",
+    "plot_latents",
+    "plot_loadings",
+    "plot_predictive_check",
+    "plot_slow_features",
+    "plot_timescales",
+]
 
 FloatArray = NDArray[np.float64]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _BAYESIAN:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from probsfa.bayes import plots as bayesian
+
+    return getattr(bayesian, name)
 
 
 def plot_slow_features(
@@ -72,7 +105,7 @@ def plot_slow_features(
     if names is not None and len(names) != n:
         raise ValueError(f"names must be {n}, one for each feature, got {len(names)}.")
     if axes is None:
-        axes = _figure(8.0, 0.6 + 1.3 * n).subplots(n, 1, sharex=True, squeeze=False)[:, 0]
+        axes = figure(8.0, 0.6 + 1.3 * n).subplots(n, 1, sharex=True, squeeze=False)[:, 0]
     axes = list(axes)
     if len(axes) != n:
         raise ValueError(f"axes must be {n}, one for each feature, got {len(axes)}.")
@@ -84,7 +117,7 @@ def plot_slow_features(
         ax.plot(when, means[:, k], color=BLUE, lw=1.0)
         ax.axhline(0.0, color=GREY, lw=0.5, zorder=0)
         ax.set_ylabel(f"feature {k + 1}" if names is None else names[k])
-        _tidy(ax, when)
+        tidy(ax, when)
     _label_time(axes[-1], times)
     return axes
 
@@ -139,7 +172,7 @@ def plot_imputation(
     when = _times(times, len(observed))
     hole = np.isnan(observed)
     if ax is None:
-        ax = _figure(8.0, 3.0).subplots()
+        ax = figure(8.0, 3.0).subplots()
     ax.plot(when, observed, ".-", color=BLACK, lw=0.8, ms=3.0, label="observed")
     # A line and a band through a hole start and end at the observations beside it.
     reach = hole | np.r_[hole[1:], False] | np.r_[False, hole[:-1]]
@@ -152,7 +185,7 @@ def plot_imputation(
         known = _vector(truth, "truth")
         _same_length(len(observed), truth=known)
         ax.plot(when, np.where(hole, known, np.nan), ".", color=ORANGE, ms=4.0, label="truth")
-    _tidy(ax, when)
+    tidy(ax, when)
     _label_time(ax, times)
     ax.legend(loc="best", frameon=False, ncols=4, fontsize="small")
     return ax
@@ -185,7 +218,7 @@ def plot_delta_values(delta_values: ArrayLike, *, ax: "Axes | None" = None) -> "
     """
     deltas = _vector(delta_values, "delta_values")
     if ax is None:
-        ax = _figure(5.0, 3.2).subplots()
+        ax = figure(5.0, 3.2).subplots()
     order = np.arange(1, len(deltas) + 1)
     ax.plot(order, np.where(deltas > 0.0, deltas, np.nan), "o-", color=BLUE, lw=0.8, ms=4.0)
     ax.axhline(2.0, color=GREY, lw=0.8, ls="--")
@@ -203,7 +236,7 @@ def plot_delta_values(delta_values: ArrayLike, *, ax: "Axes | None" = None) -> "
     _whole_numbers(ax)
     ax.set_xlabel("feature")
     ax.set_ylabel("delta value")
-    _tidy(ax)
+    tidy(ax)
     return ax
 
 
@@ -234,34 +267,15 @@ def plot_history(history: ArrayLike, *, ax: "Axes | None" = None) -> "Axes":
     """
     values = _vector(history, "history")
     if ax is None:
-        ax = _figure(5.0, 3.2).subplots()
+        ax = figure(5.0, 3.2).subplots()
     gap = values[-1] - values
     ax.plot(np.arange(len(values)), np.where(gap > 0.0, gap, np.nan), ".-", color=BLUE, lw=0.8, ms=4.0)
     ax.set_yscale("log")
     _whole_numbers(ax)
     ax.set_xlabel("iteration")
     ax.set_ylabel("nats below the end")
-    _tidy(ax)
+    tidy(ax)
     return ax
-
-
-def _figure(width: float, height: float) -> Any:
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-def _tidy(ax: "Axes", when: NDArray[Any] | None = None) -> None:
-    ax.spines[["top", "right"]].set_visible(False)
-    if when is None or len(when) < 2:
-        return
-    ax.set_xlim(when[0], when[-1])
-    if when.dtype.kind == "M":
-        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
-        locator = AutoDateLocator(maxticks=9)
-        ax.xaxis.set_major_locator(locator)
-        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
 
 
 def _whole_numbers(ax: "Axes") -> None:

@@ -1,10 +1,10 @@
 """One of the mirror images of the posterior, chosen without cutting corners.
 
 The posterior is the same under all signed permutations ``g`` of the latents. A sampler's coordinates suit one
-of its mirror images, and suit the others badly. Multiply the density by a weight ``w`` that adds to one over
-the images, ``sum_g w(g x) = 1``: whatever does not depend on the labelling has exactly the law it had, and what
-is left is one image, fading smoothly where labels are in doubt. Here ``w`` is the responsibility of a normal
-law around a reference among those around its images.
+of its mirror images, and suit the others badly. Multiply the density by a weight ``w`` that adds to one
+over the images, ``sum_g w(g x) = 1``: whatever does not depend on the labelling has exactly the law it had,
+and what is left is one image, fading smoothly where labels are in doubt. Here ``w`` is the responsibility of
+a normal law around a reference among those around its images.
 """
 
 import itertools

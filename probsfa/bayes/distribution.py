@@ -138,7 +138,7 @@ class FactorialAR1(dist.Distribution):
         cells = jnp.sum(self.loadings**2, axis=-1) + self.noise_variance
         return jnp.broadcast_to(cells[..., None, :], self.batch_shape + self.event_shape)
 
-    @validate_sample
+    @validate_sample  # type: ignore[untyped-decorator]
     def log_prob(self, value: Array) -> Array:
         """Log-likelihood of series (..., T, D), in nats: the observed cells alone.
 

@@ -54,7 +54,7 @@ def typical(draws: Draws) -> Parameters:
 
 
 def spread_out(draws: Draws, n_wanted: int) -> NDArray[np.intp]:
-    """Which draws of each chain to use where all would be too many: evenly spread, the same for each chain."""
+    """Which draws to use where all would be too many: evenly spread, the same in each chain."""
     chains, n = draws.decay.shape[:2]
     each = min(n, max(1, -(-n_wanted // chains)))
     return np.unique(np.linspace(0, n - 1, each).round().astype(np.intp))

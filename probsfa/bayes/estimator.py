@@ -82,15 +82,16 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     n_components : int, default=2
         Number of latents.
     noise : {"diagonal", "isotropic"} or float, default="diagonal"
-        Observation noise: a variance for each feature, one for all, or a known variance in squared data units.
+        Observation noise: a variance for each feature, one for all, or a known variance in squared data
+        units.
     priors : Priors, optional
         Priors, in units of the sampling step and of each column's standard deviation.
     inference : {"nuts", "svi"}, default="nuts"
         The no-U-turn sampler; or a Gaussian approximation of full covariance, fitted by stochastic
         variational inference, which takes seconds.
     n_warmup, n_draws, n_chains : int, default=500, 500, 4
-        Iterations of each chain before its draws, its draws, and the number of chains. With ``"svi"`` there is
-        one chain of ``n_draws * n_chains`` independent draws.
+        Iterations of each chain before its draws, its draws, and the number of chains. With ``"svi"`` there
+        is one chain of ``n_draws * n_chains`` independent draws.
     chain_method : {"vectorized", "parallel", "sequential"}, default="vectorized"
         Chains side by side in one program, each in a thread of its own, or one after the other.
     target_accept : float, default=0.8
@@ -115,8 +116,8 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     inference_data_ : arviz.InferenceData or xarray.DataTree
         Everything, for ArviZ; made when first asked for. See :meth:`to_datatree` for the groups.
     draws_ : Draws
-        Relabelled posterior draws in data units: ``decay`` (chain, draw, K), ``loadings`` (chain, draw, D, K),
-        ``noise_variance`` and ``offset`` (chain, draw, D).
+        Relabelled posterior draws in data units: ``decay`` (chain, draw, K), ``loadings`` (chain, draw, D,
+        K), ``noise_variance`` and ``offset`` (chain, draw, D).
     raw_draws_ : Draws
         The same as they were sampled.
     map_ : Parameters
@@ -337,7 +338,7 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self.timescales_ = np.median(timescales(self.draws_, self.time_unit_), axis=(0, 1))
         n = len(found.permutations)
         self.relabelling_ = (
-            f"Each draw has the signed permutation of its latents that is closest to the maximum a posteriori: "
+            "Each draw has the signed permutation of its latents closest to the maximum a posteriori: "
             f"{found.n_permuted} of {n} draws were permuted, {found.n_flipped} had signs changed. "
             "Labels are ordered by median time scale."
         )
@@ -359,8 +360,8 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             self.status_ = f"{n} draws from a Gaussian approximation in whitened coordinates."
             if not self.sample_stats_ and self.inference == "nuts":
                 self.status_ = (
-                    "Interrupted in the warm-up: the draws are those of Laplace's approximation at the maximum "
-                    "a posteriori, not of the sampler."
+                    "Interrupted in the warm-up: the draws are those of Laplace's approximation at the "
+                    "maximum a posteriori, not of the sampler."
                 )
             elif self._interrupted:
                 self.status_ = "Interrupted: the approximation is that of the steps so far. " + self.status_
@@ -371,16 +372,16 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             interrupted = "Interrupted: the draws so far are kept. " if self._interrupted else ""
             advice = "" if self.converged_ else _advice(rhat, ess)
             self.status_ = (
-                f"{interrupted}{n} draws of {chains} chains: R-hat at most {rhat:.3f}, effective sample size at "
-                f"least {ess:.0f}, {divergences} divergences.{advice}"
+                f"{interrupted}{n} draws of {chains} chains: R-hat at most {rhat:.3f}, effective sample "
+                f"size at least {ess:.0f}, {divergences} divergences.{advice}"
             )
         if not self.converged_:
             warnings.warn(self.status_, ConvergenceWarning, stacklevel=3)
         for i, j, slower in close_pairs(timescales(self.draws_).reshape(chains * n, -1)):
             warnings.warn(
-                f"Latents {i} and {j} have time scales too close to tell apart: the second is the slower one "
-                f"with probability {slower:.2f}. Their loadings may be mixed with each other; look at the two "
-                "together, or use fewer components.",
+                f"Latents {i} and {j} have time scales too close to tell apart: the second is the slower "
+                f"one with probability {slower:.2f}. Their loadings may be mixed with each other; look at the "
+                "two together, or use fewer components.",
                 UserWarning,
                 stacklevel=3,
             )
@@ -460,8 +461,8 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         filled : like X
             Observed cells as they were, missing ones filled.
         std : like X
-            With `return_std`: standard deviation of each filled cell, noise and uncertain parameters included;
-            zero for observed ones.
+            With `return_std`: standard deviation of each filled cell, noise and uncertain parameters
+            included; zero for observed ones.
         lower, upper : like X
             With `interval`: its ends, quantiles of the mixture over the draws; the values of observed cells.
         """
@@ -598,7 +599,7 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             ``posterior``: relabelled draws of ``timescale``, ``decay``, ``loadings``, ``noise_std``,
             ``noise_variance`` and ``offset``, in data units; ``posterior_raw``: the same before
             relabelling; ``posterior_predictive``: ``observations`` and ``latents`` given the data, by a
-            simulation smoother, for the draws spread over the chains; ``log_likelihood``: for the same draws the
+            simulation smoother, for draws spread over the chains; ``log_likelihood``: for the same draws the
             log density of each row given the rows before it, one step ahead, so that sums over later rows
             leave the future out; ``prior`` and ``prior_predictive``; ``sample_stats``; ``observed_data``;
             ``constant_data``. Rows have the time index of the data, components run slowest first.
@@ -627,8 +628,8 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     def _check_parameters(self) -> None:
         if not isinstance(self.noise, str) and not (np.isreal(self.noise) and float(self.noise) > 0.0):
             raise ValueError(
-                f"noise must be 'diagonal', 'isotropic' or a positive variance; got {self.noise!r}. The limit of "
-                "no noise is ProbabilisticSFA(noise=0.0)."
+                f"noise must be 'diagonal', 'isotropic' or a positive variance; got {self.noise!r}. "
+                "The limit of no noise is ProbabilisticSFA(noise=0.0)."
             )
         if isinstance(self.noise, str):
             check_option("noise", self.noise, ("diagonal", "isotropic"))

@@ -28,7 +28,7 @@ _FLATTEST = 1e-3
 
 
 class Whitening(NamedTuple):
-    """Coordinates ``u`` with ``vector = centre + factor u``, in which the posterior is nearly standard normal.
+    """Coordinates ``u``, ``vector = centre + factor u``, in which the posterior is nearly standard normal.
 
     Attributes
     ----------

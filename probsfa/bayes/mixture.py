@@ -71,8 +71,8 @@ def mixed_posterior(draws: Iterable[Sequence[Parameters]], panels: Sequence[Pane
     Returns
     -------
     list of Posterior
-        For each panel. Its ``row_log_likelihoods`` are those of the mixture: the log density of each row given
-        those before it, with every draw weighted by how well it foretold these.
+        For each panel. Its ``row_log_likelihoods`` are those of the mixture: the log density of each row
+        given those before it, with every draw weighted by how well it foretold these.
     """
     mixed = [_MixedPosterior() for _ in panels]
     for draw in draws:

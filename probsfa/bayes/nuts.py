@@ -193,7 +193,7 @@ def _vectors(problem: _Problem, out: list[NDArray[Any]]) -> FloatArray:
 def _root(problem: _Problem, vectors: FloatArray) -> FloatArray:
     """Root of the draws' covariance in whitened coordinates, shrunk to the identity by what is uncertain.
 
-    Ledoit & Wolf (2004): few draws in many dimensions change nothing, heavy tails that many draws agree on do.
+    Ledoit & Wolf (2004): few draws in many dimensions change nothing, heavy tails that draws agree on do.
     """
     size = vectors.shape[-1]
     centred = (vectors - np.asarray(problem.centre)).reshape(-1, size)

@@ -20,7 +20,7 @@ _LEAST_NOISE = 1e-12
 
 
 def pack(found: Sequences, hierarchical: bool) -> Series:
-    """All sequences on one axis of time; for a hierarchical model each on its own, padded to equal lengths."""
+    """All sequences on one axis of time; those of a hierarchical model each on its own, padded."""
     if not hierarchical:
         return from_panel(make_panel(found))
     whole = make_panel(found, pad=False)

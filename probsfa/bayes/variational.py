@@ -1,8 +1,9 @@
 """Stochastic variational inference with a Gaussian of full covariance, in whitened coordinates.
 
 The guide is ``u = m + L e``. It starts at Laplace's approximation, ``m = 0`` and ``L = I``, which is close
-already, and descends the Kullback-Leibler divergence by natural gradients (Salimbeni, Eleftheriadis & Hensman
-2018) of the path-derivative estimator (Roeder, Wu & Duvenaud 2017), whose noise vanishes where the guide fits.
+already, and descends the Kullback-Leibler divergence by natural gradients (Salimbeni, Eleftheriadis &
+Hensman 2018) of the path-derivative estimator (Roeder, Wu & Duvenaud 2017), whose noise vanishes where the
+guide fits.
 """
 
 from collections.abc import Callable

@@ -1,0 +1,32 @@
+"""What all pictures of the package share: their colours and how axes look."""
+
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# A palette that stays apart for colour-blind readers and in grey (Okabe & Ito 2008).
+BLUE, ORANGE, GREEN, GREY, BLACK = "#0072B2", "#D55E00", "#009E73", "#999999", "#222222"
+
+
+def figure(width: float, height: float) -> Any:
+    """A new figure of its own, in inches."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def tidy(ax: "Axes", when: NDArray[Any] | None = None) -> None:
+    """Take away what is not needed, and label dates briefly."""
+    ax.spines[["top", "right"]].set_visible(False)
+    if when is None or len(when) < 2:
+        return
+    ax.set_xlim(when[0], when[-1])
+    if when.dtype.kind == "M":
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+        locator = AutoDateLocator(maxticks=9)
+        ax.xaxis.set_major_locator(locator)
+        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
