@@ -13,6 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from probsfa._drawing import BLACK, BLUE, ORANGE, figure, tidy
 from probsfa._drawing import GREY as GREY
+from probsfa._graph_plots import plot_embedding as plot_embedding
+from probsfa._graph_plots import plot_graph as plot_graph
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,6 +36,8 @@ _BAYESIAN = (
 
 __all__ = [
     "plot_delta_values",
+    "plot_embedding",
+    "plot_graph",
     "plot_history",
     "plot_imputation",
     "plot_imputation_fan",

@@ -10,7 +10,7 @@ import pytest
 from matplotlib.dates import date2num
 from matplotlib.figure import Figure
 
-from probsfa import plots
+from probsfa import graphs, plots
 
 Z90 = 1.6448536269514722
 
@@ -103,10 +103,60 @@ def test_history_is_the_distance_from_the_end(ax):
     np.testing.assert_array_equal(ax.get_lines()[0].get_xydata(), [[0, 7.0], [1, 1.0], [2, np.nan]])
 
 
+def test_an_embedding_is_drawn_in_its_first_two_coordinates(ax):
+    points = np.random.default_rng(0).standard_normal((20, 3))
+    assert plots.plot_embedding(points, ax=ax) is ax
+    np.testing.assert_array_equal(ax.collections[0].get_offsets(), points[:, :2])
+    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_legend()) == ("coordinate 1", "coordinate 2", None)
+
+
+def test_one_coordinate_is_drawn_over_the_rows(ax):
+    plots.plot_embedding([[3.0], [1.0]], ax=ax)
+    np.testing.assert_array_equal(ax.collections[0].get_offsets(), [[0, 3], [1, 1]])
+
+
+def test_few_labels_are_groups_and_many_numbers_a_scale():
+    points = np.random.default_rng(0).standard_normal((12, 2))
+    groups = np.repeat(["a", "b", "c"], 4)
+    ax = plots.plot_embedding(points, groups)
+    for drawn, kind in zip(ax.collections, "abc", strict=True):
+        assert drawn.get_label() == kind
+        np.testing.assert_array_equal(drawn.get_offsets(), points[groups == kind])
+    assert len({tuple(drawn.get_facecolor()[0]) for drawn in ax.collections}) == 3
+    ax = plots.plot_embedding(points, np.arange(12) / 7)
+    np.testing.assert_allclose(ax.collections[0].get_array(), np.arange(12) / 7)
+    assert len(ax.figure.axes) == 2  # with a colour bar
+
+
+def test_a_graph_is_drawn_edge_by_edge(ax):
+    W = np.array([[5.0, 1, 0, 2], [1, 0, 4, 0], [0, 4, 0, 0], [2, 0, 0, 0]])  # with a self-loop
+    places = np.arange(8.0).reshape(4, 2)
+    graph = graphs.from_sparse(W, node_weights=[1.0, 2.0, 3.0, 4.0])
+    assert plots.plot_graph(graph, places, ax=ax) is ax
+    edges, vertices = ax.collections
+    drawn = {tuple(map(tuple, ends)): width for ends, width in zip(
+        edges.get_segments(), edges.get_linewidths(), strict=True)}  # fmt: skip
+    expected = {(0, 1): 1.0, (1, 2): 4.0, (0, 3): 2.0}
+    assert set(drawn) == {(tuple(places[i]), tuple(places[j])) for i, j in expected}
+    for (i, j), weight in expected.items():
+        assert drawn[tuple(places[i]), tuple(places[j])] == pytest.approx(2.0 * weight / 4.0)
+    np.testing.assert_array_equal(vertices.get_offsets(), places)
+    np.testing.assert_allclose(vertices.get_sizes() / vertices.get_sizes()[-1], [0.25, 0.5, 0.75, 1.0])
+
+
+def test_vertices_without_places_stand_on_a_circle_in_their_order(ax):
+    plots.plot_graph(graphs.temporal(4), labels=[0, 0, 1, 1], ax=ax)
+    found = np.concatenate([drawn.get_offsets() for drawn in ax.collections[1:]])
+    np.testing.assert_allclose(found, [[0, 1], [1, 0], [0, -1], [-1, 0]], atol=1e-12)
+    assert len(ax.collections[0].get_segments()) == 3
+
+
 @pytest.mark.parametrize(
     "draw",
     [
         lambda: plots.plot_slow_features(np.zeros((1, 1)))[0],
+        lambda: plots.plot_embedding([[0.0]]),
+        lambda: plots.plot_graph(graphs.clustered([0, 1])),  # self-loops alone
         lambda: plots.plot_imputation([np.nan], [1.0], [1.0], truth=[1.0]),
         lambda: plots.plot_delta_values([0.0]),
         lambda: plots.plot_history([-3.0]),
@@ -139,6 +189,12 @@ def test_the_smallest_pictures_can_be_saved(draw, tmp_path):
         (lambda: plots.plot_imputation([1.0], [1.0, 2.0]), "filled must have 1 values"),
         (lambda: plots.plot_imputation([1.0], [1.0], truth=[1.0, 2.0]), "truth must have 1 values"),
         (lambda: plots.plot_delta_values([[1.0]]), "delta_values must have one dimension"),
+        (lambda: plots.plot_embedding([1.0]), "embedding must have two dimensions"),
+        (lambda: plots.plot_embedding([[1.0]], [1, 2]), "labels must have 1 values"),
+        (lambda: plots.plot_embedding(np.zeros((9, 2)), list("abcdefghi")), "9 different values"),
+        (lambda: plots.plot_graph(graphs.temporal(2001)), "more than 2000 cannot be told apart"),
+        (lambda: plots.plot_graph(graphs.temporal(3), [[0.0, 1.0]]), r"positions must have shape \(3, 2\)"),
+        (lambda: plots.plot_graph(graphs.temporal(3), labels=[0]), "labels must have 3 values"),
         (lambda: plots.plot_history([]), "history must have one dimension"),
     ],
 )
@@ -153,6 +209,8 @@ def test_no_global_state_is_touched():
     plots.plot_imputation([0.0, np.nan], [0.0, 1.0], [0.0, 1.0])
     plots.plot_delta_values([0.1, 1.0])
     plots.plot_history([-2.0, -1.0])
+    plots.plot_embedding(np.zeros((5, 2)), np.arange(5))
+    plots.plot_graph(graphs.temporal(3))
     assert dict(mpl.rcParams) == before
 
 
