@@ -20,6 +20,7 @@ import argparse
 import os
 import pathlib
 import time
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import matplotlib
@@ -103,23 +104,26 @@ def evaluate(
     found: Sequences,
     support: np.ndarray,
     lambdas: tuple[float, ...],
-    rank_tol: float | None,
+    rules: Iterable[float | None],
     n_outputs: int,
-) -> list[Trained]:
-    """Train with every regularisation and measure on the test words."""
-    problem = pose(kernel_moments(kernel, support, found), kernel.block(support, support), rank_tol)
-    count = min(n_outputs, problem.basis.shape[1])
-    solutions = [solve(problem, count, value) for value in lambdas]
-    A = np.hstack([s.coefficients for s in solutions])
+) -> list[list[Trained]]:
+    """Train with every rank rule and regularisation, and measure on the test words."""
+    moments, among = kernel_moments(kernel, support, found), kernel.block(support, support)
     Z, lengths = kernel.values[support], [len(x) for x in speech.test]
     test = kernel_block(np.concatenate(speech.test), Z, kernel.metric, kernel.params)
-    test_outputs = np.hsplit((test - problem.mean) @ A, len(lambdas))
-    train = np.hsplit((kernel.block(slice(None), support) - problem.mean) @ A, len(lambdas))
+    train = kernel.block(slice(None), support)
     results = []
-    for y, y_train in zip(test_outputs, train, strict=True):
-        slowness = np.mean(delta_value(y, lengths=lengths))
-        own = np.mean(delta_value(y_train, lengths=found.lengths))
-        results.append(Trained(float(slowness), float(own), y_train.var(axis=0), count))
+    for rank_tol in rules:
+        problem = pose(moments, among, rank_tol)
+        count = min(n_outputs, problem.basis.shape[1])
+        row = []
+        for value in lambdas:
+            A = solve(problem, count, value).coefficients
+            y, y_train = (test - problem.mean) @ A, (train - problem.mean) @ A
+            slowness = np.mean(delta_value(y, lengths=lengths))
+            own = np.mean(delta_value(y_train, lengths=found.lengths))
+            row.append(Trained(float(slowness), float(own), y_train.var(axis=0), count))
+        results.append(row)
     return results
 
 
@@ -128,13 +132,15 @@ def figure_1(
 ) -> None:
     """Slowness and variance over the width of the kernel and the regularisation."""
     figure, axes = plt.subplots(2, len(RULES), figsize=(11, 7), sharex=True, sharey="row")
-    for column, (rule, rank_tol) in enumerate(RULES.items()):
-        grid: list[list[Trained]] = []
-        for sigma in sigmas:
-            kernel, found = prepare(speech, 0.5 / sigma**2)
-            n = kernel.n_rows
-            support = np.arange(n) if n_support is None else chosen(speech, base, n_support)
-            grid.append(evaluate(speech, kernel, found, support, LAMBDAS, rank_tol, n_outputs))
+    n = sum(len(x) for x in speech.train)
+    support = np.arange(n) if n_support is None else chosen(speech, base, n_support)
+    grids: list[list[list[Trained]]] = []
+    for sigma in sigmas:
+        started = time.perf_counter()
+        kernel, found = prepare(speech, 0.5 / sigma**2)
+        grids.append(evaluate(speech, kernel, found, support, LAMBDAS, RULES.values(), n_outputs))
+        print(f"{path.stem}: sigma {sigma:g} took {time.perf_counter() - started:.0f} s", flush=True)
+    for column, (rule, grid) in enumerate(zip(RULES, zip(*grids, strict=True), strict=True)):
         print(f"\n{path.stem}, rank rule: {rule}; n={n}, m={len(support)}, up to {n_outputs} outputs")
         print("test slowness (largest |variance - 1| of a training output), outputs, training slowness at 0")
         print("   sigma " + "".join(f"  lambda={value:<10g}" for value in LAMBDAS))
@@ -176,7 +182,7 @@ def figure_2a(
 
     def slowness(support: np.ndarray) -> float:
         count = min(n_outputs, max(1, min(sizes) - 1))
-        return evaluate(speech, kernel, found, support, (1e-7,), None, count)[0].test_slowness
+        return evaluate(speech, kernel, found, support, (1e-7,), [None], count)[0][0].test_slowness
 
     rows = []
     print(f"\nfigure 2a: n={kernel.n_rows}, sigma={sigma:g}, lambda=1e-7; seconds {times}")

@@ -265,11 +265,13 @@ def _grounded_inverse(W: Any, degrees: FloatArray) -> Callable[[FloatArray], Flo
         factor = scipy.linalg.cho_factor(np.diag(degrees[:-1]) - W[:-1, :-1], overwrite_a=True)
         solve = functools.partial(scipy.linalg.cho_solve, factor)
     else:
-        L = sp.csr_array(sp.diags_array(degrees, format="csr") - W)[:-1, :-1]
-        L = sp.csc_array((L.data, L.indices, L.indptr), shape=L.shape)  # symmetric: its rows are its columns
+        rows = sp.csr_array(sp.diags_array(degrees, format="csr") - W)[:-1, :-1]
+        L = sp.csc_array((rows.data, rows.indices, rows.indptr), shape=rows.shape)  # symmetric
         options = {"SymmetricMode": True}
         lu = splu(L, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, panel_size=1, options=options)
-        solve = functools.partial(lu.solve, trans="T")  # the same for a symmetric matrix, and a quarter faster
+        solve = functools.partial(
+            lu.solve, trans="T"
+        )  # the same for a symmetric matrix, and a quarter faster
 
     def inverse(b: FloatArray) -> FloatArray:
         return np.append(solve(b[:-1]), 0.0)
