@@ -103,7 +103,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join([lines[0], "| " + " | ".join(rule) + " |", *lines[1:]])
 
 
-def product_rate(n: int = 768, repeats: int = 7) -> float:
+def product_rate(n: int = 768, repeats: int = 30) -> float:
     """Double-precision flops per second of a square matrix product, the best of some runs."""
     rng = np.random.default_rng(0)
     left, right = rng.standard_normal((2, n, n))
