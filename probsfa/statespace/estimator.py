@@ -1,10 +1,9 @@
 """Probabilistic slow feature analysis as a scikit-learn estimator, thin over this room's functions."""
 
-import numbers
 import os
 import sys
 import warnings
-from typing import Any, Self, TypeGuard
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +13,23 @@ from sklearn.utils.validation import check_is_fitted
 from tqdm import tqdm
 
 from probsfa._frames import lists_in_lists_out
-from probsfa._validation import Sequences, check_count, check_option, check_sequences, is_list_of_sequences
+from probsfa._validation import Sequences, check_count, check_sequences, is_list_of_sequences
 from probsfa.sfa import SFA
-from probsfa.statespace import limit, storage
+from probsfa.statespace import limit, persistence
+from probsfa.statespace.checks import (
+    check_fit_parameters,
+    is_number,
+    noise_kind,
+    retimed,
+    standardisation,
+    time_unit_of,
+    timescales_of,
+    units,
+)
 from probsfa.statespace.coordinates import Coordinates
 from probsfa.statespace.draws import draw_latents, simulate
 from probsfa.statespace.filtering import FilterResult, FilterState, run_filter
-from probsfa.statespace.fitting import HEYWOOD_FLOOR, LEAST_NOISE, fit, fit_guarded
+from probsfa.statespace.fitting import HEYWOOD_FLOOR, LEAST_NOISE, fit, is_heywood
 from probsfa.statespace.frames import like_input
 from probsfa.statespace.learning import STATUS_SENTENCES, EStep, FitResult, Noise
 from probsfa.statespace.panel import Panel, make_panel
@@ -33,8 +42,6 @@ __all__ = ["ProbabilisticSFA", "load"]
 
 FloatArray = NDArray[np.float64]
 Seed = int | np.random.Generator | np.random.RandomState | None
-
-_KIND = "ProbabilisticSFA"
 
 
 @lists_in_lists_out
@@ -182,16 +189,14 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             If the fit stopped before a maximum; `status_` says how.
         """
         self._check_parameters()
-        free_of_noise = _is_number(self.noise) and self.noise == 0.0
+        free_of_noise = is_number(self.noise) and self.noise == 0.0
         found = check_sequences(
             self, X, reset=True, allow_nan=not free_of_noise, lengths=lengths, times=times, min_rows=2
         )
-        if max(found.lengths) < 2:
-            raise ValueError("X has no sequence of two rows or more; time scales need at least one.")
-        self.time_unit_ = _time_unit(found)
+        self.time_unit_ = time_unit_of(found)
         if free_of_noise:
             return self._fit_noise_free(found)
-        shift, scale = self._standardisation(found.values)
+        shift, scale = standardisation(found.values, by_feature=self._noise_kind == "diagonal")
         self._scale, self._shift = scale, shift
         panel = make_panel(self._timed(found, (found.values - shift) / scale))
         return self._maximise(panel, panel.mask.sum(axis=0))
@@ -204,9 +209,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         shift, scale = self._shift, self._scale
         known = float(self.noise) / scale**2 if self._noise_kind == "fixed" else None
         floor = np.full(scale.size, self._least_noise) if known is None else known
-        climb = fit_guarded if self.noise_floor == "auto" and self._noise_kind == "diagonal" else fit
         with _Progress(self.verbose, self.max_iter) as report:
-            result = climb(
+            result = fit(
                 panel,
                 self.n_components,
                 Noise(self._noise_kind, floor),
@@ -214,6 +218,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 solver=self.solver,
                 max_iter=self.max_iter,
                 tol=self.tol,
+                guarded=self.noise_floor == "auto",
                 report=report,
                 e_step=e_step,
             )
@@ -245,7 +250,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def _set_fit(self, params: Parameters, result: FitResult, jacobian: float) -> None:
         self.params_ = params
         self.decay_, self.loadings_, self.noise_variance_, self.mean_ = params
-        self.timescales_ = _timescales(params.decay, self.time_unit_)
+        self.timescales_ = timescales_of(params.decay, self.time_unit_)
         self.log_likelihood_ = result.log_likelihood - jacobian
         self.history_ = np.asarray(result.history) - jacobian
         self.n_iter_ = max(len(result.history), 1)
@@ -260,6 +265,11 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         at = np.flatnonzero(
             np.any(np.isclose(relative[:, None], [self._least_noise, HEYWOOD_FLOOR], rtol=1e-6), axis=1)
         )
+        if self.noise_floor == "auto" and self._noise_kind == "diagonal" and is_heywood(relative):
+            return (
+                f" The noise variance of feature {int(np.argmin(relative))} is nearly zero while that of most "
+                "is not (a Heywood case): intervals may be too narrow. Raise max_iter, or set noise_floor."
+            )
         if at.size == 0:
             return ""
         listed = ", ".join(map(str, at[:5])) + (", ..." if at.size > 5 else "")
@@ -484,11 +494,12 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def bic(self, X: Any, *, lengths: Any = None, times: Any = None) -> float:
         """Return the Bayesian information criterion, smaller is better. Parameters as in `transform`.
 
-        ``-2 log L + P log N``, with ``P`` free parameters and ``N`` rows in which anything is observed.
+        ``-2 log L + P log N``, with ``P`` free parameters and ``N`` rows in which anything is observed. With
+        ``noise=0.0`` the likelihood is that of the square model, whatever `n_components` is, and so is ``P``.
         """
         found = self._check(X, lengths, times)
         observed = int(np.count_nonzero(found.mask.any(axis=1)))
-        n_parameters = self._layout(found).size
+        n_parameters = self._layout(found).size if self._limit is None else self._limit.n_parameters
         return -2.0 * self.log_likelihood(X, lengths=lengths, times=times) + n_parameters * float(
             np.log(observed)
         )
@@ -535,29 +546,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             File to write; what is there is replaced in one piece.
         """
         check_is_fitted(self)
-        options = self.get_params()
-        if not (options["random_state"] is None or isinstance(options["random_state"], numbers.Integral)):
-            options["random_state"] = None
-        scalars = {
-            "options": options,
-            "time_unit": self.time_unit_,
-            "log_likelihood": self.log_likelihood_,
-            "n_iter": self.n_iter_,
-            "n_evaluations": self.n_evaluations_,
-            "converged": self.converged_,
-            "status": self.status_,
-        }
-        arrays = {
-            **self.params_._asdict(),
-            "history": self.history_,
-            "shift": self._shift,
-            "scale": self._scale,
-        }
-        if self._limit is not None:
-            arrays |= {f"limit_{name}": value for name, value in self._limit._asdict().items()}
-        if hasattr(self, "feature_names_in_"):
-            arrays["feature_names"] = np.asarray(self.feature_names_in_, dtype=str)
-        storage.write(path, _KIND, scalars, arrays)
+        persistence.save(self, path)
 
     # ------------------------------------------------------------------ plumbing
 
@@ -568,7 +557,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn what the estimator accepts."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = not (_is_number(self.noise) and self.noise == 0.0)
+        tags.input_tags.allow_nan = not (is_number(self.noise) and self.noise == 0.0)
         return tags
 
     @property
@@ -577,7 +566,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     @property
     def _noise_kind(self) -> Any:
-        return "fixed" if _is_number(self.noise) else self.noise
+        return noise_kind(self.noise)
 
     @property
     def _least_noise(self) -> float:
@@ -585,21 +574,13 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return LEAST_NOISE if isinstance(self.noise_floor, str) else float(self.noise_floor)
 
     def _check_parameters(self) -> None:
-        check_count("n_components", self.n_components)
-        check_count("max_iter", self.max_iter)
-        check_option("solver", self.solver, ("auto", "em", "lbfgs"))
-        if _is_number(self.noise):
-            if not (np.isfinite(self.noise) and self.noise >= 0.0):
-                raise ValueError(f"noise must be a finite variance, zero or larger; got {self.noise!r}.")
-        elif self.noise not in ("diagonal", "isotropic"):
-            raise ValueError(f"noise must be 'diagonal', 'isotropic' or a variance; got {self.noise!r}.")
-        if not (_is_number(self.tol) and self.tol > 0.0):
-            raise ValueError(f"tol must be a positive number of nats; got {self.tol!r}.")
-        floor = self.noise_floor
-        if floor != "auto" and not (_is_number(floor) and 0.0 < floor < 1.0):
-            raise ValueError(
-                f"noise_floor must be 'auto' or a fraction of the variance between 0 and 1; got {floor!r}."
-            )
+        check_fit_parameters(
+            self.n_components, self.noise, self.solver, self.max_iter, self.tol, self.noise_floor
+        )
+
+    def _units(self, shift: FloatArray, std: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Shift and scale of each feature from their means and standard deviations."""
+        return units(shift, std, by_feature=self._noise_kind == "diagonal")
 
     def _check(self, X: Any, lengths: Any, times: Any) -> Sequences:
         check_is_fitted(self)
@@ -607,28 +588,9 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             self, X, reset=False, allow_nan=self._limit is None, lengths=lengths, times=times
         )
 
-    def _standardisation(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Shift and scale of each feature; one scale for all where the noise is measured in data units."""
-        shift = np.nanmean(values, axis=0)
-        deviation = values - shift
-        shift = shift + np.nanmean(deviation, axis=0)
-        std = np.sqrt(np.nanmean((values - shift) ** 2, axis=0))
-        return self._units(shift, std)
-
-    def _units(self, shift: FloatArray, std: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Shift and scale of each feature from their means and standard deviations."""
-        # What rounding leaves of a constant column is no variation.
-        std[std <= 8.0 * np.finfo(np.float64).eps * np.abs(shift)] = 0.0
-        if not np.any(std > 0.0):
-            raise ValueError("X has only constant columns; there is nothing to find time scales of.")
-        if self._noise_kind == "diagonal":
-            return shift, np.where(std > 0.0, std, 1.0)
-        return shift, np.full_like(std, np.sqrt(np.mean(std**2)))
-
     def _timed(self, found: Sequences, values: FloatArray) -> Sequences:
         """The same rows with other values, and times in the model's unit."""
-        times = None if found.times is None else found.times / self.time_unit_
-        return Sequences(values, found.lengths, times, found.is_list, found.feature_names)
+        return retimed(found, values, self.time_unit_)
 
     def _panel(self, found: Sequences) -> Panel:
         return make_panel(self._timed(found, found.values))
@@ -669,29 +631,7 @@ def load(path: str | os.PathLike[str]) -> ProbabilisticSFA:
     ValueError
         If it is not a model of this package, or of a later version of the format.
     """
-    scalars, arrays = storage.read(path, _KIND)
-    model = ProbabilisticSFA(**scalars["options"])
-    params = Parameters(*(arrays[name] for name in Parameters._fields))
-    model.time_unit_ = scalars["time_unit"]
-    model._shift, model._scale = arrays["shift"], arrays["scale"]
-    names = limit.NoiseFree._fields
-    model._limit = (
-        limit.NoiseFree(*(arrays[f"limit_{n}"] for n in names)) if "limit_decay" in arrays else None
-    )
-    history = tuple(arrays["history"].tolist())
-    model._set_fit(
-        params,
-        FitResult(params, scalars["log_likelihood"], history, scalars["n_evaluations"], "converged"),
-        0.0,
-    )
-    model.n_iter_, model.converged_, model.status_ = (
-        scalars["n_iter"],
-        scalars["converged"],
-        scalars["status"],
-    )
-    model.n_features_in_ = params.n_features
-    if "feature_names" in arrays:
-        model.feature_names_in_ = arrays["feature_names"].astype(object)
+    model: ProbabilisticSFA = persistence.restore(ProbabilisticSFA, path)
     return model
 
 
@@ -710,19 +650,3 @@ class _Progress:
     def _report(self, count: int, best: float) -> None:
         self._bar.update(count - self._bar.n)
         self._bar.set_postfix_str(f"log-likelihood {best:.6g}", refresh=False)
-
-
-def _is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
-
-def _time_unit(found: Sequences) -> float:
-    if found.times is None:
-        return 1.0
-    gaps = np.concatenate([np.diff(found.times[s]) for s in found.slices])
-    return float(np.median(gaps))
-
-
-def _timescales(decay: FloatArray, time_unit: float) -> FloatArray:
-    positive = np.where(decay > 0.0, decay, np.nan)
-    return -time_unit / np.log(positive)

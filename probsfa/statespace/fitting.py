@@ -1,6 +1,7 @@
 """A whole fit: several starts, refined on Whittle's likelihood, judged and finished on the exact one."""
 
 import warnings
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -37,6 +38,13 @@ _RACE_EVALUATIONS = 12
 _EM_STEPS, _EM_WORTH = 5, 2.0
 # Spectra of shorter sequences say nothing.
 _SHORTEST_FOR_SPECTRA = 8
+#: Smallest noise variance that is allowed at all, as a fraction of a feature's variance.
+LEAST_NOISE = 1e-9
+#: What a Heywood case is held to, and the typical noise variance above which there can be one.
+HEYWOOD_FLOOR = 1e-3
+_HEYWOOD_LOW = 1e-4
+# Evaluations that are kept for holding Heywood cases to that floor, as a part of all.
+_KEPT_FOR_GUARD = 0.2
 
 
 def fit(
@@ -48,10 +56,16 @@ def fit(
     solver: str,
     max_iter: int,
     tol: float,
+    guarded: bool = False,
+    start: Parameters | None = None,
     report: Report | None = None,
     e_step: EStep | None = None,
 ) -> FitResult:
     """Maximise the likelihood of standardised data.
+
+    A latent that explains one feature without any noise (a Heywood case) raises the likelihood and makes
+    intervals too narrow. Where single features are left without noise while most are not, a guarded fit goes
+    on with a floor under them; some evaluations are kept for that.
 
     Parameters
     ----------
@@ -69,6 +83,10 @@ def fit(
         Most posterior evaluations.
     tol : float
         Gain to come at which to stop, in nats.
+    guarded : bool
+        Whether to hold Heywood cases to a floor; of use for diagonal noise only.
+    start : Parameters, optional
+        Where to start, if that is known.
     report : callable, optional
         Called with the number of evaluations and the best log-likelihood so far.
     e_step : callable, optional
@@ -79,10 +97,17 @@ def fit(
     FitResult
         Also after an interrupt from the keyboard, with the best parameters so far.
     """
+    guarded = guarded and noise.kind == "diagonal"
     layout = Coordinates(panel.values.shape[1], n_components, noise.kind, panel.evenly_sampled)
-    evaluate = Evaluator(panel, max_iter, report, e_step)
+    kept = int(np.ceil(_KEPT_FOR_GUARD * max_iter)) if guarded and max_iter > 1 else 0
+    evaluate = Evaluator(panel, max_iter - kept, report, e_step)
     with _one_blas_thread():
-        return _fit(evaluate, layout, noise, start_noise, solver, tol)
+        if start is None:
+            result = _fit(evaluate, layout, noise, start_noise, solver, tol)
+        else:
+            result = _fit_from(evaluate, layout, noise, start, solver, tol)
+        evaluate.limit = max_iter
+        return _guard(evaluate, layout, noise, result, solver, tol) if guarded else result
 
 
 def _one_blas_thread() -> threadpool_limits:
@@ -113,6 +138,40 @@ def _fit(
         best = evaluate.best if evaluate.best is not None else begun[0]
         value = evaluate.best_log_likelihood
         return FitResult(best, value, (value,), evaluate.count, "interrupted")
+
+
+def _fit_from(
+    evaluate: Evaluator, layout: Coordinates, noise: Noise, start: Parameters, solver: str, tol: float
+) -> FitResult:
+    """Climb from one place."""
+    start = start._replace(noise_variance=np.maximum(start.noise_variance, noise.floor))
+    if solver == "em":
+        return fit_em(evaluate, start, noise, tol)
+    params, stats = warm_up(evaluate, start, evaluate(start), noise, _EM_STEPS, _EM_WORTH)
+    return fit_quasi_newton(evaluate, layout, params, noise, tol, stats)
+
+
+def is_heywood(variance: FloatArray) -> bool:
+    """Whether single features are left without noise while most are not; standardised."""
+    return bool(variance.min() < _HEYWOOD_LOW and np.median(variance) > HEYWOOD_FLOOR)
+
+
+def _guard(
+    evaluate: Evaluator, layout: Coordinates, noise: Noise, result: FitResult, solver: str, tol: float
+) -> FitResult:
+    """Go on: with a floor under Heywood cases, or as before where there are none and evaluations are left."""
+    variance = result.params.noise_variance
+    heywood = is_heywood(variance)
+    if evaluate.exhausted or result.status == "interrupted" or not (heywood or result.status == "max_iter"):
+        return result
+    floor = np.maximum(noise.floor, HEYWOOD_FLOOR) if heywood else noise.floor
+    start = result.params._replace(noise_variance=np.maximum(variance, floor))
+    climb = fit_em if solver == "em" else partial(fit_quasi_newton, layout=layout)
+    finished = climb(evaluate, start=start, noise=noise._replace(floor=floor), tol=tol)
+    if not finished.history:  # interrupted before the floor could be tried
+        return result._replace(status="interrupted")
+    history = finished.history if heywood else (*result.history, *finished.history[1:])
+    return finished._replace(history=history)
 
 
 def _begin(
@@ -226,54 +285,3 @@ def _race(
         finished = fit_quasi_newton(evaluate, layout, best.params, noise, tol)
         best = finished._replace(history=(*best.history, *finished.history[1:]))
     return best._replace(n_evaluations=evaluate.count)
-
-
-#: Smallest noise variance that is allowed at all, as a fraction of a feature's variance.
-LEAST_NOISE = 1e-9
-#: What a Heywood case is held to, and the typical noise variance above which there can be one.
-HEYWOOD_FLOOR = 1e-3
-_HEYWOOD_LOW = 1e-4
-
-
-def fit_guarded(
-    panel: Panel,
-    n_components: int,
-    noise: Noise,
-    start_noise: FloatArray | None,
-    *,
-    solver: str,
-    max_iter: int,
-    tol: float,
-    report: Report | None = None,
-    e_step: EStep | None = None,
-) -> FitResult:
-    """Fit, and where single features were left without noise, go on with a floor under them.
-
-    A latent that explains one feature without any noise (a Heywood case) raises the likelihood and makes
-    intervals too narrow. Data of little noise throughout are not touched. Parameters and returns are those
-    of :func:`fit`.
-    """
-    result = fit(
-        panel,
-        n_components,
-        noise,
-        start_noise,
-        solver=solver,
-        max_iter=max_iter,
-        tol=tol,
-        report=report,
-        e_step=e_step,
-    )
-    variance = result.params.noise_variance
-    heywood = variance.min() < _HEYWOOD_LOW and np.median(variance) > HEYWOOD_FLOOR
-    left = max_iter - result.n_evaluations
-    if not heywood or left < 1 or result.status == "interrupted":
-        return result
-    guarded = noise._replace(floor=np.maximum(noise.floor, HEYWOOD_FLOOR))
-    layout = Coordinates(panel.values.shape[1], n_components, noise.kind, panel.evenly_sampled)
-    start = result.params._replace(noise_variance=np.maximum(variance, guarded.floor))
-    with _one_blas_thread():
-        finished = fit_quasi_newton(Evaluator(panel, left, report, e_step), layout, start, guarded, tol)
-    if not finished.history:  # interrupted before the floor could be tried
-        return result._replace(status="interrupted")
-    return finished._replace(n_evaluations=result.n_evaluations + finished.n_evaluations)

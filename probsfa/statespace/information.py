@@ -17,7 +17,7 @@ The matrix is never formed. With ``R^-1/2 C = U L``, ``U`` orthonormal of shape 
 so in the scaled loadings ``R^-1/2 C`` what lies beyond the span of ``U`` has one K-by-K matrix for all
 features, and what lies in it is a matrix over q K coordinates only. Only sums of positive terms are formed:
 the textbook difference ``R^-1 - R^-1 C (...) C' R^-1`` has no correct digit left in the directions of the
-latents when the noise is small. Solving costs O(D^3 + D^2 q K + (q K)^3), not the O(D^3 K^3) of the dense one.
+latents when the noise is small. Solving costs O(D^3 + D^2 q K + (q K)^3), the dense matrix O(D^3 K^3).
 
 With ``G = C' S^-1 C`` and ``H = B^-1 L`` (q, K) at each frequency, derivatives by ``s_k = atanh a_k``, the
 scaled loadings beyond (``E``) and within (``U M``), ``log r`` and ``mu``::

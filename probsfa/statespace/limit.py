@@ -43,6 +43,12 @@ class NoiseFree(NamedTuple):
     loadings: FloatArray
     mean: FloatArray
 
+    @property
+    def n_parameters(self) -> int:
+        """Free parameters of the square model: decays, directions and mean within the data's span."""
+        n_latents = self.decay.shape[0]
+        return n_latents * (n_latents + 2)
+
     def parameters(self, n_components: int) -> Parameters:
         """Parameters of the slowest latents, with no noise."""
         zeros = np.zeros(self.mean.shape[0])

@@ -113,6 +113,25 @@ def test_a_heywood_case_is_held_at_a_floor(rng):
 
 
 @QUIET
+@pytest.mark.parametrize("solver", ["lbfgs", "em"])
+@pytest.mark.parametrize("max_iter", [1, 2, 5, 10, 15, 25, 50])
+def test_a_heywood_case_is_held_or_told_however_few_evaluations_there_are(rng, solver, max_iter):
+    data = heywood_data(rng)
+    fitted = ProbabilisticSFA(3, solver=solver, max_iter=max_iter).fit(data)
+    relative = fitted.noise_variance_ / data.var(axis=0)
+    assert fitted.n_evaluations_ <= max_iter
+    assert relative.min() >= 1e-4 * (1 - 1e-6) or "Heywood" in fitted.status_
+
+
+@QUIET
+def test_evaluations_kept_for_the_guard_are_used_where_there_is_nothing_to_guard(rng):
+    model, data = draw(rng)
+    fitted = ProbabilisticSFA(2, solver="em", max_iter=20, tol=1e-8).fit(data)
+    assert fitted.n_evaluations_ == 20
+    assert np.all(np.diff(fitted.history_) >= -1e-9)
+
+
+@QUIET
 def test_data_without_noise_are_not_held_at_that_floor(rng):
     model, data = draw(rng, 1e-8)
     fitted = ProbabilisticSFA(2).fit(data)
@@ -167,7 +186,7 @@ def test_an_interrupt_keeps_the_best_parameters(rng, solver, at, monkeypatch):
 def test_an_interrupt_under_the_floor_keeps_the_best_parameters(later, monkeypatch):
     """The climb that follows a Heywood case begins anew: an interrupt at its first step loses nothing."""
     data = heywood_data(np.random.default_rng(0))
-    whole, first, counts = learning.expected_statistics, fitting.fit, {"seen": 0, "end": None}
+    whole, first, counts = learning.expected_statistics, fitting._fit, {"seen": 0, "end": None}
 
     def watched(*args, **kwargs):
         result = first(*args, **kwargs)
@@ -180,7 +199,7 @@ def test_an_interrupt_under_the_floor_keeps_the_best_parameters(later, monkeypat
         counts["seen"] += 1
         return whole(params, panel)
 
-    monkeypatch.setattr(fitting, "fit", watched)
+    monkeypatch.setattr(fitting, "_fit", watched)
     monkeypatch.setattr(learning, "expected_statistics", interrupted)
     with pytest.warns(ConvergenceWarning, match="[Ii]nterrupted"):
         fitted = ProbabilisticSFA(3).fit(data)
