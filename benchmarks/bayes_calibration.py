@@ -1,0 +1,129 @@
+"""Simulation-based calibration of the Bayesian model (Talts et al. 2018, arXiv:1804.06788).
+
+Parameters are drawn from the priors, a series from the model, 20 % of its cells are hidden, and the model is
+fitted to the rest by the estimator as users call it. If everything is right, the rank of each true parameter
+among its posterior draws is uniform. Latents have no names, so truth and draws are brought to one canonical
+form: the slower latent first, its largest loading positive. D = 4, K = 2, T = 60.
+
+    python benchmarks/bayes_calibration.py [--replicates 200] [--figure calibration.png]
+"""
+
+import argparse
+import time
+import warnings
+from pathlib import Path
+
+import jax
+import numpy as np
+from numpyro.infer import Predictive
+from scipy.stats import chisquare
+from tqdm import tqdm
+
+from probsfa import BayesianSFA
+from probsfa.bayes import Priors, factorial_ar1_model
+
+T, D, K = 60, 4, 2
+BINS, KEPT = 10, 99  # ranks from 0 to 99, ten to a bin
+
+
+def prior_draws(priors: Priors, n: int, seed: int) -> dict[str, np.ndarray]:
+    """Parameters from the priors and a series for each."""
+    with jax.enable_x64(True):
+        drawn = Predictive(factorial_ar1_model, num_samples=n)(
+            jax.random.key(seed), np.zeros((T, D)), K, priors, predict=True
+        )
+        return {name: np.asarray(values) for name, values in drawn.items()}
+
+
+def canonical(timescale: np.ndarray, loadings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Time scales (N, K) and loadings (N, D, K), slowest first, each column's largest entry positive."""
+    order = np.argsort(-timescale, axis=1)
+    timescale = np.take_along_axis(timescale, order, axis=1)
+    loadings = np.take_along_axis(loadings, order[:, None, :], axis=2)
+    largest = np.argmax(np.abs(loadings), axis=1)
+    signs = np.sign(np.take_along_axis(loadings, largest[:, None, :], axis=1))
+    return timescale, loadings * signs
+
+
+def vector(decay: np.ndarray, loadings: np.ndarray, noise: np.ndarray, offset: np.ndarray) -> np.ndarray:
+    """All parameters side by side, (N, P)."""
+    timescale, loadings = canonical(-1.0 / np.log(decay), loadings)
+    return np.concatenate([timescale, loadings.reshape(len(loadings), -1), noise, offset], axis=1)
+
+
+def names() -> list[str]:
+    """What the columns of `vector` are."""
+    return [
+        *(f"time scale {k + 1}" for k in range(K)),
+        *(f"loading {d + 1},{k + 1}" for d in range(D) for k in range(K)),
+        *(f"noise {d + 1}" for d in range(D)),
+        *(f"offset {d + 1}" for d in range(D)),
+    ]
+
+
+def ranks_of(replicates: int, seed: int, n_draws: int) -> tuple[np.ndarray, int]:
+    """Rank of every parameter in every replicate, (R, P), and the number of divergences."""
+    priors = Priors()
+    truth = prior_draws(priors, replicates, seed)
+    rng = np.random.default_rng(seed)
+    ranks, divergences = [], 0
+    for i in tqdm(range(replicates)):
+        X = np.where(rng.random((T, D)) < 0.2, np.nan, truth["observations"][i])
+        model = BayesianSFA(
+            K,
+            priors=priors,
+            standardize=False,
+            n_warmup=200,
+            n_draws=n_draws,
+            progress_bar=False,
+            random_state=seed + 1 + i,
+        ).fit(X)
+        divergences += model.diagnostics_["divergences"]
+        draws = vector(*(x.reshape(-1, *x.shape[2:]) for x in model.draws_))
+        kept = draws[np.linspace(0, len(draws) - 1, KEPT).round().astype(int)]
+        true = vector(
+            *(truth[name][i : i + 1] for name in ("decay", "loadings", "noise_variance", "offset"))
+        )
+        ranks.append(np.sum(kept < true, axis=0))
+    return np.array(ranks), divergences
+
+
+def draw_figure(ranks: np.ndarray, path: Path) -> None:
+    """Histograms of the ranks with the band in which 99 % of the bars should be."""
+    from matplotlib.figure import Figure
+    from scipy.stats import binom
+
+    figure = Figure(figsize=(11, 6), layout="constrained")
+    axes = figure.subplots(3, 6, sharex=True, sharey=True).ravel()
+    low, high = binom.ppf([0.005, 0.995], len(ranks), 1 / BINS)
+    for ax, name, column in zip(axes, names(), ranks.T, strict=True):
+        ax.axhspan(low, high, color="#0072B2", alpha=0.15, lw=0)
+        ax.hist(column, bins=np.linspace(-0.5, KEPT + 0.5, BINS + 1), color="#0072B2", rwidth=0.9)
+        ax.set_title(name, fontsize="medium")
+        ax.spines[["top", "right"]].set_visible(False)
+    figure.supxlabel(f"rank of the truth among {KEPT} draws; {len(ranks)} replicates")
+    figure.savefig(path, dpi=110)
+
+
+def main() -> None:
+    """Print the p-value of every parameter."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--replicates", type=int, default=200)
+    parser.add_argument("--draws", type=int, default=150, help="draws of each of four chains")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--figure", type=Path, help="where to draw the histograms")
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")
+    began = time.perf_counter()
+    ranks, divergences = ranks_of(args.replicates, args.seed, args.draws)
+    edges = np.linspace(-0.5, KEPT + 0.5, BINS + 1)
+    p_values = [chisquare(np.histogram(column, edges)[0]).pvalue for column in ranks.T]
+    for name, p, column in zip(names(), p_values, ranks.T, strict=True):
+        print(f"{name:<14} p = {p:.3f}   mean rank {column.mean() / KEPT:.3f} (0.5)")
+    print(f"smallest p {min(p_values):.4f}; {divergences} divergences; {time.perf_counter() - began:.0f} s")
+    if args.figure is not None:
+        draw_figure(ranks, args.figure)
+
+
+if __name__ == "__main__":
+    main()

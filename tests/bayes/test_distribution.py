@@ -1,0 +1,258 @@
+"""The distribution: its density is the dense joint Gaussian's, and NumPyro may do with it what it does."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpyro.infer import MCMC, NUTS, SVI, Predictive, Trace_ELBO
+from numpyro.infer.autoguide import AutoLaplaceApproximation, AutoNormal
+from scipy.stats import kstest
+
+from probsfa.bayes import FactorialAR1, factorial_ar1_model
+from tests.oracles import statespace as oracle
+from tests.statespace.support import HOLES, punch
+from tests.tolerances import EXACT, mc_tolerance
+
+
+@pytest.fixture(autouse=True)
+def double():
+    with jax.enable_x64(True):
+        yield
+
+
+def positive_model(rng, d, k, noise=0.3):
+    model = oracle.random_model(rng, d, k, noise)
+    return model._replace(decay=np.abs(model.decay))
+
+
+def law_of(model, mask, **options):
+    return FactorialAR1(*model, mask=mask, **options)
+
+
+@pytest.mark.parametrize("holes", HOLES)
+@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 3, 2), (9, 4, 2), (7, 2, 3)])
+def test_log_prob_is_that_of_the_joint_gaussian(rng, shape, holes):
+    t, d, k = shape
+    model = oracle.random_model(rng, d, k)
+    (x,) = punch(rng, oracle.simulate(rng, model, [t]), holes)
+    if np.isnan(x).all():
+        wanted = 0.0
+    else:
+        wanted = oracle.log_likelihood(model, [x])
+    found = law_of(model, ~np.isnan(x)).log_prob(x)
+    assert abs(float(found) - wanted) < EXACT * max(1.0, abs(wanted))
+
+
+def test_several_sequences_and_uneven_gaps(rng):
+    model = positive_model(rng, 3, 2)
+    times = [np.array([0.0, 0.5, 2.5, 3.0, 3.5]), np.array([1.0, 3.0, 3.5])]
+    xs = oracle.simulate(rng, model, [5, 3], times)
+    gaps, index = np.array([0.5, 2.0]), np.array([2, 0, 1, 0, 0, 2, 1, 0])
+    x = np.concatenate(xs)
+    found = law_of(model, np.isfinite(x), gap_index=index, gaps=gaps).log_prob(x)
+    wanted = oracle.log_likelihood(model, xs, times)
+    assert abs(float(found) - wanted) < EXACT * abs(wanted)
+
+
+@pytest.mark.parametrize("holes", ["none", "scattered", "empty rows"])
+def test_gradient_is_that_of_finite_differences_of_the_joint_gaussian(rng, holes):
+    model = positive_model(rng, 3, 2)
+    (x,) = punch(rng, oracle.simulate(rng, model, [8]), holes)
+    mask = ~np.isnan(x)
+    slopes = jax.grad(lambda parts: law_of(parts, mask).log_prob(x))(oracle.Model(*map(jnp.asarray, model)))
+    for name, slope in zip(model._fields, slopes, strict=True):
+        for at in np.ndindex(np.shape(slope)):
+            ends = []
+            for sign in (1.0, -1.0):
+                moved = np.array(getattr(model, name))
+                moved[at] += sign * 1e-5
+                ends.append(oracle.log_likelihood(model._replace(**{name: moved}), [x]))
+            wanted = (ends[0] - ends[1]) / 2e-5
+            assert abs(float(slope[at]) - wanted) < 1e-6 * max(1.0, abs(wanted))
+
+
+@pytest.mark.parametrize("noise", [1e-8, 1e-6, 1e-4, 1e-2, 1.0, 1e3])
+def test_no_nan_from_tiny_to_huge_noise(rng, noise):
+    model = positive_model(rng, 4, 2, noise)
+    (x,) = punch(rng, oracle.simulate(rng, model, [50]), "scattered")
+
+    def log_prob(parts):
+        return law_of(parts, ~np.isnan(x)).log_prob(x)
+
+    value, slopes = jax.value_and_grad(log_prob)(oracle.Model(*map(jnp.asarray, model)))
+    assert np.isfinite(value)
+    assert all(np.all(np.isfinite(s)) for s in slopes)
+
+
+def test_second_derivatives_are_those_of_differences(rng):
+    model = positive_model(rng, 3, 1)
+    (x,) = oracle.simulate(rng, model, [10])
+    flat, unravel = jax.flatten_util.ravel_pytree(oracle.Model(*map(jnp.asarray, model)))
+
+    def log_prob(vector):
+        return law_of(unravel(vector), np.isfinite(x)).log_prob(x)
+
+    hessian, slope = jax.hessian(log_prob)(flat), jax.grad(log_prob)
+    steps = 1e-5 * np.eye(len(flat))
+    wanted = np.array([(slope(flat + s) - slope(flat - s)) / 2e-5 for s in steps])
+    np.testing.assert_allclose(hessian, wanted, rtol=1e-5, atol=1e-4)
+
+
+def test_nan_in_hidden_cells_reaches_neither_value_nor_gradient(rng):
+    model = positive_model(rng, 3, 2)
+    (x,) = oracle.simulate(rng, model, [10])
+    mask = rng.random(x.shape) < 0.7
+
+    def log_prob(loadings, cells):
+        return law_of(model._replace(loadings=loadings), mask, validate_args=True).log_prob(cells)
+
+    both = [jax.value_and_grad(log_prob)(model.loadings, np.where(mask, x, v)) for v in (np.nan, 7.0)]
+    assert np.array_equal(both[0][0], both[1][0])
+    assert np.array_equal(both[0][1], both[1][1])
+
+
+def test_batches_by_broadcasting_by_vmap_and_under_jit_agree(rng):
+    models = [positive_model(rng, 3, 2) for _ in range(4)]
+    stacked = oracle.Model(*(jnp.stack([jnp.asarray(m[i]) for m in models]) for i in range(4)))
+    xs = np.stack([oracle.simulate(rng, m, [9])[0] for m in models])
+    masks = rng.random(xs.shape) < 0.8
+    one_by_one = [law_of(m, mask).log_prob(x) for m, mask, x in zip(models, masks, xs, strict=True)]
+    batch = law_of(stacked, masks)
+    assert batch.batch_shape == (4,) and batch.event_shape == (9, 3)
+    np.testing.assert_allclose(batch.log_prob(xs), one_by_one, rtol=EXACT)
+    mapped = jax.vmap(lambda m, mask, x: law_of(m, mask).log_prob(x))(stacked, masks, xs)
+    np.testing.assert_allclose(mapped, one_by_one, rtol=EXACT)
+    # The object itself crosses jit and vmap as a pytree.
+    laws = jax.vmap(lambda m, mask: law_of(m, mask))(stacked, jnp.asarray(masks))
+    np.testing.assert_allclose(jax.vmap(lambda law, x: law.log_prob(x))(laws, xs), one_by_one, rtol=EXACT)
+    np.testing.assert_allclose(jax.jit(lambda law, x: law.log_prob(x))(batch, xs), one_by_one, rtol=EXACT)
+
+
+def test_samples_have_the_moments_of_the_model(rng):
+    model = positive_model(rng, 2, 2)
+    law = FactorialAR1(*model, n_steps=3)
+    drawn = np.asarray(law.sample(jax.random.key(1), (20_000,))).reshape(20_000, -1)
+    H, P = oracle.observation_matrix(model, 3), oracle.latent_covariance(model, [np.zeros((3, 2))])
+    wanted = H @ P @ H.T + np.diag(np.tile(model.noise, 3))
+    spread = mc_tolerance(2.0 * float(np.max(np.diag(wanted))) ** 2, 20_000)
+    np.testing.assert_allclose(np.cov(drawn.T), wanted, atol=spread)
+    np.testing.assert_allclose(drawn.mean(0), np.tile(model.offset, 3), atol=mc_tolerance(np.max(wanted), 2e4))
+    np.testing.assert_allclose(law.variance.ravel(), np.diag(wanted), rtol=EXACT)
+    np.testing.assert_allclose(law.mean.ravel(), np.tile(model.offset, 3), rtol=EXACT)
+
+
+def test_samples_restart_where_a_sequence_starts(rng):
+    law = FactorialAR1([0.99], np.ones((1, 1)), 1e-6, n_steps=2, gap_index=[1, 1])
+    drawn = np.asarray(law.sample(jax.random.key(0), (4000,)))[:, :, 0]
+    assert abs(np.corrcoef(drawn.T)[0, 1]) < mc_tolerance(1.0, 4000)
+
+
+def test_log_prob_integrates_the_latents_out(rng):
+    # The mean over latents from their prior of the density given them: a check by simulation alone.
+    model = positive_model(rng, 2, 1, noise=2.0)
+    (x,) = oracle.simulate(rng, model, [2])
+    zs = np.array([z for z in rng.standard_normal((200_000, 2))])
+    zs[:, 1] = model.decay * zs[:, 0] + np.sqrt(1 - model.decay**2) * zs[:, 1]
+    means = model.offset + zs[:, :, None] * model.loadings[:, 0]
+    each = np.prod(np.exp(-0.5 * (x - means) ** 2 / model.noise) / np.sqrt(2 * np.pi * model.noise), axis=(1, 2))
+    found = np.exp(float(FactorialAR1(*model, n_steps=2).log_prob(x)))
+    assert abs(found - each.mean()) < mc_tolerance(each.var(), len(each))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "give n_steps"),
+        ({"n_steps": 4, "mask": np.ones((3, 2), bool)}, "mask must have shape"),
+        ({"n_steps": 4, "gap_index": [1, 0]}, "gap_index must have shape"),
+        ({"n_steps": 4, "offset": np.zeros(3)}, "offset must be a number"),
+    ],
+)
+def test_bad_shapes(options, message):
+    with pytest.raises(ValueError, match=message):
+        FactorialAR1([0.5], np.ones((2, 1)), 1.0, **options)
+
+
+def test_loadings_that_do_not_fit_the_decay():
+    with pytest.raises(ValueError, match="decay and loadings"):
+        FactorialAR1([0.5, 0.4], np.ones((2, 1)), 1.0, n_steps=3)
+
+
+def test_values_out_of_range_are_found_when_validation_is_asked_for():
+    with pytest.raises(ValueError, match="decay"):
+        FactorialAR1(jnp.array([1.5]), jnp.ones((2, 1)), 1.0, n_steps=3, validate_args=True)
+
+
+def small_data(rng, t=30):
+    model = positive_model(rng, 3, 1)
+    (x,) = punch(rng, oracle.simulate(rng, model, [t]), "scattered")
+    return (x - np.nanmean(x, axis=0)) / np.nanstd(x, axis=0)
+
+
+@pytest.mark.parametrize("method", ["sequential", "vectorized", "parallel"])
+@pytest.mark.filterwarnings("ignore:There are not enough devices")
+def test_numpyro_samples_the_model_by_all_chain_methods(rng, method):
+    x = small_data(rng)
+    mcmc = MCMC(
+        NUTS(factorial_ar1_model, max_tree_depth=4),
+        num_warmup=20,
+        num_samples=10,
+        num_chains=2,
+        chain_method=method,
+        progress_bar=False,
+    )
+    mcmc.run(jax.random.key(0), x, 1)
+    assert mcmc.get_samples()["loadings"].shape == (20, 3, 1)
+    assert all(np.all(np.isfinite(v)) for v in mcmc.get_samples().values())
+
+
+@pytest.mark.parametrize("guide", [AutoLaplaceApproximation, AutoNormal])
+def test_numpyro_fits_guides_to_the_model(rng, guide):
+    x = small_data(rng)
+    auto = guide(factorial_ar1_model)
+    svi = SVI(factorial_ar1_model, auto, numpyro.optim.Adam(0.02), Trace_ELBO())
+    found = svi.run(jax.random.key(0), 200, x, 1, progress_bar=False)
+    assert np.all(np.isfinite(found.losses))
+    assert np.mean(found.losses[-20:]) < np.mean(found.losses[:20])
+    drawn = auto.sample_posterior(jax.random.key(1), found.params, x, 1, sample_shape=(5,))
+    assert drawn["loadings"].shape == (5, 3, 1)
+
+
+def test_plates_are_the_sum_over_sequences(rng):
+    model = positive_model(rng, 3, 1)
+    xs = np.stack(oracle.simulate(rng, model, [6, 6]))
+    noises = rng.uniform(0.2, 1.0, (2, 3))
+
+    def plated():
+        with numpyro.plate("sequence", 2):
+            numpyro.sample(
+                "x", FactorialAR1(model.decay, model.loadings, noises, model.offset, n_steps=6), obs=xs
+            )
+
+    value, _ = numpyro.infer.util.log_density(plated, (), {}, {})
+    wanted = sum(oracle.log_likelihood(model._replace(noise=r), [x]) for r, x in zip(noises, xs, strict=True))
+    assert abs(float(value) - wanted) < EXACT * abs(wanted)
+
+
+def test_prior_predictive_draws_from_the_priors(rng):
+    drawn = Predictive(factorial_ar1_model, num_samples=400)(
+        jax.random.key(0), np.zeros((5, 2)), 1, predict=True
+    )
+    assert drawn["observations"].shape == (400, 5, 2)
+    logs = (np.log(np.asarray(drawn["timescale"][:, 0])) - 2.3) / 1.5
+    assert kstest(logs, "norm").pvalue > 1e-4
+    np.testing.assert_allclose(drawn["decay"], np.exp(-1.0 / drawn["timescale"]), rtol=EXACT)
+
+
+def test_kept_in_single_precision_where_the_user_has_it():
+    with jax.enable_x64(False):
+        law = FactorialAR1(jnp.array([0.9]), jnp.ones((2, 1)), 0.5, n_steps=20)
+        assert law.log_prob(law.sample(jax.random.key(0))).dtype == jnp.float32
+
+
+def test_import_does_not_touch_the_configuration():
+    assert isinstance(dist.Normal(0.0, 1.0), dist.Distribution)
+    with jax.enable_x64(False):
+        assert jnp.zeros(1).dtype == jnp.float32
