@@ -51,8 +51,8 @@ class Ascent(NamedTuple):
 def follow(step: Callable[[], tuple[float, list[float]]], target: float, n: int, budget: float) -> Ascent:
     """Take steps until the log-likelihood arrives, stops rising, or the budget is spent.
 
-    A step returns its seconds and the log-likelihoods that its iterations reached. Without a finite target, it
-    is the best value in the end, less what counts as having arrived.
+    A step returns its seconds and the log-likelihoods that its iterations reached. Without a finite target,
+    it is the best value in the end, less what counts as having arrived.
     """
     seconds: list[float] = []
     values: list[float] = []

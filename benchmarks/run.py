@@ -21,23 +21,23 @@ RESULTS = FOLDER / "RESULTS.md"
 SUITES = ("sfa_speed", "smoother_peers", "full_fit_peers")
 TITLE = """# Results
 
-What the programs in this folder print, each with the command that made it. `python benchmarks/run.py NAME...` makes the
-sections anew (`pip install '.[bench]'` brings the peers); `--help` of each program says what is measured and how.
+What the programs in this folder print, each with the command that made it. `python benchmarks/run.py NAME...`
+makes the sections anew (`pip install '.[bench]'` brings the peers); `--help` of each program says what is
+measured and how.
 """
 
 
 def main() -> None:
     """Run the programs and write their sections."""
-    own, _, passed = " ".join(sys.argv[1:]).partition("--")
+    split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="+", choices=[*SUITES, "all"], metavar="NAME", help=", ".join(SUITES))
     parser.add_argument("--dry", action="store_true", help="leave RESULTS.md as it is")
-    options = parser.parse_args(own.split())
+    options = parser.parse_args(sys.argv[1:split])
     for name in SUITES if "all" in options.names else options.names:
-        arguments = f"--{passed}".split() if passed else []
-        text = run(name, arguments)
+        text = run(name, sys.argv[split + 1 :])
         if not options.dry:
             RESULTS.write_text(with_section(read(), name, text), encoding="utf-8")
 
