@@ -1,4 +1,4 @@
-"""Unions: several graphs on the same samples at once."""
+"""Unions: several graphs at once, each on all samples or on some."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -8,25 +8,34 @@ import numpy as np
 import scipy.sparse
 from scipy.sparse.csgraph import connected_components
 
+from probsfa.graphs._subset import SubsetGraph
 from probsfa.graphs._walk import SparseWalk
 from probsfa.graphs.training_graph import FloatArray, IntArray, TrainingGraph
 
 __all__ = ["UnionGraph", "union"]
 
 
-def union(graphs: Sequence[TrainingGraph], weights: Any = None) -> "UnionGraph":
-    """Return the graph that has the edges of all the given graphs, on the same samples.
+def union(graphs: Sequence[TrainingGraph], weights: Any = None, *, samples: Any = None) -> "UnionGraph":
+    """Return the graph that has the edges of all the given graphs.
 
     Node weights and edge weights add, each graph times its weight: a time series whose samples are labelled
-    too, or two labels at once.
+    too, two labels at once, or labels that only some samples have.
 
     Parameters
     ----------
     graphs : sequence of TrainingGraph
-        All with the same number of vertices.
+        All with the same number of vertices, unless `samples` is given.
     weights : array-like of float, optional
         Positive factor of every graph; by default 1. With ``1 / graph.R`` the graphs have equal parts in
         the objective.
+    samples : sequence of array-like of int or None, optional
+        For every graph the rows of the data that its vertices are, in their order, or None where they are
+        all rows. Where no graph is on all rows, there are as many as the largest row number says.
+
+    Raises
+    ------
+    ValueError
+        If sizes do not fit, row numbers are negative or repeated, or weights are not positive.
 
     Examples
     --------
@@ -34,17 +43,58 @@ def union(graphs: Sequence[TrainingGraph], weights: Any = None) -> "UnionGraph":
     >>> both = union([temporal(4), clustered([0, 0, 1, 1])])
     >>> both.Q, both.R
     (8.0, 10.0)
+
+    Two data sets below each other, the second of three samples; and a series of which three rows have labels:
+
+    >>> union([temporal(4), temporal(3)], samples=[range(4), range(4, 7)]).n_vertices
+    7
+    >>> some = union([temporal(5), clustered(["a", "b", "a"])], samples=[None, [0, 2, 4]])
+    >>> some.node_weights
+    array([2., 1., 2., 1., 2.])
     """
     members = list(graphs)
     if not members or not all(isinstance(graph, TrainingGraph) for graph in members):
         raise ValueError("graphs must be a list of at least one training graph.")
+    if samples is not None:
+        members = _on_rows(members, list(samples))
     sizes = [graph.n_vertices for graph in members]
     if len(set(sizes)) > 1:
-        raise ValueError(f"graphs must be on the same samples; they have {sizes} vertices.")
+        raise ValueError(
+            f"graphs must be on the same samples; they have {sizes} vertices. Tell with samples= which rows "
+            "each of them is on."
+        )
     factors = np.ones(len(members)) if weights is None else np.asarray(weights, dtype=np.float64)
     if factors.shape != (len(members),) or not (np.isfinite(factors) & (factors > 0)).all():
         raise ValueError(f"weights must be {len(members)} positive numbers, one per graph; got {weights!r}.")
     return UnionGraph(members, factors.tolist())
+
+
+def _on_rows(members: list[TrainingGraph], samples: list[Any]) -> list[TrainingGraph]:
+    """Return the graphs with the rows they are on, as graphs on all rows."""
+    if len(samples) != len(members):
+        raise ValueError(
+            f"samples must say for each of the {len(members)} graphs which rows it is on; got {len(samples)}."
+        )
+    rows: list[IntArray | None] = []
+    for i, (graph, given) in enumerate(zip(members, samples, strict=True)):
+        found = None if given is None else np.asarray(given)
+        if found is not None and (found.shape != (graph.n_vertices,) or found.dtype.kind not in "iu"):
+            raise ValueError(
+                f"samples[{i}] must be {graph.n_vertices} row numbers, one per vertex of graphs[{i}]; got "
+                f"{found.dtype} of shape {found.shape}."
+            )
+        if found is not None and (found.min() < 0 or len(np.unique(found)) < len(found)):
+            raise ValueError(f"samples[{i}] must be different row numbers, none of them negative.")
+        rows.append(None if found is None else found.astype(np.intp))
+    whole = [graph.n_vertices for graph, found in zip(members, rows, strict=True) if found is None]
+    needed = max((int(found.max()) + 1 for found in rows if found is not None), default=0)
+    n = whole[0] if whole else needed
+    if needed > n:
+        raise ValueError(f"samples name row {needed - 1}, but a graph on all rows has {n} vertices.")
+    return [
+        graph if found is None else SubsetGraph(graph, found, n)
+        for graph, found in zip(members, rows, strict=True)
+    ]
 
 
 class UnionGraph(TrainingGraph):

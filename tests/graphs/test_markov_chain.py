@@ -5,6 +5,7 @@ import pytest
 import scipy.linalg
 
 from probsfa import graphs
+from probsfa.graphs._subset import SubsetGraph
 from probsfa.linalg import slow_directions, whiten
 from tests.tolerances import EXACT, mc_tolerance
 
@@ -18,6 +19,9 @@ CONNECTED = {
     "reordering": graphs.reordering(Y).repaired(),
     "neighbours": graphs.nearest_neighbors(Y[:, None], 4),
     "transition": graphs.transition([0, 1, 1, 2, 0, 1, 2, 2, 0]).repaired(),
+    "union on some rows": graphs.union(
+        [graphs.temporal(9), graphs.clustered([0, 1, 0, 1])], samples=[None, [8, 1, 3, 6]]
+    ).repaired(),
     "union": graphs.union([graphs.temporal(9), graphs.clustered(Y > 1)]).repaired(),
 }
 
@@ -35,6 +39,15 @@ def test_steps_have_their_probabilities(name, seed):
         for target, p in enumerate(row / row.sum()):
             error = abs(steps[n, target] / visits[n] - p)
             assert error <= mc_tolerance(p * (1 - p), visits[n]) + EXACT
+
+
+def test_a_graph_on_some_rows_walks_on_them_alone(seed):
+    rows = np.array([7, 2, 4])
+    chain = SubsetGraph(graphs.serial([1, 2, 3], 3), rows, 9).sample_markov_chain(500, seed, teleport=0.0)
+    assert set(chain) == set(rows)
+    assert {(int(a), int(b)) for a, b in zip(chain[:-1], chain[1:], strict=True)} == {
+        (7, 2), (2, 7), (2, 4), (4, 2)
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["mirrored window", "mixed", "neighbours", "clustered", "clustered classes"])

@@ -39,6 +39,10 @@ INCONSISTENT = {
     ),
     "matrix": lambda y, rng: graphs.from_sparse(random_weights(rng, len(y)), rng.random(len(y))),
     "union": lambda y, rng: graphs.union([graphs.temporal(len(y)), graphs.clustered(np.round(y))], [1, 0.3]),
+    "union on some rows": lambda y, rng: graphs.union(
+        [graphs.temporal(len(y)), graphs.serial(y[::2], 2)],
+        samples=[None, rng.permutation(len(y))[: len(y[::2])]],
+    ),
 }
 KINDS = CONSISTENT | INCONSISTENT
 
@@ -245,6 +249,48 @@ def test_tight_groups_far_apart_keep_their_digits(rng):
     _, _, A = oracle.moments(*oracle.clustered(y, "samples"), inside)
     found = graphs.graph_moments(graphs.clustered(y), X).difference_moment
     assert_moments(2.0**60 * found, A, EXACT * 1e3)
+
+
+def test_union_of_data_sets_is_the_direct_sum(rng):
+    one, two = graphs.clustered([0, 1, 1, 0]), graphs.temporal(3)
+    both = graphs.union([one, two], samples=[range(4), range(4, 7)])
+    W = scipy.sparse.block_diag([one.to_sparse(), two.to_sparse()]).toarray()
+    assert_graph(both, W, np.concatenate([one.node_weights, two.node_weights]))
+    np.testing.assert_array_equal(both.component_labels(), [0, 1, 1, 0, 2, 2, 2])
+    X, Z = rng.standard_normal((4, 2)), rng.standard_normal((3, 2))
+    expected = np.vstack([one.laplacian_matmul(X), two.laplacian_matmul(Z)])
+    np.testing.assert_allclose(both.laplacian_matmul(np.vstack([X, Z])), expected, rtol=EXACT)
+
+
+def test_union_on_some_rows_is_its_definition():
+    rows = [5, 0, 2]
+    both = graphs.union([graphs.temporal(6), graphs.clustered(["a", "b", "a"])], samples=[None, rows])
+    W = graphs.temporal(6).to_sparse().toarray()
+    W[np.ix_(rows, rows)] += [[0.5, 0, 0.5], [0, 1, 0], [0.5, 0, 0.5]]
+    assert_graph(both, W, [2, 1, 2, 1, 1, 2])
+
+
+def test_rows_in_no_graph_are_their_own_components_and_count_nothing():
+    alone = graphs.union([graphs.temporal(2)], samples=[[3, 1]])
+    np.testing.assert_array_equal(alone.node_weights, [0, 1, 0, 1])
+    assert len(np.unique(alone.component_labels())) == 3
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        ([None], "for each of the 2 graphs"),
+        ([None, [0, 1]], r"samples\[1\] must be 3 row numbers"),
+        ([None, [0, 1, 1]], "different row numbers"),
+        ([None, [-1, 0, 1]], "none of them negative"),
+        ([None, [0.0, 1.0, 2.0]], "float64"),
+        ([None, [0, 1, 9]], "row 9, but a graph on all rows has 6 vertices"),
+        ([None, None], r"the same samples; they have \[6, 3\] vertices"),
+    ],
+)
+def test_union_refuses_rows_that_do_not_fit(samples, message):
+    with pytest.raises(ValueError, match=message):
+        graphs.union([graphs.temporal(6), graphs.clustered(["a", "b", "a"])], samples=samples)
 
 
 def test_union_adds_and_checks(rng):
