@@ -163,7 +163,9 @@ def _colored(
         ax.scatter(
             x[mine], y[mine], s=sizes[mine], color=_GROUP_COLORS[k], linewidths=0, label=str(kind), zorder=2
         )
-    ax.legend(loc="best", frameon=False, fontsize="small", markerscale=2.0)
+    legend = ax.legend(loc="best", frameon=False, fontsize="small")
+    for handle in legend.legend_handles:
+        handle.set_sizes([25.0])  # type: ignore[union-attr]
 
 
 def _circle(n: int) -> NDArray[np.float64]:

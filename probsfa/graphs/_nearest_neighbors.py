@@ -74,7 +74,11 @@ def neighbor_edges(
     wanted = count + (rows is None)
     if points.shape[1] <= _TREE_FEATURES:
         tree = cKDTree(points, leafsize=_LEAF)
-        found = tree.query(queries, wanted, workers=effective_n_jobs(-1))[1].reshape(-1, wanted)
+        order = tree.indices if rows is None else np.arange(len(rows))
+        found = np.empty((len(queries), wanted), dtype=np.intp)
+        # Points that are asked for one after the other then look into the same leaves.
+        nearest = tree.query(queries[order], wanted, workers=effective_n_jobs(-1))[1]
+        found[order] = nearest.reshape(-1, wanted)
     else:
         found = NearestNeighbors(n_neighbors=wanted).fit(points).kneighbors(queries, return_distance=False)
     if rows is None:
