@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from probsfa.sfa import SpectralClustering as SpectralClustering
     from probsfa.statespace import ProbabilisticSFA as ProbabilisticSFA
     from probsfa.statespace import load as load
+    from probsfa.statespace import select_n_components as select_n_components
 
 __version__ = "0.1.0"
 
@@ -47,6 +48,7 @@ _HOMES = {
     "ProbabilisticSFA": "probsfa.statespace",
     "BayesianSFA": "probsfa.bayes",
     "load": "probsfa.statespace",
+    "select_n_components": "probsfa.statespace",
 }
 
 __all__ = [
@@ -69,6 +71,7 @@ __all__ = [
     "load",
     "metrics",
     "plots",
+    "select_n_components",
 ]
 
 

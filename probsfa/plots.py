@@ -44,6 +44,7 @@ __all__ = [
     "plot_latents",
     "plot_loadings",
     "plot_predictive_check",
+    "plot_selection",
     "plot_slow_features",
     "plot_timescales",
 ]
@@ -280,6 +281,57 @@ def plot_history(history: ArrayLike, *, ax: "Axes | None" = None) -> "Axes":
     ax.set_ylabel("nats below the end")
     tidy(ax)
     return ax
+
+
+def plot_selection(selection: Any, *, axes: "Sequence[Axes] | NDArray[Any] | None" = None) -> "list[Axes]":
+    """Draw how well hidden cells were found again with each number of latents, and the choice.
+
+    Parameters
+    ----------
+    selection : Selection
+        What `probsfa.select_n_components` returns.
+    axes : sequence of 2 matplotlib Axes or None
+        Where to draw log densities and errors.
+
+    Returns
+    -------
+    list of matplotlib Axes
+
+    Raises
+    ------
+    ValueError
+        If there are not two axes.
+
+    Examples
+    --------
+    >>> from probsfa import select_n_components
+    >>> from probsfa.datasets import make_slow_mixture
+    >>> X = make_slow_mixture(200, 4, decay=[0.9], noise_variance=0.2, random_state=0).data
+    >>> axes = plot_selection(select_n_components(X, [1, 2], random_state=0))
+    >>> [ax.get_ylabel() for ax in axes]
+    ['log density of hidden cells (nats)', 'RMSE (standard deviations)']
+    """
+    if axes is None:
+        axes = figure(8.0, 3.2).subplots(1, 2)
+    axes = list(axes)
+    if len(axes) != 2:
+        raise ValueError(f"axes must be 2, for log densities and errors, got {len(axes)}.")
+    n = selection.candidates
+    kinds = (("cells", "cells", BLUE, "o-"), ("blocks", "blocks", ORANGE, "s-"))
+    for ax, score in zip(axes, ("log_density", "rmse"), strict=True):
+        for kind, label, color, style in kinds:
+            ax.plot(n, getattr(selection, f"{score}_{kind}"), style, color=color, lw=0.8, ms=4.0, label=label)
+        ax.axvline(selection.n_components, color=GREY, lw=0.8, ls="--", zorder=0, label="choice")
+        _whole_numbers(ax)
+        ax.set_xlabel("number of latents")
+        tidy(ax)
+    band = 2.0 * selection.standard_error
+    middle = selection.log_density
+    axes[0].errorbar(n, middle, band, color=BLACK, lw=0.8, ms=3.0, fmt=".-", capsize=2.0, label="all")
+    axes[0].set_ylabel("log density of hidden cells (nats)")
+    axes[1].set_ylabel("RMSE (standard deviations)")
+    axes[0].legend(loc="best", frameon=False, fontsize="small")
+    return axes
 
 
 def _whole_numbers(ax: "Axes") -> None:

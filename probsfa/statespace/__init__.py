@@ -8,6 +8,8 @@ from probsfa.statespace.parameters import Parameters as Parameters
 from probsfa.statespace.parameters import make_parameters as make_parameters
 from probsfa.statespace.posterior import Posterior as Posterior
 from probsfa.statespace.prediction import Forecast as Forecast
+from probsfa.statespace.selection import Selection as Selection
+from probsfa.statespace.selection import select_n_components as select_n_components
 from probsfa.statespace.standard_errors import StandardErrors as StandardErrors
 
 __all__ = [
@@ -17,7 +19,9 @@ __all__ = [
     "Parameters",
     "Posterior",
     "ProbabilisticSFA",
+    "Selection",
     "StandardErrors",
     "load",
     "make_parameters",
+    "select_n_components",
 ]

@@ -267,8 +267,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         )
         if self.noise_floor == "auto" and self._noise_kind == "diagonal" and is_heywood(relative):
             return (
-                f" The noise variance of feature {int(np.argmin(relative))} is nearly zero while that of most "
-                "is not (a Heywood case): intervals may be too narrow. Raise max_iter, or set noise_floor."
+                f" The noise variance of feature {int(np.argmin(relative))} is nearly zero while most "
+                "are not (a Heywood case): intervals may be too narrow. Raise max_iter, or set noise_floor."
             )
         if at.size == 0:
             return ""

@@ -1,0 +1,289 @@
+"""How many latents: how well observed cells are found again that a fit has not seen.
+
+Cells are hidden one by one and in blocks of rows, each candidate is fitted to the rest, and the log density
+of the hidden cells under their predictive laws is compared. It rewards what `impute` is for, close values
+with honest intervals; the likelihood of the cells a model was fitted to would grow with every latent.
+
+Candidates are fitted in rising order, each from the latents of the one before and new ones found by slow
+feature analysis, and from lagged covariances, of what these leave unexplained.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probsfa._validation import check_count, check_option, check_sequences
+from probsfa.datasets import hide_blocks, hide_cells
+from probsfa.statespace.checks import check_fit_parameters, noise_kind, retimed, standardisation, time_unit_of
+from probsfa.statespace.estimator import ProbabilisticSFA
+from probsfa.statespace.fitting import LEAST_NOISE, fit
+from probsfa.statespace.initialization import interpolate, starts
+from probsfa.statespace.learning import FitResult, Noise
+from probsfa.statespace.panel import Panel, make_panel
+from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.posterior import log_likelihood, smooth
+from probsfa.statespace.prediction import observation_moments
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+# New latents are tried as found and weaker, since what is unexplained is mostly noise.
+_STRENGTHS = (1.0, 0.3)
+
+
+class Selection(NamedTuple):
+    """Held-out scores of numbers of latents, and the choice among them.
+
+    Scores are in units of each feature's standard deviation; "cells" are those hidden one by one, "blocks"
+    those hidden in blocks of rows.
+
+    Attributes
+    ----------
+    n_components : int
+        The choice.
+    candidates : ndarray of int of shape (M,)
+        Numbers of latents, rising.
+    rmse_cells, rmse_blocks : ndarray of shape (M,)
+        Root mean square errors.
+    log_density_cells, log_density_blocks : ndarray of shape (M,)
+        Mean log densities of hidden cells, in nats for a cell.
+    log_density : ndarray of shape (M,)
+        The same over all hidden cells, by which the choice is made.
+    standard_error : ndarray of shape (M,)
+        Standard error of the difference of `log_density` to the best candidate, zero there.
+    n_evaluations : ndarray of int of shape (M,)
+        Posterior evaluations of each fit.
+    converged : ndarray of bool of shape (M,)
+        Whether each fit ended at a maximum.
+    rule : str
+        How the choice was made.
+    """
+
+    n_components: int
+    candidates: NDArray[np.int64]
+    rmse_cells: FloatArray
+    rmse_blocks: FloatArray
+    log_density_cells: FloatArray
+    log_density_blocks: FloatArray
+    log_density: FloatArray
+    standard_error: FloatArray
+    n_evaluations: NDArray[np.int64]
+    converged: BoolArray
+    rule: str
+
+
+def select_n_components(
+    X: Any,
+    candidates: Iterable[int],
+    *,
+    fraction: float = 0.1,
+    block: int = 24,
+    rule: str = "two_standard_errors",
+    noise: str | float = "diagonal",
+    max_iter: int = 200,
+    tol: float = 1.0,
+    lengths: Any = None,
+    times: Any = None,
+    random_state: int | np.random.Generator | None = None,
+) -> Selection:
+    """Choose the number of latents of :class:`ProbabilisticSFA` by hiding observed cells.
+
+    Parameters
+    ----------
+    X : array-like (T, D), or list of array-likes (T_i, D)
+        Rows in order of time, NaN where missing.
+    candidates : iterable of int
+        Numbers of latents to compare, in any order.
+    fraction : float, default=0.1
+        Part of the observed cells to hide: half of them one by one, half in blocks. Features that would keep
+        fewer than two cells are left as they are.
+    block : int, default=24
+        Rows of a hidden block; at most a tenth of the rows are taken.
+    rule : {"two_standard_errors", "best"}, default="two_standard_errors"
+        The smallest number of latents whose log density is within two standard errors of the best one's, or
+        the best one. The error is that of the difference between the two, from its scatter over hidden
+        blocks and cells. Both fill the same cells, so it is much smaller than that of either, by which the
+        common rule of one standard error goes; but the best of many is the best by chance in part.
+    noise : {"diagonal", "isotropic"} or float, default="diagonal"
+        As in `ProbabilisticSFA`; not 0.0.
+    max_iter : int, default=200
+        Most posterior evaluations of each fit.
+    tol : float, default=1.0
+        As in `ProbabilisticSFA`; the last nats of likelihood change predictions little.
+    lengths, times : optional
+        As in `ProbabilisticSFA.fit`.
+    random_state : int, Generator or None, default=None
+        Chooses the hidden cells.
+
+    Returns
+    -------
+    Selection
+        The curve and the choice; `probsfa.plots.plot_selection` draws it.
+
+    Raises
+    ------
+    ValueError
+        If the data or a parameter is not valid, or nothing can be hidden.
+
+    References
+    ----------
+    Hastie, Tibshirani & Friedman (2009), The Elements of Statistical Learning, section 7.10 (on such rules).
+
+    Examples
+    --------
+    >>> from probsfa import ProbabilisticSFA, select_n_components
+    >>> from probsfa.datasets import make_slow_mixture
+    >>> X = make_slow_mixture(400, 6, decay=[0.98, 0.7], noise_variance=0.2, random_state=0).data
+    >>> found = select_n_components(X, [1, 2, 3], random_state=0)
+    >>> found.n_components
+    2
+    >>> model = ProbabilisticSFA(found.n_components).fit(X)
+    """
+    check_option("rule", rule, ("two_standard_errors", "best"))
+    ordered = _check_candidates(candidates)
+    check_fit_parameters(int(ordered[0]), noise, "auto", max_iter, tol, "auto")
+    if noise == 0.0:
+        raise ValueError("noise must be positive: without noise there is nothing to hide and find again.")
+    check_count("block", block)
+    found = check_sequences(
+        ProbabilisticSFA(), X, reset=True, allow_nan=True, lengths=lengths, times=times, min_rows=2
+    )
+    unit = time_unit_of(found)
+    cells, blocks, groups = _hide(found.values, block, fraction, np.random.default_rng(random_state))
+    seen = np.where(cells | blocks, np.nan, found.values)
+    kind = noise_kind(noise)
+    shift, scale = standardisation(seen, by_feature=kind == "diagonal")
+    truth = (found.values - shift) / scale
+    panel = make_panel(retimed(found, (seen - shift) / scale, unit))
+    known = float(noise) / scale**2 if kind == "fixed" else None
+    learned = Noise(kind, np.full(found.n_features, LEAST_NOISE) if known is None else known)
+
+    fits: list[FitResult] = []
+    scores = []
+    for k in ordered:
+        start = None if not fits else _enlarged(fits[-1].params, panel, int(k), learned)
+        fits.append(
+            fit(
+                panel,
+                int(k),
+                learned,
+                known,
+                solver="auto",
+                max_iter=max_iter,
+                tol=tol,
+                guarded=True,
+                start=start,
+            )
+        )
+        scores.append(_score(fits[-1].params, panel, truth, cells | blocks))
+    errors, densities = (np.array(part) for part in zip(*scores, strict=True))
+    hidden = cells | blocks
+    units = np.broadcast_to(np.nanstd(truth, axis=0), truth.shape)[hidden]
+    units = np.where(units > 0.0, units, 1.0)
+    errors, densities = errors / units, densities + np.log(units)
+    chosen, standard_error = _choose(densities, groups[hidden], rule)
+    single = cells[hidden]
+    return Selection(
+        n_components=int(ordered[chosen]),
+        candidates=ordered,
+        rmse_cells=_mean(errors**2, single) ** 0.5,
+        rmse_blocks=_mean(errors**2, ~single) ** 0.5,
+        log_density_cells=_mean(densities, single),
+        log_density_blocks=_mean(densities, ~single),
+        log_density=densities.mean(axis=1),
+        standard_error=standard_error,
+        n_evaluations=np.array([each.n_evaluations for each in fits]),
+        converged=np.array([each.status in ("converged", "flat") for each in fits]),
+        rule=rule,
+    )
+
+
+def _check_candidates(candidates: Iterable[int]) -> NDArray[np.int64]:
+    listed = list(candidates)
+    if not listed:
+        raise ValueError("candidates must hold at least one number of latents, got none.")
+    for each in listed:
+        check_count("candidates", each)
+    return np.unique(np.array(listed, dtype=np.int64))
+
+
+def _hide(
+    values: FloatArray, block: int, fraction: float, rng: np.random.Generator
+) -> tuple[BoolArray, BoolArray, NDArray[np.int64]]:
+    """Cells hidden one by one, cells hidden in blocks, and a number for each cell, shared within a block."""
+    length = max(1, min(block, len(values) // 10))
+    blocks = hide_blocks(values, length, 0.5 * fraction, random_state=rng)
+    share = 0.5 * fraction / (1.0 - 0.5 * fraction)
+    cells = hide_cells(np.where(blocks, np.nan, values), share, random_state=rng)
+    bare = np.count_nonzero(~np.isnan(values) & ~blocks & ~cells, axis=0) < 2
+    blocks[:, bare], cells[:, bare] = False, False
+    if not blocks.any() or not cells.any():
+        raise ValueError(
+            f"X has too few observed cells to hide a fraction of {fraction:g} of them; raise it."
+        )
+    rows = np.arange(len(values))[:, None] // length + np.zeros_like(blocks, dtype=np.int64)
+    features = np.arange(values.shape[1])
+    by_block = rows * len(features) + features
+    own = by_block.max() + 1 + np.arange(values.size).reshape(values.shape)
+    return cells, blocks, np.where(blocks, by_block, own)
+
+
+def _enlarged(params: Parameters, panel: Panel, n_components: int, noise: Noise) -> Parameters:
+    """The same latents and new ones, found in what these leave unexplained."""
+    more = n_components - params.n_components
+    left = panel.values - params.offset
+    n = panel.n_rows
+    left[:n] -= smooth(params, panel).means @ params.loadings.T
+    unexplained = interpolate(panel._replace(values=left * panel.mask))
+    best, highest = params, -np.inf
+    for new in starts(unexplained, np.zeros(params.n_features), more):
+        for strength in _STRENGTHS:
+            loadings = strength * new.loadings
+            variance = params.noise_variance
+            if noise.kind == "diagonal":
+                explained = np.minimum(np.sum(loadings**2, axis=1), 0.5 * variance)
+                variance = np.maximum(variance - explained, noise.floor)
+            tried = Parameters(
+                np.append(params.decay, new.decay),
+                np.column_stack([params.loadings, loadings]),
+                variance,
+                params.offset,
+            )
+            value = log_likelihood(tried, panel)
+            if value > highest:
+                best, highest = tried, value
+    return best
+
+
+def _score(
+    params: Parameters, panel: Panel, truth: FloatArray, hidden: BoolArray
+) -> tuple[FloatArray, FloatArray]:
+    """Errors and log densities of hidden cells, in the order of ``truth[hidden]``."""
+    found = smooth(params, panel)
+    means, variances = observation_moments(params, found.means, found.covariances)
+    errors, variance = (means - truth)[hidden], variances[hidden]
+    return errors, -0.5 * (np.log(2.0 * np.pi * variance) + errors**2 / variance)
+
+
+def _mean(values: FloatArray, where: BoolArray) -> FloatArray:
+    return np.asarray(values[:, where].mean(axis=1))
+
+
+def _choose(densities: FloatArray, groups: NDArray[np.int64], rule: str) -> tuple[int, FloatArray]:
+    """Index of the choice, and standard errors of the differences to the best.
+
+    Cells of a block are not independent, blocks nearly are: the error of a mean over all cells comes from the
+    scatter of the sums over blocks.
+    """
+    means = densities.mean(axis=1)
+    best = int(np.argmax(means))
+    behind = densities[best] - densities
+    _, member = np.unique(groups, return_inverse=True)
+    centred = behind - behind.mean(axis=1, keepdims=True)
+    sums = np.array([np.bincount(member, row) for row in centred])
+    n_groups = sums.shape[1]
+    error = np.sqrt(np.sum(sums**2, axis=1) * n_groups / max(n_groups - 1, 1)) / densities.shape[1]
+    within = np.flatnonzero(means[best] - means <= 2.0 * error)
+    return (best if rule == "best" else int(within[0])), error
