@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from probsfa import graphs as graphs
     from probsfa import metrics as metrics
     from probsfa import plots as plots
+    from probsfa._compilation import enable_compilation_cache as enable_compilation_cache
     from probsfa.bayes import BayesianSFA as BayesianSFA
     from probsfa.sfa import SFA as SFA
     from probsfa.sfa import GraphSFA as GraphSFA
@@ -47,6 +48,7 @@ _HOMES = {
     "SpectralClustering": "probsfa.sfa",
     "ProbabilisticSFA": "probsfa.statespace",
     "BayesianSFA": "probsfa.bayes",
+    "enable_compilation_cache": "probsfa._compilation",
     "load": "probsfa.statespace",
     "select_n_components": "probsfa.statespace",
 }
@@ -66,6 +68,7 @@ __all__ = [
     "__version__",
     "bayes",
     "datasets",
+    "enable_compilation_cache",
     "expansions",
     "graphs",
     "load",

@@ -1,0 +1,47 @@
+"""Compiled programs are kept in a folder where that is asked for, and nowhere else."""
+
+import os
+import subprocess
+import sys
+
+FIT = """
+import sys, warnings
+import numpy as np
+import jax, probsfa
+from jax import monitoring
+hits = []
+monitoring.register_event_listener(lambda event, **_: hits.append(event) if "cache_hits" in event else None)
+if len(sys.argv) > 1:
+    print(probsfa.enable_compilation_cache(*sys.argv[1:2] if sys.argv[1] else ()))
+X = np.cumsum(np.random.default_rng(0).standard_normal((40, 2)), axis=0)
+warnings.simplefilter("ignore")
+probsfa.ProbabilisticSFA(1, max_iter=2).fit(X)
+print(len(hits))
+"""
+
+
+def run(*arguments, **environment):
+    done = subprocess.run(
+        [sys.executable, "-c", FIT, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **environment},
+    )
+    return done.stdout.split()
+
+
+def test_programs_are_kept_between_processes(tmp_path):
+    folder = tmp_path / "deep" / "programs"
+    first, hits = run(str(folder))
+    assert first == str(folder) and int(hits) == 0
+    assert any(folder.iterdir())
+    _, hits = run(str(folder))
+    assert int(hits) > 0
+
+
+def test_the_default_folder_is_the_users_and_only_where_asked_for(tmp_path):
+    assert run(XDG_CACHE_HOME=str(tmp_path)) == ["0"]
+    assert list(tmp_path.iterdir()) == []
+    folder, _ = run("", XDG_CACHE_HOME=str(tmp_path))
+    assert folder == str(tmp_path / "probsfa") and any((tmp_path / "probsfa").iterdir())
