@@ -20,7 +20,8 @@ mean_t)`` and covariance ``S``, both from ``W`` alone. They are found for all ``
 ``P_t = S_t + G_t P_t+1 G_t'``, again a sum of positive terms.
 
 Arrays have time first. ``decays`` (T, K) holds the decay from the row before to each row, zero where a
-sequence starts. The functions are pure and are compiled by their callers.
+sequence starts; ``following`` (T, K) the decay from each row to the next, zero where there is none. The
+functions are pure and are compiled by their callers.
 """
 
 from typing import NamedTuple
@@ -60,11 +61,18 @@ class Conditionals(NamedTuple):
     roots: Array
 
 
+class Law(NamedTuple):
+    """Law of one state: ``mean`` (K,) and ``covariance`` (K, K)."""
+
+    mean: Array
+    covariance: Array
+
+
 class Smoothed(NamedTuple):
     """Law of the states given all rows.
 
     ``means`` (T, K), ``covariances`` (T, K, K) and ``lag_one`` (T, K, K), where ``lag_one[t]`` is the
-    covariance of ``z_t`` with ``z_t-1``; zero at ``t = 0``.
+    covariance of ``z_t+1`` (rows) with ``z_t`` (columns).
     """
 
     means: Array
@@ -82,10 +90,13 @@ def collapse(values: Array, mask: Array, loadings: Array, noise_variance: Array,
     return Collapsed(precision, information)
 
 
-def filter_pass(
-    collapsed: Collapsed, decays: Array, initial_mean: Array, initial_covariance: Array
-) -> Filtered:
-    """Run the forward pass from the given law of the state before the first row."""
+def prior_law(n_components: int, dtype: jnp.dtype) -> Law:
+    """Stationary law of the latents."""
+    return Law(jnp.zeros(n_components, dtype), jnp.eye(n_components, dtype=dtype))
+
+
+def filter_pass(collapsed: Collapsed, decays: Array, before: Law) -> tuple[Filtered, Law]:
+    """Run the forward pass from the law of the state before the first row; also the law of the last state."""
     identity = jnp.eye(decays.shape[1], dtype=decays.dtype)
 
     def step(state: _State, row: tuple[Array, Array, Array]) -> tuple[_State, Filtered]:
@@ -108,45 +119,44 @@ def filter_pass(
         out = Filtered(mean, root, 2.0 * jnp.sum(jnp.log(jnp.diag(factor))), shift @ shift)
         return (mean, covariance), out
 
-    return jax.lax.scan(step, (initial_mean, initial_covariance), (*collapsed, decays))[1]
+    last, filtered = jax.lax.scan(step, (before.mean, before.covariance), (*collapsed, decays))
+    return filtered, Law(*last)
 
 
-def conditionals(roots: Array, decays: Array) -> Conditionals:
-    """Law of each state given the next one, for all rows at once; the last row has no next one."""
-    following = jnp.concatenate([decays[1:], jnp.zeros_like(decays[:1])])
+def conditionals(roots: Array, following: Array) -> Conditionals:
+    """Law of each state given the next one, for all rows at once."""
     weights = following / ((1.0 - following) * (1.0 + following))
-    identity = jnp.eye(decays.shape[1], dtype=decays.dtype)
-    inner = identity + jnp.einsum("tki,tk,tkj->tij", roots, following * weights, roots)
+    identity = jnp.eye(following.shape[1], dtype=following.dtype)
+    inner = identity + jnp.swapaxes(roots, 1, 2) @ ((following * weights)[:, :, None] * roots)
     factor = jnp.linalg.cholesky(inner, symmetrize_input=False)
     narrowed = triangular_solve(factor, roots, left_side=False, lower=True, transpose_a=True)
     gains = (narrowed @ jnp.swapaxes(narrowed, 1, 2)) * weights[:, None, :]
     return Conditionals(gains, narrowed)
 
 
-def smoother_pass(filtered: Filtered, conditional: Conditionals, decays: Array) -> Smoothed:
-    """Run the backward pass."""
-    following = jnp.concatenate([decays[1:], jnp.zeros_like(decays[:1])])
+def smoother_pass(filtered: Filtered, following: Array, after: Law) -> Smoothed:
+    """Run the backward pass from the law of the state after the last row given all rows."""
+    conditional = conditionals(filtered.roots, following)
     gains = conditional.gains
     spreads = conditional.roots @ jnp.swapaxes(conditional.roots, 1, 2)
     free_means = filtered.means - jnp.einsum("tij,tj->ti", gains, following * filtered.means)
 
-    def step(state: _State, row: tuple[Array, Array, Array]) -> tuple[_State, tuple[Array, Array, Array]]:
+    def step(state: _State, row: tuple[Array, Array, Array]) -> tuple[_State, Smoothed]:
         mean, covariance = state
         free_mean, gain, spread = row
         cross = covariance @ gain.T
         state = (free_mean + gain @ mean, spread + gain @ cross)
-        return state, (*state, cross)
+        return state, Smoothed(*state, cross)
 
-    start = (jnp.zeros_like(filtered.means[0]), jnp.zeros_like(spreads[0]))
-    _, (means, covariances, cross) = jax.lax.scan(step, start, (free_means, gains, spreads), reverse=True)
-    # cross[t] is Cov(z_t+1, z_t): shift it to the row of the later state.
-    lag_one = jnp.concatenate([jnp.zeros_like(cross[:1]), cross[:-1]])
-    return Smoothed(means, covariances, lag_one)
+    return jax.lax.scan(step, (after.mean, after.covariance), (free_means, gains, spreads), reverse=True)[1]
 
 
-def backward_draws(filtered: Filtered, conditional: Conditionals, decays: Array, normals: Array) -> Array:
-    """Draw states backwards, each given the next one: (T, n_draws, K) from as many standard normals."""
-    following = jnp.concatenate([decays[1:], jnp.zeros_like(decays[:1])])
+def backward_draws(filtered: Filtered, following: Array, normals: Array, after: Array) -> Array:
+    """Draw states backwards, each given the next one: (T, n_draws, K) from as many standard normals.
+
+    ``after`` (n_draws, K) are the draws of the state after the last row.
+    """
+    conditional = conditionals(filtered.roots, following)
     free_means = filtered.means - jnp.einsum("tij,tj->ti", conditional.gains, following * filtered.means)
     scattered = free_means[:, None, :] + normals @ jnp.swapaxes(conditional.roots, 1, 2)
 
@@ -155,5 +165,4 @@ def backward_draws(filtered: Filtered, conditional: Conditionals, decays: Array,
         drawn = scatter + later @ gain.T
         return drawn, drawn
 
-    start = jnp.zeros_like(normals[0])
-    return jax.lax.scan(step, start, (scattered, conditional.gains), reverse=True)[1]
+    return jax.lax.scan(step, after, (scattered, conditional.gains), reverse=True)[1]

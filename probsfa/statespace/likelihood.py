@@ -8,20 +8,37 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from probsfa.statespace.posterior import _backward, _forward_from_prior, _Problem
+from probsfa.statespace.engine import prior_law
+from probsfa.statespace.inference import (
+    FEWEST_ROWS_FOR_SAMPLING,
+    Problem,
+    backward,
+    choose_segments,
+    forward,
+)
 from probsfa.statespace.statistics import observation_statistics, transition_statistics
 
 
 def decay_table(decay: Array, gaps: Array | None) -> Array:
-    """Correlation of each latent over each of ``gaps``, and zero for the first row of a sequence: (U + 1, K)."""
+    """Decay over each of ``gaps``, and zero for the first row of a sequence: (U + 1, K)."""
     over = decay[None, :] if gaps is None else decay ** gaps[:, None]
     return jnp.concatenate([over, jnp.zeros_like(decay[None, :])])
 
 
 def _problem(
-    table: Array, loadings: Array, noise_variance: Array, offset: Array, values: Array, mask: Array, index: Array
-) -> _Problem:
-    return _Problem(values, mask, table[index], loadings, noise_variance, offset)
+    table: Array,
+    loadings: Array,
+    noise_variance: Array,
+    offset: Array,
+    values: Array,
+    mask: Array,
+    index: Array,
+) -> Problem:
+    return Problem(values, mask, table[index], table[-1], loadings, noise_variance, offset)
+
+
+def _segments(values: Array, decay: Array) -> int:
+    return choose_segments(values.shape[0], decay.shape[0], FEWEST_ROWS_FOR_SAMPLING)
 
 
 @jax.custom_vjp
@@ -65,7 +82,8 @@ def marginal_log_likelihood(
     """
     table = decay_table(decay, gaps)
     problem = _problem(table, loadings, noise_variance, offset, values, mask, gap_index)
-    return jnp.sum(_forward_from_prior(problem)[1])
+    prior = prior_law(decay.shape[0], values.dtype)
+    return jnp.sum(forward(problem, prior, _segments(values, decay))[1])
 
 
 _Residual = tuple[tuple[Array, Array, Array, Array], Array, Array, Array | None]
@@ -83,12 +101,15 @@ def _value_and_score(
 ) -> tuple[Array, _Residual]:
     table, pull_back = jax.vjp(lambda a: decay_table(a, gaps), decay)
     problem = _problem(table, loadings, noise_variance, offset, values, mask, gap_index)
-    filtered, log_likelihoods = _forward_from_prior(problem)
-    smoothed = _backward(filtered, problem.decays)
-    counts, power, moments, _, _ = observation_statistics(values, mask, loadings, offset, smoothed)
+    prior = prior_law(decay.shape[0], values.dtype)
+    result, log_likelihoods = forward(problem, prior, _segments(values, decay))
+    nothing = jax.tree.map(jnp.zeros_like, prior)
+    moments = backward(problem, result, nothing)
+    counts, power, crossed, _, _ = observation_statistics(values, mask, loadings, offset, moments)
     n_gaps = table.shape[0] - 1
+    following_index = jnp.concatenate([gap_index[1:], jnp.full_like(gap_index[:1], n_gaps)])
     transitions, innovation_power, innovation_moments, _ = transition_statistics(
-        problem.decays, gap_index, n_gaps, smoothed
+        problem.following, following_index, n_gaps, moments, nothing.mean, nothing.mean
     )
     over = table[:-1]
     innovation = (1.0 - over) * (1.0 + over)
@@ -96,7 +117,7 @@ def _value_and_score(
         transitions[:, None] * over + innovation_moments - over * innovation_power / innovation
     ) / innovation
     (by_decay,) = pull_back(jnp.concatenate([by_table, jnp.zeros_like(table[-1:])]))
-    by_latent = moments / noise_variance[:, None]
+    by_latent = crossed / noise_variance[:, None]
     by_noise = 0.5 * (power / noise_variance - counts) / noise_variance
     score = (by_decay, by_latent[:, :-1], by_noise, by_latent[:, -1])
     return jnp.sum(log_likelihoods), (score, values, mask, gaps)
@@ -104,7 +125,12 @@ def _value_and_score(
 
 def _pull_back(residual: _Residual, cotangent: Array) -> tuple[Array | None, ...]:
     score, values, mask, gaps = residual
-    data = (jnp.zeros_like(values), jnp.zeros_like(mask), None, None if gaps is None else jnp.zeros_like(gaps))
+    data = (
+        jnp.zeros_like(values),
+        jnp.zeros_like(mask),
+        None,
+        None if gaps is None else jnp.zeros_like(gaps),
+    )
     return (*(cotangent * part for part in score), *data)
 
 

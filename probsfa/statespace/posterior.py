@@ -4,8 +4,11 @@ This is the one place through which everything else asks the engine, in float64 
 configuration is, with NumPy arrays going in and coming out.
 """
 
+import math
+import weakref
+from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,18 +16,23 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from probsfa.statespace.engine import (
-    Filtered,
-    Smoothed,
-    backward_draws,
-    collapse,
-    conditionals,
-    filter_pass,
-    smoother_pass,
+from probsfa.statespace.engine import Law, Smoothed, backward_draws, prior_law
+from probsfa.statespace.inference import (
+    Forward,
+    Problem,
+    backward,
+    backward_in_full,
+    choose_segments,
+    forward,
 )
-from probsfa.statespace.panel import Panel, step_decay
+from probsfa.statespace.panel import Panel, decay_over, padded_length
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.statistics import Statistics, observation_statistics, transition_statistics
+from probsfa.statespace.statistics import (
+    Statistics,
+    observation_statistics,
+    square_matrices,
+    transition_statistics,
+)
 
 FloatArray = NDArray[np.float64]
 
@@ -72,85 +80,228 @@ class Filtering(NamedTuple):
     log_likelihoods: FloatArray
 
 
-class _Problem(NamedTuple):
-    """Parameters and data as the compiled programs take them."""
+# Rows are worked through in chunks whose matrices (K x K for each row) take about so many bytes: few enough
+# to stay in the cache and to bound memory, many enough to be worth a call.
+_CHUNK_BYTES = 32 * 2**20
+_MOST_CHUNK_ROWS = 65_536
+_FEWEST_CHUNK_ROWS = 256
+# What the forward pass leaves is kept for the backward pass up to this size; beyond it, it is made again.
+_KEPT_BYTES = 1536 * 2**20
+# Data up to this size are held ready for the next evaluation.
+_CACHED_BYTES = 512 * 2**20
+
+
+class _Chunk(NamedTuple):
+    """Rows as the compiled programs take them; ``gap_index`` says which gap leads to each row."""
 
     values: Array
     mask: Array
-    decays: Array
+    gap_index: Array
+
+
+class _Model(NamedTuple):
+    """Parameters as the compiled programs take them; ``table`` (U + 1, K) has the decay over each gap."""
+
+    table: Array
     loadings: Array
     noise_variance: Array
     offset: Array
 
 
-def _problem(params: Parameters, panel: Panel) -> _Problem:
-    arrays = (
-        panel.values,
-        panel.mask,
-        step_decay(params.decay, panel),
-        params.loadings,
-        params.noise_variance,
-        params.offset,
+def _model(params: Parameters, panel: Panel) -> _Model:
+    table = np.vstack([decay_over(params.decay, panel.gaps), np.zeros((1, params.n_components))])
+    return _Model(*map(jnp.asarray, (table, params.loadings, params.noise_variance, params.offset)))
+
+
+def chunk_rows(n_rows: int, n_components: int) -> int:
+    """Rows of each chunk of a panel with ``n_rows``; chunks are equally long, so one program serves all."""
+    most = int(np.clip(_CHUNK_BYTES // (8 * n_components**2), _FEWEST_CHUNK_ROWS, _MOST_CHUNK_ROWS))
+    if n_rows <= most:
+        return n_rows
+    return padded_length(-(-n_rows // -(-n_rows // most)))
+
+
+_ready: dict[tuple[int, ...], list[_Chunk]] = {}
+
+
+def _chunks(panel: Panel, n_components: int) -> "_Chunks":
+    """The chunks of a panel; converted once, held as long as its values live unless very large."""
+    rows = chunk_rows(panel.values.shape[0], n_components)
+    chunks = _Chunks(panel, rows)
+    if panel.values.nbytes + panel.mask.nbytes > _CACHED_BYTES:
+        return chunks
+    key = (id(panel.values), id(panel.mask), id(panel.gap_index), rows)
+    if key not in _ready:
+        chunks.held = [chunks.convert(k) for k in range(len(chunks))]
+        _ready[key] = chunks.held
+        for array in (panel.values, panel.mask, panel.gap_index):
+            weakref.finalize(array, _ready.pop, key, None)
+    chunks.held = _ready[key]
+    return chunks
+
+
+class _Chunks:
+    """A panel cut into chunks of equal length, the last filled up with rows in which nothing is observed."""
+
+    def __init__(self, panel: Panel, rows: int) -> None:
+        self.panel = panel
+        self.rows = rows
+        self.held: list[_Chunk] | None = None
+
+    def __len__(self) -> int:
+        return math.ceil(self.panel.values.shape[0] / self.rows)
+
+    def __getitem__(self, k: int) -> _Chunk:
+        return self.held[k] if self.held is not None else self.convert(k)
+
+    def convert(self, k: int) -> _Chunk:
+        part = slice(k * self.rows, (k + 1) * self.rows)
+        panel = self.panel
+        index = panel.gap_index[part]
+        missing = self.rows - index.shape[0]
+        return _Chunk(
+            jnp.asarray(np.pad(panel.values[part], ((0, missing), (0, 0)))),
+            jnp.asarray(np.pad(panel.mask[part], ((0, missing), (0, 0))).astype(np.float64)),
+            jnp.asarray(np.pad(index, (0, missing), constant_values=panel.gaps.shape[0])),
+        )
+
+    def after_index(self, k: int) -> int:
+        """Which gap leads from the last row of chunk ``k`` to the row after it."""
+        start = (k + 1) * self.rows
+        if start >= self.panel.gap_index.shape[0]:
+            return self.panel.gaps.shape[0]
+        return int(self.panel.gap_index[start])
+
+
+def _problem(model: _Model, chunk: _Chunk, after_index: Array) -> Problem:
+    if model.table.shape[0] == 2:
+        decays = jnp.where((chunk.gap_index == 0)[:, None], model.table[0], 0.0)
+    else:
+        decays = model.table[chunk.gap_index]
+    return Problem(chunk.values, chunk.mask, decays, model.table[after_index], *model[1:])
+
+
+def _following_index(chunk: _Chunk, after_index: Array) -> Array:
+    return jnp.concatenate([chunk.gap_index[1:], jnp.asarray(after_index, chunk.gap_index.dtype)[None]])
+
+
+@partial(jax.jit, static_argnames="n_segments")
+def _forward_program(
+    model: _Model, chunk: _Chunk, after_index: Array, before: Law, n_segments: int
+) -> tuple[Forward, Array]:
+    return forward(_problem(model, chunk, after_index), before, n_segments)
+
+
+@partial(jax.jit, static_argnames="n_segments")
+def _likelihood_program(
+    model: _Model, chunk: _Chunk, after_index: Array, before: Law, n_segments: int
+) -> tuple[Law, Array]:
+    result, log_likelihoods = forward(_problem(model, chunk, after_index), before, n_segments)
+    return result.last, jnp.sum(log_likelihoods)
+
+
+def _sums(
+    model: _Model, chunk: _Chunk, after_index: Array, result: Forward, after: Law
+) -> tuple[tuple[Array, ...], Law]:
+    problem = _problem(model, chunk, after_index)
+    moments = backward(problem, result, after)
+    n_components = model.table.shape[1]
+    sums = (
+        *observation_statistics(chunk.values, chunk.mask, model.loadings, model.offset, moments),
+        *transition_statistics(
+            problem.following,
+            _following_index(chunk, after_index),
+            model.table.shape[0] - 1,
+            moments,
+            after.mean,
+            jnp.diagonal(after.covariance),
+        ),
     )
-    return _Problem(*map(jnp.asarray, arrays))
+    return sums, Law(moments.means[0], square_matrices(moments.covariances[:1], n_components)[0])
 
 
-def _forward(problem: _Problem, mean: Array, covariance: Array) -> tuple[Filtered, Array]:
-    """Filter, and the log density of each row given the rows before it.
-
-    With the filtered mean in place of the predicted one, the quadratic form splits into two positive parts:
-    the residual against the noise and the update against the predicted covariance.
-    """
-    collapsed = collapse(*problem[:2], *problem[3:])
-    filtered = filter_pass(collapsed, problem.decays, mean, covariance)
-    residuals = problem.values - problem.offset - filtered.means @ problem.loadings.T
-    log_norm = jnp.log(2.0 * jnp.pi * problem.noise_variance)
-    quadratic = jnp.sum(problem.mask * (log_norm + residuals**2 / problem.noise_variance), axis=1)
-    return filtered, -0.5 * (quadratic + filtered.log_dets + filtered.distances)
+_sums_program = jax.jit(_sums)
 
 
-def _forward_from_prior(problem: _Problem) -> tuple[Filtered, Array]:
-    n_components = problem.loadings.shape[1]
-    dtype = problem.values.dtype
-    return _forward(problem, jnp.zeros(n_components, dtype), jnp.eye(n_components, dtype=dtype))
-
-
-def _backward(filtered: Filtered, decays: Array) -> Smoothed:
-    return smoother_pass(filtered, conditionals(filtered.roots, decays), decays)
+@partial(jax.jit, static_argnames="n_segments")
+def _statistics_program(
+    model: _Model, chunk: _Chunk, after_index: Array, before: Law, after: Law, n_segments: int
+) -> tuple[Array, tuple[Array, ...]]:
+    result, log_likelihoods = forward(_problem(model, chunk, after_index), before, n_segments)
+    return jnp.sum(log_likelihoods), _sums(model, chunk, after_index, result, after)[0]
 
 
 @jax.jit
-def _filter_program(problem: _Problem, mean: Array, covariance: Array) -> tuple[Array, Array, Array]:
-    filtered, log_likelihoods = _forward(problem, mean, covariance)
-    return filtered.means, filtered.roots @ jnp.swapaxes(filtered.roots, 1, 2), log_likelihoods
+def _moments_program(
+    model: _Model, chunk: _Chunk, after_index: Array, result: Forward, after: Law
+) -> Smoothed:
+    return backward_in_full(_problem(model, chunk, after_index), result, after)
+
+
+@partial(jax.jit, static_argnames="n_segments")
+def _posterior_program(
+    model: _Model, chunk: _Chunk, after_index: Array, before: Law, after: Law, n_segments: int
+) -> tuple[Smoothed, Array]:
+    problem = _problem(model, chunk, after_index)
+    result, log_likelihoods = forward(problem, before, n_segments)
+    return backward_in_full(problem, result, after), log_likelihoods
 
 
 @jax.jit
-def _posterior_program(problem: _Problem) -> tuple[Smoothed, Array]:
-    filtered, log_likelihoods = _forward_from_prior(problem)
-    return _backward(filtered, problem.decays), log_likelihoods
+def _filter_program(
+    values: Array, mask: Array, decays: Array, model: _Model, before: Law
+) -> tuple[Array, Array, Array]:
+    problem = Problem(values, mask, decays, jnp.zeros_like(decays[0]), *model[1:])
+    result, log_likelihoods = forward(problem, before, 1)
+    roots = result.filtered.roots
+    return result.filtered.means, roots @ jnp.swapaxes(roots, 1, 2), log_likelihoods
 
 
 @jax.jit
-def _likelihood_program(problem: _Problem) -> Array:
-    return jnp.sum(_forward_from_prior(problem)[1])
+def _draw_program(
+    model: _Model, chunk: _Chunk, after_index: Array, result: Forward, normals: Array, after: Array
+) -> Array:
+    problem = _problem(model, chunk, after_index)
+    return backward_draws(result.filtered, problem.following, normals, after)  # type: ignore[arg-type]
 
 
-@partial(jax.jit, static_argnames="n_gaps")
-def _statistics_program(problem: _Problem, gap_index: Array, n_gaps: int) -> tuple[Array, ...]:
-    filtered, log_likelihoods = _forward_from_prior(problem)
-    smoothed = _backward(filtered, problem.decays)
-    return (
-        jnp.sum(log_likelihoods),
-        *observation_statistics(problem.values, problem.mask, problem.loadings, problem.offset, smoothed),
-        *transition_statistics(problem.decays, gap_index, n_gaps, smoothed),
-    )
+class _Sweep:
+    """The forward pass over all chunks, and what the backward pass needs of it."""
 
+    def __init__(self, params: Parameters, panel: Panel, n_segments: int | None = None) -> None:
+        n_components = params.n_components
+        self.model = _model(params, panel)
+        self.chunks = _chunks(panel, n_components)
+        if n_segments is None:
+            n_segments = choose_segments(self.chunks.rows, n_components)
+        self.n_segments = n_segments
+        self.prior = prior_law(n_components, self.model.table.dtype)
+        self.nothing = Law(jnp.zeros(n_components), jnp.zeros((n_components, n_components)))
+        self.laws = [self.prior]
+        self.kept: list[Forward] = []
+        self.log_likelihoods: list[Array] = []
 
-@jax.jit
-def _draw_program(problem: _Problem, normals: Array) -> Array:
-    filtered, _ = _forward_from_prior(problem)
-    return backward_draws(filtered, conditionals(filtered.roots, problem.decays), problem.decays, normals)
+    def forward(self) -> None:
+        """Filter every chunk in turn."""
+        size = 8 * self.model.table.shape[1] ** 2 * self.chunks.rows * len(self.chunks)
+        for k in range(len(self.chunks)):
+            result, log_likelihoods = self._filter(k)
+            self.log_likelihoods.append(log_likelihoods)
+            self.laws.append(result.last)
+            if size <= _KEPT_BYTES:
+                self.kept.append(result)
+
+    def _filter(self, k: int) -> tuple[Forward, Array]:
+        after_index = self.chunks.after_index(k)
+        return _forward_program(
+            self.model, self.chunks[k], after_index, self.laws[k], n_segments=self.n_segments
+        )
+
+    def backward(self) -> Iterator[tuple[int, _Chunk, int, Forward]]:
+        """Chunks from the last to the first, with their forward pass."""
+        for k in reversed(range(len(self.chunks))):
+            result = self.kept.pop() if self.kept else self._filter(k)[0]
+            yield k, self.chunks[k], self.chunks.after_index(k), result
 
 
 def smooth(params: Parameters, panel: Panel) -> Posterior:
@@ -169,20 +320,49 @@ def smooth(params: Parameters, panel: Panel) -> Posterior:
         Moments for the ``n_rows`` rows of the panel, one sequence after the other.
     """
     with jax.enable_x64(True):
-        smoothed, log_likelihoods = _posterior_program(_problem(params, panel))
-        n = panel.n_rows
-        return Posterior(
-            np.asarray(smoothed.means)[:n],
-            np.asarray(smoothed.covariances)[:n],
-            np.asarray(smoothed.lag_one)[1:n],
-            np.asarray(log_likelihoods)[:n],
-        )
+        sweep, n = _Sweep(params, panel), panel.n_rows
+        if len(sweep.chunks) == 1:
+            smoothed, log_likelihoods = _posterior_program(
+                sweep.model,
+                sweep.chunks[0],
+                sweep.chunks.after_index(0),
+                sweep.prior,
+                sweep.nothing,
+                n_segments=sweep.n_segments,
+            )
+            parts, rows = [smoothed], [log_likelihoods]
+        else:
+            sweep.forward()
+            parts, rows, after = [], sweep.log_likelihoods, sweep.nothing
+            for _, chunk, after_index, result in sweep.backward():
+                smoothed = _moments_program(sweep.model, chunk, after_index, result, after)
+                after = Law(smoothed.means[0], smoothed.covariances[0])
+                parts.append(smoothed)
+            parts.reverse()
+        means, covariances, lag_one = (_joined(x) for x in zip(*parts, strict=True))
+        return Posterior(means[:n], covariances[:n], lag_one[: n - 1], _joined(rows)[:n])
+
+
+def _joined(parts: Any) -> FloatArray:
+    arrays = [np.asarray(part) for part in parts]
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def log_likelihood(params: Parameters, panel: Panel) -> float:
     """Log-likelihood of the observations in nats; the forward pass alone."""
     with jax.enable_x64(True):
-        return float(_likelihood_program(_problem(params, panel)))
+        sweep = _Sweep(params, panel)
+        law, total = sweep.prior, []
+        for k in range(len(sweep.chunks)):
+            law, part = _likelihood_program(
+                sweep.model,
+                sweep.chunks[k],
+                sweep.chunks.after_index(k),
+                law,
+                n_segments=sweep.n_segments,
+            )
+            total.append(part)
+        return float(np.sum(total))
 
 
 def filter_rows(
@@ -208,8 +388,10 @@ def filter_rows(
     Filtering
     """
     with jax.enable_x64(True):
-        problem = _problem(params, panel)._replace(decays=jnp.asarray(decays))
-        means, covariances, log_likelihoods = _filter_program(problem, mean, covariance)
+        before = Law(jnp.asarray(mean), jnp.asarray(covariance))
+        means, covariances, log_likelihoods = _filter_program(
+            panel.values, panel.mask, decays, _model(params, panel), before
+        )
         n = panel.n_rows
         return Filtering(np.asarray(means)[:n], np.asarray(covariances)[:n], np.asarray(log_likelihoods)[:n])
 
@@ -217,8 +399,26 @@ def filter_rows(
 def expected_statistics(params: Parameters, panel: Panel) -> Statistics:
     """Sums of expected moments that EM and the score are made of, with the log-likelihood."""
     with jax.enable_x64(True):
-        sums = _statistics_program(_problem(params, panel), panel.gap_index, n_gaps=panel.gaps.shape[0])
-        return Statistics(float(sums[0]), *(np.asarray(x) for x in sums[1:]))
+        sweep = _Sweep(params, panel)
+        if len(sweep.chunks) == 1:
+            total, sums = _statistics_program(
+                sweep.model,
+                sweep.chunks[0],
+                sweep.chunks.after_index(0),
+                sweep.prior,
+                sweep.nothing,
+                n_segments=sweep.n_segments,
+            )
+            return Statistics(float(total), *(np.asarray(x) for x in sums))
+        sweep.forward()
+        after, totals = sweep.nothing, None
+        for _, chunk, after_index, result in sweep.backward():
+            sums, after = _sums_program(sweep.model, chunk, after_index, result, after)
+            arrays = [np.asarray(x) for x in sums]
+            totals = arrays if totals is None else [x + y for x, y in zip(totals, arrays, strict=True)]
+        assert totals is not None
+        value = float(np.sum([np.sum(np.asarray(part)) for part in sweep.log_likelihoods]))
+        return Statistics(value, *totals)
 
 
 def draw_states(params: Parameters, panel: Panel, normals: FloatArray) -> FloatArray:
@@ -238,5 +438,14 @@ def draw_states(params: Parameters, panel: Panel, normals: FloatArray) -> FloatA
     ndarray of shape (n_draws, N, K)
     """
     with jax.enable_x64(True):
-        draws = _draw_program(_problem(params, panel), normals)
-        return np.asarray(draws)[: panel.n_rows].swapaxes(0, 1)
+        sweep = _Sweep(params, panel, n_segments=1)
+        sweep.forward()
+        rows = sweep.chunks.rows
+        after, parts = jnp.zeros(normals.shape[1:]), []
+        for k, chunk, after_index, result in sweep.backward():
+            noise = normals[k * rows : (k + 1) * rows]
+            noise = np.pad(noise, ((0, rows - noise.shape[0]), (0, 0), (0, 0)))
+            draws = _draw_program(sweep.model, chunk, after_index, result, noise, after)
+            after = draws[0]
+            parts.append(draws)
+        return _joined(parts[::-1])[: panel.n_rows].swapaxes(0, 1)

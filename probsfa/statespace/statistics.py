@@ -12,8 +12,6 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from probsfa.statespace.engine import Smoothed
-
 FloatArray = NDArray[np.float64]
 
 
@@ -56,17 +54,39 @@ class Statistics(NamedTuple):
     previous_power: FloatArray
 
 
+class Moments(NamedTuple):
+    """Posterior moments of ``T`` rows, as far as the sums need them.
+
+    ``means`` (T, K); ``covariances`` (T, K K), or (T, K (K + 1) / 2) with the lower triangle alone;
+    ``variances`` (T, K), their diagonals; ``lag_one`` (T, K), the covariance of each latent with itself one
+    row later.
+    """
+
+    means: Array
+    covariances: Array
+    variances: Array
+    lag_one: Array
+
+
+def square_matrices(flat: Array, n: int) -> Array:
+    """Symmetric matrices (D, K, K) from all their entries, or from those of the lower triangle."""
+    if flat.shape[1] == n * n:
+        return flat.reshape(-1, n, n)
+    index = np.array([[max(i, j) * (max(i, j) + 1) // 2 + min(i, j) for j in range(n)] for i in range(n)])
+    return flat[:, index]
+
+
 def observation_statistics(
-    values: Array, mask: Array, loadings: Array, offset: Array, smoothed: Smoothed
+    values: Array, mask: Array, loadings: Array, offset: Array, moments: Moments
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Sums that concern the observations: counts, residual power and moments, latent and total moments."""
-    means, covariances = smoothed.means, smoothed.covariances
+    means = moments.means
     n_steps, n_components = means.shape
     # The last column stands for the rows in which anything is observed.
     weights = jnp.concatenate([mask, jnp.any(mask > 0.0, axis=1, keepdims=True).astype(mask.dtype)], axis=1)
-    spread = (weights.T @ covariances.reshape(n_steps, -1)).reshape(-1, n_components, n_components)
+    spread = square_matrices(weights.T @ moments.covariances, n_components)
     outer = (means[:, :, None] * means[:, None, :]).reshape(n_steps, -1)
-    second = spread + (weights.T @ outer).reshape(-1, n_components, n_components)
+    second = spread + square_matrices(weights.T @ outer, n_components)
     first = weights.T @ means
     counts = jnp.sum(weights, axis=0)
     latent = jnp.concatenate(
@@ -79,25 +99,36 @@ def observation_statistics(
     residuals = mask * (values - offset - means @ loadings.T)
     loaded = jnp.einsum("dij,dj->di", spread[:-1], loadings)
     power = jnp.sum(residuals**2, axis=0) + jnp.einsum("di,di->d", loaded, loadings)
-    moments = jnp.concatenate([residuals.T @ means - loaded, jnp.sum(residuals, axis=0)[:, None]], axis=1)
-    return counts[:-1], power, moments, latent[:-1], latent[-1]
+    crossed = jnp.concatenate([residuals.T @ means - loaded, jnp.sum(residuals, axis=0)[:, None]], axis=1)
+    return counts[:-1], power, crossed, latent[:-1], latent[-1]
+
+
+# Up to so many different gaps, sums over each are a product with their indicators.
+_FEW_GAPS = 32
 
 
 def transition_statistics(
-    decays: Array, gap_index: Array, n_gaps: int, smoothed: Smoothed
+    following: Array, gap_index: Array, n_gaps: int, moments: Moments, after: Array, after_variance: Array
 ) -> tuple[Array, Array, Array, Array]:
-    """Sums that concern the dynamics, one row for each different gap between successive rows."""
-    decays = decays[1:]
-    variances = jnp.diagonal(smoothed.covariances, axis1=1, axis2=2)
-    lag_one = jnp.diagonal(smoothed.lag_one, axis1=1, axis2=2)[1:]
-    previous, means = smoothed.means[:-1], smoothed.means[1:]
-    innovations = means - decays * previous
-    moments = innovations * previous + lag_one - decays * variances[:-1]
-    power = innovations**2 + variances[1:] - decays * (2.0 * lag_one - decays * variances[:-1])
-    # Rows that start a sequence carry the index n_gaps, which is cut off.
-    columns = (jnp.ones_like(decays[:, :1]), power, moments, previous**2 + variances[:-1])
-    sums = [
-        jnp.zeros((n_gaps + 1, column.shape[1]), column.dtype).at[gap_index[1:]].add(column)[:n_gaps]
-        for column in columns
-    ]
+    """Sums that concern the dynamics, one row for each different gap between successive rows.
+
+    ``following`` (T, K) and ``gap_index`` (T,) are those of the step from each row to the next; where no row
+    follows the index is ``n_gaps``. ``after`` (K,) and ``after_variance`` (K,) are the moments of the state
+    after the last row.
+    """
+    means, variances, lag_one = moments.means, moments.variances, moments.lag_one
+    later = jnp.concatenate([means[1:], after[None]])
+    later_variances = jnp.concatenate([variances[1:], after_variance[None]])
+    innovations = later - following * means
+    crossed = innovations * means + lag_one - following * variances
+    power = innovations**2 + later_variances - following * (2.0 * lag_one - following * variances)
+    columns = (jnp.ones_like(following[:, :1]), power, crossed, means**2 + variances)
+    if n_gaps <= _FEW_GAPS:
+        which = (gap_index[:, None] == jnp.arange(n_gaps, dtype=gap_index.dtype)).astype(following.dtype)
+        sums = [which.T @ column for column in columns]
+    else:
+        sums = [
+            jnp.zeros((n_gaps + 1, column.shape[1]), column.dtype).at[gap_index].add(column)[:n_gaps]
+            for column in columns
+        ]
     return sums[0][:, 0], sums[1], sums[2], sums[3]

@@ -1,0 +1,180 @@
+"""The posterior of a stretch of rows, by whichever strategy is quickest for its size.
+
+*Plain*: one step of the recursions for each row (:mod:`probsfa.statespace.engine`). *Lockstep*: the stretch
+cut into segments that take their steps together (:mod:`probsfa.statespace.lockstep`); quicker where matrices
+are so small that a processor would mostly wait, but it takes longer to compile. Both are exact.
+
+A stretch may be the whole of the data or one chunk of it: it starts from the law of the state before its
+first row and its backward pass from the law of the state after its last.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+from probsfa.statespace import lockstep
+from probsfa.statespace.engine import (
+    Collapsed,
+    Filtered,
+    Law,
+    Smoothed,
+    collapse,
+    conditionals,
+    filter_pass,
+    smoother_pass,
+)
+from probsfa.statespace.statistics import Moments
+
+#: Most latents for which lockstep is quicker.
+MOST_LANE_COMPONENTS = 5
+#: Fewest rows for which lockstep repays its longer compilation within one fit.
+FEWEST_ROWS_FOR_ONE_FIT = 4096
+#: The same where a program is run many thousand times.
+FEWEST_ROWS_FOR_SAMPLING = 128
+_SEGMENTS = (64, 32, 16, 8)
+_SHORTEST_SEGMENT = 8
+
+
+class Problem(NamedTuple):
+    """Parameters and a stretch of rows: ``decays`` (T, K) lead to each row from the one before.
+
+    ``after_decay`` (K,) leads from the last row to the one after; zero where nothing follows.
+    """
+
+    values: Array
+    mask: Array
+    decays: Array
+    after_decay: Array
+    loadings: Array
+    noise_variance: Array
+    offset: Array
+
+    @property
+    def following(self) -> Array:
+        """Decays from each row to the next, shape (T, K)."""
+        return jnp.concatenate([self.decays[1:], self.after_decay[None]])
+
+
+class Forward(NamedTuple):
+    """What the forward pass leaves for the backward one; ``filtered`` is the strategy's own."""
+
+    filtered: Filtered | lockstep.FilteredRows
+    segments: lockstep.Segments | None
+    borders: lockstep.Borders | None
+    last: Law
+
+
+def choose_segments(n_rows: int, n_components: int, fewest_rows: int = FEWEST_ROWS_FOR_ONE_FIT) -> int:
+    """Number of segments to cut ``n_rows`` into; 1 for the plain strategy."""
+    if n_components > MOST_LANE_COMPONENTS or n_rows < fewest_rows:
+        return 1
+    fitting = (s for s in _SEGMENTS if n_rows % s == 0 and n_rows // s >= _SHORTEST_SEGMENT)
+    return next(fitting, 1)
+
+
+def forward(problem: Problem, before: Law, n_segments: int) -> tuple[Forward, Array]:
+    """Filter, and the log density of each row given the rows before it, shape (T,).
+
+    With the filtered mean in place of the predicted one, the quadratic form splits into two positive parts:
+    the residual against the noise and the update against the predicted covariance.
+    """
+    collapsed = collapse(
+        problem.values, problem.mask, problem.loadings, problem.noise_variance, problem.offset
+    )
+    if n_segments == 1:
+        filtered, last = filter_pass(collapsed, problem.decays, before)
+        result = Forward(filtered, None, None, last)
+        means, log_dets, distances = filtered.means, filtered.log_dets, filtered.distances
+    else:
+        rows = _lanes(collapsed, problem.decays, n_segments)
+        segments = lockstep.couple(rows)
+        borders = lockstep.join(segments, *before)
+        lanes = lockstep.filter_rows(rows, borders.left)
+        result = Forward(lanes, segments, borders, Law(borders.last_mean, borders.last_covariance))
+        means = lockstep.from_lanes(lanes.means)
+        log_dets, distances = lanes.log_dets.T.reshape(-1), lanes.distances.T.reshape(-1)
+    residuals = problem.values - problem.offset - means @ problem.loadings.T
+    log_norm = jnp.log(2.0 * jnp.pi * problem.noise_variance)
+    quadratic = jnp.sum(problem.mask * (log_norm + residuals**2 / problem.noise_variance), axis=1)
+    return result, -0.5 * (quadratic + log_dets + distances)
+
+
+def _lanes(collapsed: Collapsed, decays: Array, n_segments: int) -> lockstep.Rows:
+    n = decays.shape[1]
+    lower = [i * n + j for i in range(n) for j in range(i + 1)]
+    precision = collapsed.precision.reshape(-1, n * n)
+    return lockstep.Rows(
+        lockstep.to_lanes(jnp.stack([precision[:, k] for k in lower], axis=1), n_segments),
+        lockstep.to_lanes(collapsed.information, n_segments),
+        lockstep.to_lanes(decays, n_segments),
+    )
+
+
+def _smooth_lanes(
+    result: Forward, following: Array, after: Law
+) -> tuple[lockstep.FilteredRows, lockstep.SmoothedRows]:
+    lanes, segments, borders = result.filtered, result.segments, result.borders
+    assert isinstance(lanes, lockstep.FilteredRows) and segments is not None and borders is not None
+    n = after.mean.shape[0]
+    # The last state of all given the one after it, by the formulas of the plain strategy.
+    root = lanes.roots[-1, :, -1].reshape(1, n, n)
+    step = conditionals(root, following[-1:])
+    gain, spread = step.gains[0], step.roots[0] @ step.roots[0].T
+    mean = result.last.mean + gain @ (after.mean - following[-1] * result.last.mean)
+    last = Law(mean, spread + gain @ after.covariance @ gain.T)
+    borders = borders._replace(last_mean=last.mean, last_covariance=last.covariance)
+    ends = lockstep.join_back(segments, borders)
+    return lanes, lockstep.smooth_rows(lanes, lockstep.to_lanes(following, lanes.means.shape[2]), ends)
+
+
+def backward(problem: Problem, result: Forward, after: Law) -> Moments:
+    """Moments for the sums over rows, given the law of the state after the last row."""
+    following = problem.following
+    if result.segments is None:
+        smoothed = smoother_pass(result.filtered, following, after)  # type: ignore[arg-type]
+        n_rows = following.shape[0]
+        return Moments(
+            smoothed.means,
+            smoothed.covariances.reshape(n_rows, -1),
+            jnp.diagonal(smoothed.covariances, axis1=1, axis2=2),
+            jnp.diagonal(smoothed.lag_one, axis1=1, axis2=2),
+        )
+    lanes, rows = _smooth_lanes(result, following, after)
+    n = following.shape[1]
+    lag_one = _lag_one(rows, after, [(i, i) for i in range(n)])
+    variances = jnp.stack([rows.covariances[:, i * (i + 3) // 2] for i in range(n)], axis=1)
+    return Moments(*map(lockstep.from_lanes, (rows.means, rows.covariances, variances, lag_one)))
+
+
+def backward_in_full(problem: Problem, result: Forward, after: Law) -> Smoothed:
+    """All moments of all rows."""
+    following = problem.following
+    if result.segments is None:
+        return smoother_pass(result.filtered, following, after)  # type: ignore[arg-type]
+    lanes, rows = _smooth_lanes(result, following, after)
+    n = following.shape[1]
+    covariances = jnp.stack([rows.covariances[:, _pair(i, j)] for i in range(n) for j in range(n)], axis=1)
+    lag_one = _lag_one(rows, after, [(i, j) for i in range(n) for j in range(n)])
+    return Smoothed(
+        lockstep.from_lanes(rows.means),
+        lockstep.from_lanes(covariances).reshape(-1, n, n),
+        lockstep.from_lanes(lag_one).reshape(-1, n, n),
+    )
+
+
+def _pair(i: int, j: int) -> int:
+    """Place of an entry in a packed lower triangle."""
+    return max(i, j) * (max(i, j) + 1) // 2 + min(i, j)
+
+
+def _lag_one(rows: lockstep.SmoothedRows, after: Law, entries: list[tuple[int, int]]) -> Array:
+    """Entries ``(i, j)`` of the covariance of the next state with this one: (L, n, S)."""
+    n = after.mean.shape[0]
+    # The row after the last of a segment is the first of the next segment.
+    ends = jnp.stack([after.covariance[i, j] for i in range(n) for j in range(i + 1)])
+    first_of_next = jnp.concatenate([rows.covariances[0, :, 1:], ends[:, None]], axis=1)
+    later = jnp.concatenate([rows.covariances[1:], first_of_next[None]])
+    return jnp.stack(
+        [sum(later[:, _pair(i, k)] * rows.gains[:, j * n + k] for k in range(n)) for i, j in entries], axis=1
+    )
