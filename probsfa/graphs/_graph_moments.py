@@ -1,19 +1,17 @@
 """Second moments of samples on a training graph, through its Laplacian alone and in bounded memory."""
 
-import itertools
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from probsfa.graphs._centred_rows import CentredRows
 from probsfa.graphs.moments import block_rows, rounding_variance
 from probsfa.graphs.training_graph import TrainingGraph
 
 __all__ = ["GraphMoments", "graph_moments"]
 
 FloatArray = NDArray[np.float64]
-
-_PANEL_CELLS = 2**23  # 64 MiB of float64: columns taken at a time through the Laplacian
 
 
 class GraphMoments(NamedTuple):
@@ -50,9 +48,9 @@ def graph_moments(graph: TrainingGraph, X: ArrayLike) -> GraphMoments:
     Returns
     -------
     GraphMoments
-        In O(N D^2) for every graph whose Laplacian takes O(N D). `X` is not copied: a few columns at a time
-        go through the Laplacian, so the memory needed beside it is a few times 64 MiB, or a few columns
-        where N exceeds 8 million.
+        In O(N D^2) for every graph whose Laplacian takes O(N D). `X` is not copied: temporal, window and
+        group graphs take it row block by row block; through the Laplacian of others go a few columns at a
+        time, so the memory beside it is a few times 64 MiB, or a few columns where N exceeds 8 million.
 
     Raises
     ------
@@ -76,14 +74,7 @@ def graph_moments(graph: TrainingGraph, X: ArrayLike) -> GraphMoments:
             f"{rows.shape}."
         )
     origin, offset, covariance = _weighted_covariance(rows, graph.node_weights / graph.Q)
-    n, n_features = rows.shape
-    A = np.empty((n_features, n_features), dtype=np.float64)
-    n_panels = min(n_features, -(-n * n_features // _PANEL_CELLS))
-    borders = np.linspace(0, n_features, n_panels + 1).astype(int).tolist()
-    for first, stop in itertools.pairwise(borders):
-        panel = slice(first, stop)
-        product = graph.laplacian_matmul(rows[:, panel] - origin[panel] - offset[panel])
-        A[:, panel] = _centred_product(rows, product, origin, offset)
+    A = graph._energy(CentredRows(rows, origin, offset))
     A *= 2.0 / graph.R
     mean = origin + offset
     return GraphMoments(mean, covariance, (A + A.T) / 2, rounding_variance(mean))
@@ -104,16 +95,3 @@ def _weighted_covariance(rows: FloatArray, v: FloatArray) -> tuple[FloatArray, F
         centred *= np.sqrt(v[start : start + size])[:, None]
         covariance += centred.T @ centred
     return origin, offset, covariance
-
-
-def _centred_product(
-    rows: FloatArray, product: FloatArray, origin: FloatArray, offset: FloatArray
-) -> FloatArray:
-    """Return ``(X - xbar)' product``, row block by row block."""
-    total = np.zeros((len(origin), product.shape[1]), dtype=np.float64)
-    size = block_rows(len(origin))
-    for start in range(0, len(rows), size):
-        centred = rows[start : start + size] - origin
-        centred -= offset
-        total += centred.T @ product[start : start + size]
-    return total

@@ -7,6 +7,7 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
 
+from probsfa.graphs._centred_rows import CentredRows
 from probsfa.graphs._walk import SparseWalk
 from probsfa.graphs.training_graph import FloatArray, IntArray, TrainingGraph
 
@@ -73,6 +74,24 @@ class GroupGraph(TrainingGraph):
         product *= self.degrees[:, None]
         product += between[self.groups]
         return product
+
+    def _energy(self, X: CentredRows) -> FloatArray:
+        # Within groups and between their means, as above; within them an error of a mean counts squared.
+        means = np.zeros((len(self.sizes), X.n_features), dtype=np.float64)
+        for block in X.blocks():
+            present, member = np.unique(self.groups[block], return_inverse=True)
+            ones, borders = np.ones(len(member), dtype=np.float64), np.arange(len(member) + 1)
+            of_group = scipy.sparse.csr_array((ones, member, borders), shape=(len(member), len(present)))
+            means[present] += np.asarray(of_group.T @ X.take(block))
+        means /= self.sizes[:, None]
+        flows = self._flows_between
+        between = np.asarray(flows.sum(axis=1))[:, None] * means - flows @ means
+        total: FloatArray = (self.sizes[:, None] * means).T @ between
+        for block in X.blocks():
+            centred = X.take(block)
+            centred -= means[self.groups[block]]
+            total += centred.T @ (self.degrees[block, None] * centred)
+        return total
 
     def _group_means(self, X: FloatArray) -> FloatArray:
         return np.asarray(self._members @ X) / self.sizes[:, None]

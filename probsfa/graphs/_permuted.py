@@ -4,6 +4,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from probsfa.graphs._centred_rows import CentredRows
 from probsfa.graphs.training_graph import FloatArray, IntArray, TrainingGraph
 
 __all__ = ["PermutedGraph"]
@@ -41,6 +42,9 @@ class PermutedGraph(TrainingGraph):
         product = np.empty_like(X)
         product[self.order] = self.base._laplacian_matmul(X[self.order])
         return product
+
+    def _energy(self, X: CentredRows) -> FloatArray:
+        return self.base._energy(X.reordered(self.order))
 
     def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
         return self.order[self.base._random_walk(int(self._place[start]), n_steps, rng)]

@@ -7,9 +7,11 @@ import numpy as np
 import scipy.sparse
 
 from probsfa._validation import check_count
+from probsfa.graphs._centred_rows import CentredRows
 from probsfa.graphs._labels import check_labels
 from probsfa.graphs._permuted import PermutedGraph
 from probsfa.graphs._walk import SparseWalk
+from probsfa.graphs.moments import block_rows
 from probsfa.graphs.training_graph import FloatArray, IntArray, TrainingGraph
 
 __all__ = ["WindowGraph", "sliding_window"]
@@ -94,6 +96,25 @@ class WindowGraph(TrainingGraph):
         product -= _window_sums(X, self.half_width, self.mirrored)
         return product
 
+    def _energy(self, X: CentredRows) -> FloatArray:
+        n, d = self.n_vertices, self.half_width
+        total = np.zeros((X.n_features, X.n_features), dtype=np.float64)
+        size = max(block_rows(X.n_features), 4 * d)  # what is read twice is a small part
+        for start in range(0, n, size):
+            stop = min(start + size, n)
+            places = np.arange(start - d, stop + d)
+            if self.mirrored:
+                around = X.take(_fold(places, n))
+            else:
+                around = np.zeros((len(places), X.n_features), dtype=np.float64)
+                inside = slice(max(0, d - start), len(places) - max(0, stop + d - n))
+                around[inside] = X.take(slice(max(0, start - d), min(n, stop + d)))
+            here = around[d : d + stop - start]
+            product = self.degrees[start:stop, None] * here
+            product -= _sums_in_blocks(around, d)
+            total += here.T @ product
+        return total
+
     @cached_property
     def _walk(self) -> SparseWalk:
         return SparseWalk(self.to_sparse())
@@ -114,21 +135,29 @@ def _fold(places: IntArray, n: int) -> IntArray:
 
 
 def _window_sums(X: FloatArray, d: int, mirrored: bool) -> FloatArray:
-    """Return the sum of rows n - d to n + d for every n, in O(N D) whatever the width.
-
-    The padded rows are cut into blocks as long as the window. A window covers the end of one block and the
-    beginning of the next, so its sum is a sum of two running sums: no two large sums are subtracted, and no
-    rounding travels further than a window.
-    """
-    n, width = len(X), 2 * d + 1
-    n_blocks = -(-(n + 2 * d) // width)
-    padded = np.zeros((n_blocks * width, X.shape[1]), dtype=np.float64)
+    """Return the sum of rows n - d to n + d for every n, in O(N D) whatever the width."""
+    n = len(X)
+    padded = np.zeros((n + 2 * d, X.shape[1]), dtype=np.float64)
     padded[d : d + n] = X
     if mirrored:
         padded[:d] = X[:d][::-1]
-        padded[d + n : 2 * d + n] = X[n - d :][::-1]
-    blocks = padded.reshape(n_blocks, width, -1)
-    from_begin = np.cumsum(blocks, axis=1).reshape(padded.shape)
-    to_end = np.cumsum(blocks[:, ::-1], axis=1)[:, ::-1].reshape(padded.shape)
+        padded[d + n :] = X[n - d :][::-1]
+    return _sums_in_blocks(padded, d)
+
+
+def _sums_in_blocks(padded: FloatArray, d: int) -> FloatArray:
+    """Return the sum of every 2 d + 1 rows that stand together, for each of their middles.
+
+    The rows are cut into blocks as long as the window. A window covers the end of one block and the beginning
+    of the next, so its sum is a sum of two running sums: no two large sums are subtracted, and no rounding
+    travels further than a window.
+    """
+    n, width = len(padded) - 2 * d, 2 * d + 1
+    n_blocks = -(-len(padded) // width)
+    whole = np.zeros((n_blocks * width, padded.shape[1]), dtype=np.float64)
+    whole[: len(padded)] = padded
+    blocks = whole.reshape(n_blocks, width, -1)
+    from_begin = np.cumsum(blocks, axis=1).reshape(whole.shape)
+    to_end = np.cumsum(blocks[:, ::-1], axis=1)[:, ::-1].reshape(whole.shape)
     from_begin[width - 1 :: width] = 0.0  # a window that is a block is complete in to_end
     return to_end[:n] + from_begin[width - 1 : width - 1 + n]

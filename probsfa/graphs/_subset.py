@@ -3,6 +3,7 @@
 import numpy as np
 import scipy.sparse
 
+from probsfa.graphs._centred_rows import CentredRows
 from probsfa.graphs.training_graph import FloatArray, IntArray, TrainingGraph
 
 __all__ = ["SubsetGraph"]
@@ -48,6 +49,9 @@ class SubsetGraph(TrainingGraph):
         product = np.zeros_like(X)
         product[self.samples] = self.base._laplacian_matmul(X[self.samples])
         return product
+
+    def _energy(self, X: CentredRows) -> FloatArray:
+        return self.base._energy(X.reordered(self.samples))
 
     def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
         (place,) = np.flatnonzero(self.samples == start)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 from probsfa._validation import check_count, check_lengths
+from probsfa.graphs._centred_rows import CentredRows
 from probsfa.graphs._walk import SparseWalk
 from probsfa.graphs.training_graph import FloatArray, IntArray, TrainingGraph
 
@@ -93,6 +94,14 @@ class TemporalGraph(TrainingGraph):
         product[self.lag :] += change
         product[: -self.lag] -= change
         return product
+
+    def _energy(self, X: CentredRows) -> FloatArray:
+        total = np.zeros((X.n_features, X.n_features), dtype=np.float64)
+        for block in X.blocks(len(self.joined)):
+            change = X.take(slice(block.start + self.lag, block.stop + self.lag)) - X.take(block)
+            change[~self.joined[block]] = 0.0
+            total += change.T @ change
+        return total
 
     @cached_property
     def _walk(self) -> SparseWalk:

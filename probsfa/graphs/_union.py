@@ -8,6 +8,8 @@ import numpy as np
 import scipy.sparse
 from scipy.sparse.csgraph import connected_components
 
+from probsfa._validation import check_count
+from probsfa.graphs._centred_rows import CentredRows
 from probsfa.graphs._subset import SubsetGraph
 from probsfa.graphs._walk import SparseWalk
 from probsfa.graphs.training_graph import FloatArray, IntArray, TrainingGraph
@@ -15,7 +17,9 @@ from probsfa.graphs.training_graph import FloatArray, IntArray, TrainingGraph
 __all__ = ["UnionGraph", "union"]
 
 
-def union(graphs: Sequence[TrainingGraph], weights: Any = None, *, samples: Any = None) -> "UnionGraph":
+def union(
+    graphs: Sequence[TrainingGraph], weights: Any = None, *, samples: Any = None, n_samples: int | None = None
+) -> "UnionGraph":
     """Return the graph that has the edges of all the given graphs.
 
     Node weights and edge weights add, each graph times its weight: a time series whose samples are labelled
@@ -30,7 +34,10 @@ def union(graphs: Sequence[TrainingGraph], weights: Any = None, *, samples: Any 
         the objective.
     samples : sequence of array-like of int or None, optional
         For every graph the rows of the data that its vertices are, in their order, or None where they are
-        all rows. Where no graph is on all rows, there are as many as the largest row number says.
+        all rows.
+    n_samples : int, optional
+        Rows of the data, with `samples`. By default as many as a graph on all rows has, or as the largest row
+        number says.
 
     Raises
     ------
@@ -56,7 +63,7 @@ def union(graphs: Sequence[TrainingGraph], weights: Any = None, *, samples: Any 
     if not members or not all(isinstance(graph, TrainingGraph) for graph in members):
         raise ValueError("graphs must be a list of at least one training graph.")
     if samples is not None:
-        members = _on_rows(members, list(samples))
+        members = _on_rows(members, list(samples), n_samples)
     sizes = [graph.n_vertices for graph in members]
     if len(set(sizes)) > 1:
         raise ValueError(
@@ -69,7 +76,7 @@ def union(graphs: Sequence[TrainingGraph], weights: Any = None, *, samples: Any 
     return UnionGraph(members, factors.tolist())
 
 
-def _on_rows(members: list[TrainingGraph], samples: list[Any]) -> list[TrainingGraph]:
+def _on_rows(members: list[TrainingGraph], samples: list[Any], n_samples: int | None) -> list[TrainingGraph]:
     """Return the graphs with the rows they are on, as graphs on all rows."""
     if len(samples) != len(members):
         raise ValueError(
@@ -89,8 +96,9 @@ def _on_rows(members: list[TrainingGraph], samples: list[Any]) -> list[TrainingG
     whole = [graph.n_vertices for graph, found in zip(members, rows, strict=True) if found is None]
     needed = max((int(found.max()) + 1 for found in rows if found is not None), default=0)
     n = whole[0] if whole else needed
+    n = n if n_samples is None else check_count("n_samples", n_samples)
     if needed > n:
-        raise ValueError(f"samples name row {needed - 1}, but a graph on all rows has {n} vertices.")
+        raise ValueError(f"samples name row {needed - 1}, but the data have {n} rows.")
     return [
         graph if found is None else SubsetGraph(graph, found, n)
         for graph, found in zip(members, rows, strict=True)
@@ -138,6 +146,9 @@ class UnionGraph(TrainingGraph):
         for graph, factor in self._pairs:
             total += factor * graph._laplacian_matmul(X)
         return total
+
+    def _energy(self, X: CentredRows) -> FloatArray:
+        return np.sum([factor * graph._energy(X) for graph, factor in self._pairs], axis=0)
 
     @cached_property
     def _walk(self) -> SparseWalk:

@@ -22,6 +22,7 @@ samples as often as their node weights say, and plain slow feature analysis of t
 analysis of the graph (section 3.5).
 """
 
+import itertools
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -31,11 +32,14 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
 from probsfa._validation import check_count
+from probsfa.graphs._centred_rows import CentredRows
 
 __all__ = ["ReweightedGraph", "TrainingGraph"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
+
+_PANEL_CELLS = 2**23  # 64 MiB of float64: columns taken at a time through the Laplacian
 
 
 class TrainingGraph(ABC):
@@ -86,6 +90,23 @@ class TrainingGraph(ABC):
     @abstractmethod
     def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
         """Return `start` and the vertices that follow it by ``gamma_nn' / d_n``, shape (n_steps,)."""
+
+    def _energy(self, X: CentredRows) -> FloatArray:
+        """Return ``X' L X``, (D, D), symmetric up to rounding.
+
+        This way serves every graph: a few columns at a time go through the Laplacian. Graphs that can do it
+        row block by row block override it: what they make then stays in the cache, however many rows.
+        """
+        n, n_features = len(X), X.n_features
+        total = np.zeros((n_features, n_features), dtype=np.float64)
+        n_panels = min(n_features, -(-n * n_features // _PANEL_CELLS))
+        borders = np.linspace(0, n_features, n_panels + 1).astype(int).tolist()
+        for first, stop in itertools.pairwise(borders):
+            panel = slice(first, stop)
+            product = self._laplacian_matmul(X.take(slice(None), panel))
+            for block in X.blocks():
+                total[:, panel] += X.take(block).T @ product[block]
+        return total
 
     @property
     def n_vertices(self) -> int:
@@ -217,6 +238,9 @@ class ReweightedGraph(TrainingGraph):
         product = self.base._laplacian_matmul(X)
         product *= self.scale
         return product
+
+    def _energy(self, X: CentredRows) -> FloatArray:
+        return self.base._energy(X) * self.scale
 
     def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
         return self.base._random_walk(start, n_steps, rng)

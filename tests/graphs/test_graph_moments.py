@@ -1,4 +1,4 @@
-"""Graph moments: column panels change nothing but the memory, and large data stay exact."""
+"""Graph moments: blocks and panels change nothing but the memory, and large data stay exact."""
 
 import tracemalloc
 
@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from probsfa import graphs
-from probsfa.graphs import _graph_moments as module
-from probsfa.graphs import graph_moments
+from probsfa.graphs import _centred_rows, _sliding_window, graph_moments, training_graph
 from tests.tolerances import STREAM
 
 KINDS = {
@@ -18,26 +17,57 @@ KINDS = {
     "mixed": lambda y: graphs.mixed(y, 20),
     "transition": lambda y: graphs.transition(np.floor(10 * y)),
 }
+MORE_KINDS = KINDS | {
+    "temporal pieces": lambda y: graphs.temporal(len(y), lag=3, lengths=[5, 40, 1, len(y) - 46]),
+    "reordering": graphs.reordering,
+    "square window": lambda y: graphs.sliding_window(y, 9, mirrored=False),
+    "square window, wide": lambda y: graphs.sliding_window(y, len(y) - 1, mirrored=False),
+    "mirrored window, wide": lambda y: graphs.sliding_window(y, len(y) - 1),
+    "classes of one sample": graphs.clustered,
+    "neighbours": lambda y: graphs.nearest_neighbors(y[:, None], 5),
+    "repaired": lambda y: graphs.sliding_window(y, 5, mirrored=False).repaired(),
+    "union": lambda y: graphs.union([graphs.temporal(len(y)), graphs.serial(y, 4)], [1.0, 0.3]),
+    "union on some rows": lambda y: graphs.union(
+        [graphs.reordering(y[:60]), graphs.clustered(np.floor(3 * y[::2]))],
+        samples=[np.arange(60)[::-1], np.arange(0, len(y), 2)],
+        n_samples=len(y),
+    ),
+}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("cells", [1, 300, 2**30])
-def test_panels_change_nothing(monkeypatch, rng, kind, cells):
-    X, y = rng.standard_normal((100, 7)), rng.random(100)
-    graph = KINDS[kind](y)
+def expected_moment(graph, X):
     W = graph.to_sparse().toarray()
-    monkeypatch.setattr(module, "_PANEL_CELLS", cells)
+    return 2 / W.sum() * X.T @ (np.diag(W.sum(axis=1)) - W) @ X
+
+
+@pytest.mark.parametrize("kind", MORE_KINDS)
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_blocks_change_nothing(monkeypatch, rng, kind, size):
+    X, y = rng.standard_normal((100, 7)), rng.random(100)
+    for module in (_centred_rows, _sliding_window):
+        monkeypatch.setattr(module, "block_rows", lambda n_features: size)
+    graph = MORE_KINDS[kind](y)
     found = graph_moments(graph, X).difference_moment
-    A = 2 / W.sum() * X.T @ (np.diag(W.sum(axis=1)) - W) @ X
+    A = expected_moment(graph, X)
     np.testing.assert_allclose(found, A, atol=STREAM * np.abs(A).max())
     np.testing.assert_array_equal(found, found.T)
+
+
+@pytest.mark.parametrize("cells", [1, 300, 2**30])
+def test_panels_change_nothing(monkeypatch, rng, cells):
+    X, y = rng.standard_normal((100, 7)), rng.random(100)
+    graph = graphs.nearest_neighbors(y[:, None], 5)
+    monkeypatch.setattr(training_graph, "_PANEL_CELLS", cells)
+    A = expected_moment(graph, X)
+    found = graph_moments(graph, X).difference_moment
+    np.testing.assert_allclose(found, A, atol=STREAM * np.abs(A).max())
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_memory_is_that_of_a_few_panels(monkeypatch, rng, kind):
     X, y = rng.standard_normal((50_000, 40)), rng.random(50_000)
     graph = KINDS[kind](y)
-    monkeypatch.setattr(module, "_PANEL_CELLS", 2**18)  # 2 MiB, an eighth of X
+    monkeypatch.setattr(training_graph, "_PANEL_CELLS", 2**18)  # 2 MiB, an eighth of X
     tracemalloc.start()
     graph_moments(graph, X)
     peak = tracemalloc.get_traced_memory()[1]

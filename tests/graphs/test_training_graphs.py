@@ -271,9 +271,11 @@ def test_union_on_some_rows_is_its_definition():
 
 
 def test_rows_in_no_graph_are_their_own_components_and_count_nothing():
-    alone = graphs.union([graphs.temporal(2)], samples=[[3, 1]])
-    np.testing.assert_array_equal(alone.node_weights, [0, 1, 0, 1])
-    assert len(np.unique(alone.component_labels())) == 3
+    alone = graphs.union([graphs.temporal(2)], samples=[[3, 1]], n_samples=5)
+    np.testing.assert_array_equal(alone.node_weights, [0, 1, 0, 1, 0])
+    assert len(np.unique(alone.component_labels())) == 4
+    with pytest.raises(ValueError, match="row 3, but the data have 2 rows"):
+        graphs.union([graphs.temporal(2)], samples=[[3, 1]], n_samples=2)
 
 
 @pytest.mark.parametrize(
@@ -284,7 +286,7 @@ def test_rows_in_no_graph_are_their_own_components_and_count_nothing():
         ([None, [0, 1, 1]], "different row numbers"),
         ([None, [-1, 0, 1]], "none of them negative"),
         ([None, [0.0, 1.0, 2.0]], "float64"),
-        ([None, [0, 1, 9]], "row 9, but a graph on all rows has 6 vertices"),
+        ([None, [0, 1, 9]], "row 9, but the data have 6 rows"),
         ([None, None], r"the same samples; they have \[6, 3\] vertices"),
     ],
 )
