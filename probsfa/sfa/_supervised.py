@@ -1,16 +1,21 @@
 """The two steps of supervised learning with slow features: the features, and a classifier on top."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from sklearn.utils import column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
+from probsfa._validation import Sequences, check_sequences
 from probsfa.linalg import RankError
+from probsfa.sfa._labels_of_rows import labels_of_rows
 from probsfa.sfa.graph import GraphSFA
 
-__all__ = ["fit_classifier", "fit_slow_features"]
+__all__ = ["fit_classifier", "fit_slow_features", "on_slow_features", "rows_and_labels"]
 
 FloatArray = NDArray[np.float64]
 
@@ -18,16 +23,30 @@ FloatArray = NDArray[np.float64]
 _REGULARIZATION = 0.01
 
 
-def fit_slow_features(
-    X: FloatArray, y: NDArray[Any], n_components: int | None, default: int, **options: Any
-) -> GraphSFA:
-    """Return GraphSFA fitted with `n_components`, or with `default` as far as the rank allows."""
-    if n_components is not None:
-        return GraphSFA(n_components, **options).fit(X, y)
+def rows_and_labels(estimator: Any, X: Any, y: Any) -> tuple[Sequences, NDArray[Any]]:
+    """Check the training data of a supervised estimator."""
+    found = check_sequences(estimator, X, reset=True, allow_nan=False, min_rows=2)
+    if y is None:
+        raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None.")
+    return found, column_or_1d(labels_of_rows(y, found), warn=True)
+
+
+def fit_slow_features(estimator: Any, X: FloatArray, y: NDArray[Any], default: int) -> GraphSFA:
+    """Return GraphSFA fitted as the estimator says, with `default` components as far as the rank allows."""
+    options = {name: getattr(estimator, name) for name in ("graph", "expansion", "rank_tol")}
+    if estimator.n_components is not None:
+        return GraphSFA(estimator.n_components, **options).fit(X, y)
     try:
         return GraphSFA(default, **options).fit(X, y)
     except RankError:
         return GraphSFA(None, **options).fit(X, y)
+
+
+def on_slow_features(estimator: Any, X: Any, function: Callable[[FloatArray], Any]) -> Any:
+    """Return what a function makes of the slow features of new rows, in the shape of the input."""
+    check_is_fitted(estimator)
+    found = check_sequences(estimator, X, reset=False, allow_nan=False)
+    return found.restore(function(estimator.gsfa_.transform(found.values)))
 
 
 def fit_classifier(classifier: Any, features: FloatArray, classes: NDArray[np.intp]) -> Any:

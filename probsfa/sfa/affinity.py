@@ -20,6 +20,7 @@ from probsfa.sfa.laplacian import is_sparse
 
 __all__ = [
     "affinity_graph",
+    "affinity_tags",
     "check_affinity",
     "heat_graph",
     "heat_weights",
@@ -47,6 +48,13 @@ def affinity_graph(estimator: Any, X: Any) -> tuple[Sequences | None, Any]:
         return found, heat_graph(found.values, gamma)
     directed = neighbor_edges(found.values, neighbor_count(estimator, found.n_rows))
     return found, sp.csr_array((directed + directed.T) * 0.5)
+
+
+def affinity_tags(tags: Any, affinity: str) -> Any:
+    """Return scikit-learn's tags of an estimator with what it accepts instead of points."""
+    ready = affinity == "precomputed"
+    tags.input_tags.pairwise = tags.input_tags.sparse = tags.input_tags.positive_only = ready
+    return tags
 
 
 def neighbor_count(estimator: Any, n: int) -> int:

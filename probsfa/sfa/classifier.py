@@ -7,11 +7,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import assert_all_finite
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from probsfa._validation import check_sequences
-from probsfa.sfa._labels_of_rows import labels_of_rows
-from probsfa.sfa._supervised import fit_classifier, fit_slow_features
+from probsfa.sfa._supervised import fit_classifier, fit_slow_features, on_slow_features, rows_and_labels
 
 __all__ = ["GraphSFAClassifier"]
 
@@ -99,43 +96,27 @@ class GraphSFAClassifier(ClassifierMixin, BaseEstimator):
         ValueError
             If X has missing cells, y does not fit or has one class only, or :class:`GraphSFA` raises it.
         """
-        found = check_sequences(self, X, reset=True, allow_nan=False, min_rows=2)
-        if y is None:
-            raise ValueError("GraphSFAClassifier requires y to be passed, but the target y is None.")
-        labels = column_or_1d(labels_of_rows(y, found), warn=True)
+        found, labels = rows_and_labels(self, X, y)
         assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
         self.classes_, classes = np.unique(labels, return_inverse=True)
         n_classes = len(self.classes_)
         if n_classes < 2:
             raise ValueError(f"y has one class, {str(self.classes_[0])!r}; a classifier needs at least two.")
-        self.gsfa_ = fit_slow_features(
-            found.values,
-            labels,
-            self.n_components,
-            default=n_classes - 1,
-            graph=self.graph,
-            expansion=self.expansion,
-            rank_tol=self.rank_tol,
-        )
+        self.gsfa_ = fit_slow_features(self, found.values, labels, default=n_classes - 1)
         self.classifier_ = fit_classifier(self.classifier, self.gsfa_.transform(found.values), classes)
         return self
 
     def predict(self, X: Any) -> Any:
         """Return the class of every sample, shape (N,), or a list of such for a list of sequences."""
-        return self._on_features(X, lambda features: self.classes_[self.classifier_.predict(features)])
+        return on_slow_features(self, X, lambda features: self.classes_[self.classifier_.predict(features)])
 
     @available_if(_classifier_has("predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Any:
         """Return the probabilities of the classes, shape (N, S), or a list of such."""
-        return self._on_features(X, lambda features: self.classifier_.predict_proba(features))
+        return on_slow_features(self, X, lambda features: self.classifier_.predict_proba(features))
 
     @available_if(_classifier_has("predict_log_proba"))  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> Any:
         """Return the logarithms of the probabilities of the classes, shape (N, S), or a list of such."""
-        return self._on_features(X, lambda features: self.classifier_.predict_log_proba(features))
-
-    def _on_features(self, X: Any, function: Any) -> Any:
-        check_is_fitted(self)
-        found = check_sequences(self, X, reset=False, allow_nan=False)
-        return found.restore(function(self.gsfa_.transform(found.values)))
+        return on_slow_features(self, X, lambda features: self.classifier_.predict_log_proba(features))

@@ -23,7 +23,7 @@ from probsfa._frames import lists_in_lists_out
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.graphs._nearest_neighbors import neighbor_edges
 from probsfa.linalg import canonical_signs
-from probsfa.sfa.affinity import affinity_graph, heat_weights, neighbor_count, same_rows
+from probsfa.sfa.affinity import affinity_graph, affinity_tags, heat_weights, neighbor_count, same_rows
 from probsfa.sfa.laplacian import GraphSpectrum, graph_spectrum
 
 __all__ = ["LaplacianEigenmaps", "spectrum_of_graph"]
@@ -190,11 +190,7 @@ class LaplacianEigenmaps(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn what the estimator accepts."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = self.affinity == "precomputed"
-        tags.input_tags.sparse = self.affinity == "precomputed"
-        tags.input_tags.positive_only = self.affinity == "precomputed"
-        return tags
+        return affinity_tags(super().__sklearn_tags__(), self.affinity)
 
     @property
     def _n_features_out(self) -> int:

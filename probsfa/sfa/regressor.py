@@ -4,12 +4,9 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from probsfa._validation import check_sequences
 from probsfa.graphs._labels import check_labels, label_groups
-from probsfa.sfa._labels_of_rows import labels_of_rows
-from probsfa.sfa._supervised import fit_classifier, fit_slow_features
+from probsfa.sfa._supervised import fit_classifier, fit_slow_features, on_slow_features, rows_and_labels
 
 __all__ = ["GraphSFARegressor"]
 
@@ -103,27 +100,16 @@ class GraphSFARegressor(RegressorMixin, BaseEstimator):
         ValueError
             If X has missing cells, y does not fit or is constant, or :class:`GraphSFA` raises it.
         """
-        found = check_sequences(self, X, reset=True, allow_nan=False, min_rows=2)
-        if y is None:
-            raise ValueError("GraphSFARegressor requires y to be passed, but the target y is None.")
-        labels = check_labels(column_or_1d(labels_of_rows(y, found), warn=True))
+        found, given = rows_and_labels(self, X, y)
+        labels = check_labels(given)
         groups = label_groups(labels, self.n_labels, name="n_labels")
-        self.gsfa_ = fit_slow_features(
-            found.values,
-            labels,
-            self.n_components,
-            default=_DEFAULT_COMPONENTS,
-            graph=self.graph,
-            expansion=self.expansion,
-            rank_tol=self.rank_tol,
-        )
+        self.gsfa_ = fit_slow_features(self, found.values, labels, default=_DEFAULT_COMPONENTS)
         self.label_values_ = np.bincount(groups, weights=labels) / np.bincount(groups)
         self.classifier_ = fit_classifier(self.classifier, self.gsfa_.transform(found.values), groups)
         return self
 
     def predict(self, X: Any) -> Any:
         """Return the soft label of every sample, shape (N,), or a list of such for a list of sequences."""
-        check_is_fitted(self)
-        found = check_sequences(self, X, reset=False, allow_nan=False)
-        probabilities = self.classifier_.predict_proba(self.gsfa_.transform(found.values))
-        return found.restore(probabilities @ self.label_values_)
+        return on_slow_features(
+            self, X, lambda features: self.classifier_.predict_proba(features) @ self.label_values_
+        )

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClusterMixin, clone
 from sklearn.cluster import KMeans
 
 from probsfa._validation import Sequences, check_count
-from probsfa.sfa.affinity import affinity_graph
+from probsfa.sfa.affinity import affinity_graph, affinity_tags
 from probsfa.sfa.eigenmaps import spectrum_of_graph
 
 __all__ = ["SpectralClustering"]
@@ -131,11 +131,7 @@ class SpectralClustering(ClusterMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn what the estimator accepts."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = self.affinity == "precomputed"
-        tags.input_tags.sparse = self.affinity == "precomputed"
-        tags.input_tags.positive_only = self.affinity == "precomputed"
-        return tags
+        return affinity_tags(super().__sklearn_tags__(), self.affinity)
 
     def _fit(self, X: Any) -> Sequences | None:
         check_count("n_clusters", self.n_clusters)
