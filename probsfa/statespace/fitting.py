@@ -22,6 +22,7 @@ from probsfa.statespace.learning import (
 )
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.posterior import smooth
 from probsfa.statespace.quasi_newton import ascend
 from probsfa.statespace.statistics import Statistics
 from probsfa.statespace.whittle import Periodogram, WhittleObjective, periodogram
@@ -36,6 +37,8 @@ _OUT_OF_RACE = 30.0
 _RACE_EVALUATIONS = 12
 # Steps of EM before the quasi-Newton climb, as long as one gains more than this (nats).
 _EM_STEPS, _EM_WORTH = 5, 2.0
+# Times that gaps are filled again by the model before the climb, as long as it gains more than this (nats).
+_REFILLS, _REFILL_WORTH = 6, 5.0
 # Spectra of shorter sequences say nothing.
 _SHORTEST_FOR_SPECTRA = 8
 #: Smallest noise variance that is allowed at all, as a fraction of a feature's variance.
@@ -128,6 +131,7 @@ def _fit(
     try:
         candidates = _refine_all(panel, layout, noise, begun)
         judged = _judge(evaluate, candidates)
+        judged = _refill(evaluate, layout, noise, judged)
         if solver == "em":
             return fit_em(evaluate, judged[0].params, noise, tol, judged[0].stats)
         return _race(evaluate, layout, judged, noise, tol)
@@ -185,9 +189,15 @@ def _begin(
     ]
 
 
-def _centred(panel: Panel) -> tuple[list[FloatArray], FloatArray]:
-    """Interpolated sequences without their common mean, and the mean."""
-    sequences = interpolate(panel)
+def _centred(panel: Panel, params: Parameters | None = None) -> tuple[list[FloatArray], FloatArray]:
+    """Sequences without their common mean, and the mean; gaps are interpolated, or filled by a model."""
+    if params is None:
+        sequences = interpolate(panel)
+    else:
+        predicted = params.offset + smooth(params, panel).means @ params.loadings.T
+        n = panel.n_rows
+        filled = np.where(panel.mask[:n] > 0.0, panel.values[:n], predicted)
+        sequences = np.split(filled, np.cumsum(panel.lengths)[:-1])
     offset = np.sum([x.sum(axis=0) for x in sequences], axis=0) / panel.n_rows
     return [x - offset for x in sequences], offset
 
@@ -232,6 +242,37 @@ def _refine(
     if not layout.evenly_sampled:
         refined = refined._replace(decay=np.maximum(refined.decay, 10.0 * FASTEST_DECAY))
     return end.history[-1], refined
+
+
+def _refill(
+    evaluate: Evaluator, layout: Coordinates, noise: Noise, judged: list["_Judged"]
+) -> list["_Judged"]:
+    """Refine the best start on Whittle's likelihood again, with gaps filled by what it predicts.
+
+    Straight lines through gaps look like noise, of which there may be little. Repeated as long as the exact
+    likelihood says that it pays.
+    """
+    panel = evaluate.panel
+    if panel.mask[: panel.n_rows].all() or max(panel.lengths) < _SHORTEST_FOR_SPECTRA:
+        return judged
+    for _ in range(_REFILLS):
+        if evaluate.limit - evaluate.count < 2:
+            break
+        best = judged[0]
+        params, _ = warm_up(evaluate, best.params, best.stats, noise, 1, _EM_WORTH)
+        if evaluate.limit - evaluate.count < 2:
+            break
+        evaluate.count += 1  # of the posterior that fills the gaps
+        filled, offset = _centred(panel, params)
+        _, refined = _refine(params._replace(offset=offset), layout, noise, periodogram(filled))
+        stats = evaluate(refined)
+        gain = stats.log_likelihood - best.value
+        if not gain > 0.0:
+            break
+        judged = [_Judged(stats.log_likelihood, refined, stats), *judged[1:]]
+        if gain < _REFILL_WORTH:
+            break
+    return judged
 
 
 class _Judged(NamedTuple):
