@@ -207,6 +207,9 @@ def main() -> int:
                 setting, n = settings[key]
                 predicted = methods[setting](Y[:, :n], teach.x, Z[:, :n])
                 found.setdefault(key, []).append(rmse(predicted, test.x))
+        lines = " ".join(f"{name[:6]} {found[name, 'LR'][-1]:.2f}" for name in GRAPHS)
+        elapsed = time.perf_counter() - started
+        print(f"trial {trial}, {elapsed:.0f} s, linear regression: {lines}", file=sys.stderr, flush=True)
 
     mean = {key: float(np.mean(errors)) for key, errors in found.items()}
     print(f"probsfa {probsfa.__version__}, numpy {np.__version__}, Python {platform.python_version()}")

@@ -261,6 +261,8 @@ def main() -> None:
     parser.add_argument("--outputs", type=int, default=200)
     parser.add_argument("--trials", type=int, default=10)
     parser.add_argument("--sigma", type=float, default=2.0, help="width for choosing supports and figure 2")
+    widths = [0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]
+    parser.add_argument("--sigmas", type=float, nargs="+", default=widths, help="widths of figures 1")
     parser.add_argument("--parts", nargs="+", default=["1a", "1b", "2a", "2c"])
     parser.add_argument("--quick", action="store_true", help="a tenth of the windows, three random trials")
     options = parser.parse_args()
@@ -274,7 +276,7 @@ def main() -> None:
     deltas = delta_value(linear.transform(small.test))
     print(f"small set: {n} windows of {WINDOW}; linear SFA, test slowness: slowest {deltas[0]:.4f}, ", end="")
     print(f"mean of the first {options.outputs} {np.mean(deltas[: options.outputs]):.4f}")
-    sigmas = np.array([0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0])
+    sigmas = np.array(options.sigmas)
     folder = options.pictures
     if "1a" in options.parts:
         figure_1(small, sigmas, None, options.outputs, options.sigma, folder / "figure_1a.png")
