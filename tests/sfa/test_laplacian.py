@@ -147,3 +147,12 @@ def test_the_method_follows_the_shape_of_the_graph(rng):
     assert choose_method(sp.csr_array(cloud + cloud.T), 3) == "lanczos"
     assert choose_method(np.ones((400, 400)), 3) == "elimination"
     assert choose_method(np.ones((400, 400)), 150) == "dense"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_width_of_indices_changes_nothing(rng, method):
+    short = sp.csr_array(random_graph(rng, 40))
+    wide = sp.csr_array((short.data, short.indices.astype(np.int64), short.indptr.astype(np.int64)))
+    found, same = (graph_spectrum(W, np.ones(40), 3, method=method) for W in (short, wide))
+    np.testing.assert_array_equal(found.eigenvalues, same.eigenvalues)
+    assert wide.indices.dtype == np.int64  # what was given is left as it is

@@ -1,0 +1,41 @@
+"""The search for neighbours, by tree and without, against all distances."""
+
+import numpy as np
+import pytest
+
+from probsfa.graphs._nearest_neighbors import neighbor_edges
+
+
+def distances(rows, points):
+    return np.sqrt(((rows[:, None] - points) ** 2).sum(axis=2))
+
+
+@pytest.mark.parametrize("n_features", [1, 3, 15, 16, 40])
+@pytest.mark.parametrize("count", [1, 4, 29])
+def test_neighbours_of_points_are_the_closest_others(rng, n_features, count):
+    points = rng.standard_normal((30, n_features))
+    far = distances(points, points)
+    np.fill_diagonal(far, np.inf)
+    expected = far <= np.sort(far, axis=1)[:, count - 1 : count]
+    found = neighbor_edges(points, count)
+    np.testing.assert_array_equal(found.toarray(), expected)
+    assert found.indices.dtype == np.int32
+
+
+@pytest.mark.parametrize("n_features", [2, 20])
+def test_neighbours_of_other_rows_are_the_closest_points(rng, n_features):
+    points, rows = rng.standard_normal((30, n_features)), rng.standard_normal((7, n_features))
+    far = distances(rows, points)
+    expected = far <= np.sort(far, axis=1)[:, 2:3]
+    np.testing.assert_array_equal(neighbor_edges(points, 3, rows).toarray(), expected)
+    np.testing.assert_array_equal(neighbor_edges(points, 1, points).toarray(), np.eye(30))
+
+
+@pytest.mark.parametrize("n_features", [2, 20])
+def test_equal_points_are_never_their_own_neighbours(n_features):
+    points = np.zeros((40, n_features))  # more equal points than are asked for, so some miss themselves
+    points[30:] = 1.0
+    found = neighbor_edges(points, 5).toarray()
+    assert not found.diagonal().any()
+    np.testing.assert_array_equal(found.sum(axis=1), 5)
+    assert not found[:30, 30:].any() and not found[30:, :30].any()
