@@ -23,7 +23,7 @@ from probsfa.statespace.initialization import interpolate, starts
 from probsfa.statespace.learning import Evaluator, Noise
 from probsfa.statespace.panel import make_panel
 
-NOISES = (1e-6, 1e-3, 0.3, 3.0)
+NOISES = (1e-8, 1e-6, 1e-3, 0.3, 3.0, 10.0)
 FLOOR = 1e-9
 
 

@@ -5,6 +5,8 @@ observations are one regression of each feature on ``(z, 1)`` over the rows in w
 the stationary variance held at one, the decay of a latent solves a cubic.
 """
 
+from collections import deque
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
@@ -152,6 +154,7 @@ def fit_em(
     params, history = start, []
     status: Status = "max_iter"
     gain, promising = np.inf, 0
+    rates: deque[float] = deque([1.0], maxlen=_PROMISES)
     try:
         stats = evaluate(params) if stats is None else stats
         history.append(stats.log_likelihood)
@@ -165,9 +168,10 @@ def fit_em(
                 break
             params, stats = proposal, proposed
             history.append(stats.log_likelihood)
-            rate = gain / previous_gain if np.isfinite(previous_gain) else 1.0
-            # The first steps end fast modes and say nothing of the slow ones: believe it when it is said
-            # repeatedly.
+            rates.append(gain / previous_gain if np.isfinite(previous_gain) else 1.0)
+            # The first steps end fast modes and say nothing of the slow ones: take the slowest of some, and
+            # believe it when it is said repeatedly.
+            rate = max(rates)
             promising = promising + 1 if rate < 1.0 and gain * rate / (1.0 - rate) < tol else 0
             if promising >= _PROMISES:
                 status = "converged"

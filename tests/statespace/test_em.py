@@ -180,3 +180,17 @@ def test_interrupt_keeps_the_best(rng):
     assert result.history == (-50.0, -40.0) and result.log_likelihood == -40.0
     wanted = oracle.Model(*m_step(model, data, None, "diagonal"))
     assert scaled_error(result.params.loadings, wanted.loadings) == 0.0
+
+
+@pytest.mark.parametrize("tol", [1.0, 0.01])
+def test_em_stops_no_further_from_the_top_than_it_says(tol):
+    """The gain that is still to come when it stops, against a climb that goes on much longer."""
+    rng = np.random.default_rng(5)
+    model = oracle.Model(np.array([0.95, 0.6]), rng.standard_normal((5, 2)), np.full(5, 0.5), np.zeros(5))
+    panel = to_panel(oracle.simulate(rng, model, [150]))
+    start = to_parameters(model._replace(decay=np.array([0.5, 0.1]), loadings=0.3 * model.loadings))
+    noise = Noise("diagonal", np.full(5, 1e-2))
+    found = fit_em(Evaluator(panel, 600), start, noise, tol)
+    further = fit_em(Evaluator(panel, 600), found.params, noise, 1e-9)
+    assert found.status == "converged" and found.n_evaluations < further.n_evaluations
+    assert further.log_likelihood - found.log_likelihood < 2.0 * tol

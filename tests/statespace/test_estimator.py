@@ -59,6 +59,18 @@ def test_bic_counts_free_parameters(series):
     assert fitted.bic(data) == pytest.approx(wanted, rel=EXACT)
 
 
+def test_bic_without_noise_is_that_of_the_square_model(rng):
+    """Its likelihood is, whatever n_components is: K decays, K directions in K dimensions, K means."""
+    data = np.cumsum(rng.standard_normal((60, 4)), axis=0)
+    values = [ProbabilisticSFA(k, noise=0.0).fit(data).bic(data) for k in (1, 2, 4)]
+    fitted = ProbabilisticSFA(4, noise=0.0).fit(data)
+    assert values[0] == pytest.approx(-2 * fitted.log_likelihood(data) + 24 * np.log(60), rel=EXACT)
+    np.testing.assert_allclose(values, values[0], rtol=1e-12)
+    copies = np.column_stack([data, data[:, 0]])  # four directions in five columns
+    limit = ProbabilisticSFA(4, noise=0.0).fit(copies)
+    assert limit.bic(copies) + 2 * limit.log_likelihood(copies) == pytest.approx(24 * np.log(60), rel=EXACT)
+
+
 def test_transform_and_posterior(series):
     _, data, fitted = series
     wanted = oracle.joint_posterior(fitted_model(fitted), [data])
