@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from probsfa import bayes as bayes
     from probsfa import datasets as datasets
+    from probsfa import distributed as distributed
     from probsfa import expansions as expansions
     from probsfa import graphs as graphs
     from probsfa import metrics as metrics
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_SUBMODULES = frozenset({"bayes", "datasets", "expansions", "graphs", "metrics", "plots"})
+_SUBMODULES = frozenset({"bayes", "datasets", "distributed", "expansions", "graphs", "metrics", "plots"})
 _HOMES = {
     "SFA": "probsfa.sfa",
     "GraphSFA": "probsfa.sfa",
@@ -68,6 +69,7 @@ __all__ = [
     "__version__",
     "bayes",
     "datasets",
+    "distributed",
     "enable_compilation_cache",
     "expansions",
     "graphs",

@@ -8,7 +8,19 @@ import pytest
 
 import probsfa
 
-HEAVY = ("numpy", "scipy", "sklearn", "pandas", "jax", "numpyro", "xarray", "arviz", "matplotlib", "tqdm")
+HEAVY = (
+    "numpy",
+    "scipy",
+    "sklearn",
+    "pandas",
+    "jax",
+    "numpyro",
+    "xarray",
+    "arviz",
+    "matplotlib",
+    "tqdm",
+    "dask",
+)
 
 
 def python(code):
