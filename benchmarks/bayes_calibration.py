@@ -75,15 +75,14 @@ def ranks_of(replicates: int, seed: int, n_draws: int) -> tuple[np.ndarray, int]
             standardize=False,
             n_warmup=200,
             n_draws=n_draws,
+            n_chains=2,
             progress_bar=False,
             random_state=seed + 1 + i,
         ).fit(X)
         divergences += model.diagnostics_["divergences"]
         draws = vector(*(x.reshape(-1, *x.shape[2:]) for x in model.draws_))
         kept = draws[np.linspace(0, len(draws) - 1, KEPT).round().astype(int)]
-        true = vector(
-            *(truth[name][i : i + 1] for name in ("decay", "loadings", "noise_variance", "offset"))
-        )
+        true = vector(*(truth[name][i : i + 1] for name in ("decay", "loadings", "noise_variance", "offset")))
         ranks.append(np.sum(kept < true, axis=0))
     return np.array(ranks), divergences
 
@@ -109,7 +108,7 @@ def main() -> None:
     """Print the p-value of every parameter."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--replicates", type=int, default=200)
-    parser.add_argument("--draws", type=int, default=150, help="draws of each of four chains")
+    parser.add_argument("--draws", type=int, default=200, help="draws of each of two chains")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--figure", type=Path, help="where to draw the histograms")
     args = parser.parse_args()

@@ -9,6 +9,7 @@ from jax import Array, random
 from numpyro.distributions import constraints
 from numpyro.distributions.util import validate_sample
 
+from probsfa.bayes._compiling import without_kernel_hints
 from probsfa.statespace.likelihood import marginal_log_likelihood
 
 
@@ -149,13 +150,14 @@ class FactorialAR1(dist.Distribution):
         values = jnp.where(self.observed, value, 0.0)
         mask = jnp.broadcast_to(self.observed, values.shape).astype(values.dtype)
         args = (self.decay, self.loadings, self.noise_variance, self.offset, values, mask, self.gap_index)
-        if values.ndim == 2 and not self.batch_shape:
-            return marginal_log_likelihood(*args, self.gaps)
-        one = jnp.vectorize(
-            lambda *series: marginal_log_likelihood(*series, self.gaps),
-            signature="(k),(d,k),(d),(d),(t,d),(t,d),(t)->()",
-        )
-        return one(*args)
+        with without_kernel_hints():
+            if values.ndim == 2 and not self.batch_shape:
+                return marginal_log_likelihood(*args, self.gaps)
+            one = jnp.vectorize(
+                lambda *series: marginal_log_likelihood(*series, self.gaps),
+                signature="(k),(d,k),(d),(d),(t,d),(t,d),(t)->()",
+            )
+            return one(*args)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draw complete series (..., T, D), the cells that `mask` hides included."""

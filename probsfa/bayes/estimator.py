@@ -90,8 +90,9 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         The no-U-turn sampler; or a Gaussian approximation of full covariance, fitted by stochastic
         variational inference, which takes seconds.
     n_warmup, n_draws, n_chains : int, default=500, 500, 4
-        Iterations of each chain before its draws, its draws, and the number of chains. With ``"svi"`` there
-        is one chain of ``n_draws * n_chains`` independent draws.
+        Iterations of each chain before its draws (rounded up to a multiple of 50, at least 100), its draws,
+        and the number of chains. With ``"svi"`` there is one chain of ``n_draws * n_chains`` independent
+        draws.
     chain_method : {"vectorized", "parallel", "sequential"}, default="vectorized"
         Chains side by side in one program, each in a thread of its own, or one after the other.
     target_accept : float, default=0.8
@@ -303,7 +304,6 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             return chains.vectors
         # Interrupted before the first draw: what is known by then is Laplace's approximation.
         self.sample_stats_ = {}
-        self._interrupted_early = True
         guide = variational.Guide(np.zeros(target.size), np.eye(target.size))
         return variational.draw(guide, whitening, self.n_draws, rng)[None]
 

@@ -95,7 +95,9 @@ def find_whitening(target: Target, data: Data, start: FloatArray) -> Whitening:
         centre, factor = start, counted.scales(start)
         for _ in range(_MOST_ROUNDS):
             values, vectors = np.linalg.eigh(counted.hessian(centre, factor))
-            factor = factor @ (vectors / np.sqrt(np.maximum(np.abs(values), _FLATTEST)))
+            # The symmetric root: it does not turn with the arbitrary axes of a round ball.
+            root = (vectors / np.sqrt(np.maximum(np.abs(values), _FLATTEST))) @ vectors.T
+            factor = factor @ root
             round_already = values[0] > 0.5 and values[-1] < 2.0
             centre, better = _climb(counted, centre, factor)
             gain, value = value - better, better

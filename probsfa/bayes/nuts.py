@@ -71,11 +71,11 @@ def _kernel(target: Target, problem: _Problem, settings: Settings) -> tuple[Any,
 
     begin, step = hmc(potential, algo="NUTS")
 
-    def start(at: ParamInfo, key: Array) -> Any:
+    def start(at: ParamInfo, key: Array, step_size: Any) -> Any:
         return begin(
             at,
             settings.n_warmup // 2,
-            step_size=len(problem.centre) ** -0.25,
+            step_size=step_size,
             adapt_mass_matrix=False,
             target_accept_prob=settings.target_accept,
             max_tree_depth=settings.max_tree_depth,
@@ -86,8 +86,11 @@ def _kernel(target: Target, problem: _Problem, settings: Settings) -> tuple[Any,
 
 
 @partial(jax.jit, static_argnames=("target", "settings"))
-def _start(target: Target, problem: _Problem, settings: Settings, at: ParamInfo, keys: Array) -> Any:
-    return jax.vmap(_kernel(target, problem, settings)[0])(at, keys)
+def _start(
+    target: Target, problem: _Problem, settings: Settings, at: ParamInfo, keys: Array, step_size: Array
+) -> Any:
+    start = _kernel(target, problem, settings)[0]
+    return jax.vmap(lambda one, key: start(one, key, step_size))(at, keys)
 
 
 @partial(jax.jit, static_argnames=("target", "settings"))
@@ -97,7 +100,7 @@ def _advance(
     start, step = _kernel(target, problem, settings)
     # The sampler's pieces are made when it starts; what it starts with here is not used.
     nowhere = jnp.zeros_like(problem.centre)
-    start(ParamInfo(nowhere, jnp.zeros(()), nowhere), jax.random.key(0))
+    start(ParamInfo(nowhere, jnp.zeros(()), nowhere), jax.random.key(0), 1.0)
 
     def iterate(state: Any, _: None) -> tuple[Any, tuple[Array, ...]]:
         state = step(state)
@@ -145,7 +148,7 @@ def sample(
         Coordinates to start with; chains start at draws from its normal law. Half-way through the warm-up
         they are refined by the draws of all chains.
     settings : Settings
-        Warm-up, acceptance, tree depth. The warm-up is rounded up to two times a number of stretches.
+        Warm-up, acceptance, tree depth. The warm-up is rounded up to a multiple of 50, at least 100.
     n_draws, n_chains : int
         Draws of each chain after the warm-up, and number of chains.
     chain_method : {"vectorized", "parallel", "sequential"}
@@ -163,7 +166,7 @@ def sample(
     Chains
         Fewer draws than asked for after an interrupt; none if it came in the warm-up.
     """
-    half = STRETCH * max(1, -(-settings.n_warmup // (2 * STRETCH)))
+    half = STRETCH * max(2, -(-settings.n_warmup // (2 * STRETCH)))
     settings = settings._replace(n_warmup=2 * half)
     runner = _Runner(target, settings, chain_method, report if report is not None else _silent)
     rng = np.random.default_rng(seed)
@@ -171,10 +174,11 @@ def sample(
         with jax.enable_x64(True):
             problem = _Problem(*jax.tree.map(jnp.asarray, (data, whitening.centre, whitening.factor)))
             starts = whitening.apply(rng.standard_normal((n_chains, target.size)))
-            first = runner.run(problem, starts, half, rng)
+            first = runner.run(problem, starts, half, target.size**-0.25, rng)
+            step_size = float(np.median(first[_STATS.index("step_size") + 1][:, -1]))
             vectors = fold(_vectors(problem, first)[:, half // 4 :])
             problem = problem._replace(factor=problem.factor @ _root(problem, vectors))
-            second = runner.run(problem, vectors[:, -1], half + n_draws, rng)
+            second = runner.run(problem, vectors[:, -1], half + n_draws, step_size, rng)
     except KeyboardInterrupt:
         return Chains(np.zeros((n_chains, 0, target.size)), {}, True)
     kept = [part[:, half : half + n_draws] for part in second]
@@ -211,7 +215,12 @@ class _Runner:
         self._stopped = False
 
     def run(
-        self, problem: _Problem, starts: FloatArray, n_iterations: int, rng: np.random.Generator
+        self,
+        problem: _Problem,
+        starts: FloatArray,
+        n_iterations: int,
+        step_size: float,
+        rng: np.random.Generator,
     ) -> list[NDArray[Any]]:
         """Outputs (C, n_iterations, ...) of chains from vectors (C, P), at least.
 
@@ -227,7 +236,7 @@ class _Runner:
             jnp.stack(slopes) @ problem.factor,
         )
         keys = jax.random.split(jax.random.key(int(rng.integers(2**31))), chains)
-        states = _start(self._target, problem, self._settings, at, keys)
+        states = _start(self._target, problem, self._settings, at, keys, jnp.asarray(step_size))
         groups = [slice(0, chains)] if self._chain_method == "vectorized" else _one_each(chains)
         lanes: list[list[list[NDArray[Any]]]] = [[] for _ in groups]
         jobs = [

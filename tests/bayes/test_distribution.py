@@ -138,7 +138,9 @@ def test_samples_have_the_moments_of_the_model(rng):
     wanted = H @ P @ H.T + np.diag(np.tile(model.noise, 3))
     spread = mc_tolerance(2.0 * float(np.max(np.diag(wanted))) ** 2, 20_000)
     np.testing.assert_allclose(np.cov(drawn.T), wanted, atol=spread)
-    np.testing.assert_allclose(drawn.mean(0), np.tile(model.offset, 3), atol=mc_tolerance(np.max(wanted), 2e4))
+    np.testing.assert_allclose(
+        drawn.mean(0), np.tile(model.offset, 3), atol=mc_tolerance(np.max(wanted), 2e4)
+    )
     np.testing.assert_allclose(law.variance.ravel(), np.diag(wanted), rtol=EXACT)
     np.testing.assert_allclose(law.mean.ravel(), np.tile(model.offset, 3), rtol=EXACT)
 
@@ -156,7 +158,9 @@ def test_log_prob_integrates_the_latents_out(rng):
     zs = np.array([z for z in rng.standard_normal((200_000, 2))])
     zs[:, 1] = model.decay * zs[:, 0] + np.sqrt(1 - model.decay**2) * zs[:, 1]
     means = model.offset + zs[:, :, None] * model.loadings[:, 0]
-    each = np.prod(np.exp(-0.5 * (x - means) ** 2 / model.noise) / np.sqrt(2 * np.pi * model.noise), axis=(1, 2))
+    each = np.prod(
+        np.exp(-0.5 * (x - means) ** 2 / model.noise) / np.sqrt(2 * np.pi * model.noise), axis=(1, 2)
+    )
     found = np.exp(float(FactorialAR1(*model, n_steps=2).log_prob(x)))
     assert abs(found - each.mean()) < mc_tolerance(each.var(), len(each))
 

@@ -1,0 +1,273 @@
+"""The estimator: its verbs, its border, interrupts, options."""
+
+import pickle
+import warnings
+
+import jax
+import numpy as np
+import numpyro.distributions as dist
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+import probsfa
+from probsfa import BayesianSFA
+from probsfa.bayes import Priors, nuts, variational
+from probsfa.datasets import make_slow_mixture
+from tests.tolerances import mc_tolerance
+
+
+def quick(n_components=1, **options):
+    settings = {
+        "inference": "svi",
+        "n_draws": 50,
+        "n_steps_svi": 50,
+        "progress_bar": False,
+        "random_state": 0,
+    }
+    return BayesianSFA(n_components, **{**settings, **options})
+
+
+def test_it_is_a_public_name():
+    assert probsfa.BayesianSFA is BayesianSFA
+    assert "BayesianSFA" in probsfa.__all__
+
+
+def test_nuts_converges_and_says_so(sampled):
+    assert sampled.draws_.decay.shape == (4, 150, 1)
+    assert sampled.draws_.loadings.shape == (4, 150, 3, 1)
+    worst = max(np.max(x) for x in sampled.diagnostics_["rhat"].values())
+    assert worst < 1.05
+    assert f"R-hat at most {worst:.3f}" in sampled.status_
+    assert sampled.sample_stats_["diverging"].shape == (4, 150)
+    assert "closest to the maximum a posteriori" in sampled.relabelling_
+
+
+def test_nuts_and_svi_agree(sampled, guided):
+    for exact, near in zip(sampled.draws_, guided.draws_, strict=True):
+        shape = exact.shape[2:]
+        one, other = exact.reshape(-1, *shape), near.reshape(-1, *shape)
+        assert np.all(np.abs(np.median(one, axis=0) - np.median(other, axis=0)) < 0.35 * one.std(0))
+
+
+def test_same_seed_same_draws_and_another_seed_others(frame):
+    one, same, other = (quick(random_state=s).fit(frame[0]).draws_ for s in (3, 3, 4))
+    np.testing.assert_array_equal(one.loadings, same.loadings)
+    assert not np.array_equal(one.loadings, other.loadings)
+
+
+def test_a_change_of_units_changes_the_units_of_the_answer(frame):
+    X = frame[0].to_numpy()
+    plain, scaled = quick().fit(X), quick().fit(X * 1e3 - 7.0)
+    np.testing.assert_allclose(scaled.draws_.decay, plain.draws_.decay, rtol=1e-5)
+    np.testing.assert_allclose(scaled.draws_.loadings, 1e3 * plain.draws_.loadings, rtol=1e-4)
+    np.testing.assert_allclose(scaled.draws_.offset, 1e3 * plain.draws_.offset - 7.0, rtol=1e-4)
+
+
+def test_holes_are_filled_with_intervals_that_hold_the_truth(sampled, frame):
+    X, truth = frame
+    filled, std, low, high = sampled.impute(X, return_std=True, interval=0.9)
+    hole = X.isna()
+    assert isinstance(filled, pd.DataFrame) and filled.index.equals(X.index)
+    assert filled.where(~hole).equals(X) and (std.where(~hole, 0.0) == 0.0).all(axis=None)
+    assert (std.to_numpy()[hole] > 0.0).all()
+    inside = ((truth > low) & (truth < high)).to_numpy()[hole.to_numpy()]
+    assert abs(inside.mean() - 0.9) < mc_tolerance(0.09, inside.size, 4)
+
+
+def test_uncertain_parameters_widen_what_one_draw_says(sampled, frame):
+    narrow = clone(sampled).set_params(n_predictive=1)
+    vars(narrow).update({k: v for k, v in vars(sampled).items() if k.endswith("_") or k.startswith("_")})
+    hole = frame[0].isna().to_numpy()
+    wide_std = sampled.impute(frame[0], return_std=True)[1].to_numpy()[hole]
+    one_each = narrow.impute(frame[0], return_std=True)[1].to_numpy()[hole]
+    assert np.mean(wide_std) > 0.98 * np.mean(one_each)
+    assert np.mean(sampled.posterior(frame[0]).std) > 0.0
+
+
+def test_transform_and_posterior_are_the_mean_over_draws_of_latents(sampled, frame):
+    drawn = sampled.sample_posterior(frame[0], 600, random_state=1)
+    law = sampled.posterior(frame[0])
+    std = law.std
+    assert drawn.shape == (600, 80, 1)
+    assert np.all(np.abs(drawn.mean(0) - law.means) < mc_tolerance(1.0, 600, 5) * std + 0.15 * std)
+    np.testing.assert_allclose(np.asarray(sampled.transform(frame[0])), law.means)
+
+
+def test_forecast_widens_towards_the_stationary_law(sampled, frame):
+    out = sampled.forecast(frame[0], 500, interval=0.8)
+    assert out.means.shape == (500, 3) and out.latent_std.shape == (500, 1)
+    assert out.std[0, 0] < out.std[-1, 0]
+    np.testing.assert_allclose(out.latent_std[-1], 1.0, atol=0.05)
+    assert np.all((out.lower < out.means) & (out.means < out.upper))
+
+
+def test_samples_and_scores(sampled, frame):
+    X, latents = sampled.sample(30, random_state=0)
+    assert X.shape == (30, 3) and latents.shape == (30, 1)
+    assert sampled.score(frame[0]) == pytest.approx(sampled.log_likelihood(frame[0]) / 80)
+    assert sampled.log_likelihood(frame[0]) > sampled.log_likelihood(frame[0] + 300.0)
+
+
+def test_lists_come_back_as_lists(sampled, frame):
+    X = frame[0]
+    pieces = [X.iloc[:50], X.iloc[50:]]
+    assert [len(z) for z in sampled.transform(pieces)] == [50, 30]
+    assert [len(p.lag_one_covariances) for p in sampled.posterior(pieces)] == [49, 29]
+    assert [f.shape for f in sampled.impute(pieces)] == [(50, 3), (30, 3)]
+    assert len(sampled.forecast(pieces, 2)) == 2
+    assert [d.shape for d in sampled.sample_posterior(pieces, 2)] == [(2, 50, 1), (2, 30, 1)]
+
+
+def test_hierarchical_models_tell_the_noise_of_sequences_apart():
+    quiet, loud = (
+        make_slow_mixture(150, 3, timescales=[20.0], noise_variance=r, random_state=1).data
+        for r in (0.05, 2.0)
+    )
+    model = quick(hierarchical=True).fit([quiet, loud])
+    noise = model.draws_.noise_variance.mean(axis=(0, 1))
+    assert noise.shape == (2, 3) and np.all(noise[1] > 5.0 * noise[0])
+    assert [z.shape for z in model.transform([quiet, loud])] == [(150, 1), (150, 1)]
+    assert model.to_datatree()["posterior"]["noise_std"].dims == ("chain", "draw", "sequence", "feature")
+    with pytest.raises(ValueError, match="the noise of the 2 sequences"):
+        model.transform([quiet])
+    with pytest.raises(ValueError, match="needs several sequences"):
+        quick(hierarchical=True).fit(quiet)
+
+
+def test_uneven_times():
+    rng = np.random.default_rng(0)
+    times = np.cumsum(rng.choice([0.5, 1.0, 3.0], 120))
+    z = np.zeros(120)
+    for t in range(1, 120):
+        a = np.exp(-(times[t] - times[t - 1]) / 20.0)
+        z[t] = a * z[t - 1] + np.sqrt(1 - a**2) * rng.standard_normal()
+    X = z[:, None] * [1.0, -2.0, 1.5] + 0.3 * rng.standard_normal((120, 3))
+    model = quick().fit(X, times=times)
+    low, high = np.quantile(-model.time_unit_ / np.log(model.draws_.decay), [0.01, 0.99])
+    assert low < 20.0 < high
+    assert model.transform(X, times=times).shape == (120, 1)
+
+
+def test_known_and_isotropic_noise(frame):
+    X = frame[0].to_numpy()
+    known = quick(noise=2500.0).fit(X)
+    np.testing.assert_allclose(known.draws_.noise_variance, 2500.0)
+    assert np.isnan(known.diagnostics_["ess"]["noise_variance"]).all()
+    one = quick(noise="isotropic").fit(X)
+    assert np.ptp(one.draws_.noise_variance, axis=-1).max() < 1e-9
+
+
+def test_priors_can_be_changed(frame):
+    X = frame[0].to_numpy()
+    tight = Priors(timescale=dist.LogNormal(np.log(500.0), 0.01), noise_variance=dist.InverseGamma(3.0, 1.0))
+    model = quick(priors=tight).fit(X)
+    assert abs(model.timescales_[0] - 500.0) < 20.0
+
+
+def test_shrinkage_draws_in_what_is_not_needed():
+    # One latent, and two asked for: the other is left with less than under the plain prior.
+    X = make_slow_mixture(300, 5, timescales=[30.0], noise_variance=0.3, random_state=0).data
+    left = []
+    for priors in (Priors(), Priors(shrinkage=0.1)):
+        draws = quick(2, priors=priors, n_draws=500).fit(X).draws_.loadings / X.std(axis=0)[:, None]
+        size = np.sqrt(np.mean(draws**2, axis=(0, 1, 2)))
+        assert size[0] > 0.4
+        left.append(size[1])
+    assert left[1] < 0.8 * left[0]
+
+
+def test_latents_of_one_time_scale_are_warned_about():
+    rng = np.random.default_rng(0)
+    X = make_slow_mixture(60, 4, decay=[0.8, 0.79], noise_variance=0.3, random_state=rng).data
+    with pytest.warns(UserWarning, match="too close to tell apart"):
+        quick(2, n_draws=400).fit(X)
+
+
+class _Interrupt:
+    """Presses Ctrl-C once so many calls have been made."""
+
+    def __init__(self, function, after):
+        self.function, self.left = function, after
+
+    def __call__(self, *args, **kwargs):
+        if self.left == 0:
+            raise KeyboardInterrupt
+        self.left -= 1
+        return self.function(*args, **kwargs)
+
+
+def test_an_interrupt_keeps_the_draws_so_far(sampled, frame, monkeypatch):
+    # Four stretches of warm-up, then two of draws.
+    monkeypatch.setattr(nuts, "_advance", _Interrupt(nuts._advance, 6))
+    with pytest.warns(ConvergenceWarning, match="Interrupted: the draws so far are kept"):
+        model = clone(sampled).fit(frame[0])
+    assert model.draws_.decay.shape == (4, 50, 1)
+    np.testing.assert_allclose(model.raw_draws_.decay, sampled.raw_draws_.decay[:, :50])
+
+
+def test_an_interrupt_in_the_warm_up_leaves_laplaces_approximation(sampled, frame, monkeypatch):
+    monkeypatch.setattr(nuts, "_advance", _Interrupt(nuts._advance, 1))
+    with pytest.warns(ConvergenceWarning, match="draws are those of Laplace's approximation"):
+        model = clone(sampled).fit(frame[0])
+    assert not model.converged_ and model.draws_.decay.shape == (1, 150, 1)
+
+
+def test_an_interrupt_of_svi_keeps_the_guide_so_far(frame, monkeypatch):
+    monkeypatch.setattr(variational, "_descend", _Interrupt(variational._descend, 1))
+    with pytest.warns(ConvergenceWarning, match="Interrupted"):
+        model = quick(n_steps_svi=100).fit(frame[0])
+    assert len(model.elbo_) == 25
+
+
+@pytest.mark.parametrize("method", ["sequential", "parallel"])
+def test_chain_methods_draw_the_same_chains(sampled, frame, method):
+    model = clone(sampled).set_params(chain_method=method, n_draws=25, n_chains=2, n_warmup=50)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        other = clone(model).set_params(chain_method="vectorized").fit(frame[0])
+        model.fit(frame[0])
+    # The same numbers up to rounding, which trajectories amplify.
+    np.testing.assert_allclose(model.map_.decay, other.map_.decay)
+    assert model.draws_.decay.shape == other.draws_.decay.shape == (2, 25, 1)
+
+
+def test_the_users_configuration_is_left_alone(guided):
+    assert not jax.config.jax_enable_x64
+    assert all(x.dtype == np.float64 and type(x) is np.ndarray for x in guided.draws_)
+
+
+def test_it_pickles(guided, frame):
+    copy = pickle.loads(pickle.dumps(guided))
+    np.testing.assert_array_equal(copy.transform(frame[0]), guided.transform(frame[0]))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_components": 0}, "n_components must be"),
+        ({"noise": 0.0}, "noise must be"),
+        ({"noise": "pink"}, "noise must be"),
+        ({"inference": "gibbs"}, "inference must be"),
+        ({"chain_method": "threads"}, "chain_method must be"),
+        ({"n_draws": 1.5}, "n_draws must be"),
+        ({"target_accept": 1.0}, "target_accept must"),
+        ({"priors": {"loadings": 1}}, "priors must be"),
+    ],
+)
+def test_bad_parameters(frame, options, message):
+    with pytest.raises(ValueError, match=message):
+        quick(**options).fit(frame[0])
+
+
+def test_bad_input(sampled, frame):
+    X = frame[0].to_numpy()
+    with pytest.raises(ValueError, match="nothing observed in column"):
+        quick().fit(np.column_stack([X, np.full(80, np.nan)]))
+    with pytest.raises(ValueError, match="infinity"):
+        quick().fit(np.where(np.isnan(X), np.inf, X))
+    with pytest.raises(ValueError, match="interval must be"):
+        sampled.impute(frame[0], interval=1.5)
+    with pytest.raises(NotFittedError):
+        BayesianSFA().transform(X)

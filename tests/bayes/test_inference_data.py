@@ -1,0 +1,83 @@
+"""What ArviZ gets: groups, names, coordinates, and log densities that are one step ahead."""
+
+import arviz
+import numpy as np
+import pytest
+
+from probsfa.statespace.parameters import Parameters
+from tests.oracles import statespace as oracle
+
+GROUPS = {
+    "posterior",
+    "posterior_raw",
+    "posterior_predictive",
+    "prior",
+    "prior_predictive",
+    "sample_stats",
+    "log_likelihood",
+    "observed_data",
+    "constant_data",
+}
+
+
+@pytest.fixture(scope="module")
+def tree(sampled):
+    return sampled.to_datatree()
+
+
+def test_all_groups_are_there_and_made_once(sampled, tree):
+    assert set(tree.children) == GROUPS
+    assert sampled.to_datatree() is tree
+
+
+def test_names_and_coordinates_are_the_users(tree, frame):
+    posterior = tree["posterior"].to_dataset()
+    assert posterior["loadings"].dims == ("chain", "draw", "feature", "component")
+    assert posterior["feature"].to_numpy().tolist() == ["a", "b", "c"]
+    observed = tree["observed_data"]["observations"]
+    when = frame[0].index.tz_convert(None).to_numpy()
+    assert np.array_equal(observed["time"].to_numpy(), when)
+    np.testing.assert_array_equal(observed.to_numpy(), frame[0].to_numpy())
+    np.testing.assert_array_equal(tree["constant_data"]["observed"], frame[0].notna())
+
+
+def test_draws_are_the_models(sampled, tree):
+    np.testing.assert_array_equal(tree["posterior"]["decay"], sampled.draws_.decay)
+    np.testing.assert_array_equal(tree["posterior_raw"]["offset"], sampled.raw_draws_.offset)
+    np.testing.assert_allclose(tree["posterior"]["timescale"], -1.0 / np.log(sampled.draws_.decay))
+    np.testing.assert_allclose(tree["posterior"]["noise_std"] ** 2, sampled.draws_.noise_variance)
+    assert tree["posterior"].attrs["relabelling"] == sampled.relabelling_
+
+
+def test_log_likelihood_is_that_of_each_row_given_the_rows_before(sampled, tree, frame):
+    logs = tree["log_likelihood"]["observations"]
+    assert logs.dims == ("chain", "draw", "time")
+    chain, draw = 2, int(logs["draw"][3])
+    params = Parameters(*(x[chain, draw] for x in sampled.draws_))
+    wanted = oracle.kalman_loop(oracle.Model(*params), [frame[0].to_numpy()]).row_log_likelihoods
+    np.testing.assert_allclose(logs.sel(chain=chain, draw=draw), wanted, atol=1e-8)
+
+
+def test_predictive_latents_and_observations_belong_together(sampled, tree):
+    group = tree["posterior_predictive"]
+    draws = group["observations"]["draw"].to_numpy()
+    loadings, offset = (tree["posterior"][name].sel(draw=draws).to_numpy() for name in ("loadings", "offset"))
+    signal = np.einsum("cntk,cndk->cntd", group["latents"].to_numpy(), loadings) + offset[:, :, None]
+    rest = (group["observations"].to_numpy() - signal) / tree["posterior"]["noise_std"].sel(
+        draw=draws
+    ).to_numpy()[:, :, None]
+    assert abs(rest.std() - 1.0) < 0.02 and abs(rest.mean()) < 0.02
+
+
+def test_prior_is_in_data_units_and_steps(tree, frame):
+    assert 4.0 < np.median(tree["prior"]["timescale"]) < 25.0
+    ratio = tree["prior_predictive"]["observations"].to_numpy().std() / np.nanstd(frame[0].to_numpy())
+    assert 0.5 < ratio < 4.0
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_installed_arviz_summarises_it(sampled):
+    table = arviz.summary(sampled.inference_data_, var_names=["timescale", "loadings"])
+    assert len(table) == 4 and any("loadings" in str(name) for name in table.index)
+    ess = float(table["ess_bulk"].iloc[0])
+    assert ess == pytest.approx(float(sampled.diagnostics_["ess"]["decay"][0]), rel=0.5)

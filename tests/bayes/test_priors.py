@@ -1,0 +1,87 @@
+"""Priors: their shapes, their errors, and the law of shrinkage against what it integrates out."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from numpyro.infer.util import log_density
+from scipy.integrate import quad
+from scipy.stats import invgamma, kstest, norm
+
+from probsfa.bayes import Priors, SharedScaleNormal, factorial_ar1_model
+from probsfa.bayes.priors import over
+
+
+@pytest.fixture(autouse=True)
+def double():
+    with jax.enable_x64(True):
+        yield
+
+
+def test_shared_scale_integrates_the_scales_out(rng):
+    loadings = rng.standard_normal((3, 2))
+    wanted = 0.0
+    for column in loadings.T:
+
+        def joint(log_variance, column=column):
+            v = np.exp(log_variance)
+            return np.prod(norm.pdf(column, scale=np.sqrt(v))) * invgamma.pdf(v, 0.5, scale=0.5 * 0.3**2) * v
+
+        wanted += np.log(quad(joint, -30.0, 30.0, limit=400)[0])
+    found = SharedScaleNormal(0.3, 3, 2).log_prob(jnp.asarray(loadings))
+    assert abs(float(found) - wanted) < 1e-6
+
+
+def test_shared_scale_draws_what_its_density_says():
+    drawn = np.asarray(SharedScaleNormal(0.3, 4, 2).sample(jax.random.key(0), (4000,)))
+    # A column over its scale is a multivariate Cauchy vector: each entry is Cauchy.
+    assert kstest(drawn[:, 2, 1] / 0.3, "cauchy").pvalue > 1e-4
+    # Its entries share their scale.
+    assert np.corrcoef(np.log(np.abs(drawn[:, 0, 0])), np.log(np.abs(drawn[:, 1, 0])))[0, 1] > 0.2
+    assert abs(np.corrcoef(np.log(np.abs(drawn[:, 0, 0])), np.log(np.abs(drawn[:, 0, 1])))[0, 1]) < 0.1
+
+
+def test_a_prior_of_one_number_serves_all_entries_and_a_whole_one_stays():
+    assert over(dist.Normal(0.0, 1.0), (3, 2)).event_shape == (3, 2)
+    whole = dist.Normal(jnp.arange(3.0), 1.0)
+    assert over(whole, (3,)).event_shape == (3,)
+    assert over(dist.MultivariateNormal(jnp.zeros(3), jnp.eye(3)), (3,)).event_shape == (3,)
+
+
+@pytest.mark.parametrize(
+    "prior", [dist.Normal(jnp.zeros(4), 1.0), dist.MultivariateNormal(jnp.zeros(2), jnp.eye(2))]
+)
+def test_a_prior_of_the_wrong_shape_is_named(prior):
+    with pytest.raises(ValueError, match="does not fit a parameter of shape"):
+        over(prior, (3,))
+    with pytest.raises(ValueError, match="must be a NumPyro distribution"):
+        over(3.0, (3,))
+
+
+def test_shrinkage_must_be_positive():
+    with pytest.raises(ValueError, match="shrinkage must be"):
+        Priors(shrinkage=0.0)
+    assert Priors().but(shrinkage=0.1).shrinkage == 0.1
+
+
+def test_density_of_the_model_is_the_sum_of_what_it_names(rng):
+    x, values = (
+        rng.standard_normal((6, 2)),
+        {
+            "timescale": np.array([3.0]),
+            "loadings": rng.standard_normal((2, 1)),
+            "noise_variance": np.array([0.5, 0.7]),
+            "offset": rng.standard_normal(2),
+        },
+    )
+    priors = Priors(noise_variance=dist.InverseGamma(2.0, 0.5), timescale=dist.Gamma(2.0, 0.1))
+    found, trace = log_density(factorial_ar1_model, (jnp.asarray(x), 1, priors), {}, values)
+    wanted = (
+        float(trace["observations"]["fn"].log_prob(x))
+        + float(dist.Gamma(2.0, 0.1).log_prob(3.0))
+        + norm.logpdf(values["loadings"]).sum()
+        + invgamma.logpdf(values["noise_variance"], 2.0, scale=0.5).sum()
+        + norm.logpdf(values["offset"]).sum()
+    )
+    assert abs(float(found) - wanted) < 1e-9
