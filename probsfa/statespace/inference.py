@@ -24,10 +24,11 @@ from probsfa.statespace.engine import (
     filter_pass,
     smoother_pass,
 )
+from probsfa.statespace.lanes import times
 from probsfa.statespace.statistics import Moments
 
 #: Most latents for which lockstep is quicker.
-MOST_LANE_COMPONENTS = 5
+MOST_LANE_COMPONENTS = 8
 #: Fewest rows for which lockstep repays its longer compilation within one fit.
 FEWEST_ROWS_FOR_ONE_FIT = 4096
 #: The same where a program is run many thousand times.
@@ -89,9 +90,9 @@ def forward(problem: Problem, before: Law, n_segments: int) -> tuple[Forward, Ar
     else:
         rows = _lanes(collapsed, problem.decays, n_segments)
         segments = lockstep.couple(rows)
-        borders = lockstep.join(segments, *before)
+        borders = lockstep.join(segments, before)
         lanes = lockstep.filter_rows(rows, borders.left)
-        result = Forward(lanes, segments, borders, Law(borders.last_mean, borders.last_covariance))
+        result = Forward(lanes, segments, borders, borders.last)
         means = lockstep.from_lanes(lanes.means)
         log_dets, distances = lanes.log_dets.T.reshape(-1), lanes.distances.T.reshape(-1)
     residuals = problem.values - problem.offset - means @ problem.loadings.T
@@ -101,31 +102,20 @@ def forward(problem: Problem, before: Law, n_segments: int) -> tuple[Forward, Ar
 
 
 def _lanes(collapsed: Collapsed, decays: Array, n_segments: int) -> lockstep.Rows:
-    n = decays.shape[1]
-    lower = [i * n + j for i in range(n) for j in range(i + 1)]
-    precision = collapsed.precision.reshape(-1, n * n)
-    return lockstep.Rows(
-        lockstep.to_lanes(jnp.stack([precision[:, k] for k in lower], axis=1), n_segments),
-        lockstep.to_lanes(collapsed.information, n_segments),
-        lockstep.to_lanes(decays, n_segments),
-    )
+    arrays = (collapsed.precision, collapsed.information, decays)
+    return lockstep.Rows(*(lockstep.to_lanes(array, n_segments) for array in arrays))
 
 
-def _smooth_lanes(
-    result: Forward, following: Array, after: Law
-) -> tuple[lockstep.FilteredRows, lockstep.SmoothedRows]:
+def _smooth_lanes(result: Forward, following: Array, after: Law) -> lockstep.SmoothedRows:
     lanes, segments, borders = result.filtered, result.segments, result.borders
     assert isinstance(lanes, lockstep.FilteredRows) and segments is not None and borders is not None
-    n = after.mean.shape[0]
     # The last state of all given the one after it, by the formulas of the plain strategy.
-    root = lanes.roots[-1, :, -1].reshape(1, n, n)
-    step = conditionals(root, following[-1:])
+    step = conditionals(lanes.roots[-1, :, :, -1].T[None], following[-1:])
     gain, spread = step.gains[0], step.roots[0] @ step.roots[0].T
     mean = result.last.mean + gain @ (after.mean - following[-1] * result.last.mean)
     last = Law(mean, spread + gain @ after.covariance @ gain.T)
-    borders = borders._replace(last_mean=last.mean, last_covariance=last.covariance)
-    ends = lockstep.join_back(segments, borders)
-    return lanes, lockstep.smooth_rows(lanes, lockstep.to_lanes(following, lanes.means.shape[2]), ends)
+    ends = lockstep.join_back(segments, borders._replace(last=last))
+    return lockstep.smooth_rows(lanes, lockstep.to_lanes(following, lanes.means.shape[2]), ends)
 
 
 def backward(problem: Problem, result: Forward, after: Law) -> Moments:
@@ -140,11 +130,11 @@ def backward(problem: Problem, result: Forward, after: Law) -> Moments:
             jnp.diagonal(smoothed.covariances, axis1=1, axis2=2),
             jnp.diagonal(smoothed.lag_one, axis1=1, axis2=2),
         )
-    lanes, rows = _smooth_lanes(result, following, after)
-    n = following.shape[1]
-    lag_one = _lag_one(rows, after, [(i, i) for i in range(n)])
-    variances = jnp.stack([rows.covariances[:, i * (i + 3) // 2] for i in range(n)], axis=1)
-    return Moments(*map(lockstep.from_lanes, (rows.means, rows.covariances, variances, lag_one)))
+    rows = _smooth_lanes(result, following, after)
+    # Only what is used is brought back into the order of rows.
+    diagonals = (jnp.einsum("liis->lis", x) for x in (rows.covariances, _lag_one(rows, after)))
+    flat = rows.covariances.reshape(rows.means.shape[0], -1, rows.means.shape[2])
+    return Moments(*map(lockstep.from_lanes, (rows.means, flat, *diagonals)))
 
 
 def backward_in_full(problem: Problem, result: Forward, after: Law) -> Smoothed:
@@ -152,29 +142,12 @@ def backward_in_full(problem: Problem, result: Forward, after: Law) -> Smoothed:
     following = problem.following
     if result.segments is None:
         return smoother_pass(result.filtered, following, after)  # type: ignore[arg-type]
-    lanes, rows = _smooth_lanes(result, following, after)
-    n = following.shape[1]
-    covariances = jnp.stack([rows.covariances[:, _pair(i, j)] for i in range(n) for j in range(n)], axis=1)
-    lag_one = _lag_one(rows, after, [(i, j) for i in range(n) for j in range(n)])
-    return Smoothed(
-        lockstep.from_lanes(rows.means),
-        lockstep.from_lanes(covariances).reshape(-1, n, n),
-        lockstep.from_lanes(lag_one).reshape(-1, n, n),
-    )
+    rows = _smooth_lanes(result, following, after)
+    return Smoothed(*map(lockstep.from_lanes, (rows.means, rows.covariances, _lag_one(rows, after))))
 
 
-def _pair(i: int, j: int) -> int:
-    """Place of an entry in a packed lower triangle."""
-    return max(i, j) * (max(i, j) + 1) // 2 + min(i, j)
-
-
-def _lag_one(rows: lockstep.SmoothedRows, after: Law, entries: list[tuple[int, int]]) -> Array:
-    """Entries ``(i, j)`` of the covariance of the next state with this one: (L, n, S)."""
-    n = after.mean.shape[0]
+def _lag_one(rows: lockstep.SmoothedRows, after: Law) -> Array:
+    """Covariance of the next state with this one: (L, K, K, S)."""
     # The row after the last of a segment is the first of the next segment.
-    ends = jnp.stack([after.covariance[i, j] for i in range(n) for j in range(i + 1)])
-    first_of_next = jnp.concatenate([rows.covariances[0, :, 1:], ends[:, None]], axis=1)
-    later = jnp.concatenate([rows.covariances[1:], first_of_next[None]])
-    return jnp.stack(
-        [sum(later[:, _pair(i, k)] * rows.gains[:, j * n + k] for k in range(n)) for i, j in entries], axis=1
-    )
+    later = jnp.concatenate([rows.covariances[0, :, :, 1:], after.covariance[:, :, None]], axis=2)
+    return rows.lag_one.at[-1].set(times(later, rows.lag_one[-1]))

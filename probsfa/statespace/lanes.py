@@ -1,12 +1,14 @@
 """Linear algebra of many small matrices at once, written out entry by entry.
 
-A *lane* is one of ``S`` independent problems of the same small size. Every entry of a vector or matrix is an
-array over the lanes, so each scalar operation of the textbook algorithm becomes one vector instruction:
-``vector[i]`` and ``lower[i][j]`` (``j <= i``) are arrays of shape (S,). For the sizes that this is meant for
-(about five) it runs several times faster than batched calls of a library made for large matrices.
+A *lane* is one of ``S`` independent problems of the same small size; the last axis of every array runs over
+them. Each scalar operation of the textbook algorithm then becomes a vector instruction, or several. For the
+sizes that this is meant for (about five) it runs several times faster than batched calls of a library made
+for large matrices.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -15,9 +17,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.experimental.xla_metadata import set_xla_metadata
 
-Vector = list[Array]
-Lower = list[list[Array]]
-Matrix = list[list[Array]]
+_hints: ContextVar[bool] = ContextVar("kernel_hints", default=True)
 _F = TypeVar("_F", bound=Callable[..., Any])
 _T = TypeVar("_T")
 
@@ -27,7 +27,7 @@ def one_kernel(function: _F) -> _F:
 
     On CPUs a loop over time is otherwise run operation by operation, at a cost for each that exceeds the work
     in it (about three times at K = 5). The request is a hint in the program's metadata: a compiler that does
-    not know it ignores it, and results are the same.
+    not know it ignores it, and results are the same. See :func:`without_kernel_hints`.
     """
 
     @wraps(function)
@@ -39,10 +39,25 @@ def one_kernel(function: _F) -> _F:
 
     @wraps(function)
     def hinted(*args: Any) -> Any:
-        with set_xla_metadata(inlineable="false", xla_cpu_small_call="true"):
+        hint = "true" if _hints.get() else None
+        with set_xla_metadata(inlineable="false", xla_cpu_small_call=hint):
             return compiled(*args)
 
     return cast(_F, hinted)
+
+
+@contextmanager
+def without_kernel_hints() -> Iterator[None]:
+    """Trace without asking for single kernels, where the compiler cannot take it.
+
+    Inside ``lax.while_loop``, of which samplers are made, XLA as of JAX 0.10 ends the process on a call with
+    that request ("All or none of the slices should have an explicit index"). Results are the same.
+    """
+    token = _hints.set(False)
+    try:
+        yield
+    finally:
+        _hints.reset(token)
 
 
 @jax.jit
@@ -62,88 +77,68 @@ def settle(values: _T) -> _T:
 
 
 def dot(left: Sequence[Array], right: Sequence[Array]) -> Array:
-    """Sum of products."""
+    """Sum of products, entry by entry."""
     total = left[0] * right[0]
     for x, y in zip(left[1:], right[1:], strict=True):
         total = total + x * y
     return total
 
 
-def unpack_lower(packed: Array, size: int) -> Lower:
-    """Rows of the lower triangle from their concatenation: (K (K + 1) / 2, S)."""
-    return [[packed[i * (i + 1) // 2 + j] for j in range(i + 1)] for i in range(size)]
+def times(left: Array, right: Array) -> Array:
+    """Product ``left right`` of matrices (I, K, S) and (K, J, S)."""
+    n = right.shape[0]
+    return dot([left[:, k, None] for k in range(n)], [right[None, k] for k in range(n)])
 
 
-def pack_lower(lower: Lower) -> Array:
-    """Concatenate the rows of the lower triangle."""
-    return jnp.stack([entry for row in lower for entry in row])
+def transpose_times(left: Array, right: Array) -> Array:
+    """Product ``left' right`` of matrices (K, I, S) and (K, J, S)."""
+    n = right.shape[0]
+    return dot([left[k, :, None] for k in range(n)], [right[k, None] for k in range(n)])
 
 
-def symmetric_times(lower: Lower, vector: Vector) -> Vector:
-    """Product of a symmetric matrix, given by its lower triangle, and a vector."""
-    n = len(vector)
-    return [dot([lower[max(i, k)][min(i, k)] for k in range(n)], vector) for i in range(n)]
+def identity_like(matrix: Array) -> Array:
+    """Identity matrix in every lane."""
+    return jnp.broadcast_to(jnp.eye(matrix.shape[0], dtype=matrix.dtype)[:, :, None], matrix.shape)
 
 
-def cholesky(lower: Lower) -> tuple[Lower, Vector]:
-    """Cholesky factor of a positive definite matrix, and the reciprocals of its diagonal."""
-    n = len(lower)
-    factor: Lower = [[] for _ in range(n)]
-    reciprocals: Vector = []
+def cholesky(matrix: Array) -> tuple[Array, Array]:
+    """Cholesky factor (K, K, S) of a positive definite matrix, and the reciprocals (K, S) of its diagonal."""
+    n = matrix.shape[0]
+    zero = jnp.zeros_like(matrix[0, 0])
+    factor: list[list[Array]] = [[zero] * n for _ in range(n)]
+    reciprocals: list[Array] = []
     for j in range(n):
-        pivot = lower[j][j]
+        pivot = matrix[j, j]
         for k in range(j):
             pivot = pivot - factor[j][k] * factor[j][k]
-        factor[j].append(jnp.sqrt(pivot))
+        factor[j][j] = jnp.sqrt(pivot)
         reciprocals.append(1.0 / factor[j][j])
         for i in range(j + 1, n):
-            entry = lower[i][j]
+            entry = matrix[i, j]
             for k in range(j):
                 entry = entry - factor[i][k] * factor[j][k]
-            factor[i].append(entry * reciprocals[j])
-    return factor, reciprocals
+            factor[i][j] = entry * reciprocals[j]
+    return settle((jnp.stack([jnp.stack(row) for row in factor]), jnp.stack(reciprocals)))
 
 
-def solve_lower(factor: Lower, reciprocals: Vector, right: Vector) -> Vector:
-    """Solution ``x`` of ``L x = right``."""
-    solution: Vector = []
-    for i, entry in enumerate(right):
+def solve_lower(factor: Array, reciprocals: Array, right: Array) -> Array:
+    """Solution ``x`` (K, J, S) of ``L x = right``."""
+    solution: list[Array] = []
+    for i in range(right.shape[0]):
+        entry = right[i]
         for k in range(i):
-            entry = entry - factor[i][k] * solution[k]
-        solution.append(entry * reciprocals[i])
-    return solution
+            entry = entry - factor[i, k, None] * solution[k]
+        solution.append(entry * reciprocals[i, None])
+    return settle(jnp.stack(solution))
 
 
-def solve_upper(factor: Lower, reciprocals: Vector, right: Vector) -> Vector:
-    """Solution ``x`` of ``L' x = right``."""
-    n = len(right)
-    solution: Vector = [right[0]] * n
+def solve_upper(factor: Array, reciprocals: Array, right: Array) -> Array:
+    """Solution ``x`` (K, J, S) of ``L' x = right``."""
+    n = right.shape[0]
+    solution = [right[i] for i in range(n)]
     for i in reversed(range(n)):
         entry = right[i]
         for k in range(i + 1, n):
-            entry = entry - factor[k][i] * solution[k]
-        solution[i] = entry * reciprocals[i]
-    return solution
-
-
-def lower_times(factor: Lower, vector: Vector) -> Vector:
-    """Product ``L vector``."""
-    return [dot(row, vector[: i + 1]) for i, row in enumerate(factor)]
-
-
-def upper_times(factor: Lower, vector: Vector) -> Vector:
-    """Product ``L' vector``."""
-    n = len(vector)
-    return [dot([factor[k][i] for k in range(i, n)], vector[i:]) for i in range(n)]
-
-
-def solve_for_transpose(factor: Lower, reciprocals: Vector, left: Lower) -> Matrix:
-    """Rows of ``left F^-T`` for a lower triangular ``left``: row ``i`` solves ``F row = left[i]``."""
-    n = len(left)
-    zero = jnp.zeros_like(left[0][0])
-    return [solve_lower(factor, reciprocals, [*left[i], *([zero] * (n - 1 - i))]) for i in range(n)]
-
-
-def outer_gram(rows: Matrix) -> Lower:
-    """Lower triangle of ``M M'`` from the rows of ``M``."""
-    return [[dot(rows[i], rows[j]) for j in range(i + 1)] for i in range(len(rows))]
+            entry = entry - factor[k, i, None] * solution[k]
+        solution[i] = entry * reciprocals[i, None]
+    return settle(jnp.stack(solution))

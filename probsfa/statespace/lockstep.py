@@ -23,56 +23,49 @@ import jax.numpy as jnp
 from jax import Array
 from jax.lax.linalg import triangular_solve
 
+from probsfa.statespace.engine import Law
 from probsfa.statespace.lanes import (
-    Lower,
-    Vector,
     cholesky,
-    dot,
-    lower_times,
+    identity_like,
     one_kernel,
-    outer_gram,
-    pack_lower,
     settle,
-    solve_for_transpose,
     solve_lower,
     solve_upper,
-    symmetric_times,
-    unpack_lower,
-    upper_times,
+    times,
+    transpose_times,
 )
 
 
 class Rows(NamedTuple):
-    """What the passes read: ``precision`` (L, K (K + 1) / 2, S), ``information`` and ``decays`` (L, K, S)."""
+    """What the passes read: ``precision`` (L, K, K, S), ``information`` and ``decays`` (L, K, S)."""
 
     precision: Array
     information: Array
     decays: Array
 
 
-class Law(NamedTuple):
-    """A normal law in each lane: ``mean`` (K, S) and ``covariance`` (K (K + 1) / 2, S), lower triangle."""
+class LaneLaw(NamedTuple):
+    """A normal law in each lane: ``mean`` (K, S) and ``covariance`` (K, K, S)."""
 
     mean: Array
     covariance: Array
 
 
 class Segments(NamedTuple):
-    """What each segment says of its borders: ``transfer`` (K K, S), ``last`` and what it says of the first.
+    """What each segment says of the states at its borders.
 
-    The last state is ``N(F s + last.mean, last.covariance)`` given the state ``s`` at the left border, with
-    ``F`` in ``transfer`` column by column; ``precision`` and ``information`` are the ``J`` and ``h`` that the
-    rows have about ``s``.
+    Given the state ``s`` at the left border, the last state is ``N(F s + m, covariance)``, with ``moves``
+    (K, K + 1, S) the columns of ``F`` and then ``m``. About ``s`` the rows say
+    ``exp(h' s - s' J s / 2)``, with ``told`` (K, K + 1, S) the columns of ``-J`` and then ``h``.
     """
 
-    transfer: Array
-    last: Law
-    precision: Array
-    information: Array
+    moves: Array
+    covariance: Array
+    told: Array
 
 
 class FilteredRows(NamedTuple):
-    """Filtered ``means`` (L, K, S), ``roots`` (L, K K, S) row by row, and two terms of the log-likelihood."""
+    """Filtered ``means`` (L, K, S), transposed ``roots`` (L, K, K, S), and two terms of the likelihood."""
 
     means: Array
     roots: Array
@@ -81,168 +74,105 @@ class FilteredRows(NamedTuple):
 
 
 class SmoothedRows(NamedTuple):
-    """Smoothed ``means`` (L, K, S), ``covariances`` (L, K (K + 1) / 2, S) and ``gains`` (L, K K, S)."""
+    """Smoothed ``means`` (L, K, S), ``covariances`` (L, K, K, S) and ``lag_one`` (L, K, K, S).
+
+    ``lag_one`` is the covariance of the next state with this one; in the last row of a segment it has the
+    transposed gain instead, for the next state lies in another lane.
+    """
 
     means: Array
     covariances: Array
-    gains: Array
+    lag_one: Array
 
 
 def to_lanes(rows: Array, n_segments: int) -> Array:
-    """Cut rows (T, n) into segments: (L, n, S)."""
-    return rows.reshape(n_segments, -1, rows.shape[1]).transpose(1, 2, 0)
+    """Cut rows (T, ...) into segments: (L, ..., S)."""
+    return jnp.moveaxis(rows.reshape(n_segments, -1, *rows.shape[1:]), 0, -1)
 
 
 def from_lanes(lanes: Array) -> Array:
-    """Join segments (L, n, S) into rows (T, n)."""
-    return lanes.transpose(2, 0, 1).reshape(-1, lanes.shape[1])
+    """Join segments (L, ..., S) into rows (T, ...)."""
+    joined = jnp.moveaxis(lanes, -1, 0)
+    return joined.reshape(-1, *joined.shape[2:])
 
 
 class _Step(NamedTuple):
-    """Factors of one step: predicted law, its Cholesky factor ``L``, ``J L``, and ``B = I + L' J L``."""
+    """Cholesky factor ``L`` of the predicted covariance, ``J L``, and that of ``B = I + L' J L``."""
 
-    predicted: Vector
-    lower: Lower
-    lower_reciprocals: Vector
-    weighted: list[Vector]
-    factor: Lower
-    reciprocals: Vector
-
-
-def _weighted(precision: Lower, lower: Lower) -> list[Vector]:
-    """Columns of ``J L``."""
-    n = len(lower)
-    return [
-        [
-            dot([precision[max(i, k)][min(i, k)] for k in range(j, n)], [lower[k][j] for k in range(j, n)])
-            for i in range(n)
-        ]
-        for j in range(n)
-    ]
+    lower: Array
+    lower_reciprocals: Array
+    weighted: Array
+    factor: Array
+    reciprocals: Array
 
 
-def _one_plus_gram(lower: Lower, weighted: list[Vector]) -> Lower:
-    """Lower triangle of ``I + L' (J L)``."""
-    n = len(lower)
-    gram = [
-        [dot([lower[k][i] for k in range(i, n)], weighted[j][i:]) for j in range(i + 1)] for i in range(n)
-    ]
-    for i in range(n):
-        gram[i][i] = gram[i][i] + 1.0
-    return gram
+def _step(covariance: Array, precision: Array, decay: Array) -> _Step:
+    identity = identity_like(covariance)
+    innovation = (1.0 - decay) * (1.0 + decay)
+    spread = decay[:, None] * decay[None] * covariance + identity * innovation[:, None]
+    lower, lower_reciprocals = cholesky(settle(spread))
+    weighted = settle(times(precision, lower))
+    factor, reciprocals = cholesky(settle(transpose_times(lower, weighted) + identity))
+    return _Step(lower, lower_reciprocals, weighted, factor, reciprocals)
 
 
-def _step(mean: Vector, covariance: Lower, precision: Lower, decay: Vector) -> _Step:
-    n = len(mean)
-    spread = [[decay[i] * decay[j] * covariance[i][j] for j in range(i + 1)] for i in range(n)]
-    for i in range(n):
-        spread[i][i] = spread[i][i] + (1.0 - decay[i]) * (1.0 + decay[i])
-    lower, lower_reciprocals = cholesky(spread)
-    weighted = _weighted(precision, lower)
-    inner = _one_plus_gram(lower, weighted)
-    factor, reciprocals = cholesky(inner)
-    predicted = [a * m for a, m in zip(decay, mean, strict=True)]
-    return _Step(predicted, lower, lower_reciprocals, weighted, factor, reciprocals)
+def _root(step: _Step) -> Array:
+    """Transposed root ``W'`` of the filtered covariance ``W W'``."""
+    return solve_lower(step.factor, step.reciprocals, step.lower.swapaxes(0, 1))
 
 
-def _absorb(step: _Step, surprise: Vector) -> tuple[Vector, Vector]:
-    """Whitened update ``x = B^-1 surprise``, and ``L x``, by which the mean moves."""
-    shift = _whiten(step, surprise)
-    return shift, lower_times(step.lower, shift)
-
-
-def _whiten(step: _Step, surprise: Vector) -> Vector:
-    return solve_upper(step.factor, step.reciprocals, solve_lower(step.factor, step.reciprocals, surprise))
-
-
-def _plus(left: Vector, right: Vector) -> Vector:
-    return [x + y for x, y in zip(left, right, strict=True)]
+def _absorb(step: _Step, predicted: Array, information: Array) -> Array:
+    """``B^-1 L' (h - J m)`` for the columns ``m`` of ``predicted`` (K, J, S); only the last meets data."""
+    surprise = -transpose_times(step.weighted, predicted)
+    told = transpose_times(step.lower, information[:, None])
+    surprise = surprise + jnp.pad(told, ((0, 0), (predicted.shape[1] - 1, 0), (0, 0)))
+    whitened = solve_lower(step.factor, step.reciprocals, settle(surprise))
+    return solve_upper(step.factor, step.reciprocals, whitened)
 
 
 @one_kernel
 def couple(rows: Rows) -> Segments:
     """Summarise every segment as a law of its last state given the state at its left border."""
     _, n, n_segments = rows.information.shape
-    dtype = rows.information.dtype
-    zeros = jnp.zeros((n, n_segments), dtype)
-    pairs = jnp.zeros((rows.precision.shape[1], n_segments), dtype)
-    identity = jnp.broadcast_to(jnp.eye(n, dtype=dtype).reshape(-1, 1), (n * n, n_segments))
+    zeros = jnp.zeros((n, n + 1, n_segments), rows.information.dtype)
+    # The columns of the transfer move like means that meet no data.
+    start = Segments(zeros.at[:, :n].set(identity_like(zeros[:, :n])), zeros[:, :n], zeros)
 
     def body(state: Segments, row: Rows) -> tuple[Segments, None]:
-        transfer, last, told_precision, told_information = state
-        precision, information = unpack_lower(row.precision, n), list(row.information)
-        decay = list(row.decays)
-        step = settle(_step(list(last.mean), unpack_lower(last.covariance, n), precision, decay))
-        missed = symmetric_times(precision, step.predicted)
-        surprise = upper_times(step.lower, [x - y for x, y in zip(information, missed, strict=True)])
-        shift, move = _absorb(step, surprise)
-        mean = _plus(step.predicted, move)
+        step = _step(state.covariance, row.precision, row.decays)
+        predicted = row.decays[:, None] * state.moves
+        shift = _absorb(step, predicted, row.information)
+        whitened = solve_lower(step.lower, step.lower_reciprocals, predicted[:, :n])
+        root = _root(step)
+        return Segments(
+            predicted + times(step.lower, shift),
+            transpose_times(root, root),
+            state.told + transpose_times(whitened, shift),
+        ), None
 
-        # Each column of the transfer moves like a mean that meets no data.
-        carried = [[decay[i] * transfer[j * n + i] for i in range(n)] for j in range(n)]
-        told, whitened = [], []
-        for column in carried:
-            missed = [-dot(weights, column) for weights in step.weighted]
-            told.append(_whiten(step, missed))
-            whitened.append(solve_lower(step.lower, step.lower_reciprocals, column))
-        told, whitened = settle((told, whitened))
-        columns = [_plus(column, lower_times(step.lower, x)) for column, x in zip(carried, told, strict=True)]
-        told_precision = told_precision - jnp.stack(
-            [dot(whitened[i], told[j]) for i in range(n) for j in range(i + 1)]
-        )
-        told_information = told_information + jnp.stack([dot(column, shift) for column in whitened])
-        covariance = outer_gram(solve_for_transpose(step.factor, step.reciprocals, step.lower))
-        law = Law(jnp.stack(mean), pack_lower(covariance))
-        flat = jnp.stack([entry for column in columns for entry in column])
-        return Segments(flat, law, told_precision, told_information), None
-
-    start = Segments(identity, Law(zeros, pairs), pairs, zeros)
     return jax.lax.scan(body, start, rows)[0]
 
 
-def _square(packed: Array, n: int) -> Array:
-    """Symmetric matrices (S, K, K) from their lower triangles (K (K + 1) / 2, S)."""
-    index = jnp.array([[max(i, j) * (max(i, j) + 1) // 2 + min(i, j) for j in range(n)] for i in range(n)])
-    return packed.T[:, index]
-
-
-def _packed(matrices: Array, n: int) -> Array:
-    """Lower triangles (K (K + 1) / 2, S) of matrices (S, K, K)."""
-    rows, columns = jnp.tril_indices(n)
-    return matrices[:, rows, columns].T
-
-
 class Borders(NamedTuple):
-    """Laws at the borders given the rows before: ``left`` of each segment and, after its own rows, updated.
+    """Laws of the states at the segments' left borders, and of the last state of all.
 
-    ``means`` and ``roots`` (S, K), (S, K, K) are those of the state at a segment's left border given the rows
-    up to the segment's end, ``last_mean`` and ``last_covariance`` those of the last state of all.
+    ``left`` is given all rows before, ``means`` (S, K) and ``roots`` (S, K, K) the segment's rows as well.
     """
 
-    left: Law
+    left: LaneLaw
     means: Array
     roots: Array
-    last_mean: Array
-    last_covariance: Array
+    last: Law
 
 
-def _matrices(segments: Segments) -> tuple[Array, Array, Array, Array, Array]:
-    n = segments.information.shape[0]
-    transfer = segments.transfer.T.reshape(-1, n, n).swapaxes(1, 2)
-    spreads, precision = _square(segments.last.covariance, n), _square(segments.precision, n)
-    return transfer, segments.last.mean.T, spreads, precision, segments.information.T
-
-
-def join(segments: Segments, mean: Array, covariance: Array) -> Borders:
+def join(segments: Segments, before: Law) -> Borders:
     """Law of the state at the left border of every segment given all rows before it."""
-    n = mean.shape[0]
-    identity = jnp.eye(n, dtype=mean.dtype)
+    n = before.mean.shape[0]
+    identity = jnp.eye(n, dtype=before.mean.dtype)
 
-    def body(
-        law: tuple[Array, Array], segment: tuple[Array, ...]
-    ) -> tuple[tuple[Array, Array], tuple[Array, ...]]:
+    def body(law: _Pair, segment: Segments) -> tuple[_Pair, tuple[Array, Array, Array, Array]]:
         mean, covariance = law
-        transfer, offset, spread, precision, information = segment
+        precision, information = -segment.told[:, :n], segment.told[:, n]
         lower = jnp.linalg.cholesky(covariance, symmetrize_input=False)
         factor = jnp.linalg.cholesky(identity + lower.T @ precision @ lower, symmetrize_input=False)
         surprise = lower.T @ (information - precision @ mean)
@@ -251,101 +181,90 @@ def join(segments: Segments, mean: Array, covariance: Array) -> Borders:
         )
         root = solved[:, :-1].T
         updated = mean + root @ solved[:, -1]
-        carried = transfer @ root
-        law = (transfer @ updated + offset, carried @ carried.T + spread)
+        carried = segment.moves[:, :n] @ root
+        law = (segment.moves[:, :n] @ updated + segment.moves[:, n], carried @ carried.T + segment.covariance)
         return law, (mean, covariance, updated, root)
 
-    (last_mean, last_covariance), (left_means, left_covariances, means, roots) = jax.lax.scan(
-        body, (mean, covariance), _matrices(segments)
+    last, (left_means, left_covariances, means, roots) = jax.lax.scan(
+        body, (before.mean, before.covariance), _lanes_first(segments)
     )
-    return Borders(Law(left_means.T, _packed(left_covariances, n)), means, roots, last_mean, last_covariance)
+    left = LaneLaw(jnp.moveaxis(left_means, 0, -1), jnp.moveaxis(left_covariances, 0, -1))
+    return Borders(left, means, roots, Law(*last))
 
 
-def join_back(segments: Segments, borders: Borders) -> Law:
-    """Law of the last state of every segment given all rows."""
-    n = borders.last_mean.shape[0]
-    identity = jnp.eye(n, dtype=borders.last_mean.dtype)
-    transfer, offset, spreads, _, _ = _matrices(segments)
-    lower = jnp.linalg.cholesky(spreads, symmetrize_input=False)
-    whitened = triangular_solve(lower, transfer @ borders.roots, left_side=True, lower=True)
+_Pair = tuple[Array, Array]
+
+
+def _lanes_first(segments: Segments) -> Segments:
+    return Segments(*(jnp.moveaxis(x, -1, 0) for x in segments))
+
+
+def join_back(segments: Segments, borders: Borders) -> LaneLaw:
+    """Law of the last state of every segment given all rows, from that of the last state of all."""
+    n = borders.last.mean.shape[0]
+    identity = jnp.eye(n, dtype=borders.last.mean.dtype)
+    moves, covariances, _ = _lanes_first(segments)
+    transfer = moves[:, :, :n]
+    lower = jnp.linalg.cholesky(covariances, symmetrize_input=False)
+    half = triangular_solve(lower, transfer, left_side=True, lower=True)
+    whitened = half @ borders.roots
     inner = identity + whitened.swapaxes(1, 2) @ whitened
     factor = jnp.linalg.cholesky(inner, symmetrize_input=False)
     narrowed = triangular_solve(factor, borders.roots, left_side=False, lower=True, transpose_a=True)
-    weights = triangular_solve(lower, transfer, left_side=True, lower=True)
-    weights = triangular_solve(lower, weights, left_side=True, lower=True, transpose_a=True)
-    conditional = narrowed @ narrowed.swapaxes(1, 2)
-    gains = conditional @ weights.swapaxes(1, 2)
-    expected = jnp.einsum("sij,sj->si", transfer, borders.means) + offset
+    weights = triangular_solve(lower, half, left_side=True, lower=True, transpose_a=True)
+    spreads = narrowed @ narrowed.swapaxes(1, 2)
+    gains = spreads @ weights.swapaxes(1, 2)
+    expected = jnp.einsum("sij,sj->si", transfer, borders.means) + moves[:, :, n]
 
-    def body(
-        law: tuple[Array, Array], segment: tuple[Array, ...]
-    ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-        later_mean, later_covariance = law
-        mean, expected, gain, conditional = segment
-        mean = mean + gain @ (later_mean - expected)
-        return (mean, conditional + gain @ later_covariance @ gain.T), law
+    def body(law: _Pair, segment: tuple[Array, Array, Array, Array]) -> tuple[_Pair, _Pair]:
+        mean, expected, gain, spread = segment
+        mean = mean + gain @ (law[0] - expected)
+        return (mean, spread + gain @ law[1] @ gain.T), law
 
-    last = (borders.last_mean, borders.last_covariance)
-    _, (means, covariances) = jax.lax.scan(
-        body, last, (borders.means, expected, gains, conditional), reverse=True
-    )
-    return Law(means.T, _packed(covariances, n))
+    last = (borders.last.mean, borders.last.covariance)
+    _, laws = jax.lax.scan(body, last, (borders.means, expected, gains, spreads), reverse=True)
+    return LaneLaw(*(jnp.moveaxis(x, 0, -1) for x in laws))
 
 
 @one_kernel
-def filter_rows(rows: Rows, left: Law) -> FilteredRows:
+def filter_rows(rows: Rows, left: LaneLaw) -> FilteredRows:
     """Filter every segment from the law of the state at its left border."""
-    n = rows.information.shape[1]
 
-    def body(law: Law, row: Rows) -> tuple[Law, FilteredRows]:
-        precision, information = unpack_lower(row.precision, n), list(row.information)
-        step = _step(list(law.mean), unpack_lower(law.covariance, n), precision, list(row.decays))
-        missed = symmetric_times(precision, step.predicted)
-        surprise = upper_times(step.lower, [x - y for x, y in zip(information, missed, strict=True)])
-        shift, move = _absorb(step, surprise)
-        root = solve_for_transpose(step.factor, step.reciprocals, step.lower)
-        mean = jnp.stack(_plus(step.predicted, move))
+    def body(law: LaneLaw, row: Rows) -> tuple[LaneLaw, FilteredRows]:
+        step = _step(law.covariance, row.precision, row.decays)
+        predicted = row.decays * law.mean
+        shift = _absorb(step, predicted[:, None], row.information)
+        mean = predicted + times(step.lower, shift)[:, 0]
+        root = _root(step)
         product = step.reciprocals[0]
         for reciprocal in step.reciprocals[1:]:
             product = product * reciprocal
-        out = FilteredRows(
-            mean, jnp.stack([entry for line in root for entry in line]), product, dot(shift, shift)
-        )
-        return Law(mean, pack_lower(outer_gram(root))), out
+        out = FilteredRows(mean, root, product, jnp.sum(shift[:, 0] ** 2, axis=0))
+        return LaneLaw(mean, transpose_times(root, root)), out
 
     filtered = jax.lax.scan(body, left, rows)[1]
     return filtered._replace(log_dets=-2.0 * jnp.log(filtered.log_dets))
 
 
 @one_kernel
-def smooth_rows(filtered: FilteredRows, following: Array, last: Law) -> SmoothedRows:
+def smooth_rows(filtered: FilteredRows, following: Array, last: LaneLaw) -> SmoothedRows:
     """Smooth every segment from the law of its last state; ``following`` (L, K, S) decays to the next row."""
-    n_rows, n, _ = filtered.means.shape
+    n_rows = filtered.means.shape[0]
     is_last = jnp.arange(n_rows) == n_rows - 1
 
-    def body(later: Law, row: tuple[Array, Array, Array, Array]) -> tuple[Law, SmoothedRows]:
-        filtered_mean, flat_root, decay, is_last = row
-        root = [[flat_root[i * n + j] for j in range(n)] for i in range(n)]
-        weight = [a / ((1.0 - a) * (1.0 + a)) for a in decay]
-        scaled = [[weight[i] * decay[i] * entry for entry in root[i]] for i in range(n)]
-        inner = [
-            [dot([line[i] for line in root], [line[j] for line in scaled]) for j in range(i + 1)]
-            for i in range(n)
-        ]
-        for i in range(n):
-            inner[i][i] = inner[i][i] + 1.0
-        factor, reciprocals = cholesky(inner)
-        narrowed = settle([solve_lower(factor, reciprocals, line) for line in root])
-        spread = outer_gram(narrowed)
-        gain = [[spread[max(i, j)][min(i, j)] * weight[j] for j in range(n)] for i in range(n)]
-        difference = [later.mean[j] - decay[j] * filtered_mean[j] for j in range(n)]
-        mean = jnp.stack([filtered_mean[i] + dot(gain[i], difference) for i in range(n)])
-        later_covariance = unpack_lower(later.covariance, n)
-        crossed = settle([symmetric_times(later_covariance, line) for line in gain])
-        covariance = pack_lower(
-            [[spread[i][j] + dot(gain[i], crossed[j]) for j in range(i + 1)] for i in range(n)]
+    def body(later: LaneLaw, row: tuple[Array, Array, Array, Array]) -> tuple[LaneLaw, SmoothedRows]:
+        filtered_mean, root, decay, is_last = row
+        weight = decay / ((1.0 - decay) * (1.0 + decay))
+        inner = settle(times((weight * decay)[None] * root, root.swapaxes(0, 1)) + identity_like(root))
+        narrowed = solve_lower(*cholesky(inner), root)
+        spread = settle(transpose_times(narrowed, narrowed))
+        gain, transposed_gain = spread * weight[None], weight[:, None] * spread
+        mean = filtered_mean + times(gain, (later.mean - decay * filtered_mean)[:, None])[:, 0]
+        crossed = settle(times(later.covariance, transposed_gain))
+        law = LaneLaw(
+            jnp.where(is_last, last.mean, mean),
+            jnp.where(is_last, last.covariance, spread + times(gain, crossed)),
         )
-        law = Law(jnp.where(is_last, last.mean, mean), jnp.where(is_last, last.covariance, covariance))
-        return law, SmoothedRows(*law, jnp.stack([entry for line in gain for entry in line]))
+        return law, SmoothedRows(*law, jnp.where(is_last, transposed_gain, crossed))
 
     return jax.lax.scan(body, last, (filtered.means, filtered.roots, following, is_last), reverse=True)[1]

@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from probsfa.statespace.engine import Law, Smoothed, backward_draws, prior_law
+from probsfa.statespace.engine import Law, Smoothed, backward_draws
 from probsfa.statespace.inference import (
     Forward,
     Problem,
@@ -30,7 +30,6 @@ from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.statistics import (
     Statistics,
     observation_statistics,
-    square_matrices,
     transition_statistics,
 )
 
@@ -217,7 +216,7 @@ def _sums(
             jnp.diagonal(after.covariance),
         ),
     )
-    return sums, Law(moments.means[0], square_matrices(moments.covariances[:1], n_components)[0])
+    return sums, Law(moments.means[0], moments.covariances[0].reshape(n_components, n_components))
 
 
 _sums_program = jax.jit(_sums)
@@ -275,8 +274,10 @@ class _Sweep:
         if n_segments is None:
             n_segments = choose_segments(self.chunks.rows, n_components)
         self.n_segments = n_segments
-        self.prior = prior_law(n_components, self.model.table.dtype)
-        self.nothing = Law(jnp.zeros(n_components), jnp.zeros((n_components, n_components)))
+        # NumPy arrays: each JAX operation outside a compiled program is a program of its own.
+        zeros = np.zeros((n_components, n_components))
+        self.prior = Law(*map(jnp.asarray, (zeros[0], np.eye(n_components))))
+        self.nothing = Law(*map(jnp.asarray, (zeros[0], zeros)))
         self.laws = [self.prior]
         self.kept: list[Forward] = []
         self.log_likelihoods: list[Array] = []
@@ -441,7 +442,7 @@ def draw_states(params: Parameters, panel: Panel, normals: FloatArray) -> FloatA
         sweep = _Sweep(params, panel, n_segments=1)
         sweep.forward()
         rows = sweep.chunks.rows
-        after, parts = jnp.zeros(normals.shape[1:]), []
+        after, parts = np.zeros(normals.shape[1:]), []
         for k, chunk, after_index, result in sweep.backward():
             noise = normals[k * rows : (k + 1) * rows]
             noise = np.pad(noise, ((0, rows - noise.shape[0]), (0, 0), (0, 0)))

@@ -57,23 +57,14 @@ class Statistics(NamedTuple):
 class Moments(NamedTuple):
     """Posterior moments of ``T`` rows, as far as the sums need them.
 
-    ``means`` (T, K); ``covariances`` (T, K K), or (T, K (K + 1) / 2) with the lower triangle alone;
-    ``variances`` (T, K), their diagonals; ``lag_one`` (T, K), the covariance of each latent with itself one
-    row later.
+    ``means`` (T, K); ``covariances`` (T, K K); ``variances`` (T, K), their diagonals; ``lag_one`` (T, K), the
+    covariance of each latent with itself one row later.
     """
 
     means: Array
     covariances: Array
     variances: Array
     lag_one: Array
-
-
-def square_matrices(flat: Array, n: int) -> Array:
-    """Symmetric matrices (D, K, K) from all their entries, or from those of the lower triangle."""
-    if flat.shape[1] == n * n:
-        return flat.reshape(-1, n, n)
-    index = np.array([[max(i, j) * (max(i, j) + 1) // 2 + min(i, j) for j in range(n)] for i in range(n)])
-    return flat[:, index]
 
 
 def observation_statistics(
@@ -84,9 +75,9 @@ def observation_statistics(
     n_steps, n_components = means.shape
     # The last column stands for the rows in which anything is observed.
     weights = jnp.concatenate([mask, jnp.any(mask > 0.0, axis=1, keepdims=True).astype(mask.dtype)], axis=1)
-    spread = square_matrices(weights.T @ moments.covariances, n_components)
+    spread = (weights.T @ moments.covariances).reshape(-1, n_components, n_components)
     outer = (means[:, :, None] * means[:, None, :]).reshape(n_steps, -1)
-    second = spread + square_matrices(weights.T @ outer, n_components)
+    second = spread + (weights.T @ outer).reshape(-1, n_components, n_components)
     first = weights.T @ means
     counts = jnp.sum(weights, axis=0)
     latent = jnp.concatenate(
