@@ -13,9 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 from tqdm import tqdm
 
 from probsfa._frames import lists_in_lists_out
-from probsfa._validation import Sequences, check_count, check_sequences, is_list_of_sequences
+from probsfa._validation import Sequences, check_count, check_lengths, check_sequences, is_list_of_sequences
 from probsfa.sfa import SFA
-from probsfa.statespace import limit, persistence
+from probsfa.statespace import limit, persistence, streaming
 from probsfa.statespace.checks import (
     check_fit_parameters,
     is_number,
@@ -34,7 +34,7 @@ from probsfa.statespace.frames import like_input
 from probsfa.statespace.learning import STATUS_SENTENCES, EStep, FitResult, Noise
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters, canonical, rescale
-from probsfa.statespace.posterior import Posterior, log_likelihood, smooth
+from probsfa.statespace.posterior import Posterior, expected_statistics, log_likelihood, smooth
 from probsfa.statespace.prediction import Forecast, fill, forecast, observation_moments
 from probsfa.statespace.standard_errors import StandardErrors, standard_errors
 
@@ -200,6 +200,61 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self._scale, self._shift = scale, shift
         panel = make_panel(self._timed(found, (found.values - shift) / scale))
         return self._maximise(panel, panel.mask.sum(axis=0))
+
+    def fit_stream(self, X: Any, *, lengths: Any = None) -> Self:
+        """Fit to a series too long for memory, read block by block from where it lies.
+
+        The result is that of `fit`: chunks hand the exact law of a state to each other. Starts alone are
+        sought on stretches of the series. Memory does not grow with the number of rows, but for four bytes a
+        row and, up to 1.5 GiB, what a forward pass leaves for the backward one.
+
+        Parameters
+        ----------
+        X : array-like (T, D)
+            Rows in order of time, NaN where missing: anything that has a shape and gives rows for a slice,
+            such as `numpy.memmap` or a dataset of an HDF5 or Zarr file.
+        lengths : array-like of int, optional
+            Cuts the rows into consecutive sequences.
+
+        Returns
+        -------
+        ProbabilisticSFA
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If the data or a parameter is not valid; see the message.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from probsfa import ProbabilisticSFA
+        >>> X = np.random.default_rng(0).standard_normal((500, 4)).cumsum(axis=0)
+        >>> ProbabilisticSFA(n_components=1).fit_stream(X).loadings_.shape
+        (4, 1)
+        """
+        self._check_parameters()
+        if self._noise_kind == "fixed" and self.noise == 0.0:
+            raise ValueError(
+                "noise=0.0 is slow feature analysis itself; use SFA.partial_fit on blocks of rows."
+            )
+        shape = getattr(X, "shape", None)
+        if shape is None or len(shape) != 2 or shape[0] < 2:
+            raise ValueError(
+                f"X must be two-dimensional with two rows or more, cut by slices; got shape {shape} "
+                f"of {type(X).__name__}. For data in memory use fit."
+            )
+        cut = (int(shape[0]),) if lengths is None else check_lengths(lengths, int(shape[0]))
+        columns = streaming.scan(X)
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        self.n_features_in_ = int(shape[1])
+        self.time_unit_ = 1.0
+        self._shift, self._scale = self._units(columns.means, columns.stds)
+        panel = streaming.stream(X, cut, self._shift, self._scale)
+        start = streaming.sample(X, cut, self._shift, self._scale)
+        return self._maximise(start, columns.counts, lambda params: expected_statistics(params, panel))
 
     def _maximise(self, panel: Panel, counts: FloatArray, e_step: EStep | None = None) -> Self:
         """Climb the likelihood of standardised data with these numbers of observed cells in each feature.

@@ -284,7 +284,8 @@ class _Sweep:
 
     def forward(self) -> None:
         """Filter every chunk in turn."""
-        size = 8 * self.model.table.shape[1] ** 2 * self.chunks.rows * len(self.chunks)
+        n_components = self.model.table.shape[1]
+        size = 8 * (n_components + 1) ** 2 * self.chunks.rows * len(self.chunks)
         for k in range(len(self.chunks)):
             result, log_likelihoods = self._filter(k)
             self.log_likelihoods.append(log_likelihoods)
