@@ -1,7 +1,7 @@
 """Coverage of the intervals of hidden cells: on data from the model, and on the bundled weather.
 
-Data from the model: many series, each with other parameters; 20 % of the cells are hidden. Weather: six-hourly
-for the speed of it, single cells (10 %) and blocks of 24 hours hidden; K = 8. Intervals are quantiles of the
+Data from the model: many series, each with other parameters; 20 % of the cells are hidden. Weather: thinned
+to three-hourly, single cells (10 %) and blocks of 24 hours hidden; K = 8. Intervals are quantiles of the
 mixture over posterior draws. The weather's errors have heavier tails than a Gaussian: 50 % and 80 % intervals
 come out wide where 90 % ones are right.
 

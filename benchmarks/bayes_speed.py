@@ -1,8 +1,9 @@
-"""Effective samples per second: the marginal model, a NumPyro model that samples the latents, and pymc-extras.
+"""Effective samples per second of the marginal model, of a model that samples the latents, of pymc-extras.
 
-T = 200, D = 5, K = 2, the same series, the same priors. The smallest effective sample size over the parameters
-whose value does not depend on labels and signs (noise, offset, C C', the sorted time scales), divided by the
-seconds that sampling took, compiling left out for all (each is run twice; the second run is timed).
+T = 200, D = 5, K = 2, the same series, the same priors. The smallest effective sample size over what depends
+on no labels and signs (noise, offset, C C', the sorted time scales), divided by seconds. For this package
+these are a whole second fit (start, warm-up and draws; compiled programs are reused); for the latent model
+its draws alone; for pymc-extras the whole run of the sampler that it is quickest with.
 
     python benchmarks/bayes_speed.py [--latent-draws 200] [--only marginal|latent|pymc]
 """
@@ -48,7 +49,7 @@ def report(name: str, draws: np.ndarray, seconds: float) -> float:
 
 
 def marginal(X: np.ndarray, n_draws: int) -> float:
-    """This package."""
+    """Fit twice, so that the second fit has compiled programs."""
     model = BayesianSFA(
         K,
         priors=Priors(),

@@ -61,9 +61,8 @@ def main() -> None:
     sampled = BayesianSFA(3, chain_method=args.chain_method, **options).fit(X)
     nuts = time.perf_counter() - began
     print(f"NUTS {nuts:.1f} s (compiling included): {sampled.status_}")
-    print(
-        f"mean leapfrog steps {sampled.sample_stats_['n_steps'].mean():.1f}; {nuts / svi:.1f} times as long as SVI"
-    )
+    steps = sampled.sample_stats_["n_steps"].mean()
+    print(f"mean leapfrog steps {steps:.1f}; {nuts / svi:.1f} times as long as SVI")
     for kind, worst in (("rhat", np.nanmax), ("ess", np.nanmin)):
         found = ", ".join(f"{name} {worst(x):.4g}" for name, x in sampled.diagnostics_[kind].items())
         print(f"worst {kind}: {found}")

@@ -4,7 +4,7 @@
 # **Question:** a short, noisy series with holes tells us little about its time scales. How little, and what
 # does that do to what we fill in and forecast?
 #
-# Two latents are mixed into four channels, for 200 steps only, and a fifth of the cells is missing. We know
+# Two latents are mixed into four channels, for 110 steps only, and a fifth of the cells is missing. We know
 # the truth, so we can see whether the answer is honest.
 
 # %%
@@ -20,11 +20,11 @@ from probsfa import plots
 from probsfa.bayes import Priors
 from probsfa.datasets import make_slow_mixture
 
-series = make_slow_mixture(200, 4, decay=[0.96, 0.6], noise_variance=0.5, random_state=3)
-days = pd.date_range("2024-01-01", periods=200, freq="D")
+series = make_slow_mixture(110, 4, decay=[0.96, 0.6], noise_variance=0.5, random_state=3)
+days = pd.date_range("2024-01-01", periods=110, freq="D")
 whole = pd.DataFrame(series.data, index=days, columns=["north", "east", "south", "west"])
 hidden = np.random.default_rng(0).random(whole.shape) < 0.2
-hidden[80:95, 0] = True  # and an outage of one channel
+hidden[50:62, 0] = True  # and an outage of one channel
 X = whole.mask(hidden)
 
 # %% [markdown]
@@ -38,7 +38,7 @@ point = probsfa.ProbabilisticSFA(2).fit(X)
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the run is kept short here; its status says what a warning would
     model = probsfa.BayesianSFA(
-        2, n_warmup=100, n_draws=150, n_chains=4, progress_bar=False, random_state=0
+        2, n_warmup=200, n_draws=200, n_chains=4, progress_bar=False, random_state=0
     ).fit(X)
 print(model.status_)
 print(model.relabelling_)
@@ -50,7 +50,7 @@ fig, ax = plt.subplots(figsize=(7, 3.2), layout="constrained")
 plots.plot_timescales(model, ax=ax)
 
 # %% [markdown]
-# Two hundred steps hold few swings of the slow latent: its time scale is known up to a factor of two or so.
+# A hundred steps hold few swings of the slow latent: its time scale is known up to a factor of three or so.
 # The prior is drawn too, so that one sees what the data have added.
 #
 # ## Everything is in ArviZ
@@ -75,7 +75,7 @@ plots.plot_loadings(model, axes=axes)
 
 # %%
 fig, ax = plt.subplots(figsize=(9, 3.2), layout="constrained")
-plots.plot_imputation_fan(model, X, 0, truth=whole["north"], rows=slice(60, 120), ax=ax)
+plots.plot_imputation_fan(model, X, 0, truth=whole["north"], rows=slice(35, 80), ax=ax)
 
 # %%
 filled, low, high = model.impute(X, interval=0.9)

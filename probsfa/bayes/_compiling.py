@@ -10,5 +10,5 @@ _FAULTY = jax.__version_info__ < (0, 11)
 
 
 def without_kernel_hints() -> AbstractContextManager[None]:
-    """Trace the likelihood, to be run inside a loop, without asking for single kernels where that is a fault."""
+    """Trace the likelihood, to be run inside a loop, without asking for single kernels where that fails."""
     return lanes.without_kernel_hints() if _FAULTY else nullcontext()

@@ -379,8 +379,8 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             warnings.warn(self.status_, ConvergenceWarning, stacklevel=3)
         for i, j, slower in close_pairs(timescales(self.draws_).reshape(chains * n, -1)):
             warnings.warn(
-                f"Latents {i} and {j} have time scales too close to tell apart: the second is the slower "
-                f"one with probability {slower:.2f}. Their loadings may be mixed with each other; look at the "
+                f"Latents {i} and {j} have time scales too close to tell apart: the second is the slower one "
+                f"with probability {slower:.2f}. Their loadings may be mixed with each other; look at the "
                 "two together, or use fewer components.",
                 UserWarning,
                 stacklevel=3,

@@ -43,10 +43,10 @@ def test_forest_shows_medians(sampled):
         plots.plot_loadings(sampled, axes=Figure().subplots(1, 2))
 
 
-def test_latents_have_bands(sampled):
+def test_latents_have_bands(sampled, frame):
     (ax,) = plots.plot_latents(sampled)
     middle = ax.get_lines()[0].get_ydata()
-    assert np.corrcoef(middle, np.asarray(sampled.transform(sampled._training.values))[:, 0])[0, 1] > 0.99
+    assert np.corrcoef(middle, np.asarray(sampled.transform(frame[0]))[:, 0])[0, 1] > 0.99
     with pytest.raises(ValueError, match="level must be"):
         plots.plot_latents(sampled, level=2.0)
 
