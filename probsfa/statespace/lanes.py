@@ -90,6 +90,12 @@ def times(left: Array, right: Array) -> Array:
     return dot([left[:, k, None] for k in range(n)], [right[None, k] for k in range(n)])
 
 
+def times_transpose(left: Array, right: Array) -> Array:
+    """Product ``left right'`` of matrices (I, K, S) and (J, K, S)."""
+    n = right.shape[1]
+    return dot([left[:, k, None] for k in range(n)], [right[None, :, k] for k in range(n)])
+
+
 def transpose_times(left: Array, right: Array) -> Array:
     """Product ``left' right`` of matrices (K, I, S) and (K, J, S)."""
     n = right.shape[0]
@@ -102,43 +108,38 @@ def identity_like(matrix: Array) -> Array:
 
 
 def cholesky(matrix: Array) -> tuple[Array, Array]:
-    """Cholesky factor (K, K, S) of a positive definite matrix, and the reciprocals (K, S) of its diagonal."""
+    """Upper factor ``U`` (K, K, S) with ``U' U = matrix``, and the reciprocals (K, S) of its diagonal."""
     n = matrix.shape[0]
-    zero = jnp.zeros_like(matrix[0, 0])
-    factor: list[list[Array]] = [[zero] * n for _ in range(n)]
+    rows: list[Array] = []
     reciprocals: list[Array] = []
     for j in range(n):
-        pivot = matrix[j, j]
-        for k in range(j):
-            pivot = pivot - factor[j][k] * factor[j][k]
-        factor[j][j] = jnp.sqrt(pivot)
-        reciprocals.append(1.0 / factor[j][j])
-        for i in range(j + 1, n):
-            entry = matrix[i, j]
-            for k in range(j):
-                entry = entry - factor[i][k] * factor[j][k]
-            factor[i][j] = entry * reciprocals[j]
-    return settle((jnp.stack([jnp.stack(row) for row in factor]), jnp.stack(reciprocals)))
+        rest = matrix[j]
+        for row in rows:
+            rest = rest - row[j, None] * row
+        reciprocals.append(jax.lax.rsqrt(rest[j]))
+        keep = (jnp.arange(n) >= j).astype(matrix.dtype)[:, None]
+        rows.append(rest * (reciprocals[j][None] * keep))
+    return settle((jnp.stack(rows), jnp.stack(reciprocals)))
 
 
-def solve_lower(factor: Array, reciprocals: Array, right: Array) -> Array:
-    """Solution ``x`` (K, J, S) of ``L x = right``."""
+def solve_lower(upper: Array, reciprocals: Array, right: Array) -> Array:
+    """Solution ``x`` (K, J, S) of ``U' x = right``."""
     solution: list[Array] = []
     for i in range(right.shape[0]):
         entry = right[i]
         for k in range(i):
-            entry = entry - factor[i, k, None] * solution[k]
+            entry = entry - upper[k, i, None] * solution[k]
         solution.append(entry * reciprocals[i, None])
     return settle(jnp.stack(solution))
 
 
-def solve_upper(factor: Array, reciprocals: Array, right: Array) -> Array:
-    """Solution ``x`` (K, J, S) of ``L' x = right``."""
+def solve_upper(upper: Array, reciprocals: Array, right: Array) -> Array:
+    """Solution ``x`` (K, J, S) of ``U x = right``."""
     n = right.shape[0]
     solution = [right[i] for i in range(n)]
     for i in reversed(range(n)):
         entry = right[i]
         for k in range(i + 1, n):
-            entry = entry - factor[k, i, None] * solution[k]
+            entry = entry - upper[i, k, None] * solution[k]
         solution[i] = entry * reciprocals[i, None]
     return settle(jnp.stack(solution))

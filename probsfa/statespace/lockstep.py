@@ -32,6 +32,7 @@ from probsfa.statespace.lanes import (
     solve_lower,
     solve_upper,
     times,
+    times_transpose,
     transpose_times,
 )
 
@@ -97,10 +98,10 @@ def from_lanes(lanes: Array) -> Array:
 
 
 class _Step(NamedTuple):
-    """Cholesky factor ``L`` of the predicted covariance, ``J L``, and that of ``B = I + L' J L``."""
+    """Upper factor ``U = L'`` of the predicted covariance, ``J L``, and that of ``B = I + L' J L``."""
 
-    lower: Array
-    lower_reciprocals: Array
+    spread: Array
+    spread_reciprocals: Array
     weighted: Array
     factor: Array
     reciprocals: Array
@@ -110,21 +111,21 @@ def _step(covariance: Array, precision: Array, decay: Array) -> _Step:
     identity = identity_like(covariance)
     innovation = (1.0 - decay) * (1.0 + decay)
     spread = decay[:, None] * decay[None] * covariance + identity * innovation[:, None]
-    lower, lower_reciprocals = cholesky(settle(spread))
-    weighted = settle(times(precision, lower))
-    factor, reciprocals = cholesky(settle(transpose_times(lower, weighted) + identity))
-    return _Step(lower, lower_reciprocals, weighted, factor, reciprocals)
+    upper, upper_reciprocals = cholesky(settle(spread))
+    weighted = settle(times_transpose(precision, upper))
+    factor, reciprocals = cholesky(settle(times(upper, weighted) + identity))
+    return _Step(upper, upper_reciprocals, weighted, factor, reciprocals)
 
 
 def _root(step: _Step) -> Array:
     """Transposed root ``W'`` of the filtered covariance ``W W'``."""
-    return solve_lower(step.factor, step.reciprocals, step.lower.swapaxes(0, 1))
+    return solve_lower(step.factor, step.reciprocals, step.spread)
 
 
 def _absorb(step: _Step, predicted: Array, information: Array) -> Array:
     """``B^-1 L' (h - J m)`` for the columns ``m`` of ``predicted`` (K, J, S); only the last meets data."""
     surprise = -transpose_times(step.weighted, predicted)
-    told = transpose_times(step.lower, information[:, None])
+    told = times(step.spread, information[:, None])
     surprise = surprise + jnp.pad(told, ((0, 0), (predicted.shape[1] - 1, 0), (0, 0)))
     whitened = solve_lower(step.factor, step.reciprocals, settle(surprise))
     return solve_upper(step.factor, step.reciprocals, whitened)
@@ -142,10 +143,10 @@ def couple(rows: Rows) -> Segments:
         step = _step(state.covariance, row.precision, row.decays)
         predicted = row.decays[:, None] * state.moves
         shift = _absorb(step, predicted, row.information)
-        whitened = solve_lower(step.lower, step.lower_reciprocals, predicted[:, :n])
+        whitened = solve_lower(step.spread, step.spread_reciprocals, predicted[:, :n])
         root = _root(step)
         return Segments(
-            predicted + times(step.lower, shift),
+            predicted + transpose_times(step.spread, shift),
             transpose_times(root, root),
             state.told + transpose_times(whitened, shift),
         ), None
@@ -234,7 +235,7 @@ def filter_rows(rows: Rows, left: LaneLaw) -> FilteredRows:
         step = _step(law.covariance, row.precision, row.decays)
         predicted = row.decays * law.mean
         shift = _absorb(step, predicted[:, None], row.information)
-        mean = predicted + times(step.lower, shift)[:, 0]
+        mean = predicted + transpose_times(step.spread, shift)[:, 0]
         root = _root(step)
         product = step.reciprocals[0]
         for reciprocal in step.reciprocals[1:]:
@@ -253,9 +254,9 @@ def smooth_rows(filtered: FilteredRows, following: Array, last: LaneLaw) -> Smoo
     is_last = jnp.arange(n_rows) == n_rows - 1
 
     def body(later: LaneLaw, row: tuple[Array, Array, Array, Array]) -> tuple[LaneLaw, SmoothedRows]:
-        filtered_mean, root, decay, is_last = row
+        (filtered_mean, root, decay), is_last = settle(row[:3]), row[3]
         weight = decay / ((1.0 - decay) * (1.0 + decay))
-        inner = settle(times((weight * decay)[None] * root, root.swapaxes(0, 1)) + identity_like(root))
+        inner = settle(times_transpose((weight * decay)[None] * root, root) + identity_like(root))
         narrowed = solve_lower(*cholesky(inner), root)
         spread = settle(transpose_times(narrowed, narrowed))
         gain, transposed_gain = spread * weight[None], weight[:, None] * spread
