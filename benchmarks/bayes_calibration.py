@@ -61,14 +61,20 @@ def names() -> list[str]:
     ]
 
 
-def ranks_of(replicates: int, seed: int, n_draws: int) -> tuple[np.ndarray, int]:
-    """Rank of every parameter in every replicate, (R, P), and the number of divergences."""
+def ranks_of(replicates: int, seed: int, n_draws: int, kept_in: Path | None) -> tuple[np.ndarray, int]:
+    """Rank of every parameter in every replicate, (R, P), and the number of divergences.
+
+    What is kept in a file is not done again.
+    """
     priors = Priors()
     truth = prior_draws(priors, replicates, seed)
     rng = np.random.default_rng(seed)
-    ranks, divergences = [], 0
+    done = kept_in is not None and kept_in.exists()
+    ranks, divergences = (np.load(kept_in).tolist() if done else []), 0
     for i in tqdm(range(replicates)):
         X = np.where(rng.random((T, D)) < 0.2, np.nan, truth["observations"][i])
+        if i < len(ranks):
+            continue
         model = BayesianSFA(
             K,
             priors=priors,
@@ -83,7 +89,9 @@ def ranks_of(replicates: int, seed: int, n_draws: int) -> tuple[np.ndarray, int]
         draws = vector(*(x.reshape(-1, *x.shape[2:]) for x in model.draws_))
         kept = draws[np.linspace(0, len(draws) - 1, KEPT).round().astype(int)]
         true = vector(*(truth[name][i : i + 1] for name in ("decay", "loadings", "noise_variance", "offset")))
-        ranks.append(np.sum(kept < true, axis=0))
+        ranks.append(np.sum(kept < true, axis=0).tolist())
+        if kept_in is not None:
+            np.save(kept_in, ranks)
     return np.array(ranks), divergences
 
 
@@ -111,10 +119,13 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=200, help="draws of each of two chains")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--figure", type=Path, help="where to draw the histograms")
+    parser.add_argument(
+        "--ranks", type=Path, help="file (.npy) that keeps the ranks; goes on from what it has"
+    )
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     began = time.perf_counter()
-    ranks, divergences = ranks_of(args.replicates, args.seed, args.draws)
+    ranks, divergences = ranks_of(args.replicates, args.seed, args.draws, args.ranks)
     edges = np.linspace(-0.5, KEPT + 0.5, BINS + 1)
     p_values = [chisquare(np.histogram(column, edges)[0]).pvalue for column in ranks.T]
     for name, p, column in zip(names(), p_values, ranks.T, strict=True):

@@ -155,10 +155,10 @@ def pymc_extras(X: np.ndarray, n_draws: int) -> float | None:
         @property
         def param_info(self):
             return {
-                "decay": {"shape": (K,), "dims": None},
-                "loadings": {"shape": (D, K), "dims": None},
-                "noise": {"shape": (D,), "dims": None},
-                "offset": {"shape": (D,), "dims": None},
+                "decay": {"shape": (K,), "dims": None, "constraints": None},
+                "loadings": {"shape": (D, K), "dims": None, "constraints": None},
+                "noise": {"shape": (D,), "dims": None, "constraints": None},
+                "offset": {"shape": (D,), "dims": None, "constraints": None},
             }
 
     rates = []

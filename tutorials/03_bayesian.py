@@ -20,7 +20,7 @@ from probsfa import plots
 from probsfa.bayes import Priors
 from probsfa.datasets import make_slow_mixture
 
-series = make_slow_mixture(110, 4, decay=[0.96, 0.6], noise_variance=0.5, random_state=3)
+series = make_slow_mixture(110, 4, decay=[0.96, 0.6], noise_variance=0.3, random_state=8)
 days = pd.date_range("2024-01-01", periods=110, freq="D")
 whole = pd.DataFrame(series.data, index=days, columns=["north", "east", "south", "west"])
 hidden = np.random.default_rng(0).random(whole.shape) < 0.2

@@ -99,7 +99,7 @@ def find_whitening(target: Target, data: Data, start: FloatArray) -> Whitening:
             root = (vectors / np.sqrt(np.maximum(np.abs(values), _FLATTEST))) @ vectors.T
             factor = factor @ root
             round_already = values[0] > 0.5 and values[-1] < 2.0
-            centre, better = _climb(counted, centre, factor)
+            centre, better = _climb(counted, centre, factor, value)
             gain, value = value - better, better
             if round_already and gain < _WORTH:
                 break
@@ -133,7 +133,7 @@ class _Counter:
         """Diagonal matrix of rough conditional standard deviations."""
         n, steps = len(vector), self.target.small(vector)
         ends = self.many(np.concatenate([vector + np.diag(steps), vector - np.diag(steps)]))
-        curvature = np.diag(ends[:n] - ends[n:]) / (2.0 * steps)
+        curvature = np.nan_to_num(np.diag(ends[:n] - ends[n:]) / (2.0 * steps), nan=1.0)
         return np.diag(1.0 / np.sqrt(np.maximum(np.abs(curvature), 1.0)))
 
     def hessian(self, centre: FloatArray, factor: FloatArray) -> FloatArray:
@@ -141,11 +141,17 @@ class _Counter:
         steps = _STEP * factor.T
         ahead, behind = np.split(self.many(np.concatenate([centre + steps, centre - steps])), 2)
         hessian = (ahead - behind) @ factor / (2.0 * _STEP)
+        # A difference beside a border of what is possible may leave it: such directions stay as they are.
+        lost = ~np.all(np.isfinite(hessian), axis=1)
+        hessian[lost], hessian[:, lost] = 0.0, 0.0
+        hessian[lost, lost] = 1.0
         return 0.5 * (hessian + hessian.T)
 
 
-def _climb(counted: _Counter, centre: FloatArray, factor: FloatArray) -> tuple[FloatArray, float]:
-    """Minimise the potential in whitened coordinates."""
+def _climb(
+    counted: _Counter, centre: FloatArray, factor: FloatArray, value: float
+) -> tuple[FloatArray, float]:
+    """Minimise the potential, of that value at the centre, in whitened coordinates."""
 
     def whitened(u: FloatArray) -> tuple[float, FloatArray]:
         value, gradient = counted.one(centre + factor @ u)
@@ -160,4 +166,6 @@ def _climb(counted: _Counter, centre: FloatArray, factor: FloatArray) -> tuple[F
         method="L-BFGS-B",
         options={"maxiter": 100, "ftol": 1e-12, "gtol": 1e-4},
     )
+    if not found.fun < value:
+        return centre, value
     return centre + factor @ found.x, float(found.fun)
