@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from probsfa.sfa import SpectralClustering as SpectralClustering
     from probsfa.statespace import ProbabilisticSFA as ProbabilisticSFA
     from probsfa.statespace import load as load
+    from probsfa.statespace import on_devices as on_devices
     from probsfa.statespace import select_n_components as select_n_components
 
 __version__ = "0.1.0"
@@ -51,6 +52,7 @@ _HOMES = {
     "BayesianSFA": "probsfa.bayes",
     "enable_compilation_cache": "probsfa._compilation",
     "load": "probsfa.statespace",
+    "on_devices": "probsfa.statespace",
     "select_n_components": "probsfa.statespace",
 }
 
@@ -74,6 +76,7 @@ __all__ = [
     "expansions",
     "graphs",
     "load",
+    "on_devices",
     "metrics",
     "plots",
     "select_n_components",

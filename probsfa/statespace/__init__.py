@@ -7,6 +7,7 @@ from probsfa.statespace.filtering import FilterState as FilterState
 from probsfa.statespace.parameters import Parameters as Parameters
 from probsfa.statespace.parameters import make_parameters as make_parameters
 from probsfa.statespace.posterior import Posterior as Posterior
+from probsfa.statespace.posterior import on_devices as on_devices
 from probsfa.statespace.prediction import Forecast as Forecast
 from probsfa.statespace.selection import Selection as Selection
 from probsfa.statespace.selection import select_n_components as select_n_components

@@ -88,22 +88,33 @@ def forward(problem: Problem, before: Law, n_segments: int) -> tuple[Forward, Ar
         result = Forward(filtered, None, None, last)
         means, log_dets, distances = filtered.means, filtered.log_dets, filtered.distances
     else:
-        rows = _lanes(collapsed, problem.decays, n_segments)
+        rows = lanes_of(collapsed, problem.decays, n_segments)
         segments = lockstep.couple(rows)
         borders = lockstep.join(segments, before)
         lanes = lockstep.filter_rows(rows, borders.left)
         result = Forward(lanes, segments, borders, borders.last)
-        means = lockstep.from_lanes(lanes.means)
-        log_dets, distances = lanes.log_dets.T.reshape(-1), lanes.distances.T.reshape(-1)
+        means, log_dets, distances = filtered_rows(lanes)
+    return result, row_log_likelihoods(problem, means, log_dets, distances)
+
+
+def row_log_likelihoods(problem: Problem, means: Array, log_dets: Array, distances: Array) -> Array:
+    """Log density of each row from the filtered means (T, K) and the two terms (T,) of the filter."""
     residuals = problem.values - problem.offset - means @ problem.loadings.T
     log_norm = jnp.log(2.0 * jnp.pi * problem.noise_variance)
     quadratic = jnp.sum(problem.mask * (log_norm + residuals**2 / problem.noise_variance), axis=1)
-    return result, -0.5 * (quadratic + log_dets + distances)
+    return -0.5 * (quadratic + log_dets + distances)
 
 
-def _lanes(collapsed: Collapsed, decays: Array, n_segments: int) -> lockstep.Rows:
+def lanes_of(collapsed: Collapsed, decays: Array, n_segments: int) -> lockstep.Rows:
+    """What the lockstep passes read."""
     arrays = (collapsed.precision, collapsed.information, decays)
     return lockstep.Rows(*(lockstep.to_lanes(array, n_segments) for array in arrays))
+
+
+def filtered_rows(lanes: lockstep.FilteredRows) -> tuple[Array, Array, Array]:
+    """Filtered means and the two terms of the likelihood in the order of rows."""
+    terms = (lanes.log_dets.T.reshape(-1), lanes.distances.T.reshape(-1))
+    return lockstep.from_lanes(lanes.means), *terms
 
 
 def _smooth_lanes(result: Forward, following: Array, after: Law) -> lockstep.SmoothedRows:
@@ -130,8 +141,11 @@ def backward(problem: Problem, result: Forward, after: Law) -> Moments:
             jnp.diagonal(smoothed.covariances, axis1=1, axis2=2),
             jnp.diagonal(smoothed.lag_one, axis1=1, axis2=2),
         )
-    rows = _smooth_lanes(result, following, after)
-    # Only what is used is brought back into the order of rows.
+    return moments_of_lanes(_smooth_lanes(result, following, after), after)
+
+
+def moments_of_lanes(rows: lockstep.SmoothedRows, after: Law) -> Moments:
+    """Moments in the order of rows, and only those that the sums use."""
     diagonals = (jnp.einsum("liis->lis", x) for x in (rows.covariances, _lag_one(rows, after)))
     flat = rows.covariances.reshape(rows.means.shape[0], -1, rows.means.shape[2])
     return Moments(*map(lockstep.from_lanes, (rows.means, flat, *diagonals)))

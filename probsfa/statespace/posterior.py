@@ -6,7 +6,9 @@ configuration is, with NumPy arrays going in and coming out.
 
 import math
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -27,6 +29,7 @@ from probsfa.statespace.inference import (
 )
 from probsfa.statespace.panel import Panel, decay_over, padded_length
 from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.sharding import sharded_sums
 from probsfa.statespace.statistics import (
     Statistics,
     observation_statistics,
@@ -34,6 +37,41 @@ from probsfa.statespace.statistics import (
 )
 
 FloatArray = NDArray[np.float64]
+
+
+_devices: ContextVar[tuple[jax.Device, ...]] = ContextVar("devices", default=())
+# Rows on one device below which the exchange between devices is not worth it.
+_FEWEST_ROWS_ON_A_DEVICE = 1024
+
+
+@contextmanager
+def on_devices(devices: Sequence[jax.Device]) -> Iterator[None]:
+    """Spread long series over several JAX devices while fitting.
+
+    Inside this context, the sums that a fit asks for are computed with the rows of the series cut into one run
+    for each device, for models of few latents (up to eight) and long series (a thousand rows for each
+    device); others are computed as before. Results agree to rounding.
+
+    Parameters
+    ----------
+    devices : sequence of jax.Device
+        For instance ``jax.devices()``. CPUs count as one device unless JAX is told otherwise before its first
+        use: ``jax.config.update("jax_num_cpu_devices", 2)``.
+
+    Examples
+    --------
+    >>> import jax
+    >>> import numpy as np
+    >>> import probsfa
+    >>> X = np.random.default_rng(0).standard_normal((200, 4)).cumsum(axis=0)
+    >>> with probsfa.on_devices(jax.devices()):
+    ...     model = probsfa.ProbabilisticSFA(n_components=1).fit(X)
+    """
+    token = _devices.set(tuple(devices))
+    try:
+        yield
+    finally:
+        _devices.reset(token)
 
 
 class Posterior(NamedTuple):
@@ -402,6 +440,10 @@ def expected_statistics(params: Parameters, panel: Panel) -> Statistics:
     """Sums of expected moments that EM and the score are made of, with the log-likelihood."""
     with jax.enable_x64(True):
         sweep = _Sweep(params, panel)
+        shared = _shared_segments(sweep)
+        if shared:
+            total, sums = sharded_sums(sweep.model, sweep.chunks[0], _devices.get(), shared)
+            return Statistics(float(total), *(np.asarray(x) for x in sums))
         if len(sweep.chunks) == 1:
             total, sums = _statistics_program(
                 sweep.model,
@@ -421,6 +463,20 @@ def expected_statistics(params: Parameters, panel: Panel) -> Statistics:
         assert totals is not None
         value = float(np.sum([np.sum(np.asarray(part)) for part in sweep.log_likelihoods]))
         return Statistics(value, *totals)
+
+
+def _shared_segments(sweep: _Sweep) -> int:
+    """Segments for each of several devices; 0 where the work is not to be shared."""
+    n_devices, rows = len(_devices.get()), sweep.chunks.rows
+    if (
+        n_devices < 2
+        or len(sweep.chunks) > 1
+        or rows % n_devices
+        or rows < n_devices * _FEWEST_ROWS_ON_A_DEVICE
+    ):
+        return 0
+    n_segments = choose_segments(rows // n_devices, sweep.model.table.shape[1], _FEWEST_ROWS_ON_A_DEVICE)
+    return n_segments if n_segments > 1 else 0
 
 
 def draw_states(params: Parameters, panel: Panel, normals: FloatArray) -> FloatArray:
