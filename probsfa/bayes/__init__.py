@@ -1,5 +1,6 @@
 """The Bayesian factorial AR(1) model: a NumPyro distribution, models and priors, and the estimator."""
 
+from probsfa.bayes import _loading as _loading
 from probsfa.bayes.distribution import FactorialAR1 as FactorialAR1
 from probsfa.bayes.estimator import BayesianForecast as BayesianForecast
 from probsfa.bayes.estimator import BayesianSFA as BayesianSFA
