@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from probsfa._threads import one_blas_thread
 from probsfa.cli._clock import Clock
 from probsfa.cli._parser import ENOUGH
 
@@ -106,10 +107,9 @@ def fill_iterative(X: FloatArray, clock: Clock) -> Filled:
         enable_iterative_imputer as enable_iterative_imputer,  # makes it importable
     )
     from sklearn.impute import IterativeImputer
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     # Its matrices are as small as there are columns: threads would mostly wait for each other.
-    with threadpool_limits(1, user_api="blas"), warnings.catch_warnings():
+    with one_blas_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # five rounds are what is asked for
         return Filled(IterativeImputer(max_iter=5, random_state=0).fit_transform(X))
 

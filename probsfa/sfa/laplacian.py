@@ -16,6 +16,7 @@ doi:10.1162/neco_a_00214, eq. 2.3), ones for the unnormalised one. Three facts s
 
 import functools
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +25,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 from scipy.sparse.linalg import LinearOperator, eigsh, splu
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+from probsfa._threads import one_blas_thread
 
 __all__ = ["GraphSpectrum", "choose_method", "connected_parts", "graph_spectrum", "is_sparse"]
 
@@ -234,7 +236,7 @@ def _solve_connected(W: Any, mass: FloatArray, count: int, method: str) -> tuple
         z = _orthonormal(z - np.outer(null, null @ z), drop=1)
         return *_ritz(W, degrees, z, root), "dense"
     # All below is products with vectors: too little for several threads, which only wait for each other.
-    with _libraries().limit(limits=1 if is_sparse(W) else None, user_api="blas"):
+    with one_blas_thread() if is_sparse(W) else nullcontext():
         if how == "elimination":
             inverse = _grounded_inverse(W, degrees)
             z = _leading_vectors(lambda x: root * inverse(root * x), null, count, ratio=True)
@@ -245,12 +247,6 @@ def _solve_connected(W: Any, mass: FloatArray, count: int, method: str) -> tuple
                 lambda x: (top - inner) * x + outer * (W @ (outer * x)), null, count, ratio=False
             )
         return *_ritz(W, degrees, z, root), how
-
-
-@functools.cache
-def _libraries() -> ThreadpoolController:
-    """Return the control of the linear algebra libraries, which takes milliseconds to find them."""
-    return ThreadpoolController()
 
 
 def _grounded_inverse(W: Any, degrees: FloatArray) -> Callable[[FloatArray], FloatArray]:

@@ -24,5 +24,6 @@ __all__ = [
     "StandardErrors",
     "load",
     "make_parameters",
+    "on_devices",
     "select_n_components",
 ]

@@ -16,8 +16,8 @@ Only sums of positive terms are factorised, so nothing is added to keep matrices
 noise brings.
 
 *Backward*, with the law of ``z_t`` given ``z_t+1`` and the rows up to ``t``: mean ``mean_t + G (z_t+1 - a
-mean_t)`` and covariance ``S``, both from ``W`` alone. They are found for all ``t`` at once; what remains is
-``P_t = S_t + G_t P_t+1 G_t'``, again a sum of positive terms.
+mean_t)`` and covariance ``S``, both from ``W`` alone; then ``P_t = S_t + G_t P_t+1 G_t'``, again a sum of
+positive terms.
 
 Arrays have time first. ``decays`` (T, K) holds the decay from the row before to each row, zero where a
 sequence starts; ``following`` (T, K) the decay from each row to the next, zero where there is none. The
@@ -52,13 +52,6 @@ class Filtered(NamedTuple):
     roots: Array
     log_dets: Array
     distances: Array
-
-
-class Conditionals(NamedTuple):
-    """Law of each state given the next one: ``gains`` (T, K, K) and ``roots`` (T, K, K) of its covariance."""
-
-    gains: Array
-    roots: Array
 
 
 class Law(NamedTuple):
@@ -123,32 +116,34 @@ def filter_pass(collapsed: Collapsed, decays: Array, before: Law) -> tuple[Filte
     return filtered, Law(*last)
 
 
-def conditionals(roots: Array, following: Array) -> Conditionals:
-    """Law of each state given the next one, for all rows at once."""
+def condition(root: Array, following: Array) -> tuple[Array, Array]:
+    """Gain ``G`` (K, K) and root (K, K) of the covariance of a state given the next one.
+
+    ``root`` is that of its filtered covariance, ``following`` (K,) the decays to the next state.
+    """
     weights = following / ((1.0 - following) * (1.0 + following))
-    identity = jnp.eye(following.shape[1], dtype=following.dtype)
-    inner = identity + jnp.swapaxes(roots, 1, 2) @ ((following * weights)[:, :, None] * roots)
+    identity = jnp.eye(following.shape[0], dtype=following.dtype)
+    inner = identity + root.T @ ((following * weights)[:, None] * root)
     factor = jnp.linalg.cholesky(inner, symmetrize_input=False)
-    narrowed = triangular_solve(factor, roots, left_side=False, lower=True, transpose_a=True)
-    gains = (narrowed @ jnp.swapaxes(narrowed, 1, 2)) * weights[:, None, :]
-    return Conditionals(gains, narrowed)
+    # Solved from the left: the transposed problem from the right takes LAPACK's slow path.
+    narrowed = triangular_solve(factor, root.T, left_side=True, lower=True).T
+    return (narrowed @ narrowed.T) * weights, narrowed
 
 
 def smoother_pass(filtered: Filtered, following: Array, after: Law) -> Smoothed:
     """Run the backward pass from the law of the state after the last row given all rows."""
-    conditional = conditionals(filtered.roots, following)
-    gains = conditional.gains
-    spreads = conditional.roots @ jnp.swapaxes(conditional.roots, 1, 2)
-    free_means = filtered.means - jnp.einsum("tij,tj->ti", gains, following * filtered.means)
 
     def step(state: _State, row: tuple[Array, Array, Array]) -> tuple[_State, Smoothed]:
         mean, covariance = state
-        free_mean, gain, spread = row
+        filtered_mean, root, decay = row
+        gain, narrowed = condition(root, decay)
         cross = covariance @ gain.T
-        state = (free_mean + gain @ mean, spread + gain @ cross)
+        mean = filtered_mean + gain @ (mean - decay * filtered_mean)
+        state = (mean, narrowed @ narrowed.T + gain @ cross)
         return state, Smoothed(*state, cross)
 
-    return jax.lax.scan(step, (after.mean, after.covariance), (free_means, gains, spreads), reverse=True)[1]
+    rows = (filtered.means, filtered.roots, following)
+    return jax.lax.scan(step, (after.mean, after.covariance), rows, reverse=True)[1]
 
 
 def backward_draws(filtered: Filtered, following: Array, normals: Array, after: Array) -> Array:
@@ -156,13 +151,12 @@ def backward_draws(filtered: Filtered, following: Array, normals: Array, after: 
 
     ``after`` (n_draws, K) are the draws of the state after the last row.
     """
-    conditional = conditionals(filtered.roots, following)
-    free_means = filtered.means - jnp.einsum("tij,tj->ti", conditional.gains, following * filtered.means)
-    scattered = free_means[:, None, :] + normals @ jnp.swapaxes(conditional.roots, 1, 2)
 
-    def step(later: Array, row: tuple[Array, Array]) -> tuple[Array, Array]:
-        scatter, gain = row
-        drawn = scatter + later @ gain.T
+    def step(later: Array, row: tuple[Array, ...]) -> tuple[Array, Array]:
+        filtered_mean, root, decay, normal = row
+        gain, narrowed = condition(root, decay)
+        drawn = filtered_mean + (later - decay * filtered_mean) @ gain.T + normal @ narrowed.T
         return drawn, drawn
 
-    return jax.lax.scan(step, after, (scattered, conditional.gains), reverse=True)[1]
+    rows = (filtered.means, filtered.roots, following, normals)
+    return jax.lax.scan(step, after, rows, reverse=True)[1]

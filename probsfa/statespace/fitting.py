@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from probsfa._threads import one_blas_thread
 from probsfa.statespace.coordinates import FASTEST_DECAY, Coordinates, from_vector, to_vector
 from probsfa.statespace.em import fit_em, warm_up
 from probsfa.statespace.initialization import interpolate, starts
@@ -104,18 +104,14 @@ def fit(
     layout = Coordinates(panel.values.shape[1], n_components, noise.kind, panel.evenly_sampled)
     kept = int(np.ceil(_KEPT_FOR_GUARD * max_iter)) if guarded and max_iter > 1 else 0
     evaluate = Evaluator(panel, max_iter - kept, report, e_step)
-    with _one_blas_thread():
+    # Matrices here are as small as there are features.
+    with one_blas_thread():
         if start is None:
             result = _fit(evaluate, layout, noise, start_noise, solver, tol)
         else:
             result = _fit_from(evaluate, layout, noise, start, solver, tol)
         evaluate.limit = max_iter
         return _guard(evaluate, layout, noise, result, solver, tol) if guarded else result
-
-
-def _one_blas_thread() -> threadpool_limits:
-    """Matrices here are as small as there are features: threads would mostly wait for each other."""
-    return threadpool_limits(1, user_api="blas")
 
 
 def _fit(

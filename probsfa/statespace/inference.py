@@ -20,7 +20,7 @@ from probsfa.statespace.engine import (
     Law,
     Smoothed,
     collapse,
-    conditionals,
+    condition,
     filter_pass,
     smoother_pass,
 )
@@ -121,10 +121,9 @@ def _smooth_lanes(result: Forward, following: Array, after: Law) -> lockstep.Smo
     lanes, segments, borders = result.filtered, result.segments, result.borders
     assert isinstance(lanes, lockstep.FilteredRows) and segments is not None and borders is not None
     # The last state of all given the one after it, by the formulas of the plain strategy.
-    step = conditionals(lanes.roots[-1, :, :, -1].T[None], following[-1:])
-    gain, spread = step.gains[0], step.roots[0] @ step.roots[0].T
+    gain, narrowed = condition(lanes.roots[-1, :, :, -1].T, following[-1])
     mean = result.last.mean + gain @ (after.mean - following[-1] * result.last.mean)
-    last = Law(mean, spread + gain @ after.covariance @ gain.T)
+    last = Law(mean, narrowed @ narrowed.T + gain @ after.covariance @ gain.T)
     ends = lockstep.join_back(segments, borders._replace(last=last))
     return lockstep.smooth_rows(lanes, lockstep.to_lanes(following, lanes.means.shape[2]), ends)
 

@@ -18,6 +18,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
+from probsfa._threads import one_blas_thread
 from probsfa.statespace.engine import Law, Smoothed, backward_draws
 from probsfa.statespace.inference import (
     Forward,
@@ -33,6 +34,7 @@ from probsfa.statespace.sharding import sharded_sums
 from probsfa.statespace.statistics import (
     Statistics,
     observation_statistics,
+    row_weights,
     transition_statistics,
 )
 
@@ -48,8 +50,8 @@ _FEWEST_ROWS_ON_A_DEVICE = 1024
 def on_devices(devices: Sequence[jax.Device]) -> Iterator[None]:
     """Spread long series over several JAX devices while fitting.
 
-    Inside this context, the sums that a fit asks for are computed with the rows of the series cut into one run
-    for each device, for models of few latents (up to eight) and long series (a thousand rows for each
+    Inside this context, the sums that a fit asks for are computed with the rows of the series cut into one
+    run for each device, for models of few latents (up to eight) and long series (a thousand rows for each
     device); others are computed as before. Results agree to rounding.
 
     Parameters
@@ -129,11 +131,16 @@ _CACHED_BYTES = 512 * 2**20
 
 
 class _Chunk(NamedTuple):
-    """Rows as the compiled programs take them; ``gap_index`` says which gap leads to each row."""
+    """Rows as the compiled programs take them; ``gap_index`` says which gap leads to each row.
+
+    ``weights`` (D + 1, T) is the mask with rows along the last axis: see
+    :func:`~probsfa.statespace.statistics.row_weights`.
+    """
 
     values: Array
     mask: Array
     gap_index: Array
+    weights: Array
 
 
 class _Model(NamedTuple):
@@ -158,6 +165,7 @@ def chunk_rows(n_rows: int, n_components: int) -> int:
     return padded_length(-(-n_rows // -(-n_rows // most)))
 
 
+_weights_program = jax.jit(row_weights)
 _ready: dict[tuple[int, ...], list[_Chunk]] = {}
 
 
@@ -196,10 +204,12 @@ class _Chunks:
         panel = self.panel
         index = panel.gap_index[part]
         missing = self.rows - index.shape[0]
+        mask = jnp.asarray(np.pad(panel.mask[part], ((0, missing), (0, 0))))
         return _Chunk(
             jnp.asarray(np.pad(panel.values[part], ((0, missing), (0, 0)))),
-            jnp.asarray(np.pad(panel.mask[part], ((0, missing), (0, 0))).astype(np.float64)),
+            mask,
             jnp.asarray(np.pad(index, (0, missing), constant_values=panel.gaps.shape[0])),
+            _weights_program(mask),
         )
 
     def after_index(self, k: int) -> int:
@@ -244,7 +254,9 @@ def _sums(
     moments = backward(problem, result, after)
     n_components = model.table.shape[1]
     sums = (
-        *observation_statistics(chunk.values, chunk.mask, model.loadings, model.offset, moments),
+        *observation_statistics(
+            chunk.values, chunk.mask, chunk.weights, model.loadings, model.offset, moments
+        ),
         *transition_statistics(
             problem.following,
             _following_index(chunk, after_index),
@@ -359,7 +371,7 @@ def smooth(params: Parameters, panel: Panel) -> Posterior:
     Posterior
         Moments for the ``n_rows`` rows of the panel, one sequence after the other.
     """
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), one_blas_thread():
         sweep, n = _Sweep(params, panel), panel.n_rows
         if len(sweep.chunks) == 1:
             smoothed, log_likelihoods = _posterior_program(
@@ -390,7 +402,7 @@ def _joined(parts: Any) -> FloatArray:
 
 def log_likelihood(params: Parameters, panel: Panel) -> float:
     """Log-likelihood of the observations in nats; the forward pass alone."""
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), one_blas_thread():
         sweep = _Sweep(params, panel)
         law, total = sweep.prior, []
         for k in range(len(sweep.chunks)):
@@ -427,7 +439,7 @@ def filter_rows(
     -------
     Filtering
     """
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), one_blas_thread():
         before = Law(jnp.asarray(mean), jnp.asarray(covariance))
         means, covariances, log_likelihoods = _filter_program(
             panel.values, panel.mask, decays, _model(params, panel), before
@@ -438,11 +450,11 @@ def filter_rows(
 
 def expected_statistics(params: Parameters, panel: Panel) -> Statistics:
     """Sums of expected moments that EM and the score are made of, with the log-likelihood."""
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), one_blas_thread():
         sweep = _Sweep(params, panel)
         shared = _shared_segments(sweep)
         if shared:
-            total, sums = sharded_sums(sweep.model, sweep.chunks[0], _devices.get(), shared)
+            total, sums = sharded_sums(sweep.model, sweep.chunks[0][:3], _devices.get(), shared)
             return Statistics(float(total), *(np.asarray(x) for x in sums))
         if len(sweep.chunks) == 1:
             total, sums = _statistics_program(
@@ -495,7 +507,7 @@ def draw_states(params: Parameters, panel: Panel, normals: FloatArray) -> FloatA
     -------
     ndarray of shape (n_draws, N, K)
     """
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), one_blas_thread():
         sweep = _Sweep(params, panel, n_segments=1)
         sweep.forward()
         rows = sweep.chunks.rows

@@ -22,7 +22,7 @@ from probsfa.statespace.inference import (
     moments_of_lanes,
     row_log_likelihoods,
 )
-from probsfa.statespace.statistics import observation_statistics, transition_statistics
+from probsfa.statespace.statistics import observation_statistics, row_weights, transition_statistics
 
 _AXIS = "segments"
 Sums = tuple[Array, ...]
@@ -63,7 +63,7 @@ def _local_sums(
     moments = moments_of_lanes(smoothed, after)
     following_index = jnp.concatenate([gap_index[1:], after_index.astype(gap_index.dtype)[None]])
     sums = (
-        *observation_statistics(values, mask, loadings, offset, moments),
+        *observation_statistics(values, mask, row_weights(mask), loadings, offset, moments),
         *transition_statistics(
             problem.following, following_index, n_gaps, moments, after.mean, jnp.diagonal(after.covariance)
         ),

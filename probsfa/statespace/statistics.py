@@ -67,19 +67,28 @@ class Moments(NamedTuple):
     lag_one: Array
 
 
+def row_weights(mask: Array) -> Array:
+    """Mask of each feature and, last, of the rows in which anything is observed: (D + 1, T).
+
+    Rows are along the last axis because sums over them are then products that run at full speed.
+    """
+    return jnp.concatenate([mask.T, jnp.any(mask > 0.0, axis=1).astype(mask.dtype)[None]])
+
+
 def observation_statistics(
-    values: Array, mask: Array, loadings: Array, offset: Array, moments: Moments
+    values: Array, mask: Array, weights: Array, loadings: Array, offset: Array, moments: Moments
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """Sums that concern the observations: counts, residual power and moments, latent and total moments."""
+    """Sums that concern the observations: counts, residual power and moments, latent and total moments.
+
+    ``weights`` are those of :func:`row_weights`.
+    """
     means = moments.means
     n_steps, n_components = means.shape
-    # The last column stands for the rows in which anything is observed.
-    weights = jnp.concatenate([mask, jnp.any(mask > 0.0, axis=1, keepdims=True).astype(mask.dtype)], axis=1)
-    spread = (weights.T @ moments.covariances).reshape(-1, n_components, n_components)
+    spread = (weights @ moments.covariances).reshape(-1, n_components, n_components)
     outer = (means[:, :, None] * means[:, None, :]).reshape(n_steps, -1)
-    second = spread + (weights.T @ outer).reshape(-1, n_components, n_components)
-    first = weights.T @ means
-    counts = jnp.sum(weights, axis=0)
+    second = spread + (weights @ outer).reshape(-1, n_components, n_components)
+    first = weights @ means
+    counts = jnp.sum(weights, axis=1)
     latent = jnp.concatenate(
         [
             jnp.concatenate([second, first[:, :, None]], axis=2),
