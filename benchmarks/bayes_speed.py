@@ -172,7 +172,7 @@ def pymc_extras(X: np.ndarray, n_draws: int) -> float | None:
                 std = pm.HalfNormal("noise_std", 1.0, shape=D)
                 pm.Deterministic("noise", std**2)
                 pm.Normal("offset", 0.0, 1.0, shape=D)
-    X
+                space.build_statespace_graph(X, mode=mode)
             with model:
                 began = time.perf_counter()
                 found = pm.sample(
