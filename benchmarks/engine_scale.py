@@ -1,0 +1,143 @@
+"""How the cost of the engine grows, and how far it is from the cost of its own matrix products.
+
+*Length*: one evaluation (expected statistics, which a fit asks for) of 20 columns and 3 latents from 1e3 rows to
+``--longest``, streamed from a file, with the slope of log time in log rows and the peak memory. *Gradient*: value
+and gradient against the value alone. *Latents*: one evaluation at K = 90 on simulated data of the size of twelve
+stations' hourly air quality (20,448 rows, 132 columns, 1.6 % missing), against the time of as many flops in
+matrix products.
+
+    python benchmarks/engine_scale.py [--longest 1e7] [--latents 90] [--rows 20448]
+"""
+
+import argparse
+import resource
+import tempfile
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from side_by_side import Timing, product_rate, setting, timed
+
+from probsfa._validation import Sequences
+from probsfa.statespace import streaming
+from probsfa.statespace.likelihood import marginal_log_likelihood
+from probsfa.statespace.panel import make_panel
+from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.posterior import expected_statistics
+
+
+def repeated(run, n):
+    """Time a run n times after one that does not count."""
+    run()
+    return Timing.of([timed(run)[0] for _ in range(n)])
+
+
+def model(rng, n_features, n_components):
+    """Draw parameters."""
+    return Parameters(
+        np.linspace(0.99, 0.3, n_components),
+        rng.standard_normal((n_features, n_components)) / np.sqrt(n_components),
+        np.full(n_features, 0.5),
+        np.zeros(n_features),
+    )
+
+
+def with_holes(rng, n_rows, n_features, share):
+    """Draw rows with a share of missing cells; what they hold does not matter to the time."""
+    X = rng.standard_normal((n_rows, n_features))
+    X[rng.random(X.shape) < share] = np.nan
+    return X
+
+
+def length(longest):
+    """Cost against the number of rows, read from a file."""
+    rng = np.random.default_rng(0)
+    params = model(rng, 20, 3)
+    print("\n| rows | one evaluation | µs a row | peak memory of the process |\n|---|---|---|---|")
+    sizes, seconds = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        n_rows = 1000
+        while n_rows <= longest:
+            X = np.memmap(Path(folder) / str(n_rows), np.float32, "w+", shape=(n_rows, 20))
+            for start in range(0, n_rows, 100_000):
+                block = X[start : start + 100_000]
+                block[:] = with_holes(rng, len(block), 20, 0.1)
+            panel = streaming.stream(X, (n_rows,), np.zeros(20), np.ones(20))
+            timing = repeated(
+                lambda panel=panel: expected_statistics(params, panel), 5 if n_rows < 1e6 else 1
+            )
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+            print(
+                f"| {n_rows:,} | {timing} | {timing.median / n_rows * 1e6:.2f} | {peak:.2f} GiB |", flush=True
+            )
+            sizes.append(n_rows)
+            seconds.append(timing.median)
+            n_rows *= 10
+    slope = np.polyfit(np.log(sizes[1:]), np.log(seconds[1:]), 1)[0]
+    print(f"\nSlope of log time in log rows from 10,000 rows: {slope:.3f}")
+
+
+def gradient():
+    """Value and gradient against the value."""
+    rng = np.random.default_rng(0)
+    print("\n| rows, columns, latents | value | value and gradient | ratio |\n|---|---|---|---|")
+    for n_rows, n_features, n_components in [(200, 5, 2), (2000, 10, 3), (10_000, 50, 5), (2000, 30, 12)]:
+        params = model(rng, n_features, n_components)
+        X = with_holes(rng, n_rows, n_features, 0.2)
+        panel = make_panel(Sequences(X, (n_rows,)))
+        with jax.enable_x64(True):
+            data = tuple(map(jnp.asarray, (panel.values, panel.mask, panel.gap_index)))
+            arrays = tuple(map(jnp.asarray, params))
+
+            def value(*arrays, data=data):
+                return marginal_log_likelihood(*arrays, *data)
+
+            alone = jax.jit(value)
+            both = jax.jit(jax.value_and_grad(value, argnums=(0, 1, 2, 3)))
+            times = [
+                repeated(lambda f=f, arrays=arrays: jax.block_until_ready(f(*arrays)), 21)
+                for f in (alone, both)
+            ]
+        ratio = times[1].median / times[0].median
+        print(
+            f"| {n_rows:,}, {n_features}, {n_components} | {times[0]} | {times[1]} | {ratio:.2f} |",
+            flush=True,
+        )
+
+
+def latents(n_components, n_rows):
+    """Many latents against matrix products."""
+    rng = np.random.default_rng(0)
+    n_features = 132
+    params = model(rng, n_features, n_components)
+    panel = make_panel(Sequences(with_holes(rng, n_rows, n_features, 0.016), (n_rows,)))
+    timing = repeated(lambda: expected_statistics(params, panel), 1)
+    # Forward: three products, two Cholesky factors, one triangular solve; backward: four, one and one. Collapse
+    # and two sums over rows are products of the mask with K x K entries a row.
+    flops = n_rows * (17.0 * n_components**3 + 6.0 * n_features * n_components**2)
+    floor = flops / product_rate()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(
+        f"\nK = {n_components}, {n_rows:,} rows, {n_features} columns: {timing}; {flops / 1e9:.0f} GFLOP, which "
+        f"matrix products do in {floor:.1f} s: {timing.median / floor:.2f} times; peak memory {peak:.2f} GiB"
+    )
+
+
+def main():
+    """Run the parts."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--longest", type=float, default=1e7)
+    parser.add_argument("--latents", type=int, default=90)
+    parser.add_argument("--rows", type=int, default=20_448)
+    options = parser.parse_args()
+    print(setting("probsfa", "jax", "numpy"))
+    gradient()
+    latents(options.latents, options.rows)
+    length(options.longest)
+
+
+if __name__ == "__main__":
+    main()
