@@ -1,10 +1,10 @@
 """How the cost of the engine grows, and how far it is from the cost of its own matrix products.
 
-*Length*: one evaluation (expected statistics, which a fit asks for) of 20 columns and 3 latents from 1e3 rows to
-``--longest``, streamed from a file, with the slope of log time in log rows and the peak memory. *Gradient*: value
-and gradient against the value alone. *Latents*: one evaluation at K = 90 on simulated data of the size of twelve
-stations' hourly air quality (20,448 rows, 132 columns, 1.6 % missing), against the time of as many flops in
-matrix products.
+*Length*: one evaluation (expected statistics, which a fit asks for) of 20 columns and 3 latents, from 1e3
+rows to ``--longest``, streamed from a file, with the slope of log time in log rows and the peak memory.
+*Gradient*: value and gradient against the value alone. *Latents*: one evaluation at K = 90 on simulated data
+of the size of twelve stations' hourly air quality (20,448 rows, 132 columns, 1.6 % missing), against the time
+of as many flops in matrix products.
 
     python benchmarks/engine_scale.py [--longest 1e7] [--latents 90] [--rows 20448]
 """
@@ -113,14 +113,14 @@ def latents(n_components, n_rows):
     params = model(rng, n_features, n_components)
     panel = make_panel(Sequences(with_holes(rng, n_rows, n_features, 0.016), (n_rows,)))
     timing = repeated(lambda: expected_statistics(params, panel), 1)
-    # Forward: three products, two Cholesky factors, one triangular solve; backward: four, one and one. Collapse
-    # and two sums over rows are products of the mask with K x K entries a row.
+    # Forward: three products, two Cholesky factors, one triangular solve; backward: four, one and one.
+    # Collapse and two sums over rows are products of the mask with K x K entries a row.
     flops = n_rows * (17.0 * n_components**3 + 6.0 * n_features * n_components**2)
     floor = flops / product_rate()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(
-        f"\nK = {n_components}, {n_rows:,} rows, {n_features} columns: {timing}; {flops / 1e9:.0f} GFLOP, which "
-        f"matrix products do in {floor:.1f} s: {timing.median / floor:.2f} times; peak memory {peak:.2f} GiB"
+        f"\nK = {n_components}, {n_rows:,} rows, {n_features} columns: {timing}; {flops / 1e9:.0f} GFLOP, "
+        f"which matrix products do in {floor:.1f} s: {timing.median / floor:.2f} times; peak memory {peak:.2f} GiB"
     )
 
 
@@ -133,7 +133,7 @@ def main():
     parser.add_argument("--latents", type=int, default=90)
     parser.add_argument("--rows", type=int, default=20_448)
     options = parser.parse_args()
-    print(setting("probsfa", "jax", "numpy"))
+    print(setting("jax", "numpy"))
     gradient()
     latents(options.latents, options.rows)
     length(options.longest)
