@@ -90,13 +90,12 @@ def gradient():
             data = tuple(map(jnp.asarray, (panel.values, panel.mask, panel.gap_index)))
             arrays = tuple(map(jnp.asarray, params))
 
-            def value(*arrays, data=data):
+            def value(arrays, data):
                 return marginal_log_likelihood(*arrays, *data)
 
-            alone = jax.jit(value)
-            both = jax.jit(jax.value_and_grad(value, argnums=(0, 1, 2, 3)))
+            alone, both = jax.jit(value), jax.jit(jax.value_and_grad(value))
             times = [
-                repeated(lambda f=f, arrays=arrays: jax.block_until_ready(f(*arrays)), 21)
+                repeated(lambda f=f, given=(arrays, data): jax.block_until_ready(f(*given)), 21)
                 for f in (alone, both)
             ]
         ratio = times[1].median / times[0].median
@@ -120,7 +119,8 @@ def latents(n_components, n_rows):
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(
         f"\nK = {n_components}, {n_rows:,} rows, {n_features} columns: {timing}; {flops / 1e9:.0f} GFLOP, "
-        f"which matrix products do in {floor:.1f} s: {timing.median / floor:.2f} times; peak memory {peak:.2f} GiB"
+        f"which matrix products do in {floor:.1f} s: {timing.median / floor:.2f} times; "
+        f"peak memory {peak:.2f} GiB"
     )
 
 
