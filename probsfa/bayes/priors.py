@@ -46,8 +46,8 @@ class Priors:
         Loadings, in standard deviations of the columns. Not used with `shrinkage`.
     noise_std : Distribution, default=LogNormal(-1, 1)
         Standard deviation of the noise, in standard deviations of the columns: the median is 0.37, and 95 %
-        lie between 0.05 and 2.6. It has no mass at zero, which keeps a latent from explaining a column without
-        any noise (a Heywood case; Martin & McDonald 1975); ``HalfNormal(1)`` has.
+        lie between 0.05 and 2.6. It has no mass at zero, which keeps a latent from explaining a column
+        without any noise (a Heywood case; Martin & McDonald 1975); ``HalfNormal(1)`` has.
     noise_variance : Distribution or None, default=None
         Variance of the noise, instead of `noise_std`: for example ``InverseGamma(2, 0.5)``.
     offset : Distribution, default=Normal(0, 1)
