@@ -2,10 +2,10 @@
 
 A series of 1,000 rows and 10 columns with 3 latents is fitted by the default solver in new processes, one
 after the other. The split is taken inside each process: importing ``probsfa`` and its estimator (NumPy,
-SciPy, scikit-learn), importing JAX, compiling (JAX's own count of what its tracer and compiler took), and the
-rest of the fit. "again" is a second fit in the same process, "processor" the processor time of all but that. With
-``--cache`` the compiled programs are kept in a temporary folder by ``probsfa.enable_compilation_cache``; the
-first process fills it and is not counted.
+SciPy, scikit-learn), importing JAX, compiling (JAX's own count of what its tracer and compiler took), and
+the rest of the fit. "again" is a second fit in the same process, "processor" the processor time of all but
+that. With ``--cache`` the compiled programs are kept in a temporary folder by
+``probsfa.enable_compilation_cache``; the first process fills it and is not counted.
 
     python benchmarks/first_result.py [--repeats 5] [--cache]
 """
