@@ -73,5 +73,5 @@ def test_names_in_the_readme_exist():
         _, _, classic, probabilistic, _ = row.split("|")
         for cell, estimator in ((classic, probsfa.SFA), (probabilistic, probsfa.ProbabilisticSFA)):
             for name in re.findall(r"`([a-z_]+)(?=[`(=])", cell):
-                known = {*dir(estimator), *estimator().get_params(), "times"}
+                known = {*dir(estimator), *estimator().get_params(), *probsfa.__all__, "times"}
                 assert name in known, f"{estimator.__name__}.{name}"
