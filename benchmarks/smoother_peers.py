@@ -22,6 +22,7 @@ finishes within the budget, of the best peer. Cells whose answer alone exceeds t
 import argparse
 import gc
 import itertools
+import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -31,10 +32,11 @@ from floor import Machine, posterior_floor
 from side_by_side import Timing, alternate, duration, setting, table, timed
 from smoothers import CONTESTANTS, OURS, Answer, Problem, Run, Unable, draw_problem
 
+# Associative scans over matrices of D by D: minutes to compile, and on a CPU they may never return.
 SLOW_TO_COMPILE = ("dynamax, parallel", "cuthbert, parallel")
 # The settings that were the fastest somewhere in the first part; the table tries no others.
 IN_THE_TABLE = ("dynamax", "statsmodels, collapsed", "statsmodels, univariate")
-PATIENCE = 240.0  # seconds for those to return once
+PATIENCE = 240.0  # seconds for those to return
 LOG_LIKELIHOOD, MEANS = 1e-8, 1e-5  # largest relative and absolute differences that count as the same numbers
 
 
@@ -47,21 +49,35 @@ def require_same(name: str, found: Answer, expected: Answer) -> tuple[float, flo
     return value, means
 
 
-def returns_in_time(name: str, problem: Problem, limit: float) -> bool:
-    """Whether a contestant returns at all, tried in a process that can be ended."""
-    T, missing = len(problem.X), str(float(np.isnan(problem.X).mean().round(3)))
-    command = [sys.executable, __file__, "--try", name, "--rows", str(T), "--missing", missing]
+def try_alone(name: str, problem: Problem, repeats: int, budget: float) -> tuple[Timing, str] | None:
+    """Time a contestant in a process that can be ended; None where it does not return."""
+    missing = "0.2" if problem.has_gaps else "0.0"
+    given = {"--try": name, "--rows": len(problem.X), "--missing": missing}
+    given |= {"--repeats": repeats, "--budget": budget}
+    command = [sys.executable, __file__, *(str(word) for pair in given.items() for word in pair)]
     try:
-        subprocess.run(command, timeout=limit, capture_output=True, check=True)
+        found = subprocess.run(command, timeout=PATIENCE, capture_output=True, check=True, text=True)
     except subprocess.TimeoutExpired:
-        return False
-    return True
+        return None
+    *times, note = json.loads(found.stdout)
+    return Timing(*times), note
+
+
+def print_alone(name: str, problem: Problem, repeats: int, budget: float) -> None:
+    """Check and time one contestant, for :func:`try_alone`."""
+    run = CONTESTANTS[name](problem)
+    compilation, answer = timed(run)
+    gaps = require_same(name, answer, CONTESTANTS[OURS](problem)())
+    timing = alternate({name: run}, repeats=repeats, budget=budget, warm_up=False)[name]
+    note = f"{gaps[0]:.0e}, {gaps[1]:.0e}; alone in a process, first run {duration(compilation)}"
+    print(json.dumps([*timing, note]))
 
 
 def compare(problem: Problem, complete: Problem, repeats: int, budget: float, left_out: Sequence[str]) -> str:
     """Return the table of all contestants on one problem."""
     runs: dict[str, Run] = {}
     notes: dict[str, str] = {}
+    alone: dict[str, Timing] = {}
     expected = CONTESTANTS[OURS](problem)()
     expected_complete = expected if not problem.has_gaps else CONTESTANTS[OURS](complete)()
     for name, build in CONTESTANTS.items():
@@ -74,11 +90,13 @@ def compare(problem: Problem, complete: Problem, repeats: int, budget: float, le
             if not name.startswith("dynamax"):
                 continue
             if name in SLOW_TO_COMPILE:
-                continue  # its time on the complete data is in the table above
+                continue
             runs[name] = build(complete)
-        if name in SLOW_TO_COMPILE and not returns_in_time(name, problem, PATIENCE):
-            notes[name] = f"did not return within {PATIENCE:.0f} s, compilation included"
+        if name in SLOW_TO_COMPILE:
             del runs[name]
+            notes[name] = f"did not return within {PATIENCE:.0f} s, compilation included"
+            if found := try_alone(name, problem, repeats, budget):
+                alone[name], notes[name] = found
             continue
         compilation, answer = timed(runs[name])
         gaps = require_same(name, answer, expected_complete if name in notes else expected)
@@ -86,7 +104,7 @@ def compare(problem: Problem, complete: Problem, repeats: int, budget: float, le
         notes[name] = f"{differences}; {notes[name]}, so on complete data" if name in notes else differences
         if compilation > budget:
             notes[name] += f"; first run, compilation included, {duration(compilation)}"
-    times = alternate(runs, repeats=repeats, budget=budget, warm_up=False)
+    times = alternate(runs, repeats=repeats, budget=budget, warm_up=False) | alone
     ours = times[OURS].median
     rows = [
         (name, times[name], f"{times[name].median / ours:.1f}", notes[name])
@@ -173,8 +191,8 @@ def main() -> None:
     parser.add_argument("--try", dest="tried", choices=list(CONTESTANTS), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.tried:
-        CONTESTANTS[options.tried](draw_problem(options.rows[0], 50, 5, options.missing))()
-        return
+        problem = draw_problem(options.rows[0], 50, 5, options.missing)
+        return print_alone(options.tried, problem, options.repeats, options.budget)
     T, left_out = 10_000, ()
     if options.quick:
         T, left_out = 1_000, (*SLOW_TO_COMPILE, "cuthbert", "pykalman")
