@@ -72,7 +72,7 @@ def latent_model(X: jnp.ndarray) -> None:
     """The same model with its latents as parameters, row by row: what one writes first in NumPyro."""
     timescale = numpyro.sample("timescale", dist.LogNormal(2.3, 1.5).expand([K]).to_event(1))
     loadings = numpyro.sample("loadings", dist.Normal(0.0, 1.0).expand([D, K]).to_event(2))
-    noise = numpyro.sample("noise_std", dist.HalfNormal(1.0).expand([D]).to_event(1))
+    noise = numpyro.sample("noise_std", dist.LogNormal(-1.0, 1.0).expand([D]).to_event(1))
     offset = numpyro.sample("offset", dist.Normal(0.0, 1.0).expand([D]).to_event(1))
     shocks = numpyro.sample("shocks", dist.Normal(0.0, 1.0).expand([len(X), K]).to_event(2))
     decay = jnp.exp(-1.0 / timescale)
@@ -169,7 +169,7 @@ def pymc_extras(X: np.ndarray, n_draws: int) -> float | None:
                 timescale = pm.LogNormal("timescale", 2.3, 1.5, shape=K)
                 pm.Deterministic("decay", pt.exp(-1.0 / timescale))
                 pm.Normal("loadings", 0.0, 1.0, shape=(D, K))
-                std = pm.HalfNormal("noise_std", 1.0, shape=D)
+                std = pm.LogNormal("noise_std", -1.0, 1.0, shape=D)
                 pm.Deterministic("noise", std**2)
                 pm.Normal("offset", 0.0, 1.0, shape=D)
                 space.build_statespace_graph(X, mode=mode)

@@ -34,7 +34,7 @@ class Anchor(NamedTuple):
     loadings_width: Any
 
 
-def log_weight(anchor: Anchor, timescale: Array, loadings: Array, permuted: bool) -> Array:
+def log_weight(anchor: Anchor, timescale: Array, loadings: Array, permuted: bool, members: Any = ()) -> Array:
     """Logarithm of the weight.
 
     Parameters
@@ -47,6 +47,9 @@ def log_weight(anchor: Anchor, timescale: Array, loadings: Array, permuted: bool
         Coordinates of the loadings.
     permuted : bool
         Whether latents may be exchanged; else only their signs are open.
+    members : int Array
+        Latents whose images by each other are one point of the coordinates (:mod:`probsfa.bayes.rotation`):
+        all these count as the chosen one.
 
     Returns
     -------
@@ -58,12 +61,15 @@ def log_weight(anchor: Anchor, timescale: Array, loadings: Array, permuted: bool
     # -|s C_j - C*_k|^2 / 2 up to what all images share by label, for both signs s.
     base = -0.5 * (apart**2 + (loadings**2).T @ weights)
     either = base + jnp.logaddexp(product, -product)
-    own = jnp.trace(base + product)
     k = timescale.shape[0]
+    folded = jnp.isin(jnp.arange(k), jnp.asarray(members, dtype=int))
+    own = jnp.where(folded, either, base + product)
     if not permuted or k > MOST_PERMUTED:
-        return own - jnp.trace(either)
+        return jnp.trace(own) - jnp.trace(either)
     orders = np.array(list(itertools.permutations(range(k))))
-    return own - logsumexp(jnp.sum(either[orders, np.arange(k)], axis=1))
+    chosen = jnp.all((orders == np.arange(k)) | folded, axis=1)
+    ours, images = (jnp.sum(x[orders, np.arange(k)], axis=1) for x in (own, either))
+    return logsumexp(jnp.where(chosen, ours, -jnp.inf)) - logsumexp(images)
 
 
 def log_images(n_components: int, permuted: bool) -> float:

@@ -24,6 +24,7 @@ from probsfa.bayes.draws import (
     spread_out,
     typical,
 )
+from probsfa.bayes.importance import UNRELIABLE
 from probsfa.bayes.labels import Labels
 from probsfa.bayes.laplace import Whitening, find_whitening
 from probsfa.bayes.mixture import Cells, make_cells, mixed_cells, mixed_posterior
@@ -88,18 +89,17 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         Priors, in units of the sampling step and of each column's standard deviation.
     inference : {"nuts", "svi"}, default="nuts"
         The no-U-turn sampler; or a Gaussian approximation of full covariance, fitted by stochastic
-        variational inference, which takes seconds.
+        variational inference and corrected by importance weights, which takes seconds.
     n_warmup, n_draws, n_chains : int, default=500, 500, 4
         Iterations of each chain before its draws (rounded up to a multiple of 50, at least 100), its draws,
-        and the number of chains. With ``"svi"`` there is one chain of ``n_draws * n_chains`` independent
-        draws.
+        and the number of chains. With ``"svi"`` there is one chain of ``n_draws * n_chains`` draws.
     chain_method : {"vectorized", "parallel", "sequential"}, default="vectorized"
         Chains side by side in one program, each in a thread of its own, or one after the other.
     target_accept : float, default=0.8
         Acceptance that the sampler's step is tuned to; raise it where there are divergences.
     max_tree_depth : int, default=10
         Longest trajectory of the sampler, as a power of two.
-    n_steps_svi : int, default=300
+    n_steps_svi : int, default=100
         Steps of the variational fit, of 16 gradients each.
     hierarchical : bool, default=False
         Whether each sequence of a list has noise of its own; time scales, loadings and offset are shared.
@@ -130,11 +130,13 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     time_unit_ : float
         One row, or the median time between rows if times were given; the unit of `decay_`.
     diagnostics_ : dict
-        ``"rhat"`` and ``"ess"`` of all relabelled parameters, and ``"divergences"``.
+        ``"rhat"`` and ``"ess"`` of all relabelled parameters, and ``"divergences"``. With ``"svi"`` the tail
+        index ``"pareto_k"`` of the importance weights: above 0.7 the approximation is poor.
     relabelling_ : str
         What was done to bring the draws to one labelling.
     converged_ : bool
-        Whether all R-hat are at most 1.01 and all effective sample sizes at least 400.
+        Whether all R-hat are at most 1.01 and all effective sample sizes at least 400; with ``"svi"``,
+        whether the tail index is at most 0.7.
     status_ : str
         How the fit ended, in a sentence, with what to try.
     elbo_ : ndarray
@@ -144,9 +146,12 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     Notes
     -----
-    The posterior is the same when latents are exchanged or change sign. It is sampled around one of these
-    mirror images (:mod:`probsfa.bayes.anchor`), and each draw is then brought to the labelling closest to the
-    maximum a posteriori. Decays are positive in this model: a latent has a time scale.
+    The posterior is the same when latents are exchanged or change sign. The sampler's coordinates make one
+    point of all these mirror images, and a straight line of a rotation of the latents
+    (:mod:`probsfa.bayes.rotation`); latents that are hardly seen are sampled around one image
+    (:mod:`probsfa.bayes.anchor`). Each draw is then brought to the labelling closest to the maximum a
+    posteriori. The offset is in units of its uncertainty, which grows with the
+    time scales (:mod:`probsfa.bayes.level`). Decays are positive in this model: a latent has a time scale.
 
     Intervals of filled cells and forecasts are quantiles of the mixture over the draws.
 
@@ -178,7 +183,7 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         chain_method: str = "vectorized",
         target_accept: float = 0.8,
         max_tree_depth: int = 10,
-        n_steps_svi: int = 300,
+        n_steps_svi: int = 100,
         hierarchical: bool = False,
         standardize: bool = True,
         n_predictive: int = 200,
@@ -231,7 +236,8 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         Warns
         -----
         ConvergenceWarning
-            If chains do not agree or draws are few; `status_` says what to try.
+            If chains do not agree, draws are few, or the Gaussian approximation is poor; `status_` says what
+            to try.
         UserWarning
             If two time scales are too close to tell which latent is which.
         """
@@ -259,9 +265,11 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             DEFAULT_PRIORS if self.priors is None else self.priors,
             len(found.lengths) if self.hierarchical else None,
         )
+        values = start_values(inner, target)
         data = Data(series, known)
-        whitening = find_whitening(target, data, target.to_vector(start_values(inner, target)))
-        labels = Labels(target, whitening)
+        data = data._replace(chart=target.chart(values, data))
+        whitening = find_whitening(target, data, target.to_vector(values))
+        labels = Labels(target, whitening, data.chart.frame)
         data = data._replace(anchor=labels.anchor)
         infer = self._run_nuts if self.inference == "nuts" else self._run_svi
         vectors = infer(target, data, whitening, labels, rng)
@@ -304,8 +312,7 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             return chains.vectors
         # Interrupted before the first draw: what is known by then is Laplace's approximation.
         self.sample_stats_ = {}
-        guide = variational.Guide(np.zeros(target.size), np.eye(target.size))
-        return variational.draw(guide, whitening, self.n_draws, rng)[None]
+        return whitening.apply(rng.standard_normal((1, self.n_draws, target.size)))
 
     def _run_svi(
         self, target: Target, data: Data, whitening: Whitening, labels: Labels, rng: np.random.Generator
@@ -321,7 +328,9 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             )
         self.elbo_, self._interrupted = fitted.elbo, fitted.interrupted
         self.sample_stats_ = {}
-        return variational.draw(fitted.guide, whitening, self.n_draws * self.n_chains, rng)[None]
+        drawn = variational.draw(target, data, fitted.guide, whitening, self.n_draws * self.n_chains, rng)
+        self._pareto_k = drawn.pareto_k
+        return drawn.vectors[None]
 
     def _set_draws(
         self, target: Target, data: Data, whitening: Whitening, labels: Labels, vectors: FloatArray
@@ -355,16 +364,16 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         divergences = int(np.sum(self.sample_stats_.get("diverging", 0)))
         self.diagnostics_ = {**found, "divergences": divergences}
         chains, n = self.draws_.decay.shape[:2]
-        if self.inference == "svi" or not self.sample_stats_:
-            self.converged_ = not self._interrupted
-            self.status_ = f"{n} draws from a Gaussian approximation in whitened coordinates."
-            if not self.sample_stats_ and self.inference == "nuts":
-                self.status_ = (
-                    "Interrupted in the warm-up: the draws are those of Laplace's approximation at the "
-                    "maximum a posteriori, not of the sampler."
-                )
-            elif self._interrupted:
-                self.status_ = "Interrupted: the approximation is that of the steps so far. " + self.status_
+        if self.inference == "svi":
+            self.diagnostics_["pareto_k"] = self._pareto_k
+            self.converged_ = not self._interrupted and self._pareto_k <= UNRELIABLE
+            self.status_ = _about_svi(n, self._pareto_k, self._interrupted)
+        elif not self.sample_stats_:
+            self.converged_ = False
+            self.status_ = (
+                "Interrupted in the warm-up: the draws are those of Laplace's approximation at the "
+                "maximum a posteriori, not of the sampler."
+            )
         else:
             rhat = max(float(np.nanmax(x, initial=1.0)) for x in found["rhat"].values())
             ess = min(float(np.nanmin(x, initial=np.inf)) for x in found["ess"].values())
@@ -705,6 +714,20 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 def timescales(draws: Draws, time_unit: float = 1.0) -> FloatArray:
     """Time scales of draws."""
     return -time_unit / np.log(draws.decay)
+
+
+def _about_svi(n_draws: int, pareto_k: float, interrupted: bool) -> str:
+    if interrupted:
+        return f"Interrupted: {n_draws} draws from the Gaussian approximation of the steps so far."
+    advice = (
+        ""
+        if pareto_k <= UNRELIABLE
+        else f" Above {UNRELIABLE} the weights do not mend it: use inference='nuts'."
+    )
+    return (
+        f"{n_draws} draws from a Gaussian approximation in whitened coordinates, by importance weights of "
+        f"tail index {pareto_k:.2f}.{advice}"
+    )
 
 
 def _advice(rhat: float, ess: float) -> str:

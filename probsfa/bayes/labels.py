@@ -6,7 +6,8 @@ from numpy.typing import NDArray
 from probsfa.bayes.anchor import WIDTH, Anchor
 from probsfa.bayes.laplace import Whitening
 from probsfa.bayes.relabel import Relabelling, relabel
-from probsfa.bayes.target import Target
+from probsfa.bayes.rotation import Frame, turn_back
+from probsfa.bayes.target import Target, latents
 
 FloatArray = NDArray[np.float64]
 
@@ -19,19 +20,27 @@ class Labels:
     target : Target
     whitening : Whitening
         Gives the reference and its spread.
+    frame : Frame or None
+        Frame of the rotations in the target's coordinates.
     """
 
-    def __init__(self, target: Target, whitening: Whitening) -> None:
-        self._target = target
+    def __init__(self, target: Target, whitening: Whitening, frame: Frame | None) -> None:
+        self._target, self._frame = target, frame
         self._timescale, self._loadings = (target.slices[name] for name in ("timescale", "loadings"))
         timescale, loadings = self._read(whitening.centre[None])
-        timescale_spread, loadings_spread = self._read(np.maximum(whitening.std, 1e-300)[None])
-        self._reference = Anchor(timescale[0], loadings[0], timescale_spread[0], loadings_spread[0])
+        std = np.maximum(whitening.std, 1e-300)
+        # Near the reference of the frame a change of the coordinates is one of the loadings.
+        spread = std[self._timescale], std[self._loadings].reshape(loadings[0].shape)
+        self._reference = Anchor(timescale[0], loadings[0], *spread)
 
     @property
     def anchor(self) -> Anchor | None:
-        """What keeps a sampler near this labelling; None where the priors give every latent its name."""
-        if not self._target.symmetry.signs:
+        """What keeps a sampler near this labelling; None where it needs nothing.
+
+        That is where the priors give every latent its name, and where all images are one point already.
+        """
+        folded = 0 if self._frame is None else len(self._frame.members)
+        if not self._target.symmetry.signs or folded == self._target.n_components:
             return None
         reference = self._reference
         return reference._replace(
@@ -39,9 +48,8 @@ class Labels:
         )
 
     def _read(self, vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Coordinates of the time scales (N, K) and of the loadings (N, D, K)."""
-        loadings = vectors[:, self._loadings].reshape(len(vectors), -1, self._target.n_components)
-        return vectors[:, self._timescale], loadings
+        """Coordinates of the time scales (N, K) and of the loadings (N, D, K), the latter not rotated."""
+        return latents(self._target, self._frame, vectors)
 
     def find(self, vectors: FloatArray) -> Relabelling:
         """Relabelling of draws (N, P)."""
@@ -63,7 +71,11 @@ class Labels:
             noise = self._target.slices["noise_std"]
             flat[:, noise] = np.abs(flat[:, noise])
         found = self.find(flat)
-        flat[:, self._timescale] = found.latents(flat[:, self._timescale], signed=False)
-        loadings = flat[:, self._loadings].reshape(len(flat), -1, self._target.n_components)
-        flat[:, self._loadings] = found.latents(loadings).reshape(len(flat), -1)
+        timescales, loadings = self._read(flat)
+        timescales, loadings = found.latents(timescales, signed=False), found.latents(loadings)
+        if self._frame is not None:
+            pairs = [turn_back(self._frame, *one) for one in zip(timescales, loadings, strict=True)]
+            timescales, loadings = map(np.array, zip(*pairs, strict=True))
+        flat[:, self._timescale] = timescales
+        flat[:, self._loadings] = loadings.reshape(len(flat), -1)
         return flat.reshape(vectors.shape)

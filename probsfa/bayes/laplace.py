@@ -13,14 +13,12 @@ import numpy as np
 import scipy.optimize
 from numpy.typing import NDArray
 
-from probsfa.bayes.target import Data, Target, gradients, value_and_gradient
+from probsfa.bayes.target import LANES, Data, Target, value_and_gradient, values_and_gradients
 
 FloatArray = NDArray[np.float64]
 
 # Step of the differences of the gradient, in standard deviations.
 _STEP = 0.02
-# Gradients that are taken at once.
-_LANES = 16
 # Rounds of climbing in whitened coordinates, and the gain (nats) that is not worth another.
 _MOST_ROUNDS, _WORTH = 6, 1e-2
 # Smallest curvature, relative to that of the round before: no direction widens more at once.
@@ -121,11 +119,11 @@ class _Counter:
     def many(self, vectors: FloatArray) -> FloatArray:
         """Gradients (N, P), a few at a time."""
         n = len(vectors)
-        padded = np.concatenate([vectors, np.repeat(vectors[-1:], -n % _LANES, axis=0)])
+        padded = np.concatenate([vectors, np.repeat(vectors[-1:], -n % LANES, axis=0)])
         self.count += n
         parts = [
-            np.asarray(gradients(self.target, self.data, jnp.asarray(padded[i : i + _LANES])))
-            for i in range(0, len(padded), _LANES)
+            np.asarray(values_and_gradients(self.target, self.data, jnp.asarray(padded[i : i + LANES]))[1])
+            for i in range(0, len(padded), LANES)
         ]
         return np.concatenate(parts)[:n]
 

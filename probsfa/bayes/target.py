@@ -1,6 +1,6 @@
 """The posterior density as a function of one unconstrained vector.
 
-The vector holds the unconstrained value of each site, with two exceptions.
+The vector holds the unconstrained value of each site, with exceptions.
 
 Loadings are in units of the innovations, ``C_dk sqrt(1 - a_k^2)``: how far a slow latent strays is known
 from few of its swings, how fast it moves from all rows. So scaled, loadings and time scales are nearly
@@ -9,6 +9,9 @@ independent and nearly normal.
 Standard deviations of the noise are magnitudes, ``|v|`` with any real ``v``, where the prior allows zero: the
 posterior of a noise that may be nothing is flat there, and its logarithm has a tail that takes a sampler long
 to explore.
+
+Rotations of the latents are coordinates of their own, and the offset is in units of its uncertainty, where
+the data come with a :class:`Chart` (:mod:`probsfa.bayes.rotation`, :mod:`probsfa.bayes.level`).
 """
 
 import functools
@@ -25,21 +28,36 @@ from numpyro.distributions import biject_to, constraints
 from numpyro.infer.util import potential_energy
 
 from probsfa.bayes.anchor import Anchor, log_weight
+from probsfa.bayes.level import Level, make_level, place
 from probsfa.bayes.model import OBSERVATIONS, Series, factorial_ar1_model
 from probsfa.bayes.priors import Priors
+from probsfa.bayes.rotation import Frame, choose_frame, turn
 
 FloatArray = NDArray[np.float64]
+
+
+#: Gradients that are taken at once, by one program for all that need many.
+LANES = 16
+
+
+class Chart(NamedTuple):
+    """References of the coordinates of rotations and of the offset; None where these are plain."""
+
+    frame: Frame | None = None
+    level: Level | None = None
 
 
 class Data(NamedTuple):
     """What changes from fit to fit while the compiled programs stay.
 
-    The series, known noise (D,), and which of the posterior's mirror images is wanted, if only one is.
+    The series, known noise (D,), which of the posterior's mirror images is wanted, if only one is, and what
+    the coordinates refer to.
     """
 
     series: Series
     known_noise: Any = None
     anchor: Anchor | None = None
+    chart: Chart = Chart()
 
 
 class Draws(NamedTuple):
@@ -115,10 +133,14 @@ class Target:
         """Length of the vector, ``P``."""
         return sum(int(np.prod(site.free_shape)) for site in self.sites.values())
 
-    def unravel(self, vector: Array) -> tuple[dict[str, Array], Array]:
+    def unravel(self, vector: Array, data: Data) -> tuple[dict[str, Array], Array]:
         """The unconstrained value of each site, and the log determinant of the map to them."""
         out = {name: vector[part].reshape(self.sites[name].free_shape) for name, part in self.slices.items()}
         log_det = jnp.zeros(())
+        if data.chart.frame is not None:
+            out["timescale"], out["loadings"], log_det = turn(
+                data.chart.frame, out["timescale"], out["loadings"]
+            )
         if self.by_innovation:
             timescale = biject_to(self.sites["timescale"].support)(out["timescale"])
             innovation = -jnp.expm1(-2.0 / timescale)
@@ -127,7 +149,53 @@ class Target:
         if self.by_magnitude:
             out["noise_std"] = jnp.log(jnp.abs(out["noise_std"]))
             log_det -= jnp.sum(out["noise_std"])
+        if data.chart.level is not None:
+            values = {name: biject_to(self.sites[name].support)(free) for name, free in out.items()}
+            decay, noise = jnp.exp(-1.0 / values["timescale"]), self._noise(values, data)
+            out["offset"], more = place(data.chart.level, out["offset"], decay, values["loadings"], noise)
+            log_det += more
         return out, log_det
+
+    def _noise(self, values: dict[str, Any], data: Data) -> Any:
+        """Noise variances (D,) from values of the sites."""
+        if self.noise == "fixed":
+            noise = data.known_noise
+        elif "noise_std" in self.sites:
+            noise = values["noise_std"] ** 2
+        else:
+            noise = values["noise_variance"]
+        return noise + 0.0 * values["loadings"][:, 0]
+
+    def chart(self, values: dict[str, Any], data: Data) -> Chart:
+        """Chart that refers to values of all sites, as far as the model has one."""
+        if not self.by_innovation:
+            return Chart()
+        loadings, timescale = (np.asarray(values[name]) for name in ("loadings", "timescale"))
+        noise = np.asarray(data.known_noise if self.noise == "fixed" else values["noise_variance"])
+        noise = np.broadcast_to(noise, (self.n_features,))
+        mask = np.asarray(data.series.mask)
+        frame = None
+        if self.symmetry.order and self.symmetry.signs:
+            scaled = loadings * np.sqrt(-np.expm1(-2.0 / timescale))
+            coordinate = self.to_vector(values)[self.slices["timescale"]]
+            frame = choose_frame(coordinate, loadings, scaled, noise, int(np.sum(np.any(mask, axis=-1))))
+        if self.n_sequences is not None or not _is_real(self.sites["offset"].support):
+            return Chart(frame)
+        seen = np.flatnonzero(np.any(mask, axis=1))
+        # Rows after the last are padding, each a sequence of its own.
+        index = np.asarray(data.series.gap_index)[: 1 + np.max(seen, initial=0)]
+        n_sequences = np.sum(index == len(data.series.gaps))
+        with jax.enable_x64(True):
+            level = make_level(
+                np.sum(mask, axis=0, dtype=np.float64),
+                max(float(len(seen)), 1.0),
+                float(n_sequences),
+                np.broadcast_to(_precision(self.priors.offset), (self.n_features,)),
+                np.exp(-1.0 / timescale),
+                loadings,
+                noise,
+            )
+        return Chart(frame, level)
 
     @functools.cached_property
     def by_magnitude(self) -> bool:
@@ -178,13 +246,19 @@ class Target:
 
     def potential(self, vector: Array, data: Data) -> Array:
         """Minus the log posterior density of a vector, up to a constant."""
-        free, log_det = self.unravel(vector)
+        free, log_det = self.unravel(vector, data)
         energy = potential_energy(self.model, (data,), {}, free) - log_det
         if data.anchor is None:
             return energy
-        loadings = vector[self.slices["loadings"]].reshape(-1, self.n_components)
+        timescale, loadings = self.latents(vector, data.chart.frame)
+        members = () if data.chart.frame is None else data.chart.frame.members
+        return energy - log_weight(data.anchor, timescale, loadings, self.symmetry.order, members)
+
+    def latents(self, vector: Array, frame: Frame | None) -> tuple[Array, Array]:
+        """Coordinates of the time scales (K,) and of the loadings (D, K), whatever the chart."""
         timescale = vector[self.slices["timescale"]]
-        return energy - log_weight(data.anchor, timescale, loadings, self.symmetry.order)
+        loadings = vector[self.slices["loadings"]].reshape(-1, self.n_components)
+        return (timescale, loadings) if frame is None else turn(frame, timescale, loadings)[:2]
 
     @functools.cached_property
     def symmetry(self) -> Symmetry:
@@ -202,7 +276,7 @@ class Target:
 
     def constrain(self, vector: Array, data: Data) -> tuple[Array, Array, Array, Array]:
         """Decay, loadings, noise variance and offset at a vector."""
-        free = self.unravel(vector)[0]
+        free = self.unravel(vector, data)[0]
         values = {name: biject_to(site.support)(free[name]) for name, site in self.sites.items()}
         fixed = numpyro.handlers.substitute(self.model, data=values)
         with numpyro.handlers.block():
@@ -210,6 +284,17 @@ class Target:
         while not hasattr(law, "decay"):  # inside a plate
             law = law.base_dist
         return law.decay, law.loadings, law.noise_variance, law.offset
+
+
+def _precision(prior: Any) -> FloatArray:
+    """Inverse variance of a prior; zero where it has none."""
+    with jax.enable_x64(True), jax.ensure_compile_time_eval():
+        try:
+            variance = np.asarray(prior.variance, np.float64)
+        except NotImplementedError:
+            return np.zeros(())
+    known = np.isfinite(variance) & (variance > 0.0)
+    return np.where(known, 1.0 / np.where(known, variance, 1.0), 0.0)
 
 
 def _is_real(support: Any) -> bool:
@@ -224,9 +309,9 @@ def value_and_gradient(target: Target, data: Data, vector: Array) -> tuple[Array
 
 
 @functools.partial(jax.jit, static_argnames="target")
-def gradients(target: Target, data: Data, vectors: Array) -> Array:
-    """Gradients of the potential at vectors (N, P)."""
-    return jax.vmap(jax.grad(target.potential), in_axes=(0, None))(vectors, data)
+def values_and_gradients(target: Target, data: Data, vectors: Array) -> tuple[Array, Array]:
+    """Potentials (N,) and their gradients (N, P) at vectors (N, P); give :data:`LANES` of them."""
+    return jax.vmap(jax.value_and_grad(target.potential), in_axes=(0, None))(vectors, data)
 
 
 @functools.partial(jax.jit, static_argnames="target")
@@ -237,7 +322,7 @@ def _constrain_all(target: Target, data: Data, vectors: Array) -> tuple[Array, .
 def constrain(target: Target, data: Data, vectors: FloatArray) -> Draws:
     """Parameters at vectors (..., P)."""
     # Parameters do not depend on the rows: one row keeps the program small.
-    one = Data(jax.tree.map(np.asarray, _first_row(data.series)), data.known_noise)
+    one = Data(jax.tree.map(np.asarray, _first_row(data.series)), data.known_noise, chart=data.chart)
     with jax.enable_x64(True):
         flat = _constrain_all(target, one, jnp.asarray(vectors.reshape(-1, target.size)))
         return Draws(*(np.asarray(x).reshape(*vectors.shape[:-1], *x.shape[1:]) for x in flat))
@@ -245,3 +330,15 @@ def constrain(target: Target, data: Data, vectors: FloatArray) -> Draws:
 
 def _first_row(series: Series) -> Series:
     return Series(series.values[..., :1, :], series.mask[..., :1, :], series.gap_index[..., :1], series.gaps)
+
+
+@functools.partial(jax.jit, static_argnames="target")
+def _all_latents(target: Target, frame: Frame | None, vectors: Array) -> tuple[Array, Array]:
+    return jax.vmap(target.latents, in_axes=(0, None))(vectors, frame)
+
+
+def latents(target: Target, frame: Frame | None, vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Coordinates of the time scales (N, K) and of the loadings (N, D, K) at vectors (N, P)."""
+    with jax.enable_x64(True):
+        timescales, loadings = _all_latents(target, frame, jnp.asarray(vectors))
+        return np.asarray(timescales), np.asarray(loadings)

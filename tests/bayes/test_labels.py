@@ -65,6 +65,23 @@ def test_weights_add_to_one_over_the_images(rng, k, permuted):
     assert abs(math.exp(log_images(k, permuted)) - len(all_images)) < 1e-9
 
 
+@pytest.mark.parametrize("members", [(), (0,), (0, 2), (0, 1, 2)])
+def test_images_that_are_one_point_of_the_coordinates_count_together(rng, members):
+    """Over all images the weights add to the number of images that each point stands for."""
+    k = 3
+    anchor = Anchor(
+        rng.standard_normal(k), rng.standard_normal((4, k)), np.full(k, 0.7), rng.uniform(0.5, 2.0, (4, k))
+    )
+    draw, c = rng.standard_normal(k), rng.standard_normal((4, k))
+    with jax.enable_x64(True):
+        weights = [
+            math.exp(log_weight(anchor, t, x, True, np.array(members, dtype=int))) for t, x in images(draw, c)
+        ]
+    assert abs(sum(weights) - math.factorial(len(members)) * 2 ** len(members)) < EXACT
+    if len(members) == k:
+        np.testing.assert_allclose(weights, 1.0, atol=EXACT)
+
+
 def test_latents_of_any_shape_are_relabelled(rng):
     draws = rng.standard_normal((3, 5, 4, 2))
     found = relabel(np.zeros((3, 2)), -np.tile(np.eye(2), (3, 1, 1)), np.zeros(2), np.eye(2)[:, ::-1])
