@@ -5,6 +5,7 @@ configuration is, with NumPy arrays going in and coming out.
 """
 
 import math
+import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +20,8 @@ from jax import Array
 from numpy.typing import NDArray
 
 from probsfa._threads import one_blas_thread
-from probsfa.statespace.engine import Law, Smoothed, backward_draws
+from probsfa.statespace import two_ended
+from probsfa.statespace.engine import Filtered, Law, Smoothed, backward_draws
 from probsfa.statespace.inference import (
     Forward,
     Problem,
@@ -166,47 +168,72 @@ def chunk_rows(n_rows: int, n_components: int) -> int:
 
 
 _weights_program = jax.jit(row_weights)
-_ready: dict[tuple[int, ...], list[_Chunk]] = {}
+_ready: dict[tuple[int, ...], dict[int, _Chunk]] = {}
+# A source that rows are read from need not bear two readers at once.
+_reading = threading.Lock()
+
+
+def _held(panel: Panel, *how: int) -> dict[int, _Chunk] | None:
+    """Where the chunks of a panel, cut in some way, stay as long as its values live; None if very large."""
+    if panel.values.nbytes + panel.mask.nbytes > _CACHED_BYTES:
+        return None
+    key = (id(panel.values), id(panel.mask), id(panel.gap_index), *how)
+    if key not in _ready:
+        _ready[key] = {}
+        for array in (panel.values, panel.mask, panel.gap_index):
+            weakref.finalize(array, _ready.pop, key, None)
+    return _ready[key]
 
 
 def _chunks(panel: Panel, n_components: int) -> "_Chunks":
-    """The chunks of a panel; converted once, held as long as its values live unless very large."""
+    """The chunks of a panel."""
     rows = chunk_rows(panel.values.shape[0], n_components)
-    chunks = _Chunks(panel, rows)
-    if panel.values.nbytes + panel.mask.nbytes > _CACHED_BYTES:
-        return chunks
-    key = (id(panel.values), id(panel.mask), id(panel.gap_index), rows)
-    if key not in _ready:
-        chunks.held = [chunks.convert(k) for k in range(len(chunks))]
-        _ready[key] = chunks.held
-        for array in (panel.values, panel.mask, panel.gap_index):
-            weakref.finalize(array, _ready.pop, key, None)
-    chunks.held = _ready[key]
-    return chunks
+    return _Chunks(panel, rows, math.ceil(panel.values.shape[0] / rows), _held(panel, rows))
+
+
+def _chunks_of_halves(panel: Panel, n_components: int) -> tuple["_Chunks", "_Chunks"]:
+    """The chunks of the first rows of a panel, and those of the others in reverse order."""
+    n_steps = panel.values.shape[0]
+    rows = chunk_rows(math.ceil(n_steps / 2), n_components)
+    n_chunks = math.ceil(n_steps / rows)
+    n_first = math.ceil(n_chunks / 2)
+    n_second = n_chunks - n_first
+    second = two_ended.backwards(panel, n_first * rows, n_second * rows)
+    return (
+        _Chunks(panel, rows, n_first, _held(panel, rows)),
+        _Chunks(second, rows, n_second, _held(panel, rows, n_first)),
+    )
 
 
 class _Chunks:
-    """A panel cut into chunks of equal length, the last filled up with rows in which nothing is observed."""
+    """Chunks of a panel, equally long; the last may be filled up with rows in which nothing is observed."""
 
-    def __init__(self, panel: Panel, rows: int) -> None:
+    def __init__(self, panel: Panel, rows: int, count: int, held: dict[int, _Chunk] | None) -> None:
         self.panel = panel
         self.rows = rows
-        self.held: list[_Chunk] | None = None
+        self.count = count
+        self.held = held
 
     def __len__(self) -> int:
-        return math.ceil(self.panel.values.shape[0] / self.rows)
+        return self.count
 
     def __getitem__(self, k: int) -> _Chunk:
-        return self.held[k] if self.held is not None else self.convert(k)
+        if self.held is None:
+            return self.convert(k)
+        if k not in self.held:
+            self.held[k] = self.convert(k)
+        return self.held[k]
 
     def convert(self, k: int) -> _Chunk:
         part = slice(k * self.rows, (k + 1) * self.rows)
         panel = self.panel
         index = panel.gap_index[part]
         missing = self.rows - index.shape[0]
-        mask = jnp.asarray(np.pad(panel.mask[part], ((0, missing), (0, 0))))
+        with _reading:
+            seen, values = (np.pad(rows[part], ((0, missing), (0, 0))) for rows in (panel.mask, panel.values))
+        mask = jnp.asarray(seen)
         return _Chunk(
-            jnp.asarray(np.pad(panel.values[part], ((0, missing), (0, 0)))),
+            jnp.asarray(values),
             mask,
             jnp.asarray(np.pad(index, (0, missing), constant_values=panel.gaps.shape[0])),
             _weights_program(mask),
@@ -248,8 +275,15 @@ def _likelihood_program(
 
 
 def _sums(
-    model: _Model, chunk: _Chunk, after_index: Array, result: Forward, after: Law
+    model: _Model,
+    chunk: _Chunk,
+    after_index: Array,
+    result: Forward,
+    after: Law,
+    backwards: Array | bool = False,
+    last_counts: Array | bool = True,
 ) -> tuple[tuple[Array, ...], Law]:
+    n_gaps = model.table.shape[0] - 1
     problem = _problem(model, chunk, after_index)
     moments = backward(problem, result, after)
     n_components = model.table.shape[1]
@@ -259,11 +293,12 @@ def _sums(
         ),
         *transition_statistics(
             problem.following,
-            _following_index(chunk, after_index),
-            model.table.shape[0] - 1,
+            _following_index(chunk, jnp.where(last_counts, after_index, n_gaps)),
+            n_gaps,
             moments,
             after.mean,
             jnp.diagonal(after.covariance),
+            backwards,
         ),
     )
     return sums, Law(moments.means[0], moments.covariances[0].reshape(n_components, n_components))
@@ -317,10 +352,18 @@ def _draw_program(
 class _Sweep:
     """The forward pass over all chunks, and what the backward pass needs of it."""
 
-    def __init__(self, params: Parameters, panel: Panel, n_segments: int | None = None) -> None:
+    def __init__(
+        self,
+        params: Parameters,
+        panel: Panel,
+        n_segments: int | None = None,
+        chunks: _Chunks | None = None,
+        kept_bytes: int | None = None,
+    ) -> None:
         n_components = params.n_components
         self.model = _model(params, panel)
-        self.chunks = _chunks(panel, n_components)
+        self.chunks = _chunks(panel, n_components) if chunks is None else chunks
+        self.kept_bytes = _KEPT_BYTES if kept_bytes is None else kept_bytes
         if n_segments is None:
             n_segments = choose_segments(self.chunks.rows, n_components)
         self.n_segments = n_segments
@@ -331,23 +374,60 @@ class _Sweep:
         self.laws = [self.prior]
         self.kept: list[Forward] = []
         self.log_likelihoods: list[Array] = []
+        self.last: Forward | None = None
+        self.totals: list[FloatArray] = []
 
     def forward(self) -> None:
         """Filter every chunk in turn."""
+        for _ in self.filter_chunks():
+            pass
+
+    def filter_chunks(self) -> Iterator[Law]:
+        """Filter every chunk in turn; gives the law of each chunk's last state."""
         n_components = self.model.table.shape[1]
         size = 8 * (n_components + 1) ** 2 * self.chunks.rows * len(self.chunks)
         for k in range(len(self.chunks)):
-            result, log_likelihoods = self._filter(k)
+            self.last, log_likelihoods = self._filter(k)
             self.log_likelihoods.append(log_likelihoods)
-            self.laws.append(result.last)
-            if size <= _KEPT_BYTES:
-                self.kept.append(result)
+            self.laws.append(self.last.last)
+            if size <= self.kept_bytes:
+                self.kept.append(self.last)
+            yield self.last.last
 
     def _filter(self, k: int) -> tuple[Forward, Array]:
         after_index = self.chunks.after_index(k)
         return _forward_program(
             self.model, self.chunks[k], after_index, self.laws[k], n_segments=self.n_segments
         )
+
+    @property
+    def log_likelihood(self) -> float:
+        """Log density of all rows, after the forward pass."""
+        return float(np.sum([np.sum(np.asarray(part)) for part in self.log_likelihoods]))
+
+    @property
+    def end(self) -> two_ended.End:
+        """Law of the last state given all rows, after the forward pass of the plain strategy."""
+        assert self.last is not None and isinstance(self.last.filtered, Filtered)
+        return two_ended.End(*(np.array(x[-1]) for x in map(np.asarray, self.last.filtered[:2])))
+
+    def sum_chunks(self, after: Law, *, backwards: bool = False) -> Iterator[Law]:
+        """Add the sums of every chunk, from the last to the first, to ``totals``.
+
+        ``after`` is the law of the state after the last row. Rows in reverse order are ``backwards``; the
+        transition past their last row is then the other side's to count.
+        """
+        last = len(self.chunks) - 1
+        for k, chunk, after_index, result in self.backward():
+            sums, after = _sums_program(
+                self.model, chunk, after_index, result, after, backwards, not (backwards and k == last)
+            )
+            if not self.totals:
+                self.totals = [np.array(x) for x in sums]
+            else:
+                for total, part in zip(self.totals, sums, strict=True):
+                    total += np.asarray(part)
+            yield after
 
     def backward(self) -> Iterator[tuple[int, _Chunk, int, Forward]]:
         """Chunks from the last to the first, with their forward pass."""
@@ -451,6 +531,8 @@ def filter_rows(
 def expected_statistics(params: Parameters, panel: Panel) -> Statistics:
     """Sums of expected moments that EM and the score are made of, with the log-likelihood."""
     with jax.enable_x64(True), one_blas_thread():
+        if two_ended.pays(panel.values.shape[0], params.n_components):
+            return _from_both_ends(params, panel)
         sweep = _Sweep(params, panel)
         shared = _shared_segments(sweep)
         if shared:
@@ -467,14 +549,31 @@ def expected_statistics(params: Parameters, panel: Panel) -> Statistics:
             )
             return Statistics(float(total), *(np.asarray(x) for x in sums))
         sweep.forward()
-        after, totals = sweep.nothing, None
-        for _, chunk, after_index, result in sweep.backward():
-            sums, after = _sums_program(sweep.model, chunk, after_index, result, after)
-            arrays = [np.asarray(x) for x in sums]
-            totals = arrays if totals is None else [x + y for x, y in zip(totals, arrays, strict=True)]
-        assert totals is not None
-        value = float(np.sum([np.sum(np.asarray(part)) for part in sweep.log_likelihoods]))
-        return Statistics(value, *totals)
+        for _ in sweep.sum_chunks(sweep.nothing):
+            pass
+        return Statistics(sweep.log_likelihood, *sweep.totals)
+
+
+def _from_both_ends(params: Parameters, panel: Panel) -> Statistics:
+    """The expected statistics with one thread at each end of the rows."""
+    halves = _chunks_of_halves(panel, params.n_components)
+    first, second = (
+        _Sweep(params, panel, n_segments=1, chunks=chunks, kept_bytes=_KEPT_BYTES // 2) for chunks in halves
+    )
+    two_ended.run_both(*(map(jax.block_until_ready, side.filter_chunks()) for side in (first, second)))
+    decay = np.asarray(first.model.table)[first.chunks.after_index(len(first.chunks) - 1)]
+    ends = first.end, second.end
+    here, there = two_ended.meet(*ends, decay), two_ended.meet(*ends[::-1], decay)
+    two_ended.run_both(
+        map(jax.block_until_ready, first.sum_chunks(_law(there))),
+        map(jax.block_until_ready, second.sum_chunks(_law(here), backwards=True)),
+    )
+    value = first.log_likelihood + second.log_likelihood + here.log_ratio
+    return Statistics(value, *(x + y for x, y in zip(first.totals, second.totals, strict=True)))
+
+
+def _law(meeting: two_ended.Meeting) -> Law:
+    return Law(jnp.asarray(meeting.mean), jnp.asarray(meeting.covariance))
 
 
 def _shared_segments(sweep: _Sweep) -> int:

@@ -108,17 +108,26 @@ _FEW_GAPS = 32
 
 
 def transition_statistics(
-    following: Array, gap_index: Array, n_gaps: int, moments: Moments, after: Array, after_variance: Array
+    following: Array,
+    gap_index: Array,
+    n_gaps: int,
+    moments: Moments,
+    after: Array,
+    after_variance: Array,
+    backwards: Array | bool = False,
 ) -> tuple[Array, Array, Array, Array]:
     """Sums that concern the dynamics, one row for each different gap between successive rows.
 
     ``following`` (T, K) and ``gap_index`` (T,) are those of the step from each row to the next; where no row
     follows the index is ``n_gaps``. ``after`` (K,) and ``after_variance`` (K,) are the moments of the state
-    after the last row.
+    after the last row. Where the rows are in reverse order, ``backwards``, the next row is the earlier one.
     """
     means, variances, lag_one = moments.means, moments.variances, moments.lag_one
     later = jnp.concatenate([means[1:], after[None]])
     later_variances = jnp.concatenate([variances[1:], after_variance[None]])
+    if backwards is not False:
+        later, means = _swapped_if(backwards, later, means)
+        later_variances, variances = _swapped_if(backwards, later_variances, variances)
     innovations = later - following * means
     crossed = innovations * means + lag_one - following * variances
     power = innovations**2 + later_variances - following * (2.0 * lag_one - following * variances)
@@ -132,3 +141,7 @@ def transition_statistics(
             for column in columns
         ]
     return sums[0][:, 0], sums[1], sums[2], sums[3]
+
+
+def _swapped_if(condition: Array | bool, first: Array, second: Array) -> tuple[Array, Array]:
+    return jnp.where(condition, second, first), jnp.where(condition, first, second)

@@ -82,45 +82,7 @@ def test_statistics_are_the_sums_they_say(rng, sampling):
     data[0][2] = np.nan
     panel = to_panel(data, times)
     found = expected_statistics(to_parameters(model), panel)
-    dense, x = oracle.joint_posterior(model, data, times), np.concatenate(data)
-    which, when = oracle.row_times(data, times)
-    d, k = model.loadings.shape
-    counts, power = np.zeros(d), np.zeros(d)
-    moments, latent = np.zeros((d, k + 1)), np.zeros((d, k + 1, k + 1))
-    anything = np.zeros((k + 1, k + 1))
-    gaps = panel.gaps
-    transitions, innovation = np.zeros(len(gaps)), np.zeros((len(gaps), k))
-    cross, previous = np.zeros((len(gaps), k)), np.zeros((len(gaps), k))
-    for t in range(len(x)):
-        m, V = dense.means[t], dense.full[t, :, t, :]
-        second = np.block([[V + np.outer(m, m), m[:, None]], [m, np.ones(1)]])
-        anything += second * (not np.isnan(x[t]).all())
-        for j in np.flatnonzero(~np.isnan(x[t])):
-            e = x[t, j] - model.offset[j] - model.loadings[j] @ m
-            counts[j] += 1
-            power[j] += e**2 + model.loadings[j] @ V @ model.loadings[j]
-            moments[j] += np.append(e * m - V @ model.loadings[j], e)
-            latent[j] += second
-        if t and which[t] == which[t - 1]:
-            u = int(np.argmin(np.abs(gaps - (when[t] - when[t - 1]))))
-            transitions[u] += 1
-            for i in range(k):
-                a = model.decay[i] ** gaps[u]
-                p, Vp, Vc = dense.means[t - 1, i], dense.full[t - 1, i, t - 1, i], dense.full[t, i, t - 1, i]
-                innovation[u, i] += (m[i] - a * p) ** 2 + V[i, i] - 2 * a * Vc + a**2 * Vp
-                cross[u, i] += (m[i] - a * p) * p + Vc - a * Vp
-                previous[u, i] += p**2 + Vp
-    wanted = {
-        "counts": counts,
-        "residual_power": power,
-        "residual_moments": moments,
-        "latent_moments": latent,
-        "total_moments": anything,
-        "transitions": transitions,
-        "innovation_power": innovation,
-        "innovation_moments": cross,
-        "previous_power": previous,
-    }
+    wanted = oracle.expected_sums(model, data, panel.gaps, times)
     assert set(wanted) == set(found._fields) - {"log_likelihood"}
     for name, value in wanted.items():
         assert scaled_error(getattr(found, name), value) < EXACT, name
