@@ -16,6 +16,10 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 
+#: Longest time scale, as a share of the rows, for which the formula holds: the mean of a slower latent is as
+#: uncertain as the latent itself, and the prior of the offset decides.
+LONGEST = 0.15
+
 
 class Level(NamedTuple):
     """What the uncertainty of an offset depends on beside the parameters.

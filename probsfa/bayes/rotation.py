@@ -10,7 +10,7 @@ labels change. Here the ``K`` time scales (by the coordinate ``t``, their logari
   reference ``B`` with row weights ``L`` (orthogonal Procrustes).
 
 ``y = R z`` is the same process with correlated dynamics ``R diag(a) R'``, and the likelihood is a smooth
-function of these and of ``W``, eigenvalues equal or not. All orders and signs of the latents are one point:
+function of these and of ``W``. All orders and signs of the latents are one point:
 it is for models that do not tell them apart. The off-diagonal entries of ``M`` take the place of the part of
 the loadings that alignment removes, so that there are as many coordinates as parameters; at the reference
 they are the parameters themselves, to first order.
@@ -29,8 +29,8 @@ FloatArray = NDArray[np.float64]
 _LEAST_NOISE = 0.1
 # A latent takes part if its loadings are known to a fifth of their size, by the number of rows.
 _PRECISION = 25.0
-# Off-diagonal entries are angles times the distance of two time scales, of which this is the least.
-_LEAST_DISTANCE = 0.1
+# Largest standard error of a logarithm of a time scale, and least distance of two in standard errors.
+_VAGUE, _APART = 0.6, 2.25
 
 
 class Frame(NamedTuple):
@@ -60,31 +60,42 @@ class Frame(NamedTuple):
 
 def choose_frame(
     timescale: FloatArray,
+    coordinate: FloatArray,
     loadings: FloatArray,
     reference: FloatArray,
     noise_variance: FloatArray,
     n_rows: int,
 ) -> Frame | None:
-    """Frame for the latents that are seen well; None where fewer than two are.
+    """Frame for the latents that are seen well; None where fewer than two are, or any two may be one.
+
+    Where two time scales may be equal, ``M`` may be a multiple of the identity, and there its density has a
+    spike (its eigenvalues repel each other, those of the priors do not): such models have better coordinates
+    in the parameters themselves.
 
     Parameters
     ----------
-    timescale : ndarray (K,)
-        Coordinates of the time scales.
+    timescale, coordinate : ndarray (K,)
+        Time scales in steps, and the coordinates that stand for them.
     loadings, reference : ndarray (D, K)
         Loadings of unit latents, and the same in units of the innovations.
     noise_variance : ndarray (D,)
         Noise variance.
     n_rows : int
-        Number of rows that the loadings are known from.
+        Number of rows that all this is known from.
     """
     power = np.sum(loadings**2, axis=1)
     weights = 1.0 / ((1.0 - _LEAST_NOISE) * noise_variance + _LEAST_NOISE * (power + noise_variance))
     signal = weights @ loadings**2
-    members = np.flatnonzero(n_rows * signal >= _PRECISION * len(loadings))
+    # The standard error of a latent that is seen without noise (an AR(1) coefficient's, by its logarithm).
+    errors = np.sqrt(2.0 * np.maximum(timescale, 1.0) / max(n_rows, 1))
+    members = np.flatnonzero((n_rows * signal >= _PRECISION * len(loadings)) & (errors <= _VAGUE))
     if len(members) < 2:
         return None
-    return make_frame(timescale, reference, weights, members)
+    order = members[np.argsort(timescale[members], kind="stable")]
+    apart = np.diff(np.log(timescale[order])) / np.hypot(errors[order][1:], errors[order][:-1])
+    if np.any(apart < _APART):
+        return None
+    return make_frame(coordinate, reference, weights, members)
 
 
 def make_frame(
@@ -95,9 +106,7 @@ def make_frame(
     chosen, ordered = reference[:, members], timescale[members]
     weighted = chosen * weights[:, None]
     sizes, axes = np.linalg.eigh(chosen.T @ weighted)
-    order = np.arange(len(members))
-    apart = np.maximum(np.abs(ordered - ordered[:, None]), _LEAST_DISTANCE)
-    return Frame(members, chosen, weighted, axes, sizes, apart * np.sign(order - order[:, None]))
+    return Frame(members, chosen, weighted, axes, sizes, ordered - ordered[:, None])
 
 
 def turn(frame: Frame, timescale: Array, loadings: Array) -> tuple[Array, Array, Array]:

@@ -28,7 +28,7 @@ from numpyro.distributions import biject_to, constraints
 from numpyro.infer.util import potential_energy
 
 from probsfa.bayes.anchor import Anchor, log_weight
-from probsfa.bayes.level import Level, make_level, place
+from probsfa.bayes.level import LONGEST, Level, make_level, place
 from probsfa.bayes.model import OBSERVATIONS, Series, factorial_ar1_model
 from probsfa.bayes.priors import Priors
 from probsfa.bayes.rotation import Frame, choose_frame, turn
@@ -178,10 +178,13 @@ class Target:
         if self.symmetry.order and self.symmetry.signs:
             scaled = loadings * np.sqrt(-np.expm1(-2.0 / timescale))
             coordinate = self.to_vector(values)[self.slices["timescale"]]
-            frame = choose_frame(coordinate, loadings, scaled, noise, int(np.sum(np.any(mask, axis=-1))))
+            n_rows = int(np.sum(np.any(mask, axis=-1)))
+            frame = choose_frame(timescale, coordinate, loadings, scaled, noise, n_rows)
         if self.n_sequences is not None or not _is_real(self.sites["offset"].support):
             return Chart(frame)
         seen = np.flatnonzero(np.any(mask, axis=1))
+        if np.max(timescale) > LONGEST * len(seen):
+            return Chart(frame)
         # Rows after the last are padding, each a sequence of its own.
         index = np.asarray(data.series.gap_index)[: 1 + np.max(seen, initial=0)]
         n_sequences = np.sum(index == len(data.series.gaps))

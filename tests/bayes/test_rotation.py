@@ -110,11 +110,19 @@ def test_the_process_does_not_jump_where_time_scales_cross(rng):
 
 def test_latents_that_are_hardly_seen_take_no_part(rng):
     loadings = rng.standard_normal((6, 3)) * np.array([1.0, 1e-3, 1.0])
-    noise = np.full(6, 0.5)
-    frame = choose_frame(np.array([3.0, 2.0, 1.0]), loadings, loadings, noise, 100)
+    timescale, noise = np.array([50.0, 1e4, 2.0]), np.full(6, 0.5)
+    frame = choose_frame(timescale, np.log(timescale), loadings, loadings, noise, 1000)
     np.testing.assert_array_equal(frame.members, [2, 0])
-    assert choose_frame(np.zeros(3), loadings, loadings, noise, 1) is None
-    assert choose_frame(np.zeros(1), loadings[:, :1], loadings[:, :1], noise, 1000) is None
+    assert choose_frame(timescale, np.log(timescale), loadings, loadings, noise, 20) is None
+    assert choose_frame(timescale[:1], np.zeros(1), loadings[:, :1], loadings[:, :1], noise, 1000) is None
+
+
+def test_time_scales_that_may_be_equal_are_left_as_they_are(rng):
+    loadings, noise = rng.standard_normal((6, 2)), np.full(6, 0.5)
+    for ratio, known in [(1.0, False), (1.05, False), (2.0, True)]:
+        timescale = np.array([10.0, 10.0 * ratio])
+        found = choose_frame(timescale, np.log(timescale), loadings, loadings, noise, 1000)
+        assert (found is not None) == known
 
 
 def test_coordinates_of_nothing_have_no_density(rng):

@@ -15,7 +15,7 @@ K, D = 2, 4
 
 def setting(rng, priors=None, noise="diagonal"):
     """A target, data with holes, and values of all sites."""
-    X = rng.standard_normal((60, D)).cumsum(axis=0)
+    X = rng.standard_normal((500, D)).cumsum(axis=0)
     X[rng.random(X.shape) < 0.2] = np.nan
     with jax.enable_x64(True):
         series = as_series(X)
