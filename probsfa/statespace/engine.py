@@ -31,6 +31,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.lax.linalg import triangular_solve
 
+from probsfa.statespace.symmetric import triangle, unpack
+
 _State = tuple[Array, Array]
 
 
@@ -77,10 +79,15 @@ def collapse(values: Array, mask: Array, loadings: Array, noise_variance: Array,
     """Collapse observations onto the latents: two matrix products over the data."""
     n_components = loadings.shape[1]
     scaled = loadings / noise_variance[:, None]
-    outer = (scaled[:, :, None] * loadings[:, None, :]).reshape(-1, n_components**2)
-    precision = (mask @ outer).reshape(-1, n_components, n_components)
+    rows, columns, _ = triangle(n_components)
+    precision = unpack(mask @ (scaled[:, rows] * loadings[:, columns]), n_components)
     information = (mask * (values - offset)) @ scaled
     return Collapsed(precision, information)
+
+
+def _solve_rows(factor: Array, rows: Array) -> Array:
+    """``rows factor'^-1``."""
+    return triangular_solve(factor, rows, left_side=False, lower=True, transpose_a=True)
 
 
 def prior_law(n_components: int, dtype: jnp.dtype) -> Law:
@@ -100,10 +107,8 @@ def filter_pass(collapsed: Collapsed, decays: Array, before: Law) -> tuple[Filte
         lower = jnp.linalg.cholesky(spread, symmetrize_input=False)
         factor = jnp.linalg.cholesky(identity + lower.T @ precision @ lower, symmetrize_input=False)
         surprise = lower.T @ (information - precision @ predicted)
-        solved = triangular_solve(
-            factor, jnp.concatenate([lower.T, surprise[:, None]], axis=1), left_side=True, lower=True
-        )
-        root, whitened = solved[:, :-1].T, solved[:, -1]
+        solved = _solve_rows(factor, jnp.concatenate([lower, surprise[None]]))
+        root, whitened = solved[:-1], solved[-1]
         mean = predicted + root @ whitened
         shift = triangular_solve(factor, whitened[:, None], left_side=True, lower=True, transpose_a=True)[
             :, 0
@@ -125,8 +130,7 @@ def condition(root: Array, following: Array) -> tuple[Array, Array]:
     identity = jnp.eye(following.shape[0], dtype=following.dtype)
     inner = identity + root.T @ ((following * weights)[:, None] * root)
     factor = jnp.linalg.cholesky(inner, symmetrize_input=False)
-    # Solved from the left: the transposed problem from the right takes LAPACK's slow path.
-    narrowed = triangular_solve(factor, root.T, left_side=True, lower=True).T
+    narrowed = _solve_rows(factor, root)
     return (narrowed @ narrowed.T) * weights, narrowed
 
 

@@ -23,6 +23,7 @@ from probsfa._threads import one_blas_thread
 from probsfa.statespace import two_ended
 from probsfa.statespace.engine import Filtered, Law, Smoothed, backward_draws
 from probsfa.statespace.inference import (
+    MOST_LANE_COMPONENTS,
     Forward,
     Problem,
     backward,
@@ -34,8 +35,10 @@ from probsfa.statespace.panel import Panel, decay_over, padded_length
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.sharding import sharded_sums
 from probsfa.statespace.statistics import (
+    ObservationSums,
     Statistics,
-    observation_statistics,
+    complete_sums,
+    observation_sums,
     row_weights,
     transition_statistics,
 )
@@ -124,8 +127,11 @@ class Filtering(NamedTuple):
 # Rows are worked through in chunks whose matrices (K x K for each row) take about so many bytes: few enough
 # to stay in the cache and to bound memory, many enough to be worth a call.
 _CHUNK_BYTES = 32 * 2**20
+# The plain strategy holds several such arrays at once. When they were larger than this, a quarter of the time
+# went into pages of fresh memory.
+_PLAIN_CHUNK_BYTES = 8 * 2**20
 _MOST_CHUNK_ROWS = 65_536
-_FEWEST_CHUNK_ROWS = 256
+_FEWEST_CHUNK_ROWS = 64
 # What the forward pass leaves is kept for the backward pass up to this size; beyond it, it is made again.
 _KEPT_BYTES = 1536 * 2**20
 # Data up to this size are held ready for the next evaluation.
@@ -161,7 +167,8 @@ def _model(params: Parameters, panel: Panel) -> _Model:
 
 def chunk_rows(n_rows: int, n_components: int) -> int:
     """Rows of each chunk of a panel with ``n_rows``; chunks are equally long, so one program serves all."""
-    most = int(np.clip(_CHUNK_BYTES // (8 * n_components**2), _FEWEST_CHUNK_ROWS, _MOST_CHUNK_ROWS))
+    size = _CHUNK_BYTES if n_components <= MOST_LANE_COMPONENTS else _PLAIN_CHUNK_BYTES
+    most = int(np.clip(size // (8 * n_components**2), _FEWEST_CHUNK_ROWS, _MOST_CHUNK_ROWS))
     if n_rows <= most:
         return n_rows
     return padded_length(-(-n_rows // -(-n_rows // most)))
@@ -283,14 +290,13 @@ def _sums(
     backwards: Array | bool = False,
     last_counts: Array | bool = True,
 ) -> tuple[tuple[Array, ...], Law]:
+    """Sums of one chunk, which add up to what :func:`_completed` takes, and the law of its first state."""
     n_gaps = model.table.shape[0] - 1
     problem = _problem(model, chunk, after_index)
     moments = backward(problem, result, after)
     n_components = model.table.shape[1]
     sums = (
-        *observation_statistics(
-            chunk.values, chunk.mask, chunk.weights, model.loadings, model.offset, moments
-        ),
+        *observation_sums(chunk.values, chunk.mask, chunk.weights, model.loadings, model.offset, moments),
         *transition_statistics(
             problem.following,
             _following_index(chunk, jnp.where(last_counts, after_index, n_gaps)),
@@ -307,12 +313,22 @@ def _sums(
 _sums_program = jax.jit(_sums)
 
 
+def _completed(model: _Model, sums: Sequence[Any]) -> tuple[Array, ...]:
+    """Fields of :class:`~probsfa.statespace.statistics.Statistics` after the log-likelihood."""
+    n_first = len(ObservationSums._fields)
+    return (*complete_sums(ObservationSums(*sums[:n_first]), model.loadings), *sums[n_first:])
+
+
+_completing_program = jax.jit(_completed)
+
+
 @partial(jax.jit, static_argnames="n_segments")
 def _statistics_program(
     model: _Model, chunk: _Chunk, after_index: Array, before: Law, after: Law, n_segments: int
 ) -> tuple[Array, tuple[Array, ...]]:
     result, log_likelihoods = forward(_problem(model, chunk, after_index), before, n_segments)
-    return jnp.sum(log_likelihoods), _sums(model, chunk, after_index, result, after)[0]
+    sums = _sums(model, chunk, after_index, result, after)[0]
+    return jnp.sum(log_likelihoods), _completed(model, sums)
 
 
 @jax.jit
@@ -551,7 +567,12 @@ def expected_statistics(params: Parameters, panel: Panel) -> Statistics:
         sweep.forward()
         for _ in sweep.sum_chunks(sweep.nothing):
             pass
-        return Statistics(sweep.log_likelihood, *sweep.totals)
+        return _statistics(sweep, sweep.log_likelihood, sweep.totals)
+
+
+def _statistics(sweep: _Sweep, log_likelihood: float, totals: list[FloatArray]) -> Statistics:
+    completed = _completing_program(sweep.model, totals)
+    return Statistics(log_likelihood, *(np.asarray(x) for x in completed))
 
 
 def _from_both_ends(params: Parameters, panel: Panel) -> Statistics:
@@ -569,7 +590,7 @@ def _from_both_ends(params: Parameters, panel: Panel) -> Statistics:
         map(jax.block_until_ready, second.sum_chunks(_law(here), backwards=True)),
     )
     value = first.log_likelihood + second.log_likelihood + here.log_ratio
-    return Statistics(value, *(x + y for x, y in zip(first.totals, second.totals, strict=True)))
+    return _statistics(first, value, [x + y for x, y in zip(first.totals, second.totals, strict=True)])
 
 
 def _law(meeting: two_ended.Meeting) -> Law:

@@ -7,10 +7,13 @@ noise is small (``r / var(x)`` below 1e-8), as sums of residuals they do not.
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
+
+from probsfa.statespace.symmetric import triangle, unpack
 
 FloatArray = NDArray[np.float64]
 
@@ -75,20 +78,49 @@ def row_weights(mask: Array) -> Array:
     return jnp.concatenate([mask.T, jnp.any(mask > 0.0, axis=1).astype(mask.dtype)[None]])
 
 
-def observation_statistics(
-    values: Array, mask: Array, weights: Array, loadings: Array, offset: Array, moments: Moments
-) -> tuple[Array, Array, Array, Array, Array]:
-    """Sums that concern the observations: counts, residual power and moments, latent and total moments.
+class ObservationSums(NamedTuple):
+    """Sums over some rows that concern the observations; those of several parts of the data add up.
 
-    ``weights`` are those of :func:`row_weights`.
+    ``counts`` (D + 1,) are the sums of :func:`row_weights`; ``spread`` and ``second``, of shape
+    (D + 1, K (K + 1) / 2), the weighted sums of the upper triangles of ``Cov[z]`` and ``E[z z']``; ``first``
+    (D + 1, K) those of ``E[z]``. With ``e`` the residuals at the posterior means, ``residual_power`` (D,),
+    ``residual_moments`` (D, K) and ``residuals`` (D,) are the sums of ``e^2``, ``e E[z]'`` and ``e``.
     """
+
+    counts: Array
+    spread: Array
+    second: Array
+    first: Array
+    residual_power: Array
+    residual_moments: Array
+    residuals: Array
+
+
+def observation_sums(
+    values: Array, mask: Array, weights: Array, loadings: Array, offset: Array, moments: Moments
+) -> ObservationSums:
+    """Sums over rows that :func:`complete_sums` makes the statistics of; ``weights``: :func:`row_weights`."""
     means = moments.means
-    n_steps, n_components = means.shape
-    spread = (weights @ moments.covariances).reshape(-1, n_components, n_components)
-    outer = (means[:, :, None] * means[:, None, :]).reshape(n_steps, -1)
-    second = spread + (weights @ outer).reshape(-1, n_components, n_components)
-    first = weights @ means
-    counts = jnp.sum(weights, axis=1)
+    upper = triangle(means.shape[1])
+    spread = weights @ moments.covariances[:, upper.flat]
+    # Formed before the product: the compiler would form it within, more slowly.
+    outer = jax.lax.optimization_barrier(means[:, upper.rows] * means[:, upper.columns])
+    residuals = mask * (values - offset - means @ loadings.T)
+    return ObservationSums(
+        jnp.sum(weights, axis=1),
+        spread,
+        spread + weights @ outer,
+        weights @ means,
+        jnp.sum(residuals**2, axis=0),
+        residuals.T @ means,
+        jnp.sum(residuals, axis=0),
+    )
+
+
+def complete_sums(sums: ObservationSums, loadings: Array) -> tuple[Array, Array, Array, Array, Array]:
+    """Counts, residual power and moments, latent and total moments of :class:`Statistics`."""
+    n_components = loadings.shape[1]
+    second, counts, first = unpack(sums.second, n_components), sums.counts, sums.first
     latent = jnp.concatenate(
         [
             jnp.concatenate([second, first[:, :, None]], axis=2),
@@ -96,11 +128,20 @@ def observation_statistics(
         ],
         axis=1,
     )
-    residuals = mask * (values - offset - means @ loadings.T)
-    loaded = jnp.einsum("dij,dj->di", spread[:-1], loadings)
-    power = jnp.sum(residuals**2, axis=0) + jnp.einsum("di,di->d", loaded, loadings)
-    crossed = jnp.concatenate([residuals.T @ means - loaded, jnp.sum(residuals, axis=0)[:, None]], axis=1)
+    loaded = jnp.einsum("dij,dj->di", unpack(sums.spread[:-1], n_components), loadings)
+    power = sums.residual_power + jnp.einsum("di,di->d", loaded, loadings)
+    crossed = jnp.concatenate([sums.residual_moments - loaded, sums.residuals[:, None]], axis=1)
     return counts[:-1], power, crossed, latent[:-1], latent[-1]
+
+
+def observation_statistics(
+    values: Array, mask: Array, weights: Array, loadings: Array, offset: Array, moments: Moments
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Sums that concern the observations: counts, residual power and moments, latent and total moments.
+
+    ``weights`` are those of :func:`row_weights`.
+    """
+    return complete_sums(observation_sums(values, mask, weights, loadings, offset, moments), loadings)
 
 
 # Up to so many different gaps, sums over each are a product with their indicators.

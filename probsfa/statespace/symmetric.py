@@ -1,0 +1,54 @@
+"""Symmetric matrices by their upper triangle: half the numbers for sums over many of them."""
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+
+
+class Triangle(NamedTuple):
+    """Where the entries of the upper triangle are in a (K, K) matrix, and those of the matrix in them."""
+
+    rows: IntArray
+    columns: IntArray
+    places: IntArray
+
+    @property
+    def flat(self) -> IntArray:
+        """Places of the triangle's entries in the flattened matrix."""
+        return self.rows * int(self.columns[-1] + 1) + self.columns
+
+
+@cache
+def triangle(size: int) -> Triangle:
+    """The upper triangle of matrices of a size.
+
+    Examples
+    --------
+    >>> rows, columns, places = triangle(2)
+    >>> np.stack([rows, columns])
+    array([[0, 0, 1],
+           [0, 1, 1]])
+    >>> places
+    array([0, 1, 1, 2])
+    """
+    rows, columns = np.triu_indices(size)
+    places = np.zeros((size, size), dtype=np.int64)
+    places[rows, columns] = np.arange(rows.size)
+    return Triangle(rows, columns, np.maximum(places, places.T).ravel())
+
+
+def unpack(packed: Array, size: int) -> Array:
+    """Symmetric matrices (N, K, K) from their upper triangles (N, K (K + 1) / 2).
+
+    Examples
+    --------
+    >>> unpack(np.array([[1, 2, 3]]), 2)
+    array([[[1, 2],
+            [2, 3]]])
+    """
+    return packed[:, triangle(size).places].reshape(-1, size, size)
