@@ -20,7 +20,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from probsfa._threads import one_blas_thread
-from probsfa.statespace import two_ended
+from probsfa.statespace import steady, two_ended
 from probsfa.statespace.engine import Filtered, Law, Smoothed, backward_draws
 from probsfa.statespace.inference import (
     MOST_LANE_COMPONENTS,
@@ -468,6 +468,9 @@ def smooth(params: Parameters, panel: Panel) -> Posterior:
         Moments for the ``n_rows`` rows of the panel, one sequence after the other.
     """
     with jax.enable_x64(True), one_blas_thread():
+        plan = steady.plan(params, panel)
+        if plan is not None:
+            return Posterior(*steady.smooth(params, panel, plan))
         sweep, n = _Sweep(params, panel), panel.n_rows
         if len(sweep.chunks) == 1:
             smoothed, log_likelihoods = _posterior_program(
@@ -499,6 +502,9 @@ def _joined(parts: Any) -> FloatArray:
 def log_likelihood(params: Parameters, panel: Panel) -> float:
     """Log-likelihood of the observations in nats; the forward pass alone."""
     with jax.enable_x64(True), one_blas_thread():
+        plan = steady.plan(params, panel)
+        if plan is not None:
+            return steady.log_likelihood(params, panel, plan)
         sweep = _Sweep(params, panel)
         law, total = sweep.prior, []
         for k in range(len(sweep.chunks)):
@@ -547,6 +553,10 @@ def filter_rows(
 def expected_statistics(params: Parameters, panel: Panel) -> Statistics:
     """Sums of expected moments that EM and the score are made of, with the log-likelihood."""
     with jax.enable_x64(True), one_blas_thread():
+        plan = None if _devices.get() else steady.plan(params, panel)
+        if plan is not None:
+            value, found = steady.statistics(params, panel, plan)
+            return Statistics(value, *found)
         if two_ended.pays(panel.values.shape[0], params.n_components):
             return _from_both_ends(params, panel)
         sweep = _Sweep(params, panel)
