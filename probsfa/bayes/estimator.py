@@ -148,10 +148,10 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     -----
     The posterior is the same when latents are exchanged or change sign. The sampler's coordinates make one
     point of all these mirror images, and a straight line of a rotation of the latents
-    (:mod:`probsfa.bayes.rotation`); latents that are hardly seen, or whose time scales may be equal,
-    are sampled around one image (:mod:`probsfa.bayes.anchor`). Each draw is then brought to the labelling closest to the maximum a
-    posteriori. The offset is in units of its uncertainty, which grows with the
-    time scales (:mod:`probsfa.bayes.level`). Decays are positive in this model: a latent has a time scale.
+    (:mod:`probsfa.bayes.rotation`); latents that are hardly seen, or whose time scales may be equal, are
+    sampled around one image (:mod:`probsfa.bayes.anchor`). Each draw is then brought to the labelling closest
+    to the maximum a posteriori. The offset is in units of its uncertainty, which grows with the time scales
+    (:mod:`probsfa.bayes.level`). Decays are positive in this model: a latent has a time scale.
 
     Intervals of filled cells and forecasts are quantiles of the mixture over the draws.
 

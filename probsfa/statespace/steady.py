@@ -179,15 +179,17 @@ def _block(n: int) -> int:
     return int(np.clip(_BLOCK_SIZE // n, _SHORTEST_BLOCK, _LONGEST_BLOCK))
 
 
-def _forward(
-    decay: Array,
-    loadings: Array,
-    noise_variance: Array,
-    offset: Array,
-    values: Array,
-    n_rows: Array,
-    n_end: int,
-) -> Forward:
+class _Model(NamedTuple):
+    """Parameters on the device, the decay over one step."""
+
+    decay: Array
+    loadings: Array
+    noise_variance: Array
+    offset: Array
+
+
+def _forward(model: _Model, values: Array, n_rows: Array, n_end: int) -> Forward:
+    decay, loadings, noise_variance, offset = model
     n = decay.shape[0]
     index = jnp.arange(values.shape[0])
     there = (index < n_rows).astype(values.dtype)
@@ -239,16 +241,14 @@ def _backward(decay: Array, forward: Forward, n_rows: Array, n_end: int) -> tupl
 
 
 @partial(jax.jit, static_argnames="n_end")
-def _likelihood_program(params: tuple[Array, ...], values: Array, n_rows: Array, n_end: int) -> Array:
-    return jnp.sum(_forward(*params, values, n_rows, n_end).log_likelihoods)
+def _likelihood_program(model: _Model, values: Array, n_rows: Array, n_end: int) -> Array:
+    return jnp.sum(_forward(model, values, n_rows, n_end).log_likelihoods)
 
 
 @partial(jax.jit, static_argnames="n_end")
-def _posterior_program(
-    params: tuple[Array, ...], values: Array, n_rows: Array, n_end: int
-) -> tuple[Array, Array, Ends]:
-    forward = _forward(*params, values, n_rows, n_end)
-    means, ends = _backward(params[0], forward, n_rows, n_end)
+def _posterior_program(model: _Model, values: Array, n_rows: Array, n_end: int) -> tuple[Array, Array, Ends]:
+    forward = _forward(model, values, n_rows, n_end)
+    means, ends = _backward(model.decay, forward, n_rows, n_end)
     return means, forward.log_likelihoods, ends
 
 
@@ -267,9 +267,9 @@ class Sums(NamedTuple):
 
 
 @partial(jax.jit, static_argnames="n_end")
-def _sums_program(params: tuple[Array, ...], values: Array, n_rows: Array, n_end: int) -> tuple[Sums, Ends]:
-    decay, loadings, _, offset = params
-    forward = _forward(*params, values, n_rows, n_end)
+def _sums_program(model: _Model, values: Array, n_rows: Array, n_end: int) -> tuple[Sums, Ends]:
+    decay, loadings, _, offset = model
+    forward = _forward(model, values, n_rows, n_end)
     means, ends = _backward(decay, forward, n_rows, n_end)
     there = (jnp.arange(values.shape[0]) < n_rows).astype(values.dtype)[:, None]
     means = means * there
@@ -289,24 +289,24 @@ def _sums_program(params: tuple[Array, ...], values: Array, n_rows: Array, n_end
     ), ends
 
 
-def _arguments(params: Parameters, panel: Panel) -> tuple[Array, ...]:
+def _model(params: Parameters, panel: Panel) -> _Model:
     decay = decay_over(params.decay, panel.gaps)[0]
-    return tuple(map(jnp.asarray, (decay, params.loadings, params.noise_variance, params.offset)))
+    return _Model(*map(jnp.asarray, (decay, params.loadings, params.noise_variance, params.offset)))
 
 
 def log_likelihood(params: Parameters, panel: Panel, plan: Plan) -> float:
     """Log-likelihood of the series."""
-    args = _arguments(params, panel)
-    return float(_likelihood_program(args, plan.values, plan.n_rows, n_end=plan.n_end))
+    model = _model(params, panel)
+    return float(_likelihood_program(model, plan.values, plan.n_rows, n_end=plan.n_end))
 
 
 def smooth(
     params: Parameters, panel: Panel, plan: Plan
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Means (N, K), covariances (N, K, K), lag-one covariances (N - 1, K, K), row log-likelihoods (N,)."""
-    args = _arguments(params, panel)
+    model = _model(params, panel)
     n, m = plan.n_rows, plan.n_end
-    means, rows, ends = _posterior_program(args, plan.values, n, n_end=m)
+    means, rows, ends = _posterior_program(model, plan.values, n, n_end=m)
     start, start_lag_one, end, end_lag_one = map(np.asarray, ends)
     covariances = np.empty((n, *start.shape[1:]))
     lag_one = np.empty((n - 1, *start.shape[1:]))
@@ -321,10 +321,10 @@ def smooth(
 
 def statistics(params: Parameters, panel: Panel, plan: Plan) -> tuple[float, tuple[FloatArray, ...]]:
     """Log-likelihood and the sums of :class:`~probsfa.statespace.statistics.Statistics`, in their order."""
-    args = _arguments(params, panel)
+    model = _model(params, panel)
     n, m = plan.n_rows, plan.n_end
-    found, ends = _sums_program(args, plan.values, n, n_end=m)
-    sums = Sums(*map(np.asarray, found))
+    found, ends = _sums_program(model, plan.values, n, n_end=m)
+    sums = jax.tree.map(np.asarray, found)
     start, start_lag_one, end, end_lag_one = map(np.asarray, ends)
     covariance = start.sum(axis=0) + (n - 2 * m) * end[-1] + end.sum(axis=0)
     variance = np.diagonal(covariance)
@@ -332,7 +332,7 @@ def statistics(params: Parameters, panel: Panel, plan: Plan) -> tuple[float, tup
         start_lag_one.sum(axis=0) + (n - 1 - 2 * m) * end_lag_one[-1] + end_lag_one.sum(axis=0)
     )
     later, earlier = variance - np.diagonal(start[0]), variance - np.diagonal(end[0])
-    decay, d = np.asarray(args[0]), panel.values.shape[1]
+    decay, d = np.asarray(model.decay), panel.values.shape[1]
     moments = np.empty((len(decay) + 1, len(decay) + 1))
     moments[:-1, :-1] = covariance + sums.outer
     moments[:-1, -1] = moments[-1, :-1] = sums.total
