@@ -89,8 +89,8 @@ print(
 # %% [markdown]
 # ## Priors are yours to change
 #
-# They speak of standardised columns and of steps. `inference="svi"` fits a Gaussian approximation, which is
-# quicker than the sampler and good enough to look around.
+# They speak of standardised columns and of steps. `inference="svi"` fits a Gaussian approximation and weighs
+# its draws; it takes seconds, and its status tells how far the weights can be trusted.
 
 # %%
 patient = Priors().but(shrinkage=0.3)

@@ -74,12 +74,11 @@ def smoothed_weights(log_ratios: FloatArray) -> tuple[FloatArray, float]:
     return weights / np.sum(weights), float(pareto_k)
 
 
-def resample(weights: FloatArray, rng: np.random.Generator) -> NDArray[np.intp]:
-    """As many indices as weights, each as often as its weight asks, up to rounding (systematic resampling).
+def resample(weights: FloatArray, n_draws: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Indices (n_draws,), each as often as its weight asks, up to rounding (systematic resampling).
 
     In random order.
     """
-    n = len(weights)
     ends = np.cumsum(weights)
-    picked = np.searchsorted(ends / ends[-1], (rng.random() + np.arange(n)) / n, side="right")
-    return rng.permutation(np.minimum(picked, n - 1))
+    picked = np.searchsorted(ends / ends[-1], (rng.random() + np.arange(n_draws)) / n_draws, side="right")
+    return rng.permutation(np.minimum(picked, len(weights) - 1))

@@ -318,6 +318,12 @@ def values_and_gradients(target: Target, data: Data, vectors: Array) -> tuple[Ar
 
 
 @functools.partial(jax.jit, static_argnames="target")
+def values(target: Target, data: Data, vectors: Array) -> Array:
+    """Potentials (N,) at vectors (N, P); give :data:`LANES` of them."""
+    return jax.vmap(target.potential, in_axes=(0, None))(vectors, data)
+
+
+@functools.partial(jax.jit, static_argnames="target")
 def _constrain_all(target: Target, data: Data, vectors: Array) -> tuple[Array, ...]:
     return jax.vmap(target.constrain, in_axes=(0, None))(vectors, data)
 

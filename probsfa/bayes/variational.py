@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from probsfa.bayes.importance import resample, smoothed_weights
 from probsfa.bayes.laplace import Whitening
-from probsfa.bayes.target import LANES, Data, Target, values_and_gradients
+from probsfa.bayes.target import LANES, Data, Target, values, values_and_gradients
 
 FloatArray = NDArray[np.float64]
 
@@ -104,10 +104,10 @@ def fit_guide(
                 half = rng.standard_normal((LANES // 2, size))
                 normals = np.concatenate([half, -half])
                 vectors = whitening.apply(guide.mean + normals @ guide.root.T)
-                values, slopes = values_and_gradients(target, data, jnp.asarray(vectors))
+                potentials, slopes = values_and_gradients(target, data, jnp.asarray(vectors))
                 entropy = constant + np.sum(np.log(np.abs(np.diag(guide.root))))
                 guides.append(_improved(guide, normals, np.asarray(slopes) @ whitening.factor, rate))
-                elbo.append(float(entropy - np.mean(values)))
+                elbo.append(float(entropy - np.mean(potentials)))
                 if report is not None:
                     report(1)
     except KeyboardInterrupt:
@@ -145,7 +145,7 @@ def draw(
     target, data, guide, whitening
         As in and from `fit_guide`.
     n_draws : int
-        Draws, and as many again by weight.
+        Draws wanted; twice as many are made, in pairs of opposite ones, and weighed.
     rng : Generator
         Source of all randomness.
 
@@ -155,19 +155,23 @@ def draw(
         ``pareto_k`` tells how far the guide is from the posterior: below 0.7 the weights mend it, above they
         do not (Vehtari et al. 2024); NaN after an interrupt, which leaves the guide's draws as they are.
     """
-    normals = rng.standard_normal((n_draws, target.size))
+    half = rng.standard_normal((n_draws, target.size))
+    normals = np.concatenate([half, -half])
     vectors = whitening.apply(guide.mean + normals @ guide.root.T)
-    padded = np.concatenate([vectors, np.repeat(vectors[-1:], -n_draws % LANES, axis=0)])
-    values: list[FloatArray] = []
     try:
-        with jax.enable_x64(True):
-            data = jax.tree.map(jnp.asarray, data)
-            for i in range(0, len(padded), LANES):
-                values.append(
-                    np.asarray(values_and_gradients(target, data, jnp.asarray(padded[i : i + LANES]))[0])
-                )
+        potentials = _potentials(target, data, vectors)
     except KeyboardInterrupt:
-        return Drawn(vectors, np.nan)
-    log_ratios = 0.5 * np.sum(normals**2, axis=1) - np.concatenate(values)[:n_draws]
-    weights, pareto_k = smoothed_weights(log_ratios)
-    return Drawn(vectors[resample(weights, rng)], pareto_k)
+        return Drawn(vectors[:n_draws], np.nan)
+    weights, pareto_k = smoothed_weights(0.5 * np.sum(normals**2, axis=1) - potentials)
+    return Drawn(vectors[resample(weights, n_draws, rng)], pareto_k)
+
+
+def _potentials(target: Target, data: Data, vectors: FloatArray) -> FloatArray:
+    padded = np.concatenate([vectors, np.repeat(vectors[-1:], -len(vectors) % LANES, axis=0)])
+    with jax.enable_x64(True):
+        data = jax.tree.map(jnp.asarray, data)
+        parts = [
+            np.asarray(values(target, data, jnp.asarray(padded[i : i + LANES])))
+            for i in range(0, len(padded), LANES)
+        ]
+    return np.concatenate(parts)[: len(vectors)]

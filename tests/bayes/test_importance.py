@@ -48,7 +48,7 @@ def test_moments_of_another_law_are_mended(rng):
     draws = rng.standard_normal(40_000)
     weights, pareto_k = smoothed_weights(stats.norm.logpdf(draws, 0.3, 0.8) - stats.norm.logpdf(draws))
     assert pareto_k < 0.5
-    kept = draws[resample(weights, rng)]
+    kept = draws[resample(weights, len(draws), rng)]
     assert abs(np.mean(kept) - 0.3) < 0.02
     assert abs(np.std(kept) - 0.8) < 0.02
 
@@ -78,4 +78,4 @@ def test_what_is_not_finite_has_no_weight(rng):
 
 def test_indices_come_as_often_as_their_weights_ask(rng):
     weights = np.array([0.5, 0.25, 0.25, 0.0])
-    np.testing.assert_array_equal(np.bincount(resample(weights, rng), minlength=4), [2, 1, 1, 0])
+    np.testing.assert_array_equal(np.bincount(resample(weights, 8, rng), minlength=4), [4, 2, 2, 0])

@@ -114,9 +114,7 @@ def test_the_past_is_forgotten_after_as_many_rows(rng):
     before = [variance(start, n // 8) for start in (np.zeros((2, 2)), np.eye(2))]
     assert np.max(np.abs(before[0] - before[1])) > 1e-10
     # The limit is the solution of the Riccati equation.
-    solution = scipy.linalg.solve_discrete_are(
-        np.diag(decay), loadings.T, np.diag(1.0 - decay**2), np.eye(3)
-    )
+    solution = scipy.linalg.solve_discrete_are(np.diag(decay), loadings.T, np.diag(1.0 - decay**2), np.eye(3))
     np.testing.assert_allclose(known, np.linalg.inv(np.linalg.inv(solution) + precision), rtol=1e-9)
     assert steady.rows_to_settle(decay, precision, n // 2) is None
 
