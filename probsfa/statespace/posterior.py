@@ -4,9 +4,6 @@ This is the one place through which everything else asks the engine, in float64 
 configuration is, with NumPy arrays going in and coming out.
 """
 
-import math
-import threading
-import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -21,9 +18,9 @@ from numpy.typing import NDArray
 
 from probsfa._threads import one_blas_thread
 from probsfa.statespace import steady, two_ended
+from probsfa.statespace.chunks import Chunk, Chunks, Model, chunks_of, chunks_of_halves, make_model
 from probsfa.statespace.engine import Filtered, Law, Smoothed, backward_draws
 from probsfa.statespace.inference import (
-    MOST_LANE_COMPONENTS,
     Forward,
     Problem,
     backward,
@@ -31,7 +28,7 @@ from probsfa.statespace.inference import (
     choose_segments,
     forward,
 )
-from probsfa.statespace.panel import Panel, decay_over, padded_length
+from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.sharding import sharded_sums
 from probsfa.statespace.statistics import (
@@ -39,7 +36,6 @@ from probsfa.statespace.statistics import (
     Statistics,
     complete_sums,
     observation_sums,
-    row_weights,
     transition_statistics,
 )
 
@@ -124,137 +120,11 @@ class Filtering(NamedTuple):
     log_likelihoods: FloatArray
 
 
-# Rows are worked through in chunks whose matrices (K x K for each row) take about so many bytes: few enough
-# to stay in the cache and to bound memory, many enough to be worth a call.
-_CHUNK_BYTES = 32 * 2**20
-# The plain strategy holds several such arrays at once. When they were larger than this, a quarter of the time
-# went into pages of fresh memory.
-_PLAIN_CHUNK_BYTES = 8 * 2**20
-_MOST_CHUNK_ROWS = 65_536
-_FEWEST_CHUNK_ROWS = 64
 # What the forward pass leaves is kept for the backward pass up to this size; beyond it, it is made again.
 _KEPT_BYTES = 1536 * 2**20
-# Data up to this size are held ready for the next evaluation.
-_CACHED_BYTES = 512 * 2**20
 
 
-class _Chunk(NamedTuple):
-    """Rows as the compiled programs take them; ``gap_index`` says which gap leads to each row.
-
-    ``weights`` (D + 1, T) is the mask with rows along the last axis: see
-    :func:`~probsfa.statespace.statistics.row_weights`.
-    """
-
-    values: Array
-    mask: Array
-    gap_index: Array
-    weights: Array
-
-
-class _Model(NamedTuple):
-    """Parameters as the compiled programs take them; ``table`` (U + 1, K) has the decay over each gap."""
-
-    table: Array
-    loadings: Array
-    noise_variance: Array
-    offset: Array
-
-
-def _model(params: Parameters, panel: Panel) -> _Model:
-    table = np.vstack([decay_over(params.decay, panel.gaps), np.zeros((1, params.n_components))])
-    return _Model(*map(jnp.asarray, (table, params.loadings, params.noise_variance, params.offset)))
-
-
-def chunk_rows(n_rows: int, n_components: int) -> int:
-    """Rows of each chunk of a panel with ``n_rows``; chunks are equally long, so one program serves all."""
-    size = _CHUNK_BYTES if n_components <= MOST_LANE_COMPONENTS else _PLAIN_CHUNK_BYTES
-    most = int(np.clip(size // (8 * n_components**2), _FEWEST_CHUNK_ROWS, _MOST_CHUNK_ROWS))
-    if n_rows <= most:
-        return n_rows
-    return padded_length(-(-n_rows // -(-n_rows // most)))
-
-
-_weights_program = jax.jit(row_weights)
-_ready: dict[tuple[int, ...], dict[int, _Chunk]] = {}
-# A source that rows are read from need not bear two readers at once.
-_reading = threading.Lock()
-
-
-def _held(panel: Panel, *how: int) -> dict[int, _Chunk] | None:
-    """Where the chunks of a panel, cut in some way, stay as long as its values live; None if very large."""
-    if panel.values.nbytes + panel.mask.nbytes > _CACHED_BYTES:
-        return None
-    key = (id(panel.values), id(panel.mask), id(panel.gap_index), *how)
-    if key not in _ready:
-        _ready[key] = {}
-        for array in (panel.values, panel.mask, panel.gap_index):
-            weakref.finalize(array, _ready.pop, key, None)
-    return _ready[key]
-
-
-def _chunks(panel: Panel, n_components: int) -> "_Chunks":
-    """The chunks of a panel."""
-    rows = chunk_rows(panel.values.shape[0], n_components)
-    return _Chunks(panel, rows, math.ceil(panel.values.shape[0] / rows), _held(panel, rows))
-
-
-def _chunks_of_halves(panel: Panel, n_components: int) -> tuple["_Chunks", "_Chunks"]:
-    """The chunks of the first rows of a panel, and those of the others in reverse order."""
-    n_steps = panel.values.shape[0]
-    rows = chunk_rows(math.ceil(n_steps / 2), n_components)
-    n_chunks = math.ceil(n_steps / rows)
-    n_first = math.ceil(n_chunks / 2)
-    n_second = n_chunks - n_first
-    second = two_ended.backwards(panel, n_first * rows, n_second * rows)
-    return (
-        _Chunks(panel, rows, n_first, _held(panel, rows)),
-        _Chunks(second, rows, n_second, _held(panel, rows, n_first)),
-    )
-
-
-class _Chunks:
-    """Chunks of a panel, equally long; the last may be filled up with rows in which nothing is observed."""
-
-    def __init__(self, panel: Panel, rows: int, count: int, held: dict[int, _Chunk] | None) -> None:
-        self.panel = panel
-        self.rows = rows
-        self.count = count
-        self.held = held
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, k: int) -> _Chunk:
-        if self.held is None:
-            return self.convert(k)
-        if k not in self.held:
-            self.held[k] = self.convert(k)
-        return self.held[k]
-
-    def convert(self, k: int) -> _Chunk:
-        part = slice(k * self.rows, (k + 1) * self.rows)
-        panel = self.panel
-        index = panel.gap_index[part]
-        missing = self.rows - index.shape[0]
-        with _reading:
-            seen, values = (np.pad(rows[part], ((0, missing), (0, 0))) for rows in (panel.mask, panel.values))
-        mask = jnp.asarray(seen)
-        return _Chunk(
-            jnp.asarray(values),
-            mask,
-            jnp.asarray(np.pad(index, (0, missing), constant_values=panel.gaps.shape[0])),
-            _weights_program(mask),
-        )
-
-    def after_index(self, k: int) -> int:
-        """Which gap leads from the last row of chunk ``k`` to the row after it."""
-        start = (k + 1) * self.rows
-        if start >= self.panel.gap_index.shape[0]:
-            return self.panel.gaps.shape[0]
-        return int(self.panel.gap_index[start])
-
-
-def _problem(model: _Model, chunk: _Chunk, after_index: Array) -> Problem:
+def _problem(model: Model, chunk: Chunk, after_index: Array) -> Problem:
     if model.table.shape[0] == 2:
         decays = jnp.where((chunk.gap_index == 0)[:, None], model.table[0], 0.0)
     else:
@@ -262,28 +132,28 @@ def _problem(model: _Model, chunk: _Chunk, after_index: Array) -> Problem:
     return Problem(chunk.values, chunk.mask, decays, model.table[after_index], *model[1:])
 
 
-def _following_index(chunk: _Chunk, after_index: Array) -> Array:
+def _following_index(chunk: Chunk, after_index: Array) -> Array:
     return jnp.concatenate([chunk.gap_index[1:], jnp.asarray(after_index, chunk.gap_index.dtype)[None]])
 
 
 @partial(jax.jit, static_argnames="n_segments")
 def _forward_program(
-    model: _Model, chunk: _Chunk, after_index: Array, before: Law, n_segments: int
+    model: Model, chunk: Chunk, after_index: Array, before: Law, n_segments: int
 ) -> tuple[Forward, Array]:
     return forward(_problem(model, chunk, after_index), before, n_segments)
 
 
 @partial(jax.jit, static_argnames="n_segments")
 def _likelihood_program(
-    model: _Model, chunk: _Chunk, after_index: Array, before: Law, n_segments: int
+    model: Model, chunk: Chunk, after_index: Array, before: Law, n_segments: int
 ) -> tuple[Law, Array]:
     result, log_likelihoods = forward(_problem(model, chunk, after_index), before, n_segments)
     return result.last, jnp.sum(log_likelihoods)
 
 
 def _sums(
-    model: _Model,
-    chunk: _Chunk,
+    model: Model,
+    chunk: Chunk,
     after_index: Array,
     result: Forward,
     after: Law,
@@ -313,7 +183,7 @@ def _sums(
 _sums_program = jax.jit(_sums)
 
 
-def _completed(model: _Model, sums: Sequence[Any]) -> tuple[Array, ...]:
+def _completed(model: Model, sums: Sequence[Any]) -> tuple[Array, ...]:
     """Fields of :class:`~probsfa.statespace.statistics.Statistics` after the log-likelihood."""
     n_first = len(ObservationSums._fields)
     return (*complete_sums(ObservationSums(*sums[:n_first]), model.loadings), *sums[n_first:])
@@ -324,7 +194,7 @@ _completing_program = jax.jit(_completed)
 
 @partial(jax.jit, static_argnames="n_segments")
 def _statistics_program(
-    model: _Model, chunk: _Chunk, after_index: Array, before: Law, after: Law, n_segments: int
+    model: Model, chunk: Chunk, after_index: Array, before: Law, after: Law, n_segments: int
 ) -> tuple[Array, tuple[Array, ...]]:
     result, log_likelihoods = forward(_problem(model, chunk, after_index), before, n_segments)
     sums = _sums(model, chunk, after_index, result, after)[0]
@@ -332,15 +202,13 @@ def _statistics_program(
 
 
 @jax.jit
-def _moments_program(
-    model: _Model, chunk: _Chunk, after_index: Array, result: Forward, after: Law
-) -> Smoothed:
+def _moments_program(model: Model, chunk: Chunk, after_index: Array, result: Forward, after: Law) -> Smoothed:
     return backward_in_full(_problem(model, chunk, after_index), result, after)
 
 
 @partial(jax.jit, static_argnames="n_segments")
 def _posterior_program(
-    model: _Model, chunk: _Chunk, after_index: Array, before: Law, after: Law, n_segments: int
+    model: Model, chunk: Chunk, after_index: Array, before: Law, after: Law, n_segments: int
 ) -> tuple[Smoothed, Array]:
     problem = _problem(model, chunk, after_index)
     result, log_likelihoods = forward(problem, before, n_segments)
@@ -349,7 +217,7 @@ def _posterior_program(
 
 @jax.jit
 def _filter_program(
-    values: Array, mask: Array, decays: Array, model: _Model, before: Law
+    values: Array, mask: Array, decays: Array, model: Model, before: Law
 ) -> tuple[Array, Array, Array]:
     problem = Problem(values, mask, decays, jnp.zeros_like(decays[0]), *model[1:])
     result, log_likelihoods = forward(problem, before, 1)
@@ -359,7 +227,7 @@ def _filter_program(
 
 @jax.jit
 def _draw_program(
-    model: _Model, chunk: _Chunk, after_index: Array, result: Forward, normals: Array, after: Array
+    model: Model, chunk: Chunk, after_index: Array, result: Forward, normals: Array, after: Array
 ) -> Array:
     problem = _problem(model, chunk, after_index)
     return backward_draws(result.filtered, problem.following, normals, after)  # type: ignore[arg-type]
@@ -373,12 +241,12 @@ class _Sweep:
         params: Parameters,
         panel: Panel,
         n_segments: int | None = None,
-        chunks: _Chunks | None = None,
+        chunks: Chunks | None = None,
         kept_bytes: int | None = None,
     ) -> None:
         n_components = params.n_components
-        self.model = _model(params, panel)
-        self.chunks = _chunks(panel, n_components) if chunks is None else chunks
+        self.model = make_model(params, panel)
+        self.chunks = chunks_of(panel, n_components) if chunks is None else chunks
         self.kept_bytes = _KEPT_BYTES if kept_bytes is None else kept_bytes
         if n_segments is None:
             n_segments = choose_segments(self.chunks.rows, n_components)
@@ -445,7 +313,7 @@ class _Sweep:
                     total += np.asarray(part)
             yield after
 
-    def backward(self) -> Iterator[tuple[int, _Chunk, int, Forward]]:
+    def backward(self) -> Iterator[tuple[int, Chunk, int, Forward]]:
         """Chunks from the last to the first, with their forward pass."""
         for k in reversed(range(len(self.chunks))):
             result = self.kept.pop() if self.kept else self._filter(k)[0]
@@ -544,7 +412,7 @@ def filter_rows(
     with jax.enable_x64(True), one_blas_thread():
         before = Law(jnp.asarray(mean), jnp.asarray(covariance))
         means, covariances, log_likelihoods = _filter_program(
-            panel.values, panel.mask, decays, _model(params, panel), before
+            panel.values, panel.mask, decays, make_model(params, panel), before
         )
         n = panel.n_rows
         return Filtering(np.asarray(means)[:n], np.asarray(covariances)[:n], np.asarray(log_likelihoods)[:n])
@@ -587,7 +455,7 @@ def _statistics(sweep: _Sweep, log_likelihood: float, totals: list[FloatArray]) 
 
 def _from_both_ends(params: Parameters, panel: Panel) -> Statistics:
     """The expected statistics with one thread at each end of the rows."""
-    halves = _chunks_of_halves(panel, params.n_components)
+    halves = chunks_of_halves(panel, params.n_components)
     first, second = (
         _Sweep(params, panel, n_segments=1, chunks=chunks, kept_bytes=_KEPT_BYTES // 2) for chunks in halves
     )

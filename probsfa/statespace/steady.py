@@ -31,6 +31,8 @@ FloatArray = NDArray[np.float64]
 
 #: Fewest rows for which a program of its own is worth compiling.
 FEWEST_ROWS = 2048
+# Largest data (bytes) that are worked through at once; longer series go in chunks.
+_MOST_BYTES = 512 * 2**20
 # Rows at either end that are worked through one by one: the least of these that is enough.
 _ENDS = (32, 128, 512)
 # Share of the rows that one end may take.
@@ -106,7 +108,9 @@ class Plan(NamedTuple):
 
 def plan(params: Parameters, panel: Panel) -> Plan | None:
     """How to use the steady state; None where it is of no use: gaps, uneven steps, a short or slow series."""
-    if panel.n_rows < FEWEST_ROWS or panel.gaps.size != 1 or panel.values.shape[0] < panel.n_rows:
+    # What is read from a file is not an array, and is left where it is.
+    in_memory = isinstance(panel.values, np.ndarray) and panel.values.nbytes <= _MOST_BYTES
+    if not in_memory or panel.n_rows < FEWEST_ROWS or panel.gaps.size != 1:
         return None
     facts = _facts(panel)
     if facts is None:

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from probsfa.statespace import inference, posterior
+from probsfa.statespace import chunks, inference, posterior
 from probsfa.statespace.likelihood import marginal_log_likelihood
 from probsfa.statespace.posterior import draw_states, expected_statistics, log_likelihood, smooth
 from tests.oracles import statespace as oracle
@@ -23,7 +23,7 @@ def strategy(monkeypatch):
     def choose(*, lockstep=False, chunk_rows=None, keep=True):
         monkeypatch.setattr(posterior, "choose_segments", lambda rows, k: 8 if lockstep else 1)
         rows = (lambda n, k: n) if chunk_rows is None else (lambda n, k: chunk_rows)
-        monkeypatch.setattr(posterior, "chunk_rows", rows)
+        monkeypatch.setattr(chunks, "chunk_rows", rows)
         monkeypatch.setattr(posterior, "_KEPT_BYTES", 2**40 if keep else 0)
 
     return choose
@@ -126,9 +126,9 @@ def test_segments_divide_the_rows_and_are_not_used_for_large_matrices():
 def test_chunks_bound_memory_and_are_equally_long():
     for n_rows in [100, 9_216, 20_480, 1_000_000]:
         for n_components in [1, 5, 18, 90, 128]:
-            rows = posterior.chunk_rows(n_rows, n_components)
+            rows = chunks.chunk_rows(n_rows, n_components)
             assert rows <= n_rows
-            assert rows * n_components**2 * 8 <= 1.25 * posterior._CHUNK_BYTES or rows <= 288
+            assert rows * n_components**2 * 8 <= 1.25 * chunks.CHUNK_BYTES or rows <= 288
             assert -(-n_rows // rows) * rows - n_rows < rows
 
 

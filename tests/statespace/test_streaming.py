@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from probsfa import ProbabilisticSFA
-from probsfa.statespace import posterior, streaming
+from probsfa.statespace import chunks, posterior, streaming
 from probsfa.statespace.posterior import expected_statistics, log_likelihood
 from tests.oracles import statespace as oracle
 from tests.statespace.support import punch, scaled_error, to_panel, to_parameters
@@ -24,7 +24,7 @@ def test_streamed_sums_are_those_in_memory(series, monkeypatch, kept):
     params = to_parameters(model)
     parts = np.split(X, np.cumsum(lengths)[:-1])
     wanted = expected_statistics(params, to_panel(parts)), log_likelihood(params, to_panel(parts))
-    monkeypatch.setattr(posterior, "chunk_rows", lambda n, k: 64)
+    monkeypatch.setattr(chunks, "chunk_rows", lambda n, k: 64)
     monkeypatch.setattr(posterior, "_KEPT_BYTES", kept)
     panel = streaming.stream(X, lengths, np.zeros(4), np.ones(4))
     found = expected_statistics(params, panel)
@@ -45,7 +45,7 @@ def test_no_more_than_a_chunk_is_read_at_once(series, monkeypatch):
             return X[rows]
 
     source = Counted()
-    monkeypatch.setattr(posterior, "chunk_rows", lambda n, k: 64)
+    monkeypatch.setattr(chunks, "chunk_rows", lambda n, k: 64)
     expected_statistics(to_parameters(model), streaming.stream(source, lengths, np.zeros(4), np.ones(4)))
     assert source.most == 64
 

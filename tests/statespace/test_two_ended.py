@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from probsfa import ProbabilisticSFA
-from probsfa.statespace import posterior, streaming, two_ended
+from probsfa.statespace import chunks, posterior, streaming, two_ended
 from probsfa.statespace.posterior import expected_statistics, log_likelihood
 from tests.oracles import statespace as oracle
 from tests.statespace.support import punch, scaled_error, to_panel, to_parameters, uneven_times
@@ -33,7 +33,7 @@ def sums(monkeypatch):
 
     def compute(params, panel, *, both, chunk_rows=CHUNK_ROWS, keep=True):
         monkeypatch.setattr(two_ended, "pays", lambda n_rows, n_components: both)
-        monkeypatch.setattr(posterior, "chunk_rows", lambda n, k: chunk_rows)
+        monkeypatch.setattr(chunks, "chunk_rows", lambda n, k: chunk_rows)
         monkeypatch.setattr(posterior, "choose_segments", lambda rows, k: 1)
         monkeypatch.setattr(posterior, "_KEPT_BYTES", 2**40 if keep else 0)
         return expected_statistics(params, panel)

@@ -1,0 +1,146 @@
+"""Rows of a panel as the compiled programs take them: in chunks, on the device, ready for the next time."""
+
+import math
+import threading
+import weakref
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from probsfa.statespace import two_ended
+from probsfa.statespace.inference import MOST_LANE_COMPONENTS
+from probsfa.statespace.panel import Panel, decay_over, padded_length
+from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.statistics import row_weights
+
+# Rows are worked through in chunks whose matrices (K x K for each row) take about so many bytes: few enough
+# to stay in the cache and to bound memory, many enough to be worth a call.
+CHUNK_BYTES = 32 * 2**20
+# The plain strategy holds several such arrays at once. When they were larger than this, a quarter of the time
+# went into pages of fresh memory.
+_PLAIN_CHUNK_BYTES = 8 * 2**20
+_MOST_CHUNK_ROWS = 65_536
+_FEWEST_CHUNK_ROWS = 64
+# Data up to this size are held ready for the next evaluation.
+_CACHED_BYTES = 512 * 2**20
+
+
+class Chunk(NamedTuple):
+    """Rows as the compiled programs take them; ``gap_index`` says which gap leads to each row.
+
+    ``weights`` (D + 1, T) is the mask with rows along the last axis: see
+    :func:`~probsfa.statespace.statistics.row_weights`.
+    """
+
+    values: Array
+    mask: Array
+    gap_index: Array
+    weights: Array
+
+
+class Model(NamedTuple):
+    """Parameters as the compiled programs take them; ``table`` (U + 1, K) has the decay over each gap."""
+
+    table: Array
+    loadings: Array
+    noise_variance: Array
+    offset: Array
+
+
+def make_model(params: Parameters, panel: Panel) -> Model:
+    """Parameters with the decays over the gaps of a panel."""
+    table = np.vstack([decay_over(params.decay, panel.gaps), np.zeros((1, params.n_components))])
+    return Model(*map(jnp.asarray, (table, params.loadings, params.noise_variance, params.offset)))
+
+
+def chunk_rows(n_rows: int, n_components: int) -> int:
+    """Rows of each chunk of a panel with ``n_rows``; chunks are equally long, so one program serves all."""
+    size = CHUNK_BYTES if n_components <= MOST_LANE_COMPONENTS else _PLAIN_CHUNK_BYTES
+    most = int(np.clip(size // (8 * n_components**2), _FEWEST_CHUNK_ROWS, _MOST_CHUNK_ROWS))
+    if n_rows <= most:
+        return n_rows
+    return padded_length(-(-n_rows // -(-n_rows // most)))
+
+
+_weights_program = jax.jit(row_weights)
+_ready: dict[tuple[int, ...], dict[int, Chunk]] = {}
+# A source that rows are read from need not bear two readers at once.
+_reading = threading.Lock()
+
+
+def _held(panel: Panel, *how: int) -> dict[int, Chunk] | None:
+    """Where the chunks of a panel, cut in some way, stay as long as its values live; None if very large."""
+    if panel.values.nbytes + panel.mask.nbytes > _CACHED_BYTES:
+        return None
+    key = (id(panel.values), id(panel.mask), id(panel.gap_index), *how)
+    if key not in _ready:
+        _ready[key] = {}
+        for array in (panel.values, panel.mask, panel.gap_index):
+            weakref.finalize(array, _ready.pop, key, None)
+    return _ready[key]
+
+
+def chunks_of(panel: Panel, n_components: int) -> "Chunks":
+    """The chunks of a panel."""
+    rows = chunk_rows(panel.values.shape[0], n_components)
+    return Chunks(panel, rows, math.ceil(panel.values.shape[0] / rows), _held(panel, rows))
+
+
+def chunks_of_halves(panel: Panel, n_components: int) -> tuple["Chunks", "Chunks"]:
+    """The chunks of the first rows of a panel, and those of the others in reverse order."""
+    n_steps = panel.values.shape[0]
+    rows = chunk_rows(math.ceil(n_steps / 2), n_components)
+    n_chunks = math.ceil(n_steps / rows)
+    n_first = math.ceil(n_chunks / 2)
+    n_second = n_chunks - n_first
+    second = two_ended.backwards(panel, n_first * rows, n_second * rows)
+    return (
+        Chunks(panel, rows, n_first, _held(panel, rows)),
+        Chunks(second, rows, n_second, _held(panel, rows, n_first)),
+    )
+
+
+class Chunks:
+    """Chunks of a panel, equally long; the last may be filled up with rows in which nothing is observed."""
+
+    def __init__(self, panel: Panel, rows: int, count: int, held: dict[int, Chunk] | None) -> None:
+        self.panel = panel
+        self.rows = rows
+        self.count = count
+        self.held = held
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, k: int) -> Chunk:
+        if self.held is None:
+            return self.convert(k)
+        if k not in self.held:
+            self.held[k] = self.convert(k)
+        return self.held[k]
+
+    def convert(self, k: int) -> Chunk:
+        """Chunk ``k`` as device arrays."""
+        part = slice(k * self.rows, (k + 1) * self.rows)
+        panel = self.panel
+        index = panel.gap_index[part]
+        missing = self.rows - index.shape[0]
+        with _reading:
+            seen, values = (np.pad(rows[part], ((0, missing), (0, 0))) for rows in (panel.mask, panel.values))
+        mask = jnp.asarray(seen)
+        return Chunk(
+            jnp.asarray(values),
+            mask,
+            jnp.asarray(np.pad(index, (0, missing), constant_values=panel.gaps.shape[0])),
+            _weights_program(mask),
+        )
+
+    def after_index(self, k: int) -> int:
+        """Which gap leads from the last row of chunk ``k`` to the row after it."""
+        start = (k + 1) * self.rows
+        if start >= self.panel.gap_index.shape[0]:
+            return self.panel.gaps.shape[0]
+        return int(self.panel.gap_index[start])
