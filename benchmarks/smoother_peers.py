@@ -36,7 +36,7 @@ from smoothers import CONTESTANTS, OURS, Answer, Problem, Run, Unable, draw_prob
 SLOW_TO_COMPILE = ("dynamax, parallel", "cuthbert, parallel")
 # The settings that were the fastest somewhere in the first part; the table tries no others.
 IN_THE_TABLE = ("dynamax", "statsmodels, collapsed", "statsmodels, univariate")
-PATIENCE = 120.0  # seconds for those to return
+PATIENCE = 60.0  # seconds for those to return
 LOG_LIKELIHOOD, MEANS = 1e-8, 1e-5  # largest relative and absolute differences that count as the same numbers
 
 
