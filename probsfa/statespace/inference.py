@@ -26,6 +26,7 @@ from probsfa.statespace.engine import (
 )
 from probsfa.statespace.lanes import times
 from probsfa.statespace.statistics import Moments
+from probsfa.statespace.symmetric import triangle
 
 #: Most latents for which lockstep is quicker.
 MOST_LANE_COMPONENTS = 8
@@ -136,7 +137,7 @@ def backward(problem: Problem, result: Forward, after: Law) -> Moments:
         n_rows = following.shape[0]
         return Moments(
             smoothed.means,
-            smoothed.covariances.reshape(n_rows, -1),
+            smoothed.covariances.reshape(n_rows, -1)[:, triangle(following.shape[1]).flat],
             jnp.diagonal(smoothed.covariances, axis1=1, axis2=2),
             jnp.diagonal(smoothed.lag_one, axis1=1, axis2=2),
         )
@@ -145,9 +146,12 @@ def backward(problem: Problem, result: Forward, after: Law) -> Moments:
 
 def moments_of_lanes(rows: lockstep.SmoothedRows, after: Law) -> Moments:
     """Moments in the order of rows, and only those that the sums use."""
-    diagonals = (jnp.einsum("liis->lis", x) for x in (rows.covariances, _lag_one(rows, after)))
-    flat = rows.covariances.reshape(rows.means.shape[0], -1, rows.means.shape[2])
-    return Moments(*map(lockstep.from_lanes, (rows.means, flat, *diagonals)))
+    upper = triangle(rows.means.shape[1])
+    covariances = rows.covariances[:, upper.rows, upper.columns]
+    variances, lag_one = (jnp.einsum("liis->lis", x) for x in (rows.covariances, rows.lag_one))
+    across = jnp.einsum("ijs,jis->is", _next_of_last(rows, after), rows.lag_one[-1])
+    lag_one = jnp.concatenate([lag_one[:-1], across[None]])
+    return Moments(*map(lockstep.from_lanes, (rows.means, covariances, variances, lag_one)))
 
 
 def backward_in_full(problem: Problem, result: Forward, after: Law) -> Smoothed:
@@ -161,6 +165,9 @@ def backward_in_full(problem: Problem, result: Forward, after: Law) -> Smoothed:
 
 def _lag_one(rows: lockstep.SmoothedRows, after: Law) -> Array:
     """Covariance of the next state with this one: (L, K, K, S)."""
-    # The row after the last of a segment is the first of the next segment.
-    later = jnp.concatenate([rows.covariances[0, :, :, 1:], after.covariance[:, :, None]], axis=2)
-    return rows.lag_one.at[-1].set(times(later, rows.lag_one[-1]))
+    return rows.lag_one.at[-1].set(times(_next_of_last(rows, after), rows.lag_one[-1]))
+
+
+def _next_of_last(rows: lockstep.SmoothedRows, after: Law) -> Array:
+    """Covariance (K, K, S) of the state after each segment, which is the first of the next one."""
+    return jnp.concatenate([rows.covariances[0, :, :, 1:], after.covariance[:, :, None]], axis=2)

@@ -38,6 +38,7 @@ from probsfa.statespace.statistics import (
     observation_sums,
     transition_statistics,
 )
+from probsfa.statespace.symmetric import unpack
 
 FloatArray = NDArray[np.float64]
 
@@ -177,7 +178,7 @@ def _sums(
             backwards,
         ),
     )
-    return sums, Law(moments.means[0], moments.covariances[0].reshape(n_components, n_components))
+    return sums, Law(moments.means[0], unpack(moments.covariances[:1], n_components)[0])
 
 
 _sums_program = jax.jit(_sums)

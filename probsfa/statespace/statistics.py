@@ -60,8 +60,8 @@ class Statistics(NamedTuple):
 class Moments(NamedTuple):
     """Posterior moments of ``T`` rows, as far as the sums need them.
 
-    ``means`` (T, K); ``covariances`` (T, K K); ``variances`` (T, K), their diagonals; ``lag_one`` (T, K), the
-    covariance of each latent with itself one row later.
+    ``means`` (T, K); ``covariances`` (T, K (K + 1) / 2), upper triangles; ``variances`` (T, K), their
+    diagonals; ``lag_one`` (T, K), the covariance of each latent with itself one row later.
     """
 
     means: Array
@@ -102,7 +102,7 @@ def observation_sums(
     """Sums over rows that :func:`complete_sums` makes the statistics of; ``weights``: :func:`row_weights`."""
     means = moments.means
     upper = triangle(means.shape[1])
-    spread = weights @ moments.covariances[:, upper.flat]
+    spread = weights @ moments.covariances
     # Formed before the product: the compiler would form it within, more slowly.
     outer = jax.lax.optimization_barrier(means[:, upper.rows] * means[:, upper.columns])
     residuals = mask * (values - offset - means @ loadings.T)
