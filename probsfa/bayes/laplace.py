@@ -13,7 +13,7 @@ import numpy as np
 import scipy.optimize
 from numpy.typing import NDArray
 
-from probsfa.bayes.target import LANES, Data, Target, value_and_gradient, values_and_gradients
+from probsfa.bayes.target import Data, Target, in_lanes, value_and_gradient, values_and_gradients
 
 FloatArray = NDArray[np.float64]
 
@@ -118,14 +118,9 @@ class _Counter:
 
     def many(self, vectors: FloatArray) -> FloatArray:
         """Gradients (N, P), a few at a time."""
-        n = len(vectors)
-        padded = np.concatenate([vectors, np.repeat(vectors[-1:], -n % LANES, axis=0)])
-        self.count += n
-        parts = [
-            np.asarray(values_and_gradients(self.target, self.data, jnp.asarray(padded[i : i + LANES]))[1])
-            for i in range(0, len(padded), LANES)
-        ]
-        return np.concatenate(parts)[:n]
+        self.count += len(vectors)
+        gradients: FloatArray = in_lanes(values_and_gradients, self.target, self.data, vectors)[1]
+        return gradients
 
     def scales(self, vector: FloatArray) -> FloatArray:
         """Diagonal matrix of rough conditional standard deviations."""

@@ -176,8 +176,9 @@ class Target:
         mask = np.asarray(data.series.mask)
         frame = None
         if self.symmetry.order and self.symmetry.signs:
-            scaled = loadings * np.sqrt(-np.expm1(-2.0 / timescale))
-            coordinate = self.to_vector(values)[self.slices["timescale"]]
+            vector = self.to_vector(values)
+            coordinate, scaled = (vector[self.slices[name]] for name in ("timescale", "loadings"))
+            scaled = scaled.reshape(loadings.shape)
             n_rows = int(np.sum(np.any(mask, axis=-1)))
             frame = choose_frame(timescale, coordinate, loadings, scaled, noise, n_rows)
         if self.n_sequences is not None or not _is_real(self.sites["offset"].support):
@@ -321,6 +322,17 @@ def values_and_gradients(target: Target, data: Data, vectors: Array) -> tuple[Ar
 def values(target: Target, data: Data, vectors: Array) -> Array:
     """Potentials (N,) at vectors (N, P); give :data:`LANES` of them."""
     return jax.vmap(target.potential, in_axes=(0, None))(vectors, data)
+
+
+def in_lanes(program: Any, target: Target, data: Data, vectors: FloatArray) -> Any:
+    """What one of these two programs gives at any number of vectors (N, P), a few at a time."""
+    n = len(vectors)
+    padded = np.concatenate([vectors, np.repeat(vectors[-1:], -n % LANES, axis=0)])
+    parts = [
+        jax.tree.map(np.asarray, program(target, data, jnp.asarray(padded[i : i + LANES])))
+        for i in range(0, len(padded), LANES)
+    ]
+    return jax.tree.map(lambda *x: np.concatenate(x)[:n], *parts)
 
 
 @functools.partial(jax.jit, static_argnames="target")

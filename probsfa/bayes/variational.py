@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from probsfa.bayes.importance import resample, smoothed_weights
 from probsfa.bayes.laplace import Whitening
-from probsfa.bayes.target import LANES, Data, Target, values, values_and_gradients
+from probsfa.bayes.target import LANES, Data, Target, in_lanes, values, values_and_gradients
 
 FloatArray = NDArray[np.float64]
 
@@ -159,19 +159,9 @@ def draw(
     normals = np.concatenate([half, -half])
     vectors = whitening.apply(guide.mean + normals @ guide.root.T)
     try:
-        potentials = _potentials(target, data, vectors)
+        with jax.enable_x64(True):
+            potentials = in_lanes(values, target, jax.tree.map(jnp.asarray, data), vectors)
     except KeyboardInterrupt:
         return Drawn(vectors[:n_draws], np.nan)
     weights, pareto_k = smoothed_weights(0.5 * np.sum(normals**2, axis=1) - potentials)
     return Drawn(vectors[resample(weights, n_draws, rng)], pareto_k)
-
-
-def _potentials(target: Target, data: Data, vectors: FloatArray) -> FloatArray:
-    padded = np.concatenate([vectors, np.repeat(vectors[-1:], -len(vectors) % LANES, axis=0)])
-    with jax.enable_x64(True):
-        data = jax.tree.map(jnp.asarray, data)
-        parts = [
-            np.asarray(values(target, data, jnp.asarray(padded[i : i + LANES])))
-            for i in range(0, len(padded), LANES)
-        ]
-    return np.concatenate(parts)[: len(vectors)]

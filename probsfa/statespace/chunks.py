@@ -2,7 +2,6 @@
 
 import math
 import threading
-import weakref
 from typing import NamedTuple
 
 import jax
@@ -12,6 +11,7 @@ from jax import Array
 
 from probsfa.statespace import two_ended
 from probsfa.statespace.inference import MOST_LANE_COMPONENTS
+from probsfa.statespace.keeping import Key, keep
 from probsfa.statespace.panel import Panel, decay_over, padded_length
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.statistics import row_weights
@@ -66,7 +66,7 @@ def chunk_rows(n_rows: int, n_components: int) -> int:
 
 
 _weights_program = jax.jit(row_weights)
-_ready: dict[tuple[int, ...], dict[int, Chunk]] = {}
+_ready: dict[Key, dict[int, Chunk]] = {}
 # A source that rows are read from need not bear two readers at once.
 _reading = threading.Lock()
 
@@ -75,12 +75,7 @@ def _held(panel: Panel, *how: int) -> dict[int, Chunk] | None:
     """Where the chunks of a panel, cut in some way, stay as long as its values live; None if very large."""
     if panel.values.nbytes + panel.mask.nbytes > _CACHED_BYTES:
         return None
-    key = (id(panel.values), id(panel.mask), id(panel.gap_index), *how)
-    if key not in _ready:
-        _ready[key] = {}
-        for array in (panel.values, panel.mask, panel.gap_index):
-            weakref.finalize(array, _ready.pop, key, None)
-    return _ready[key]
+    return keep(_ready, panel, dict, *how)
 
 
 def chunks_of(panel: Panel, n_components: int) -> "Chunks":

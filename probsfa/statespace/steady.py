@@ -12,7 +12,6 @@ computed for the end. In between the means follow a linear recursion with consta
 by matrix products.
 """
 
-import weakref
 from functools import partial
 from typing import NamedTuple
 
@@ -24,6 +23,7 @@ from jax.lax.linalg import triangular_solve
 from numpy.typing import NDArray
 
 from probsfa.statespace.engine import Collapsed, Law, condition, filter_pass, prior_law, smoother_pass
+from probsfa.statespace.keeping import Key, keep
 from probsfa.statespace.panel import Panel, decay_over
 from probsfa.statespace.parameters import Parameters
 
@@ -75,27 +75,14 @@ def rows_to_settle(decay: FloatArray, precision: FloatArray, most: int) -> int |
     return n
 
 
-class _Facts(NamedTuple):
-    """Whether a panel is a complete series of even steps, and its values on the device."""
-
-    n_rows: int
-    values: Array
+_known: dict[Key, Array | None] = {}
 
 
-_known: dict[tuple[int, int], _Facts | None] = {}
-
-
-def _facts(panel: Panel) -> _Facts | None:
-    """Facts of a panel, found out once and kept while its values live; None where it does not qualify."""
-    key = (id(panel.values), id(panel.mask))
-    if key not in _known:
-        n = panel.n_rows
-        even = np.array_equal(panel.gap_index[:n], np.r_[panel.gaps.size, np.zeros(n - 1, dtype=np.intp)])
-        whole = even and bool(np.all(panel.mask[:n] > 0.0))
-        _known[key] = _Facts(n, jnp.asarray(panel.values)) if whole else None
-        for array in (panel.values, panel.mask):
-            weakref.finalize(array, _known.pop, key, None)
-    return _known[key]
+def _values_if_complete(panel: Panel) -> Array | None:
+    """Values of a complete series of even steps, on the device; None for any other panel."""
+    n = panel.n_rows
+    even = np.array_equal(panel.gap_index[:n], np.r_[panel.gaps.size, np.zeros(n - 1, dtype=np.intp)])
+    return jnp.asarray(panel.values) if even and np.all(panel.mask[:n] > 0.0) else None
 
 
 class Plan(NamedTuple):
@@ -108,21 +95,19 @@ class Plan(NamedTuple):
 
 def plan(params: Parameters, panel: Panel) -> Plan | None:
     """How to use the steady state; None where it is of no use: gaps, uneven steps, a short or slow series."""
-    # What is read from a file is not an array, and is left where it is.
-    in_memory = isinstance(panel.values, np.ndarray) and panel.values.nbytes <= _MOST_BYTES
-    if not in_memory or panel.n_rows < FEWEST_ROWS or panel.gaps.size != 1:
+    if panel.values.nbytes > _MOST_BYTES or panel.n_rows < FEWEST_ROWS or panel.gaps.size != 1:
         return None
-    facts = _facts(panel)
-    if facts is None:
+    values = keep(_known, panel, lambda: _values_if_complete(panel))
+    if values is None:
         return None
-    most = min(_ENDS[-1], int(_LONGEST_END * facts.n_rows))
+    most = min(_ENDS[-1], int(_LONGEST_END * panel.n_rows))
     precision = (params.loadings.T / params.noise_variance) @ params.loadings
     decay = decay_over(params.decay, panel.gaps)[0]
     needed = rows_to_settle(decay, precision, most) if np.all(np.isfinite(precision)) else None
     if needed is None:
         return None
     n_end = next(n for n in _ENDS if n >= needed)
-    return Plan(facts.n_rows, facts.values, n_end) if n_end <= most else None
+    return Plan(panel.n_rows, values, n_end) if n_end <= most else None
 
 
 def recursion(matrix: Array, terms: Array, n_block: int) -> Array:

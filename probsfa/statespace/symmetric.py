@@ -7,7 +7,8 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-IntArray = NDArray[np.int64]
+# 32 bits: JAX cannot index by 64-bit arrays where a user keeps it in single precision.
+IntArray = NDArray[np.int32]
 
 
 class Triangle(NamedTuple):
@@ -36,8 +37,8 @@ def triangle(size: int) -> Triangle:
     >>> places
     array([0, 1, 1, 2])
     """
-    rows, columns = np.triu_indices(size)
-    places = np.zeros((size, size), dtype=np.int64)
+    rows, columns = (index.astype(np.int32) for index in np.triu_indices(size))
+    places = np.zeros((size, size), dtype=np.int32)
     places[rows, columns] = np.arange(rows.size)
     return Triangle(rows, columns, np.maximum(places, places.T).ravel())
 
