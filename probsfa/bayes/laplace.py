@@ -7,13 +7,12 @@ and a few steps of a leapfrog cross the whole posterior.
 
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import scipy.optimize
 from numpy.typing import NDArray
 
-from probsfa.bayes.target import Data, Target, in_lanes, value_and_gradient, values_and_gradients
+from probsfa.bayes.evaluation import Evaluator
+from probsfa.bayes.target import Data, Target
 
 FloatArray = NDArray[np.float64]
 
@@ -82,72 +81,53 @@ def find_whitening(target: Target, data: Data, start: FloatArray) -> Whitening:
     FloatingPointError
         If the density is not finite at the start.
     """
-    with jax.enable_x64(True):
-        data = jax.tree.map(jnp.asarray, data)
-        counted = _Counter(target, data)
-        value = counted.one(start)[0]
+    with Evaluator(target, data) as evaluate:
+        value = evaluate.one(start)[0]
         if not np.isfinite(value):
             raise FloatingPointError(
                 "The posterior density is not finite where sampling should start; check the priors' supports."
             )
-        centre, factor = start, counted.scales(start)
+        centre, factor = start, _scales(evaluate, start)
         for _ in range(_MOST_ROUNDS):
-            values, vectors = np.linalg.eigh(counted.hessian(centre, factor))
+            values, vectors = np.linalg.eigh(_hessian(evaluate, centre, factor))
             # The symmetric root: it does not turn with the arbitrary axes of a round ball.
             root = (vectors / np.sqrt(np.maximum(np.abs(values), _FLATTEST))) @ vectors.T
             factor = factor @ root
             round_already = values[0] > 0.5 and values[-1] < 2.0
-            centre, better = _climb(counted, centre, factor, value)
+            centre, better = _climb(evaluate, centre, factor, value)
             gain, value = value - better, better
             if round_already and gain < _WORTH:
                 break
-        return Whitening(centre, factor, value, counted.count)
+        return Whitening(centre, factor, value, evaluate.count)
 
 
-class _Counter:
-    """Evaluations of the potential, counted."""
+def _scales(evaluate: Evaluator, vector: FloatArray) -> FloatArray:
+    """Diagonal matrix of rough conditional standard deviations."""
+    n, steps = len(vector), evaluate.target.small(vector)
+    ends = evaluate.many(np.concatenate([vector + np.diag(steps), vector - np.diag(steps)]))[1]
+    curvature = np.nan_to_num(np.diag(ends[:n] - ends[n:]) / (2.0 * steps), nan=1.0)
+    return np.diag(1.0 / np.sqrt(np.maximum(np.abs(curvature), 1.0)))
 
-    def __init__(self, target: Target, data: Data) -> None:
-        self.target, self.data, self.count = target, data, 0
 
-    def one(self, vector: FloatArray) -> tuple[float, FloatArray]:
-        """Potential and gradient."""
-        self.count += 1
-        value, gradient = value_and_gradient(self.target, self.data, jnp.asarray(vector))
-        return float(value), np.asarray(gradient)
-
-    def many(self, vectors: FloatArray) -> FloatArray:
-        """Gradients (N, P), a few at a time."""
-        self.count += len(vectors)
-        gradients: FloatArray = in_lanes(values_and_gradients, self.target, self.data, vectors)[1]
-        return gradients
-
-    def scales(self, vector: FloatArray) -> FloatArray:
-        """Diagonal matrix of rough conditional standard deviations."""
-        n, steps = len(vector), self.target.small(vector)
-        ends = self.many(np.concatenate([vector + np.diag(steps), vector - np.diag(steps)]))
-        curvature = np.nan_to_num(np.diag(ends[:n] - ends[n:]) / (2.0 * steps), nan=1.0)
-        return np.diag(1.0 / np.sqrt(np.maximum(np.abs(curvature), 1.0)))
-
-    def hessian(self, centre: FloatArray, factor: FloatArray) -> FloatArray:
-        """Second derivative of the potential by ``u``, as differences of the gradient."""
-        steps = _STEP * factor.T
-        ahead, behind = np.split(self.many(np.concatenate([centre + steps, centre - steps])), 2)
-        hessian = (ahead - behind) @ factor / (2.0 * _STEP)
-        # A difference beside a border of what is possible may leave it: such directions stay as they are.
-        lost = ~np.all(np.isfinite(hessian), axis=1)
-        hessian[lost], hessian[:, lost] = 0.0, 0.0
-        hessian[lost, lost] = 1.0
-        return 0.5 * (hessian + hessian.T)
+def _hessian(evaluate: Evaluator, centre: FloatArray, factor: FloatArray) -> FloatArray:
+    """Second derivative of the potential by ``u``, as differences of the gradient."""
+    steps = _STEP * factor.T
+    ahead, behind = np.split(evaluate.many(np.concatenate([centre + steps, centre - steps]))[1], 2)
+    hessian = (ahead - behind) @ factor / (2.0 * _STEP)
+    # A difference beside a border of what is possible may leave it: such directions stay as they are.
+    lost = ~np.all(np.isfinite(hessian), axis=1)
+    hessian[lost], hessian[:, lost] = 0.0, 0.0
+    hessian[lost, lost] = 1.0
+    return 0.5 * (hessian + hessian.T)
 
 
 def _climb(
-    counted: _Counter, centre: FloatArray, factor: FloatArray, value: float
+    evaluate: Evaluator, centre: FloatArray, factor: FloatArray, value: float
 ) -> tuple[FloatArray, float]:
     """Minimise the potential, of that value at the centre, in whitened coordinates."""
 
     def whitened(u: FloatArray) -> tuple[float, FloatArray]:
-        value, gradient = counted.one(centre + factor @ u)
+        value, gradient = evaluate.one(centre + factor @ u)
         if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
             return 1e300, np.zeros_like(u)
         return value, factor.T @ gradient

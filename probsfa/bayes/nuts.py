@@ -18,8 +18,9 @@ from numpyro.infer.hmc import hmc
 from numpyro.infer.util import ParamInfo
 from sklearn.covariance import ledoit_wolf
 
+from probsfa.bayes.evaluation import Evaluator
 from probsfa.bayes.laplace import Whitening
-from probsfa.bayes.target import Data, Target, value_and_gradient
+from probsfa.bayes.target import Data, Target
 
 FloatArray = NDArray[np.float64]
 
@@ -227,13 +228,12 @@ class _Runner:
         An interrupt ends the run; it is raised again where no draw after the warm-up is there to keep.
         """
         chains = len(starts)
-        values, slopes = zip(
-            *(value_and_gradient(self._target, problem.data, jnp.asarray(x)) for x in starts), strict=True
-        )
+        with Evaluator(self._target, problem.data) as evaluate:
+            values, slopes = evaluate.many(starts)
         at = ParamInfo(
             jnp.linalg.solve(problem.factor, (starts - problem.centre).T).T,
-            jnp.stack(values),
-            jnp.stack(slopes) @ problem.factor,
+            jnp.asarray(values),
+            jnp.asarray(slopes) @ problem.factor,
         )
         keys = jax.random.split(jax.random.key(int(rng.integers(2**31))), chains)
         states = _start(self._target, problem, self._settings, at, keys, jnp.asarray(step_size))

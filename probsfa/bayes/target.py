@@ -15,6 +15,7 @@ the data come with a :class:`Chart` (:mod:`probsfa.bayes.rotation`, :mod:`probsf
 """
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -36,8 +37,8 @@ from probsfa.bayes.rotation import Frame, choose_frame, turn
 FloatArray = NDArray[np.float64]
 
 
-#: Gradients that are taken at once, by one program for all that need many.
-LANES = 16
+#: Vectors that small programs take at once.
+BLOCK = 64
 
 
 class Chart(NamedTuple):
@@ -254,9 +255,13 @@ class Target:
         energy = potential_energy(self.model, (data,), {}, free) - log_det
         if data.anchor is None:
             return energy
-        timescale, loadings = self.latents(vector, data.chart.frame)
-        members = () if data.chart.frame is None else data.chart.frame.members
-        return energy - log_weight(data.anchor, timescale, loadings, self.symmetry.order, members)
+        return energy - self.log_weight(vector, data.anchor, data.chart.frame)
+
+    def log_weight(self, vector: Array, anchor: Anchor, frame: Frame | None) -> Array:
+        """Logarithm of the weight that chooses one of the posterior's mirror images."""
+        timescale, loadings = self.latents(vector, frame)
+        members = () if frame is None else frame.members
+        return log_weight(anchor, timescale, loadings, self.symmetry.order, members)
 
     def latents(self, vector: Array, frame: Frame | None) -> tuple[Array, Array]:
         """Coordinates of the time scales (K,) and of the loadings (D, K), whatever the chart."""
@@ -306,33 +311,13 @@ def _is_real(support: Any) -> bool:
     return base is constraints.real
 
 
-@functools.partial(jax.jit, static_argnames="target")
-def value_and_gradient(target: Target, data: Data, vector: Array) -> tuple[Array, Array]:
-    """Potential and its gradient at a vector (P,)."""
-    return jax.value_and_grad(target.potential)(vector, data)
-
-
-@functools.partial(jax.jit, static_argnames="target")
-def values_and_gradients(target: Target, data: Data, vectors: Array) -> tuple[Array, Array]:
-    """Potentials (N,) and their gradients (N, P) at vectors (N, P); give :data:`LANES` of them."""
-    return jax.vmap(jax.value_and_grad(target.potential), in_axes=(0, None))(vectors, data)
-
-
-@functools.partial(jax.jit, static_argnames="target")
-def values(target: Target, data: Data, vectors: Array) -> Array:
-    """Potentials (N,) at vectors (N, P); give :data:`LANES` of them."""
-    return jax.vmap(target.potential, in_axes=(0, None))(vectors, data)
-
-
-def in_lanes(program: Any, target: Target, data: Data, vectors: FloatArray) -> Any:
-    """What one of these two programs gives at any number of vectors (N, P), a few at a time."""
+def in_blocks(program: Callable[[Array], tuple[Array, ...]], vectors: FloatArray) -> list[FloatArray]:
+    """What a program gives for each of some vectors (N, P), not compiled again for another number of them."""
     n = len(vectors)
-    padded = np.concatenate([vectors, np.repeat(vectors[-1:], -n % LANES, axis=0)])
-    parts = [
-        jax.tree.map(np.asarray, program(target, data, jnp.asarray(padded[i : i + LANES])))
-        for i in range(0, len(padded), LANES)
-    ]
-    return jax.tree.map(lambda *x: np.concatenate(x)[:n], *parts)
+    padded = np.concatenate([vectors, np.repeat(vectors[-1:], -n % BLOCK, axis=0)])
+    blocks = np.split(padded, len(padded) // BLOCK)
+    parts = [[np.asarray(x) for x in program(jnp.asarray(block))] for block in blocks]
+    return [np.concatenate(x)[:n] for x in zip(*parts, strict=True)]
 
 
 @functools.partial(jax.jit, static_argnames="target")
@@ -345,8 +330,9 @@ def constrain(target: Target, data: Data, vectors: FloatArray) -> Draws:
     # Parameters do not depend on the rows: one row keeps the program small.
     one = Data(jax.tree.map(np.asarray, _first_row(data.series)), data.known_noise, chart=data.chart)
     with jax.enable_x64(True):
-        flat = _constrain_all(target, one, jnp.asarray(vectors.reshape(-1, target.size)))
-        return Draws(*(np.asarray(x).reshape(*vectors.shape[:-1], *x.shape[1:]) for x in flat))
+        program = functools.partial(_constrain_all, target, one)
+        flat = in_blocks(program, vectors.reshape(-1, target.size))
+    return Draws(*(x.reshape(*vectors.shape[:-1], *x.shape[1:]) for x in flat))
 
 
 def _first_row(series: Series) -> Series:
@@ -361,5 +347,5 @@ def _all_latents(target: Target, frame: Frame | None, vectors: Array) -> tuple[A
 def latents(target: Target, frame: Frame | None, vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Coordinates of the time scales (N, K) and of the loadings (N, D, K) at vectors (N, P)."""
     with jax.enable_x64(True):
-        timescales, loadings = _all_latents(target, frame, jnp.asarray(vectors))
-        return np.asarray(timescales), np.asarray(loadings)
+        timescales, loadings = in_blocks(functools.partial(_all_latents, target, frame), vectors)
+    return timescales, loadings

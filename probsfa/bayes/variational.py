@@ -10,17 +10,18 @@ the guide (:mod:`probsfa.bayes.importance`), which mends tails that no normal la
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from probsfa.bayes.evaluation import Evaluator
 from probsfa.bayes.importance import resample, smoothed_weights
 from probsfa.bayes.laplace import Whitening
-from probsfa.bayes.target import LANES, Data, Target, in_lanes, values, values_and_gradients
+from probsfa.bayes.target import Data, Target
 
 FloatArray = NDArray[np.float64]
 
+# Gradients of a step.
+_BATCH = 16
 # Share of the steps at the end whose guides are averaged.
 _AVERAGED = 0.5
 # Length of the first steps, and after how many steps they get shorter.
@@ -97,16 +98,15 @@ def fit_guide(
     guides = [Guide(np.zeros(size), np.eye(size))]
     elbo: list[float] = []
     try:
-        with jax.enable_x64(True):
-            data = jax.tree.map(jnp.asarray, data)
+        with Evaluator(target, data) as evaluate:
             for rate in rates:
                 guide = guides[-1]
-                half = rng.standard_normal((LANES // 2, size))
+                half = rng.standard_normal((_BATCH // 2, size))
                 normals = np.concatenate([half, -half])
                 vectors = whitening.apply(guide.mean + normals @ guide.root.T)
-                potentials, slopes = values_and_gradients(target, data, jnp.asarray(vectors))
+                potentials, slopes = evaluate.many(vectors)
                 entropy = constant + np.sum(np.log(np.abs(np.diag(guide.root))))
-                guides.append(_improved(guide, normals, np.asarray(slopes) @ whitening.factor, rate))
+                guides.append(_improved(guide, normals, slopes @ whitening.factor, rate))
                 elbo.append(float(entropy - np.mean(potentials)))
                 if report is not None:
                     report(1)
@@ -159,8 +159,8 @@ def draw(
     normals = np.concatenate([half, -half])
     vectors = whitening.apply(guide.mean + normals @ guide.root.T)
     try:
-        with jax.enable_x64(True):
-            potentials = in_lanes(values, target, jax.tree.map(jnp.asarray, data), vectors)
+        with Evaluator(target, data) as evaluate:
+            potentials = evaluate.many(vectors)[0]
     except KeyboardInterrupt:
         return Drawn(vectors[:n_draws], np.nan)
     weights, pareto_k = smoothed_weights(0.5 * np.sum(normals**2, axis=1) - potentials)

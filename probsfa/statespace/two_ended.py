@@ -18,7 +18,6 @@ The stable forms are those of :mod:`probsfa.statespace.engine`: what is factoris
 ``S = L L'``, and ``J`` comes from a root of ``P2``, so it is positive whether ``P2`` is tiny or nearly one.
 """
 
-import os
 import threading
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -28,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 
+from probsfa.statespace.cores import n_cores
 from probsfa.statespace.inference import MOST_LANE_COMPONENTS
 from probsfa.statespace.panel import Panel
 
@@ -165,13 +165,6 @@ def pays(n_rows: int, n_components: int) -> bool:
     return (
         n_components > MOST_LANE_COMPONENTS
         and n_rows * (n_components**3 + _ROW_WORK) >= _LEAST_WORK
-        and _n_cores() > 1
+        and n_cores() > 1
         and jax.default_backend() == "cpu"
     )
-
-
-def _n_cores() -> int:
-    """Processor cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -236,8 +236,8 @@ def test_an_interrupt_in_the_warm_up_leaves_laplaces_approximation(sampled, fram
 
 
 def test_an_interrupt_of_svi_keeps_the_guide_so_far(frame, monkeypatch):
-    counted = _Interrupt(variational.values_and_gradients, 10)
-    monkeypatch.setattr(variational, "values_and_gradients", counted)
+    counted = _Interrupt(variational._improved, 10)
+    monkeypatch.setattr(variational, "_improved", counted)
     with pytest.warns(ConvergenceWarning, match="Interrupted"):
         model = quick(n_steps_svi=100).fit(frame[0])
     assert len(model.elbo_) == 10 and not model.converged_

@@ -246,11 +246,11 @@ def test_both_sides_are_worked_in_double_precision():
 
 
 def test_a_second_thread_is_used_where_it_pays(monkeypatch):
-    monkeypatch.setattr(two_ended, "_n_cores", lambda: 2)
+    monkeypatch.setattr(two_ended, "n_cores", lambda: 2)
     assert two_ended.pays(20_448, 90)
     assert not two_ended.pays(20_448, 8)
     assert not two_ended.pays(16, 12)
-    monkeypatch.setattr(two_ended, "_n_cores", lambda: 1)
+    monkeypatch.setattr(two_ended, "n_cores", lambda: 1)
     assert not two_ended.pays(20_448, 90)
 
 

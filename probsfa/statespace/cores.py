@@ -1,0 +1,10 @@
+"""How many processor cores there are for us."""
+
+import os
+
+
+def n_cores() -> int:
+    """Processor cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
