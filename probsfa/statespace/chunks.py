@@ -60,9 +60,11 @@ def chunk_rows(n_rows: int, n_components: int) -> int:
     """Rows of each chunk of a panel with ``n_rows``; chunks are equally long, so one program serves all."""
     size = CHUNK_BYTES if n_components <= MOST_LANE_COMPONENTS else _PLAIN_CHUNK_BYTES
     most = int(np.clip(size // (8 * n_components**2), _FEWEST_CHUNK_ROWS, _MOST_CHUNK_ROWS))
-    if n_rows <= most:
-        return n_rows
-    return padded_length(-(-n_rows // -(-n_rows // most)))
+    n_chunks = -(-n_rows // most)
+    # Lockstep cuts chunks into segments, and so needs lengths that have many divisors.
+    if n_chunks == 1 or (n_components > MOST_LANE_COMPONENTS and n_rows % n_chunks == 0):
+        return n_rows // n_chunks
+    return padded_length(-(-n_rows // n_chunks))
 
 
 _weights_program = jax.jit(row_weights)

@@ -17,21 +17,15 @@ from jax import Array
 from numpy.typing import NDArray
 
 from probsfa._threads import one_blas_thread
-from probsfa.statespace import steady, two_ended
+from probsfa.statespace import few_columns, inference, steady, two_ended
 from probsfa.statespace.chunks import Chunk, Chunks, Model, chunks_of, chunks_of_halves, make_model
 from probsfa.statespace.engine import Filtered, Law, Smoothed, backward_draws
-from probsfa.statespace.inference import (
-    Forward,
-    Problem,
-    backward,
-    backward_in_full,
-    choose_segments,
-    forward,
-)
+from probsfa.statespace.inference import Problem, choose_segments
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.sharding import sharded_sums
 from probsfa.statespace.statistics import (
+    Moments,
     ObservationSums,
     Statistics,
     complete_sums,
@@ -41,6 +35,7 @@ from probsfa.statespace.statistics import (
 from probsfa.statespace.symmetric import unpack
 
 FloatArray = NDArray[np.float64]
+Forward = inference.Forward | few_columns.Forward
 
 
 _devices: ContextVar[tuple[jax.Device, ...]] = ContextVar("devices", default=())
@@ -137,6 +132,27 @@ def _following_index(chunk: Chunk, after_index: Array) -> Array:
     return jnp.concatenate([chunk.gap_index[1:], jnp.asarray(after_index, chunk.gap_index.dtype)[None]])
 
 
+def forward(problem: Problem, before: Law, n_segments: int) -> tuple[Forward, Array]:
+    """Filter by a strategy: :data:`~probsfa.statespace.few_columns.FEW_COLUMNS` or a number of segments."""
+    if n_segments == few_columns.FEW_COLUMNS:
+        return few_columns.forward(problem, before)
+    return inference.forward(problem, before, n_segments)
+
+
+def backward(problem: Problem, result: Forward, after: Law) -> Moments:
+    """Moments for the sums over rows, by the strategy of the forward pass."""
+    if isinstance(result, few_columns.Forward):
+        return few_columns.backward(problem, result, after)
+    return inference.backward(problem, result, after)
+
+
+def backward_in_full(problem: Problem, result: Forward, after: Law) -> Smoothed:
+    """All moments of all rows, by the strategy of the forward pass."""
+    if isinstance(result, few_columns.Forward):
+        return few_columns.backward_in_full(problem, result, after)
+    return inference.backward_in_full(problem, result, after)
+
+
 @partial(jax.jit, static_argnames="n_segments")
 def _forward_program(
     model: Model, chunk: Chunk, after_index: Array, before: Law, n_segments: int
@@ -221,7 +237,7 @@ def _filter_program(
     values: Array, mask: Array, decays: Array, model: Model, before: Law
 ) -> tuple[Array, Array, Array]:
     problem = Problem(values, mask, decays, jnp.zeros_like(decays[0]), *model[1:])
-    result, log_likelihoods = forward(problem, before, 1)
+    result, log_likelihoods = inference.forward(problem, before, 1)
     roots = result.filtered.roots
     return result.filtered.means, roots @ jnp.swapaxes(roots, 1, 2), log_likelihoods
 
@@ -250,7 +266,8 @@ class _Sweep:
         self.chunks = chunks_of(panel, n_components) if chunks is None else chunks
         self.kept_bytes = _KEPT_BYTES if kept_bytes is None else kept_bytes
         if n_segments is None:
-            n_segments = choose_segments(self.chunks.rows, n_components)
+            few = few_columns.suits(params, panel)
+            n_segments = few_columns.FEW_COLUMNS if few else choose_segments(self.chunks.rows, n_components)
         self.n_segments = n_segments
         # NumPy arrays: each JAX operation outside a compiled program is a program of its own.
         zeros = np.zeros((n_components, n_components))
@@ -292,8 +309,12 @@ class _Sweep:
 
     @property
     def end(self) -> two_ended.End:
-        """Law of the last state given all rows, after the forward pass of the plain strategy."""
-        assert self.last is not None and isinstance(self.last.filtered, Filtered)
+        """Law of the last state given all rows, after the forward pass of a strategy for many latents."""
+        assert self.last is not None
+        if isinstance(self.last, few_columns.Forward):
+            mean, covariance = map(np.array, self.last.last)
+            return two_ended.End(mean, np.linalg.cholesky(covariance))
+        assert isinstance(self.last.filtered, Filtered)
         return two_ended.End(*(np.array(x[-1]) for x in map(np.asarray, self.last.filtered[:2])))
 
     def sum_chunks(self, after: Law, *, backwards: bool = False) -> Iterator[Law]:
@@ -457,8 +478,10 @@ def _statistics(sweep: _Sweep, log_likelihood: float, totals: list[FloatArray]) 
 def _from_both_ends(params: Parameters, panel: Panel) -> Statistics:
     """The expected statistics with one thread at each end of the rows."""
     halves = chunks_of_halves(panel, params.n_components)
+    n_segments = few_columns.FEW_COLUMNS if few_columns.suits(params, panel) else 1
     first, second = (
-        _Sweep(params, panel, n_segments=1, chunks=chunks, kept_bytes=_KEPT_BYTES // 2) for chunks in halves
+        _Sweep(params, panel, n_segments=n_segments, chunks=chunks, kept_bytes=_KEPT_BYTES // 2)
+        for chunks in halves
     )
     two_ended.run_both(*(map(jax.block_until_ready, side.filter_chunks()) for side in (first, second)))
     decay = np.asarray(first.model.table)[first.chunks.after_index(len(first.chunks) - 1)]
