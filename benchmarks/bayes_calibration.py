@@ -12,6 +12,8 @@ draws hold fewer than 99 effective ones, five times and at most twenty times as 
 import argparse
 import time
 import warnings
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
 
 import jax
@@ -62,42 +64,54 @@ def names() -> list[str]:
     ]
 
 
-def ranks_of(replicates: int, seed: int, n_draws: int, kept_in: Path | None) -> tuple[np.ndarray, int]:
+def rank(X: np.ndarray, truth: dict[str, np.ndarray], n_draws: int, seed: int) -> tuple[list[int], int]:
+    """Rank of every parameter (P,) among the draws of a fit, and the number of divergences."""
+    warnings.simplefilter("ignore")
+    # Ranks among draws that depend on each other are too often extreme: such chains are run longer.
+    for times in (1, 5, 20):
+        model = BayesianSFA(
+            K,
+            standardize=False,
+            n_warmup=200,
+            n_draws=times * n_draws,
+            n_chains=2,
+            progress_bar=False,
+            random_state=seed,
+        ).fit(X)
+        if min(float(np.nanmin(x)) for x in model.diagnostics_["ess"].values()) >= KEPT:
+            break
+    draws = vector(*(x.reshape(-1, *x.shape[2:]) for x in model.draws_))
+    kept = draws[np.linspace(0, len(draws) - 1, KEPT).round().astype(int)]
+    true = vector(*(truth[name][None] for name in ("decay", "loadings", "noise_variance", "offset")))
+    return np.sum(kept < true, axis=0).tolist(), int(model.diagnostics_["divergences"])
+
+
+def ranks_of(
+    replicates: int, seed: int, n_draws: int, n_processes: int, kept_in: Path | None
+) -> tuple[np.ndarray, int]:
     """Rank of every parameter in every replicate, (R, P), and the number of divergences.
 
     What is kept in a file is not done again.
     """
-    priors = Priors()
-    truth = prior_draws(priors, replicates, seed)
+    truth = prior_draws(Priors(), replicates, seed)
     rng = np.random.default_rng(seed)
-    done = kept_in is not None and kept_in.exists()
-    ranks, divergences = (np.load(kept_in).tolist() if done else []), 0
-    for i in tqdm(range(replicates)):
-        X = np.where(rng.random((T, D)) < 0.2, np.nan, truth["observations"][i])
-        if i < len(ranks):
-            continue
-        # Ranks among draws that depend on each other are too often extreme: such chains are run longer.
-        for times in (1, 5, 20):
-            model = BayesianSFA(
-                K,
-                priors=priors,
-                standardize=False,
-                n_warmup=200,
-                n_draws=times * n_draws,
-                n_chains=2,
-                progress_bar=False,
-                random_state=seed + 1 + i,
-            ).fit(X)
-            if min(float(np.nanmin(x)) for x in model.diagnostics_["ess"].values()) >= KEPT:
-                break
-        divergences += model.diagnostics_["divergences"]
-        draws = vector(*(x.reshape(-1, *x.shape[2:]) for x in model.draws_))
-        kept = draws[np.linspace(0, len(draws) - 1, KEPT).round().astype(int)]
-        true = vector(*(truth[name][i : i + 1] for name in ("decay", "loadings", "noise_variance", "offset")))
-        ranks.append(np.sum(kept < true, axis=0).tolist())
-        if kept_in is not None:
-            np.save(kept_in, ranks)
-    return np.array(ranks), divergences
+    series = [np.where(rng.random((T, D)) < 0.2, np.nan, X) for X in truth["observations"]]
+    found = np.full((replicates, len(names()) + 1), np.nan)
+    if kept_in is not None and kept_in.exists():
+        known = np.load(kept_in)[:replicates]
+        found[: len(known)] = known
+    left = np.flatnonzero(np.isnan(found[:, 0])).tolist()
+    with ProcessPoolExecutor(n_processes, mp_context=get_context("spawn")) as pool:
+        jobs = {
+            pool.submit(rank, series[i], {k: v[i] for k, v in truth.items()}, n_draws, seed + 1 + i): i
+            for i in left
+        }
+        for job in tqdm(as_completed(jobs), total=len(jobs)):
+            ranks, divergences = job.result()
+            found[jobs[job]] = [*ranks, divergences]
+            if kept_in is not None:
+                np.save(kept_in, found)
+    return found[:, :-1].astype(int), int(found[:, -1].sum())
 
 
 def draw_figure(ranks: np.ndarray, path: Path) -> None:
@@ -122,15 +136,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--replicates", type=int, default=200)
     parser.add_argument("--draws", type=int, default=200, help="draws of each of two chains")
+    parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--figure", type=Path, help="where to draw the histograms")
     parser.add_argument(
         "--ranks", type=Path, help="file (.npy) that keeps the ranks; goes on from what it has"
     )
     args = parser.parse_args()
-    warnings.simplefilter("ignore")
     began = time.perf_counter()
-    ranks, divergences = ranks_of(args.replicates, args.seed, args.draws, args.ranks)
+    ranks, divergences = ranks_of(args.replicates, args.seed, args.draws, args.processes, args.ranks)
     edges = np.linspace(-0.5, KEPT + 0.5, BINS + 1)
     p_values = [chisquare(np.histogram(column, edges)[0]).pvalue for column in ranks.T]
     for name, p, column in zip(names(), p_values, ranks.T, strict=True):

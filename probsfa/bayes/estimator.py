@@ -25,7 +25,7 @@ from probsfa.bayes.draws import (
     typical,
 )
 from probsfa.bayes.importance import UNRELIABLE
-from probsfa.bayes.labels import Labels
+from probsfa.bayes.labels import Labels, merges
 from probsfa.bayes.laplace import Whitening, find_whitening
 from probsfa.bayes.mixture import Cells, make_cells, mixed_cells, mixed_posterior
 from probsfa.bayes.packing import pack, panels_of, start_values
@@ -269,6 +269,9 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         data = Data(series, known)
         data = data._replace(chart=target.chart(values, data))
         whitening = find_whitening(target, data, target.to_vector(values))
+        if merges(target, data.chart.frame, whitening):
+            data = data._replace(chart=data.chart._replace(frame=None))
+            whitening = find_whitening(target, data, target.to_vector(values))
         labels = Labels(target, whitening, data.chart.frame)
         data = data._replace(anchor=labels.anchor)
         infer = self._run_nuts if self.inference == "nuts" else self._run_svi

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from probsfa.bayes.anchor import WIDTH, Anchor
 from probsfa.bayes.laplace import Whitening
 from probsfa.bayes.relabel import Relabelling, relabel
-from probsfa.bayes.rotation import Frame, turn_back
+from probsfa.bayes.rotation import Frame, may_merge, turn_back
 from probsfa.bayes.target import Target, latents
 
 FloatArray = NDArray[np.float64]
@@ -79,3 +79,14 @@ class Labels:
         flat[:, self._timescale] = timescales
         flat[:, self._loadings] = loadings.reshape(len(flat), -1)
         return flat.reshape(vectors.shape)
+
+
+def merges(target: Target, frame: Frame | None, whitening: Whitening) -> bool:
+    """Whether latents of a frame may have one time scale by the posterior's law near its maximum.
+
+    The maximum itself may then be in the spike of the density that is there (see `choose_frame`).
+    """
+    if frame is None:
+        return False
+    coordinate = latents(target, frame, whitening.centre[None])[0][0]
+    return may_merge(np.asarray(frame.members), coordinate, whitening.std[target.slices["timescale"]])

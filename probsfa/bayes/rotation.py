@@ -91,11 +91,16 @@ def choose_frame(
     members = np.flatnonzero((n_rows * signal >= _PRECISION * len(loadings)) & (errors <= _VAGUE))
     if len(members) < 2:
         return None
-    order = members[np.argsort(timescale[members], kind="stable")]
-    apart = np.diff(np.log(timescale[order])) / np.hypot(errors[order][1:], errors[order][:-1])
-    if np.any(apart < _APART):
+    if may_merge(members, np.log(timescale), errors):
         return None
     return make_frame(coordinate, reference, weights, members)
+
+
+def may_merge(members: NDArray[np.intp], coordinate: FloatArray, errors: FloatArray) -> bool:
+    """Whether two of some latents may have one time scale, by its coordinates (K,) and their errors (K,)."""
+    order = members[np.argsort(coordinate[members], kind="stable")]
+    apart = np.diff(coordinate[order])
+    return not np.all(apart >= _APART * np.hypot(errors[order][1:], errors[order][:-1]))
 
 
 def make_frame(

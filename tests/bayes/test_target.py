@@ -7,7 +7,10 @@ import numpyro.distributions as dist
 import pytest
 
 from probsfa.bayes import Priors
+from probsfa.bayes.labels import merges
+from probsfa.bayes.laplace import Whitening
 from probsfa.bayes.model import Series, as_series
+from probsfa.bayes.rotation import turn_back
 from probsfa.bayes.target import Chart, Data, Target
 
 K, D = 2, 4
@@ -95,3 +98,19 @@ def test_hierarchical_models_are_rotated_but_their_offset_is_plain(rng):
     assert chart.level is None
     for x, y in zip(chart.frame, target.chart(values, data).frame, strict=True):
         np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize(("gap", "known"), [(1.0, False), (0.0, True), (3.0, False)])
+def test_a_maximum_where_two_time_scales_are_one_is_noticed(rng, gap, known):
+    """There the density in the chart has a spike, in which a climb may end."""
+    target, data, values = setting(rng)
+    frame = target.chart(values, data).frame
+    loadings = values["loadings"]
+    coordinates, aligned = turn_back(frame, np.array([2.0, 2.0 + gap]), loadings)
+    centre = target.to_vector(values)
+    centre[target.slices["timescale"]] = coordinates
+    centre[target.slices["loadings"]] = aligned.ravel()
+    for std, merged in [(0.1, known), (3.0, True), (np.nan, True)]:
+        whitening = Whitening(centre, std * np.eye(target.size), 0.0, 0)
+        assert merges(target, frame, whitening) == merged
+        assert not merges(target, None, whitening)
