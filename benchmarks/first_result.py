@@ -7,7 +7,11 @@ the rest of the fit. "again" is a second fit in the same process, "processor" th
 that. With ``--cache`` the compiled programs are kept in a temporary folder by
 ``probsfa.enable_compilation_cache``; the first process fills it and is not counted.
 
-    python benchmarks/first_result.py [--repeats 5] [--cache]
+With ``--components`` it is the seconds that tracing and compiling the posterior takes instead: its moments
+(`smooth`) and its sums (`expected_statistics`), each for K = 1 to 8, on 1,000 and 10,000 rows with gaps (run
+row by row and in lockstep), every program in a process of its own.
+
+    python benchmarks/first_result.py [--repeats 5] [--cache] [--components]
 """
 
 import argparse
@@ -61,6 +65,48 @@ print(json.dumps({
 }))
 """
 
+POSTERIOR = """
+import json, sys
+from jax import monitoring
+import numpy as np
+from probsfa._validation import Sequences
+from probsfa.statespace import posterior
+from probsfa.statespace.panel import make_panel
+from probsfa.statespace.parameters import Parameters
+name, n_rows, k = json.loads(sys.argv[1])
+rng = np.random.default_rng(0)
+X = rng.standard_normal((n_rows, 10))
+X[rng.random(X.shape) < 0.1] = np.nan
+panel = make_panel(Sequences(X, (n_rows,)))
+params = Parameters(np.linspace(0.9, 0.3, k), rng.standard_normal((10, k)), np.ones(10), np.zeros(10))
+took = []
+def note(event, seconds, **_):
+    if event.startswith("/jax/core/compile/"):
+        took.append(seconds)
+monitoring.register_event_duration_secs_listener(note)
+getattr(posterior, name)(params, panel)
+print(json.dumps(sum(took)))
+"""
+
+
+def compiling() -> None:
+    """Print how long the posterior compiles at each number of latents."""
+    cases = [(name, n) for name in ("smooth", "expected_statistics") for n in (1000, 10_000)]
+    print("| K |" + "|".join(f" {name}, {n:,} rows " for name, n in cases) + "|\n|--:|" + "--:|" * len(cases))
+    for k in range(1, 9):
+        seconds = [
+            float(
+                subprocess.run(
+                    [sys.executable, "-W", "ignore", "-c", POSTERIOR, json.dumps([name, n, k])],
+                    capture_output=True,
+                    text=True,
+                    check=True,
+                ).stdout
+            )
+            for name, n in cases
+        ]
+        print(f"| {k} |" + "|".join(f" {x:.2f} " for x in seconds) + "|", flush=True)
+
 
 def measure(folder: str | None) -> dict[str, float]:
     """Seconds of each part in a fresh process."""
@@ -78,7 +124,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--cache", action="store_true")
+    parser.add_argument("--components", action="store_true")
     args = parser.parse_args()
+    if args.components:
+        compiling()
+        return
     with tempfile.TemporaryDirectory() as folder:
         kept = folder if args.cache else None
         measure(kept)  # fills the compilation cache, or those of the file system and of Python's bytecode
