@@ -2,18 +2,23 @@
 
 *Plain*: one step of the recursions for each row (:mod:`probsfa.statespace.engine`). *Lockstep*: the stretch
 cut into segments that take their steps together (:mod:`probsfa.statespace.lockstep`); quicker where matrices
-are so small that a processor would mostly wait, but it takes longer to compile. Both are exact.
+are so small that a processor would mostly wait, but it takes longer to compile. *Associative*: lockstep with
+thousands of segments of few rows, joined by an associative scan (:mod:`probsfa.statespace.associative`); for
+accelerators. All are exact.
 
 A stretch may be the whole of the data or one chunk of it: it starts from the law of the state before its
 first row and its backward pass from the law of the state after its last.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
 
-from probsfa.statespace import lockstep
+from probsfa.statespace import associative, lockstep
 from probsfa.statespace.engine import (
     Collapsed,
     Filtered,
@@ -24,18 +29,32 @@ from probsfa.statespace.engine import (
     filter_pass,
     smoother_pass,
 )
-from probsfa.statespace.lanes import times
+from probsfa.statespace.lanes import MOST_UNROLLED, on_cpu, times, without_kernel_hints
 from probsfa.statespace.statistics import Moments
 from probsfa.statespace.symmetric import triangle
 
-#: Most latents for which lockstep is quicker.
-MOST_LANE_COMPONENTS = 8
+#: Most latents for which lockstep is quicker on a CPU.
+MOST_LANE_COMPONENTS = MOST_UNROLLED
 #: Fewest rows for which lockstep repays its longer compilation within one fit.
 FEWEST_ROWS_FOR_ONE_FIT = 4096
 #: The same where a program is run many thousand times.
 FEWEST_ROWS_FOR_SAMPLING = 128
 _SEGMENTS = (64, 32, 16, 8)
 _SHORTEST_SEGMENT = 8
+
+_associative_everywhere: ContextVar[bool] = ContextVar("associative_everywhere", default=False)
+
+
+@contextmanager
+def associative_everywhere() -> Iterator[None]:
+    """Choose for CPUs, too, as for accelerators; for tests and measurements."""
+    token = _associative_everywhere.set(True)
+    try:
+        # XLA's CPU compiler cannot take calls of libraries for batches into its single kernels.
+        with without_kernel_hints():
+            yield
+    finally:
+        _associative_everywhere.reset(token)
 
 
 class Problem(NamedTuple):
@@ -63,12 +82,17 @@ class Forward(NamedTuple):
 
     filtered: Filtered | lockstep.FilteredRows
     segments: lockstep.Segments | None
-    borders: lockstep.Borders | None
+    borders: lockstep.Borders | associative.Borders | None
     last: Law
 
 
 def choose_segments(n_rows: int, n_components: int, fewest_rows: int = FEWEST_ROWS_FOR_ONE_FIT) -> int:
-    """Number of segments to cut ``n_rows`` into; 1 for the plain strategy."""
+    """Number of segments to cut ``n_rows`` into.
+
+    One is the plain strategy, up to 64 are lockstep, and more are joined by an associative scan.
+    """
+    if _associative_everywhere.get() or not on_cpu():
+        return associative.choose_segments(n_rows) if n_rows > _SEGMENTS[0] else 1
     if n_components > MOST_LANE_COMPONENTS or n_rows < fewest_rows:
         return 1
     fitting = (s for s in _SEGMENTS if n_rows % s == 0 and n_rows // s >= _SHORTEST_SEGMENT)
@@ -91,11 +115,26 @@ def forward(problem: Problem, before: Law, n_segments: int) -> tuple[Forward, Ar
     else:
         rows = lanes_of(collapsed, problem.decays, n_segments)
         segments = lockstep.couple(rows)
-        borders = lockstep.join(segments, before)
+        borders = join(segments, before)
         lanes = lockstep.filter_rows(rows, borders.left)
         result = Forward(lanes, segments, borders, borders.last)
         means, log_dets, distances = filtered_rows(lanes)
     return result, row_log_likelihoods(problem, means, log_dets, distances)
+
+
+def join(segments: lockstep.Segments, before: Law) -> lockstep.Borders | associative.Borders:
+    """Law of the state at the left border of every segment: in turn, or all at once where there are many."""
+    is_long = segments.covariance.shape[-1] > _SEGMENTS[0]
+    return (associative if is_long else lockstep).join(segments, before)
+
+
+def join_back(
+    segments: lockstep.Segments, borders: lockstep.Borders | associative.Borders
+) -> lockstep.LaneLaw:
+    """Law of the last state of every segment given all rows."""
+    if isinstance(borders, associative.Borders):
+        return associative.join_back(segments, borders)
+    return lockstep.join_back(segments, borders)
 
 
 def row_log_likelihoods(problem: Problem, means: Array, log_dets: Array, distances: Array) -> Array:
@@ -125,7 +164,7 @@ def _smooth_lanes(result: Forward, following: Array, after: Law) -> lockstep.Smo
     gain, narrowed = condition(lanes.roots[-1, :, :, -1].T, following[-1])
     mean = result.last.mean + gain @ (after.mean - following[-1] * result.last.mean)
     last = Law(mean, narrowed @ narrowed.T + gain @ after.covariance @ gain.T)
-    ends = lockstep.join_back(segments, borders._replace(last=last))
+    ends = join_back(segments, borders._replace(last=last))
     return lockstep.smooth_rows(lanes, lockstep.to_lanes(following, lanes.means.shape[2]), ends)
 
 

@@ -16,10 +16,22 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.experimental.xla_metadata import set_xla_metadata
+from jax.lax.linalg import triangular_solve
+
+#: Most rows of a matrix whose operations are written out.
+MOST_UNROLLED = 8
 
 _hints: ContextVar[bool] = ContextVar("kernel_hints", default=True)
 _F = TypeVar("_F", bound=Callable[..., Any])
 _T = TypeVar("_T")
+
+
+def on_cpu() -> bool:
+    """Whether programs traced now are meant for the CPU."""
+    device = jax.config.jax_default_device  # type: ignore[attr-defined]
+    if device is None:
+        return jax.default_backend() == "cpu"
+    return str(getattr(device, "platform", device)) == "cpu"
 
 
 def one_kernel(function: _F) -> _F:
@@ -27,7 +39,8 @@ def one_kernel(function: _F) -> _F:
 
     On CPUs a loop over time is otherwise run operation by operation, at a cost for each that exceeds the work
     in it (about three times at K = 5). The request is a hint in the program's metadata: a compiler that does
-    not know it ignores it, and results are the same. See :func:`without_kernel_hints`.
+    not know it ignores it, and results are the same. See :func:`without_kernel_hints`. Elsewhere than on CPUs
+    nothing is asked for.
     """
 
     @wraps(function)
@@ -39,6 +52,8 @@ def one_kernel(function: _F) -> _F:
 
     @wraps(function)
     def hinted(*args: Any) -> Any:
+        if not on_cpu():
+            return function(*args)
         hint = "true" if _hints.get() else None
         with set_xla_metadata(inlineable="false", xla_cpu_small_call=hint):
             return compiled(*args)
@@ -70,8 +85,11 @@ def settle(values: _T) -> _T:
     """Have values computed once and kept, where the compiler would compute them again at each use.
 
     Chains of scalar operations on lanes look cheap to it, and it repeats them, growing like the fourth power
-    of the size. A call that must not be inlined is a border it does not cross.
+    of the size. A call that must not be inlined is a border it does not cross. Compilers for accelerators
+    weigh repeating against another kernel themselves, and need not know what to do with such a call.
     """
+    if not on_cpu():
+        return values
     with set_xla_metadata(inlineable="false"):
         return cast(_T, _copy(values))
 
@@ -87,18 +105,24 @@ def dot(left: Sequence[Array], right: Sequence[Array]) -> Array:
 def times(left: Array, right: Array) -> Array:
     """Product ``left right`` of matrices (I, K, S) and (K, J, S)."""
     n = right.shape[0]
+    if n > MOST_UNROLLED:
+        return jnp.einsum("iks,kjs->ijs", left, right)
     return dot([left[:, k, None] for k in range(n)], [right[None, k] for k in range(n)])
 
 
 def times_transpose(left: Array, right: Array) -> Array:
     """Product ``left right'`` of matrices (I, K, S) and (J, K, S)."""
     n = right.shape[1]
+    if n > MOST_UNROLLED:
+        return jnp.einsum("iks,jks->ijs", left, right)
     return dot([left[:, k, None] for k in range(n)], [right[None, :, k] for k in range(n)])
 
 
 def transpose_times(left: Array, right: Array) -> Array:
     """Product ``left' right`` of matrices (K, I, S) and (K, J, S)."""
     n = right.shape[0]
+    if n > MOST_UNROLLED:
+        return jnp.einsum("kis,kjs->ijs", left, right)
     return dot([left[k, :, None] for k in range(n)], [right[k, None] for k in range(n)])
 
 
@@ -110,6 +134,9 @@ def identity_like(matrix: Array) -> Array:
 def cholesky(matrix: Array) -> tuple[Array, Array]:
     """Upper factor ``U`` (K, K, S) with ``U' U = matrix``, and the reciprocals (K, S) of its diagonal."""
     n = matrix.shape[0]
+    if n > MOST_UNROLLED:
+        upper = jnp.linalg.cholesky(matrix.T, symmetrize_input=False).T
+        return upper, 1.0 / jnp.einsum("iis->is", upper)
     rows: list[Array] = []
     reciprocals: list[Array] = []
     for j in range(n):
@@ -124,6 +151,8 @@ def cholesky(matrix: Array) -> tuple[Array, Array]:
 
 def solve_lower(upper: Array, reciprocals: Array, right: Array) -> Array:
     """Solution ``x`` (K, J, S) of ``U' x = right``."""
+    if right.shape[0] > MOST_UNROLLED:
+        return _solve_batch(upper, right, transposed=False)
     solution: list[Array] = []
     for i in range(right.shape[0]):
         entry = right[i]
@@ -136,6 +165,8 @@ def solve_lower(upper: Array, reciprocals: Array, right: Array) -> Array:
 def solve_upper(upper: Array, reciprocals: Array, right: Array) -> Array:
     """Solution ``x`` (K, J, S) of ``U x = right``."""
     n = right.shape[0]
+    if n > MOST_UNROLLED:
+        return _solve_batch(upper, right, transposed=True)
     solution = [right[i] for i in range(n)]
     for i in reversed(range(n)):
         entry = right[i]
@@ -143,3 +174,24 @@ def solve_upper(upper: Array, reciprocals: Array, right: Array) -> Array:
             entry = entry - upper[i, k, None] * solution[k]
         solution[i] = entry * reciprocals[i, None]
     return settle(jnp.stack(solution))
+
+
+def _solve_batch(upper: Array, right: Array, *, transposed: bool) -> Array:
+    """Solve with ``L = U'``, or with its transpose ``U``, in one call of a library."""
+    columns = jnp.moveaxis(right, -1, 0)
+    solution = triangular_solve(upper.T, columns, left_side=True, lower=True, transpose_a=transposed)
+    return jnp.moveaxis(solution, 0, -1)
+
+
+def products(values: Array) -> Array:
+    """Products (N, S) of numbers (K, S), up to eight each, so that logarithms can be taken later and at once.
+
+    The product of more might leave the range of floating point.
+    """
+    found = []
+    for start in range(0, values.shape[0], MOST_UNROLLED):
+        product = values[start]
+        for value in values[start + 1 : start + MOST_UNROLLED]:
+            product = product * value
+        found.append(product)
+    return jnp.stack(found)

@@ -28,6 +28,7 @@ from probsfa.statespace.lanes import (
     cholesky,
     identity_like,
     one_kernel,
+    products,
     settle,
     solve_lower,
     solve_upper,
@@ -97,8 +98,11 @@ def from_lanes(lanes: Array) -> Array:
     return joined.reshape(-1, *joined.shape[2:])
 
 
-class _Step(NamedTuple):
-    """Upper factor ``U = L'`` of the predicted covariance, ``J L``, and that of ``B = I + L' J L``."""
+class Update(NamedTuple):
+    """Upper factor ``U = L'`` of a covariance, ``J L``, and that of ``B = I + L' J L``, with reciprocals.
+
+    It is how what is said with precision ``J`` changes a law of that covariance.
+    """
 
     spread: Array
     spread_reciprocals: Array
@@ -107,28 +111,32 @@ class _Step(NamedTuple):
     reciprocals: Array
 
 
-def _step(covariance: Array, precision: Array, decay: Array) -> _Step:
-    identity = identity_like(covariance)
-    innovation = (1.0 - decay) * (1.0 + decay)
-    spread = decay[:, None] * decay[None] * covariance + identity * innovation[:, None]
-    upper, upper_reciprocals = cholesky(settle(spread))
+def meet(covariance: Array, precision: Array) -> Update:
+    """A law of the given covariance (K, K, S) meets information of the given precision (K, K, S)."""
+    upper, upper_reciprocals = cholesky(settle(covariance))
     weighted = settle(times_transpose(precision, upper))
-    factor, reciprocals = cholesky(settle(times(upper, weighted) + identity))
-    return _Step(upper, upper_reciprocals, weighted, factor, reciprocals)
+    factor, reciprocals = cholesky(settle(times(upper, weighted) + identity_like(covariance)))
+    return Update(upper, upper_reciprocals, weighted, factor, reciprocals)
 
 
-def _root(step: _Step) -> Array:
-    """Transposed root ``W'`` of the filtered covariance ``W W'``."""
-    return solve_lower(step.factor, step.reciprocals, step.spread)
+def _step(covariance: Array, precision: Array, decay: Array) -> Update:
+    innovation = (1.0 - decay) * (1.0 + decay)
+    spread = decay[:, None] * decay[None] * covariance + identity_like(covariance) * innovation[:, None]
+    return meet(spread, precision)
 
 
-def _absorb(step: _Step, predicted: Array, information: Array) -> Array:
+def transposed_root(update: Update) -> Array:
+    """Transposed root ``W'`` of the updated covariance ``W W'``."""
+    return solve_lower(update.factor, update.reciprocals, update.spread)
+
+
+def absorb(update: Update, predicted: Array, information: Array) -> Array:
     """``B^-1 L' (h - J m)`` for the columns ``m`` of ``predicted`` (K, J, S); only the last meets data."""
-    surprise = -transpose_times(step.weighted, predicted)
-    told = times(step.spread, information[:, None])
+    surprise = -transpose_times(update.weighted, predicted)
+    told = times(update.spread, information[:, None])
     surprise = surprise + jnp.pad(told, ((0, 0), (predicted.shape[1] - 1, 0), (0, 0)))
-    whitened = solve_lower(step.factor, step.reciprocals, settle(surprise))
-    return solve_upper(step.factor, step.reciprocals, whitened)
+    whitened = solve_lower(update.factor, update.reciprocals, settle(surprise))
+    return solve_upper(update.factor, update.reciprocals, whitened)
 
 
 @one_kernel
@@ -142,9 +150,9 @@ def couple(rows: Rows) -> Segments:
     def body(state: Segments, row: Rows) -> tuple[Segments, None]:
         step = _step(state.covariance, row.precision, row.decays)
         predicted = row.decays[:, None] * state.moves
-        shift = _absorb(step, predicted, row.information)
+        shift = absorb(step, predicted, row.information)
         whitened = solve_lower(step.spread, step.spread_reciprocals, predicted[:, :n])
-        root = _root(step)
+        root = transposed_root(step)
         return Segments(
             predicted + transpose_times(step.spread, shift),
             transpose_times(root, root),
@@ -234,17 +242,14 @@ def filter_rows(rows: Rows, left: LaneLaw) -> FilteredRows:
     def body(law: LaneLaw, row: Rows) -> tuple[LaneLaw, FilteredRows]:
         step = _step(law.covariance, row.precision, row.decays)
         predicted = row.decays * law.mean
-        shift = _absorb(step, predicted[:, None], row.information)
+        shift = absorb(step, predicted[:, None], row.information)
         mean = predicted + transpose_times(step.spread, shift)[:, 0]
-        root = _root(step)
-        product = step.reciprocals[0]
-        for reciprocal in step.reciprocals[1:]:
-            product = product * reciprocal
-        out = FilteredRows(mean, root, product, jnp.sum(shift[:, 0] ** 2, axis=0))
+        root = transposed_root(step)
+        out = FilteredRows(mean, root, products(step.reciprocals), jnp.sum(shift[:, 0] ** 2, axis=0))
         return LaneLaw(mean, transpose_times(root, root)), out
 
     filtered = jax.lax.scan(body, left, rows)[1]
-    return filtered._replace(log_dets=-2.0 * jnp.log(filtered.log_dets))
+    return filtered._replace(log_dets=-2.0 * jnp.sum(jnp.log(filtered.log_dets), axis=1))
 
 
 @one_kernel

@@ -18,6 +18,8 @@ from probsfa.statespace.engine import Law, collapse, prior_law
 from probsfa.statespace.inference import (
     Problem,
     filtered_rows,
+    join,
+    join_back,
     lanes_of,
     moments_of_lanes,
     row_log_likelihoods,
@@ -48,8 +50,8 @@ def _local_sums(
     problem = Problem(values, mask, table[gap_index], table[after_index], loadings, noise_variance, offset)
     rows = lanes_of(collapse(values, mask, loadings, noise_variance, offset), problem.decays, n_segments)
     segments = jax.lax.all_gather(lockstep.couple(rows), _AXIS, axis=-1, tiled=True)
-    borders = lockstep.join(segments, prior_law(table.shape[1], table.dtype))
-    ends = lockstep.join_back(segments, borders)
+    borders = join(segments, prior_law(table.shape[1], table.dtype))
+    ends = join_back(segments, borders)
 
     def own(laws: lockstep.LaneLaw) -> lockstep.LaneLaw:
         """The laws of this device's segments."""
