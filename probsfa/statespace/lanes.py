@@ -18,7 +18,7 @@ from jax import Array
 from jax.experimental.xla_metadata import set_xla_metadata
 from jax.lax.linalg import triangular_solve
 
-#: Most rows of a matrix whose operations are written out.
+#: Most rows of a matrix whose operations are written out on accelerators.
 MOST_UNROLLED = 8
 
 _hints: ContextVar[bool] = ContextVar("kernel_hints", default=True)
@@ -32,6 +32,14 @@ def on_cpu() -> bool:
     if device is None:
         return jax.default_backend() == "cpu"
     return str(getattr(device, "platform", device)) == "cpu"
+
+
+def _for_library(n_rows: int) -> bool:
+    """Whether matrices of so many rows go to a library.
+
+    Not on CPUs, where JAX 0.10 may wait for ever for two such calls on batches of thousands at once.
+    """
+    return n_rows > MOST_UNROLLED and not on_cpu()
 
 
 def one_kernel(function: _F) -> _F:
@@ -105,7 +113,7 @@ def dot(left: Sequence[Array], right: Sequence[Array]) -> Array:
 def times(left: Array, right: Array) -> Array:
     """Product ``left right`` of matrices (I, K, S) and (K, J, S)."""
     n = right.shape[0]
-    if n > MOST_UNROLLED:
+    if _for_library(n):
         return jnp.einsum("iks,kjs->ijs", left, right)
     return dot([left[:, k, None] for k in range(n)], [right[None, k] for k in range(n)])
 
@@ -113,7 +121,7 @@ def times(left: Array, right: Array) -> Array:
 def times_transpose(left: Array, right: Array) -> Array:
     """Product ``left right'`` of matrices (I, K, S) and (J, K, S)."""
     n = right.shape[1]
-    if n > MOST_UNROLLED:
+    if _for_library(n):
         return jnp.einsum("iks,jks->ijs", left, right)
     return dot([left[:, k, None] for k in range(n)], [right[None, :, k] for k in range(n)])
 
@@ -121,7 +129,7 @@ def times_transpose(left: Array, right: Array) -> Array:
 def transpose_times(left: Array, right: Array) -> Array:
     """Product ``left' right`` of matrices (K, I, S) and (K, J, S)."""
     n = right.shape[0]
-    if n > MOST_UNROLLED:
+    if _for_library(n):
         return jnp.einsum("kis,kjs->ijs", left, right)
     return dot([left[k, :, None] for k in range(n)], [right[k, None] for k in range(n)])
 
@@ -134,7 +142,7 @@ def identity_like(matrix: Array) -> Array:
 def cholesky(matrix: Array) -> tuple[Array, Array]:
     """Upper factor ``U`` (K, K, S) with ``U' U = matrix``, and the reciprocals (K, S) of its diagonal."""
     n = matrix.shape[0]
-    if n > MOST_UNROLLED:
+    if _for_library(n):
         upper = jnp.linalg.cholesky(matrix.T, symmetrize_input=False).T
         return upper, 1.0 / jnp.einsum("iis->is", upper)
     rows: list[Array] = []
@@ -151,7 +159,7 @@ def cholesky(matrix: Array) -> tuple[Array, Array]:
 
 def solve_lower(upper: Array, reciprocals: Array, right: Array) -> Array:
     """Solution ``x`` (K, J, S) of ``U' x = right``."""
-    if right.shape[0] > MOST_UNROLLED:
+    if _for_library(right.shape[0]):
         return _solve_batch(upper, right, transposed=False)
     solution: list[Array] = []
     for i in range(right.shape[0]):
@@ -165,7 +173,7 @@ def solve_lower(upper: Array, reciprocals: Array, right: Array) -> Array:
 def solve_upper(upper: Array, reciprocals: Array, right: Array) -> Array:
     """Solution ``x`` (K, J, S) of ``U x = right``."""
     n = right.shape[0]
-    if n > MOST_UNROLLED:
+    if _for_library(n):
         return _solve_batch(upper, right, transposed=True)
     solution = [right[i] for i in range(n)]
     for i in reversed(range(n)):

@@ -177,7 +177,9 @@ def random_rows(rng, n_rows, n, n_segments):
 
 
 @pytest.mark.parametrize("n", [1, 3, 10])
-def test_merging_is_summing_up_together_in_any_order(rng, n):
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
+def test_merging_is_summing_up_together_in_any_order(rng, monkeypatch, n, platform):
+    monkeypatch.setattr(jax, "default_backend", lambda: platform)
     with jax.enable_x64(True), lanes.without_kernel_hints():
         merge = associative.merge_segments
         parts = [lockstep.couple(random_rows(rng, 2, n, 4)) for _ in range(3)]
@@ -226,7 +228,8 @@ def test_programs_for_accelerators_ask_the_compiler_for_nothing(rng, monkeypatch
     assert "xla_cpu_small_call" not in text
 
 
-def test_large_matrices_are_left_to_the_library(rng):
+def test_large_matrices_are_left_to_the_library_of_an_accelerator(rng, monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     n, n_lanes = lanes.MOST_UNROLLED + 2, 3
     with jax.enable_x64(True):
         left, right = (jnp.asarray(rng.standard_normal((n, n, n_lanes))) for _ in range(2))
