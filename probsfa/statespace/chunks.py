@@ -12,6 +12,7 @@ from jax import Array
 from probsfa.statespace import two_ended
 from probsfa.statespace.inference import MOST_LANE_COMPONENTS
 from probsfa.statespace.keeping import Key, keep
+from probsfa.statespace.lanes import on_cpu
 from probsfa.statespace.panel import Panel, decay_over, padded_length
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.statistics import row_weights
@@ -22,6 +23,8 @@ CHUNK_BYTES = 32 * 2**20
 # The plain strategy holds several such arrays at once. When they were larger than this, a quarter of the time
 # went into pages of fresh memory.
 _PLAIN_CHUNK_BYTES = 8 * 2**20
+# An accelerator has no such cache, and each of its programs should have enough to do.
+_ACCELERATOR_CHUNK_BYTES = 256 * 2**20
 _MOST_CHUNK_ROWS = 65_536
 _FEWEST_CHUNK_ROWS = 64
 # Data up to this size are held ready for the next evaluation.
@@ -58,7 +61,10 @@ def make_model(params: Parameters, panel: Panel) -> Model:
 
 def chunk_rows(n_rows: int, n_components: int) -> int:
     """Rows of each chunk of a panel with ``n_rows``; chunks are equally long, so one program serves all."""
-    size = CHUNK_BYTES if n_components <= MOST_LANE_COMPONENTS else _PLAIN_CHUNK_BYTES
+    if not on_cpu():
+        size = _ACCELERATOR_CHUNK_BYTES
+    else:
+        size = CHUNK_BYTES if n_components <= MOST_LANE_COMPONENTS else _PLAIN_CHUNK_BYTES
     most = int(np.clip(size // (8 * n_components**2), _FEWEST_CHUNK_ROWS, _MOST_CHUNK_ROWS))
     n_chunks = -(-n_rows // most)
     # Lockstep cuts chunks into segments, and so needs lengths that have many divisors.

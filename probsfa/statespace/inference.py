@@ -4,7 +4,8 @@
 cut into segments that take their steps together (:mod:`probsfa.statespace.lockstep`); quicker where matrices
 are so small that a processor would mostly wait, but it takes longer to compile. *Associative*: lockstep with
 thousands of segments of few rows, joined by an associative scan (:mod:`probsfa.statespace.associative`); for
-accelerators. All are exact.
+accelerators. All are exact. (Two more are chosen before it comes to this module, from the parameters or the
+data: :mod:`probsfa.statespace.few_columns` and :mod:`probsfa.statespace.steady`.)
 
 A stretch may be the whole of the data or one chunk of it: it starts from the law of the state before its
 first row and its backward pass from the law of the state after its last.
@@ -38,7 +39,7 @@ MOST_LANE_COMPONENTS = MOST_UNROLLED
 #: Fewest rows for which lockstep repays its longer compilation within one fit.
 FEWEST_ROWS_FOR_ONE_FIT = 4096
 #: The same where a program is run many thousand times.
-FEWEST_ROWS_FOR_SAMPLING = 128
+FEWEST_ROWS_FOR_SAMPLING = 64
 _SEGMENTS = (64, 32, 16, 8)
 _SHORTEST_SEGMENT = 8
 
@@ -50,7 +51,7 @@ def associative_everywhere() -> Iterator[None]:
     """Choose for CPUs, too, as for accelerators; for tests and measurements."""
     token = _associative_everywhere.set(True)
     try:
-        # XLA's CPU compiler cannot take calls of libraries for batches into its single kernels.
+        # XLA's CPU compiler cannot make a single kernel of the operations on so many segments at large K.
         with without_kernel_hints():
             yield
     finally:
