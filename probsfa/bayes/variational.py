@@ -160,7 +160,7 @@ def draw(
     vectors = whitening.apply(guide.mean + normals @ guide.root.T)
     try:
         with Evaluator(target, data) as evaluate:
-            potentials = evaluate.many(vectors)[0]
+            potentials = evaluate.values(vectors)
     except KeyboardInterrupt:
         return Drawn(vectors[:n_draws], np.nan)
     weights, pareto_k = smoothed_weights(0.5 * np.sum(normals**2, axis=1) - potentials)

@@ -46,17 +46,14 @@ from jax import Array
 
 from probsfa.statespace.engine import Law
 from probsfa.statespace.lanes import (
-    cholesky,
-    identity_like,
     one_kernel,
     settle,
     solve_lower,
-    solve_upper,
     times,
     times_transpose,
     transpose_times,
 )
-from probsfa.statespace.lockstep import LaneLaw, Segments, absorb, meet, transposed_root
+from probsfa.statespace.lockstep import LaneLaw, Segments, absorb, given_next, meet, transposed_root
 
 #: Segments that fill an accelerator: more would take their turns.
 MOST_SEGMENTS = 8192
@@ -169,14 +166,8 @@ def _shifted(first: Array, elements: Array) -> Array:
 def join_back(segments: Segments, borders: Borders) -> LaneLaw:
     """Law of the last state of every segment given all rows, from that of the last state of all."""
     n = borders.last.mean.shape[0]
+    gain, spread = given_next(segments, borders.roots)
     transfer = segments.moves[:, :n]
-    upper, reciprocals = cholesky(settle(segments.covariance))
-    half = solve_lower(upper, reciprocals, transfer)
-    whitened = settle(times_transpose(borders.roots, half))
-    inner = times_transpose(whitened, whitened) + identity_like(segments.covariance)
-    narrowed = solve_lower(*cholesky(settle(inner)), borders.roots)
-    spread = settle(transpose_times(narrowed, narrowed))
-    gain = settle(times_transpose(spread, solve_upper(upper, reciprocals, half)))
     expected = times(transfer, borders.means[:, None])[:, 0] + segments.moves[:, n]
     constant = borders.means - times(gain, expected[:, None])[:, 0]
     steps = Steps(jnp.concatenate([gain, constant[:, None]], axis=1), spread)

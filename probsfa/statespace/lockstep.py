@@ -208,22 +208,30 @@ def _lanes_first(segments: Segments) -> Segments:
     return Segments(*(jnp.moveaxis(x, -1, 0) for x in segments))
 
 
+@one_kernel
+def given_next(segments: Segments, roots: Array) -> tuple[Array, Array]:
+    """Gain and covariance (K, K, S) of the state at each left border given that at the next one.
+
+    ``roots`` (K, K, S) are the transposed ones of the law of the state given the rows up to the next border.
+    Written out entry by entry: calls of a library for whole batches wait for each other without end where
+    several of them meet on few cores (JAX 0.10).
+    """
+    n = segments.covariance.shape[0]
+    upper, reciprocals = cholesky(settle(segments.covariance))
+    half = solve_lower(upper, reciprocals, segments.moves[:, :n])
+    whitened = settle(times_transpose(roots, half))
+    inner = times_transpose(whitened, whitened) + identity_like(segments.covariance)
+    narrowed = solve_lower(*cholesky(settle(inner)), roots)
+    spread = settle(transpose_times(narrowed, narrowed))
+    return settle(times_transpose(spread, solve_upper(upper, reciprocals, half))), spread
+
+
 def join_back(segments: Segments, borders: Borders) -> LaneLaw:
     """Law of the last state of every segment given all rows, from that of the last state of all."""
     n = borders.last.mean.shape[0]
-    identity = jnp.eye(n, dtype=borders.last.mean.dtype)
-    moves, covariances, _ = _lanes_first(segments)
-    transfer = moves[:, :, :n]
-    lower = jnp.linalg.cholesky(covariances, symmetrize_input=False)
-    half = triangular_solve(lower, transfer, left_side=True, lower=True)
-    whitened = half @ borders.roots
-    inner = identity + whitened.swapaxes(1, 2) @ whitened
-    factor = jnp.linalg.cholesky(inner, symmetrize_input=False)
-    narrowed = triangular_solve(factor, borders.roots, left_side=False, lower=True, transpose_a=True)
-    weights = triangular_solve(lower, half, left_side=True, lower=True, transpose_a=True)
-    spreads = narrowed @ narrowed.swapaxes(1, 2)
-    gains = spreads @ weights.swapaxes(1, 2)
-    expected = jnp.einsum("sij,sj->si", transfer, borders.means) + moves[:, :, n]
+    gains, spreads = (jnp.moveaxis(x, -1, 0) for x in given_next(segments, borders.roots.T))
+    moves = jnp.moveaxis(segments.moves, -1, 0)
+    expected = jnp.einsum("sij,sj->si", moves[:, :, :n], borders.means) + moves[:, :, n]
 
     def body(law: _Pair, segment: tuple[Array, Array, Array, Array]) -> tuple[_Pair, _Pair]:
         mean, expected, gain, spread = segment

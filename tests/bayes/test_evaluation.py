@@ -35,6 +35,9 @@ def test_it_is_the_density_and_its_gradient(problem, rng, monkeypatch, n_threads
         values, gradients = evaluate.many(vectors)
         value, gradient = evaluate.one(vectors[3])
         assert evaluate.count == 8
+        np.testing.assert_allclose(evaluate.values(vectors), values, rtol=1e-11)
+        more = np.concatenate([vectors, vectors[:4]])
+        np.testing.assert_allclose(evaluate.values(more), [*values, *values[:4]], rtol=1e-11)
     assert value == values[3] and np.array_equal(gradient, gradients[3])
     step = 1e-5
     with jax.enable_x64(True):
