@@ -31,11 +31,10 @@ def triangle(size: int) -> Triangle:
     Examples
     --------
     >>> rows, columns, places = triangle(2)
-    >>> np.stack([rows, columns])
-    array([[0, 0, 1],
-           [0, 1, 1]])
-    >>> places
-    array([0, 1, 1, 2])
+    >>> np.stack([rows, columns]).tolist()
+    [[0, 0, 1], [0, 1, 1]]
+    >>> places.tolist()
+    [0, 1, 1, 2]
     """
     rows, columns = (index.astype(np.int32) for index in np.triu_indices(size))
     places = np.zeros((size, size), dtype=np.int32)

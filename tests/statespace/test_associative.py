@@ -30,7 +30,7 @@ def assert_same(found, wanted, tolerance=EXACT):
         assert scaled_error(one, other) < tolerance, name
 
 
-@pytest.mark.parametrize("n_components", [1, 2, 3, 5, 8, 16])
+@pytest.mark.parametrize("n_components", [1, 3, 8, 10])
 def test_moments_are_those_of_the_plain_recursion(rng, n_components):
     model = random_model(rng, 5, n_components)
     times = uneven_times(rng, LENGTHS)
