@@ -1,9 +1,13 @@
 """What all tests share."""
 
 import os
+import signal
 
 import numpy as np
 import pytest
+
+# A shell's background jobs ignore interrupts; tests of what an interrupt does must not depend on that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _seeds() -> list[int]:
