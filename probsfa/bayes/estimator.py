@@ -268,10 +268,11 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         values = start_values(inner, target)
         data = Data(series, known)
         data = data._replace(chart=target.chart(values, data))
-        whitening = find_whitening(target, data, target.to_vector(values))
+        vector = target.to_vector(values)
+        whitening = find_whitening(target, data, vector)
         if merges(target, data.chart.frame, whitening):
             data = data._replace(chart=data.chart._replace(frame=None))
-            whitening = find_whitening(target, data, target.to_vector(values))
+            whitening = find_whitening(target, data, vector)
         labels = Labels(target, whitening, data.chart.frame)
         data = data._replace(anchor=labels.anchor)
         infer = self._run_nuts if self.inference == "nuts" else self._run_svi

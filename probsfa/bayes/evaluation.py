@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from probsfa.bayes.anchor import Anchor
 from probsfa.bayes.rotation import Frame
-from probsfa.bayes.target import Data, Target, in_blocks
+from probsfa.bayes.target import Data, Target, cut, in_blocks
 from probsfa.statespace.cores import n_cores
+from probsfa.statespace.lanes import on_cpu
 
 FloatArray = NDArray[np.float64]
-
 
 # Potentials without gradients that are taken at once: two thirds quicker than one by one.
 _LANES = 8
@@ -69,7 +69,7 @@ class Evaluator:
         with jax.enable_x64(True):
             data = jax.tree.map(jnp.asarray, data)
         self._data, self._anchor = data._replace(anchor=None), data.anchor
-        self._n_threads = n_cores() if jax.default_backend() == "cpu" else 1
+        self._n_threads = n_cores() if on_cpu() else 1
         self._pool = ThreadPoolExecutor(self._n_threads)
         self._device = jax.config.jax_default_device  # type: ignore[attr-defined]
         self._compiled: set[Any] = set()
@@ -99,10 +99,8 @@ class Evaluator:
 
     def values(self, vectors: FloatArray) -> FloatArray:
         """Potentials (N,) alone, at many vectors (N, P)."""
-        n = len(vectors)
-        padded = np.concatenate([vectors, np.repeat(vectors[-1:], -n % _LANES, axis=0)])
-        blocks = padded.reshape(-1, _LANES, vectors.shape[1])
-        values = np.concatenate(self._on_all_cores(_values, blocks))[:n]
+        blocks = self._on_all_cores(_values, cut(vectors, _LANES))
+        values = np.concatenate(blocks)[: len(vectors)]
         return values if self._anchor is None else values - self._by_anchor(vectors)[0]
 
     def _by_anchor(self, vectors: FloatArray) -> list[FloatArray]:

@@ -43,6 +43,7 @@ from jax.lax.linalg import triangular_solve
 
 from probsfa.statespace.engine import Law, Smoothed
 from probsfa.statespace.inference import MOST_LANE_COMPONENTS, Problem
+from probsfa.statespace.lanes import on_cpu
 from probsfa.statespace.panel import Panel, decay_over
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.statistics import Moments
@@ -101,7 +102,7 @@ def suits(params: Parameters, panel: Panel) -> bool:
     return (
         n_components > MOST_LANE_COMPONENTS
         and n_features <= _MOST_COLUMNS * n_components
-        and jax.default_backend() == "cpu"
+        and on_cpu()
         and largest_precision(params, panel) <= _MOST_PRECISION
     )
 

@@ -29,6 +29,7 @@ from scipy.linalg import cho_solve, cholesky, solve_triangular
 
 from probsfa.statespace.cores import n_cores
 from probsfa.statespace.inference import MOST_LANE_COMPONENTS
+from probsfa.statespace.lanes import on_cpu
 from probsfa.statespace.panel import Panel
 
 FloatArray = NDArray[np.float64]
@@ -166,5 +167,5 @@ def pays(n_rows: int, n_components: int) -> bool:
         n_components > MOST_LANE_COMPONENTS
         and n_rows * (n_components**3 + _ROW_WORK) >= _LEAST_WORK
         and n_cores() > 1
-        and jax.default_backend() == "cpu"
+        and on_cpu()
     )
