@@ -48,12 +48,11 @@ from probsfa.statespace.engine import Law
 from probsfa.statespace.lanes import (
     one_kernel,
     settle,
-    solve_lower,
     times,
     times_transpose,
     transpose_times,
 )
-from probsfa.statespace.lockstep import LaneLaw, Segments, absorb, given_next, meet, transposed_root
+from probsfa.statespace.lockstep import LaneLaw, Segments, given_next, meet
 
 #: Segments that fill an accelerator: more would take their turns.
 MOST_SEGMENTS = 8192
@@ -113,15 +112,13 @@ def scan(merge: Callable[[_Elements, _Elements], _Elements], elements: _Elements
 def merge_segments(first: Segments, second: Segments) -> Segments:
     """Sum up two neighbours as one, in every lane."""
     n = first.covariance.shape[0]
-    update = meet(first.covariance, -second.told[:, :n])
-    shift = absorb(update, first.moves, second.told[:, n])
-    between = settle(first.moves + transpose_times(update.spread, shift))
-    whitened = solve_lower(update.spread, update.spread_reciprocals, first.moves[:, :n])
-    carried = settle(times_transpose(transposed_root(update), second.moves[:, :n]))
+    update = meet(first.covariance, -second.told[:, :n], first.moves, second.told[:, n])
+    between = settle(first.moves + transpose_times(update.root, update.surprise))
+    carried = settle(times_transpose(update.root, second.moves[:, :n]))
     return Segments(
         _with_constant(times(second.moves[:, :n], between), second.moves),
         second.covariance + transpose_times(carried, carried),
-        first.told + transpose_times(whitened, shift),
+        first.told + transpose_times(update.carried, update.surprise),
     )
 
 
@@ -148,10 +145,9 @@ def join(segments: Segments, before: Law) -> Borders:
     start = Segments(moves, before.covariance, jnp.zeros_like(moves))
     laws = scan(merge_segments, jax.tree.map(_shifted, start, segments))
     left = LaneLaw(laws.moves[:, n], laws.covariance)
-    update = meet(left.covariance, -segments.told[:, :n])
-    shift = absorb(update, left.mean[:, None], segments.told[:, n])
-    means = left.mean + transpose_times(update.spread, shift)[:, 0]
-    roots = transposed_root(update)
+    update = meet(left.covariance, -segments.told[:, :n], left.mean[:, None], segments.told[:, n])
+    means = left.mean + transpose_times(update.root, update.surprise)[:, 0]
+    roots = update.root
     transfer, constant = segments.moves[:, :n, -1], segments.moves[:, n, -1]
     carried = transfer @ roots[:, :, -1].T
     last = Law(transfer @ means[:, -1] + constant, carried @ carried.T + segments.covariance[:, :, -1])

@@ -4,7 +4,6 @@ import math
 import threading
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -15,7 +14,6 @@ from probsfa.statespace.keeping import Key, keep
 from probsfa.statespace.lanes import on_cpu
 from probsfa.statespace.panel import Panel, decay_over, padded_length
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.statistics import row_weights
 
 # Rows are worked through in chunks whose matrices (K x K for each row) take about so many bytes: few enough
 # to stay in the cache and to bound memory, many enough to be worth a call.
@@ -32,16 +30,11 @@ _CACHED_BYTES = 512 * 2**20
 
 
 class Chunk(NamedTuple):
-    """Rows as the compiled programs take them; ``gap_index`` says which gap leads to each row.
-
-    ``weights`` (D + 1, T) is the mask with rows along the last axis: see
-    :func:`~probsfa.statespace.statistics.row_weights`.
-    """
+    """Rows as the compiled programs take them; ``gap_index`` says which gap leads to each row."""
 
     values: Array
     mask: Array
     gap_index: Array
-    weights: Array
 
 
 class Model(NamedTuple):
@@ -73,7 +66,6 @@ def chunk_rows(n_rows: int, n_components: int) -> int:
     return padded_length(-(-n_rows // n_chunks))
 
 
-_weights_program = jax.jit(row_weights)
 _ready: dict[Key, dict[int, Chunk]] = {}
 # A source that rows are read from need not bear two readers at once.
 _reading = threading.Lock()
@@ -133,12 +125,10 @@ class Chunks:
         missing = self.rows - index.shape[0]
         with _reading:
             seen, values = (np.pad(rows[part], ((0, missing), (0, 0))) for rows in (panel.mask, panel.values))
-        mask = jnp.asarray(seen)
         return Chunk(
             jnp.asarray(values),
-            mask,
+            jnp.asarray(seen),
             jnp.asarray(np.pad(index, (0, missing), constant_values=panel.gaps.shape[0])),
-            _weights_program(mask),
         )
 
     def after_index(self, k: int) -> int:

@@ -134,17 +134,21 @@ def condition(root: Array, following: Array) -> tuple[Array, Array]:
     return (narrowed @ narrowed.T) * weights, narrowed
 
 
-def smoother_pass(filtered: Filtered, following: Array, after: Law) -> Smoothed:
-    """Run the backward pass from the law of the state after the last row given all rows."""
+def smoother_pass(filtered: Filtered, following: Array, after: Law, *, full: bool = True) -> Smoothed:
+    """Run the backward pass from the law of the state after the last row given all rows.
+
+    Unless ``full``, only the diagonals of ``lag_one`` are kept, (T, K).
+    """
 
     def step(state: _State, row: tuple[Array, Array, Array]) -> tuple[_State, Smoothed]:
         mean, covariance = state
         filtered_mean, root, decay = row
         gain, narrowed = condition(root, decay)
         cross = covariance @ gain.T
-        mean = filtered_mean + gain @ (mean - decay * filtered_mean)
-        state = (mean, narrowed @ narrowed.T + gain @ cross)
-        return state, Smoothed(*state, cross)
+        # One product for both: at a dozen latents, a call costs as much as the work in it.
+        moved = gain @ jnp.concatenate([cross, (mean - decay * filtered_mean)[:, None]], axis=1)
+        state = (filtered_mean + moved[:, -1], narrowed @ narrowed.T + moved[:, :-1])
+        return state, Smoothed(*state, cross if full else jnp.diagonal(cross))
 
     rows = (filtered.means, filtered.roots, following)
     return jax.lax.scan(step, (after.mean, after.covariance), rows, reverse=True)[1]

@@ -178,7 +178,8 @@ def _backward(problem: Problem, result: Forward, after: Law, *, full: bool) -> S
             return state, Smoothed(mean, smoothed, decay[:, None] * smoothed - fresh[:, None] * crossed)
         variances = jnp.diagonal(smoothed)
         packed = smoothed.reshape(-1)[triangle(mean.shape[0]).flat]
-        return state, Moments(mean, packed, variances, decay * variances - fresh * jnp.diagonal(crossed))
+        lag_one = decay * variances - fresh * jnp.diagonal(crossed)
+        return state, Moments(mean, packed, variances, lag_one)  # each of one row
 
     rows = (result.filtered, problem.following)
     told = _told_by_later_rows(result.last, after, problem.after_decay)
@@ -188,7 +189,8 @@ def _backward(problem: Problem, result: Forward, after: Law, *, full: bool) -> S
 
 def backward(problem: Problem, result: Forward, after: Law) -> Moments:
     """Moments for the sums over rows, given the law of the state after the last row."""
-    return _backward(problem, result, after, full=False)  # type: ignore[return-value]
+    moments = _backward(problem, result, after, full=False)
+    return Moments(*(x.T for x in moments))
 
 
 def backward_in_full(problem: Problem, result: Forward, after: Law) -> Smoothed:

@@ -158,7 +158,10 @@ def filtered_rows(lanes: lockstep.FilteredRows) -> tuple[Array, Array, Array]:
     return lockstep.from_lanes(lanes.means), *terms
 
 
-def _smooth_lanes(result: Forward, following: Array, after: Law) -> lockstep.SmoothedRows:
+def _to_smooth(
+    result: Forward, following: Array, after: Law
+) -> tuple[lockstep.FilteredRows, Array, lockstep.LaneLaw]:
+    """What the lockstep backward passes take."""
     lanes, segments, borders = result.filtered, result.segments, result.borders
     assert isinstance(lanes, lockstep.FilteredRows) and segments is not None and borders is not None
     # The last state of all given the one after it, by the formulas of the plain strategy.
@@ -166,32 +169,33 @@ def _smooth_lanes(result: Forward, following: Array, after: Law) -> lockstep.Smo
     mean = result.last.mean + gain @ (after.mean - following[-1] * result.last.mean)
     last = Law(mean, narrowed @ narrowed.T + gain @ after.covariance @ gain.T)
     ends = join_back(segments, borders._replace(last=last))
-    return lockstep.smooth_rows(lanes, lockstep.to_lanes(following, lanes.means.shape[2]), ends)
+    return lanes, lockstep.to_lanes(following, lanes.means.shape[2]), ends
 
 
 def backward(problem: Problem, result: Forward, after: Law) -> Moments:
     """Moments for the sums over rows, given the law of the state after the last row."""
     following = problem.following
     if result.segments is None:
-        smoothed = smoother_pass(result.filtered, following, after)  # type: ignore[arg-type]
+        smoothed = smoother_pass(result.filtered, following, after, full=False)  # type: ignore[arg-type]
         n_rows = following.shape[0]
         return Moments(
-            smoothed.means,
-            smoothed.covariances.reshape(n_rows, -1)[:, triangle(following.shape[1]).flat],
-            jnp.diagonal(smoothed.covariances, axis1=1, axis2=2),
-            jnp.diagonal(smoothed.lag_one, axis1=1, axis2=2),
+            smoothed.means.T,
+            smoothed.covariances.reshape(n_rows, -1)[:, triangle(following.shape[1]).flat].T,
+            jnp.diagonal(smoothed.covariances, axis1=1, axis2=2).T,
+            smoothed.lag_one.T,
         )
-    return moments_of_lanes(_smooth_lanes(result, following, after), after)
+    rows = lockstep.smooth_rows_for_sums(*_to_smooth(result, following, after))
+    return moments_of_lanes(rows, after)
 
 
-def moments_of_lanes(rows: lockstep.SmoothedRows, after: Law) -> Moments:
-    """Moments in the order of rows, and only those that the sums use."""
-    upper = triangle(rows.means.shape[1])
-    covariances = rows.covariances[:, upper.rows, upper.columns]
-    variances, lag_one = (jnp.einsum("liis->lis", x) for x in (rows.covariances, rows.lag_one))
-    across = jnp.einsum("ijs,jis->is", _next_of_last(rows, after), rows.lag_one[-1])
-    lag_one = jnp.concatenate([lag_one[:-1], across[None]])
-    return Moments(*map(lockstep.from_lanes, (rows.means, covariances, variances, lag_one)))
+def moments_of_lanes(rows: lockstep.SummedRows, after: Law) -> Moments:
+    """Moments in the order of rows, which are along the last axis."""
+    across = jnp.einsum("ijs,jis->is", _next_of_last(rows.first.covariance, after), rows.last_gain)
+    lag_one = jnp.concatenate([rows.lag_one[:-1], across[None]])
+    means, covariances, lag_one = (
+        jnp.transpose(x, (1, 2, 0)).reshape(x.shape[1], -1) for x in (rows.means, rows.covariances, lag_one)
+    )
+    return Moments(means, covariances, covariances[triangle(means.shape[0]).diagonal], lag_one)
 
 
 def backward_in_full(problem: Problem, result: Forward, after: Law) -> Smoothed:
@@ -199,15 +203,15 @@ def backward_in_full(problem: Problem, result: Forward, after: Law) -> Smoothed:
     following = problem.following
     if result.segments is None:
         return smoother_pass(result.filtered, following, after)  # type: ignore[arg-type]
-    rows = _smooth_lanes(result, following, after)
+    rows = lockstep.smooth_rows(*_to_smooth(result, following, after))
     return Smoothed(*map(lockstep.from_lanes, (rows.means, rows.covariances, _lag_one(rows, after))))
 
 
 def _lag_one(rows: lockstep.SmoothedRows, after: Law) -> Array:
     """Covariance of the next state with this one: (L, K, K, S)."""
-    return rows.lag_one.at[-1].set(times(_next_of_last(rows, after), rows.lag_one[-1]))
+    return rows.lag_one.at[-1].set(times(_next_of_last(rows.covariances[0], after), rows.lag_one[-1]))
 
 
-def _next_of_last(rows: lockstep.SmoothedRows, after: Law) -> Array:
-    """Covariance (K, K, S) of the state after each segment, which is the first of the next one."""
-    return jnp.concatenate([rows.covariances[0, :, :, 1:], after.covariance[:, :, None]], axis=2)
+def _next_of_last(first: Array, after: Law) -> Array:
+    """Covariance (K, K, S) of the state after each segment, which is the ``first`` of the next one."""
+    return jnp.concatenate([first[:, :, 1:], after.covariance[:, :, None]], axis=2)

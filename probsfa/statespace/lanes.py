@@ -151,6 +151,7 @@ def cholesky(matrix: Array) -> tuple[Array, Array]:
         rest = matrix[j]
         for row in rows:
             rest = rest - row[j, None] * row
+        rest = settle(rest)  # otherwise made twice, for the root and for the row
         reciprocals.append(jax.lax.rsqrt(rest[j]))
         keep = (jnp.arange(n) >= j).astype(matrix.dtype)[:, None]
         rows.append(rest * (reciprocals[j][None] * keep))
@@ -182,6 +183,26 @@ def solve_upper(upper: Array, reciprocals: Array, right: Array) -> Array:
             entry = entry - upper[i, k, None] * solution[k]
         solution[i] = entry * reciprocals[i, None]
     return settle(jnp.stack(solution))
+
+
+def whiten(matrix: Array, right: Array) -> Array:
+    """Solution ``x`` (K, J, S) of ``U' x = right`` with ``U' U = matrix`` (K, K, S).
+
+    For what is done once and not in every row: on CPUs a loop, which is quick to compile.
+    """
+    if not on_cpu():
+        return solve_lower(*cholesky(matrix), right)
+    n = matrix.shape[0]
+    index = jnp.arange(n)[:, None]
+
+    def eliminate(j: Array, rest: Array) -> Array:
+        row = rest[j]
+        row = row * jax.lax.rsqrt(row[j])
+        rest = rest - jnp.where(index > j, row[:n], 0.0)[:, None] * row
+        return rest.at[j].set(row)
+
+    both = jnp.concatenate([matrix, right], axis=1)
+    return jax.lax.fori_loop(0, n, eliminate, both)[:, n:]
 
 
 def _solve_batch(upper: Array, right: Array, *, transposed: bool) -> Array:

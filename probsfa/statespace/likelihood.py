@@ -16,7 +16,7 @@ from probsfa.statespace.inference import (
     choose_segments,
     forward,
 )
-from probsfa.statespace.statistics import observation_statistics, row_weights, transition_statistics
+from probsfa.statespace.statistics import observation_statistics, transition_statistics
 
 
 def decay_table(decay: Array, gaps: Array | None) -> Array:
@@ -105,9 +105,7 @@ def _value_and_score(
     result, log_likelihoods = forward(problem, prior, _segments(values, decay))
     nothing = jax.tree.map(jnp.zeros_like, prior)
     moments = backward(problem, result, nothing)
-    counts, power, crossed, _, _ = observation_statistics(
-        values, mask, row_weights(mask), loadings, offset, moments
-    )
+    counts, power, crossed, _, _ = observation_statistics(values, mask, loadings, offset, moments)
     n_gaps = table.shape[0] - 1
     following_index = jnp.concatenate([gap_index[1:], jnp.full_like(gap_index[:1], n_gaps)])
     transitions, innovation_power, innovation_moments, _ = transition_statistics(

@@ -35,6 +35,7 @@ from probsfa.statespace.lanes import (
     times,
     times_transpose,
     transpose_times,
+    whiten,
 )
 
 
@@ -87,6 +88,21 @@ class SmoothedRows(NamedTuple):
     lag_one: Array
 
 
+class SummedRows(NamedTuple):
+    """Of the smoothed rows, what sums over them need.
+
+    ``means`` (L, K, S); ``covariances`` (L, K (K + 1) / 2, S), upper triangles; ``lag_one`` (L, K, S), the
+    covariance of each latent with itself one row later, meaningless in a segment's last row. ``first`` is the
+    law of each segment's first state, ``last_gain`` (K, K, S) the transposed gain of its last.
+    """
+
+    means: Array
+    covariances: Array
+    lag_one: Array
+    first: LaneLaw
+    last_gain: Array
+
+
 def to_lanes(rows: Array, n_segments: int) -> Array:
     """Cut rows (T, ...) into segments: (L, ..., S)."""
     return jnp.moveaxis(rows.reshape(n_segments, -1, *rows.shape[1:]), 0, -1)
@@ -99,44 +115,44 @@ def from_lanes(lanes: Array) -> Array:
 
 
 class Update(NamedTuple):
-    """Upper factor ``U = L'`` of a covariance, ``J L``, and that of ``B = I + L' J L``, with reciprocals.
+    """How what is said, ``exp(h' z - z' J z / 2)``, changes a law of covariance ``L L'`` and mean ``m``.
 
-    It is how what is said with precision ``J`` changes a law of that covariance.
+    With ``F F' = 1 + L' J L``: the transposed ``root`` ``W' = F^-1 L'`` (K, K, S) of the covariance
+    afterwards; ``surprise`` (K, J, S), ``F^-1 L' (h - J m)`` for columns ``m``, by ``W`` the changes of the
+    mean; ``carried`` (K, J - 1, S), ``F^-1 L^-1 m`` for all columns but the last; the upper factor ``F'`` and
+    the reciprocals (K, S) of its diagonal.
     """
 
-    spread: Array
-    spread_reciprocals: Array
-    weighted: Array
+    root: Array
+    surprise: Array
+    carried: Array
     factor: Array
     reciprocals: Array
 
 
-def meet(covariance: Array, precision: Array) -> Update:
-    """A law of the given covariance (K, K, S) meets information of the given precision (K, K, S)."""
+def meet(covariance: Array, precision: Array, predicted: Array, information: Array) -> Update:
+    """A law meets what is said about it.
+
+    ``covariance`` and ``precision`` (K, K, S), ``predicted`` (K, J, S) the columns ``m``, of which only the
+    last meets ``information`` (K, S).
+    """
+    n, last = covariance.shape[0], predicted.shape[1] - 1
     upper, upper_reciprocals = cholesky(settle(covariance))
     weighted = settle(times_transpose(precision, upper))
     factor, reciprocals = cholesky(settle(times(upper, weighted) + identity_like(covariance)))
-    return Update(upper, upper_reciprocals, weighted, factor, reciprocals)
+    told = jnp.pad(times(upper, information[:, None]), ((0, 0), (last, 0), (0, 0)))
+    columns = [upper, told - transpose_times(weighted, predicted)]
+    if last:
+        columns.append(solve_lower(upper, upper_reciprocals, predicted[:, :last]))
+    # One solve for all: each is as much to compile as it is to run.
+    solved = solve_lower(factor, reciprocals, settle(jnp.concatenate(columns, axis=1)))
+    root, surprise, carried = jnp.split(solved, (n, n + last + 1), axis=1)
+    return Update(root, surprise, carried, factor, reciprocals)
 
 
-def _step(covariance: Array, precision: Array, decay: Array) -> Update:
+def _predict(covariance: Array, decay: Array) -> Array:
     innovation = (1.0 - decay) * (1.0 + decay)
-    spread = decay[:, None] * decay[None] * covariance + identity_like(covariance) * innovation[:, None]
-    return meet(spread, precision)
-
-
-def transposed_root(update: Update) -> Array:
-    """Transposed root ``W'`` of the updated covariance ``W W'``."""
-    return solve_lower(update.factor, update.reciprocals, update.spread)
-
-
-def absorb(update: Update, predicted: Array, information: Array) -> Array:
-    """``B^-1 L' (h - J m)`` for the columns ``m`` of ``predicted`` (K, J, S); only the last meets data."""
-    surprise = -transpose_times(update.weighted, predicted)
-    told = times(update.spread, information[:, None])
-    surprise = surprise + jnp.pad(told, ((0, 0), (predicted.shape[1] - 1, 0), (0, 0)))
-    whitened = solve_lower(update.factor, update.reciprocals, settle(surprise))
-    return solve_upper(update.factor, update.reciprocals, whitened)
+    return decay[:, None] * decay[None] * covariance + identity_like(covariance) * innovation[:, None]
 
 
 @one_kernel
@@ -148,15 +164,12 @@ def couple(rows: Rows) -> Segments:
     start = Segments(zeros.at[:, :n].set(identity_like(zeros[:, :n])), zeros[:, :n], zeros)
 
     def body(state: Segments, row: Rows) -> tuple[Segments, None]:
-        step = _step(state.covariance, row.precision, row.decays)
         predicted = row.decays[:, None] * state.moves
-        shift = absorb(step, predicted, row.information)
-        whitened = solve_lower(step.spread, step.spread_reciprocals, predicted[:, :n])
-        root = transposed_root(step)
+        step = meet(_predict(state.covariance, row.decays), row.precision, predicted, row.information)
         return Segments(
-            predicted + transpose_times(step.spread, shift),
-            transpose_times(root, root),
-            state.told + transpose_times(whitened, shift),
+            predicted + transpose_times(step.root, step.surprise),
+            transpose_times(step.root, step.root),
+            state.told + transpose_times(step.carried, step.surprise),
         ), None
 
     return jax.lax.scan(body, start, rows)[0]
@@ -213,17 +226,17 @@ def given_next(segments: Segments, roots: Array) -> tuple[Array, Array]:
     """Gain and covariance (K, K, S) of the state at each left border given that at the next one.
 
     ``roots`` (K, K, S) are the transposed ones of the law of the state given the rows up to the next border.
-    Written out entry by entry: calls of a library for whole batches wait for each other without end where
-    several of them meet on few cores (JAX 0.10).
+    Not by a library on CPUs: its calls for whole batches wait for each other without end where several of
+    them meet on few cores (JAX 0.10).
     """
     n = segments.covariance.shape[0]
-    upper, reciprocals = cholesky(settle(segments.covariance))
-    half = solve_lower(upper, reciprocals, segments.moves[:, :n])
+    identity = identity_like(segments.covariance)
+    known = whiten(segments.covariance, jnp.concatenate([segments.moves[:, :n], identity], axis=1))
+    half, inverse = known[:, :n], known[:, n:]
     whitened = settle(times_transpose(roots, half))
-    inner = times_transpose(whitened, whitened) + identity_like(segments.covariance)
-    narrowed = solve_lower(*cholesky(settle(inner)), roots)
+    narrowed = whiten(times_transpose(whitened, whitened) + identity, roots)
     spread = settle(transpose_times(narrowed, narrowed))
-    return settle(times_transpose(spread, solve_upper(upper, reciprocals, half))), spread
+    return times(settle(times_transpose(spread, half)), inverse), spread
 
 
 def join_back(segments: Segments, borders: Borders) -> LaneLaw:
@@ -248,37 +261,65 @@ def filter_rows(rows: Rows, left: LaneLaw) -> FilteredRows:
     """Filter every segment from the law of the state at its left border."""
 
     def body(law: LaneLaw, row: Rows) -> tuple[LaneLaw, FilteredRows]:
-        step = _step(law.covariance, row.precision, row.decays)
-        predicted = row.decays * law.mean
-        shift = absorb(step, predicted[:, None], row.information)
-        mean = predicted + transpose_times(step.spread, shift)[:, 0]
-        root = transposed_root(step)
-        out = FilteredRows(mean, root, products(step.reciprocals), jnp.sum(shift[:, 0] ** 2, axis=0))
-        return LaneLaw(mean, transpose_times(root, root)), out
+        predicted = (row.decays * law.mean)[:, None]
+        step = meet(_predict(law.covariance, row.decays), row.precision, predicted, row.information)
+        mean = (predicted + transpose_times(step.root, step.surprise))[:, 0]
+        shift = solve_upper(step.factor, step.reciprocals, step.surprise)[:, 0]
+        out = FilteredRows(mean, step.root, products(step.reciprocals), jnp.sum(shift**2, axis=0))
+        return LaneLaw(mean, transpose_times(step.root, step.root)), out
 
     filtered = jax.lax.scan(body, left, rows)[1]
     return filtered._replace(log_dets=-2.0 * jnp.sum(jnp.log(filtered.log_dets), axis=1))
 
 
+def _smooth_row(later: LaneLaw, row: tuple[Array, ...], last: LaneLaw) -> tuple[LaneLaw, Array]:
+    """Law of a row's states given all rows, and its lag-one covariances as in :class:`SmoothedRows`."""
+    (filtered_mean, root, decay), is_last = settle(row[:3]), row[3]
+    weight = decay / ((1.0 - decay) * (1.0 + decay))
+    inner = settle(times_transpose((weight * decay)[None] * root, root) + identity_like(root))
+    narrowed = solve_lower(*cholesky(inner), root)
+    spread = settle(transpose_times(narrowed, narrowed))
+    gain, transposed_gain = spread * weight[None], weight[:, None] * spread
+    mean = filtered_mean + times(gain, (later.mean - decay * filtered_mean)[:, None])[:, 0]
+    crossed = settle(times(later.covariance, transposed_gain))
+    law = LaneLaw(
+        jnp.where(is_last, last.mean, mean),
+        jnp.where(is_last, last.covariance, spread + times(gain, crossed)),
+    )
+    return law, jnp.where(is_last, transposed_gain, crossed)
+
+
+def _backwards(filtered: FilteredRows, following: Array) -> tuple[Array, ...]:
+    """What the backward pass reads of each row; last, whether it is the last one."""
+    n_rows = filtered.means.shape[0]
+    return filtered.means, filtered.roots, following, jnp.arange(n_rows) == n_rows - 1
+
+
 @one_kernel
 def smooth_rows(filtered: FilteredRows, following: Array, last: LaneLaw) -> SmoothedRows:
     """Smooth every segment from the law of its last state; ``following`` (L, K, S) decays to the next row."""
-    n_rows = filtered.means.shape[0]
-    is_last = jnp.arange(n_rows) == n_rows - 1
 
-    def body(later: LaneLaw, row: tuple[Array, Array, Array, Array]) -> tuple[LaneLaw, SmoothedRows]:
-        (filtered_mean, root, decay), is_last = settle(row[:3]), row[3]
-        weight = decay / ((1.0 - decay) * (1.0 + decay))
-        inner = settle(times_transpose((weight * decay)[None] * root, root) + identity_like(root))
-        narrowed = solve_lower(*cholesky(inner), root)
-        spread = settle(transpose_times(narrowed, narrowed))
-        gain, transposed_gain = spread * weight[None], weight[:, None] * spread
-        mean = filtered_mean + times(gain, (later.mean - decay * filtered_mean)[:, None])[:, 0]
-        crossed = settle(times(later.covariance, transposed_gain))
-        law = LaneLaw(
-            jnp.where(is_last, last.mean, mean),
-            jnp.where(is_last, last.covariance, spread + times(gain, crossed)),
-        )
-        return law, SmoothedRows(*law, jnp.where(is_last, transposed_gain, crossed))
+    def body(later: LaneLaw, row: tuple[Array, ...]) -> tuple[LaneLaw, SmoothedRows]:
+        law, lag_one = _smooth_row(later, row, last)
+        return law, SmoothedRows(*law, lag_one)
 
-    return jax.lax.scan(body, last, (filtered.means, filtered.roots, following, is_last), reverse=True)[1]
+    return jax.lax.scan(body, last, _backwards(filtered, following), reverse=True)[1]
+
+
+@one_kernel
+def smooth_rows_for_sums(filtered: FilteredRows, following: Array, last: LaneLaw) -> SummedRows:
+    """Smooth every segment, and keep what sums over rows need."""
+    n = last.mean.shape[0]
+
+    def body(state: _LawAndGain, row: tuple[Array, ...]) -> tuple[_LawAndGain, tuple[Array, Array, Array]]:
+        law, lag_one = _smooth_row(state[0], row, last)
+        upper = jnp.concatenate([law.covariance[i, i:] for i in range(n)])
+        own = jnp.stack([lag_one[i, i] for i in range(n)])
+        return (law, jnp.where(row[3], lag_one, state[1])), (law.mean, upper, own)
+
+    start = (last, jnp.zeros_like(last.covariance))
+    (first, gain), rows = jax.lax.scan(body, start, _backwards(filtered, following), reverse=True)
+    return SummedRows(*rows, first, gain)
+
+
+_LawAndGain = tuple[LaneLaw, Array]

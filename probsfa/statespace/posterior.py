@@ -183,7 +183,7 @@ def _sums(
     moments = backward(problem, result, after)
     n_components = model.table.shape[1]
     sums = (
-        *observation_sums(chunk.values, chunk.mask, chunk.weights, model.loadings, model.offset, moments),
+        *observation_sums(chunk.values, chunk.mask, model.loadings, model.offset, moments),
         *transition_statistics(
             problem.following,
             _following_index(chunk, jnp.where(last_counts, after_index, n_gaps)),
@@ -194,7 +194,7 @@ def _sums(
             backwards,
         ),
     )
-    return sums, Law(moments.means[0], unpack(moments.covariances[:1], n_components)[0])
+    return sums, Law(moments.means[:, 0], unpack(moments.covariances[:, :1].T, n_components)[0])
 
 
 _sums_program = jax.jit(_sums)

@@ -24,7 +24,7 @@ from probsfa.statespace.inference import (
     moments_of_lanes,
     row_log_likelihoods,
 )
-from probsfa.statespace.statistics import observation_statistics, row_weights, transition_statistics
+from probsfa.statespace.statistics import observation_statistics, transition_statistics
 
 _AXIS = "segments"
 Sums = tuple[Array, ...]
@@ -59,13 +59,14 @@ def _local_sums(
         return lockstep.LaneLaw(*(cut(x, axis=-1) for x in laws))
 
     lanes = lockstep.filter_rows(rows, own(borders.left))
-    smoothed = lockstep.smooth_rows(lanes, lockstep.to_lanes(problem.following, n_segments), own(ends))
+    following = lockstep.to_lanes(problem.following, n_segments)
+    smoothed = lockstep.smooth_rows_for_sums(lanes, following, own(ends))
     # Past the last device nothing follows, and what is received is zero.
-    after = Law(from_next(smoothed.means[0, :, 0]), from_next(smoothed.covariances[0, :, :, 0]))
+    after = Law(from_next(smoothed.first.mean[:, 0]), from_next(smoothed.first.covariance[:, :, 0]))
     moments = moments_of_lanes(smoothed, after)
     following_index = jnp.concatenate([gap_index[1:], after_index.astype(gap_index.dtype)[None]])
     sums = (
-        *observation_statistics(values, mask, row_weights(mask), loadings, offset, moments),
+        *observation_statistics(values, mask, loadings, offset, moments),
         *transition_statistics(
             problem.following, following_index, n_gaps, moments, after.mean, jnp.diagonal(after.covariance)
         ),

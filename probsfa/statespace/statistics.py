@@ -60,8 +60,9 @@ class Statistics(NamedTuple):
 class Moments(NamedTuple):
     """Posterior moments of ``T`` rows, as far as the sums need them.
 
-    ``means`` (T, K); ``covariances`` (T, K (K + 1) / 2), upper triangles; ``variances`` (T, K), their
-    diagonals; ``lag_one`` (T, K), the covariance of each latent with itself one row later.
+    ``means`` (K, T); ``covariances`` (K (K + 1) / 2, T), upper triangles; ``variances`` (K, T), their
+    diagonals; ``lag_one`` (K, T), the covariance of each latent with itself one row later. Rows are along the
+    last axis because sums over them are then products that run at full speed.
     """
 
     means: Array
@@ -70,21 +71,14 @@ class Moments(NamedTuple):
     lag_one: Array
 
 
-def row_weights(mask: Array) -> Array:
-    """Mask of each feature and, last, of the rows in which anything is observed: (D + 1, T).
-
-    Rows are along the last axis because sums over them are then products that run at full speed.
-    """
-    return jnp.concatenate([mask.T, jnp.any(mask > 0.0, axis=1).astype(mask.dtype)[None]])
-
-
 class ObservationSums(NamedTuple):
     """Sums over some rows that concern the observations; those of several parts of the data add up.
 
-    ``counts`` (D + 1,) are the sums of :func:`row_weights`; ``spread`` and ``second``, of shape
-    (D + 1, K (K + 1) / 2), the weighted sums of the upper triangles of ``Cov[z]`` and ``E[z z']``; ``first``
-    (D + 1, K) those of ``E[z]``. With ``e`` the residuals at the posterior means, ``residual_power`` (D,),
-    ``residual_moments`` (D, K) and ``residuals`` (D,) are the sums of ``e^2``, ``e E[z]'`` and ``e``.
+    Over the rows in which each feature is observed, and last over those in which any is: ``counts`` (D + 1,)
+    are their numbers, ``spread`` and ``second``, of shape (K (K + 1) / 2, D + 1), the sums of the upper
+    triangles of ``Cov[z]`` and ``E[z z']``, ``first`` (K, D + 1) those of ``E[z]``. With ``e`` the residuals
+    at the posterior means, ``residual_power`` (D,) and ``residual_moments`` (K + 1, D) are the sums of
+    ``e^2`` and of ``E[y] e'``.
     """
 
     counts: Array
@@ -93,34 +87,38 @@ class ObservationSums(NamedTuple):
     first: Array
     residual_power: Array
     residual_moments: Array
-    residuals: Array
 
 
 def observation_sums(
-    values: Array, mask: Array, weights: Array, loadings: Array, offset: Array, moments: Moments
+    values: Array, mask: Array, loadings: Array, offset: Array, moments: Moments
 ) -> ObservationSums:
-    """Sums over rows that :func:`complete_sums` makes the statistics of; ``weights``: :func:`row_weights`."""
+    """Sums over rows that :func:`complete_sums` makes the statistics of."""
     means = moments.means
-    upper = triangle(means.shape[1])
-    spread = weights @ moments.covariances
+    upper = triangle(means.shape[0])
+    anything = jnp.any(mask > 0.0, axis=1, keepdims=True).astype(mask.dtype)
+    ones = jnp.ones_like(means[:1])
+
+    def where_observed(numbers: Array) -> Array:
+        return jnp.concatenate([numbers @ mask, numbers @ anything], axis=1)
+
+    spread = where_observed(moments.covariances)
     # Formed before the product: the compiler would form it within, more slowly.
-    outer = jax.lax.optimization_barrier(means[:, upper.rows] * means[:, upper.columns])
-    residuals = mask * (values - offset - means @ loadings.T)
+    outer = jax.lax.optimization_barrier(means[upper.rows] * means[upper.columns])
+    residuals = mask * (values - offset - means.T @ loadings.T)
     return ObservationSums(
-        jnp.sum(weights, axis=1),
+        where_observed(ones)[0],
         spread,
-        spread + weights @ outer,
-        weights @ means,
+        spread + where_observed(outer),
+        where_observed(means),
         jnp.sum(residuals**2, axis=0),
-        residuals.T @ means,
-        jnp.sum(residuals, axis=0),
+        jnp.concatenate([means, ones]) @ residuals,
     )
 
 
 def complete_sums(sums: ObservationSums, loadings: Array) -> tuple[Array, Array, Array, Array, Array]:
     """Counts, residual power and moments, latent and total moments of :class:`Statistics`."""
     n_components = loadings.shape[1]
-    second, counts, first = unpack(sums.second, n_components), sums.counts, sums.first
+    second, counts, first = unpack(sums.second.T, n_components), sums.counts, sums.first.T
     latent = jnp.concatenate(
         [
             jnp.concatenate([second, first[:, :, None]], axis=2),
@@ -128,20 +126,17 @@ def complete_sums(sums: ObservationSums, loadings: Array) -> tuple[Array, Array,
         ],
         axis=1,
     )
-    loaded = jnp.einsum("dij,dj->di", unpack(sums.spread[:-1], n_components), loadings)
+    loaded = jnp.einsum("dij,dj->di", unpack(sums.spread.T[:-1], n_components), loadings)
     power = sums.residual_power + jnp.einsum("di,di->d", loaded, loadings)
-    crossed = jnp.concatenate([sums.residual_moments - loaded, sums.residuals[:, None]], axis=1)
+    crossed = sums.residual_moments.T.at[:, :-1].add(-loaded)
     return counts[:-1], power, crossed, latent[:-1], latent[-1]
 
 
 def observation_statistics(
-    values: Array, mask: Array, weights: Array, loadings: Array, offset: Array, moments: Moments
+    values: Array, mask: Array, loadings: Array, offset: Array, moments: Moments
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """Sums that concern the observations: counts, residual power and moments, latent and total moments.
-
-    ``weights`` are those of :func:`row_weights`.
-    """
-    return complete_sums(observation_sums(values, mask, weights, loadings, offset, moments), loadings)
+    """Sums that concern the observations: counts, residual power and moments, latent and total moments."""
+    return complete_sums(observation_sums(values, mask, loadings, offset, moments), loadings)
 
 
 # Up to so many different gaps, sums over each are a product with their indicators.
@@ -164,22 +159,23 @@ def transition_statistics(
     after the last row. Where the rows are in reverse order, ``backwards``, the next row is the earlier one.
     """
     means, variances, lag_one = moments.means, moments.variances, moments.lag_one
-    later = jnp.concatenate([means[1:], after[None]])
-    later_variances = jnp.concatenate([variances[1:], after_variance[None]])
+    following = following.T
+    later = jnp.concatenate([means[:, 1:], after[:, None]], axis=1)
+    later_variances = jnp.concatenate([variances[:, 1:], after_variance[:, None]], axis=1)
     if backwards is not False:
         later, means = _swapped_if(backwards, later, means)
         later_variances, variances = _swapped_if(backwards, later_variances, variances)
     innovations = later - following * means
     crossed = innovations * means + lag_one - following * variances
     power = innovations**2 + later_variances - following * (2.0 * lag_one - following * variances)
-    columns = (jnp.ones_like(following[:, :1]), power, crossed, means**2 + variances)
+    terms = (jnp.ones_like(following[:1]), power, crossed, means**2 + variances)
     if n_gaps <= _FEW_GAPS:
         which = (gap_index[:, None] == jnp.arange(n_gaps, dtype=gap_index.dtype)).astype(following.dtype)
-        sums = [which.T @ column for column in columns]
+        sums = [(term @ which).T for term in terms]
     else:
         sums = [
-            jnp.zeros((n_gaps + 1, column.shape[1]), column.dtype).at[gap_index].add(column)[:n_gaps]
-            for column in columns
+            jnp.zeros((n_gaps + 1, term.shape[0]), term.dtype).at[gap_index].add(term.T)[:n_gaps]
+            for term in terms
         ]
     return sums[0][:, 0], sums[1], sums[2], sums[3]
 

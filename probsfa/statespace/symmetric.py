@@ -23,6 +23,11 @@ class Triangle(NamedTuple):
         """Places of the triangle's entries in the flattened matrix."""
         return self.rows * int(self.columns[-1] + 1) + self.columns
 
+    @property
+    def diagonal(self) -> IntArray:
+        """Places of the diagonal's entries in the triangle."""
+        return np.flatnonzero(self.rows == self.columns).astype(np.int32)
+
 
 @cache
 def triangle(size: int) -> Triangle:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.linalg
 
 from probsfa.statespace import associative, chunks, inference, lanes, likelihood, lockstep, posterior
 from probsfa.statespace.likelihood import marginal_log_likelihood
@@ -287,3 +288,17 @@ def test_several_devices_share_the_segments():
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
+@pytest.mark.parametrize("n", [1, 3, 10])
+def test_whitening_is_a_solve_with_the_factor(rng, monkeypatch, platform, n):
+    monkeypatch.setattr(jax, "default_backend", lambda: platform)
+    roots, right = rng.standard_normal((4, n, n)), rng.standard_normal((4, n, 5))
+    squares = roots @ roots.transpose(0, 2, 1) + 1e-3 * np.eye(n)
+    factors = np.linalg.cholesky(squares)
+    wanted = np.array([scipy.linalg.solve_triangular(factors[i], right[i], lower=True) for i in range(4)])
+    with jax.enable_x64(True):
+        given = (jnp.asarray(np.moveaxis(x, 0, -1)) for x in (squares, right))
+        found = np.moveaxis(np.asarray(jax.jit(lanes.whiten)(*given)), -1, 0)
+    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
