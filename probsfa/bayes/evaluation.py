@@ -3,7 +3,7 @@
 What fits and samplers wait for most is their programs being compiled, so gradients have one, for one vector
 and without the anchor, which is a small program of its own. A processor runs it as fast as one for many
 vectors at once, because the likelihood has lanes already (:mod:`probsfa.statespace.lockstep`). Where many
-potentials are wanted without gradients, a second program for several at once repays its compilation.
+potentials are wanted without gradients, a second program for these repays its compilation.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -16,28 +16,29 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
+from probsfa.bayes._compiling import no_loop_around
 from probsfa.bayes.anchor import Anchor
 from probsfa.bayes.rotation import Frame
-from probsfa.bayes.target import Data, Target, cut, in_blocks
+from probsfa.bayes.target import Data, Target, in_blocks
 from probsfa.statespace.cores import n_cores
 from probsfa.statespace.lanes import on_cpu
 
 FloatArray = NDArray[np.float64]
 
-# Potentials without gradients that are taken at once: two thirds quicker than one by one.
-_LANES = 8
 # Threads of ours run these programs side by side; each by itself is to stay in its thread.
 _IN_ONE_THREAD = {"xla_cpu_multi_thread_eigen": False}
 
 
 @partial(jax.jit, static_argnames="target", compiler_options=_IN_ONE_THREAD)
 def _value_and_gradient(target: Target, data: Data, vector: Array) -> tuple[Array, Array]:
-    return jax.value_and_grad(target.potential)(vector, data)
+    with no_loop_around():
+        return jax.value_and_grad(target.potential)(vector, data)
 
 
 @partial(jax.jit, static_argnames="target", compiler_options=_IN_ONE_THREAD)
-def _values(target: Target, data: Data, vectors: Array) -> Array:
-    return jax.vmap(target.potential, in_axes=(0, None))(vectors, data)
+def _value(target: Target, data: Data, vector: Array) -> Array:
+    with no_loop_around():
+        return target.potential(vector, data)
 
 
 @partial(jax.jit, static_argnames="target")
@@ -99,8 +100,7 @@ class Evaluator:
 
     def values(self, vectors: FloatArray) -> FloatArray:
         """Potentials (N,) alone, at many vectors (N, P)."""
-        blocks = self._on_all_cores(_values, cut(vectors, _LANES))
-        values = np.concatenate(blocks)[: len(vectors)]
+        values = np.array(self._on_all_cores(_value, vectors))
         return values if self._anchor is None else values - self._by_anchor(vectors)[0]
 
     def _by_anchor(self, vectors: FloatArray) -> list[FloatArray]:

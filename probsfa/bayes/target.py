@@ -311,15 +311,11 @@ def _is_real(support: Any) -> bool:
     return base is constraints.real
 
 
-def cut(vectors: FloatArray, size: int) -> FloatArray:
-    """Vectors (N, P) in blocks of one size, (B, size, P); the last is filled up by its last vector."""
-    filled = np.concatenate([vectors, np.repeat(vectors[-1:], -len(vectors) % size, axis=0)])
-    return filled.reshape(-1, size, vectors.shape[1])
-
-
 def in_blocks(program: Callable[[Array], tuple[Array, ...]], vectors: FloatArray) -> list[FloatArray]:
     """What a program gives for each of some vectors (N, P), not compiled again for another number of them."""
-    parts = [[np.asarray(x) for x in program(jnp.asarray(block))] for block in cut(vectors, BLOCK)]
+    filled = np.concatenate([vectors, np.repeat(vectors[-1:], -len(vectors) % BLOCK, axis=0)])
+    blocks = filled.reshape(-1, BLOCK, vectors.shape[1])
+    parts = [[np.asarray(x) for x in program(jnp.asarray(block))] for block in blocks]
     return [np.concatenate(x)[: len(vectors)] for x in zip(*parts, strict=True)]
 
 
