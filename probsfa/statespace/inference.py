@@ -141,9 +141,9 @@ def join_back(
 def row_log_likelihoods(problem: Problem, means: Array, log_dets: Array, distances: Array) -> Array:
     """Log density of each row from the filtered means (T, K) and the two terms (T,) of the filter."""
     residuals = problem.values - problem.offset - means @ problem.loadings.T
-    log_norm = jnp.log(2.0 * jnp.pi * problem.noise_variance)
-    quadratic = jnp.sum(problem.mask * (log_norm + residuals**2 / problem.noise_variance), axis=1)
-    return -0.5 * (quadratic + log_dets + distances)
+    log_norm = problem.mask @ jnp.log(2.0 * jnp.pi * problem.noise_variance)
+    quadratic = (problem.mask * residuals**2) @ (1.0 / problem.noise_variance)
+    return -0.5 * (log_norm + quadratic + log_dets + distances)
 
 
 def lanes_of(collapsed: Collapsed, decays: Array, n_segments: int) -> lockstep.Rows:
