@@ -42,6 +42,11 @@ def _for_library(n_rows: int) -> bool:
     return n_rows > MOST_UNROLLED and not on_cpu()
 
 
+def _in_one_kernel() -> bool:
+    """Whether what is traced now becomes one kernel, in which neither calls nor loops cost anything."""
+    return on_cpu() and _hints.get()
+
+
 def one_kernel(function: _F) -> _F:
     """Ask the compiler for a single kernel in place of one for each operation.
 
@@ -56,15 +61,20 @@ def one_kernel(function: _F) -> _F:
         with set_xla_metadata(inlineable=None, xla_cpu_small_call=None):
             return function(*args)
 
-    compiled = jax.jit(plain)
+    @wraps(function)
+    def in_parts(*args: Any) -> Any:
+        return plain(*args)
+
+    # What is written differently for a single kernel (`_in_one_kernel`) must not be found in a cache instead.
+    compiled = {True: jax.jit(plain), False: jax.jit(in_parts)}
 
     @wraps(function)
     def hinted(*args: Any) -> Any:
         if not on_cpu():
             return function(*args)
-        hint = "true" if _hints.get() else None
-        with set_xla_metadata(inlineable="false", xla_cpu_small_call=hint):
-            return compiled(*args)
+        single = _hints.get()
+        with set_xla_metadata(inlineable="false", xla_cpu_small_call="true" if single else None):
+            return compiled[single](*args)
 
     return cast(_F, hinted)
 
@@ -151,7 +161,8 @@ def cholesky(matrix: Array) -> tuple[Array, Array]:
         rest = matrix[j]
         for row in rows:
             rest = rest - row[j, None] * row
-        rest = settle(rest)  # otherwise made twice, for the root and for the row
+        if _in_one_kernel():
+            rest = settle(rest)  # otherwise made twice, for the root and for the row
         reciprocals.append(jax.lax.rsqrt(rest[j]))
         keep = (jnp.arange(n) >= j).astype(matrix.dtype)[:, None]
         rows.append(rest * (reciprocals[j][None] * keep))
@@ -188,9 +199,9 @@ def solve_upper(upper: Array, reciprocals: Array, right: Array) -> Array:
 def whiten(matrix: Array, right: Array) -> Array:
     """Solution ``x`` (K, J, S) of ``U' x = right`` with ``U' U = matrix`` (K, K, S).
 
-    For what is done once and not in every row: on CPUs a loop, which is quick to compile.
+    For what is done once and not in every row: where it may, a loop, which is quick to compile.
     """
-    if not on_cpu():
+    if not _in_one_kernel():
         return solve_lower(*cholesky(matrix), right)
     n = matrix.shape[0]
     index = jnp.arange(n)[:, None]
