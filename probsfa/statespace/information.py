@@ -33,6 +33,7 @@ scaled loadings beyond (``E``) and within (``U M``), ``log r`` and ``mu``::
     mu_d, mu_e        S^-1_de at w = 0 (and nothing with the others)
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -53,10 +54,16 @@ def frequencies(decay: FloatArray, nodes_per_panel: int = 6) -> tuple[FloatArray
     edges = _panel_edges(decay[decay >= 0.0])
     mirrored = np.pi - _panel_edges(-decay[decay < 0.0])
     borders = np.unique(np.concatenate([edges, mirrored, [0.0, np.pi]]))
-    nodes, weights = np.polynomial.legendre.leggauss(nodes_per_panel)
+    nodes, weights = _gauss_legendre(nodes_per_panel)
     half = 0.5 * np.diff(borders)
     centre = 0.5 * (borders[1:] + borders[:-1])
     return (centre[:, None] + half[:, None] * nodes).ravel(), (half[:, None] * weights).ravel() / np.pi
+
+
+@cache
+def _gauss_legendre(n_nodes: int) -> tuple[FloatArray, FloatArray]:
+    """Nodes and weights on (-1, 1)."""
+    return np.polynomial.legendre.leggauss(n_nodes)
 
 
 def _panel_edges(decay: FloatArray, ratio: float = 3.0) -> FloatArray:

@@ -102,9 +102,9 @@ class Metric:
         self.beyond = n * np.einsum("w,wjk->jk", weights, fgf)
         # Blocks have the coordinate atanh a: change to the layout's own.
         slope = slope * decay_ratio(layout, params.decay)
-        dynamics = 0.5 * n * np.einsum("w,wj,wk,wjk->jk", weights, slope, slope, g**2, optimize=True)
+        dynamics = 0.5 * n * np.tensordot(weights, slope[:, :, None] * slope[:, None, :] * g**2, 1)
         uh = left @ h
-        decay_noise = 0.5 * n * np.einsum("w,wj,wdj->jd", weights, slope, uh**2, optimize=True)
+        decay_noise = 0.5 * n * np.tensordot(weights, slope[:, None, :] * uh**2, 1).T
         mean_inverse = np.einsum("w,wab->ab", weights, inverse)
         self.outside = np.eye(d) - left @ left.T if d > q else np.zeros((d, d))
         # f_j (U H)_ej, through which loadings beyond the span and the noise of feature e are coupled
@@ -128,9 +128,8 @@ class Metric:
             products = _pairs(w * inverse, inverse).transpose(0, 2, 1, 3).reshape(q * q, q * q)
             noise = 0.5 * n * (squared + pairs @ products @ pairs.T)
             by_noise = _pairs(w * inverse, fh).transpose(0, 3, 1, 2).reshape(q * k, q * q) @ pairs.T
-            by_decay = np.einsum(
-                "waj,wjk->akj", w * h, slope[:, :, None] * g * spectrum[:, None, :], optimize=True
-            )
+            moved = slope[:, :, None] * g * spectrum[:, None, :]
+            by_decay = ((w * h).transpose(2, 1, 0) @ moved.transpose(1, 0, 2)).transpose(1, 2, 0)
             self.coupled = n * np.hstack([self._gather(by_noise.T).T, by_decay.reshape(q * k, k)])
         noise *= np.outer(self.share, self.share)
         by_decay_noise = self._gather(decay_noise.T)

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import scipy.linalg
 
 from probsfa.statespace import associative, chunks, inference, lanes, likelihood, lockstep, posterior
 from probsfa.statespace.likelihood import marginal_log_likelihood
@@ -229,33 +228,6 @@ def test_programs_for_accelerators_ask_the_compiler_for_nothing(rng, monkeypatch
     assert "xla_cpu_small_call" not in text
 
 
-def test_large_matrices_are_left_to_the_library_of_an_accelerator(rng, monkeypatch):
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    n, n_lanes = lanes.MOST_UNROLLED + 2, 3
-    with jax.enable_x64(True):
-        left, right = (jnp.asarray(rng.standard_normal((n, n, n_lanes))) for _ in range(2))
-        np.testing.assert_allclose(
-            lanes.times(left, right), np.einsum("iks,kjs->ijs", left, right), rtol=1e-10, atol=1e-12
-        )
-        square = lanes.times_transpose(left, left)
-        np.testing.assert_allclose(square, np.einsum("iks,jks->ijs", left, left), rtol=1e-10, atol=1e-12)
-        upper, reciprocals = lanes.cholesky(square)
-        np.testing.assert_allclose(lanes.transpose_times(upper, upper), square, rtol=1e-10, atol=1e-12)
-        for i in range(n_lanes):
-            np.testing.assert_array_equal(np.tril(upper[:, :, i], -1), 0.0)
-            np.testing.assert_allclose(reciprocals[:, i] * np.diag(upper[:, :, i]), 1.0)
-        down, up = lanes.solve_lower(upper, reciprocals, right), lanes.solve_upper(upper, reciprocals, right)
-        np.testing.assert_allclose(lanes.transpose_times(upper, down), right, rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(lanes.times(upper, up), right, rtol=1e-9, atol=1e-9)
-
-
-def test_products_of_many_small_numbers_do_not_vanish():
-    with jax.enable_x64(True):
-        values = jnp.full((20, 2), 1e-30)
-        logs = jnp.sum(jnp.log(lanes.products(values)), axis=0)
-    np.testing.assert_allclose(logs, 20 * np.log(1e-30))
-
-
 SHARDED = """
 import jax
 jax.config.update("jax_num_cpu_devices", 2)
@@ -288,17 +260,3 @@ def test_several_devices_share_the_segments():
         check=False,
     )
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("platform", ["cpu", "gpu"])
-@pytest.mark.parametrize("n", [1, 3, 10])
-def test_whitening_is_a_solve_with_the_factor(rng, monkeypatch, platform, n):
-    monkeypatch.setattr(jax, "default_backend", lambda: platform)
-    roots, right = rng.standard_normal((4, n, n)), rng.standard_normal((4, n, 5))
-    squares = roots @ roots.transpose(0, 2, 1) + 1e-3 * np.eye(n)
-    factors = np.linalg.cholesky(squares)
-    wanted = np.array([scipy.linalg.solve_triangular(factors[i], right[i], lower=True) for i in range(4)])
-    with jax.enable_x64(True):
-        given = (jnp.asarray(np.moveaxis(x, 0, -1)) for x in (squares, right))
-        found = np.moveaxis(np.asarray(jax.jit(lanes.whiten)(*given)), -1, 0)
-    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
