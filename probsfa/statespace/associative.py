@@ -29,8 +29,9 @@ each of its levels: 47 s to compile for 5 latents and 8,192 segments, on a CPU, 
 *Work.* With ``n`` latents, a row costs about ``17 n^3`` flops to couple, ``8 n^3`` to filter and ``9 n^3`` to
 smooth, a merge ``21 n^3`` forward and ``6 n^3`` backward. For ``T`` rows in ``S`` segments that is
 ``34 T n^3 + 27 S log2(S) n^3``; in 65,536 rows and 8,192 segments, ``78 n^3`` a row, where the plain strategy
-has 17. It moves at least ``8 (7 n^2 + 8 n)`` bytes a row, ``8 (15 n^2 + 9 n)`` a merge, both ways together:
-at ``n = 5`` about 7 kB a row, 0.14 ms for 65,536 rows at an H100's 3.35 TB/s. Its 0.6 GFLOP take less.
+has 17. It moves at least ``8 (5.5 n^2 + 9.5 n)`` bytes a row for sums, ``12 n^2`` more for all moments, and
+``8 (15 n^2 + 9 n)`` a merge, both ways together: at ``n = 5`` about 7 kB a row, 0.14 ms for 65,536 rows at an
+H100's 3.35 TB/s. Its 0.6 GFLOP take less.
 Neither is expected to take the time: ``3 T / S`` steps inside segments and ``2 log2 S`` merges follow each
 other, each of some ten kernels that take a few microseconds to start. Hence short segments, until there are
 enough of them to fill the card (:data:`MOST_SEGMENTS`).

@@ -67,7 +67,7 @@ class Smoothed(NamedTuple):
     """Law of the states given all rows.
 
     ``means`` (T, K), ``covariances`` (T, K, K) and ``lag_one`` (T, K, K), where ``lag_one[t]`` is the
-    covariance of ``z_t+1`` (rows) with ``z_t`` (columns).
+    covariance of ``z_t+1`` (rows) with ``z_t`` (columns), or its diagonal alone: see :func:`smoother_pass`.
     """
 
     means: Array

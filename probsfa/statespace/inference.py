@@ -158,7 +158,7 @@ def filtered_rows(lanes: lockstep.FilteredRows) -> tuple[Array, Array, Array]:
     return lockstep.from_lanes(lanes.means), *terms
 
 
-def _to_smooth(
+def _smoother_inputs(
     result: Forward, following: Array, after: Law
 ) -> tuple[lockstep.FilteredRows, Array, lockstep.LaneLaw]:
     """What the lockstep backward passes take."""
@@ -184,7 +184,7 @@ def backward(problem: Problem, result: Forward, after: Law) -> Moments:
             jnp.diagonal(smoothed.covariances, axis1=1, axis2=2).T,
             smoothed.lag_one.T,
         )
-    rows = lockstep.smooth_rows_for_sums(*_to_smooth(result, following, after))
+    rows = lockstep.smooth_rows_for_sums(*_smoother_inputs(result, following, after))
     return moments_of_lanes(rows, after)
 
 
@@ -203,7 +203,7 @@ def backward_in_full(problem: Problem, result: Forward, after: Law) -> Smoothed:
     following = problem.following
     if result.segments is None:
         return smoother_pass(result.filtered, following, after)  # type: ignore[arg-type]
-    rows = lockstep.smooth_rows(*_to_smooth(result, following, after))
+    rows = lockstep.smooth_rows(*_smoother_inputs(result, following, after))
     return Smoothed(*map(lockstep.from_lanes, (rows.means, rows.covariances, _lag_one(rows, after))))
 
 

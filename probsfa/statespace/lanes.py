@@ -42,8 +42,8 @@ def _for_library(n_rows: int) -> bool:
     return n_rows > MOST_UNROLLED and not on_cpu()
 
 
-def _in_one_kernel() -> bool:
-    """Whether what is traced now becomes one kernel, in which neither calls nor loops cost anything."""
+def _single_kernels() -> bool:
+    """Whether functions of :func:`one_kernel` become single ones, in which calls and loops cost nothing."""
     return on_cpu() and _hints.get()
 
 
@@ -51,9 +51,9 @@ def one_kernel(function: _F) -> _F:
     """Ask the compiler for a single kernel in place of one for each operation.
 
     On CPUs a loop over time is otherwise run operation by operation, at a cost for each that exceeds the work
-    in it (about three times at K = 5). The request is a hint in the program's metadata: a compiler that does
-    not know it ignores it, and results are the same. See :func:`without_kernel_hints`. Elsewhere than on CPUs
-    nothing is asked for.
+    in it (about three times at K = 5). The request is a hint in the program's metadata, which a compiler that
+    does not know it ignores; results are the same up to rounding. See :func:`without_kernel_hints`. Elsewhere
+    than on CPUs nothing is asked for.
     """
 
     @wraps(function)
@@ -65,7 +65,7 @@ def one_kernel(function: _F) -> _F:
     def in_parts(*args: Any) -> Any:
         return plain(*args)
 
-    # What is written differently for a single kernel (`_in_one_kernel`) must not be found in a cache instead.
+    # What is written differently for a single kernel (`_single_kernels`) must not be found in one's cache.
     compiled = {True: jax.jit(plain), False: jax.jit(in_parts)}
 
     @wraps(function)
@@ -84,7 +84,8 @@ def without_kernel_hints() -> Iterator[None]:
     """Trace without asking for single kernels, where the compiler cannot take it.
 
     Inside ``lax.while_loop``, of which samplers are made, XLA as of JAX 0.10 ends the process on a call with
-    that request ("All or none of the slices should have an explicit index"). Results are the same.
+    that request ("All or none of the slices should have an explicit index"). Results are the same up to
+    rounding: a few steps are written differently.
     """
     token = _hints.set(False)
     try:
@@ -161,7 +162,7 @@ def cholesky(matrix: Array) -> tuple[Array, Array]:
         rest = matrix[j]
         for row in rows:
             rest = rest - row[j, None] * row
-        if _in_one_kernel():
+        if _single_kernels():
             rest = settle(rest)  # otherwise made twice, for the root and for the row
         reciprocals.append(jax.lax.rsqrt(rest[j]))
         keep = (jnp.arange(n) >= j).astype(matrix.dtype)[:, None]
@@ -199,9 +200,9 @@ def solve_upper(upper: Array, reciprocals: Array, right: Array) -> Array:
 def whiten(matrix: Array, right: Array) -> Array:
     """Solution ``x`` (K, J, S) of ``U' x = right`` with ``U' U = matrix`` (K, K, S).
 
-    For what is done once and not in every row: where it may, a loop, which is quick to compile.
+    For what is done once and not in every row, inside :func:`one_kernel`: there a loop, quick to compile.
     """
-    if not _in_one_kernel():
+    if not _single_kernels():
         return solve_lower(*cholesky(matrix), right)
     n = matrix.shape[0]
     index = jnp.arange(n)[:, None]

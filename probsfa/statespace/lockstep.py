@@ -234,9 +234,12 @@ def given_next(segments: Segments, roots: Array) -> tuple[Array, Array]:
     known = whiten(segments.covariance, jnp.concatenate([segments.moves[:, :n], identity], axis=1))
     half, inverse = known[:, :n], known[:, n:]
     whitened = settle(times_transpose(roots, half))
-    narrowed = whiten(times_transpose(whitened, whitened) + identity, roots)
-    spread = settle(transpose_times(narrowed, narrowed))
-    return times(settle(times_transpose(spread, half)), inverse), spread
+    inner = times_transpose(whitened, whitened) + identity
+    solved = whiten(inner, jnp.concatenate([roots, whitened], axis=1))
+    narrowed, told = solved[:, :n], solved[:, n:]
+    # By `told`, whose norm is below one: the covariance times `half` would cancel.
+    gain = times(settle(transpose_times(narrowed, told)), inverse)
+    return gain, transpose_times(narrowed, narrowed)
 
 
 def join_back(segments: Segments, borders: Borders) -> LaneLaw:
@@ -289,7 +292,7 @@ def _smooth_row(later: LaneLaw, row: tuple[Array, ...], last: LaneLaw) -> tuple[
     return law, jnp.where(is_last, transposed_gain, crossed)
 
 
-def _backwards(filtered: FilteredRows, following: Array) -> tuple[Array, ...]:
+def _smoother_inputs(filtered: FilteredRows, following: Array) -> tuple[Array, ...]:
     """What the backward pass reads of each row; last, whether it is the last one."""
     n_rows = filtered.means.shape[0]
     return filtered.means, filtered.roots, following, jnp.arange(n_rows) == n_rows - 1
@@ -303,7 +306,7 @@ def smooth_rows(filtered: FilteredRows, following: Array, last: LaneLaw) -> Smoo
         law, lag_one = _smooth_row(later, row, last)
         return law, SmoothedRows(*law, lag_one)
 
-    return jax.lax.scan(body, last, _backwards(filtered, following), reverse=True)[1]
+    return jax.lax.scan(body, last, _smoother_inputs(filtered, following), reverse=True)[1]
 
 
 @one_kernel
@@ -318,7 +321,7 @@ def smooth_rows_for_sums(filtered: FilteredRows, following: Array, last: LaneLaw
         return (law, jnp.where(row[3], lag_one, state[1])), (law.mean, upper, own)
 
     start = (last, jnp.zeros_like(last.covariance))
-    (first, gain), rows = jax.lax.scan(body, start, _backwards(filtered, following), reverse=True)
+    (first, gain), rows = jax.lax.scan(body, start, _smoother_inputs(filtered, following), reverse=True)
     return SummedRows(*rows, first, gain)
 
 

@@ -456,7 +456,7 @@ def expected_statistics(params: Parameters, panel: Panel) -> Statistics:
         sweep = _Sweep(params, panel)
         shared = _shared_segments(sweep)
         if shared:
-            total, sums = sharded_sums(sweep.model, sweep.chunks[0][:3], _devices.get(), shared)
+            total, sums = sharded_sums(sweep.model, sweep.chunks[0], _devices.get(), shared)
             return Statistics(float(total), *(np.asarray(x) for x in sums))
         if len(sweep.chunks) == 1:
             total, sums = _statistics_program(

@@ -96,7 +96,7 @@ def observation_sums(
     means = moments.means
     upper = triangle(means.shape[0])
     anything = jnp.any(mask > 0.0, axis=1, keepdims=True).astype(mask.dtype)
-    ones = jnp.ones_like(means[:1])
+    extended = jnp.concatenate([means, jnp.ones_like(means[:1])])
 
     def where_observed(numbers: Array) -> Array:
         return jnp.concatenate([numbers @ mask, numbers @ anything], axis=1)
@@ -104,14 +104,15 @@ def observation_sums(
     spread = where_observed(moments.covariances)
     # Formed before the product: the compiler would form it within, more slowly.
     outer = jax.lax.optimization_barrier(means[upper.rows] * means[upper.columns])
+    seen = where_observed(extended)
     residuals = mask * (values - offset - means.T @ loadings.T)
     return ObservationSums(
-        where_observed(ones)[0],
+        seen[-1],
         spread,
         spread + where_observed(outer),
-        where_observed(means),
+        seen[:-1],
         jnp.sum(residuals**2, axis=0),
-        jnp.concatenate([means, ones]) @ residuals,
+        extended @ residuals,
     )
 
 

@@ -58,6 +58,24 @@ def test_many_vectors_take_one_compiled_program(problem, rng):
     assert evaluation._value_and_gradient._cache_size() == 1
 
 
+def test_single_kernels_are_asked_for_outside_loops_alone(problem, rng):
+    target = problem[0]
+    with jax.enable_x64(True):
+        # As many rows as are cut into segments.
+        data = jax.tree.map(jnp.asarray, Data(as_series(rng.standard_normal((128, D)))))
+        vector = jnp.zeros(target.size)
+        ours = evaluation._value_and_gradient.lower(target, data, vector).as_text()
+
+        def sampler(vector):
+            return jax.lax.fori_loop(0, 2, lambda _, x: x - jax.grad(target.potential)(x, data), vector)
+
+        inside = jax.jit(sampler).lower(vector).as_text()
+    hint = 'xla_cpu_small_call = "true"'
+    # With it inside a loop, the compiler of JAX 0.10 ends the process.
+    assert hint in ours
+    assert hint not in inside or jax.__version_info__ >= (0, 11)
+
+
 def test_an_interrupt_ends_the_threads(problem, rng, monkeypatch):
     target, data = problem
     monkeypatch.setattr(evaluation, "n_cores", lambda: 2)

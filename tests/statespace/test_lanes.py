@@ -1,5 +1,7 @@
 """Linear algebra of many small matrices at once, against the library's own."""
 
+from fractions import Fraction
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -46,7 +48,8 @@ def test_whitening_is_a_solve_with_the_factor(rng, monkeypatch, platform, n):
     wanted = np.array([scipy.linalg.solve_triangular(factors[i], right[i], lower=True) for i in range(4)])
     with jax.enable_x64(True):
         given = (jnp.asarray(np.moveaxis(x, 0, -1)) for x in (squares, right))
-        found = np.moveaxis(np.asarray(jax.jit(lanes.whiten)(*given)), -1, 0)
+        # A function of its own: JAX would find the program of the other platform again.
+        found = np.moveaxis(np.asarray(jax.jit(lambda *args: lanes.whiten(*args))(*given)), -1, 0)
     np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
 
 
@@ -87,3 +90,27 @@ def test_both_forms_agree(rng, n):
             np.testing.assert_allclose(one[1][:, :, lane], spread, rtol=1e-7, atol=1e-8)
             gain = spread @ transfer.T @ np.linalg.inv(matrix[:, :, lane])
             np.testing.assert_allclose(one[0][:, :, lane], gain, rtol=1e-7, atol=1e-8)
+
+
+def inverse(matrix):
+    """Of fractions (2, 2), without rounding."""
+    (a, b), (c, d) = matrix
+    return np.array([[d, -b], [-c, a]], dtype=object) / (a * d - b * c)
+
+
+def test_gain_of_a_segment_that_is_nearly_certain():
+    # Oblique to the axes, one direction hardly moves (1e-9) and has a variance of 1e-9.
+    turn = np.array([[0.8, -0.6], [0.6, 0.8]])
+    matrix = turn @ np.diag([1e-9, 0.7]) @ turn.T
+    moves = np.column_stack([turn @ np.diag([1e-9, 0.9]) @ turn.T, np.zeros(2)])
+    root = np.linalg.cholesky(np.array([[1e-4, 3e-5], [3e-5, 0.5]]))
+    P, F, W = (np.vectorize(Fraction, otypes=[object])(x) for x in (matrix, moves[:, :2], root))
+    spread = inverse(inverse(W @ W.T) + F.T @ inverse(P) @ F)
+    wanted = [x.astype(float) for x in (spread @ F.T @ inverse(P), spread)]
+    with jax.enable_x64(True):
+        segments = lockstep.Segments(*(jnp.asarray(x[:, :, None]) for x in (moves, matrix, moves)))
+        found = tuple(map(np.asarray, lockstep.given_next(segments, jnp.asarray(root.T[:, :, None]))))
+    # What the gain is multiplied with is known to the root of the covariance.
+    half = np.linalg.cholesky(matrix)
+    np.testing.assert_allclose(found[0][:, :, 0] @ half, wanted[0] @ half, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found[1][:, :, 0], wanted[1], rtol=1e-9, atol=1e-14)

@@ -1,11 +1,14 @@
 """Every strategy of the engine gives the same answer: plain, lockstep, in chunks, kept or made again."""
 
+from contextlib import nullcontext
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from probsfa.statespace import chunks, inference, posterior
+from probsfa.statespace import chunks, inference, lanes, posterior
+from probsfa.statespace.engine import Law, prior_law
 from probsfa.statespace.likelihood import marginal_log_likelihood
 from probsfa.statespace.posterior import draw_states, expected_statistics, log_likelihood, smooth
 from tests.oracles import statespace as oracle
@@ -70,6 +73,36 @@ def test_strategies_agree_at_uneven_times(rng, strategy, way):
     strategy(**WAYS[way])
     assert_same(smooth(params, panel), wanted[0])
     assert_same(expected_statistics(params, panel), wanted[1])
+
+
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("length", [1, 8])
+def test_moments_for_sums_are_those_in_full(rng, n, length):
+    n_segments, d = 8, 4
+    n_rows = n_segments * length
+    # Loops of one step cannot be asked for as single kernels; on CPUs segments are never that short.
+    hints = lanes.without_kernel_hints() if length == 1 else nullcontext()
+    with jax.enable_x64(True), hints:
+        a, C, noise, offset = map(jnp.asarray, oracle.random_model(rng, d, n))
+        decays = jnp.tile(a, (n_rows, 1)).at[0].set(0.0)
+        mask = jnp.asarray((rng.random((n_rows, d)) < 0.7).astype(float))
+        values = mask * jnp.asarray(rng.standard_normal((n_rows, d)))
+        problem = inference.Problem(values, mask, decays, a, C, noise, offset)
+        root = rng.standard_normal((n, n))
+        after = Law(jnp.asarray(rng.standard_normal(n)), jnp.asarray(0.1 * root @ root.T))
+        for segments in (1, n_segments):
+            result = inference.forward(problem, prior_law(n, values.dtype), segments)[0]
+            full = inference.backward_in_full(problem, result, after)
+            found = inference.backward(problem, result, after)
+            upper = np.triu_indices(n)
+            wanted = (
+                full.means,
+                full.covariances[:, *upper],
+                np.diagonal(full.covariances, axis1=1, axis2=2),
+                np.diagonal(full.lag_one, axis1=1, axis2=2),
+            )
+            for name, one, other in zip(found._fields, found, wanted, strict=True):
+                np.testing.assert_allclose(one.T, other, rtol=1e-10, atol=1e-12, err_msg=name)
 
 
 def test_lockstep_equals_the_joint_gaussian(rng, strategy):
