@@ -19,7 +19,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from side_by_side import Timing, product_rate, setting, timed
+from side_by_side import Timing, alternate, product_rate, setting, timed
 
 from probsfa import ProbabilisticSFA
 from probsfa._validation import Sequences
@@ -96,14 +96,18 @@ def gradient():
             def value(arrays, data):
                 return marginal_log_likelihood(*arrays, *data)
 
-            alone, both = jax.jit(value), jax.jit(jax.value_and_grad(value))
-            times = [
-                repeated(lambda f=f, given=(arrays, data): jax.block_until_ready(f(*given)), 21)
-                for f in (alone, both)
-            ]
-        ratio = times[1].median / times[0].median
+            programs = {"alone": jax.jit(value), "both": jax.jit(jax.value_and_grad(value))}
+            times = alternate(
+                {
+                    name: lambda f=f, given=(arrays, data): jax.block_until_ready(f(*given))
+                    for name, f in programs.items()
+                },
+                repeats=101,
+            )
+        alone, both = times["alone"], times["both"]
         print(
-            f"| {n_rows:,}, {n_features}, {n_components} | {times[0]} | {times[1]} | {ratio:.2f} |",
+            f"| {n_rows:,}, {n_features}, {n_components} | {alone} | {both} | "
+            f"{both.median / alone.median:.2f} |",
             flush=True,
         )
 
