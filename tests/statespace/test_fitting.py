@@ -9,6 +9,7 @@ from probsfa.statespace import fitting, learning, whittle
 from probsfa.statespace.learning import STATUS_SENTENCES
 from tests.oracles import statespace as oracle
 from tests.statespace.support import punch, to_panel, uneven_times
+from tests.tolerances import small_noise_tolerance
 
 QUIET = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -205,7 +206,9 @@ def test_an_interrupt_under_the_floor_keeps_the_best_parameters(later, monkeypat
         fitted = ProbabilisticSFA(3).fit(data)
     assert counts["seen"] == counts["end"]
     monkeypatch.undo()
-    assert fitted.log_likelihood_ == pytest.approx(fitted.log_likelihood(data), rel=1e-9)
+    # How far the noise of one feature has fallen decides how well any program knows the likelihood.
+    rounding = small_noise_tolerance(float(np.min(fitted.noise_variance_ / np.nanvar(data, axis=0))))
+    assert fitted.log_likelihood_ == pytest.approx(fitted.log_likelihood(data), rel=rounding)
 
 
 @pytest.mark.parametrize("at", [0, 3, 10])
