@@ -179,7 +179,7 @@ def _backward(problem: Problem, result: Forward, after: Law, *, full: bool) -> S
         variances = jnp.diagonal(smoothed)
         packed = smoothed.reshape(-1)[triangle(mean.shape[0]).flat]
         lag_one = decay * variances - fresh * jnp.diagonal(crossed)
-        return state, Moments(mean, packed, variances, lag_one)  # each of one row
+        return state, Moments(mean, packed, lag_one)  # each of one row
 
     rows = (result.filtered, problem.following)
     told = _told_by_later_rows(result.last, after, problem.after_decay)

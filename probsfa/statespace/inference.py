@@ -181,7 +181,6 @@ def backward(problem: Problem, result: Forward, after: Law) -> Moments:
         return Moments(
             smoothed.means.T,
             smoothed.covariances.reshape(n_rows, -1)[:, triangle(following.shape[1]).flat].T,
-            jnp.diagonal(smoothed.covariances, axis1=1, axis2=2).T,
             smoothed.lag_one.T,
         )
     rows = lockstep.smooth_rows_for_sums(*_smoother_inputs(result, following, after))
@@ -192,10 +191,8 @@ def moments_of_lanes(rows: lockstep.SummedRows, after: Law) -> Moments:
     """Moments in the order of rows, which are along the last axis."""
     across = jnp.einsum("ijs,jis->is", _next_of_last(rows.first.covariance, after), rows.last_gain)
     lag_one = jnp.concatenate([rows.lag_one[:-1], across[None]])
-    means, covariances, lag_one = (
-        jnp.transpose(x, (1, 2, 0)).reshape(x.shape[1], -1) for x in (rows.means, rows.covariances, lag_one)
-    )
-    return Moments(means, covariances, covariances[triangle(means.shape[0]).diagonal], lag_one)
+    moments = (rows.means, rows.covariances, lag_one)
+    return Moments(*(jnp.transpose(x, (1, 2, 0)).reshape(x.shape[1], -1) for x in moments))
 
 
 def backward_in_full(problem: Problem, result: Forward, after: Law) -> Smoothed:

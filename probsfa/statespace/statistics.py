@@ -60,15 +60,19 @@ class Statistics(NamedTuple):
 class Moments(NamedTuple):
     """Posterior moments of ``T`` rows, as far as the sums need them.
 
-    ``means`` (K, T); ``covariances`` (K (K + 1) / 2, T), upper triangles; ``variances`` (K, T), their
-    diagonals; ``lag_one`` (K, T), the covariance of each latent with itself one row later. Rows are along the
-    last axis because sums over them are then products that run at full speed.
+    ``means`` (K, T); ``covariances`` (K (K + 1) / 2, T), upper triangles; ``lag_one`` (K, T), the covariance
+    of each latent with itself one row later. Rows are along the last axis because sums over them are then
+    products that run at full speed.
     """
 
     means: Array
     covariances: Array
-    variances: Array
     lag_one: Array
+
+    @property
+    def variances(self) -> Array:
+        """Variances (K, T), the diagonals of the covariances."""
+        return self.covariances[triangle(self.means.shape[0]).diagonal]
 
 
 class ObservationSums(NamedTuple):

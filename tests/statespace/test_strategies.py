@@ -95,14 +95,15 @@ def test_moments_for_sums_are_those_in_full(rng, n, length):
             full = inference.backward_in_full(problem, result, after)
             found = inference.backward(problem, result, after)
             upper = np.triu_indices(n)
-            wanted = (
-                full.means,
-                full.covariances[:, *upper],
-                np.diagonal(full.covariances, axis1=1, axis2=2),
-                np.diagonal(full.lag_one, axis1=1, axis2=2),
-            )
-            for name, one, other in zip(found._fields, found, wanted, strict=True):
-                np.testing.assert_allclose(one.T, other, rtol=1e-10, atol=1e-12, err_msg=name)
+            wanted = {
+                "means": full.means,
+                "covariances": full.covariances[:, *upper],
+                "variances": np.diagonal(full.covariances, axis1=1, axis2=2),
+                "lag_one": np.diagonal(full.lag_one, axis1=1, axis2=2),
+            }
+            for name, other in wanted.items():
+                one = getattr(found, name).T
+                np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12, err_msg=name)
 
 
 def test_lockstep_equals_the_joint_gaussian(rng, strategy):
