@@ -21,7 +21,8 @@ import numpy as np
 from side_by_side import Timing, duration, setting, timed
 
 from probsfa._validation import Sequences
-from probsfa.statespace import associative, chunks, inference, posterior, two_ended
+from probsfa.statespace import posterior
+from probsfa.statespace.engine import chunks, inference, parallel_scan, two_filter
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import expected_statistics
@@ -34,7 +35,7 @@ SAME = 1e-10
 def forced(strategy):
     """Have the engine use one strategy, whatever the platform."""
     with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.object(two_ended, "pays", lambda *_: False))
+        stack.enter_context(mock.patch.object(two_filter, "pays", lambda *_: False))
         if strategy == "associative":
             stack.enter_context(inference.associative_everywhere())
         else:
@@ -115,7 +116,7 @@ def main():
     )
     parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--latents", type=int, nargs="+", default=[1, 3, 5, 8, 16])
-    parser.add_argument("--segments", type=int, default=associative.MOST_SEGMENTS)
+    parser.add_argument("--segments", type=int, default=parallel_scan.MOST_SEGMENTS)
     parser.add_argument("--chunk-rows", type=int)
     parser.add_argument("--budget", type=float, default=30.0)
     options = parser.parse_args()
@@ -124,7 +125,7 @@ def main():
     if jax.default_backend() == "cpu":
         print("No accelerator: the associative strategy is forced on the CPU, for which it is not made.")
     with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.object(associative, "MOST_SEGMENTS", options.segments))
+        stack.enter_context(mock.patch.object(parallel_scan, "MOST_SEGMENTS", options.segments))
         if options.chunk_rows:
             stack.enter_context(
                 mock.patch.object(chunks, "chunk_rows", lambda rows, _: min(rows, options.chunk_rows))

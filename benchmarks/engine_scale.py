@@ -24,7 +24,7 @@ from side_by_side import Timing, alternate, product_rate, setting, timed
 from probsfa import ProbabilisticSFA
 from probsfa._validation import Sequences
 from probsfa.statespace import streaming
-from probsfa.statespace.likelihood import marginal_log_likelihood
+from probsfa.statespace.engine.likelihood import marginal_log_likelihood
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import expected_statistics

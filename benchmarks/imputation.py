@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from probsfa.cli._clock import Clock
 from probsfa.cli._methods import Filled, default_methods, make_model
+from probsfa.cli.tables.clock import Clock
 from probsfa.datasets import hide_blocks, hide_cells, load_nyc_weather
 from probsfa.metrics import coverage
 

@@ -18,9 +18,9 @@ import numpy as np
 import probsfa
 from probsfa._validation import Sequences
 from probsfa.datasets import make_slow_mixture
-from probsfa.statespace.em import fit_em
-from probsfa.statespace.initialization import interpolate, starts
-from probsfa.statespace.learning import Evaluator, Noise
+from probsfa.statespace.learning.em import fit_em
+from probsfa.statespace.learning.objective import Evaluator, Noise
+from probsfa.statespace.learning.starts import interpolate, starts
 from probsfa.statespace.panel import make_panel
 
 NOISES = (1e-8, 1e-6, 1e-3, 0.3, 3.0, 10.0)

@@ -7,7 +7,7 @@ from probsfa.bayes.estimator import BayesianSFA as BayesianSFA
 from probsfa.bayes.model import factorial_ar1_model as factorial_ar1_model
 from probsfa.bayes.priors import Priors as Priors
 from probsfa.bayes.priors import SharedScaleNormal as SharedScaleNormal
-from probsfa.bayes.relabel import relabel as relabel
+from probsfa.bayes.relabelling.matching import relabel as relabel
 
 __all__ = [
     "BayesianForecast",

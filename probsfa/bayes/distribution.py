@@ -9,8 +9,8 @@ from jax import Array, random
 from numpyro.distributions import constraints
 from numpyro.distributions.util import validate_sample
 
-from probsfa.bayes._compiling import without_kernel_hints
-from probsfa.statespace.likelihood import marginal_log_likelihood
+from probsfa.bayes.sampling.compiling import without_kernel_hints
+from probsfa.statespace.engine.likelihood import marginal_log_likelihood
 
 
 class FactorialAR1(dist.Distribution):

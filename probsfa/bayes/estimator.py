@@ -12,9 +12,14 @@ from sklearn.utils.validation import check_is_fitted
 from tqdm import tqdm
 
 from probsfa._frames import lists_in_lists_out
+from probsfa._like_input import like_input
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
-from probsfa.bayes import inference_data, nuts, variational
-from probsfa.bayes.draws import (
+from probsfa.bayes import inference_data
+from probsfa.bayes.coordinates.target import Data, Draws, Target, constrain
+from probsfa.bayes.packing import pack, panels_of, start_values
+from probsfa.bayes.predictive import Cells, make_cells, mixed_cells, mixed_posterior
+from probsfa.bayes.priors import DEFAULT_PRIORS, Priors
+from probsfa.bayes.relabelling.draws import (
     canonical_order,
     diagnose,
     each_draw,
@@ -24,21 +29,17 @@ from probsfa.bayes.draws import (
     spread_out,
     typical,
 )
-from probsfa.bayes.importance import UNRELIABLE
-from probsfa.bayes.labels import Labels, merges
-from probsfa.bayes.laplace import Whitening, find_whitening
-from probsfa.bayes.mixture import Cells, make_cells, mixed_cells, mixed_posterior
-from probsfa.bayes.packing import pack, panels_of, start_values
-from probsfa.bayes.priors import DEFAULT_PRIORS, Priors
-from probsfa.bayes.relabel import close_pairs
-from probsfa.bayes.target import Data, Draws, Target, constrain
+from probsfa.bayes.relabelling.labels import Labels, merges
+from probsfa.bayes.relabelling.matching import close_pairs
+from probsfa.bayes.sampling import nuts, variational
+from probsfa.bayes.sampling.importance import UNRELIABLE
+from probsfa.bayes.sampling.laplace import Whitening, find_whitening
 from probsfa.statespace import ProbabilisticSFA
-from probsfa.statespace.draws import draw_latents, simulate
-from probsfa.statespace.frames import like_input
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters, rescale
 from probsfa.statespace.posterior import Posterior, smooth
 from probsfa.statespace.prediction import Forecast, forecast
+from probsfa.statespace.simulation import draw_latents, simulate
 
 __all__ = ["BayesianForecast", "BayesianSFA"]
 
@@ -148,10 +149,10 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     -----
     The posterior is the same when latents are exchanged or change sign. The sampler's coordinates make one
     point of all these mirror images, and a straight line of a rotation of the latents
-    (:mod:`probsfa.bayes.rotation`); latents that are hardly seen, or whose time scales may be equal, are
-    sampled around one image (:mod:`probsfa.bayes.anchor`). Each draw is then brought to the labelling closest
+    (:mod:`.rotation`); latents that are hardly seen, or whose time scales may be equal, are
+    sampled around one image (:mod:`.symmetry`). Each draw is then brought to the labelling closest
     to the maximum a posteriori. The offset is in units of its uncertainty, which grows with the time scales
-    (:mod:`probsfa.bayes.level`). Decays are positive in this model: a latent has a time scale.
+    (:mod:`.offset_scale`). Decays are positive in this model: a latent has a time scale.
 
     Intervals of filled cells and forecasts are quantiles of the mixture over the draws.
 

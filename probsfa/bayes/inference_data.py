@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from numpyro.infer import Predictive
 
 from probsfa._validation import Sequences
-from probsfa.bayes.draws import each_draw, in_data_units, spread_out
+from probsfa.bayes.coordinates.target import Draws
 from probsfa.bayes.model import OBSERVATIONS
-from probsfa.bayes.target import Draws
-from probsfa.statespace.draws import draw_latents
+from probsfa.bayes.relabelling.draws import each_draw, in_data_units, spread_out
 from probsfa.statespace.posterior import smooth
+from probsfa.statespace.simulation import draw_latents
 
 if TYPE_CHECKING:
     from probsfa.bayes.estimator import BayesianSFA

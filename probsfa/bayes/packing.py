@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probsfa._validation import Sequences
+from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.model import Series, from_panel
-from probsfa.bayes.target import Target
 from probsfa.statespace.panel import Panel, make_panel, padded_length
 from probsfa.statespace.parameters import Parameters
 

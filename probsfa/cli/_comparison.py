@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from probsfa.cli._clock import Clock
 from probsfa.cli._errors import CommandError
 from probsfa.cli._methods import Filled, Method
 from probsfa.cli._screen import Screen
+from probsfa.cli.tables.clock import Clock
 from probsfa.datasets import hide_blocks, hide_cells
 
 __all__ = ["Z90", "Comparison", "Score", "average", "compare_methods", "hide", "hiders", "score"]

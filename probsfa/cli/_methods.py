@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probsfa._threads import one_blas_thread
-from probsfa.cli._clock import Clock
 from probsfa.cli._parser import ENOUGH
+from probsfa.cli.tables.clock import Clock
 
 __all__ = [
     "CLASSIC",

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from probsfa import plots
 from probsfa.cli._comparison import Comparison
 from probsfa.cli._errors import CommandError
-from probsfa.cli._input import Input
 from probsfa.cli._methods import LINEAR, PROBABILISTIC
+from probsfa.cli.tables.input import Input
+from probsfa.plots.style import GREY
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +65,7 @@ def draw_demo(data: "pd.DataFrame", blocks: Comparison, model: Any) -> "Figure":
         ax=ax,
     )
     straight = blocks.filled[LINEAR].values[stretch]
-    ax.plot(times[rows], straight, "--", color=plots.GREY, lw=1.0, label=LINEAR, zorder=1.5)
+    ax.plot(times[rows], straight, "--", color=GREY, lw=1.0, label=LINEAR, zorder=1.5)
     ax.set_ylabel("LaGuardia, °F")
     ax.set_title("Temperature with blocks of 24 hours hidden", loc="left", fontsize="medium")
     place = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.2}

@@ -3,12 +3,12 @@
 import argparse
 
 from probsfa.cli._comparison import compare_methods, hiders
-from probsfa.cli._input import read_input
 from probsfa.cli._methods import default_methods, make_model
 from probsfa.cli._outputs import check_outputs, replacing
 from probsfa.cli._report import scores_as_csv, scores_as_text
 from probsfa.cli._screen import Screen
-from probsfa.cli._table import write_text
+from probsfa.cli.tables.input import read_input
+from probsfa.cli.tables.table import write_text
 
 __all__ = ["run"]
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from probsfa.cli._clock import Clock
 from probsfa.cli._comparison import compare_methods, hiders
 from probsfa.cli._methods import PROBABILISTIC, default_methods, make_model
 from probsfa.cli._outputs import check_outputs, replacing
 from probsfa.cli._pictures import draw_demo, save_picture
 from probsfa.cli._report import scores_as_csv, scores_as_text
 from probsfa.cli._screen import Screen
-from probsfa.cli._table import write_text
+from probsfa.cli.tables.clock import Clock
+from probsfa.cli.tables.table import write_text
 from probsfa.datasets import load_nyc_weather
 
 __all__ = ["run"]

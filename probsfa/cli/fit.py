@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from probsfa.cli._input import Input, read_input
 from probsfa.cli._methods import fit_quietly, make_model
 from probsfa.cli._outputs import check_outputs, replacing
 from probsfa.cli._parser import ENOUGH
 from probsfa.cli._report import align
 from probsfa.cli._screen import Screen
+from probsfa.cli.tables.input import Input, read_input
 
 __all__ = ["fit_model", "run", "summarize"]
 

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probsfa.cli._errors import CommandError
-from probsfa.cli._input import Input, read_input
 from probsfa.cli._methods import when
 from probsfa.cli._outputs import check_outputs, replacing
 from probsfa.cli._parser import ENOUGH
 from probsfa.cli._pictures import check_format, draw_holes, save_picture
 from probsfa.cli._screen import Screen
-from probsfa.cli._table import write_text
 from probsfa.cli.fit import fit_model
+from probsfa.cli.tables.input import Input, read_input
+from probsfa.cli.tables.table import write_text
 
 __all__ = ["filled_texts", "run", "std_texts"]
 

@@ -11,10 +11,10 @@ from probsfa.distributed._dask import compute, delayed, persist, reduce_tree
 from probsfa.distributed._parts import whole_sequences
 from probsfa.statespace import ProbabilisticSFA
 from probsfa.statespace.columns import column_sums, merge_columns
+from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import expected_statistics
-from probsfa.statespace.statistics import Statistics
 
 __all__ = ["DistributedPanel", "fit_probabilistic"]
 

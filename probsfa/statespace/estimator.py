@@ -13,9 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 from tqdm import tqdm
 
 from probsfa._frames import lists_in_lists_out
+from probsfa._like_input import like_input
 from probsfa._validation import Sequences, check_count, check_lengths, check_sequences, is_list_of_sequences
 from probsfa.sfa import SFA
-from probsfa.statespace import limit, persistence, streaming
+from probsfa.statespace import noise_free, persistence, streaming
 from probsfa.statespace.checks import (
     check_fit_parameters,
     is_number,
@@ -26,17 +27,16 @@ from probsfa.statespace.checks import (
     timescales_of,
     units,
 )
-from probsfa.statespace.coordinates import Coordinates
-from probsfa.statespace.draws import draw_latents, simulate
 from probsfa.statespace.filtering import FilterResult, FilterState, run_filter
-from probsfa.statespace.fitting import HEYWOOD_FLOOR, LEAST_NOISE, fit, is_heywood
-from probsfa.statespace.frames import like_input
-from probsfa.statespace.learning import STATUS_SENTENCES, EStep, FitResult, Noise
+from probsfa.statespace.learning.coordinates import Coordinates
+from probsfa.statespace.learning.fit import HEYWOOD_FLOOR, LEAST_NOISE, fit, is_heywood
+from probsfa.statespace.learning.objective import STATUS_SENTENCES, EStep, FitResult, Noise
+from probsfa.statespace.learning.standard_errors import StandardErrors, standard_errors
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters, canonical, rescale
 from probsfa.statespace.posterior import Posterior, expected_statistics, log_likelihood, smooth
 from probsfa.statespace.prediction import Forecast, fill, forecast, observation_moments
-from probsfa.statespace.standard_errors import StandardErrors, standard_errors
+from probsfa.statespace.simulation import draw_latents, simulate
 
 __all__ = ["ProbabilisticSFA", "load"]
 
@@ -132,7 +132,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     ((500, 5), False, True, 0.0)
     """
 
-    _limit: limit.NoiseFree | None
+    _limit: noise_free.NoiseFree | None
     _shift: FloatArray
     _scale: FloatArray
 
@@ -295,9 +295,9 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 f"n_components={self.n_components} exceeds the rank {full.rank_} of the data; without noise "
                 "there are no more latents than directions in which the data vary."
             )
-        self._limit = limit.noise_free(full.delta_values_, full.components_, full.loadings_, full.mean_)
+        self._limit = noise_free.noise_free(full.delta_values_, full.components_, full.loadings_, full.mean_)
         self._shift, self._scale = full.mean_, np.ones(found.n_features)
-        value = float(np.sum(limit.row_log_likelihoods(self._limit, found)))
+        value = float(np.sum(noise_free.row_log_likelihoods(self._limit, found)))
         params = self._limit.parameters(self.n_components)
         self._set_fit(params, FitResult(params, value, (value,), 0, "closed_form"), 0.0)
         return self
@@ -472,7 +472,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         found = self._check(X, lengths, times)
         if self._limit is not None:
             ends = [
-                limit.forecast_rows(self._limit, found.values[s.stop - 1], n_steps, self.n_components)
+                noise_free.forecast_rows(self._limit, found.values[s.stop - 1], n_steps, self.n_components)
                 for s in found.slices
             ]
         else:
@@ -538,7 +538,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """Return the log-likelihood of all rows, in nats. Parameters as in `transform`."""
         found = self._check(X, lengths, times)
         if self._limit is not None:
-            return float(np.sum(limit.row_log_likelihoods(self._limit, found)))
+            return float(np.sum(noise_free.row_log_likelihoods(self._limit, found)))
         return log_likelihood(self.params_, self._panel(found))
 
     def score(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None) -> float:
@@ -652,7 +652,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     def _smooth(self, found: Sequences) -> Posterior:
         if self._limit is not None:
-            return limit.posterior(self._limit, found, self.n_components)
+            return noise_free.posterior(self._limit, found, self.n_components)
         return smooth(self.params_, self._panel(found))
 
     def _layout(self, found: Sequences) -> Coordinates:

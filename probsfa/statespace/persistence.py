@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from probsfa.statespace import storage
-from probsfa.statespace.learning import FitResult
-from probsfa.statespace.limit import NoiseFree
+from probsfa import _storage
+from probsfa.statespace.learning.objective import FitResult
+from probsfa.statespace.noise_free import NoiseFree
 from probsfa.statespace.parameters import Parameters
 
 _KIND = "ProbabilisticSFA"
@@ -38,12 +38,12 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         arrays |= {f"limit_{name}": value for name, value in model._limit._asdict().items()}
     if hasattr(model, "feature_names_in_"):
         arrays["feature_names"] = np.asarray(model.feature_names_in_, dtype=str)
-    storage.write(path, _KIND, scalars, arrays)
+    _storage.write(path, _KIND, scalars, arrays)
 
 
 def restore(estimator: type, path: str | os.PathLike[str]) -> Any:
-    """Make a fitted `estimator` of a file that :func:`save` wrote; errors as of :func:`storage.read`."""
-    scalars, arrays = storage.read(path, _KIND)
+    """Make a fitted `estimator` of a file that :func:`save` wrote; errors as of :func:`_storage.read`."""
+    scalars, arrays = _storage.read(path, _KIND)
     model = estimator(**scalars["options"])
     params = Parameters(*(arrays[name] for name in Parameters._fields))
     model.time_unit_ = scalars["time_unit"]

@@ -17,14 +17,12 @@ from jax import Array
 from numpy.typing import NDArray
 
 from probsfa._threads import one_blas_thread
-from probsfa.statespace import few_columns, inference, steady, two_ended
-from probsfa.statespace.chunks import Chunk, Chunks, Model, chunks_of, chunks_of_halves, make_model
-from probsfa.statespace.engine import Filtered, Law, Smoothed, backward_draws
-from probsfa.statespace.inference import Problem, choose_segments
-from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.sharding import sharded_sums
-from probsfa.statespace.statistics import (
+from probsfa.statespace.engine import covariance_form, inference, steady_state, two_filter
+from probsfa.statespace.engine.chunks import Chunk, Chunks, Model, chunks_of, chunks_of_halves, make_model
+from probsfa.statespace.engine.inference import Problem, choose_segments
+from probsfa.statespace.engine.recursions import Filtered, Law, Smoothed, backward_draws
+from probsfa.statespace.engine.sharding import sharded_sums
+from probsfa.statespace.engine.statistics import (
     Moments,
     ObservationSums,
     Statistics,
@@ -32,10 +30,12 @@ from probsfa.statespace.statistics import (
     observation_sums,
     transition_statistics,
 )
-from probsfa.statespace.symmetric import unpack
+from probsfa.statespace.engine.symmetric import unpack
+from probsfa.statespace.panel import Panel
+from probsfa.statespace.parameters import Parameters
 
 FloatArray = NDArray[np.float64]
-Forward = inference.Forward | few_columns.Forward
+Forward = inference.Forward | covariance_form.Forward
 
 
 _devices: ContextVar[tuple[jax.Device, ...]] = ContextVar("devices", default=())
@@ -133,23 +133,23 @@ def _following_index(chunk: Chunk, after_index: Array) -> Array:
 
 
 def forward(problem: Problem, before: Law, n_segments: int) -> tuple[Forward, Array]:
-    """Filter by a strategy: :data:`~probsfa.statespace.few_columns.FEW_COLUMNS` or a number of segments."""
-    if n_segments == few_columns.FEW_COLUMNS:
-        return few_columns.forward(problem, before)
+    """Filter by a strategy: :data:`.FEW_COLUMNS` or a number of segments."""
+    if n_segments == covariance_form.FEW_COLUMNS:
+        return covariance_form.forward(problem, before)
     return inference.forward(problem, before, n_segments)
 
 
 def backward(problem: Problem, result: Forward, after: Law) -> Moments:
     """Moments for the sums over rows, by the strategy of the forward pass."""
-    if isinstance(result, few_columns.Forward):
-        return few_columns.backward(problem, result, after)
+    if isinstance(result, covariance_form.Forward):
+        return covariance_form.backward(problem, result, after)
     return inference.backward(problem, result, after)
 
 
 def backward_in_full(problem: Problem, result: Forward, after: Law) -> Smoothed:
     """All moments of all rows, by the strategy of the forward pass."""
-    if isinstance(result, few_columns.Forward):
-        return few_columns.backward_in_full(problem, result, after)
+    if isinstance(result, covariance_form.Forward):
+        return covariance_form.backward_in_full(problem, result, after)
     return inference.backward_in_full(problem, result, after)
 
 
@@ -201,7 +201,7 @@ _sums_program = jax.jit(_sums)
 
 
 def _completed(model: Model, sums: Sequence[Any]) -> tuple[Array, ...]:
-    """Fields of :class:`~probsfa.statespace.statistics.Statistics` after the log-likelihood."""
+    """Fields of :class:`~probsfa.statespace.engine.statistics.Statistics` after the log-likelihood."""
     n_first = len(ObservationSums._fields)
     return (*complete_sums(ObservationSums(*sums[:n_first]), model.loadings), *sums[n_first:])
 
@@ -266,8 +266,10 @@ class _Sweep:
         self.chunks = chunks_of(panel, n_components) if chunks is None else chunks
         self.kept_bytes = _KEPT_BYTES if kept_bytes is None else kept_bytes
         if n_segments is None:
-            few = few_columns.suits(params, panel)
-            n_segments = few_columns.FEW_COLUMNS if few else choose_segments(self.chunks.rows, n_components)
+            few = covariance_form.suits(params, panel)
+            n_segments = (
+                covariance_form.FEW_COLUMNS if few else choose_segments(self.chunks.rows, n_components)
+            )
         self.n_segments = n_segments
         # NumPy arrays: each JAX operation outside a compiled program is a program of its own.
         zeros = np.zeros((n_components, n_components))
@@ -308,14 +310,14 @@ class _Sweep:
         return float(np.sum([np.sum(np.asarray(part)) for part in self.log_likelihoods]))
 
     @property
-    def end(self) -> two_ended.End:
+    def end(self) -> two_filter.End:
         """Law of the last state given all rows, after the forward pass of a strategy for many latents."""
         assert self.last is not None
-        if isinstance(self.last, few_columns.Forward):
+        if isinstance(self.last, covariance_form.Forward):
             mean, covariance = map(np.array, self.last.last)
-            return two_ended.End(mean, np.linalg.cholesky(covariance))
+            return two_filter.End(mean, np.linalg.cholesky(covariance))
         assert isinstance(self.last.filtered, Filtered)
-        return two_ended.End(*(np.array(x[-1]) for x in map(np.asarray, self.last.filtered[:2])))
+        return two_filter.End(*(np.array(x[-1]) for x in map(np.asarray, self.last.filtered[:2])))
 
     def sum_chunks(self, after: Law, *, backwards: bool = False) -> Iterator[Law]:
         """Add the sums of every chunk, from the last to the first, to ``totals``.
@@ -358,9 +360,9 @@ def smooth(params: Parameters, panel: Panel) -> Posterior:
         Moments for the ``n_rows`` rows of the panel, one sequence after the other.
     """
     with jax.enable_x64(True), one_blas_thread():
-        plan = steady.plan(params, panel)
+        plan = steady_state.plan(params, panel)
         if plan is not None:
-            return Posterior(*steady.smooth(params, panel, plan))
+            return Posterior(*steady_state.smooth(params, panel, plan))
         sweep, n = _Sweep(params, panel), panel.n_rows
         if len(sweep.chunks) == 1:
             smoothed, log_likelihoods = _posterior_program(
@@ -396,9 +398,9 @@ def _joined(parts: Any) -> FloatArray:
 def log_likelihood(params: Parameters, panel: Panel) -> float:
     """Log-likelihood of the observations in nats; the forward pass alone."""
     with jax.enable_x64(True), one_blas_thread():
-        plan = steady.plan(params, panel)
+        plan = steady_state.plan(params, panel)
         if plan is not None:
-            return steady.log_likelihood(params, panel, plan)
+            return steady_state.log_likelihood(params, panel, plan)
         sweep = _Sweep(params, panel)
         law, total = sweep.prior, []
         for k in range(len(sweep.chunks)):
@@ -447,11 +449,11 @@ def filter_rows(
 def expected_statistics(params: Parameters, panel: Panel) -> Statistics:
     """Sums of expected moments that EM and the score are made of, with the log-likelihood."""
     with jax.enable_x64(True), one_blas_thread():
-        plan = None if _devices.get() else steady.plan(params, panel)
+        plan = None if _devices.get() else steady_state.plan(params, panel)
         if plan is not None:
-            value, found = steady.statistics(params, panel, plan)
+            value, found = steady_state.statistics(params, panel, plan)
             return Statistics(value, *found)
-        if two_ended.pays(panel.values.shape[0], params.n_components):
+        if two_filter.pays(panel.values.shape[0], params.n_components):
             return _from_both_ends(params, panel)
         sweep = _Sweep(params, panel)
         shared = _shared_segments(sweep)
@@ -482,16 +484,16 @@ def _statistics(sweep: _Sweep, log_likelihood: float, totals: list[FloatArray]) 
 def _from_both_ends(params: Parameters, panel: Panel) -> Statistics:
     """The expected statistics with one thread at each end of the rows."""
     halves = chunks_of_halves(panel, params.n_components)
-    n_segments = few_columns.FEW_COLUMNS if few_columns.suits(params, panel) else 1
+    n_segments = covariance_form.FEW_COLUMNS if covariance_form.suits(params, panel) else 1
     first, second = (
         _Sweep(params, panel, n_segments=n_segments, chunks=chunks, kept_bytes=_KEPT_BYTES // 2)
         for chunks in halves
     )
-    two_ended.run_both(*(map(jax.block_until_ready, side.filter_chunks()) for side in (first, second)))
+    two_filter.run_both(*(map(jax.block_until_ready, side.filter_chunks()) for side in (first, second)))
     decay = np.asarray(first.model.table)[first.chunks.after_index(len(first.chunks) - 1)]
     ends = first.end, second.end
-    here, there = two_ended.meet(*ends, decay), two_ended.meet(*ends[::-1], decay)
-    two_ended.run_both(
+    here, there = two_filter.meet(*ends, decay), two_filter.meet(*ends[::-1], decay)
+    two_filter.run_both(
         map(jax.block_until_ready, first.sum_chunks(_law(there))),
         map(jax.block_until_ready, second.sum_chunks(_law(here), backwards=True)),
     )
@@ -499,7 +501,7 @@ def _from_both_ends(params: Parameters, panel: Panel) -> Statistics:
     return _statistics(first, value, [x + y for x, y in zip(first.totals, second.totals, strict=True)])
 
 
-def _law(meeting: two_ended.Meeting) -> Law:
+def _law(meeting: two_filter.Meeting) -> Law:
     return Law(jnp.asarray(meeting.mean), jnp.asarray(meeting.covariance))
 
 

@@ -18,9 +18,9 @@ from probsfa._validation import check_count, check_option, check_sequences
 from probsfa.datasets import hide_blocks, hide_cells
 from probsfa.statespace.checks import check_fit_parameters, noise_kind, retimed, standardisation, time_unit_of
 from probsfa.statespace.estimator import ProbabilisticSFA
-from probsfa.statespace.fitting import LEAST_NOISE, fit
-from probsfa.statespace.initialization import interpolate, starts
-from probsfa.statespace.learning import FitResult, Noise
+from probsfa.statespace.learning.fit import LEAST_NOISE, fit
+from probsfa.statespace.learning.objective import FitResult, Noise
+from probsfa.statespace.learning.starts import interpolate, starts
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import log_likelihood, smooth

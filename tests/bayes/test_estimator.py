@@ -15,7 +15,8 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 import probsfa
 from probsfa import BayesianSFA
 from probsfa._validation import Sequences
-from probsfa.bayes import Priors, nuts, variational
+from probsfa.bayes import Priors
+from probsfa.bayes.sampling import nuts, variational
 from probsfa.datasets import make_slow_mixture
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Parameters

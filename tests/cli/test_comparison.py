@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 import scipy.linalg
 
-from probsfa.cli._clock import Clock
 from probsfa.cli._comparison import (
     Comparison,
     Score,
@@ -31,7 +30,8 @@ from probsfa.cli._methods import (
 )
 from probsfa.cli._report import scores_as_csv, scores_as_text
 from probsfa.cli._screen import Screen
-from probsfa.cli._suspects import suspects
+from probsfa.cli.tables.clock import Clock
+from probsfa.cli.tables.suspects import suspects
 from probsfa.datasets import make_slow_mixture
 from tests.tolerances import SPECTRAL
 
@@ -133,7 +133,7 @@ def test_classic_sfa_keeps_the_slow_half(series):
 
 
 def test_an_interrupted_fit_ends_the_comparison(stand_in, series, monkeypatch):
-    from probsfa.statespace.learning import STATUS_SENTENCES
+    from probsfa.statespace.learning.objective import STATUS_SENTENCES
 
     def fit(self, X, y=None, **options):
         self.status_ = STATUS_SENTENCES["interrupted"]

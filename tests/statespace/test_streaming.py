@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from probsfa import ProbabilisticSFA
-from probsfa.statespace import chunks, posterior, streaming
+from probsfa.statespace import posterior, streaming
+from probsfa.statespace.engine import chunks
 from probsfa.statespace.posterior import expected_statistics, log_likelihood
 from tests.oracles import statespace as oracle
 from tests.statespace.support import punch, scaled_error, to_panel, to_parameters

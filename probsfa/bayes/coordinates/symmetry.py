@@ -1,0 +1,78 @@
+"""One of the mirror images of the posterior, chosen without cutting corners.
+
+The posterior is the same under all signed permutations ``g`` of the latents. A sampler's coordinates suit one
+of its mirror images, and suit the others badly. Multiply the density by a weight ``w`` that adds to one
+over the images, ``sum_g w(g x) = 1``: whatever does not depend on the labelling has exactly the law it had,
+and what is left is one image, fading smoothly where labels are in doubt. Here ``w`` is the responsibility of
+a normal law around a reference among those around its images.
+"""
+
+import itertools
+import math
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.scipy.special import logsumexp
+
+#: Most latents whose permutations are summed over.
+MOST_PERMUTED = 5
+#: Width of the normal laws, in posterior standard deviations: wide, so that the weight is nearly flat.
+WIDTH = 2.0
+
+
+class Anchor(NamedTuple):
+    """A reference and the widths around it, in the coordinates of the sampled vector.
+
+    ``timescale`` and ``timescale_width`` (K,), ``loadings`` and ``loadings_width`` (D, K).
+    """
+
+    timescale: Any
+    loadings: Any
+    timescale_width: Any
+    loadings_width: Any
+
+
+def log_weight(anchor: Anchor, timescale: Array, loadings: Array, permuted: bool, members: Any = ()) -> Array:
+    """Logarithm of the weight.
+
+    Parameters
+    ----------
+    anchor : Anchor
+        Where the chosen image is.
+    timescale : Array (K,)
+        Coordinates of the time scales.
+    loadings : Array (D, K)
+        Coordinates of the loadings.
+    permuted : bool
+        Whether latents may be exchanged; else only their signs are open.
+    members : int Array
+        Latents whose images by each other are one point of the coordinates (:mod:`.rotation`):
+        all these count as the chosen one.
+
+    Returns
+    -------
+    Array of shape ()
+    """
+    weights = 1.0 / anchor.loadings_width**2
+    product = loadings.T @ (anchor.loadings * weights)
+    apart = (timescale[:, None] - anchor.timescale) / anchor.timescale_width
+    # -|s C_j - C*_k|^2 / 2 up to what all images share by label, for both signs s.
+    base = -0.5 * (apart**2 + (loadings**2).T @ weights)
+    either = base + jnp.logaddexp(product, -product)
+    k = timescale.shape[0]
+    folded = jnp.isin(jnp.arange(k), jnp.asarray(members, dtype=int))
+    own = jnp.where(folded, either, base + product)
+    if not permuted or k > MOST_PERMUTED:
+        return jnp.trace(own) - jnp.trace(either)
+    orders = np.array(list(itertools.permutations(range(k))))
+    chosen = jnp.all((orders == np.arange(k)) | folded, axis=1)
+    ours, images = (jnp.sum(x[orders, np.arange(k)], axis=1) for x in (own, either))
+    return logsumexp(jnp.where(chosen, ours, -jnp.inf)) - logsumexp(images)
+
+
+def log_images(n_components: int, permuted: bool) -> float:
+    """Logarithm of the number of images among which one is chosen."""
+    images = n_components * math.log(2.0)
+    return images + math.lgamma(n_components + 1) if permuted and n_components <= MOST_PERMUTED else images

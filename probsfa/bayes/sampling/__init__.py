@@ -1,0 +1,1 @@
+"""Maximum a posteriori, sampling and variational inference in whitened coordinates."""

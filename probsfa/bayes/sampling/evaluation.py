@@ -1,0 +1,136 @@
+"""A posterior's potential and gradient at many vectors, on all cores, by few compiled programs.
+
+What fits and samplers wait for most is their programs being compiled, so gradients have one, for one vector
+and without the anchor, which is a small program of its own. A processor runs it as fast as one for many
+vectors at once, because the likelihood has lanes already (:mod:`.segmented`). Where many
+potentials are wanted without gradients, a second program for these repays its compilation.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from probsfa._cores import n_cores
+from probsfa.bayes.coordinates.rotation import Frame
+from probsfa.bayes.coordinates.symmetry import Anchor
+from probsfa.bayes.coordinates.target import Data, Target, in_blocks
+from probsfa.bayes.sampling.compiling import no_loop_around
+from probsfa.statespace.engine.batched import on_cpu
+
+FloatArray = NDArray[np.float64]
+
+# Threads of ours run these programs side by side; each by itself is to stay in its thread.
+_IN_ONE_THREAD = {"xla_cpu_multi_thread_eigen": False}
+
+
+@partial(jax.jit, static_argnames="target", compiler_options=_IN_ONE_THREAD)
+def _value_and_gradient(target: Target, data: Data, vector: Array) -> tuple[Array, Array]:
+    with no_loop_around():
+        return jax.value_and_grad(target.potential)(vector, data)
+
+
+@partial(jax.jit, static_argnames="target", compiler_options=_IN_ONE_THREAD)
+def _value(target: Target, data: Data, vector: Array) -> Array:
+    with no_loop_around():
+        return target.potential(vector, data)
+
+
+@partial(jax.jit, static_argnames="target")
+def _anchor_values_and_gradients(
+    target: Target, anchor: Anchor, frame: Frame | None, vectors: Array
+) -> tuple[Array, Array]:
+    weigh = jax.vmap(jax.value_and_grad(target.log_weight), in_axes=(0, None, None))
+    return weigh(vectors, anchor, frame)
+
+
+class Evaluator:
+    """Evaluations of a posterior's potential, counted; a context manager, which ends its threads.
+
+    Parameters
+    ----------
+    target : Target
+        The posterior.
+    data : Data
+        What it is conditioned on.
+
+    Attributes
+    ----------
+    count : int
+        Gradients taken so far.
+    """
+
+    def __init__(self, target: Target, data: Data) -> None:
+        self.target, self.count = target, 0
+        with jax.enable_x64(True):
+            data = jax.tree.map(jnp.asarray, data)
+        self._data, self._anchor = data._replace(anchor=None), data.anchor
+        self._n_threads = n_cores() if on_cpu() else 1
+        self._pool = ThreadPoolExecutor(self._n_threads)
+        self._device = jax.config.jax_default_device  # type: ignore[attr-defined]
+        self._compiled: set[Any] = set()
+        self._stopped = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stopped = True
+        self._pool.shutdown()
+
+    def one(self, vector: FloatArray) -> tuple[float, FloatArray]:
+        """Potential and its gradient (P,) at a vector (P,)."""
+        values, gradients = self.many(vector[None])
+        return float(values[0]), gradients[0]
+
+    def many(self, vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Potentials (N,) and their gradients (N, P) at vectors (N, P)."""
+        self.count += len(vectors)
+        done = self._on_all_cores(_value_and_gradient, vectors)
+        values, gradients = (np.array(x) for x in zip(*done, strict=True))
+        if self._anchor is not None:
+            by_anchor, slopes = self._by_anchor(vectors)
+            values, gradients = values - by_anchor, gradients - slopes
+        return values, gradients
+
+    def values(self, vectors: FloatArray) -> FloatArray:
+        """Potentials (N,) alone, at many vectors (N, P)."""
+        values = np.array(self._on_all_cores(_value, vectors))
+        return values if self._anchor is None else values - self._by_anchor(vectors)[0]
+
+    def _by_anchor(self, vectors: FloatArray) -> list[FloatArray]:
+        """Logarithms (N,) of the anchor's weight and their gradients (N, P)."""
+        program = partial(_anchor_values_and_gradients, self.target, self._anchor, self._data.chart.frame)
+        with jax.enable_x64(True):
+            return in_blocks(program, vectors)
+
+    def _on_all_cores(self, program: Any, inputs: FloatArray) -> list[Any]:
+        """What a program gives for each of the inputs, in their order."""
+        # Two threads that meet a new program would both compile it.
+        first = 0 if program in self._compiled else 1
+        done = self._in_turn(program, inputs[:first])
+        self._compiled.add(program)
+        parts = [part for part in np.array_split(inputs[first:], self._n_threads) if len(part)]
+        if len(parts) < 2:
+            return done + [out for part in parts for out in self._in_turn(program, part)]
+        futures = [self._pool.submit(self._in_turn, program, part) for part in parts]
+        try:
+            return done + [out for future in futures for out in future.result()]
+        except BaseException:
+            self._stopped = True
+            raise
+
+    def _in_turn(self, program: Any, inputs: FloatArray) -> list[Any]:
+        done = []
+        # Settings of JAX made in a `with` block are those of one thread.
+        with jax.enable_x64(True), jax.default_device(self._device):
+            for one in inputs:
+                if self._stopped:
+                    break
+                done.append(jax.tree.map(np.asarray, program(self.target, self._data, jnp.asarray(one))))
+        return done

@@ -1,0 +1,295 @@
+"""The no-U-turn sampler in whitened coordinates, run a few iterations at a time.
+
+NumPyro's sampler (Hoffman & Gelman 2014; Phan, Pradhan & Jankowiak 2019) does the work. It runs in short
+compiled stretches, so that a bar can move and an interrupt from the keyboard finds all draws up to then.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+from numpyro.infer.hmc import hmc
+from numpyro.infer.util import ParamInfo
+from sklearn.covariance import ledoit_wolf
+
+from probsfa.bayes.coordinates.target import Data, Target
+from probsfa.bayes.sampling.evaluation import Evaluator
+from probsfa.bayes.sampling.laplace import Whitening
+
+FloatArray = NDArray[np.float64]
+
+#: Iterations of one compiled stretch. The warm-up has two parts, each a whole number of stretches.
+STRETCH = 25
+
+CHAIN_METHODS = ("vectorized", "parallel", "sequential")
+
+
+class Settings(NamedTuple):
+    """What the sampler is told: iterations of warm-up, acceptance wanted, deepest tree."""
+
+    n_warmup: int
+    target_accept: float
+    max_tree_depth: int
+
+
+class Chains(NamedTuple):
+    """What the sampler returns, for each chain and draw after the warm-up.
+
+    Attributes
+    ----------
+    vectors : ndarray (C, N, P)
+        Draws of the unconstrained vector.
+    stats : dict of ndarray (C, N)
+        ``lp`` (log density), ``acceptance_rate``, ``n_steps``, ``diverging``, ``energy``, ``step_size``.
+    interrupted : bool
+        Whether an interrupt cut the run short.
+    """
+
+    vectors: FloatArray
+    stats: dict[str, NDArray[Any]]
+    interrupted: bool
+
+
+class _Problem(NamedTuple):
+    """The posterior in the coordinates of the sampler."""
+
+    data: Data
+    centre: Array
+    factor: Array
+
+
+def _kernel(target: Target, problem: _Problem, settings: Settings) -> tuple[Any, Any]:
+    """Start and step of the sampler of one chain, in units of the standard normal."""
+
+    def potential(u: Array) -> Array:
+        return target.potential(problem.centre + problem.factor @ u, problem.data)
+
+    begin, step = hmc(potential, algo="NUTS")
+
+    def start(at: ParamInfo, key: Array, step_size: Any) -> Any:
+        return begin(
+            at,
+            settings.n_warmup // 2,
+            step_size=step_size,
+            adapt_mass_matrix=False,
+            target_accept_prob=settings.target_accept,
+            max_tree_depth=settings.max_tree_depth,
+            rng_key=key,
+        )
+
+    return start, step
+
+
+@partial(jax.jit, static_argnames=("target", "settings"))
+def _start(
+    target: Target, problem: _Problem, settings: Settings, at: ParamInfo, keys: Array, step_size: Array
+) -> Any:
+    start = _kernel(target, problem, settings)[0]
+    return jax.vmap(lambda one, key: start(one, key, step_size))(at, keys)
+
+
+@partial(jax.jit, static_argnames=("target", "settings"))
+def _advance(
+    target: Target, problem: _Problem, settings: Settings, states: Any
+) -> tuple[Any, tuple[Array, ...]]:
+    start, step = _kernel(target, problem, settings)
+    # The sampler's pieces are made when it starts; what it starts with here is not used.
+    nowhere = jnp.zeros_like(problem.centre)
+    start(ParamInfo(nowhere, jnp.zeros(()), nowhere), jax.random.key(0), 1.0)
+
+    def iterate(state: Any, _: None) -> tuple[Any, tuple[Array, ...]]:
+        state = step(state)
+        out = (
+            state.z,
+            -state.potential_energy,
+            state.accept_prob,
+            state.num_steps,
+            state.diverging,
+            state.energy,
+            state.adapt_state.step_size,
+        )
+        return state, out
+
+    return jax.vmap(lambda state: jax.lax.scan(iterate, state, None, length=STRETCH))(states)
+
+
+_STATS = ("lp", "acceptance_rate", "n_steps", "diverging", "energy", "step_size")
+Fold = Callable[[FloatArray], FloatArray]
+Report = Callable[[int], None]
+
+
+def sample(
+    target: Target,
+    data: Data,
+    whitening: Whitening,
+    *,
+    settings: Settings,
+    n_draws: int,
+    n_chains: int,
+    chain_method: str,
+    seed: int,
+    fold: Fold,
+    report: Report | None = None,
+) -> Chains:
+    """Draw from the posterior.
+
+    Parameters
+    ----------
+    target : Target
+        The posterior.
+    data : Data
+        What it is conditioned on.
+    whitening : Whitening
+        Coordinates to start with; chains start at draws from its normal law. Half-way through the warm-up
+        they are refined by the draws of all chains.
+    settings : Settings
+        Warm-up, acceptance, tree depth. The warm-up is rounded up to a multiple of 50, at least 100.
+    n_draws, n_chains : int
+        Draws of each chain after the warm-up, and number of chains.
+    chain_method : {"vectorized", "parallel", "sequential"}
+        Chains side by side in one program, each in a thread of its own, or one after the other.
+    seed : int
+        Source of all randomness.
+    fold : callable
+        Brings vectors (N, P) to the labelling of the maximum. Used in the warm-up only, where chains may be
+        moved: the coordinates suit one of the mirror images of the posterior.
+    report : callable, optional
+        Called with the iterations done since the last call, summed over chains.
+
+    Returns
+    -------
+    Chains
+        Fewer draws than asked for after an interrupt; none if it came in the warm-up.
+    """
+    half = STRETCH * max(2, -(-settings.n_warmup // (2 * STRETCH)))
+    settings = settings._replace(n_warmup=2 * half)
+    runner = _Runner(target, settings, chain_method, report if report is not None else _silent)
+    rng = np.random.default_rng(seed)
+    try:
+        with jax.enable_x64(True):
+            problem = _Problem(*jax.tree.map(jnp.asarray, (data, whitening.centre, whitening.factor)))
+            starts = whitening.apply(rng.standard_normal((n_chains, target.size)))
+            first = runner.run(problem, starts, half, target.size**-0.25, rng)
+            step_size = float(np.median(first[_STATS.index("step_size") + 1][:, -1]))
+            vectors = fold(_vectors(problem, first)[:, half // 4 :])
+            problem = problem._replace(factor=problem.factor @ _root(problem, vectors))
+            second = runner.run(problem, vectors[:, -1], half + n_draws, step_size, rng)
+    except KeyboardInterrupt:
+        return Chains(np.zeros((n_chains, 0, target.size)), {}, True)
+    kept = [part[:, half : half + n_draws] for part in second]
+    stats = dict(zip(_STATS, kept[1:], strict=True))
+    return Chains(_vectors(problem, kept), stats, runner.interrupted)
+
+
+def _silent(count: int) -> None:
+    pass
+
+
+def _vectors(problem: _Problem, out: list[NDArray[Any]]) -> FloatArray:
+    return np.asarray(problem.centre) + out[0] @ np.asarray(problem.factor).T
+
+
+def _root(problem: _Problem, vectors: FloatArray) -> FloatArray:
+    """Root of the draws' covariance in whitened coordinates, shrunk to the identity by what is uncertain.
+
+    Ledoit & Wolf (2004): few draws in many dimensions change nothing, heavy tails that draws agree on do.
+    """
+    size = vectors.shape[-1]
+    centred = (vectors - np.asarray(problem.centre)).reshape(-1, size)
+    whitened = np.linalg.solve(np.asarray(problem.factor), centred.T).T
+    return np.linalg.cholesky(ledoit_wolf(whitened)[0])
+
+
+class _Runner:
+    """Runs chains in stretches, in the way that was asked for."""
+
+    def __init__(self, target: Target, settings: Settings, chain_method: str, report: Report) -> None:
+        self._target, self._settings = target, settings
+        self._chain_method, self._report = chain_method, report
+        self.interrupted = False
+        self._stopped = False
+
+    def run(
+        self,
+        problem: _Problem,
+        starts: FloatArray,
+        n_iterations: int,
+        step_size: float,
+        rng: np.random.Generator,
+    ) -> list[NDArray[Any]]:
+        """Outputs (C, n_iterations, ...) of chains from vectors (C, P), at least.
+
+        An interrupt ends the run; it is raised again where no draw after the warm-up is there to keep.
+        """
+        chains = len(starts)
+        with Evaluator(self._target, problem.data) as evaluate:
+            values, slopes = evaluate.many(starts)
+        at = ParamInfo(
+            jnp.linalg.solve(problem.factor, (starts - problem.centre).T).T,
+            jnp.asarray(values),
+            jnp.asarray(slopes) @ problem.factor,
+        )
+        keys = jax.random.split(jax.random.key(int(rng.integers(2**31))), chains)
+        states = _start(self._target, problem, self._settings, at, keys, jnp.asarray(step_size))
+        groups = [slice(0, chains)] if self._chain_method == "vectorized" else _one_each(chains)
+        lanes: list[list[list[NDArray[Any]]]] = [[] for _ in groups]
+        jobs = [
+            (problem, jax.tree.map(lambda leaf, g=group: leaf[g], states), n_iterations, lane)
+            for group, lane in zip(groups, lanes, strict=True)
+        ]
+        try:
+            if self._chain_method == "parallel":
+                self._run_in_threads(jobs)
+            else:
+                for job in jobs:
+                    self._advance(*job)
+        except KeyboardInterrupt:
+            self.interrupted = True
+        return self._join(lanes)
+
+    def _advance(
+        self, problem: _Problem, states: Any, n_iterations: int, lane: list[list[NDArray[Any]]]
+    ) -> None:
+        # The switch to 64 bits holds for one thread.
+        with jax.enable_x64(True):
+            for _ in range(-(-n_iterations // STRETCH)):
+                if self._stopped:
+                    return
+                states, out = _advance(self._target, problem, self._settings, states)
+                lane.append([np.asarray(x) for x in out])
+                self._report(out[1].size)
+
+    def _run_in_threads(self, jobs: list[Any]) -> None:
+        with ThreadPoolExecutor(len(jobs)) as pool:
+            futures = [pool.submit(self._advance, *job) for job in jobs]
+            try:
+                for future in futures:
+                    future.result()
+            except BaseException:
+                self._stopped = True
+                raise
+
+    def _join(self, lanes: list[list[list[NDArray[Any]]]]) -> list[NDArray[Any]]:
+        """Stretches joined, chains side by side, cut to the length that all of them have."""
+        half = self._settings.n_warmup // 2
+        # One run after the other, an interrupt finds some chains not begun: those are left out.
+        begun = [lane for lane in lanes if len(lane) * STRETCH > half or not self.interrupted]
+        if not begun:
+            raise KeyboardInterrupt
+        shortest = min(map(len, begun))
+        return [
+            np.concatenate(
+                [np.concatenate([stretch[i] for stretch in lane[:shortest]], axis=1) for lane in begun]
+            )
+            for i in range(len(_STATS) + 1)
+        ]
+
+
+def _one_each(n_chains: int) -> list[slice]:
+    return [slice(i, i + 1) for i in range(n_chains)]

@@ -1,0 +1,34 @@
+"""Pictures: axes in, axes out.
+
+Every function draws into the axes it is given, or into a new figure of its own where it is given none, and
+returns the axes. Nothing is shown or saved, and no global setting of matplotlib is changed;
+with axes from ``matplotlib.pyplot`` the pictures appear in notebooks as any other.
+"""
+
+from probsfa.plots.graphs import plot_embedding as plot_embedding
+from probsfa.plots.graphs import plot_graph as plot_graph
+from probsfa.plots.posterior import plot_imputation_fan as plot_imputation_fan
+from probsfa.plots.posterior import plot_latents as plot_latents
+from probsfa.plots.posterior import plot_loadings as plot_loadings
+from probsfa.plots.posterior import plot_predictive_check as plot_predictive_check
+from probsfa.plots.posterior import plot_timescales as plot_timescales
+from probsfa.plots.series import plot_delta_values as plot_delta_values
+from probsfa.plots.series import plot_history as plot_history
+from probsfa.plots.series import plot_imputation as plot_imputation
+from probsfa.plots.series import plot_selection as plot_selection
+from probsfa.plots.series import plot_slow_features as plot_slow_features
+
+__all__ = [
+    "plot_delta_values",
+    "plot_embedding",
+    "plot_graph",
+    "plot_history",
+    "plot_imputation",
+    "plot_imputation_fan",
+    "plot_latents",
+    "plot_loadings",
+    "plot_predictive_check",
+    "plot_selection",
+    "plot_slow_features",
+    "plot_timescales",
+]

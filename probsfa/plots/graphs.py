@@ -1,0 +1,173 @@
+"""Pictures of embeddings and of training graphs; public through :mod:`probsfa.plots`."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from probsfa.plots.style import BLACK, BLUE, GREEN, GREY, ORANGE, figure, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from probsfa.graphs import TrainingGraph
+
+__all__ = ["plot_embedding", "plot_graph"]
+
+_GROUP_COLORS = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9", BLACK, GREY)
+_MOST_VERTICES = 2000  # more cannot be told apart
+_WIDEST_EDGE, _LARGEST_VERTEX = 2.0, 60.0  # points, and points squared
+
+
+def plot_embedding(
+    embedding: ArrayLike, labels: ArrayLike | None = None, *, ax: "Axes | None" = None
+) -> "Axes":
+    """Draw the first two coordinates of an embedding, one point for each row.
+
+    Parameters
+    ----------
+    embedding : array-like (N, K)
+        Coordinates, such as ``LaplacianEigenmaps.embedding_`` or slow features; with K = 1 they are drawn
+        over the row number.
+    labels : array-like (N,) or None
+        What colours stand for. Up to eight different ones, or any that are not numbers, are groups with a
+        legend; other numbers are a scale with a colour bar.
+    ax : matplotlib Axes or None
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    ValueError
+        If `embedding` is not two-dimensional, lengths differ, or there are more than eight groups without
+        an order.
+
+    Examples
+    --------
+    >>> ax = plot_embedding([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], labels=["a", "b", "b"])
+    >>> [text.get_text() for text in ax.get_legend().get_texts()]
+    ['a', 'b']
+    """
+    points = np.asarray(embedding, dtype=np.float64)
+    if points.ndim != 2 or 0 in points.shape:
+        raise ValueError(f"embedding must have two dimensions, one row per point, got shape {points.shape}.")
+    alone = points.shape[1] == 1
+    x, y = (np.arange(len(points)), points[:, 0]) if alone else points[:, :2].T
+    if ax is None:
+        ax = figure(5.0, 4.2).subplots()
+    size = float(np.clip(4000.0 / len(points), 3.0, 20.0))
+    if labels is None:
+        ax.scatter(x, y, s=size, color=BLUE, linewidths=0)
+    else:
+        values = np.asarray(labels)
+        if values.shape != (len(points),):
+            raise ValueError(f"labels must have {len(points)} values, one per row, got shape {values.shape}.")
+        _colored(ax, x, y, values, size)
+    ax.set_xlabel("row" if alone else "coordinate 1")
+    ax.set_ylabel("coordinate 1" if alone else "coordinate 2")
+    tidy(ax)
+    return ax
+
+
+def plot_graph(
+    graph: "TrainingGraph",
+    positions: ArrayLike | None = None,
+    *,
+    labels: ArrayLike | None = None,
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Draw a small training graph: vertices as large as their weights, edges as wide as theirs.
+
+    Parameters
+    ----------
+    graph : TrainingGraph
+        At most 2,000 vertices. Self-loops are not drawn.
+    positions : array-like (N, 2) or None
+        Where the vertices are, such as two columns of the data or an eigenmap. On a circle in their order
+        where not given, clockwise from the top.
+    labels : array-like (N,) or None
+        What the colours of vertices stand for, as in :func:`plot_embedding`.
+    ax : matplotlib Axes or None
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    ValueError
+        If the graph is too large or lengths differ.
+
+    Examples
+    --------
+    >>> from probsfa.graphs import clustered
+    >>> ax = plot_graph(clustered([0, 0, 1, 1, 1]))
+    >>> len(ax.collections[0].get_segments())
+    4
+    """
+    from matplotlib.collections import LineCollection
+
+    n = graph.n_vertices
+    if n > _MOST_VERTICES:
+        raise ValueError(f"graph has {n} vertices; more than {_MOST_VERTICES} cannot be told apart.")
+    places = _circle(n) if positions is None else np.asarray(positions, dtype=np.float64)
+    if places.shape != (n, 2):
+        raise ValueError(f"positions must have shape ({n}, 2), one row per vertex, got {places.shape}.")
+    values = None if labels is None else np.asarray(labels)
+    if values is not None and values.shape != (n,):
+        raise ValueError(f"labels must have {n} values, one per vertex, got shape {values.shape}.")
+    if ax is None:
+        ax = figure(5.0, 5.0).subplots()
+    edges = graph.to_sparse().tocoo()
+    once = (edges.coords[0] < edges.coords[1]) & (edges.data > 0.0)
+    ends = np.stack([places[edges.coords[0][once]], places[edges.coords[1][once]]], axis=1)
+    if len(ends):
+        share = edges.data[once] / edges.data[once].max()
+        faint = float(np.clip(6.0 * n / len(ends), 0.1, 1.0))  # what lies below many edges stays visible
+        lines = LineCollection(list(ends), linewidths=_WIDEST_EDGE * share, colors=GREY, zorder=1)
+        lines.set_alpha(faint * share)
+        ax.add_collection(lines)
+    size = np.clip(1500.0 / n, 4.0, _LARGEST_VERTEX) * graph.node_weights / graph.node_weights.max()
+    if values is None:
+        ax.scatter(places[:, 0], places[:, 1], s=size, color=BLUE, linewidths=0, zorder=2)
+    else:
+        _colored(ax, places[:, 0], places[:, 1], values, size)
+    if positions is None:
+        ax.set_axis_off()
+        ax.set_aspect("equal")
+    tidy(ax)
+    return ax
+
+
+def _colored(
+    ax: "Axes", x: NDArray[Any], y: NDArray[Any], values: NDArray[Any], size: float | NDArray[Any]
+) -> None:
+    """Draw points in the colours of groups, with a legend, or of a scale, with a colour bar."""
+    kinds, group = np.unique(values, return_inverse=True)
+    if len(kinds) > len(_GROUP_COLORS):
+        if values.dtype.kind not in "biuf":
+            raise ValueError(
+                f"labels have {len(kinds)} different values; more than {len(_GROUP_COLORS)} colours cannot "
+                "be told apart. Join some, or give numbers."
+            )
+        drawn = ax.scatter(x, y, s=size, c=values.astype(np.float64), cmap="viridis", linewidths=0, zorder=2)
+        ax.figure.colorbar(drawn, ax=ax)
+        return
+    sizes = np.broadcast_to(np.asarray(size, dtype=np.float64), len(values))
+    for k, kind in enumerate(kinds):
+        mine = group == k
+        ax.scatter(
+            x[mine], y[mine], s=sizes[mine], color=_GROUP_COLORS[k], linewidths=0, label=str(kind), zorder=2
+        )
+    legend = ax.legend(loc="best", frameon=False, fontsize="small")
+    for handle in legend.legend_handles:
+        handle.set_sizes([25.0])  # type: ignore[union-attr]
+
+
+def _circle(n: int) -> NDArray[np.float64]:
+    angle = 2.0 * np.pi * np.arange(n) / n
+    return np.column_stack([np.sin(angle), np.cos(angle)])

@@ -1,0 +1,300 @@
+"""Pictures of posteriors: axes in, axes out, as in :mod:`probsfa.plots`."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from probsfa.plots.style import BLACK, BLUE, GREEN, GREY, ORANGE, figure, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from probsfa.bayes.estimator import BayesianSFA
+
+__all__ = [
+    "plot_imputation_fan",
+    "plot_latents",
+    "plot_loadings",
+    "plot_predictive_check",
+    "plot_timescales",
+]
+
+_COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9")
+
+FloatArray = NDArray[np.float64]
+
+
+def plot_timescales(model: "BayesianSFA", *, ax: "Axes | None" = None) -> "Axes":
+    """Draw the posterior of each time scale against the prior that they share.
+
+    Parameters
+    ----------
+    model : BayesianSFA
+        Fitted.
+    ax : matplotlib Axes or None
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib Axes
+        Densities over the logarithm of the time scale.
+
+    Examples
+    --------
+    >>> from probsfa import BayesianSFA
+    >>> from probsfa.datasets import make_slow_mixture
+    >>> X = make_slow_mixture(80, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
+    >>> model = BayesianSFA(1, inference="svi", progress_bar=False, random_state=0).fit(X)
+    >>> ax = plot_timescales(model)
+    >>> ax.get_xlabel()
+    'time scale'
+    """
+    ax = _axes(ax, 6.0, 3.2)
+    tree = model.to_datatree()
+    logs = np.log(tree["posterior"]["timescale"].to_numpy())
+    logs = logs.reshape(-1, logs.shape[-1])
+    prior = np.log(tree["prior"]["timescale"].to_numpy().ravel())
+    ends = np.quantile(logs, [0.0, 1.0])
+    low, high = min(ends[0], np.quantile(prior, 0.02)), max(ends[1], np.quantile(prior, 0.98))
+    grid = np.linspace(low - 0.3, high + 0.3, 400)
+    ax.fill_between(np.exp(grid), _density(prior, grid), color=GREY, alpha=0.3, lw=0, label="prior")
+    for k in range(logs.shape[1]):
+        ax.plot(np.exp(grid), _density(logs[:, k], grid), color=_COLOURS[k % 6], label=f"component {k + 1}")
+    ax.set_xscale("log")
+    ax.set_ylim(bottom=0.0)
+    ax.set_yticks([])
+    ax.set_xlabel("time scale")
+    ax.set_ylabel("density of its logarithm")
+    ax.legend(frameon=False, fontsize="small")
+    tidy(ax)
+    return ax
+
+
+def plot_loadings(
+    model: "BayesianSFA", *, level: float = 0.9, axes: "Sequence[Axes] | NDArray[Any] | None" = None
+) -> "list[Axes]":
+    """Draw a forest of the loadings: medians and intervals of every feature, a panel for each component.
+
+    Parameters
+    ----------
+    model : BayesianSFA
+        Fitted.
+    level : float, default=0.9
+        Probability of the thin intervals; the thick ones have a half.
+    axes : sequence of K matplotlib Axes or None
+        Where to draw.
+
+    Returns
+    -------
+    list of matplotlib Axes
+    """
+    draws = model.draws_.loadings
+    flat = (draws / model._scale[:, None]).reshape(-1, *draws.shape[2:])
+    d, k = flat.shape[1:]
+    if axes is None:
+        axes = figure(1.5 + 2.2 * k, 1.0 + 0.22 * d).subplots(1, k, sharey=True, sharex=True, squeeze=False)[
+            0
+        ]
+    axes = list(axes)
+    if len(axes) != k:
+        raise ValueError(f"axes must be {k}, one for each component, got {len(axes)}.")
+    names = getattr(model, "feature_names_in_", [str(j) for j in range(d)])
+    rows = np.arange(d)
+    wide, narrow = _central(flat, level), _central(flat, 0.5)
+    for j, ax in enumerate(axes):
+        ax.axvline(0.0, color=GREY, lw=0.5, zorder=0)
+        ax.hlines(rows, wide[0][:, j], wide[1][:, j], color=BLUE, lw=1.0)
+        ax.hlines(rows, narrow[0][:, j], narrow[1][:, j], color=BLUE, lw=3.0)
+        ax.plot(np.median(flat[:, :, j], axis=0), rows, "o", color=BLACK, ms=3.0)
+        ax.set_title(f"component {j + 1}", fontsize="medium")
+        tidy(ax)
+    axes[0].set_yticks(rows, [str(name) for name in names])
+    if not axes[0].yaxis_inverted():  # the panels share it
+        axes[0].invert_yaxis()
+    axes[len(axes) // 2].set_xlabel("loading, in standard deviations of the feature")
+    return axes
+
+
+def plot_latents(
+    model: "BayesianSFA", *, level: float = 0.9, axes: "Sequence[Axes] | NDArray[Any] | None" = None
+) -> "list[Axes]":
+    """Draw the latents of the training data with bands that carry the uncertainty of the parameters.
+
+    Parameters
+    ----------
+    model : BayesianSFA
+        Fitted.
+    level : float, default=0.9
+        Probability of the bands, which are quantiles of draws of a simulation smoother.
+    axes : sequence of K matplotlib Axes or None
+        Where to draw.
+
+    Returns
+    -------
+    list of matplotlib Axes
+    """
+    latents = model.to_datatree()["posterior_predictive"]["latents"].to_numpy()
+    flat = latents.reshape(-1, *latents.shape[2:])
+    k = flat.shape[-1]
+    if axes is None:
+        axes = figure(8.0, 0.6 + 1.3 * k).subplots(k, 1, sharex=True, squeeze=False)[:, 0]
+    axes = list(axes)
+    if len(axes) != k:
+        raise ValueError(f"axes must be {k}, one for each component, got {len(axes)}.")
+    low, high = _central(flat, level)
+    for j, ax in enumerate(axes):
+        for rows in model._training.slices:  # no line from one sequence to the next
+            when = model._index[rows]
+            ax.fill_between(when, low[rows, j], high[rows, j], color=BLUE, alpha=0.25, lw=0)
+            ax.plot(when, np.median(flat[:, rows, j], axis=0), color=BLUE, lw=1.0)
+        ax.axhline(0.0, color=GREY, lw=0.5, zorder=0)
+        ax.set_ylabel(f"component {j + 1}")
+        tidy(ax, model._index)
+    return axes
+
+
+def plot_predictive_check(
+    model: "BayesianSFA", feature: int = 0, *, lags: int = 30, ax: "Axes | None" = None
+) -> "Axes":
+    """Compare the autocorrelation of a feature with that of series which the fitted model draws.
+
+    How a series forgets is what the model is about; an observed curve that leaves the band says what it
+    misses, such as a daily rhythm.
+
+    Parameters
+    ----------
+    model : BayesianSFA
+        Fitted.
+    feature : int, default=0
+        Which feature.
+    lags : int, default=30
+        Longest lag, in rows.
+    ax : matplotlib Axes or None
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    n_steps = max(model._training.lengths)
+    lags = min(lags, n_steps - 2)
+    rng = np.random.default_rng(model._seed)
+    replicas = [
+        _autocorrelation(
+            [model.sample(n, random_state=rng)[0][:, feature] for n in model._training.lengths], lags
+        )
+        for _ in range(100)
+    ]
+    observed = _autocorrelation(
+        [model._training.values[rows, feature] for rows in model._training.slices], lags
+    )
+    ax = _axes(ax, 6.0, 3.2)
+    low, high = _central(np.array(replicas), 0.9)
+    steps = np.arange(lags + 1)
+    ax.fill_between(steps, low, high, color=BLUE, alpha=0.25, lw=0, label="90 % of replicated series")
+    ax.plot(steps, np.median(replicas, axis=0), color=BLUE, lw=1.0, label="their median")
+    ax.plot(steps, observed, ".-", color=BLACK, lw=0.8, ms=4.0, label="observed")
+    ax.axhline(0.0, color=GREY, lw=0.5, zorder=0)
+    names = getattr(model, "feature_names_in_", None)
+    ax.set_xlabel("lag (rows)")
+    ax.set_ylabel(f"autocorrelation of {feature if names is None else names[feature]}")
+    ax.legend(frameon=False, fontsize="small")
+    tidy(ax)
+    return ax
+
+
+def plot_imputation_fan(
+    model: "BayesianSFA",
+    X: Any,
+    feature: int = 0,
+    *,
+    truth: ArrayLike | None = None,
+    rows: slice | None = None,
+    levels: Sequence[float] = (0.5, 0.8, 0.95),
+    times: ArrayLike | None = None,
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Draw one feature with its holes filled, by a fan of intervals.
+
+    Parameters
+    ----------
+    model : BayesianSFA
+        Fitted.
+    X : array-like (T, D)
+        Rows in order of time, NaN where missing.
+    feature : int, default=0
+        Which feature.
+    truth : array-like (T,) or None
+        What would have been observed, drawn in the holes.
+    rows : slice or None
+        Which rows to draw; all by default.
+    levels : sequence of float, default=(0.5, 0.8, 0.95)
+        Probabilities of the intervals.
+    times : array-like (T,) or None
+        Where the rows are drawn: numbers or dates; the index of a frame, or row numbers, by default.
+    ax : matplotlib Axes or None
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    rows = slice(None) if rows is None else rows
+    observed = np.asarray(X, dtype=np.float64)[:, feature]
+    hole = np.isnan(observed)
+    if times is None:
+        index = getattr(X, "index", None)
+        times = np.arange(len(observed)) if index is None else index
+    if getattr(times, "tz", None) is not None:
+        times = times.tz_convert(None)  # type: ignore[union-attr]
+    when = np.asarray(times)
+    ax = _axes(ax, 8.0, 3.2)
+    # A fan needs the hole's neighbours too, or a hole of one row would have no width.
+    near = hole | np.roll(hole, 1) | np.roll(hole, -1)
+    for level in sorted(levels, reverse=True):
+        filled, low, high = (np.asarray(part)[:, feature] for part in model.impute(X, interval=level))
+        ax.fill_between(when[rows], low[rows], high[rows], where=near[rows], color=BLUE, alpha=0.2, lw=0)
+    ax.plot(
+        [], [], color=BLUE, lw=5.0, alpha=0.5, label=", ".join(f"{100 * x:.0f} %" for x in sorted(levels))
+    )
+    ax.plot(when[rows], np.where(near, filled, np.nan)[rows], color=BLUE, lw=1.0, label="filled")
+    ax.plot(when[rows], observed[rows], color=BLACK, lw=0.8, label="observed")
+    if truth is not None:
+        hidden = np.where(hole, np.asarray(truth, dtype=np.float64), np.nan)
+        ax.plot(when[rows], hidden[rows], ".", color=ORANGE, ms=4.0, label="truth")
+    names = getattr(model, "feature_names_in_", None)
+    ax.set_ylabel(f"feature {feature}" if names is None else str(names[feature]))
+    ax.legend(frameon=False, fontsize="small", ncols=4, loc="upper center", bbox_to_anchor=(0.5, 1.15))
+    tidy(ax, when[rows])
+    return ax
+
+
+def _axes(ax: "Axes | None", width: float, height: float) -> "Axes":
+    return figure(width, height).subplots() if ax is None else ax
+
+
+def _central(values: FloatArray, level: float) -> FloatArray:
+    """Ends of the central interval over the first axis."""
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must be above 0 and below 1, got {level!r}.")
+    return np.quantile(values, [0.5 - level / 2.0, 0.5 + level / 2.0], axis=0)
+
+
+def _density(values: FloatArray, grid: FloatArray) -> FloatArray:
+    from scipy.stats import gaussian_kde
+
+    return gaussian_kde(values)(grid)
+
+
+def _autocorrelation(pieces: Sequence[FloatArray], lags: int) -> FloatArray:
+    """Autocorrelation (lags + 1,) of sequences over the pairs that are observed."""
+    mean = np.nanmean(np.concatenate(pieces))
+    centred = [piece - mean for piece in pieces]
+    power = np.nanmean(np.concatenate(centred) ** 2)
+    out = []
+    for lag in range(lags + 1):
+        products = [x[lag:] * x[: len(x) - lag] for x in centred if len(x) > lag]
+        out.append(np.nanmean(np.concatenate(products)) / power)
+    return np.array(out)

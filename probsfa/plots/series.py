@@ -1,0 +1,342 @@
+"""Series with their bands: slow features, filled holes, and how a fit went."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from probsfa.plots.style import BLACK, BLUE, GREY, ORANGE, figure, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FloatArray = NDArray[np.float64]
+
+
+def plot_slow_features(
+    means: ArrayLike,
+    std: ArrayLike | None = None,
+    *,
+    times: ArrayLike | None = None,
+    names: Sequence[str] | None = None,
+    level: float = 0.9,
+    axes: "Sequence[Axes] | NDArray[Any] | None" = None,
+) -> "list[Axes]":
+    """Draw slow features under each other, slowest on top, with bands for what is not known.
+
+    Parameters
+    ----------
+    means : array-like (T, K)
+        Slow features, such as ``SFA.transform`` gives, or posterior means.
+    std : array-like (T, K) or None
+        Posterior standard deviations, for the bands.
+    times : array-like (T,) or None
+        When the rows were observed: numbers or dates. Row numbers where not given.
+    names : sequence of str or None
+        A label for each feature.
+    level : float
+        Probability that a band holds, above 0 and below 1.
+    axes : sequence of K matplotlib Axes or None
+        Where to draw.
+
+    Returns
+    -------
+    list of matplotlib Axes
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit or `level` is out of range.
+
+    Examples
+    --------
+    >>> from probsfa.datasets import make_slow_mixture
+    >>> latents = make_slow_mixture(200, timescales=[50.0, 10.0], random_state=0).latents
+    >>> axes = plot_slow_features(latents, names=["slow", "less slow"])
+    >>> [ax.get_ylabel() for ax in axes]
+    ['slow', 'less slow']
+    """
+    means = _matrix(means, "means")
+    spread = None if std is None else _spread(std, means.shape, level)
+    when = _times(times, len(means))
+    n = means.shape[1]
+    if names is not None and len(names) != n:
+        raise ValueError(f"names must be {n}, one for each feature, got {len(names)}.")
+    if axes is None:
+        axes = figure(8.0, 0.6 + 1.3 * n).subplots(n, 1, sharex=True, squeeze=False)[:, 0]
+    axes = list(axes)
+    if len(axes) != n:
+        raise ValueError(f"axes must be {n}, one for each feature, got {len(axes)}.")
+    for k, ax in enumerate(axes):
+        if spread is not None:
+            ax.fill_between(
+                when, means[:, k] - spread[:, k], means[:, k] + spread[:, k], color=BLUE, alpha=0.25, lw=0
+            )
+        ax.plot(when, means[:, k], color=BLUE, lw=1.0)
+        ax.axhline(0.0, color=GREY, lw=0.5, zorder=0)
+        ax.set_ylabel(f"feature {k + 1}" if names is None else names[k])
+        tidy(ax, when)
+    _label_time(axes[-1], times)
+    return axes
+
+
+def plot_imputation(
+    observed: ArrayLike,
+    filled: ArrayLike,
+    std: ArrayLike | None = None,
+    *,
+    truth: ArrayLike | None = None,
+    times: ArrayLike | None = None,
+    level: float = 0.9,
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Draw one series with its holes filled, bands around what was filled and the truth where it is known.
+
+    Parameters
+    ----------
+    observed : array-like (T,)
+        The series as observed, NaN where missing.
+    filled : array-like (T,)
+        The series without holes.
+    std : array-like (T,) or None
+        Standard deviations of the filled values, for the band.
+    truth : array-like (T,) or None
+        What would have been observed, NaN where not known. Drawn in the holes only.
+    times : array-like (T,) or None
+        When the rows were observed: numbers or dates. Row numbers where not given.
+    level : float
+        Probability that the band holds, above 0 and below 1.
+    ax : matplotlib Axes or None
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    ValueError
+        If lengths do not fit or `level` is out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ax = plot_imputation([0.0, np.nan, 2.0], [0.0, 1.1, 2.0], [0.0, 0.2, 0.0], truth=[0.0, 1.0, 2.0])
+    >>> [text.get_text() for text in ax.get_legend().get_texts()]
+    ['observed', 'filled', '90 % interval', 'truth']
+    """
+    observed, filled = _vector(observed, "observed"), _vector(filled, "filled")
+    _same_length(len(observed), filled=filled)
+    when = _times(times, len(observed))
+    hole = np.isnan(observed)
+    if ax is None:
+        ax = figure(8.0, 3.0).subplots()
+    ax.plot(when, observed, ".-", color=BLACK, lw=0.8, ms=3.0, label="observed")
+    # A line and a band through a hole start and end at the observations beside it.
+    reach = hole | np.r_[hole[1:], False] | np.r_[False, hole[:-1]]
+    ax.plot(when, np.where(reach, filled, np.nan), color=BLUE, lw=1.4, label="filled")
+    if std is not None:
+        spread = np.where(hole, _spread(_vector(std, "std"), observed.shape, level), 0.0)
+        low, high = np.where(reach, filled - spread, np.nan), np.where(reach, filled + spread, np.nan)
+        ax.fill_between(when, low, high, color=BLUE, alpha=0.25, lw=0, label=f"{100.0 * level:g} % interval")
+    if truth is not None:
+        known = _vector(truth, "truth")
+        _same_length(len(observed), truth=known)
+        ax.plot(when, np.where(hole, known, np.nan), ".", color=ORANGE, ms=4.0, label="truth")
+    tidy(ax, when)
+    _label_time(ax, times)
+    ax.legend(loc="best", frameon=False, ncols=4, fontsize="small")
+    return ax
+
+
+def plot_delta_values(delta_values: ArrayLike, *, ax: "Axes | None" = None) -> "Axes":
+    """Draw delta values, slowest first, on a logarithmic scale with the value of white noise for comparison.
+
+    Parameters
+    ----------
+    delta_values : array-like (K,)
+        Mean squared differences of features of unit variance, such as ``SFA.delta_values_``.
+    ax : matplotlib Axes or None
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    ValueError
+        If `delta_values` is not one-dimensional.
+
+    Examples
+    --------
+    >>> ax = plot_delta_values([0.01, 0.2, 1.9])
+    >>> ax.get_yscale()
+    'log'
+    """
+    deltas = _vector(delta_values, "delta_values")
+    if ax is None:
+        ax = figure(5.0, 3.2).subplots()
+    order = np.arange(1, len(deltas) + 1)
+    ax.plot(order, np.where(deltas > 0.0, deltas, np.nan), "o-", color=BLUE, lw=0.8, ms=4.0)
+    ax.axhline(2.0, color=GREY, lw=0.8, ls="--")
+    ax.annotate(
+        "white noise",
+        (1.0, 2.0),
+        (0, 3),
+        xycoords=("axes fraction", "data"),
+        textcoords="offset points",
+        color="#666666",
+        fontsize="small",
+        ha="right",
+    )
+    ax.set_yscale("log")
+    _whole_numbers(ax)
+    ax.set_xlabel("feature")
+    ax.set_ylabel("delta value")
+    tidy(ax)
+    return ax
+
+
+def plot_history(history: ArrayLike, *, ax: "Axes | None" = None) -> "Axes":
+    """Draw how far the log-likelihood still was from its end during a fit, on a logarithmic scale.
+
+    Parameters
+    ----------
+    history : array-like (n_iter,)
+        Log-likelihood after each iteration, such as ``ProbabilisticSFA.history_``.
+    ax : matplotlib Axes or None
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    ValueError
+        If `history` is not one-dimensional.
+
+    Examples
+    --------
+    >>> ax = plot_history([-500.0, -320.0, -300.1, -300.0])
+    >>> ax.get_xlabel()
+    'iteration'
+    """
+    values = _vector(history, "history")
+    if ax is None:
+        ax = figure(5.0, 3.2).subplots()
+    gap = values[-1] - values
+    ax.plot(np.arange(len(values)), np.where(gap > 0.0, gap, np.nan), ".-", color=BLUE, lw=0.8, ms=4.0)
+    ax.set_yscale("log")
+    _whole_numbers(ax)
+    ax.set_xlabel("iteration")
+    ax.set_ylabel("nats below the end")
+    tidy(ax)
+    return ax
+
+
+def plot_selection(selection: Any, *, axes: "Sequence[Axes] | NDArray[Any] | None" = None) -> "list[Axes]":
+    """Draw how well hidden cells were found again with each number of latents, and the choice.
+
+    Parameters
+    ----------
+    selection : Selection
+        What `probsfa.select_n_components` returns.
+    axes : sequence of 2 matplotlib Axes or None
+        Where to draw log densities and errors.
+
+    Returns
+    -------
+    list of matplotlib Axes
+
+    Raises
+    ------
+    ValueError
+        If there are not two axes.
+
+    Examples
+    --------
+    >>> from probsfa import select_n_components
+    >>> from probsfa.datasets import make_slow_mixture
+    >>> X = make_slow_mixture(200, 4, decay=[0.9], noise_variance=0.2, random_state=0).data
+    >>> axes = plot_selection(select_n_components(X, [1, 2], random_state=0))
+    >>> [ax.get_ylabel() for ax in axes]
+    ['log density of hidden cells (nats)', 'RMSE (standard deviations)']
+    """
+    if axes is None:
+        axes = figure(8.0, 3.2).subplots(1, 2)
+    axes = list(axes)
+    if len(axes) != 2:
+        raise ValueError(f"axes must be 2, for log densities and errors, got {len(axes)}.")
+    n = selection.candidates
+    kinds = (("cells", "cells", BLUE, "o-"), ("blocks", "blocks", ORANGE, "s-"))
+    for ax, score in zip(axes, ("log_density", "rmse"), strict=True):
+        for kind, label, color, style in kinds:
+            ax.plot(n, getattr(selection, f"{score}_{kind}"), style, color=color, lw=0.8, ms=4.0, label=label)
+        ax.axvline(selection.n_components, color=GREY, lw=0.8, ls="--", zorder=0, label="choice")
+        _whole_numbers(ax)
+        ax.set_xlabel("number of latents")
+        tidy(ax)
+    band = 2.0 * selection.standard_error
+    middle = selection.log_density
+    axes[0].errorbar(n, middle, band, color=BLACK, lw=0.8, ms=3.0, fmt=".-", capsize=2.0, label="all")
+    axes[0].set_ylabel("log density of hidden cells (nats)")
+    axes[1].set_ylabel("RMSE (standard deviations)")
+    axes[0].legend(loc="best", frameon=False, fontsize="small")
+    return axes
+
+
+def _whole_numbers(ax: "Axes") -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _label_time(ax: "Axes", times: ArrayLike | None) -> None:
+    if times is None:
+        ax.set_xlabel("row")
+
+
+def _times(times: ArrayLike | None, n_rows: int) -> NDArray[Any]:
+    if times is None:
+        return np.arange(n_rows)
+    if getattr(times, "tz", None) is not None:
+        times = times.tz_convert(None)  # type: ignore[union-attr]
+    when = np.asarray(times)
+    if when.shape != (n_rows,):
+        raise ValueError(f"times must have shape ({n_rows},), one for each row, got {when.shape}.")
+    return when
+
+
+def _matrix(values: ArrayLike, name: str) -> FloatArray:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(f"{name} must have two dimensions (rows are time), got shape {array.shape}.")
+    return array
+
+
+def _vector(values: ArrayLike, name: str) -> FloatArray:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or array.size == 0:
+        raise ValueError(f"{name} must have one dimension, got shape {array.shape}.")
+    return array
+
+
+def _same_length(n_rows: int, **arrays: FloatArray) -> None:
+    for name, array in arrays.items():
+        if len(array) != n_rows:
+            raise ValueError(f"{name} must have {n_rows} values as observed has, got {len(array)}.")
+
+
+def _spread(std: ArrayLike, shape: tuple[int, ...], level: float) -> FloatArray:
+    """Half the width of a normal interval."""
+    from scipy.special import ndtri
+
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must be above 0 and below 1, got {level!r}.")
+    array = np.asarray(std, dtype=np.float64)
+    if array.shape != shape or np.any(array < 0.0):
+        raise ValueError(f"std must have shape {shape} and no negative value, got shape {array.shape}.")
+    return array * float(ndtri(0.5 + level / 2.0))

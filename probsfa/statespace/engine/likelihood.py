@@ -1,0 +1,137 @@
+"""The log-likelihood as a JAX function of the parameters, with an exact gradient that costs one posterior.
+
+Samplers and optimisers that are written in JAX differentiate through this function; nothing here converts to
+NumPy, so it can be compiled, batched and differentiated again. Call it with 64-bit arrays.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from probsfa.statespace.engine.inference import (
+    FEWEST_ROWS_FOR_SAMPLING,
+    Problem,
+    backward,
+    choose_segments,
+    forward,
+)
+from probsfa.statespace.engine.recursions import prior_law
+from probsfa.statespace.engine.statistics import observation_statistics, transition_statistics
+
+
+def decay_table(decay: Array, gaps: Array | None) -> Array:
+    """Decay over each of ``gaps``, and zero for the first row of a sequence: (U + 1, K)."""
+    over = decay[None, :] if gaps is None else decay ** gaps[:, None]
+    return jnp.concatenate([over, jnp.zeros_like(decay[None, :])])
+
+
+def _problem(
+    table: Array,
+    loadings: Array,
+    noise_variance: Array,
+    offset: Array,
+    values: Array,
+    mask: Array,
+    index: Array,
+) -> Problem:
+    return Problem(values, mask, table[index], table[-1], loadings, noise_variance, offset)
+
+
+def _segments(values: Array, decay: Array) -> int:
+    return choose_segments(values.shape[0], decay.shape[0], FEWEST_ROWS_FOR_SAMPLING)
+
+
+@jax.custom_vjp
+def marginal_log_likelihood(
+    decay: Array,
+    loadings: Array,
+    noise_variance: Array,
+    offset: Array,
+    values: Array,
+    mask: Array,
+    gap_index: Array,
+    gaps: Array | None = None,
+) -> Array:
+    """Log-likelihood of a factorial AR(1) model, the latents integrated out.
+
+    Parameters
+    ----------
+    decay : Array of shape (K,)
+        Correlation of each latent over one unit of time, inside (-1, 1); positive if `gaps` are not whole.
+    loadings : Array of shape (D, K)
+        Observation matrix.
+    noise_variance : Array of shape (D,)
+        Observation noise variance, positive.
+    offset : Array of shape (D,)
+        Mean of the observations.
+    values : Array of shape (T, D)
+        Observations of all sequences, one after the other; zero where missing.
+    mask : Array of shape (T, D)
+        1.0 where observed, 0.0 where missing.
+    gap_index : int Array of shape (T,)
+        Which of `gaps` separates a row from the row before; ``len(gaps)`` (1 if there are none) on the first
+        row of a sequence.
+    gaps : Array of shape (U,), optional
+        The different times between successive rows; by default all are one.
+
+    Returns
+    -------
+    Array of shape ()
+        Log-likelihood in nats. Its gradient by the first four arguments is exact (Fisher's identity: Olsson,
+        Petersen & Lehn-Schioler 2007) and can be differentiated again; that by the data is zero.
+    """
+    table = decay_table(decay, gaps)
+    problem = _problem(table, loadings, noise_variance, offset, values, mask, gap_index)
+    prior = prior_law(decay.shape[0], values.dtype)
+    return jnp.sum(forward(problem, prior, _segments(values, decay))[1])
+
+
+_Residual = tuple[tuple[Array, Array, Array, Array], Array, Array, Array | None]
+
+
+def _value_and_score(
+    decay: Array,
+    loadings: Array,
+    noise_variance: Array,
+    offset: Array,
+    values: Array,
+    mask: Array,
+    gap_index: Array,
+    gaps: Array | None = None,
+) -> tuple[Array, _Residual]:
+    table, pull_back = jax.vjp(lambda a: decay_table(a, gaps), decay)
+    problem = _problem(table, loadings, noise_variance, offset, values, mask, gap_index)
+    prior = prior_law(decay.shape[0], values.dtype)
+    result, log_likelihoods = forward(problem, prior, _segments(values, decay))
+    nothing = jax.tree.map(jnp.zeros_like, prior)
+    moments = backward(problem, result, nothing)
+    counts, power, crossed, _, _ = observation_statistics(values, mask, loadings, offset, moments)
+    n_gaps = table.shape[0] - 1
+    following_index = jnp.concatenate([gap_index[1:], jnp.full_like(gap_index[:1], n_gaps)])
+    transitions, innovation_power, innovation_moments, _ = transition_statistics(
+        problem.following, following_index, n_gaps, moments, nothing.mean, nothing.mean
+    )
+    over = table[:-1]
+    innovation = (1.0 - over) * (1.0 + over)
+    by_table = (
+        transitions[:, None] * over + innovation_moments - over * innovation_power / innovation
+    ) / innovation
+    (by_decay,) = pull_back(jnp.concatenate([by_table, jnp.zeros_like(table[-1:])]))
+    by_latent = crossed / noise_variance[:, None]
+    by_noise = 0.5 * (power / noise_variance - counts) / noise_variance
+    score = (by_decay, by_latent[:, :-1], by_noise, by_latent[:, -1])
+    return jnp.sum(log_likelihoods), (score, values, mask, gaps)
+
+
+def _pull_back(residual: _Residual, cotangent: Array) -> tuple[Array | None, ...]:
+    score, values, mask, gaps = residual
+    data = (
+        jnp.zeros_like(values),
+        jnp.zeros_like(mask),
+        None,
+        None if gaps is None else jnp.zeros_like(gaps),
+    )
+    return (*(cotangent * part for part in score), *data)
+
+
+marginal_log_likelihood.defvjp(_value_and_score, _pull_back)

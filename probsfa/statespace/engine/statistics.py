@@ -1,0 +1,189 @@
+"""Expected statistics of the latents: what learning needs to know of a posterior.
+
+They are sums over rows, so those of several parts of the data add up. Residuals are taken at the parameters
+the posterior was computed with: as differences of raw second moments they would drown in rounding when the
+noise is small (``r / var(x)`` below 1e-8), as sums of residuals they do not.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from probsfa.statespace.engine.symmetric import triangle, unpack
+
+FloatArray = NDArray[np.float64]
+
+
+class Statistics(NamedTuple):
+    """Sums of expected moments at given parameters; ``y = (z, 1)`` and ``e = x - C z - mu``.
+
+    Attributes
+    ----------
+    log_likelihood : float
+        Log-likelihood at the parameters, in nats.
+    counts : ndarray of shape (D,)
+        Observed entries of each feature.
+    residual_power : ndarray of shape (D,)
+        Sum of ``E[e^2]`` over observed entries.
+    residual_moments : ndarray of shape (D, K + 1)
+        Sum of ``E[e y']``.
+    latent_moments : ndarray of shape (D, K + 1, K + 1)
+        Sum of ``E[y y']`` over the rows in which each feature is observed.
+    total_moments : ndarray of shape (K + 1, K + 1)
+        Sum of ``E[y y']`` over the rows in which anything is observed.
+    transitions : ndarray of shape (U,)
+        Number of transitions over each of the panel's ``gaps``.
+    innovation_power : ndarray of shape (U, K)
+        Sum of ``E[(z_t - a z_t-1)^2]`` over those transitions.
+    innovation_moments : ndarray of shape (U, K)
+        Sum of ``E[(z_t - a z_t-1) z_t-1]``.
+    previous_power : ndarray of shape (U, K)
+        Sum of ``E[z_t-1^2]``.
+    """
+
+    log_likelihood: float
+    counts: FloatArray
+    residual_power: FloatArray
+    residual_moments: FloatArray
+    latent_moments: FloatArray
+    total_moments: FloatArray
+    transitions: FloatArray
+    innovation_power: FloatArray
+    innovation_moments: FloatArray
+    previous_power: FloatArray
+
+
+class Moments(NamedTuple):
+    """Posterior moments of ``T`` rows, as far as the sums need them.
+
+    ``means`` (K, T); ``covariances`` (K (K + 1) / 2, T), upper triangles; ``lag_one`` (K, T), the covariance
+    of each latent with itself one row later. Rows are along the last axis because sums over them are then
+    products that run at full speed.
+    """
+
+    means: Array
+    covariances: Array
+    lag_one: Array
+
+    @property
+    def variances(self) -> Array:
+        """Variances (K, T), the diagonals of the covariances."""
+        return self.covariances[triangle(self.means.shape[0]).diagonal]
+
+
+class ObservationSums(NamedTuple):
+    """Sums over some rows that concern the observations; those of several parts of the data add up.
+
+    Over the rows in which each feature is observed, and last over those in which any is: ``counts`` (D + 1,)
+    are their numbers, ``spread`` and ``second``, of shape (K (K + 1) / 2, D + 1), the sums of the upper
+    triangles of ``Cov[z]`` and ``E[z z']``, ``first`` (K, D + 1) those of ``E[z]``. With ``e`` the residuals
+    at the posterior means, ``residual_power`` (D,) and ``residual_moments`` (K + 1, D) are the sums of
+    ``e^2`` and of ``E[y] e'``.
+    """
+
+    counts: Array
+    spread: Array
+    second: Array
+    first: Array
+    residual_power: Array
+    residual_moments: Array
+
+
+def observation_sums(
+    values: Array, mask: Array, loadings: Array, offset: Array, moments: Moments
+) -> ObservationSums:
+    """Sums over rows that :func:`complete_sums` makes the statistics of."""
+    means = moments.means
+    upper = triangle(means.shape[0])
+    anything = jnp.any(mask > 0.0, axis=1, keepdims=True).astype(mask.dtype)
+    extended = jnp.concatenate([means, jnp.ones_like(means[:1])])
+
+    def where_observed(numbers: Array) -> Array:
+        return jnp.concatenate([numbers @ mask, numbers @ anything], axis=1)
+
+    spread = where_observed(moments.covariances)
+    # Formed before the product: the compiler would form it within, more slowly.
+    outer = jax.lax.optimization_barrier(means[upper.rows] * means[upper.columns])
+    seen = where_observed(extended)
+    residuals = mask * (values - offset - means.T @ loadings.T)
+    return ObservationSums(
+        seen[-1],
+        spread,
+        spread + where_observed(outer),
+        seen[:-1],
+        jnp.sum(residuals**2, axis=0),
+        extended @ residuals,
+    )
+
+
+def complete_sums(sums: ObservationSums, loadings: Array) -> tuple[Array, Array, Array, Array, Array]:
+    """Counts, residual power and moments, latent and total moments of :class:`Statistics`."""
+    n_components = loadings.shape[1]
+    second, counts, first = unpack(sums.second.T, n_components), sums.counts, sums.first.T
+    latent = jnp.concatenate(
+        [
+            jnp.concatenate([second, first[:, :, None]], axis=2),
+            jnp.concatenate([first[:, None, :], counts[:, None, None]], axis=2),
+        ],
+        axis=1,
+    )
+    loaded = jnp.einsum("dij,dj->di", unpack(sums.spread.T[:-1], n_components), loadings)
+    power = sums.residual_power + jnp.einsum("di,di->d", loaded, loadings)
+    crossed = sums.residual_moments.T.at[:, :-1].add(-loaded)
+    return counts[:-1], power, crossed, latent[:-1], latent[-1]
+
+
+def observation_statistics(
+    values: Array, mask: Array, loadings: Array, offset: Array, moments: Moments
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Sums that concern the observations: counts, residual power and moments, latent and total moments."""
+    return complete_sums(observation_sums(values, mask, loadings, offset, moments), loadings)
+
+
+# Up to so many different gaps, sums over each are a product with their indicators.
+_FEW_GAPS = 32
+
+
+def transition_statistics(
+    following: Array,
+    gap_index: Array,
+    n_gaps: int,
+    moments: Moments,
+    after: Array,
+    after_variance: Array,
+    backwards: Array | bool = False,
+) -> tuple[Array, Array, Array, Array]:
+    """Sums that concern the dynamics, one row for each different gap between successive rows.
+
+    ``following`` (T, K) and ``gap_index`` (T,) are those of the step from each row to the next; where no row
+    follows the index is ``n_gaps``. ``after`` (K,) and ``after_variance`` (K,) are the moments of the state
+    after the last row. Where the rows are in reverse order, ``backwards``, the next row is the earlier one.
+    """
+    means, variances, lag_one = moments.means, moments.variances, moments.lag_one
+    following = following.T
+    later = jnp.concatenate([means[:, 1:], after[:, None]], axis=1)
+    later_variances = jnp.concatenate([variances[:, 1:], after_variance[:, None]], axis=1)
+    if backwards is not False:
+        later, means = _swapped_if(backwards, later, means)
+        later_variances, variances = _swapped_if(backwards, later_variances, variances)
+    innovations = later - following * means
+    crossed = innovations * means + lag_one - following * variances
+    power = innovations**2 + later_variances - following * (2.0 * lag_one - following * variances)
+    terms = (jnp.ones_like(following[:1]), power, crossed, means**2 + variances)
+    if n_gaps <= _FEW_GAPS:
+        which = (gap_index[:, None] == jnp.arange(n_gaps, dtype=gap_index.dtype)).astype(following.dtype)
+        sums = [(term @ which).T for term in terms]
+    else:
+        sums = [
+            jnp.zeros((n_gaps + 1, term.shape[0]), term.dtype).at[gap_index].add(term.T)[:n_gaps]
+            for term in terms
+        ]
+    return sums[0][:, 0], sums[1], sums[2], sums[3]
+
+
+def _swapped_if(condition: Array | bool, first: Array, second: Array) -> tuple[Array, Array]:
+    return jnp.where(condition, second, first), jnp.where(condition, first, second)

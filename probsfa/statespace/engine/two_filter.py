@@ -1,0 +1,171 @@
+"""Rows worked through from both ends at once, one processor core at each end.
+
+The latents are stationary AR(1) processes, and those are reversible: read backwards in time, a series follows
+the same model, with the same decays over the same gaps. So the rows are cut in two; one thread filters the
+first part forwards and another the second part backwards, with the same programs and from the same stationary
+law. They meet with the law of ``z_m``, the last state of the first part, given that part, and the law of
+``z_m+1`` given the second part. With ``a`` the decays between the two (zero where a sequence begins)::
+
+    p = a m1,   S = a P1 a + 1 - a^2                         z_m+1 given the first part
+    J = P2^-1 - 1,   J m2 + m2                               what the second part adds to it
+
+because the stationary law, which the second part started from too, must count once. Then both smooth
+outwards from where they met, each from the law of the other's last state given all rows, and their sums add
+up. All is exact; this is the two-filter formula (Fraser & Potter 1969), whose backward filter is an ordinary
+one here.
+
+The stable forms are those of :mod:`.recursions`: what is factorised is ``1 + L' J L`` with
+``S = L L'``, and ``J`` comes from a root of ``P2``, so it is positive whether ``P2`` is tiny or nearly one.
+"""
+
+import threading
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve, cholesky, solve_triangular
+
+from probsfa._cores import n_cores
+from probsfa.statespace.engine.batched import on_cpu
+from probsfa.statespace.engine.inference import MOST_LANE_COMPONENTS
+from probsfa.statespace.panel import Panel
+
+FloatArray = NDArray[np.float64]
+
+# Work below which a second thread does not pay for the meeting and the smaller programs (some 5 ms). In units
+# of 1 ns: a row costs about K^3 of them and 10,000 more, so this is 0.05 s.
+_LEAST_WORK = 5e7
+_ROW_WORK = 1e4
+
+
+class End(NamedTuple):
+    """Law of the last state that one side reached, given its rows: ``mean`` (K,), covariance ``W W'``."""
+
+    mean: FloatArray
+    root: FloatArray
+
+
+class Meeting(NamedTuple):
+    """Law of one state given all rows, and how much likelier the two sides are together than apart.
+
+    ``mean`` (K,), ``covariance`` (K, K) and ``log_ratio``, the log of the joint density of the rows of both
+    sides over the product of their densities, in nats.
+    """
+
+    mean: FloatArray
+    covariance: FloatArray
+    log_ratio: float
+
+
+def meet(own: End, other: End, decay: FloatArray) -> Meeting:
+    """Law of a side's last state given all rows.
+
+    Parameters
+    ----------
+    own : End
+        Where the side whose state is asked for ended.
+    other : End
+        Where the other side ended.
+    decay : ndarray of shape (K,)
+        Decays between the two states; zero where they are independent.
+
+    Returns
+    -------
+    Meeting
+    """
+    predicted = decay * other.mean
+    scaled = decay[:, None] * other.root
+    spread = scaled @ scaled.T + np.diag((1.0 - decay) * (1.0 + decay))
+    lower = cholesky(spread, lower=True)
+    # P2 = U s^2 U' of the root itself: small variances keep their digits, which those of P2 would not.
+    axes, sizes, _ = np.linalg.svd(own.root)
+    precision = np.maximum((1.0 - sizes) * (1.0 + sizes), 0.0) / sizes**2
+    turned = axes.T @ lower
+    factor = cholesky(np.eye(len(decay)) + (turned.T * precision) @ turned, lower=True)
+    surprise = turned.T @ (precision * (axes.T @ (own.mean - predicted))) + lower.T @ own.mean
+    update = cho_solve((factor, True), surprise)
+    mean = predicted + lower @ update
+    root = solve_triangular(factor, lower.T, lower=True).T
+    # At the mean, the exponent is three squares; written otherwise it is a difference of large numbers.
+    missed = (axes.T @ (mean - own.mean)) / sizes
+    squares = update @ update + missed @ missed - mean @ mean
+    log_det = 2.0 * float(np.sum(np.log(sizes)) + np.sum(np.log(np.diag(factor))))
+    return Meeting(mean, root @ root.T, -0.5 * (float(squares) + log_det))
+
+
+class _Backwards:
+    """Rows of an array in reverse order, cut out when asked for; rows past the end of the array are zero."""
+
+    def __init__(self, rows: Any, first: int, n_rows: int) -> None:
+        self.shape = (n_rows, int(rows.shape[1]))
+        self._rows, self._last = rows, first + n_rows
+
+    def __getitem__(self, part: slice) -> FloatArray:
+        first, end = self._last - part.stop, self._last - part.start
+        block = np.asarray(self._rows[first : min(end, self._rows.shape[0])])
+        return np.pad(block, ((0, end - first - block.shape[0]), (0, 0)))[::-1]
+
+
+def backwards(panel: Panel, first: int, n_rows: int) -> Panel:
+    """Rows from ``first`` on in reverse order, after as many empty rows as make them ``n_rows``.
+
+    ``gap_index`` has one entry more than there are rows, for the gap to row ``first - 1``.
+    """
+    n_gaps = panel.gaps.shape[0]
+    index = np.full(n_rows + 1, n_gaps, dtype=panel.gap_index.dtype)
+    # The gap that leads into a row leads, in reverse, into the row before it.
+    known = panel.gap_index[first : first + n_rows + 1]
+    index[: known.shape[0]] = known
+    values, mask = (_Backwards(rows, first, n_rows) for rows in (panel.values, panel.mask))
+    return panel._replace(values=values, mask=mask, gap_index=index[::-1])  # type: ignore[arg-type]
+
+
+def run_both(first: Iterable[object], second: Iterable[object]) -> None:
+    """Go through two iterables at once, the second in a thread of its own.
+
+    Where one fails or is interrupted, the other stops after its current item, no thread is left, and the
+    exception is raised.
+    """
+    stopped, failures = threading.Event(), list[BaseException]()
+    device = jax.config.jax_default_device  # type: ignore[attr-defined]
+
+    def exhaust(items: Iterable[object]) -> None:
+        try:
+            for _ in items:
+                if stopped.is_set():
+                    return
+        except BaseException:
+            stopped.set()
+            raise
+
+    def exhaust_in_thread() -> None:
+        try:
+            # Settings of JAX made in a `with` block are those of one thread.
+            with jax.enable_x64(True), jax.default_device(device):
+                exhaust(second)
+        except BaseException as error:
+            failures.append(error)
+
+    other = threading.Thread(target=exhaust_in_thread)
+    try:
+        other.start()
+        exhaust(first)
+        other.join()
+    finally:
+        stopped.set()
+        if other.is_alive():
+            other.join()
+    if failures:
+        raise failures[0]
+
+
+def pays(n_rows: int, n_components: int) -> bool:
+    """Whether two threads are quicker: with two cores and enough work on matrices that fill only one."""
+    return (
+        n_components > MOST_LANE_COMPONENTS
+        and n_rows * (n_components**3 + _ROW_WORK) >= _LEAST_WORK
+        and n_cores() > 1
+        and on_cpu()
+    )

@@ -1,0 +1,1 @@
+"""Maximum likelihood: starts, objectives, climbs and standard errors."""

@@ -1,0 +1,224 @@
+"""Expectation maximisation with the exact M-step.
+
+The expected complete-data log-likelihood falls apart into the dynamics and the observations. The
+observations are one regression of each feature on ``(z, 1)`` over the rows in which it is observed. With
+the stationary variance held at one, the decay of a latent solves a cubic.
+"""
+
+from collections import deque
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+
+from probsfa.statespace.engine.statistics import Statistics
+from probsfa.statespace.learning.coordinates import FASTEST_DECAY, SLOWEST_DECAY
+from probsfa.statespace.learning.objective import Evaluator, FitResult, Noise, Status, rounding
+from probsfa.statespace.panel import decay_over
+from probsfa.statespace.parameters import Parameters
+
+FloatArray = NDArray[np.float64]
+
+Sums = FloatArray | float
+
+# How often in a row EM must promise no more gain.
+_PROMISES = 5
+
+
+def maximize(params: Parameters, stats: Statistics, noise: Noise, gaps: FloatArray) -> Parameters:
+    """M-step: parameters that maximise the expected complete-data log-likelihood.
+
+    Parameters
+    ----------
+    params : Parameters
+        Parameters at which ``stats`` were taken.
+    stats : Statistics
+        Expected statistics.
+    noise : Noise
+        What may happen to the noise variance.
+    gaps : ndarray of shape (U,)
+        Times between successive rows; ``[1.0]`` for even sampling.
+
+    Returns
+    -------
+    params : Parameters
+    """
+    loadings, offset, variance = _maximize_observations(params, stats, noise)
+    return Parameters(_maximize_decay(params.decay, stats, gaps), loadings, variance, offset)
+
+
+def _maximize_observations(
+    params: Parameters, stats: Statistics, noise: Noise
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    # The statistics hold residuals, so the regression gives the change of (C, mu).
+    change = np.linalg.solve(stats.latent_moments, stats.residual_moments[:, :, None])[:, :, 0]
+    power = stats.residual_power - np.einsum("di,di->d", change, stats.residual_moments)
+    variance = params.noise_variance
+    if noise.kind == "diagonal":
+        variance = np.maximum(power / stats.counts, noise.floor)
+    elif noise.kind == "isotropic":
+        common = max(power.sum() / stats.counts.sum(), noise.floor.max())
+        variance = np.full_like(power, common)
+    return params.loadings + change[:, :-1], params.offset + change[:, -1], variance
+
+
+def _maximize_decay(decay: FloatArray, stats: Statistics, gaps: FloatArray) -> FloatArray:
+    over = decay_over(decay, gaps)
+    # Second moments of (z_t-1, z_t) from those of the innovations.
+    previous = stats.previous_power
+    cross = stats.innovation_moments + over * previous
+    current = stats.innovation_power + 2.0 * over * cross - over**2 * previous
+    if gaps.shape[0] == 1 and gaps[0] == 1.0:
+        n = float(stats.transitions[0])
+        if n == 0.0:
+            return decay
+        return np.array(
+            [_cubic_decay(n, p, c, q) for p, c, q in zip(previous[0], cross[0], current[0], strict=True)]
+        )
+    return np.array(
+        [
+            _uneven_decay(a, stats.transitions, previous[:, k], cross[:, k], current[:, k], gaps)
+            for k, a in enumerate(decay)
+        ]
+    )
+
+
+def _expected_transition(a: FloatArray, n: Sums, previous: Sums, cross: Sums, current: Sums) -> FloatArray:
+    """Expected log density of the transitions, without constants."""
+    innovation = (1.0 - a) * (1.0 + a)
+    return -0.5 * (n * np.log(innovation) + (current - 2.0 * a * cross + a**2 * previous) / innovation)
+
+
+def _cubic_decay(n: float, previous: float, cross: float, current: float) -> float:
+    """Decay of one latent under unit stationary variance.
+
+    Setting the derivative to zero gives ``n a^3 - cross a^2 + (previous + current - n) a - cross = 0``. At
+    a = 1 and a = -1 the polynomial is ``E sum (z_t - z_t-1)^2`` and minus ``E sum (z_t + z_t-1)^2``, so
+    there is always a root between.
+    """
+    roots = np.roots([n, -cross, previous + current - n, -cross])
+    real = roots[np.abs(roots.imag) <= 1e-7].real
+    inside = np.clip(
+        np.append(real[np.abs(real) < 1.0], cross / max(previous, current)), -SLOWEST_DECAY, SLOWEST_DECAY
+    )
+    return float(inside[np.argmax(_expected_transition(inside, n, previous, cross, current))])
+
+
+def _uneven_decay(
+    a: float,
+    transitions: FloatArray,
+    previous: FloatArray,
+    cross: FloatArray,
+    current: FloatArray,
+    gaps: FloatArray,
+) -> float:
+    """Decay of one latent seen at uneven times: a search over the logarithm of its rate."""
+
+    def loss(log_rate: float) -> float:
+        over = np.clip(np.exp(-np.exp(log_rate) * gaps), FASTEST_DECAY, SLOWEST_DECAY)
+        return -float(np.sum(_expected_transition(over, transitions, previous, cross, current)))
+
+    here = float(np.log(-np.log(a)))
+    found = minimize_scalar(loss, bracket=(here - 0.1, here + 0.1), options={"xtol": 1e-10})
+    best = float(found.x) if loss(float(found.x)) <= loss(here) else here
+    return float(np.clip(np.exp(-np.exp(best)), FASTEST_DECAY, SLOWEST_DECAY))
+
+
+def fit_em(
+    evaluate: Evaluator, start: Parameters, noise: Noise, tol: float, stats: Statistics | None = None
+) -> FitResult:
+    """Plain EM from ``start``.
+
+    It stops when the gain still to come is below ``tol`` nats. That is not the gain of the last step: EM
+    converges linearly, with a rate near one when the noise is small, so the rest of the geometric series is
+    counted.
+
+    Parameters
+    ----------
+    evaluate : Evaluator
+        Gives expected statistics, within a limit.
+    start : Parameters
+        Where to begin.
+    noise : Noise
+        What may happen to the noise variance.
+    tol : float
+        Gain to come at which to stop, in nats.
+    stats : Statistics, optional
+        The statistics at ``start``, where they are known.
+
+    Returns
+    -------
+    FitResult
+    """
+    gaps = evaluate.panel.gaps
+    params, history = start, []
+    status: Status = "max_iter"
+    gain, promising = np.inf, 0
+    rates: deque[float] = deque([1.0], maxlen=_PROMISES)
+    try:
+        stats = evaluate(params) if stats is None else stats
+        history.append(stats.log_likelihood)
+        while not evaluate.exhausted:
+            proposal = maximize(params, stats, noise, gaps)
+            proposed = evaluate(proposal)
+            previous_gain, gain = gain, proposed.log_likelihood - stats.log_likelihood
+            noise_level = rounding(stats.log_likelihood, evaluate.panel.n_rows)
+            if gain <= noise_level:
+                status = "flat" if gain >= -noise_level else "stalled"
+                break
+            params, stats = proposal, proposed
+            history.append(stats.log_likelihood)
+            rates.append(gain / previous_gain if np.isfinite(previous_gain) else 1.0)
+            # The first steps end fast modes and say nothing of the slow ones: take the slowest of some, and
+            # believe it when it is said repeatedly.
+            rate = max(rates)
+            promising = promising + 1 if rate < 1.0 and gain * rate / (1.0 - rate) < tol else 0
+            if promising >= _PROMISES:
+                status = "converged"
+                break
+    except KeyboardInterrupt:
+        status = "interrupted"
+    return FitResult(params, history[-1] if history else -np.inf, tuple(history), evaluate.count, status)
+
+
+def warm_up(
+    evaluate: Evaluator, params: Parameters, stats: Statistics, noise: Noise, most: int, worth: float
+) -> tuple[Parameters, Statistics]:
+    """Take up to ``most`` steps of EM, as long as each gains more than ``worth`` nats.
+
+    Far from the optimum, and with gaps in the data, the first steps of EM are hard to beat.
+
+    Parameters
+    ----------
+    evaluate : Evaluator
+        Gives expected statistics, within a limit.
+    params : Parameters
+        Where to begin.
+    stats : Statistics
+        Expected statistics there.
+    noise : Noise
+        What may happen to the noise variance.
+    most : int
+        Most steps.
+    worth : float
+        Gain below which to stop, in nats.
+
+    Returns
+    -------
+    params : Parameters
+        The best parameters of the steps taken.
+    stats : Statistics
+        Expected statistics at ``params``.
+    """
+    for _ in range(most):
+        if evaluate.exhausted:
+            break
+        proposal = maximize(params, stats, noise, evaluate.panel.gaps)
+        proposed = evaluate(proposal)
+        gain = proposed.log_likelihood - stats.log_likelihood
+        if not gain > 0.0:
+            break
+        params, stats = proposal, proposed
+        if gain < worth:
+            break
+    return params, stats

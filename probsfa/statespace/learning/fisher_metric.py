@@ -1,0 +1,326 @@
+"""The metric of learning: expected information, and as its brake that of complete data.
+
+See :mod:`.information` for the mathematics. A feature that is observed in a fraction
+``p`` of the rows counts as one whose noise is ``1 / p`` times as large. Scaling its share of the information
+instead would be wrong where the noise is small: changes ``C -> C W`` of the latents' basis, of which the data
+then say least, must stay apart from all others.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import block_diag, cho_factor, cho_solve
+
+from probsfa.statespace.engine.statistics import Statistics
+from probsfa.statespace.learning.coordinates import Coordinates, decay_ratio, decay_slope
+from probsfa.statespace.learning.information import factor_spectra, frequencies, latent_spectra
+from probsfa.statespace.parameters import Parameters
+
+FloatArray = NDArray[np.float64]
+Solver = Callable[[FloatArray], FloatArray]
+
+# Beyond this size the matrix of the loadings within the span (q K by q K) is kept in diagonal blocks only.
+_MOST_WITHIN = 2500
+
+
+class Seen(NamedTuple):
+    """How much of the latents the features have seen.
+
+    Attributes
+    ----------
+    counts : ndarray of shape (D,)
+        Observed entries of each feature.
+    moments : ndarray of shape (K, K)
+        Sum of the second moments of the latents over the rows in which anything is observed.
+    n_rows : float
+        Number of those rows, at least one.
+    """
+
+    counts: FloatArray
+    moments: FloatArray
+    n_rows: float
+
+
+def seen_by(stats: Statistics) -> Seen:
+    """What the features have seen, by the expected statistics of the latents."""
+    total = stats.total_moments
+    return Seen(stats.counts, total[:-1, :-1], max(float(total[-1, -1]), 1.0))
+
+
+def seen_complete(n_rows: float, layout: Coordinates) -> Seen:
+    """What the features of a complete series of that many rows see of latents with unit variance."""
+    return Seen(np.full(layout.n_features, n_rows), n_rows * np.eye(layout.n_components), n_rows)
+
+
+class Metric:
+    """Expected information of the coordinates plus a multiple of the brake, in its structure.
+
+    The brake is the information there would be if the latents were seen: with all of it, a step is nearly one
+    of EM. It is taken as equal for all features, in proportion to how often they are seen.
+
+    Parameters
+    ----------
+    layout : Coordinates
+        Free coordinates.
+    params : Parameters
+        Parameters at which the information is taken.
+    seen : Seen
+        How much of the latents the features have seen.
+    gradient : ndarray of shape (P,), optional
+        Gradient of the log-likelihood. Where it pushes a noise variance towards zero, or a decay towards its
+        borders, the second derivative by the coordinate has a term proportional to it, which the expected
+        information lacks; without it steps towards the border are far too long. Only terms that shorten
+        steps are added.
+    """
+
+    def __init__(
+        self, layout: Coordinates, params: Parameters, seen: Seen, gradient: FloatArray | None = None
+    ) -> None:
+        d, k = params.loadings.shape
+        n = seen.n_rows
+        share = np.maximum(seen.counts / n, np.finfo(np.float64).eps)
+        omega, weights = frequencies(params.decay)
+        spectrum, slope = latent_spectra(params.decay, omega)
+        self.layout, self.n_rows = layout, n
+        self.root, left, scaled, inverse, _ = factor_spectra(
+            params._replace(noise_variance=params.noise_variance / share), spectrum
+        )
+        q = left.shape[1]
+        self.left = left
+        self.coarse = q * k > _MOST_WITHIN
+        self.moments = seen.moments
+        # What is left to learn of a noise variance is in proportion to how often it was at work.
+        self.share = np.sqrt(share)
+        self.counts = self._gather(seen.counts / self.share)
+
+        h = inverse @ scaled
+        g = scaled.T @ h
+        fh, fgf = spectrum[:, None, :] * h, spectrum[:, :, None] * g * spectrum[:, None, :]
+        w = weights[:, None, None]
+        self.beyond = n * np.einsum("w,wjk->jk", weights, fgf)
+        # Blocks have the coordinate atanh a: change to the layout's own.
+        slope = slope * decay_ratio(layout, params.decay)
+        dynamics = 0.5 * n * np.tensordot(weights, slope[:, :, None] * slope[:, None, :] * g**2, 1)
+        uh = left @ h
+        decay_noise = 0.5 * n * np.tensordot(weights, slope[:, None, :] * uh**2, 1).T
+        mean_inverse = np.einsum("w,wab->ab", weights, inverse)
+        self.outside = np.eye(d) - left @ left.T if d > q else np.zeros((d, d))
+        # f_j (U H)_ej, through which loadings beyond the span and the noise of feature e are coupled
+        self.local = n * np.einsum("ea,aj->ej", left, np.einsum("w,waj->aj", weights, fh))
+        if self.coarse:
+            within = np.einsum("waa,wjk->ajk", w * inverse, fgf, optimize=True)
+            within += np.einsum("wak,waj->ajk", w * fh, fh, optimize=True)
+            self.within = n * within
+            precision = np.diagonal(self.outside) + np.einsum("da,ab,db->d", left, mean_inverse, left)
+            noise = np.diag(0.5 * n * precision**2)
+            self.coupled = np.zeros((q * k, layout.n_noise + k))
+            self.local[:] = 0.0
+            decay_noise[:] = 0.0
+        else:
+            within = _pairs(w * inverse, fgf).transpose(0, 2, 1, 3)
+            within += _pairs(w * fh, fh).transpose(0, 3, 2, 1)
+            self.within = n * within.reshape(1, q * k, q * k)
+            pairs = (left[:, :, None] * left[:, None, :]).reshape(d, q * q)
+            # (E + U B^-1 U')^2, element by element
+            squared = self.outside**2 + 2.0 * self.outside * (left @ mean_inverse @ left.T)
+            products = _pairs(w * inverse, inverse).transpose(0, 2, 1, 3).reshape(q * q, q * q)
+            noise = 0.5 * n * (squared + pairs @ products @ pairs.T)
+            by_noise = _pairs(w * inverse, fh).transpose(0, 3, 1, 2).reshape(q * k, q * q) @ pairs.T
+            moved = slope[:, :, None] * g * spectrum[:, None, :]
+            by_decay = ((w * h).transpose(2, 1, 0) @ moved.transpose(1, 0, 2)).transpose(1, 2, 0)
+            self.coupled = n * np.hstack([self._gather(by_noise.T).T, by_decay.reshape(q * k, k)])
+        noise *= np.outer(self.share, self.share)
+        by_decay_noise = self._gather(decay_noise.T)
+        self.small = np.block([[self._total(noise), by_decay_noise], [by_decay_noise.T, dynamics]])
+        at_zero = factor_spectra(
+            params._replace(noise_variance=params.noise_variance / share),
+            latent_spectra(params.decay, np.zeros(1))[0],
+        )
+        self.offset_within = at_zero.inverse[0]
+        innovation = (1.0 - params.decay) * (1.0 + params.decay)
+        self.decay_brake = n * (1.0 + params.decay**2) * (decay_slope(layout, params.decay) / innovation) ** 2
+        self.noise_curvature, self.decay_curvature = _curvature(layout, params, gradient)
+
+    def solve(self, gradient: FloatArray, free: NDArray[np.bool_], damping: float = 0.0) -> FloatArray:
+        """Solve with the information plus ``damping`` times the brake; what is not free stays zero.
+
+        Parameters
+        ----------
+        gradient : ndarray of shape (P,)
+        free : ndarray of bool of shape (P,)
+            Which coordinates take part; those of decay, loadings and offset all do.
+        damping : float
+            How much of the brake is added.
+
+        Returns
+        -------
+        ndarray of shape (P,)
+        """
+        decay, loadings, noise, offset = self.layout.slices
+        d, k = self.layout.n_features, self.layout.n_components
+        root, n_noise = self.root[:, None], self.layout.n_noise
+        beyond = factorise(self.beyond + damping * self.moments)
+        within = self._within_solver(damping)
+
+        def solve_loadings(scaled: FloatArray) -> FloatArray:
+            inside = self.left.T @ scaled
+            outer = beyond((scaled - self.left @ inside).T).T
+            return outer + self.left @ within(inside.ravel()).reshape(inside.shape)
+
+        small = self._small(damping, beyond, within)
+        # The gradient by the scaled loadings is the one by the loadings times the noise's deviation.
+        first = solve_loadings(gradient[loadings].reshape(d, k) / root)
+        rest = np.concatenate([gradient[noise], gradient[decay]]) - self._from_loadings(first)
+        kept = np.concatenate([free[noise], np.ones(k, dtype=bool)])
+        found = np.zeros_like(rest)
+        small = small if kept.all() else small[np.ix_(kept, kept)]
+        found[kept] = factorise(small)(rest[kept])
+        change = first - solve_loadings(self._to_loadings(found))
+
+        step = np.zeros_like(gradient)
+        step[loadings] = (change / root).ravel()
+        step[noise], step[decay] = found[:n_noise], found[n_noise:]
+        step[offset] = self._solve_offset(gradient[offset], damping)
+        return step
+
+    def _within_solver(self, damping: float) -> Solver:
+        """Solver for the loadings within the span, with vectors or columns of size q K."""
+        q, k = self.left.shape[1], self.layout.n_components
+        brake = damping * self.moments
+        if not self.coarse:
+            return factorise(self.within[0] + np.kron(np.eye(q), brake))
+        blocks = [factorise(block + brake) for block in self.within]
+        return lambda x: np.concatenate([solve(x[i * k : (i + 1) * k]) for i, solve in enumerate(blocks)])
+
+    def _small(self, damping: float, beyond: Solver, within: Solver) -> FloatArray:
+        """What remains for noise and decay once the loadings are eliminated."""
+        n_noise = self.layout.n_noise
+        small = self._noise_and_decay(damping)
+        if self.coarse:
+            return small
+        local = self.share[:, None] * self.local
+        around = local @ beyond(local.T)
+        around *= self.outside
+        small[:n_noise, :n_noise] -= self._total(around)
+        small -= self.coupled.T @ within(self.coupled)
+        return small
+
+    def _noise_and_decay(self, damping: float) -> FloatArray:
+        added = np.concatenate(
+            [
+                self.noise_curvature + 0.5 * damping * self.counts,
+                self.decay_curvature + damping * self.decay_brake,
+            ]
+        )
+        small = self.small.copy()
+        small[np.diag_indices(len(small))] += added
+        return small
+
+    def _to_loadings(self, small: FloatArray) -> FloatArray:
+        """Information between scaled loadings and (noise, decay), times a vector of these: (D, K)."""
+        by_noise = self._spread(small[: self.layout.n_noise])[:, None] * self.local
+        inside = (self.coupled @ small).reshape(self.left.shape[1], -1)
+        return by_noise + self.left @ (inside - self.left.T @ by_noise)
+
+    def _from_loadings(self, scaled: FloatArray) -> FloatArray:
+        """Its transpose."""
+        inside = self.left.T @ scaled
+        out = self.coupled.T @ inside.ravel()
+        outer = scaled - self.left @ inside
+        out[: self.layout.n_noise] += self._gather(np.sum(self.local * outer, axis=1))
+        return out
+
+    def _gather(self, by_feature: FloatArray) -> FloatArray:
+        """Derivatives by the noise coordinates from those by the features' log variances, along axis 0."""
+        weighted = (by_feature.T * self.share).T
+        if self.layout.noise == "diagonal":
+            return weighted
+        return weighted.sum(axis=0, keepdims=True)[: self.layout.n_noise]
+
+    def _total(self, by_features: FloatArray) -> FloatArray:
+        """A matrix (D, D) over weighted features as one over the noise coordinates."""
+        if self.layout.noise == "diagonal":
+            return by_features
+        return by_features.sum(keepdims=True)[: self.layout.n_noise, : self.layout.n_noise]
+
+    def _spread(self, coordinates: FloatArray) -> FloatArray:
+        """How a change of the noise coordinates changes the features' log variances, shape (D,)."""
+        return self.share * (coordinates if self.layout.noise == "diagonal" else coordinates.sum())
+
+    def _solve_offset(self, gradient: FloatArray, damping: float) -> FloatArray:
+        scaled = gradient / self.root
+        inside = self.left.T @ scaled
+        braked = self.offset_within + damping * np.eye(len(inside))
+        outer = (scaled - self.left @ inside) / (1.0 + damping)
+        return np.asarray((outer + self.left @ factorise(braked)(inside)) / (self.root * self.n_rows))
+
+    def to_dense(self, damping: float = 0.0) -> FloatArray:
+        """The whole matrix, shape (P, P): for small models and for tests."""
+        decay, loadings, noise, offset = self.layout.slices
+        d, k = self.layout.n_features, self.layout.n_components
+        n_noise = self.layout.n_noise
+        out = np.zeros((self.layout.size, self.layout.size))
+        brake = damping * self.moments
+        span = np.kron(self.left, np.eye(k))
+        if self.coarse:
+            within = block_diag(*(self.within + brake))
+        else:
+            within = self.within[0] + np.kron(np.eye(self.left.shape[1]), brake)
+        rows = np.repeat(self.root, k)
+        whole = np.kron(self.outside, self.beyond + brake) + span @ within @ span.T
+        out[loadings, loadings] = whole * rows[:, None] * rows
+        cross = [self._to_loadings(e).ravel() * rows for e in np.eye(n_noise + k)]
+        small = self._noise_and_decay(damping)
+        for part, first, size in ((noise, 0, n_noise), (decay, n_noise, k)):
+            if size:
+                out[loadings, part] = np.array(cross[first : first + size]).T
+                out[part, loadings] = out[loadings, part].T
+        order = np.r_[noise, decay]
+        out[np.ix_(order, order)] = small
+        inverse = self.outside + self.left @ self.offset_within @ self.left.T + damping * np.eye(d)
+        out[offset, offset] = self.n_rows * inverse * np.outer(self.root, self.root)
+        return out
+
+
+def factorise(matrix: FloatArray) -> Solver:
+    """Solver with a positive semi-definite matrix, adding to its diagonal no more than factorising takes."""
+    size = len(matrix)
+    if size == 0:
+        return lambda x: x
+    diagonal = np.diag(matrix)
+    least = max(1e-30 * float(diagonal.max()), np.finfo(np.float64).tiny)
+    scale = 1.0 / np.sqrt(np.maximum(diagonal, least))
+    scaled = matrix * scale[:, None]
+    scaled *= scale
+    ridge = 1e-14
+    ones = scaled[np.diag_indices(size)]
+    while True:
+        scaled[np.diag_indices(size)] = ones + ridge
+        try:
+            factor = cho_factor(scaled, lower=True, check_finite=False)
+        except np.linalg.LinAlgError:
+            ridge *= 10.0
+        else:
+            return lambda x: (cho_solve(factor, (x.T * scale).T, check_finite=False).T * scale).T
+
+
+def _pairs(one: FloatArray, other: FloatArray) -> FloatArray:
+    """Sum over frequencies of outer products of two series of matrices: (a, b, j, k)."""
+    size = len(one)
+    product = one.reshape(size, -1).T @ other.reshape(size, -1)
+    return product.reshape(*one.shape[1:], *other.shape[1:])
+
+
+def _curvature(
+    layout: Coordinates, params: Parameters, gradient: FloatArray | None
+) -> tuple[FloatArray, FloatArray]:
+    """Curvature that the coordinates of noise and decay themselves have, where it shortens steps."""
+    if gradient is None:
+        return np.zeros(layout.n_noise), np.zeros(layout.n_components)
+    decay, _, noise, _ = layout.slices
+    a = params.decay
+    # d^2 a / d s^2 over d a / d s is -2 a for a = tanh s, and 1 + log a for a = exp(-exp s).
+    bend = 2.0 * a if layout.evenly_sampled else -1.0 - np.log(a)
+    return np.maximum(-gradient[noise], 0.0), np.maximum(bend * gradient[decay], 0.0)

@@ -1,0 +1,216 @@
+"""Maximum likelihood: how a fit is asked for, what it returns, and the loop's common parts."""
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probsfa.statespace.engine.statistics import Statistics
+from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
+from probsfa.statespace.learning.fisher_metric import Metric, seen_by
+from probsfa.statespace.learning.quasi_newton import Ascent, Box, Evaluation, ascend
+from probsfa.statespace.panel import Panel
+from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.posterior import expected_statistics
+
+FloatArray = NDArray[np.float64]
+Status = Literal["converged", "flat", "max_iter", "stalled", "interrupted", "closed_form"]
+
+#: What each status means, and what to try.
+STATUS_SENTENCES: dict[Status, str] = {
+    "converged": "Converged: a further step is expected to gain less than tol nats.",
+    "flat": (
+        "Converged: the log-likelihood can no longer be told apart in double precision; "
+        "the remaining gradient is rounding."
+    ),
+    "max_iter": (
+        "Stopped at max_iter before converging: the log-likelihood was still rising. "
+        "Raise max_iter, or raise tol if the result is good enough."
+    ),
+    "stalled": (
+        "Stopped: no step raised the log-likelihood, although its gradient is not zero. The parameters are "
+        "the best found; two latents may have the same time scale, or n_components may be too large."
+    ),
+    "interrupted": "Interrupted: the best parameters so far are kept.",
+    "closed_form": "Closed form: the noise-free limit is slow feature analysis.",
+}
+
+
+class Noise(NamedTuple):
+    """What learning may do to the noise variance.
+
+    Attributes
+    ----------
+    kind : {"diagonal", "isotropic", "fixed"}
+        One variance for each feature, one for all, or none that is learned.
+    floor : ndarray of shape (D,)
+        Smallest variance allowed.
+    """
+
+    kind: Literal["diagonal", "isotropic", "fixed"]
+    floor: FloatArray
+
+
+class FitResult(NamedTuple):
+    """Outcome of a fit.
+
+    Attributes
+    ----------
+    params : Parameters
+        The best parameters found.
+    log_likelihood : float
+        Their log-likelihood, in nats.
+    history : tuple of float
+        Log-likelihood after each accepted step, never falling.
+    n_evaluations : int
+        Number of posterior evaluations.
+    status : str
+        A key of :data:`STATUS_SENTENCES`.
+    """
+
+    params: Parameters
+    log_likelihood: float
+    history: tuple[float, ...]
+    n_evaluations: int
+    status: Status
+
+
+Report = Callable[[int, float], None]
+EStep = Callable[[Parameters], Statistics]
+
+
+class Evaluator:
+    """Expected statistics of parameters, counted and limited.
+
+    Parameters
+    ----------
+    panel : Panel
+        Packed observations.
+    limit : int
+        Most evaluations allowed.
+    report : callable, optional
+        Called with the number of evaluations and the best log-likelihood so far.
+    e_step : callable, optional
+        Expected statistics of parameters, where the panel is only a sample of the data.
+    """
+
+    def __init__(
+        self, panel: Panel, limit: int, report: Report | None = None, e_step: EStep | None = None
+    ) -> None:
+        self.panel = panel
+        self.limit = limit
+        self.count = 0
+        self.best: Parameters | None = None
+        self.best_log_likelihood = -np.inf
+        self._report = report
+        self._e_step = e_step
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no evaluation is left."""
+        return self.count >= self.limit
+
+    def __call__(self, params: Parameters) -> Statistics:
+        """Expected statistics at ``params``."""
+        stats = self._e_step(params) if self._e_step else expected_statistics(params, self.panel)
+        self.count += 1
+        if stats.log_likelihood > self.best_log_likelihood:
+            self.best, self.best_log_likelihood = params, stats.log_likelihood
+        if self._report is not None:
+            self._report(self.count, self.best_log_likelihood)
+        return stats
+
+
+def rounding(log_likelihood: float, n_rows: int) -> float:
+    """Smallest change of a log-likelihood that is more than rounding, in nats."""
+    return 8.0 * np.finfo(np.float64).eps * (abs(log_likelihood) + n_rows)
+
+
+class ExactObjective:
+    """The exact log-likelihood as an objective: one posterior gives its value and its score."""
+
+    def __init__(self, evaluate: Evaluator, layout: Coordinates, noise_variance: FloatArray) -> None:
+        self.evaluate = evaluate
+        self.layout = layout
+        self.noise_variance = noise_variance
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no evaluation is left."""
+        return self.evaluate.exhausted
+
+    def rounding(self, value: float) -> float:
+        """Smallest change of the value that is more than rounding."""
+        return rounding(value, self.evaluate.panel.n_rows)
+
+    def __call__(self, vector: FloatArray) -> Evaluation:
+        """Log-likelihood and score."""
+        params = from_vector(self.layout, vector, self.noise_variance)
+        return self.evaluation(params, self.evaluate(params))
+
+    def evaluation(self, params: Parameters, stats: Statistics) -> Evaluation:
+        """Log-likelihood and score from expected statistics at ``params``."""
+        gradient = score(self.layout, params, self.evaluate.panel.gaps, stats)
+        return Evaluation(stats.log_likelihood, gradient, stats)
+
+    def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric:
+        """Expected information, and as the brake complete-data information: full braking is a step of EM."""
+        params = from_vector(self.layout, vector, self.noise_variance)
+        return Metric(self.layout, params, seen_by(evaluation.detail), evaluation.gradient)
+
+
+# Longest step of one iteration: in the decay's coordinate, loadings (standard deviations), log r, mu.
+_LONGEST_STEPS = (1.0, 1.0, 3.0, 3.0)
+
+
+def make_box(layout: Coordinates, noise: Noise) -> Box:
+    """Bounds and longest steps of the coordinates."""
+    lower = np.full(layout.size, -np.inf)
+    floor = {"diagonal": noise.floor, "isotropic": noise.floor.max(keepdims=True), "fixed": noise.floor[:0]}
+    lower[layout.slices[2]] = np.log(floor[layout.noise])
+    sizes = [
+        np.full(part.stop - part.start, size)
+        for part, size in zip(layout.slices, _LONGEST_STEPS, strict=True)
+    ]
+    return Box(lower, np.concatenate(sizes))
+
+
+def fit_quasi_newton(
+    evaluate: Evaluator,
+    layout: Coordinates,
+    start: Parameters,
+    noise: Noise,
+    tol: float,
+    stats: Statistics | None = None,
+) -> FitResult:
+    """Ascend on the exact score from ``start``.
+
+    EM's steps shrink with the noise; these do not, because the metric (see
+    :mod:`.information`) knows how the likelihood curves.
+
+    Parameters
+    ----------
+    evaluate : Evaluator
+        Gives expected statistics, within a limit.
+    layout : Coordinates
+        Free coordinates.
+    start : Parameters
+        Where to begin.
+    noise : Noise
+        What may happen to the noise variance.
+    tol : float
+        Expected gain of a further step at which to stop, in nats.
+    stats : Statistics, optional
+        The statistics at ``start``, where they are known.
+
+    Returns
+    -------
+    FitResult
+    """
+    objective = ExactObjective(evaluate, layout, start.noise_variance)
+    known = None if stats is None else objective.evaluation(start, stats)
+    end: Ascent = ascend(objective, to_vector(layout, start), make_box(layout, noise), tol, known)
+    params = from_vector(layout, end.vector, start.noise_variance)
+    best = end.history[-1] if end.history else -np.inf
+    return FitResult(params, best, end.history, evaluate.count, end.ending)

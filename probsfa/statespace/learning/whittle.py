@@ -1,0 +1,168 @@
+"""Whittle's likelihood: the model against the periodogram, at a cost independent of the length of the series.
+
+    log p(X) ~ -1/2 sum_w  log|S(w)| + tr(S(w)^-1 I(w)),        S(w) = C diag(f(w)) C' + diag(r)
+
+over the Fourier frequencies, ``I`` being the periodogram matrix. Neighbouring frequencies are averaged into
+bands, narrow near zero where slow latents have their peaks, and the periodogram of a band is kept as a factor
+of at most D rows, ``I = Z' Z``; after one Fourier transform an evaluation costs a handful of products of
+these rows with D-by-K matrices. Its optimum is within the edge terms of the exact one, so it is the
+place to look for good starts: many can be tried for the price of one posterior.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probsfa.statespace.learning.coordinates import Coordinates, from_vector, pack_gradient
+from probsfa.statespace.learning.fisher_metric import Metric, seen_complete
+from probsfa.statespace.learning.information import factor_spectra, latent_spectra
+from probsfa.statespace.learning.quasi_newton import Evaluation
+
+FloatArray = NDArray[np.float64]
+
+
+class Periodogram(NamedTuple):
+    """Periodogram averaged over bands.
+
+    Attributes
+    ----------
+    frequencies : ndarray of shape (W,)
+        Mean frequency of each band, in (0, pi].
+    weights : ndarray of shape (W,)
+        Degrees of freedom of each band: they add up to the number of rows less the mean.
+    rows : ndarray of shape (M, D)
+        Factors ``Z`` of the bands below each other: the sum of ``z z'`` over the rows of a band is the real
+        part of its periodogram matrix times its weight.
+    first : ndarray of shape (W,)
+        First row of each band.
+    """
+
+    frequencies: FloatArray
+    weights: FloatArray
+    rows: FloatArray
+    first: NDArray[np.intp]
+
+    @property
+    def band(self) -> NDArray[np.intp]:
+        """Band of each row, shape (M,)."""
+        return np.repeat(np.arange(len(self.first)), np.diff(self.first, append=len(self.rows)))
+
+
+def band_edges(longest: int, growth: float = 1.12) -> FloatArray:
+    """Borders between bands: single Fourier frequencies at first, then widths that grow geometrically."""
+    base = 2.0 * np.pi / longest
+    edges = [0.5 * base]
+    while edges[-1] < np.pi:
+        edges.append(edges[-1] + max(base, (growth - 1.0) * edges[-1]))
+    edges[-1] = np.nextafter(np.pi, 4.0)
+    return np.array(edges)
+
+
+def periodogram(sequences: list[FloatArray]) -> Periodogram:
+    """Banded periodogram of complete, centred sequences.
+
+    Parameters
+    ----------
+    sequences : list of ndarray of shape (T_i, D)
+        Centred data without gaps.
+
+    Returns
+    -------
+    Periodogram
+    """
+    edges = band_edges(max(len(x) for x in sequences))
+    d = sequences[0].shape[1]
+    n_bands = len(edges) - 1
+    weights, moments = np.zeros(n_bands), np.zeros(n_bands)
+    rows: list[list[FloatArray]] = [[np.zeros((0, d))] for _ in range(n_bands)]
+    for x in sequences:
+        n = len(x)
+        if n < 3:
+            continue
+        transform = np.fft.rfft(x, axis=0)[1:] / np.sqrt(n)
+        omega = 2.0 * np.pi * np.arange(1, len(transform) + 1) / n
+        # Each frequency stands for itself and its negative, except the last one of an even length.
+        weight = np.full(len(omega), 2.0)
+        weight[omega >= np.pi * (1.0 - 1e-12)] = 1.0
+        first = np.searchsorted(omega, edges, side="left")
+        for band, (i, j) in enumerate(zip(first[:-1], first[1:], strict=True)):
+            scaled = transform[i:j] * np.sqrt(weight[i:j, None])
+            rows[band] += [scaled.real, scaled.imag]
+            weights[band] += weight[i:j].sum()
+            moments[band] += weight[i:j] @ omega[i:j]
+    used = np.flatnonzero(weights)
+    factors = [_shortened(np.concatenate(rows[band])) for band in used]
+    first_rows = np.cumsum([0, *map(len, factors[:-1])])
+    return Periodogram(moments[used] / weights[used], weights[used], np.concatenate(factors), first_rows)
+
+
+def _shortened(rows: FloatArray) -> FloatArray:
+    """As few rows as there are columns, with the same second moments."""
+    if len(rows) <= rows.shape[1]:
+        return rows
+    return np.asarray(np.linalg.qr(rows, mode="r"))
+
+
+class WhittleObjective:
+    """Whittle's log-likelihood as an objective of :func:`probsfa.statespace.learning.quasi_newton.ascend`.
+
+    The offset has no part in it and stays where it is.
+    """
+
+    def __init__(
+        self, layout: Coordinates, data: Periodogram, noise_variance: FloatArray, limit: int
+    ) -> None:
+        self.layout = layout
+        self.data = data
+        self.noise_variance = noise_variance
+        self._seen = seen_complete(float(data.weights.sum()), layout)
+        self._band = data.band
+        self.limit = limit
+        self.count = 0
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no evaluation is left."""
+        return self.count >= self.limit
+
+    def rounding(self, value: float) -> float:
+        """Smallest change of the value that is more than rounding."""
+        return float(1e-12 * (abs(value) + self.data.weights.sum()))
+
+    def __call__(self, vector: FloatArray) -> Evaluation:
+        """Value and gradient."""
+        self.count += 1
+        params = from_vector(self.layout, vector, self.noise_variance)
+        spectrum, slope = latent_spectra(params.decay, self.data.frequencies)
+        weights = self.data.weights
+        root, left, scaled, inverse, log_det = factor_spectra(params, spectrum)
+        # S^-1 = root (1 - left left' + left inverse left') root: the rows beyond the span of the loadings are
+        # residuals, those within it shrink.
+        rows = self.data.rows * root
+        within = rows @ left
+        beyond = rows - within @ left.T
+        shrunk = np.einsum("ma,mab->mb", within, inverse[self._band])
+        value = -0.5 * float(weights @ log_det + np.sum(beyond**2) + np.sum(shrunk * within))
+
+        whitened = beyond + shrunk @ left.T  # root^-1 S^-1 z
+        explained = shrunk @ scaled  # C' S^-1 z
+        transfer = inverse @ scaled
+        expected = np.einsum("wak,w,wk->ak", transfer, weights, spectrum)
+        by_loadings = whitened.T @ (explained * spectrum[self._band]) - left @ expected
+        power = np.einsum("ak,wak->wk", scaled, transfer)
+        by_decay = 0.5 * (
+            np.sum(slope[self._band] * explained**2, axis=0) - np.einsum("w,wk,wk->k", weights, slope, power)
+        )
+        shrink = np.einsum("da,ab,db->d", left, np.einsum("w,wab->ab", weights, inverse), left)
+        precision = weights.sum() * (1.0 - np.sum(left**2, axis=1)) + shrink
+        by_noise = 0.5 * (np.sum(whitened**2, axis=0) - precision)
+        gradient = pack_gradient(
+            self.layout, params, by_decay, root[:, None] * by_loadings, by_noise, np.zeros_like(root)
+        )
+        return Evaluation(value, gradient)
+
+    def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric:
+        """Expected and complete-data information, as for the exact likelihood."""
+        params = from_vector(self.layout, vector, self.noise_variance)
+        return Metric(self.layout, params, self._seen, evaluation.gradient)

@@ -1,0 +1,131 @@
+"""Coordinates of rotations: one-to-one, with the right volume, and blind to orders and signs."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from probsfa.bayes.coordinates.rotation import choose_frame, make_frame, turn, turn_back
+
+SHAPES = [(2, 2), (5, 2), (6, 3), (7, 5)]
+
+
+def problem(rng, d, k, members=None, apart=0.3):
+    """A frame, and time scales and loadings near its reference."""
+    timescale, reference = 2.0 * rng.standard_normal(k), rng.standard_normal((d, k))
+    members = np.arange(k) if members is None else np.array(members)
+    frame = make_frame(timescale, reference, rng.uniform(0.5, 2.0, d), members)
+    near = reference + apart * rng.standard_normal((d, k))
+    return frame, timescale + apart * rng.standard_normal(k), near
+
+
+def by_size(timescale, loadings):
+    """Latents in order of time scale, each with its largest loading positive."""
+    order = np.argsort(timescale)
+    loadings = np.asarray(loadings)[:, order]
+    signs = np.sign(loadings[np.argmax(np.abs(loadings), axis=0), np.arange(len(order))])
+    return np.asarray(timescale)[order], loadings * signs
+
+
+def turned(frame, timescale, loadings):
+    """What the coordinates stand for, as NumPy arrays."""
+    with jax.enable_x64(True):
+        return tuple(np.asarray(x) for x in turn(frame, jnp.asarray(timescale), jnp.asarray(loadings)))
+
+
+@pytest.mark.parametrize("members", [None, (0, 2)])
+@pytest.mark.parametrize(("d", "k"), [(6, 3), (7, 5)])
+def test_some_or_all_latents_come_back(rng, d, k, members):
+    frame, timescale, loadings = problem(rng, d, k, members)
+    found = turned(frame, *turn_back(frame, timescale, loadings))
+    for x, y in zip(by_size(*found[:2]), by_size(timescale, loadings), strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-11)
+    others = np.setdiff1d(np.arange(k), frame.members)
+    np.testing.assert_array_equal(found[1][:, others], loadings[:, others])
+
+
+@pytest.mark.parametrize(("d", "k"), SHAPES)
+def test_all_orders_and_signs_are_one_point(rng, d, k):
+    frame, timescale, loadings = problem(rng, d, k)
+    expected = turn_back(frame, timescale, loadings)
+    for order in itertools.islice(itertools.permutations(range(k)), 10):
+        signs = rng.choice([-1.0, 1.0], k)
+        found = turn_back(frame, timescale[list(order)], loadings[:, list(order)] * signs)
+        for x, y in zip(found, expected, strict=True):
+            np.testing.assert_allclose(x, y, atol=1e-11)
+
+
+@pytest.mark.parametrize(("d", "k"), SHAPES)
+def test_coordinates_are_the_parameters_near_the_reference(rng, d, k):
+    frame, _, _ = problem(rng, d, k)
+    timescale = np.arange(k) * 0.7  # ascending, as the members are
+    frame = make_frame(timescale, frame.reference, np.ones(d), np.arange(k))
+    changes = rng.standard_normal(k), rng.standard_normal((d, k))
+    errors = []
+    for step in (1e-3, 1e-4):
+        near = timescale + step * changes[0], frame.reference + step * changes[1]
+        found = turn_back(frame, *near)
+        errors.append(max(np.max(np.abs(x - y)) for x, y in zip(found, near, strict=True)))
+    assert errors[1] < 0.02 * errors[0]  # what is left is of the second order
+
+
+@pytest.mark.parametrize("members", [None, (0, 1)])
+@pytest.mark.parametrize(("d", "k"), SHAPES)
+def test_log_determinant_is_that_of_the_numerical_jacobian(rng, d, k, members):
+    frame, timescale, loadings = problem(rng, d, k, members)
+    start = np.concatenate([x.ravel() for x in turn_back(frame, timescale, loadings)])
+
+    def flat(vector):
+        t, c, _ = turned(frame, vector[:k], vector[k:].reshape(d, k))
+        return np.concatenate([t, c.ravel()])
+
+    step = 1e-6
+    moves = step * np.eye(len(start))
+    jacobian = np.array([(flat(start + m) - flat(start - m)) / (2.0 * step) for m in moves])
+    log_det = turned(frame, start[:k], start[k:].reshape(d, k))[2]
+    assert abs(log_det - np.linalg.slogdet(jacobian)[1]) < 1e-6
+
+
+def test_the_process_does_not_jump_where_time_scales_cross(rng):
+    """On a line through equal time scales the covariance function of the observations is continuous."""
+    frame, _, loadings = problem(rng, 5, 2)
+    centre = turn_back(frame, np.array([1.0, 1.0]), loadings)
+
+    def covariances(shift):
+        t, c, _ = turned(frame, centre[0] + np.array([shift, -shift]), centre[1])
+        decay = np.exp(-np.exp(-t))
+        return [(c / (1.0 - decay**2) * decay**lag) @ c.T for lag in range(3)]
+
+    for before, after in zip(covariances(-1e-6), covariances(1e-6), strict=True):
+        np.testing.assert_allclose(before, after, atol=1e-4)
+    # The labels do change there.
+    assert not np.allclose(
+        turned(frame, centre[0] + [-1e-3, 1e-3], centre[1])[1],
+        turned(frame, centre[0] + [1e-3, -1e-3], centre[1])[1],
+        atol=0.1,
+    )
+
+
+def test_latents_that_are_hardly_seen_take_no_part(rng):
+    loadings = rng.standard_normal((6, 3)) * np.array([1.0, 1e-3, 1.0])
+    timescale, noise = np.array([50.0, 1e4, 2.0]), np.full(6, 0.5)
+    frame = choose_frame(timescale, np.log(timescale), loadings, loadings, noise, 1000)
+    np.testing.assert_array_equal(frame.members, [2, 0])
+    assert choose_frame(timescale, np.log(timescale), loadings, loadings, noise, 20) is None
+    assert choose_frame(timescale[:1], np.zeros(1), loadings[:, :1], loadings[:, :1], noise, 1000) is None
+
+
+def test_time_scales_that_may_be_equal_are_left_as_they_are(rng):
+    loadings, noise = rng.standard_normal((6, 2)), np.full(6, 0.5)
+    for ratio, known in [(1.0, False), (1.05, False), (2.0, True)]:
+        timescale = np.array([10.0, 10.0 * ratio])
+        found = choose_frame(timescale, np.log(timescale), loadings, loadings, noise, 1000)
+        assert (found is not None) == known
+
+
+def test_coordinates_of_nothing_have_no_density(rng):
+    frame, timescale, loadings = problem(rng, 5, 2)
+    centre = turn_back(frame, timescale, loadings)
+    assert np.isnan(turned(frame, centre[0], -centre[1])[2])

@@ -1,0 +1,119 @@
+"""Linear algebra of many small matrices at once, against the library's own."""
+
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.linalg
+
+from probsfa.statespace.engine import batched, segmented
+
+
+def test_large_matrices_are_left_to_the_library_of_an_accelerator(rng, monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    n, n_lanes = batched.MOST_UNROLLED + 2, 3
+    with jax.enable_x64(True):
+        left, right = (jnp.asarray(rng.standard_normal((n, n, n_lanes))) for _ in range(2))
+        np.testing.assert_allclose(
+            batched.times(left, right), np.einsum("iks,kjs->ijs", left, right), rtol=1e-10, atol=1e-12
+        )
+        square = batched.times_transpose(left, left)
+        np.testing.assert_allclose(square, np.einsum("iks,jks->ijs", left, left), rtol=1e-10, atol=1e-12)
+        upper, reciprocals = batched.cholesky(square)
+        np.testing.assert_allclose(batched.transpose_times(upper, upper), square, rtol=1e-10, atol=1e-12)
+        for i in range(n_lanes):
+            np.testing.assert_array_equal(np.tril(upper[:, :, i], -1), 0.0)
+            np.testing.assert_allclose(reciprocals[:, i] * np.diag(upper[:, :, i]), 1.0)
+        down, up = (
+            batched.solve_lower(upper, reciprocals, right),
+            batched.solve_upper(upper, reciprocals, right),
+        )
+        np.testing.assert_allclose(batched.transpose_times(upper, down), right, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(batched.times(upper, up), right, rtol=1e-9, atol=1e-9)
+
+
+def test_products_of_many_small_numbers_do_not_vanish():
+    with jax.enable_x64(True):
+        values = jnp.full((20, 2), 1e-30)
+        logs = jnp.sum(jnp.log(batched.products(values)), axis=0)
+    np.testing.assert_allclose(logs, 20 * np.log(1e-30))
+
+
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
+@pytest.mark.parametrize("n", [1, 3, 10])
+def test_whitening_is_a_solve_with_the_factor(rng, monkeypatch, platform, n):
+    monkeypatch.setattr(jax, "default_backend", lambda: platform)
+    roots, right = rng.standard_normal((4, n, n)), rng.standard_normal((4, n, 5))
+    squares = roots @ roots.transpose(0, 2, 1) + 1e-3 * np.eye(n)
+    factors = np.linalg.cholesky(squares)
+    wanted = np.array([scipy.linalg.solve_triangular(factors[i], right[i], lower=True) for i in range(4)])
+    with jax.enable_x64(True):
+        given = (jnp.asarray(np.moveaxis(x, 0, -1)) for x in (squares, right))
+        # A function of its own: JAX would find the program of the other platform again.
+        found = np.moveaxis(np.asarray(jax.jit(lambda *args: batched.whiten(*args))(*given)), -1, 0)
+    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
+
+
+def test_loops_are_for_single_kernels_alone():
+    matrix, columns = (jax.ShapeDtypeStruct(shape, np.float32) for shape in [(3, 3, 4), (3, 4, 4)])
+    segments = segmented.Segments(columns, matrix, columns)
+
+    def text():
+        return jax.jit(lambda *args: segmented.given_next(*args)).lower(segments, matrix).as_text()
+
+    hinted = text()
+    # After the other form is in the caches.
+    with batched.without_kernel_hints():
+        plain = text()
+    assert hinted.count("stablehlo.while") == 2 and "xla_cpu_small_call" in hinted
+    assert "stablehlo.while" not in plain and "xla_cpu_small_call" not in plain
+    assert text() == hinted
+
+
+@pytest.mark.parametrize("n", [1, 4])
+def test_both_forms_agree(rng, n):
+    roots = rng.standard_normal((n, n, 5))
+    matrix = np.einsum("iks,jks->ijs", roots, roots) + 0.1 * np.eye(n)[:, :, None]
+    moves = rng.standard_normal((n, n + 1, 5))
+    with jax.enable_x64(True):
+        given = segmented.Segments(*map(jnp.asarray, (moves, matrix, moves))), jnp.asarray(roots)
+        one = segmented.given_next(*given)
+        with batched.without_kernel_hints():
+            other = segmented.given_next(*given)
+        for found, wanted in zip(one, other, strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-10)
+        # The definition, with inverses.
+        for lane in range(5):
+            transfer, root = moves[:, :n, lane], roots[:, :, lane].T
+            spread = np.linalg.inv(
+                np.linalg.inv(root @ root.T) + transfer.T @ np.linalg.solve(matrix[:, :, lane], transfer)
+            )
+            np.testing.assert_allclose(one[1][:, :, lane], spread, rtol=1e-7, atol=1e-8)
+            gain = spread @ transfer.T @ np.linalg.inv(matrix[:, :, lane])
+            np.testing.assert_allclose(one[0][:, :, lane], gain, rtol=1e-7, atol=1e-8)
+
+
+def inverse(matrix):
+    """Of fractions (2, 2), without rounding."""
+    (a, b), (c, d) = matrix
+    return np.array([[d, -b], [-c, a]], dtype=object) / (a * d - b * c)
+
+
+def test_gain_of_a_segment_that_is_nearly_certain():
+    # Oblique to the axes, one direction hardly moves (1e-9) and has a variance of 1e-9.
+    turn = np.array([[0.8, -0.6], [0.6, 0.8]])
+    matrix = turn @ np.diag([1e-9, 0.7]) @ turn.T
+    moves = np.column_stack([turn @ np.diag([1e-9, 0.9]) @ turn.T, np.zeros(2)])
+    root = np.linalg.cholesky(np.array([[1e-4, 3e-5], [3e-5, 0.5]]))
+    P, F, W = (np.vectorize(Fraction, otypes=[object])(x) for x in (matrix, moves[:, :2], root))
+    spread = inverse(inverse(W @ W.T) + F.T @ inverse(P) @ F)
+    wanted = [x.astype(float) for x in (spread @ F.T @ inverse(P), spread)]
+    with jax.enable_x64(True):
+        segments = segmented.Segments(*(jnp.asarray(x[:, :, None]) for x in (moves, matrix, moves)))
+        found = tuple(map(np.asarray, segmented.given_next(segments, jnp.asarray(root.T[:, :, None]))))
+    # What the gain is multiplied with is known to the root of the covariance.
+    half = np.linalg.cholesky(matrix)
+    np.testing.assert_allclose(found[0][:, :, 0] @ half, wanted[0] @ half, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found[1][:, :, 0], wanted[1], rtol=1e-9, atol=1e-14)

@@ -1,0 +1,264 @@
+"""Segments joined by an associative scan: the strategy of accelerators, here forced on the CPU."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from probsfa.statespace import posterior
+from probsfa.statespace.engine import batched, chunks, inference, likelihood, parallel_scan, segmented
+from probsfa.statespace.engine.likelihood import marginal_log_likelihood
+from probsfa.statespace.posterior import expected_statistics, log_likelihood, smooth
+from tests.oracles import statespace as oracle
+from tests.statespace.support import punch, scaled_error, to_panel, to_parameters, uneven_times
+from tests.tolerances import EXACT, small_noise_tolerance
+
+LENGTHS = [90, 1, 53]
+
+
+def random_model(rng, n_features, n_components, noise=0.3):
+    decay = np.linspace(0.98, 0.2, n_components)
+    loadings, offset = rng.standard_normal((n_features, n_components)), rng.standard_normal(n_features)
+    return oracle.Model(decay, loadings, noise * rng.uniform(0.5, 1.5, n_features), offset)
+
+
+def assert_same(found, wanted, tolerance=EXACT):
+    for name, one, other in zip(wanted._fields, found, wanted, strict=True):
+        assert scaled_error(one, other) < tolerance, name
+
+
+@pytest.mark.parametrize("n_components", [1, 3, 8, 10])
+def test_moments_are_those_of_the_plain_recursion(rng, n_components):
+    model = random_model(rng, 5, n_components)
+    times = uneven_times(rng, LENGTHS)
+    for holes in ["none", "scattered", "empty rows", "everything"]:
+        data = punch(rng, oracle.simulate(rng, model, LENGTHS, times), holes)
+        params, panel = to_parameters(model), to_panel(data, times)
+        wanted = smooth(params, panel)
+        with inference.associative_everywhere():
+            found = smooth(params, panel)
+        assert_same(found, wanted)
+
+
+@pytest.mark.parametrize("n_components", [2, 10])
+def test_sums_are_those_of_the_plain_recursion(rng, n_components):
+    model = random_model(rng, 5, n_components)
+    data = punch(rng, oracle.simulate(rng, model, LENGTHS), "scattered")
+    params, panel = to_parameters(model), to_panel(data)
+    wanted = expected_statistics(params, panel), log_likelihood(params, panel)
+    with inference.associative_everywhere():
+        assert_same(expected_statistics(params, panel), wanted[0])
+        assert scaled_error(log_likelihood(params, panel), wanted[1]) < EXACT
+
+
+def test_moments_are_those_of_the_joint_gaussian(rng):
+    lengths = [41, 30]
+    model = oracle.random_model(rng, 4, 3)
+    model, times = model._replace(decay=np.abs(model.decay)), uneven_times(rng, lengths)
+    data = punch(rng, oracle.simulate(rng, model, lengths, times), "scattered")
+    with inference.associative_everywhere():
+        found = smooth(to_parameters(model), to_panel(data, times))
+    wanted = oracle.joint_posterior(model, data, times)
+    assert scaled_error(found.means, wanted.means) < EXACT
+    assert scaled_error(found.covariances, wanted.covariances) < EXACT
+    assert scaled_error(found.lag_one_covariances, wanted.lag_one) < EXACT
+    assert scaled_error(found.log_likelihood, wanted.log_likelihood) < EXACT
+
+
+@pytest.mark.parametrize("size", [(3, 2), (2, 3)], ids=["wide", "more latents than features"])
+@pytest.mark.parametrize("noise", [1e-8, 1e-4, 1e3])
+def test_any_noise_against_decimals(rng, noise, size):
+    """What rounding the data's collapse ``C'x / r`` leaves open, and no more: nothing is lost in merges."""
+    model = oracle.random_model(rng, *size)._replace(noise=np.full(size[0], noise))
+    data = punch(rng, oracle.simulate(rng, model, [40, 26]), "scattered")
+    with inference.associative_everywhere():
+        found = smooth(to_parameters(model), to_panel(data))
+    wanted, tolerance = oracle.exact_posterior(model, data, digits=45), small_noise_tolerance(noise)
+    assert scaled_error(found.means, wanted.means) < tolerance
+    assert scaled_error(found.covariances, wanted.covariances) < tolerance
+    assert scaled_error(found.lag_one_covariances, wanted.lag_one) < tolerance
+    assert scaled_error(found.log_likelihood, wanted.log_likelihood) < tolerance
+
+
+@pytest.mark.parametrize("noise", [1e-8, 1e-2, 1e3])
+def test_time_scales_far_longer_than_the_data(rng, noise):
+    model = oracle.random_model(rng, 4, 3)._replace(noise=np.full(4, noise))
+    data = punch(rng, oracle.simulate(rng, model, [128]), "scattered")
+    params = to_parameters(model._replace(decay=np.array([1.0 - 1e-6, 0.3, -0.4])))
+    wanted = smooth(params, to_panel(data))
+    with inference.associative_everywhere():
+        assert_same(smooth(params, to_panel(data)), wanted, small_noise_tolerance(noise))
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_chunks_hand_over(rng, monkeypatch, keep):
+    model = oracle.random_model(rng, 5, 2)
+    data = punch(rng, oracle.simulate(rng, model, [300, 40]), "scattered")
+    params, panel = to_parameters(model), to_panel(data)
+    wanted = smooth(params, panel), expected_statistics(params, panel)
+    monkeypatch.setattr(chunks, "chunk_rows", lambda n, k: 96)
+    monkeypatch.setattr(posterior, "_KEPT_BYTES", 2**40 if keep else 0)
+    with inference.associative_everywhere():
+        assert_same(smooth(params, panel), wanted[0])
+        assert_same(expected_statistics(params, panel), wanted[1])
+
+
+def test_segments_of_several_rows(rng, monkeypatch):
+    monkeypatch.setattr(parallel_scan, "MOST_SEGMENTS", 100)
+    model = oracle.random_model(rng, 5, 3)
+    data = punch(rng, oracle.simulate(rng, model, [200, 56]), "scattered")
+    params, panel = to_parameters(model), to_panel(data)
+    wanted = smooth(params, panel)
+    with inference.associative_everywhere():
+        assert inference.choose_segments(256, 3) == 64  # of four rows: three would be 86, and do not divide
+        assert_same(smooth(params, panel), wanted)
+
+
+def both_ways(rng, n_components, derive):
+    """``derive`` applied to the likelihood of (decay, loadings, noise, offset), associative and plain."""
+    n_rows = 101  # a prime number: each row is a segment
+    model = oracle.random_model(rng, 4, n_components)
+    panel = to_panel(punch(rng, oracle.simulate(rng, model, [n_rows]), "scattered"), pad=False)
+    with jax.enable_x64(True):
+        data = tuple(map(jnp.asarray, (panel.values, panel.mask, panel.gap_index)))
+        params = tuple(map(jnp.asarray, to_parameters(model)))
+
+        def results():
+            return jax.tree.leaves(derive(lambda *p: marginal_log_likelihood(*p, *data), params))
+
+        with inference.associative_everywhere():
+            assert inference.choose_segments(n_rows, n_components) == n_rows
+            found = results()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(likelihood, "choose_segments", lambda *_: 1)
+            wanted = results()
+    for one, other in zip(found, wanted, strict=True):
+        assert scaled_error(one, other) < EXACT
+
+
+def test_score_for_several_parameter_sets_at_once(rng):
+    def derive(value, params):
+        sets = tuple(jnp.stack([p * (1.0 - 0.1 * i) for i in range(4)]) for p in params)
+        return jax.jit(jax.vmap(jax.value_and_grad(value, argnums=(0, 1, 2, 3))))(*sets)
+
+    both_ways(rng, 2, derive)
+
+
+def test_curvature(rng):
+    def derive(value, params):
+        return jax.jit(jax.hessian(lambda decay: value(decay, *params[1:])))(params[0])
+
+    both_ways(rng, 1, derive)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 100])
+def test_scan_is_the_product_of_all_before(rng, n):
+    with jax.enable_x64(True):
+        matrices = rng.standard_normal((3, 3, n)) / np.sqrt(3.0)
+        found = parallel_scan.scan(
+            lambda first, second: (batched.times(second[0], first[0]),), (jnp.asarray(matrices),)
+        )[0]
+        wanted = np.eye(3)
+        for i in range(n):
+            wanted = matrices[:, :, i] @ wanted
+            np.testing.assert_allclose(found[:, :, i], wanted, rtol=EXACT, atol=1e-14)
+
+
+def random_rows(rng, n_rows, n, n_segments):
+    roots = rng.standard_normal((n_rows, n, n, n_segments))
+    return segmented.Rows(
+        jnp.asarray(np.einsum("lijs,lkjs->liks", roots, roots)),
+        jnp.asarray(rng.standard_normal((n_rows, n, n_segments))),
+        jnp.asarray(rng.uniform(-0.9, 0.9, (n_rows, n, n_segments))),
+    )
+
+
+@pytest.mark.parametrize("n", [1, 3, 10])
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
+def test_merging_is_summing_up_together_in_any_order(rng, monkeypatch, n, platform):
+    monkeypatch.setattr(jax, "default_backend", lambda: platform)
+    with jax.enable_x64(True), batched.without_kernel_hints():
+        merge = parallel_scan.merge_segments
+        parts = [segmented.couple(random_rows(rng, 2, n, 4)) for _ in range(3)]
+        left, right = merge(merge(*parts[:2]), parts[2]), merge(parts[0], merge(*parts[1:]))
+        assert_same(left, right)
+        rows = random_rows(rng, 5, n, 4)
+        halves = [segmented.couple(jax.tree.map(lambda x, p=p: x[p], rows)) for p in (slice(2), slice(2, 5))]
+        assert_same(merge(*halves), segmented.couple(rows))
+
+
+def test_segments_divide_the_rows_and_fill_the_card():
+    for n_rows in [65, 101, 4096, 10_240, 65_521, 65_536, 163_840]:
+        n_segments = parallel_scan.choose_segments(n_rows)
+        assert n_rows % n_segments == 0
+        assert n_segments == n_rows or n_rows // n_segments <= 64
+    assert parallel_scan.choose_segments(4096) == 4096
+    assert parallel_scan.choose_segments(65_536) == parallel_scan.MOST_SEGMENTS == 8192
+    assert parallel_scan.choose_segments(65_521) == 65_521  # a prime number
+
+
+def test_the_platform_decides(monkeypatch):
+    assert inference.choose_segments(65_536, 5) == 64
+    assert inference.choose_segments(65_536, 20) == 1
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert inference.choose_segments(65_536, 5) == inference.choose_segments(65_536, 20) == 8192
+    assert inference.choose_segments(64, 5) == 1  # a short chain needs no joining
+    with jax.default_device(jax.devices("cpu")[0]):
+        assert inference.choose_segments(65_536, 5) == 64
+    with jax.default_device("cpu"):
+        assert inference.choose_segments(65_536, 5) == 64
+
+
+def test_programs_for_accelerators_ask_the_compiler_for_nothing(rng, monkeypatch):
+    model = oracle.random_model(rng, 3, 2)
+    data = oracle.simulate(rng, model, [70])
+    params, panel = to_parameters(model), to_panel(data)
+    wanted = smooth(params, panel)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    # For the CPU it is compiled all the same, and must be right.
+    assert_same(smooth(params, panel), wanted)
+    with jax.enable_x64(True):
+        arrays = tuple(map(jnp.asarray, (*params, panel.values, panel.mask, panel.gap_index)))
+        text = jax.jit(jax.value_and_grad(marginal_log_likelihood)).lower(*arrays).as_text()
+    assert "stablehlo.while" in text
+    assert "inlineable" not in text
+    assert "xla_cpu_small_call" not in text
+
+
+SHARDED = """
+import jax
+jax.config.update("jax_num_cpu_devices", 2)
+import numpy as np
+from probsfa.statespace import posterior
+from probsfa.statespace.engine import inference
+from tests.oracles import statespace as oracle
+from tests.statespace.support import punch, scaled_error, to_panel, to_parameters
+
+rng = np.random.default_rng(5)
+model = oracle.random_model(rng, 4, 2)
+data = punch(rng, oracle.simulate(rng, model, [1500, 548]), "scattered")
+params, panel = to_parameters(model), to_panel(data)
+one = posterior.expected_statistics(params, panel)
+calls, sharded = [], posterior.sharded_sums
+posterior.sharded_sums = lambda *args: calls.append(args[3]) or sharded(*args)
+with posterior.on_devices(jax.devices()), inference.associative_everywhere():
+    several = posterior.expected_statistics(params, panel)
+assert calls == [1024], calls
+for name, found, wanted in zip(one._fields, several, one, strict=True):
+    assert scaled_error(found, wanted) < 1e-10, name
+"""
+
+
+def test_several_devices_share_the_segments():
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", SHARDED],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

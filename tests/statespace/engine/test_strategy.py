@@ -1,0 +1,256 @@
+"""Every strategy of the engine gives the same answer: plain, lockstep, in chunks, kept or made again."""
+
+from contextlib import nullcontext
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from probsfa.statespace import posterior
+from probsfa.statespace.engine import batched, chunks, inference
+from probsfa.statespace.engine.likelihood import marginal_log_likelihood
+from probsfa.statespace.engine.recursions import Law, prior_law
+from probsfa.statespace.posterior import draw_states, expected_statistics, log_likelihood, smooth
+from tests.oracles import statespace as oracle
+from tests.statespace.support import punch, scaled_error, to_panel, to_parameters, uneven_times
+from tests.tolerances import small_noise_tolerance
+
+# Strategies differ by rounding alone; small noise makes the problem itself worse conditioned.
+SAME = 1e-10
+
+
+@pytest.fixture
+def strategy(monkeypatch):
+    """Set how the engine works: segments whatever the size, and chunks of few rows."""
+
+    def choose(*, lockstep=False, chunk_rows=None, keep=True):
+        monkeypatch.setattr(posterior, "choose_segments", lambda rows, k: 8 if lockstep else 1)
+        rows = (lambda n, k: n) if chunk_rows is None else (lambda n, k: chunk_rows)
+        monkeypatch.setattr(chunks, "chunk_rows", rows)
+        monkeypatch.setattr(posterior, "_KEPT_BYTES", 2**40 if keep else 0)
+
+    return choose
+
+
+def assert_same(found, wanted):
+    for name, one, other in zip(wanted._fields, found, wanted, strict=True):
+        assert scaled_error(one, other) < SAME, name
+
+
+WAYS = {
+    "lockstep": {"lockstep": True},
+    "chunks": {"chunk_rows": 32},
+    "chunks made again": {"chunk_rows": 32, "keep": False},
+    "lockstep in chunks": {"lockstep": True, "chunk_rows": 64},
+}
+
+
+@pytest.mark.parametrize("way", list(WAYS))
+@pytest.mark.parametrize("n_components", [1, 4])
+@pytest.mark.parametrize("holes", ["none", "scattered", "empty rows", "everything"])
+def test_strategies_agree(rng, strategy, way, n_components, holes):
+    model = oracle.random_model(rng, 5, n_components)
+    data = punch(rng, oracle.simulate(rng, model, [90, 1, 53]), holes)
+    params, panel = to_parameters(model), to_panel(data)
+    strategy()
+    wanted = smooth(params, panel), expected_statistics(params, panel), log_likelihood(params, panel)
+    strategy(**WAYS[way])
+    assert_same(smooth(params, panel), wanted[0])
+    assert_same(expected_statistics(params, panel), wanted[1])
+    assert scaled_error(log_likelihood(params, panel), wanted[2]) < SAME
+
+
+@pytest.mark.parametrize("way", list(WAYS))
+def test_strategies_agree_at_uneven_times(rng, strategy, way):
+    model = oracle.random_model(rng, 4, 3)
+    model = model._replace(decay=np.abs(model.decay))
+    lengths = [70, 50]
+    times = uneven_times(rng, lengths)
+    data = punch(rng, oracle.simulate(rng, model, lengths, times), "scattered")
+    params, panel = to_parameters(model), to_panel(data, times)
+    strategy()
+    wanted = smooth(params, panel), expected_statistics(params, panel)
+    strategy(**WAYS[way])
+    assert_same(smooth(params, panel), wanted[0])
+    assert_same(expected_statistics(params, panel), wanted[1])
+
+
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("length", [1, 8])
+def test_moments_for_sums_are_those_in_full(rng, n, length):
+    n_segments, d = 8, 4
+    n_rows = n_segments * length
+    # Loops of one step cannot be asked for as single kernels; on CPUs segments are never that short.
+    hints = batched.without_kernel_hints() if length == 1 else nullcontext()
+    with jax.enable_x64(True), hints:
+        a, C, noise, offset = map(jnp.asarray, oracle.random_model(rng, d, n))
+        decays = jnp.tile(a, (n_rows, 1)).at[0].set(0.0)
+        mask = jnp.asarray((rng.random((n_rows, d)) < 0.7).astype(float))
+        values = mask * jnp.asarray(rng.standard_normal((n_rows, d)))
+        problem = inference.Problem(values, mask, decays, a, C, noise, offset)
+        root = rng.standard_normal((n, n))
+        after = Law(jnp.asarray(rng.standard_normal(n)), jnp.asarray(0.1 * root @ root.T))
+        for segments in (1, n_segments):
+            result = inference.forward(problem, prior_law(n, values.dtype), segments)[0]
+            full = inference.backward_in_full(problem, result, after)
+            found = inference.backward(problem, result, after)
+            upper = np.triu_indices(n)
+            wanted = {
+                "means": full.means,
+                "covariances": full.covariances[:, *upper],
+                "variances": np.diagonal(full.covariances, axis1=1, axis2=2),
+                "lag_one": np.diagonal(full.lag_one, axis1=1, axis2=2),
+            }
+            for name, other in wanted.items():
+                one = getattr(found, name).T
+                np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12, err_msg=name)
+
+
+def test_lockstep_equals_the_joint_gaussian(rng, strategy):
+    model = oracle.random_model(rng, 4, 3)
+    data = punch(rng, oracle.simulate(rng, model, [41, 23]), "scattered")
+    strategy(lockstep=True)
+    found, wanted = smooth(to_parameters(model), to_panel(data)), oracle.joint_posterior(model, data)
+    assert scaled_error(found.means, wanted.means) < SAME
+    assert scaled_error(found.covariances, wanted.covariances) < SAME
+    assert scaled_error(found.lag_one_covariances, wanted.lag_one) < SAME
+    assert scaled_error(found.log_likelihood, wanted.log_likelihood) < SAME
+
+
+@pytest.mark.parametrize("noise", [1e-8, 1e-4, 1e2])
+@pytest.mark.parametrize("slowest", [0.5, 1.0 - 1e-6])
+def test_strategies_agree_at_any_noise_and_time_scale(rng, strategy, noise, slowest):
+    model = oracle.random_model(rng, 4, 3)
+    data = punch(rng, oracle.simulate(rng, model._replace(noise=np.full(4, noise)), [128]), "scattered")
+    model = model._replace(noise=np.full(4, noise), decay=np.array([slowest, 0.3, -0.4]))
+    params, panel = to_parameters(model), to_panel(data)
+    strategy()
+    plain = smooth(params, panel)
+    strategy(lockstep=True)
+    together = smooth(params, panel)
+    tolerance = small_noise_tolerance(noise)
+    assert scaled_error(together.means, plain.means) < tolerance
+    assert scaled_error(together.log_likelihood, plain.log_likelihood) < tolerance
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_draws_in_chunks_are_those_at_once(rng, strategy, keep):
+    model = oracle.random_model(rng, 4, 3)
+    params, panel = (
+        to_parameters(model),
+        to_panel(punch(rng, oracle.simulate(rng, model, [100]), "scattered")),
+    )
+    normals = rng.standard_normal((panel.values.shape[0], 2, 3))
+    strategy()
+    wanted = draw_states(params, panel, normals)
+    strategy(chunk_rows=32, keep=keep)
+    assert scaled_error(draw_states(params, panel, normals), wanted) < SAME
+
+
+def test_segments_divide_the_rows_and_are_not_used_for_large_matrices():
+    for n_rows in [1, 16, 100, 4096, 10_240, 65_536]:
+        for n_components in [1, 5, 8, 20]:
+            n_segments = inference.choose_segments(n_rows, n_components)
+            assert n_rows % n_segments == 0
+    assert inference.choose_segments(10_240, 5) > 1
+    assert inference.choose_segments(10_240, inference.MOST_LANE_COMPONENTS + 1) == 1
+    assert inference.choose_segments(1024, 3) == 1 < inference.choose_segments(1024, 3, 128)
+
+
+def test_chunks_bound_memory_and_are_equally_long():
+    for n_rows in [100, 9_216, 20_480, 1_000_000]:
+        for n_components in [1, 5, 18, 90, 128]:
+            rows = chunks.chunk_rows(n_rows, n_components)
+            assert rows <= n_rows
+            assert rows * n_components**2 * 8 <= 1.25 * chunks.CHUNK_BYTES or rows <= 288
+            assert -(-n_rows // rows) * rows - n_rows < rows
+
+
+def test_new_lengths_compile_few_programs(rng):
+    """Lengths are rounded to few, and chunks to one: a program is traced for each of those alone."""
+    model = oracle.random_model(rng, 3, 2)
+    params = to_parameters(model)
+    before = posterior._statistics_program._cache_size()
+    for n_steps in range(200, 225):
+        expected_statistics(params, to_panel(oracle.simulate(rng, model, [n_steps])))
+    assert posterior._statistics_program._cache_size() - before <= 3
+
+
+def test_sequences_of_any_lengths_share_a_program(rng):
+    model = oracle.random_model(rng, 3, 2)
+    params = to_parameters(model)
+    expected_statistics(params, to_panel(oracle.simulate(rng, model, [120])))
+    before = posterior._statistics_program._cache_size()
+    for lengths in ([60, 60], [1, 119], [40, 40, 40], [5] * 24):
+        expected_statistics(params, to_panel(oracle.simulate(rng, model, lengths)))
+    assert posterior._statistics_program._cache_size() == before
+
+
+def _arrays(rng, n_steps, holes="scattered"):
+    model = oracle.random_model(rng, 4, 2)
+    panel = to_panel(punch(rng, oracle.simulate(rng, model, [n_steps]), holes))
+    params = to_parameters(model)
+    return tuple(params), (panel.values, panel.mask, panel.gap_index)
+
+
+@pytest.mark.parametrize("n_steps", [40, 400])
+def test_likelihood_for_jax_is_the_likelihood(rng, n_steps):
+    model = oracle.random_model(rng, 4, 2)
+    data = punch(rng, oracle.simulate(rng, model, [n_steps]), "scattered")
+    params, panel = to_parameters(model), to_panel(data)
+    with jax.enable_x64(True):
+        found = marginal_log_likelihood(*params, panel.values, panel.mask, jnp.asarray(panel.gap_index))
+    assert scaled_error(float(found), log_likelihood(params, panel)) < SAME
+
+
+@pytest.mark.parametrize("n_steps", [40, 400])
+def test_gradient_of_the_likelihood_is_that_of_finite_differences(rng, n_steps):
+    params, data = _arrays(rng, n_steps)
+    with jax.enable_x64(True):
+        data = tuple(map(jnp.asarray, data))
+        params = tuple(map(jnp.asarray, params))
+        value = jax.jit(lambda *p: marginal_log_likelihood(*p, *data))
+        gradient = jax.jit(jax.grad(value, argnums=(0, 1, 2, 3)))(*params)
+        for k, part in enumerate(params):
+            direction = jnp.asarray(rng.standard_normal(part.shape))
+            step = 1e-6
+            ahead = value(*(p + step * direction if i == k else p for i, p in enumerate(params)))
+            behind = value(*(p - step * direction if i == k else p for i, p in enumerate(params)))
+            slope = float(jnp.sum(gradient[k] * direction))
+            assert abs(float(ahead - behind) / (2 * step) - slope) < 1e-5 * max(1.0, abs(slope))
+
+
+@pytest.mark.parametrize("n_steps", [24, 256])
+def test_gradient_is_differentiable_again(rng, n_steps):
+    params, data = _arrays(rng, n_steps)
+    with jax.enable_x64(True):
+        params, data = tuple(map(jnp.asarray, params)), tuple(map(jnp.asarray, data))
+
+        def value(decay):
+            return marginal_log_likelihood(decay, *params[1:], *data)
+
+        hessian = jax.jit(jax.hessian(value))(params[0])
+        gradient = jax.jit(jax.grad(value))
+        step = 1e-5
+        for k in range(2):
+            shift = jnp.zeros(2).at[k].set(step)
+            slope = (gradient(params[0] + shift) - gradient(params[0] - shift)) / (2 * step)
+            np.testing.assert_allclose(
+                hessian[k], slope, rtol=1e-4, atol=1e-4 * float(jnp.abs(hessian).max())
+            )
+
+
+@pytest.mark.parametrize("n_steps", [40, 400])
+def test_several_parameter_sets_at_once(rng, n_steps):
+    params, data = _arrays(rng, n_steps)
+    with jax.enable_x64(True):
+        params, data = tuple(map(jnp.asarray, params)), tuple(map(jnp.asarray, data))
+        both = jax.value_and_grad(lambda *p: marginal_log_likelihood(*p, *data), argnums=(0, 1, 2, 3))
+        sets = tuple(jnp.stack([p * (1.0 - 0.1 * i) for i in range(4)]) for p in params)
+        values, gradients = jax.jit(jax.vmap(both))(*sets)
+        for i in range(4):
+            value, gradient = both(*(p[i] for p in sets))
+            assert scaled_error(float(values[i]), float(value)) < SAME
+            for found, wanted in zip(gradients, gradient, strict=True):
+                assert scaled_error(np.asarray(found[i]), np.asarray(wanted)) < SAME

@@ -1,0 +1,196 @@
+"""Expectation maximisation: the exact M-step, the cubic, and a likelihood that never falls."""
+
+import numpy as np
+import pytest
+
+from probsfa.statespace.learning.coordinates import Coordinates
+from probsfa.statespace.learning.em import _cubic_decay, fit_em, maximize
+from probsfa.statespace.learning.objective import STATUS_SENTENCES, Evaluator, Noise, fit_quasi_newton
+from probsfa.statespace.posterior import expected_statistics
+from tests.oracles import statespace as oracle
+from tests.statespace.support import punch, scaled_error, to_panel, to_parameters, uneven_times
+from tests.tolerances import EXACT
+
+NO_FLOOR = np.full(5, 1e-300)
+
+
+def case(
+    rng, sampling="even", lengths=(5, 7), holes="scattered", noise="diagonal", variance=0.3, shape=(5, 3)
+):
+    model = oracle.random_model(rng, *shape, variance)
+    times = None
+    if sampling == "uneven":
+        model = model._replace(decay=np.abs(model.decay))
+        times = uneven_times(rng, lengths)
+    if noise == "isotropic":
+        model = model._replace(noise=np.full(shape[0], variance))
+    return model, punch(rng, oracle.simulate(rng, model, lengths, times), holes), times
+
+
+def m_step(model, data, times, kind, floor=NO_FLOOR):
+    panel, params = to_panel(data, times), to_parameters(model)
+    floor = floor[: params.n_features]
+    return maximize(params, expected_statistics(params, panel), Noise(kind, floor), panel.gaps)
+
+
+@pytest.mark.parametrize("noise", ["diagonal", "isotropic", "fixed"])
+@pytest.mark.parametrize("sampling", ["even", "uneven"])
+def test_m_step_is_the_numerical_optimum(rng, sampling, noise):
+    model, data, times = case(rng, sampling, (4, 7), noise=noise, shape=(3, 2))
+    found = oracle.Model(*m_step(model, data, times, noise))
+    dense = oracle.joint_posterior(model, data, times)
+
+    def value(vector):
+        candidate = oracle.unpack(vector, found, noise, times is None)
+        return oracle.expected_complete_log_likelihood(candidate, dense, data, times)
+
+    best = oracle.best_next_model(model, dense, data, noise, times)
+    at, wanted = (oracle.pack(m, noise, times is None) for m in (found, best))
+    assert value(at) >= value(wanted) - 1e-9
+    np.testing.assert_allclose(at, wanted, rtol=1e-5, atol=1e-5)
+    assert np.max(np.abs(oracle.numerical_gradient(value, at))) < 1e-6
+
+
+@pytest.mark.parametrize("sampling", ["even", "uneven"])
+@pytest.mark.parametrize("noise", ["diagonal", "isotropic", "fixed"])
+@pytest.mark.parametrize("variance", [1.0, 1e-4])
+def test_em_never_lowers_the_likelihood(rng, sampling, noise, variance):
+    model, data, times = case(rng, sampling, noise=noise, variance=variance)
+    start = model._replace(loadings=rng.standard_normal((5, 3)), decay=np.array([0.9, 0.6, 0.2]))
+    values = [oracle.log_likelihood(start, data, times)]
+    for _ in range(12):
+        start = oracle.Model(*m_step(start, data, times, noise))
+        values.append(oracle.log_likelihood(start, data, times))
+    assert np.min(np.diff(values)) > -1e-8
+    assert values[-1] > values[0] + 1.0
+
+
+@pytest.mark.parametrize("sampling", ["even", "uneven"])
+def test_noise_floor_holds_and_keeps_the_likelihood_rising(rng, sampling):
+    model, data, times = case(rng, sampling)
+    floor = np.array([0.5, 1e-6, 0.2, 1e-6, 0.1])
+    start = model._replace(noise=np.maximum(model.noise, floor))
+    values = [oracle.log_likelihood(start, data, times)]
+    for _ in range(8):
+        start = oracle.Model(*m_step(start, data, times, "diagonal", floor))
+        assert np.all(start.noise >= floor)
+        values.append(oracle.log_likelihood(start, data, times))
+    assert np.min(np.diff(values)) > -1e-8
+
+
+def test_isotropic_floor_keeps_the_noise_isotropic(rng):
+    model, data, _ = case(rng, noise="isotropic")
+    floor = np.array([5.0, 1e-6, 2.0, 1e-6, 1.0])
+    found = m_step(model, data, None, "isotropic", floor)
+    assert np.ptp(found.noise_variance) == 0.0
+    assert np.all(found.noise_variance >= floor)
+
+
+@pytest.mark.parametrize("cross", [-0.9, -0.3, 0.0, 0.5, 0.99, 1 - 1e-6])
+def test_cubic_finds_the_best_decay(cross):
+    """The decay of one latent with given second moments, against a grid refined around its best point."""
+    n, power = 40.0, 1.1
+    found = _cubic_decay(n, n * power, n * power * cross, n * power)
+    grid = np.linspace(-1, 1, 4003)[1:-1]
+    for _ in range(8):
+        values = oracle.cubic_objective(grid, n, n * power, n * power * cross, n * power)
+        at = int(np.argmax(values))
+        step = grid[1] - grid[0]
+        grid = np.clip(np.linspace(grid[at] - step, grid[at] + step, 401), -1 + 1e-15, 1 - 1e-15)
+    assert found == pytest.approx(grid[at], abs=1e-8)
+
+
+def test_m_step_of_one_row_keeps_the_decay(rng):
+    model, data, _ = case(rng, lengths=(1, 1), holes="none")
+    found = m_step(model, data, None, "diagonal")
+    np.testing.assert_array_equal(found.decay, model.decay)
+    assert all(np.all(np.isfinite(part)) for part in found)
+
+
+def test_em_stays_where_the_score_is_zero(rng):
+    """From an optimum that another method found, an M-step does not move."""
+    model, data, _ = case(rng, lengths=(25,))
+    noise, panel = Noise("diagonal", np.full(5, 0.05)), to_panel(data)
+    optimum = fit_quasi_newton(
+        Evaluator(panel, 500), Coordinates(5, 3, "diagonal", True), to_parameters(model), noise, 1e-9
+    )
+    assert optimum.status == "converged"
+    moved = oracle.Model(*m_step(oracle.Model(*optimum.params), data, None, "diagonal", noise.floor))
+    gain = oracle.log_likelihood(moved, data) - oracle.log_likelihood(oracle.Model(*optimum.params), data)
+    assert abs(gain) < 1e-8
+
+
+def test_fit_em_reports_a_rising_history(rng):
+    model, data, _ = case(rng, lengths=(25,))
+    start = to_parameters(model._replace(loadings=rng.standard_normal((5, 3))))
+    evaluate = Evaluator(to_panel(data), 40)
+    result = fit_em(evaluate, start, Noise("diagonal", np.full(5, 1e-3)), 1e-12)
+    assert result.status == "max_iter" and result.n_evaluations == 40
+    assert np.all(np.diff(result.history) >= 0.0) and len(result.history) == 40
+    assert result.log_likelihood == result.history[-1]
+    assert result.log_likelihood == pytest.approx(
+        oracle.log_likelihood(oracle.Model(*result.params), data), rel=EXACT
+    )
+
+
+@pytest.mark.parametrize("tol", [10.0, 0.5])
+def test_fit_em_does_not_stop_after_one_step(rng, tol):
+    """Convergence needs two gains to compare: the first step alone says nothing about what is to come."""
+    model, data, _ = case(rng, lengths=(25,))
+    start = to_parameters(model._replace(loadings=rng.standard_normal((5, 3))))
+    result = fit_em(Evaluator(to_panel(data), 3000), start, Noise("diagonal", np.full(5, 0.05)), tol)
+    assert result.status == "converged" and len(result.history) >= 3
+    # What it stopped at is a geometric rest below the tolerance.
+    gain, last = np.diff(result.history)[-2:]
+    assert last / gain < 1.0 and last**2 / (gain - last) < tol
+
+
+class Scripted:
+    """An evaluator of real statistics with made-up log-likelihoods, or an interrupt where there is none."""
+
+    def __init__(self, panel, values):
+        self.panel, self.values, self.count = panel, list(values), 0
+
+    @property
+    def exhausted(self):
+        return self.count >= len(self.values)
+
+    def __call__(self, params):
+        value = self.values[self.count]
+        self.count += 1
+        if value is None:
+            raise KeyboardInterrupt
+        return expected_statistics(params, self.panel)._replace(log_likelihood=value)
+
+
+def test_a_fall_is_not_convergence(rng):
+    """A likelihood that falls by more than rounding may not be reported as having converged."""
+    model, data, _ = case(rng)
+    evaluate = Scripted(to_panel(data), [-50.0, -40.0, -45.0, -30.0])
+    result = fit_em(evaluate, to_parameters(model), Noise("diagonal", NO_FLOOR), 1e-9)
+    assert result.log_likelihood == -40.0
+    assert not STATUS_SENTENCES[result.status].startswith("Converged")
+
+
+def test_interrupt_keeps_the_best(rng):
+    model, data, _ = case(rng)
+    evaluate = Scripted(to_panel(data), [-50.0, -40.0, None])
+    result = fit_em(evaluate, to_parameters(model), Noise("diagonal", NO_FLOOR), 1e-9)
+    assert result.status == "interrupted"
+    assert result.history == (-50.0, -40.0) and result.log_likelihood == -40.0
+    wanted = oracle.Model(*m_step(model, data, None, "diagonal"))
+    assert scaled_error(result.params.loadings, wanted.loadings) == 0.0
+
+
+@pytest.mark.parametrize("tol", [1.0, 0.01])
+def test_em_stops_no_further_from_the_top_than_it_says(tol):
+    """The gain that is still to come when it stops, against a climb that goes on much longer."""
+    rng = np.random.default_rng(5)
+    model = oracle.Model(np.array([0.95, 0.6]), rng.standard_normal((5, 2)), np.full(5, 0.5), np.zeros(5))
+    panel = to_panel(oracle.simulate(rng, model, [150]))
+    start = to_parameters(model._replace(decay=np.array([0.5, 0.1]), loadings=0.3 * model.loadings))
+    noise = Noise("diagonal", np.full(5, 1e-2))
+    found = fit_em(Evaluator(panel, 600), start, noise, tol)
+    further = fit_em(Evaluator(panel, 600), found.params, noise, 1e-9)
+    assert found.status == "converged" and found.n_evaluations < further.n_evaluations
+    assert further.log_likelihood - found.log_likelihood < 2.0 * tol

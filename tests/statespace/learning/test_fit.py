@@ -1,0 +1,247 @@
+"""Whole fits: what they reach, how they end, and that they survive an interrupt anywhere."""
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from probsfa import ProbabilisticSFA
+from probsfa.statespace.learning import fit, objective, whittle
+from probsfa.statespace.learning.objective import STATUS_SENTENCES
+from tests.oracles import statespace as oracle
+from tests.statespace.support import punch, to_panel, uneven_times
+from tests.tolerances import small_noise_tolerance
+
+QUIET = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def fitted_model(estimator):
+    return oracle.Model(*estimator.params_)
+
+
+def draw(rng, noise=0.3, n_rows=100):
+    model = oracle.random_model(rng, 5, 2, noise)
+    return model, punch(rng, oracle.simulate(rng, model, [n_rows]), "scattered")[0]
+
+
+@QUIET
+@pytest.mark.parametrize("solver", ["auto", "lbfgs", "em"])
+@pytest.mark.parametrize("noise", ["diagonal", "isotropic", 0.3])
+def test_solvers_agree(rng, solver, noise):
+    model, data = draw(rng)
+    best = ProbabilisticSFA(2, noise=noise, tol=1e-6).fit(data)
+    found = ProbabilisticSFA(2, noise=noise, solver=solver, max_iter=3000, tol=1e-6).fit(data)
+    if not found.converged_:  # EM crawls, and says so
+        assert solver == "em"
+        assert best.log_likelihood_ - 1.0 < found.log_likelihood_ < best.log_likelihood_
+        return
+    assert found.log_likelihood_ == pytest.approx(best.log_likelihood_, abs=1e-2)
+    np.testing.assert_allclose(found.decay_, best.decay_, atol=0.01)
+    if noise == "isotropic":
+        assert np.ptp(found.noise_variance_) < 1e-12 * found.noise_variance_[0]
+    if noise == 0.3:
+        np.testing.assert_allclose(found.noise_variance_, 0.3, rtol=1e-14)
+
+
+@pytest.mark.parametrize("sampling", ["even", "uneven"])
+@pytest.mark.parametrize("noise", ["diagonal", "isotropic"])
+def test_fits_end_at_a_maximum(rng, sampling, noise):
+    """The likelihood's slope is zero there, in every direction, by differences of the textbook loop."""
+    model, data = draw(rng)
+    times = uneven_times(rng, [100]) if sampling == "uneven" else None
+    fitted = ProbabilisticSFA(2, noise=noise, tol=1e-8).fit(data, times=None if times is None else times[0])
+    units = None if times is None else [times[0] / fitted.time_unit_]
+    found, even = fitted_model(fitted), times is None
+
+    def value(vector):
+        loop = oracle.kalman_loop(oracle.unpack(vector, found, noise, even), [data], units)
+        return loop.row_log_likelihoods.sum()
+
+    at = oracle.pack(found, noise, even)
+    assert fitted.converged_
+    slope = oracle.numerical_gradient(value, at, 1e-4)
+    free = np.ones(len(at), dtype=bool)
+    if noise == "diagonal":
+        relative = fitted.noise_variance_ / np.nanvar(data, axis=0)
+        free[12:17] = relative > 1.001e-3
+    assert np.max(np.abs(slope[free])) < 1e-2
+
+
+@pytest.mark.parametrize("noise", [1e-6, 1e-3, 0.3, 3.0])
+def test_fits_are_at_least_as_high_as_the_truth_and_cheap(rng, noise):
+    model, data = draw(rng, noise)
+    fitted = ProbabilisticSFA(2).fit(data)
+    truth = oracle.kalman_loop(model, [data]).row_log_likelihoods.sum()
+    assert fitted.log_likelihood_ > truth
+    assert fitted.converged_ and fitted.n_evaluations_ < 200
+
+
+def test_parameters_are_recovered(rng):
+    """Within six standard errors, as the fit itself gives them."""
+    model = oracle.Model(
+        np.array([0.95, 0.5]), rng.standard_normal((5, 2)), np.full(5, 0.2), rng.standard_normal(5)
+    )
+    data = oracle.simulate(rng, model, [2000])[0]
+    fitted = ProbabilisticSFA(2).fit(data)
+    errors = fitted.standard_errors(data)
+    signs = np.sign(np.sum(fitted.loadings_ * model.loadings, axis=0))
+    assert np.all(np.abs(fitted.decay_ - model.decay) < 6 * errors.decay)
+    assert np.all(np.abs(fitted.loadings_ * signs - model.loadings) < 6 * errors.loadings)
+    assert np.all(np.abs(fitted.noise_variance_ - model.noise) < 6 * errors.noise_variance)
+    assert np.all(np.abs(fitted.mean_ - model.offset) < 6 * errors.offset)
+
+
+def test_noise_floor_is_kept(rng):
+    model, data = draw(rng, 1e-6)
+    fitted = ProbabilisticSFA(2, noise_floor=0.05).fit(data)
+    relative = fitted.noise_variance_ / np.nanvar(data, axis=0)
+    assert np.all(relative >= 0.05 * (1 - 1e-9)) and "floor" in fitted.status_
+
+
+def heywood_data(rng):
+    """One feature that a latent of its own can explain away, beside features with honest noise."""
+    slow = oracle.Model(np.array([0.95]), np.ones((1, 1)), np.zeros(1), np.zeros(1))
+    z = oracle.simulate(rng, slow, [100])[0]
+    data = z @ rng.standard_normal((1, 5)) + rng.standard_normal((100, 5))
+    data[:, 2] += 5 * rng.standard_normal(100)
+    return data
+
+
+def test_a_heywood_case_is_held_at_a_floor(rng):
+    data = heywood_data(rng)
+    fitted = ProbabilisticSFA(3).fit(data)
+    relative = fitted.noise_variance_ / data.var(axis=0)
+    assert relative.min() >= 1e-4 * (1 - 1e-6)
+
+
+@QUIET
+@pytest.mark.parametrize("solver", ["lbfgs", "em"])
+@pytest.mark.parametrize("max_iter", [1, 2, 5, 10, 15, 25, 50])
+def test_a_heywood_case_is_held_or_told_however_few_evaluations_there_are(rng, solver, max_iter):
+    data = heywood_data(rng)
+    fitted = ProbabilisticSFA(3, solver=solver, max_iter=max_iter).fit(data)
+    relative = fitted.noise_variance_ / data.var(axis=0)
+    assert fitted.n_evaluations_ <= max_iter
+    assert relative.min() >= 1e-4 * (1 - 1e-6) or "Heywood" in fitted.status_
+
+
+@QUIET
+def test_evaluations_kept_for_the_guard_are_used_where_there_is_nothing_to_guard(rng):
+    model, data = draw(rng)
+    fitted = ProbabilisticSFA(2, solver="em", max_iter=20, tol=1e-8).fit(data)
+    assert fitted.n_evaluations_ == 20
+    assert np.all(np.diff(fitted.history_) >= -1e-9)
+
+
+@QUIET
+def test_data_without_noise_are_not_held_at_that_floor(rng):
+    model, data = draw(rng, 1e-8)
+    fitted = ProbabilisticSFA(2).fit(data)
+    assert np.median(fitted.noise_variance_ / np.nanvar(data, axis=0)) < 1e-6
+
+
+# ---------------------------------------------------------------- how fits end
+
+
+def test_every_status_has_a_sentence_with_a_remedy():
+    assert set(STATUS_SENTENCES) >= {"converged", "flat", "max_iter", "stalled", "interrupted", "closed_form"}
+    for sentence in STATUS_SENTENCES.values():
+        assert sentence.endswith(".") and len(sentence) > 30
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "em"])
+@pytest.mark.parametrize("max_iter", [1, 2, 5])
+def test_max_iter_is_kept_and_said(rng, solver, max_iter):
+    model, data = draw(rng)
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        fitted = ProbabilisticSFA(2, solver=solver, max_iter=max_iter).fit(data)
+    assert not fitted.converged_ and "max_iter" in fitted.status_
+    assert fitted.n_evaluations_ <= max_iter
+    assert fitted.log_likelihood_ == pytest.approx(fitted.log_likelihood(data), rel=1e-10)
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "em"])
+@pytest.mark.parametrize("at", [1, 2, 4, 8])
+def test_an_interrupt_keeps_the_best_parameters(rng, solver, at, monkeypatch):
+    model, data = draw(rng)
+    whole = objective.expected_statistics
+    seen = []
+
+    def interrupted(params, panel):
+        if len(seen) == at:
+            raise KeyboardInterrupt
+        seen.append(whole(params, panel).log_likelihood)
+        return whole(params, panel)
+
+    monkeypatch.setattr(objective, "expected_statistics", interrupted)
+    with pytest.warns(ConvergenceWarning, match="[Ii]nterrupted"):
+        fitted = ProbabilisticSFA(2, solver=solver).fit(data)
+    assert not fitted.converged_ and "nterrupted" in fitted.status_
+    monkeypatch.undo()
+    assert fitted.log_likelihood_ == pytest.approx(fitted.log_likelihood(data), rel=1e-9)
+    scale = (~np.isnan(data)).sum(axis=0) @ np.log(np.nanstd(data, axis=0))
+    assert fitted.log_likelihood_ == pytest.approx(max(seen) - scale, rel=1e-9)
+    assert np.all(np.isfinite(fitted.impute(data)))
+
+
+@pytest.mark.parametrize("later", [0, 1, 3])
+def test_an_interrupt_under_the_floor_keeps_the_best_parameters(later, monkeypatch):
+    """The climb that follows a Heywood case begins anew: an interrupt at its first step loses nothing."""
+    data = heywood_data(np.random.default_rng(0))
+    whole, first, counts = objective.expected_statistics, fit._fit, {"seen": 0, "end": None}
+
+    def watched(*args, **kwargs):
+        result = first(*args, **kwargs)
+        counts["end"] = counts["seen"] + later
+        return result
+
+    def interrupted(params, panel):
+        if counts["seen"] == counts["end"]:
+            raise KeyboardInterrupt
+        counts["seen"] += 1
+        return whole(params, panel)
+
+    monkeypatch.setattr(fit, "_fit", watched)
+    monkeypatch.setattr(objective, "expected_statistics", interrupted)
+    with pytest.warns(ConvergenceWarning, match="[Ii]nterrupted"):
+        fitted = ProbabilisticSFA(3).fit(data)
+    assert counts["seen"] == counts["end"]
+    monkeypatch.undo()
+    # How far the noise of one feature has fallen decides how well any program knows the likelihood.
+    rounding = small_noise_tolerance(float(np.min(fitted.noise_variance_ / np.nanvar(data, axis=0))))
+    assert fitted.log_likelihood_ == pytest.approx(fitted.log_likelihood(data), rel=rounding)
+
+
+@pytest.mark.parametrize("at", [0, 3, 10])
+def test_an_interrupt_while_starting_gives_a_start(rng, at, monkeypatch):
+    """Ctrl-C before the first posterior: there are parameters all the same, and their likelihood is told."""
+    model, data = draw(rng)
+    call, count = whittle.WhittleObjective.__call__, []
+
+    def interrupted(self, vector):
+        if len(count) == at:
+            count.append(1)
+            raise KeyboardInterrupt
+        count.append(1)
+        return call(self, vector)
+
+    monkeypatch.setattr(whittle.WhittleObjective, "__call__", interrupted)
+    with pytest.warns(ConvergenceWarning, match="[Ii]nterrupted"):
+        fitted = ProbabilisticSFA(2).fit(data)
+    assert not fitted.converged_
+    assert np.all(np.isfinite(fitted.impute(data)))
+    assert fitted.log_likelihood_ == pytest.approx(fitted.log_likelihood(data), rel=1e-9)
+
+
+def test_progress_is_shown_when_asked(rng, capsys):
+    model, data = draw(rng)
+    ProbabilisticSFA(2).fit(data)
+    assert capsys.readouterr().err == ""
+    ProbabilisticSFA(2, verbose=True).fit(data)
+    assert "log-likelihood" in capsys.readouterr().err
+
+
+def test_panel_counts_what_is_seen(rng):
+    data = [np.array([[1.0, np.nan], [np.nan, np.nan], [3.0, 4.0]])]
+    panel = to_panel(data)
+    np.testing.assert_allclose(panel.observed_fraction, [2 / 3, 1 / 3])
+    assert panel.n_steps_observed == 2 and panel.n_rows == 3

@@ -1,0 +1,199 @@
+"""Expected information: quadrature, spectra and blocks against spectra differentiated numerically."""
+
+import numpy as np
+import pytest
+
+from probsfa.statespace.learning import fisher_metric as metric_module
+from probsfa.statespace.learning.coordinates import Coordinates
+from probsfa.statespace.learning.fisher_metric import Metric, Seen, seen_complete
+from probsfa.statespace.learning.information import frequencies, latent_spectra
+from tests.oracles import statespace as oracle
+from tests.statespace.support import scaled_error, to_panel, to_parameters, uneven_times
+
+
+def information(layout, params, n_rows, damping=0.0):
+    """Matrix of a series of that many complete rows."""
+    return Metric(layout, params, seen_complete(n_rows, layout)).to_dense(damping)
+
+
+@pytest.mark.parametrize("decay", [[0.5], [0.999], [1 - 1e-7], [-0.9], [0.99, 0.3, -0.8], [0.0]])
+def test_quadrature_integrates_the_spectra(decay):
+    """A latent has unit variance, and the square of its spectrum the mean (1 + a^2) / (1 - a^2)."""
+    decay = np.array(decay)
+    omega, weights = frequencies(decay)
+    spectrum, slope = latent_spectra(decay, omega)
+    assert np.all((omega > 0) & (omega < np.pi)) and np.all(weights > 0)
+    assert weights.sum() == pytest.approx(1.0, rel=1e-12)
+    np.testing.assert_allclose(weights @ spectrum, 1.0, rtol=1e-6)
+    np.testing.assert_allclose(weights @ spectrum**2, (1 + decay**2) / (1 - decay**2), rtol=1e-4)
+    np.testing.assert_allclose(weights @ slope, 0.0, atol=1e-5)
+
+
+def test_spectra_are_sums_of_autocovariances(rng):
+    decay, omega = np.array([0.9, -0.5, 0.0]), rng.uniform(0, np.pi, 7)
+    lags = np.arange(1, 600)
+    wanted = np.array([[1 + 2 * np.sum(a**lags * np.cos(w * lags)) for a in decay] for w in omega])
+    found, slope = latent_spectra(decay, omega)
+    np.testing.assert_allclose(found, wanted, rtol=1e-10)
+    free, h = np.arctanh(decay), 1e-5
+    up, down = (latent_spectra(np.tanh(free + s * h), omega)[0] for s in (1, -1))
+    np.testing.assert_allclose(slope, (up - down) / (2 * h), rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (2, 3), (3, 3), (5, 3)])
+def test_information_is_whittles_formula(rng, shape):
+    model = oracle.random_model(rng, *shape)._replace(decay=np.array([0.7, 0.4, -0.5])[: shape[1]])
+    params = to_parameters(model)
+    layout = Coordinates(*shape, "diagonal", True)
+    found = information(layout, params, 1)
+    wanted = oracle.whittle_information(model, n_frequencies=200)
+    assert scaled_error(found, wanted) < 1e-6
+    assert scaled_error(found, found.T) < 1e-14
+    assert np.linalg.eigvalsh(found).min() > -1e-10
+
+
+def test_information_is_what_one_more_step_tells(rng):
+    """Exact information of T rows grows by Whittle's formula per row: the edges are in both and cancel."""
+    model = oracle.random_model(rng, 2, 1)._replace(decay=np.array([0.5]))
+    exact = {n: exact_information(model, n) for n in (15, 30)}
+    params = to_parameters(model)
+    found = information(Coordinates(2, 1, "diagonal", True), params, 15)
+    assert scaled_error(found, exact[30] - exact[15]) < 1e-6
+
+
+def exact_information(model, n):
+    """(1/2) tr(S^-1 d_i S S^-1 d_j S) + d_i mu' S^-1 d_j mu of the joint law of all entries of n rows."""
+
+    def law(vector):
+        m = oracle.unpack(vector, model, "diagonal")
+        H = oracle.observation_matrix(m, n)
+        S = H @ oracle.latent_covariance(m, [np.zeros((n, 2))]) @ H.T + np.diag(np.tile(m.noise, n))
+        return S, np.tile(m.offset, n)
+
+    at, h = oracle.pack(model, "diagonal"), 1e-5
+    inverse = np.linalg.inv(law(at)[0])
+    slopes, shifts = [], []
+    for e in np.eye(len(at)):
+        (up, mu_up), (down, mu_down) = law(at + h * e), law(at - h * e)
+        slopes.append(inverse @ (up - down) / (2 * h))
+        shifts.append((mu_up - mu_down) / (2 * h))
+    flat, shifts = np.array(slopes), np.array(shifts)
+    return 0.5 * np.einsum("iab,jba->ij", flat, flat) + shifts @ inverse @ shifts.T
+
+
+@pytest.mark.parametrize("noise", ["isotropic", "fixed"])
+def test_other_noise_layouts_are_sums_and_selections(rng, noise):
+    model = oracle.random_model(rng, 5, 3)._replace(noise=np.full(5, 0.4))
+    params = to_parameters(model)
+    free = information(Coordinates(5, 3, "diagonal", True), params, 7)
+    found = information(Coordinates(5, 3, noise, True), params, 7)
+    # How all 28 coordinates follow from the fewer ones.
+    keep = [*range(18), *range(23, 28)]
+    J = np.eye(28)[:, keep]
+    if noise == "isotropic":
+        J = np.insert(J, 18, np.isin(np.arange(28), range(18, 23)), axis=1)
+    np.testing.assert_allclose(found, J.T @ free @ J, rtol=1e-12, atol=1e-12)
+
+
+def test_uneven_coordinates_change_the_decay_only(rng):
+    model = oracle.random_model(rng, 5, 3)._replace(decay=np.array([0.9, 0.6, 0.2]))
+    params = to_parameters(model)
+    even = information(Coordinates(5, 3, "diagonal", True), params, 7)
+    uneven = information(Coordinates(5, 3, "diagonal", False), params, 7)
+    u, h = oracle.pack(model, "diagonal", even=False), 1e-6
+    jacobian = np.eye(28)
+    for k in range(3):
+        up, down = (np.arctanh(np.exp(-np.exp(u[k] + s * h))) for s in (1, -1))
+        jacobian[k, k] = (up - down) / (2 * h)
+    assert scaled_error(uneven, jacobian.T @ even @ jacobian) < 1e-8
+
+
+@pytest.mark.parametrize("even", [True, False])
+@pytest.mark.parametrize("noise", ["diagonal", "isotropic", "fixed"])
+def test_complete_information_bounds_the_expected_one(rng, noise, even):
+    """Seeing the latents can only tell more: the difference is positive semidefinite for complete data."""
+    model = oracle.random_model(rng, 5, 3)._replace(decay=np.array([0.9, 0.6, 0.2]), noise=np.full(5, 0.3))
+    params, layout = to_parameters(model), Coordinates(5, 3, noise, even)
+    expected = information(layout, params, 100)
+    whole = information(layout, params, 100, damping=1.0) - expected
+    assert np.linalg.eigvalsh(whole - expected).min() > -1e-8 * np.abs(whole).max()
+
+
+def test_complete_information_is_the_curvature_of_the_complete_likelihood(rng):
+    """Its expectation under the model, against differences of the oracle's expected complete-data value."""
+    model = oracle.random_model(rng, 3, 2)._replace(decay=np.array([0.9, 0.4]))
+    n = 6
+    data = [np.full((n, 3), np.nan)]
+    dense = oracle.joint_posterior(model, data)  # nothing observed: the law of the latents is the prior
+    data = [np.zeros((n, 3))]
+
+    def value(vector):
+        return oracle.expected_complete_log_likelihood(oracle.unpack(vector, model, "fixed"), dense, data)
+
+    curvature = -oracle.numerical_hessian(value, oracle.pack(model, "fixed"))
+    layout, params = Coordinates(3, 2, "fixed", True), to_parameters(model)
+    found = information(layout, params, n, damping=1.0) - information(layout, params, n)
+    decay, loadings, _, offset = layout.slices
+    at = np.r_[loadings, offset]
+    np.testing.assert_allclose(found[np.ix_(at, at)], curvature[np.ix_(at, at)], atol=1e-5)
+    # The decay enters through n - 1 transitions only, and the expected slope is zero at the model itself.
+    np.testing.assert_allclose(
+        found[decay, decay] * (n - 1) / n, curvature[decay, decay], rtol=1e-5, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("damping", [0.0, 1e-3, 1.0])
+@pytest.mark.parametrize("variance", [0.3, 1e-5])
+@pytest.mark.parametrize("noise", ["diagonal", "isotropic", "fixed"])
+@pytest.mark.parametrize("shape", [(1, 1), (2, 3), (3, 3), (7, 3)])
+def test_solving_inverts_the_dense_matrix(rng, shape, noise, variance, damping):
+    """On the free coordinates; gaps, gradients and small noise included."""
+    d, k = shape
+    model = oracle.random_model(rng, d, k)._replace(noise=np.full(d, variance))
+    layout = Coordinates(d, k, noise, True)
+    moments = rng.standard_normal((40, k))
+    seen = Seen(rng.integers(20, 60, d).astype(float), moments.T @ moments, 60.0)
+    metric = Metric(layout, to_parameters(model), seen, rng.standard_normal(layout.size))
+    free = np.ones(layout.size, dtype=bool)
+    free[layout.slices[2]] = np.arange(layout.n_noise) % 3 != 1
+    matrix = metric.to_dense(damping)[np.ix_(free, free)]
+    unit = 1.0 / np.sqrt(np.diag(matrix))
+    scaled = matrix * unit[:, None] * unit
+    gradient = rng.standard_normal(layout.size)
+    step = metric.solve(gradient, free, damping)
+    np.testing.assert_array_equal(step[~free], 0.0)
+    # The error of a backward stable solution: a residual of rounding times the matrix.
+    residual = scaled @ (step[free] / unit) - gradient[free] * unit
+    size = np.linalg.norm(scaled, 2) * np.linalg.norm(step[free] / unit)
+    assert np.linalg.norm(residual) < 1e-11 * size
+
+
+def test_the_coarse_metric_is_the_diagonal_blocks_of_the_fine_one(rng, monkeypatch):
+    """Of the loadings within the span, noise and decay: what couples them is left out."""
+    model, layout = oracle.random_model(rng, 6, 3), Coordinates(6, 3, "diagonal", True)
+    params, seen = to_parameters(model), seen_complete(10.0, layout)
+    fine = Metric(layout, params, seen).to_dense()
+    monkeypatch.setattr(metric_module, "_MOST_WITHIN", 8)
+    metric = Metric(layout, params, seen)
+    coarse = metric.to_dense()
+    decay, loadings, noise, offset = layout.slices
+    for part in (decay, offset):
+        np.testing.assert_allclose(coarse[part, part], fine[part, part], rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(np.diag(coarse[noise, noise]), np.diag(fine[noise, noise]), rtol=0.2)
+    # In the basis of the span, latent by latent.
+    basis = np.kron(np.linalg.svd(params.loadings / np.sqrt(params.noise_variance)[:, None])[0], np.eye(3))
+    unit = np.repeat(np.sqrt(params.noise_variance), 3)
+    turned = [basis.T @ (m[loadings, loadings] * np.outer(unit, unit)) @ basis for m in (fine, coarse)]
+    keep = np.kron(np.eye(6), np.ones((3, 3)))
+    np.testing.assert_allclose(turned[1], keep * turned[0], atol=1e-8 * np.abs(turned[0]).max())
+    gradient, free = rng.standard_normal(layout.size), np.ones(layout.size, dtype=bool)
+    step = metric.solve(gradient, free, 0.1)
+    np.testing.assert_allclose(metric.to_dense(0.1) @ step, gradient, rtol=1e-7, atol=1e-8)
+
+
+def test_uneven_panels_keep_their_gaps(rng):
+    times = uneven_times(rng, (5, 7))
+    panel = to_panel([np.zeros((5, 2)), np.zeros((7, 2))], times)
+    elapsed = np.append(panel.gaps, np.inf)[panel.gap_index[:12]]
+    wanted = np.concatenate([np.append(np.inf, np.diff(t)) for t in times])
+    np.testing.assert_allclose(elapsed, wanted)

@@ -1,0 +1,215 @@
+"""The ascent on problems with known answers: bounds, curvature, interrupts, and every way it can end."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from probsfa.statespace.learning.fisher_metric import factorise
+from probsfa.statespace.learning.quasi_newton import Box, Evaluation, ascend
+from tests.tolerances import OPTIM
+
+
+class Dense:
+    """A metric as a matrix, braked by the identity."""
+
+    def __init__(self, matrix):
+        self.matrix = matrix
+
+    def solve(self, gradient, free, damping):
+        step = np.zeros_like(gradient)
+        braked = (self.matrix + damping * np.eye(len(gradient)))[np.ix_(free, free)]
+        step[free] = factorise(braked)(gradient[free])
+        return step
+
+
+class Problem:
+    """An objective from a function and its gradient; the metric is the identity unless given."""
+
+    def __init__(self, function, gradient, size, metric=None, limit=2000, interrupt_at=None):
+        self.function, self.gradient, self.limit = function, gradient, limit
+        self.matrix = np.eye(size) if metric is None else metric
+        self.interrupt_at = interrupt_at
+        self.seen = []
+
+    @property
+    def exhausted(self):
+        return len(self.seen) >= self.limit
+
+    def rounding(self, value):
+        return 1e-14 * abs(value) + 1e-300
+
+    def __call__(self, vector):
+        if self.interrupt_at is not None and len(self.seen) == self.interrupt_at:
+            raise KeyboardInterrupt
+        value = self.function(vector)
+        self.seen.append((value, vector.copy()))
+        return Evaluation(value, self.gradient(vector))
+
+    def metric(self, vector, evaluation):
+        return Dense(self.matrix)
+
+
+def quadratic(rng, n, condition=1e4):
+    Q, _ = np.linalg.qr(rng.standard_normal((n, n)))
+    A = (Q * np.geomspace(1.0, condition, n)) @ Q.T
+    b = 10.0 * rng.standard_normal(n)
+    return A, b, lambda x: float(b @ x - 0.5 * x @ A @ x), lambda x: b - A @ x
+
+
+def free_box(n, longest=1e6):
+    return Box(np.full(n, -np.inf), np.full(n, longest))
+
+
+def rosenbrock(x):
+    return -float(np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2))
+
+
+def rosenbrock_slope(x):
+    g = np.zeros_like(x)
+    g[:-1] += 400 * x[:-1] * (x[1:] - x[:-1] ** 2) + 2 * (1 - x[:-1])
+    g[1:] -= 200 * (x[1:] - x[:-1] ** 2)
+    return g
+
+
+def test_a_right_metric_needs_one_step(rng):
+    A, b, f, g = quadratic(rng, 8)
+    problem = Problem(f, g, 8, metric=A)
+    found = ascend(problem, np.zeros(8), free_box(8), 1e-10)
+    assert found.ending == "converged" and len(problem.seen) <= 3
+    np.testing.assert_allclose(found.vector, np.linalg.solve(A, b), rtol=1e-8)
+
+
+def test_a_wrong_metric_is_corrected_by_memory(rng):
+    A, b, f, g = quadratic(rng, 8)
+    found = ascend(Problem(f, g, 8, metric=np.diag(np.diag(A))), np.zeros(8), free_box(8), 1e-12)
+    assert found.ending in ("converged", "flat")
+    assert found.history[-1] == pytest.approx(f(np.linalg.solve(A, b)), rel=1e-10)
+
+
+@pytest.mark.parametrize("metric", ["right", "diagonal"])
+def test_bounds_hold_and_the_bounded_optimum_is_found(rng, metric):
+    A, b, f, g = quadratic(rng, 6, condition=50.0)
+    lower = np.where(np.arange(6) % 2 == 0, np.linalg.solve(A, b) + 1.0, -np.inf)
+    problem = Problem(f, g, 6, metric=A if metric == "right" else np.diag(np.diag(A)))
+    found = ascend(problem, np.full(6, -5.0), Box(lower, np.full(6, 1e6)), 1e-12)
+    assert found.ending in ("converged", "flat")
+    assert all(np.all(vector >= lower) for _, vector in problem.seen)
+    best = minimize(
+        lambda x: -f(x),
+        np.maximum(np.zeros(6), lower),
+        jac=lambda x: -g(x),
+        method="L-BFGS-B",
+        bounds=[(low if np.isfinite(low) else None, None) for low in lower],
+        options={"ftol": 1e-15, "gtol": 1e-10},
+    )
+    np.testing.assert_allclose(found.vector, best.x, rtol=OPTIM, atol=OPTIM)
+
+
+def test_a_bound_can_be_left_again(rng):
+    """A coordinate that starts on its bound but wants to rise does."""
+    A, b, f, g = quadratic(rng, 4, condition=10.0)
+    lower = np.linalg.solve(A, b) - 3.0
+    found = ascend(Problem(f, g, 4, metric=A), lower.copy(), Box(lower, np.full(4, 1e6)), 1e-12)
+    np.testing.assert_allclose(found.vector, np.linalg.solve(A, b), rtol=1e-6)
+
+
+@pytest.mark.parametrize("n", [2, 6])
+def test_rosenbrocks_valley(n):
+    start = np.full(n, -1.2)
+    start[1::2] = 1.0
+    problem = Problem(rosenbrock, rosenbrock_slope, n)
+    found = ascend(problem, start, free_box(n), 1e-12)
+    assert found.ending in ("converged", "flat")
+    np.testing.assert_allclose(found.vector, 1.0, atol=OPTIM)
+
+
+def test_the_value_never_falls():
+    problem = Problem(rosenbrock, rosenbrock_slope, 4)
+    found = ascend(problem, np.array([-1.2, 1.0, -1.2, 1.0]), free_box(4), 1e-12)
+    assert np.all(np.diff(found.history) >= 0.0)
+    assert found.history[-1] == max(value for value, _ in problem.seen)
+    assert rosenbrock(found.vector) == found.history[-1]
+
+
+@pytest.mark.parametrize("longest", [0.05, 1.0])
+def test_steps_are_no_longer_than_allowed(longest):
+    problem = Problem(rosenbrock, rosenbrock_slope, 2)
+    ascend(problem, np.array([-1.2, 1.0]), free_box(2, longest), 1e-12)
+    accepted = [problem.seen[0]]
+    for value, vector in problem.seen[1:]:
+        assert np.max(np.abs(vector - accepted[-1][1])) <= longest * (1 + 1e-12)
+        if value > accepted[-1][0]:
+            accepted.append((value, vector))
+
+
+@pytest.mark.parametrize("limit", [1, 2, 7])
+def test_the_limit_is_kept(limit):
+    problem = Problem(rosenbrock, rosenbrock_slope, 2, limit=limit)
+    found = ascend(problem, np.array([-1.2, 1.0]), free_box(2), 1e-12)
+    assert found.ending == "max_iter" and len(problem.seen) == limit
+    assert found.history[-1] == rosenbrock(found.vector) == max(value for value, _ in problem.seen)
+
+
+@pytest.mark.parametrize("interrupt_at", [1, 2, 9])
+def test_an_interrupt_keeps_the_best(interrupt_at):
+    problem = Problem(rosenbrock, rosenbrock_slope, 2, interrupt_at=interrupt_at)
+    found = ascend(problem, np.array([-1.2, 1.0]), free_box(2), 1e-12)
+    assert found.ending == "interrupted"
+    assert rosenbrock(found.vector) == found.history[-1] == max(value for value, _ in problem.seen)
+
+
+def test_an_interrupt_before_the_first_value_keeps_the_start():
+    problem = Problem(rosenbrock, rosenbrock_slope, 2, interrupt_at=0)
+    found = ascend(problem, np.array([-1.2, 1.0]), free_box(2), 1e-12)
+    assert found.ending == "interrupted" and found.history == ()
+    np.testing.assert_array_equal(found.vector, [-1.2, 1.0])
+
+
+def test_the_optimum_is_recognised_at_once(rng):
+    A, b, f, g = quadratic(rng, 4)
+    problem = Problem(f, g, 4, metric=A)
+    found = ascend(problem, np.linalg.solve(A, b), free_box(4), 1e-6)
+    assert found.ending == "converged" and len(problem.seen) == 1
+
+
+def test_gains_below_rounding_are_flat(rng):
+    """A tolerance that rounding cannot reach ends with its own status instead of running on."""
+    A, b, f, g = quadratic(rng, 4)
+    problem = Problem(lambda x: round(f(x), 3), g, 4, metric=10.0 * A)
+    problem.rounding = lambda value: 1e-2
+    found = ascend(problem, np.zeros(4), free_box(4), 1e-20)
+    assert found.ending in ("flat", "converged") and len(problem.seen) < 200
+    assert found.history[-1] == pytest.approx(f(np.linalg.solve(A, b)), abs=2e-2)
+
+
+def test_a_gradient_that_lies_ends_as_stalled(rng):
+    A, b, f, g = quadratic(rng, 4)
+    problem = Problem(f, lambda x: -g(x), 4, metric=A)
+    found = ascend(problem, np.zeros(4), free_box(4), 1e-8)
+    assert found.ending == "stalled" and len(problem.seen) < 200
+    np.testing.assert_array_equal(found.vector, 0.0)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_not_finite_ahead_shortens_the_step(bad):
+    """Beyond a cliff the objective is not a number: the ascent stays on this side and still finds the top."""
+
+    def value(x):
+        return -float((x[0] - 1.0) ** 2) if x[0] < 2.0 else bad
+
+    problem = Problem(value, lambda x: -2.0 * (x - 1.0), 1, metric=np.full((1, 1), 0.05))
+    found = ascend(problem, np.array([-3.0]), free_box(1), 1e-12)
+    np.testing.assert_allclose(found.vector, 1.0, atol=1e-5)
+
+
+def test_a_start_that_is_not_finite_ends():
+    problem = Problem(lambda x: np.nan, lambda x: np.full(2, np.nan), 2)
+    found = ascend(problem, np.zeros(2), free_box(2), 1e-6)
+    assert found.ending == "stalled" and len(problem.seen) < 200
+
+
+def test_a_singular_metric_is_survived(rng):
+    A, b, f, g = quadratic(rng, 4, condition=10.0)
+    rank_one = np.outer(A[0], A[0])
+    found = ascend(Problem(f, g, 4, metric=rank_one), np.zeros(4), free_box(4, 10.0), 1e-10)
+    np.testing.assert_allclose(found.vector, np.linalg.solve(A, b), rtol=1e-3, atol=1e-3)

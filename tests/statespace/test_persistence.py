@@ -1,0 +1,171 @@
+"""Saving and loading: everything comes back, nothing is unpickled, nothing is left half written."""
+
+import json
+import os
+import stat
+import zipfile
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import probsfa
+from probsfa import ProbabilisticSFA, _storage
+
+
+def test_a_loaded_model_is_the_saved_one(series, tmp_path):
+    _, data, fitted = series
+    fitted.save(tmp_path / "model.npz")
+    loaded = probsfa.load(tmp_path / "model.npz")
+    assert loaded.get_params() == fitted.get_params()
+    assert type(loaded) is ProbabilisticSFA
+    for name in ("decay_", "loadings_", "noise_variance_", "mean_", "timescales_", "history_"):
+        np.testing.assert_array_equal(getattr(loaded, name), getattr(fitted, name))
+    for name in ("log_likelihood_", "n_iter_", "n_evaluations_", "converged_", "status_", "time_unit_"):
+        assert getattr(loaded, name) == getattr(fitted, name), name
+    assert loaded.n_features_in_ == 5
+    np.testing.assert_array_equal(loaded.transform(data), fitted.transform(data))
+    np.testing.assert_array_equal(loaded.impute(data), fitted.impute(data))
+    np.testing.assert_array_equal(loaded.forecast(data, 2).std, fitted.forecast(data, 2).std)
+    one, other = loaded.standard_errors(data), fitted.standard_errors(data)
+    np.testing.assert_array_equal(one.loadings, other.loadings)
+
+
+def test_names_and_times_come_back(series, tmp_path):
+    data = pd.DataFrame(series[1], columns=["wind", "rain", "sun", "snow", "größe"])
+    fitted = ProbabilisticSFA(1).fit(data, times=np.arange(100) * 60.0)
+    fitted.save(tmp_path / "model.npz")
+    loaded = probsfa.load(tmp_path / "model.npz")
+    assert list(loaded.feature_names_in_) == list(data.columns)
+    assert loaded.time_unit_ == 60.0
+    np.testing.assert_array_equal(loaded.transform(data), fitted.transform(data))
+    with pytest.raises(ValueError, match="feature names"):
+        loaded.transform(data[data.columns[::-1]])
+
+
+def test_the_limit_comes_back(tmp_path):
+    x = np.cumsum(np.random.default_rng(0).standard_normal((60, 4)), axis=0)
+    fitted = ProbabilisticSFA(2, noise=0.0).fit(x)
+    fitted.save(tmp_path / "model.npz")
+    loaded = probsfa.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(loaded.transform(x), fitted.transform(x))
+    np.testing.assert_array_equal(loaded.forecast(x, 3).means, fitted.forecast(x, 3).means)
+    assert loaded.log_likelihood(x) == fitted.log_likelihood(x)
+    assert loaded.status_ == fitted.status_ and loaded.converged_
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"n_components": np.int64(1)},
+        {"max_iter": np.int32(150)},
+        {"tol": np.float32(1e-3)},
+        {"noise": np.float64(0.3)},
+        {"noise": np.float32(0.5)},
+        {"random_state": np.int64(3)},
+        {"random_state": np.random.default_rng(3)},
+        {"verbose": np.bool_(False)},
+    ],
+)
+def test_options_of_any_number_type_are_saved(series, tmp_path, options):
+    _, data, _ = series
+    fitted = ProbabilisticSFA(**{"n_components": 1, **options}).fit(data)
+    fitted.save(tmp_path / "model.npz")
+    loaded = probsfa.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(loaded.transform(data), fitted.transform(data))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_an_unconverged_model_says_so_after_loading(series, tmp_path):
+    fitted = ProbabilisticSFA(2, max_iter=3).fit(series[1])
+    fitted.save(tmp_path / "model.npz")
+    loaded = probsfa.load(tmp_path / "model.npz")
+    assert not loaded.converged_ and loaded.status_ == fitted.status_
+
+
+def test_files_hold_no_objects(series, tmp_path):
+    series[2].save(tmp_path / "model.npz")
+    with np.load(tmp_path / "model.npz", allow_pickle=False) as file:
+        for name in file.files:
+            assert file[name].dtype.kind in "fiuU", name
+        header = json.loads(str(file["header"]))
+    assert header["format"] == "probsfa" and header["version"] == 1
+
+
+def test_the_name_is_taken_as_given(series, tmp_path):
+    series[2].save(str(tmp_path / "a model"))
+    assert os.listdir(tmp_path) == ["a model"]
+    assert probsfa.load(tmp_path / "a model").n_components == 2
+
+
+def test_a_saved_file_has_the_usual_permissions(series, tmp_path):
+    """As any file the user writes: what the umask says, so that a colleague can read it."""
+    (tmp_path / "plain").write_text("")
+    series[2].save(tmp_path / "model.npz")
+    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("plain", "model.npz")]
+    assert modes[0] == modes[1]
+
+
+def test_a_failed_save_leaves_the_old_file(series, tmp_path, monkeypatch):
+    path = tmp_path / "model.npz"
+    series[2].save(path)
+    before = path.read_bytes()
+
+    def fail(*args, **kwargs):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(np, "savez_compressed", fail)
+    with pytest.raises(OSError, match="disk full"):
+        series[2].save(path)
+    assert path.read_bytes() == before and os.listdir(tmp_path) == ["model.npz"]
+
+
+def written(path, **changes):
+    header = {"format": "probsfa", "version": 1, "kind": "ProbabilisticSFA", **changes}
+    np.savez(path, header=np.array(json.dumps(header)), decay=np.zeros(1))
+    return path
+
+
+def dumped(path, save, array):
+    with path.open("wb") as file:
+        save(file, array)
+
+
+def other_zip(path):
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("x", "y")
+
+
+def test_what_is_no_model_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        probsfa.load(tmp_path / "nothing.npz")
+    bad = {
+        "text": lambda p: p.write_text("a,b\n1,2\n"),
+        "empty": lambda p: p.write_bytes(b""),
+        "one array": lambda p: dumped(p, np.save, np.zeros(3)),
+        "other arrays": lambda p: dumped(p, np.savez, np.zeros(3)),
+        "pickle": lambda p: dumped(p, np.save, np.array([{}], dtype=object)),
+        "other zip": other_zip,
+    }
+    for name, write in bad.items():
+        path = tmp_path / name
+        write(path)
+        with pytest.raises(ValueError, match="saved by probsfa"):
+            probsfa.load(path)
+
+
+def test_files_of_another_kind_or_a_later_version_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="SFA"):
+        probsfa.load(written(tmp_path / "kind.npz", kind="SFA"))
+    with pytest.raises(ValueError, match=r"version 2.*newer"):
+        probsfa.load(written(tmp_path / "later.npz", version=2))
+    with pytest.raises(ValueError):
+        _storage.read(written(tmp_path / "other.npz", format="other"), "ProbabilisticSFA")
+
+
+def test_a_truncated_file_is_refused(series, tmp_path):
+    path = tmp_path / "model.npz"
+    series[2].save(path)
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(ValueError, match="saved by probsfa"):
+        probsfa.load(path)
