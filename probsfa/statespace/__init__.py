@@ -1,5 +1,25 @@
-"""The factorial AR(1) state-space model: exact inference, learning, prediction, and its estimator."""
+"""The factorial AR(1) state-space model: exact inference, learning, prediction, and its estimator.
 
+The model of Turner & Sahani (2007), with unit stationary variances::
+
+    z_k,1 ~ N(0, 1),   z_k,t = a_k z_k,t-1 + sqrt(1 - a_k^2) e_k,t        a_k in (-1, 1)
+    x_t   = mu + C z_t + n_t,   n_t ~ N(0, diag(r))
+
+Who calls whom, from the top down; nothing imports upwards::
+
+    selection                          how many latents
+    estimator                          ProbabilisticSFA: checks its input, keeps its parameters, calls these
+    persistence, streaming             files; series that are read block by block
+    learning/                          maximum likelihood: starts, objectives, climbs, standard errors
+    filtering, prediction, simulation  the verbs, as functions
+    noise_free                         the limit of no noise, which is slow feature analysis
+    posterior                          the one place through which the engine is asked
+    engine/                            exact inference over rows, by the strategy that serves
+    panel, parameters                  packed observations; decays, loadings, noise and offset
+"""
+
+from probsfa.statespace.engine.plan import on_devices as on_devices
+from probsfa.statespace.engine.strategy import use_strategy as use_strategy
 from probsfa.statespace.estimator import ProbabilisticSFA as ProbabilisticSFA
 from probsfa.statespace.estimator import load as load
 from probsfa.statespace.filtering import FilterResult as FilterResult
@@ -8,7 +28,6 @@ from probsfa.statespace.learning.standard_errors import StandardErrors as Standa
 from probsfa.statespace.parameters import Parameters as Parameters
 from probsfa.statespace.parameters import make_parameters as make_parameters
 from probsfa.statespace.posterior import Posterior as Posterior
-from probsfa.statespace.posterior import on_devices as on_devices
 from probsfa.statespace.prediction import Forecast as Forecast
 from probsfa.statespace.selection import Selection as Selection
 from probsfa.statespace.selection import select_n_components as select_n_components
@@ -26,4 +45,5 @@ __all__ = [
     "make_parameters",
     "on_devices",
     "select_n_components",
+    "use_strategy",
 ]

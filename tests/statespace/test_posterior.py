@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from probsfa.statespace import posterior
+from probsfa.statespace.engine import sweep
 from probsfa.statespace.panel import padded_length, step_decay
 from probsfa.statespace.posterior import (
     expected_statistics,
@@ -306,11 +306,11 @@ def test_one_compiled_program_serves_many_data_sets(rng):
     """Same padded shape, other values, lengths and parameters: no new trace."""
     model = oracle.random_model(rng, 5, 3)
     smooth(to_parameters(model), to_panel(oracle.simulate(rng, model, [12])))
-    before = posterior._posterior_program._cache_size()
+    before = sweep._posterior_program._cache_size()
     for lengths in ([11], [5, 7], [13]):
         other = oracle.random_model(rng, 5, 3, 1e-3)
         smooth(to_parameters(other), to_panel(oracle.simulate(rng, other, lengths)))
-    assert posterior._posterior_program._cache_size() == before
+    assert sweep._posterior_program._cache_size() == before
 
 
 def test_x64_is_restored_after_an_error(rng):

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from probsfa import ProbabilisticSFA
-from probsfa.statespace import posterior, streaming
-from probsfa.statespace.engine import chunks
+from probsfa.statespace import streaming, use_strategy
 from probsfa.statespace.posterior import expected_statistics, log_likelihood
 from tests.oracles import statespace as oracle
 from tests.statespace.support import punch, scaled_error, to_panel, to_parameters
@@ -19,22 +18,21 @@ def series(rng):
     return model, np.concatenate(data), (150, 1, 250)
 
 
-@pytest.mark.parametrize("kept", [0, 2**30])
-def test_streamed_sums_are_those_in_memory(series, monkeypatch, kept):
+@pytest.mark.parametrize("cached_bytes", [0, 2**30])
+def test_streamed_sums_are_those_in_memory(series, cached_bytes):
     model, X, lengths = series
     params = to_parameters(model)
     parts = np.split(X, np.cumsum(lengths)[:-1])
     wanted = expected_statistics(params, to_panel(parts)), log_likelihood(params, to_panel(parts))
-    monkeypatch.setattr(chunks, "chunk_rows", lambda n, k: 64)
-    monkeypatch.setattr(posterior, "_KEPT_BYTES", kept)
     panel = streaming.stream(X, lengths, np.zeros(4), np.ones(4))
-    found = expected_statistics(params, panel)
+    with use_strategy(chunk_rows=64, cached_bytes=cached_bytes):
+        found = expected_statistics(params, panel)
     for name, one, other in zip(found._fields, found, wanted[0], strict=True):
         assert scaled_error(one, other) < EXACT, name
     assert log_likelihood(params, panel) == pytest.approx(wanted[1], rel=EXACT)
 
 
-def test_no_more_than_a_chunk_is_read_at_once(series, monkeypatch):
+def test_no_more_than_a_chunk_is_read_at_once(series):
     model, X, lengths = series
 
     class Counted:
@@ -46,8 +44,8 @@ def test_no_more_than_a_chunk_is_read_at_once(series, monkeypatch):
             return X[rows]
 
     source = Counted()
-    monkeypatch.setattr(chunks, "chunk_rows", lambda n, k: 64)
-    expected_statistics(to_parameters(model), streaming.stream(source, lengths, np.zeros(4), np.ones(4)))
+    with use_strategy(chunk_rows=64):
+        expected_statistics(to_parameters(model), streaming.stream(source, lengths, np.zeros(4), np.ones(4)))
     assert source.most == 64
 
 

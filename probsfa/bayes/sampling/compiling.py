@@ -6,7 +6,7 @@ from contextvars import ContextVar
 
 import jax
 
-from probsfa.statespace.engine import batched
+from probsfa.statespace.engine import compiler
 
 _FAULTY = jax.__version_info__ < (0, 11)
 
@@ -25,4 +25,4 @@ def no_loop_around() -> Iterator[None]:
 
 def without_kernel_hints() -> AbstractContextManager[None]:
     """Trace the likelihood without asking for single kernels where, inside a loop, that would fail."""
-    return batched.without_kernel_hints() if _FAULTY and not _no_loop.get() else nullcontext()
+    return compiler.without_kernel_hints() if _FAULTY and not _no_loop.get() else nullcontext()

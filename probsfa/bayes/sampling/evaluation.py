@@ -21,7 +21,7 @@ from probsfa.bayes.coordinates.rotation import Frame
 from probsfa.bayes.coordinates.symmetry import Anchor
 from probsfa.bayes.coordinates.target import Data, Target, in_blocks
 from probsfa.bayes.sampling.compiling import no_loop_around
-from probsfa.statespace.engine.batched import on_cpu
+from probsfa.statespace.engine.compiler import on_cpu
 
 FloatArray = NDArray[np.float64]
 

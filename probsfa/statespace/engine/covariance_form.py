@@ -4,22 +4,22 @@ The recursions of :mod:`.recursions` factorise matrices of the size of the laten
 every row. With D columns, D well below K, one row changes a covariance by a matrix of rank D only, and what
 must be factorised is of size D. Let ``C`` and ``x`` be the loadings and centred values of a row's cells over
 the standard deviations of their noise, zero where a cell is missing (its innovation is then zero, with
-variance one), and ``a`` the decays that lead to the row.
+variance one), and ``A``, ``Q`` the transition that leads to the row.
 
-*Forward*, from the law ``N(m, P)`` of the state before::
+*Forward*, from the state before, ``N(m, P)``::
 
-    m <- a m,   P <- a P a + 1 - a^2                                      predicted
+    m <- A m,   P <- A P A' + Q                                           predicted
     1 + C P C' = L L',   G = L^-1 C P,   H = L^-1 C,   w = L^-1 (x - C m)
     m <- m + G' w,   P <- P - G' G                                        filtered
 
 *Backward*, with the score ``r`` and the information ``N`` of the later rows about the next row's predicted
 state (Bierman 1973; de Jong 1989; Durbin & Koopman 2012, section 4.4),
-``a`` being the decays that lead to the next row::
+``A`` and ``Q`` being the transition to the next row::
 
-    X = N a P,   Var z = P - P a X,   Cov(z_next, z) = a Var z - (1 - a^2) X,   E z = m + P a r
-    U = G a N a,   r <- a r + H' (w - G a r),   N <- a N a - H' U - U' H + H' (1 + U G') H
+    X = N A P,   Var z = P - P A' X,   Cov(z_next, z) = A Var z - Q X,   E z = m + P A' r
+    U = G A' N A,   r <- A' r + H' (w - G A' r),   N <- A' N A - H' U - U' H + H' (1 + U G') H
 
-``r`` and ``N`` about the row after a stretch follow from the law of its state.
+``r`` and ``N`` about the row after a stretch follow from the distribution of its state.
 
 *Floating-point operations of a row*, terms of order ``K D^2`` left out: ``4 K^2 D`` forward, ``6 K^2 D``
 backward, and ``4 K^3`` for the two products that make the covariances. Those of the engine are ``23/3 K^3``
@@ -30,33 +30,30 @@ other, where the engine keeps its root.
 *Accuracy.* Nothing of the size of ``1 / (1 - a^2)`` or of the inverse noise is formed and multiplied out
 again, so with slow latents and small noise this is more accurate than the engine. But a posterior variance
 ``v`` is a difference of prior variances, of size one, and has lost ``1 / v`` roundings: with as many columns
-as latents and tiny noise, nothing would be left. :func:`suits` bounds ``1 / v`` from the parameters.
+as latents and tiny noise, nothing would be left. :func:`largest_precision` bounds
+``1 / v`` from the parameters.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.lax.linalg import triangular_solve
+from numpy.typing import NDArray
 
-from probsfa.statespace.engine.batched import on_cpu
-from probsfa.statespace.engine.inference import MOST_LANE_COMPONENTS, Problem
-from probsfa.statespace.engine.recursions import Law, Smoothed
-from probsfa.statespace.engine.statistics import Moments
+from probsfa.statespace.engine.dynamics import Gaussian, Transition
+from probsfa.statespace.engine.moments import PackedMoments, RowMoments
+from probsfa.statespace.engine.problem import Problem
 from probsfa.statespace.engine.symmetric import triangle
-from probsfa.statespace.panel import Panel, decay_over
 from probsfa.statespace.parameters import Parameters
 
-#: What programs are given in place of a number of segments where this strategy is meant.
-FEW_COLUMNS = 0
-# Most columns for each latent with which it is quicker.
-_MOST_COLUMNS = 0.5
-# Largest ratio of prior to posterior variance: ten digits are left of the smallest variance.
-_MOST_PRECISION = 1e5
-
-_State = tuple[Array, Array]
+#: Most columns for each latent with which this is quicker than :mod:`.recursions`.
+MOST_COLUMNS = 0.5
+#: Largest ratio of prior to posterior variance: ten digits are left of the smallest variance.
+MOST_PRECISION = 1e5
 
 
 class FilteredRows(NamedTuple):
@@ -74,125 +71,139 @@ class FilteredRows(NamedTuple):
 
 
 class Forward(NamedTuple):
-    """What the forward pass leaves for the backward one, and the law of the last state."""
+    """What the forward pass leaves for the backward one."""
 
     filtered: FilteredRows
-    last: Law
+    last: Gaussian
+
+    @property
+    def last_root(self) -> NDArray[np.float64]:
+        """Root ``W`` (K, K) of the covariance ``W W'`` of the last state, outside compiled programs."""
+        return np.linalg.cholesky(np.asarray(self.last.covariance))
 
 
-def largest_precision(params: Parameters, panel: Panel) -> float:
+class _Later(NamedTuple):
+    """What later rows say about a state: ``score`` (K,) and ``information`` (K, K), ``r`` and ``N``."""
+
+    score: Array
+    information: Array
+
+
+def largest_precision(params: Parameters, decays: NDArray[np.float64], n_rows: int) -> float:
     """Bound on the posterior precision of any latent or mixture of latents, those of the prior being one.
 
     One row adds at most ``s``, the largest eigenvalue of ``C' R^-1 C``; of the rows on either side, as many
     count as a latent remembers.
+
+    Parameters
+    ----------
+    params : Parameters
+        Parameters of the model.
+    decays : ndarray of shape (U, K)
+        Decays over the gaps between rows.
+    n_rows : int
+        Number of rows.
     """
     with np.errstate(all="ignore"):
         scaled = params.loadings / np.sqrt(params.noise_variance)[:, None]
-        decay = np.max(np.abs(decay_over(params.decay, panel.gaps)), initial=0.0)
+        decay = np.max(np.abs(decays), initial=0.0)
         gram = scaled @ scaled.T
         if not np.all(np.isfinite(gram)) or not decay < 1.0:
             return np.inf
-        rows = min(float(panel.n_rows), (1.0 + decay**2) / ((1.0 - decay) * (1.0 + decay)))
+        rows = min(float(n_rows), (1.0 + decay**2) / ((1.0 - decay) * (1.0 + decay)))
     return 1.0 + rows * float(np.linalg.eigvalsh(gram)[-1])
 
 
-def suits(params: Parameters, panel: Panel) -> bool:
-    """Whether this strategy is quicker than the others, and as accurate."""
-    n_features, n_components = params.loadings.shape
-    return (
-        n_components > MOST_LANE_COMPONENTS
-        and n_features <= _MOST_COLUMNS * n_components
-        and on_cpu()
-        and largest_precision(params, panel) <= _MOST_PRECISION
-    )
-
-
-def _predict(law: Law, decay: Array) -> Law:
-    spread = decay[:, None] * law.covariance * decay + jnp.diag((1.0 - decay) * (1.0 + decay))
-    return Law(decay * law.mean, spread)
-
-
-def forward(problem: Problem, before: Law) -> tuple[Forward, Array]:
-    """Filter, and the log density of each row given the rows before it, shape (T,)."""
-    n_components = problem.loadings.shape[1]
-    spread = jnp.sqrt(problem.noise_variance)
-    loadings = problem.loadings / spread[:, None]
-    scaled = problem.mask * (problem.values - problem.offset) / spread
-    identity = jnp.eye(spread.shape[0], dtype=spread.dtype)
-
-    def step(state: Law, row: tuple[Array, Array, Array]) -> tuple[Law, tuple[FilteredRows, Array]]:
-        values, seen, decay = row
-        mean, covariance = _predict(state, decay)
-        seen_loadings = seen[:, None] * loadings
-        crossed = seen_loadings @ covariance
-        factor = jnp.linalg.cholesky(identity + crossed @ seen_loadings.T, symmetrize_input=False)
-        surprise = values - seen_loadings @ mean
-        right = jnp.concatenate([crossed, seen_loadings, surprise[:, None]], axis=1)
-        solved = triangular_solve(factor, right, left_side=True, lower=True)
-        gain, whitened, innovation = (
-            solved[:, :n_components],
-            solved[:, n_components:-1],
-            solved[:, -1],
-        )
-        state = Law(mean + innovation @ gain, covariance - gain.T @ gain)
-        minus_twice = 2.0 * jnp.sum(jnp.log(jnp.diag(factor))) + innovation @ innovation
-        return state, (FilteredRows(*state, gain, whitened, innovation), minus_twice)
-
-    last, (filtered, minus_twice) = jax.lax.scan(step, before, (scaled, problem.mask, problem.decays))
-    log_norm = problem.mask @ jnp.log(2.0 * jnp.pi * problem.noise_variance)
-    return Forward(filtered, last), -0.5 * (log_norm + minus_twice)
-
-
-def _told_by_later_rows(last: Law, after: Law, decay: Array) -> _State:
-    """Score ``r`` and information ``N`` about the state after the last row, given its law ``after``."""
-    predicted = _predict(last, decay)
+def _later_than_all(last: Gaussian, after: Gaussian, following: Transition) -> _Later:
+    """Score and information about the state after the last row, given its distribution ``after``."""
+    predicted = following.predict(last)
     lower = jnp.linalg.cholesky(predicted.covariance, symmetrize_input=False)
-    identity = jnp.eye(decay.shape[0], dtype=decay.dtype)
+    identity = jnp.eye(lower.shape[0], dtype=lower.dtype)
     root = triangular_solve(lower, identity, left_side=True, lower=True)
     score = root.T @ (root @ (after.mean - predicted.mean))
-    return score, root.T @ (identity - root @ after.covariance @ root.T) @ root
+    return _Later(score, root.T @ (identity - root @ after.covariance @ root.T) @ root)
 
 
-def _earlier(filtered: FilteredRows, score: Array, information: Array) -> _State:
-    """``r`` and ``N`` about a row's predicted state from those about its filtered state."""
+def _with_row(filtered: FilteredRows, later: _Later) -> _Later:
+    """Score and information about a row's predicted state from those about its filtered state."""
     _, _, gain, loadings, innovation = filtered
-    told = gain @ information
-    inner = jnp.eye(gain.shape[0], dtype=gain.dtype) + told @ gain.T
+    gained = gain @ later.information
+    inner = jnp.eye(gain.shape[0], dtype=gain.dtype) + gained @ gain.T
     # H' U + U' H - H' (1 + U G') H in one product.
-    half = told - 0.5 * inner @ loadings
+    half = gained - 0.5 * inner @ loadings
     change = jnp.concatenate([half, loadings]).T @ jnp.concatenate([loadings, half])
-    return score + (innovation - gain @ score) @ loadings, information - change
+    score = later.score + (innovation - gain @ later.score) @ loadings
+    return _Later(score, later.information - change)
 
 
-def _backward(problem: Problem, result: Forward, after: Law, *, full: bool) -> Smoothed | Moments:
-    def step(state: _State, row: tuple[FilteredRows, Array]) -> tuple[_State, Smoothed | Moments]:
-        filtered, decay = row
-        score, information = decay * state[0], state[1]
-        covariance = filtered.covariances
-        crossed = information @ (decay[:, None] * covariance)
-        smoothed = covariance - (covariance * decay) @ crossed
+def _backward(
+    problem: Problem, result: Forward, after: Gaussian, *, full: bool
+) -> RowMoments | PackedMoments:
+    def step(
+        later: _Later, row: tuple[FilteredRows, Transition]
+    ) -> tuple[_Later, RowMoments | PackedMoments]:
+        filtered, following = row
+        score, covariance = following.move_back(later.score), filtered.covariances
+        crossed = later.information @ following.move(covariance)
+        smoothed = covariance - following.move_rows(covariance) @ crossed
         mean = filtered.means + covariance @ score
-        fresh = (1.0 - decay) * (1.0 + decay)
-        state = _earlier(filtered, score, decay[:, None] * information * decay)
+        lag_one = following.move(smoothed) - following.innovate(crossed)
+        information = following.move_information_back(later.information)
+        earlier = _with_row(filtered, _Later(score, information))
         if full:
-            return state, Smoothed(mean, smoothed, decay[:, None] * smoothed - fresh[:, None] * crossed)
-        variances = jnp.diagonal(smoothed)
+            return earlier, RowMoments(mean, smoothed, lag_one)
         packed = smoothed.reshape(-1)[triangle(mean.shape[0]).flat]
-        lag_one = decay * variances - fresh * jnp.diagonal(crossed)
-        return state, Moments(mean, packed, lag_one)  # each of one row
+        return earlier, PackedMoments(mean, packed, jnp.diagonal(lag_one))  # each of one row
 
     rows = (result.filtered, problem.following)
-    told = _told_by_later_rows(result.last, after, problem.after_decay)
-    moments: Smoothed | Moments = jax.lax.scan(step, told, rows, reverse=True)[1]
+    later = _later_than_all(result.last, after, problem.after)
+    moments: RowMoments | PackedMoments = jax.lax.scan(step, later, rows, reverse=True)[1]
     return moments
 
 
-def backward(problem: Problem, result: Forward, after: Law) -> Moments:
-    """Moments for the sums over rows, given the law of the state after the last row."""
-    moments = _backward(problem, result, after, full=False)
-    return Moments(*(x.T for x in moments))
+@dataclass(frozen=True)
+class CovarianceForm:
+    """The strategy of this module."""
 
+    name: ClassVar[str] = "covariance_form"
 
-def backward_in_full(problem: Problem, result: Forward, after: Law) -> Smoothed:
-    """All moments of all rows."""
-    return _backward(problem, result, after, full=True)  # type: ignore[return-value]
+    def forward(self, problem: Problem, before: Gaussian) -> tuple[Forward, Array]:
+        """See :class:`.Strategy`."""
+        n_components = problem.loadings.shape[1]
+        spread = jnp.sqrt(problem.noise_variance)
+        loadings = problem.loadings / spread[:, None]
+        scaled = problem.mask * (problem.values - problem.offset) / spread
+        identity = jnp.eye(spread.shape[0], dtype=spread.dtype)
+
+        def step(
+            state: Gaussian, row: tuple[Array, Array, Transition]
+        ) -> tuple[Gaussian, tuple[FilteredRows, Array]]:
+            values, seen, transition = row
+            mean, covariance = transition.predict(state)
+            seen_loadings = seen[:, None] * loadings
+            crossed = seen_loadings @ covariance
+            factor = jnp.linalg.cholesky(identity + crossed @ seen_loadings.T, symmetrize_input=False)
+            surprise = values - seen_loadings @ mean
+            right = jnp.concatenate([crossed, seen_loadings, surprise[:, None]], axis=1)
+            solved = triangular_solve(factor, right, left_side=True, lower=True)
+            gain, whitened, innovation = (
+                solved[:, :n_components],
+                solved[:, n_components:-1],
+                solved[:, -1],
+            )
+            state = Gaussian(mean + innovation @ gain, covariance - gain.T @ gain)
+            minus_twice = 2.0 * jnp.sum(jnp.log(jnp.diag(factor))) + innovation @ innovation
+            return state, (FilteredRows(*state, gain, whitened, innovation), minus_twice)
+
+        rows = (scaled, problem.mask, problem.transitions)
+        last, (filtered, minus_twice) = jax.lax.scan(step, before, rows)
+        log_norm = problem.mask @ jnp.log(2.0 * jnp.pi * problem.noise_variance)
+        return Forward(filtered, last), -0.5 * (log_norm + minus_twice)
+
+    def packed_moments(self, problem: Problem, result: Forward, after: Gaussian) -> PackedMoments:
+        """See :class:`.Strategy`."""
+        return PackedMoments(*(x.T for x in _backward(problem, result, after, full=False)))
+
+    def moments(self, problem: Problem, result: Forward, after: Gaussian) -> RowMoments:
+        """See :class:`.Strategy`."""
+        return _backward(problem, result, after, full=True)  # type: ignore[return-value]

@@ -8,15 +8,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from probsfa.statespace.engine.inference import (
-    FEWEST_ROWS_FOR_SAMPLING,
-    Problem,
-    backward,
-    choose_segments,
-    forward,
-)
-from probsfa.statespace.engine.recursions import prior_law
+from probsfa.statespace.engine.dynamics import Transition, stationary
+from probsfa.statespace.engine.plan import Shape, plan
+from probsfa.statespace.engine.problem import Model, Rows, following_index, make_problem
 from probsfa.statespace.engine.statistics import observation_statistics, transition_statistics
+from probsfa.statespace.engine.strategy import Strategy
 
 
 def decay_table(decay: Array, gaps: Array | None) -> Array:
@@ -25,20 +21,10 @@ def decay_table(decay: Array, gaps: Array | None) -> Array:
     return jnp.concatenate([over, jnp.zeros_like(decay[None, :])])
 
 
-def _problem(
-    table: Array,
-    loadings: Array,
-    noise_variance: Array,
-    offset: Array,
-    values: Array,
-    mask: Array,
-    index: Array,
-) -> Problem:
-    return Problem(values, mask, table[index], table[-1], loadings, noise_variance, offset)
-
-
-def _segments(values: Array, decay: Array) -> int:
-    return choose_segments(values.shape[0], decay.shape[0], FEWEST_ROWS_FOR_SAMPLING)
+def _strategy(values: Array, decay: Array) -> Strategy:
+    """Strategy of a likelihood that is traced: it is chosen by shapes alone, for many evaluations."""
+    n_rows, n_features = values.shape
+    return plan(Shape(n_rows, n_features, decay.shape[0])).strategy
 
 
 @jax.custom_vjp
@@ -80,10 +66,10 @@ def marginal_log_likelihood(
         Log-likelihood in nats. Its gradient by the first four arguments is exact (Fisher's identity: Olsson,
         Petersen & Lehn-Schioler 2007) and can be differentiated again; that by the data is zero.
     """
-    table = decay_table(decay, gaps)
-    problem = _problem(table, loadings, noise_variance, offset, values, mask, gap_index)
-    prior = prior_law(decay.shape[0], values.dtype)
-    return jnp.sum(forward(problem, prior, _segments(values, decay))[1])
+    model = Model(Transition(decay_table(decay, gaps)), loadings, noise_variance, offset)
+    problem = make_problem(model, Rows(values, mask, gap_index), model.n_gaps)
+    prior = stationary(decay.shape[0], values.dtype)
+    return jnp.sum(_strategy(values, decay).forward(problem, prior)[1])
 
 
 _Residual = tuple[tuple[Array, Array, Array, Array], Array, Array, Array | None]
@@ -100,16 +86,17 @@ def _value_and_score(
     gaps: Array | None = None,
 ) -> tuple[Array, _Residual]:
     table, pull_back = jax.vjp(lambda a: decay_table(a, gaps), decay)
-    problem = _problem(table, loadings, noise_variance, offset, values, mask, gap_index)
-    prior = prior_law(decay.shape[0], values.dtype)
-    result, log_likelihoods = forward(problem, prior, _segments(values, decay))
+    model = Model(Transition(table), loadings, noise_variance, offset)
+    rows, n_gaps = Rows(values, mask, gap_index), model.n_gaps
+    problem = make_problem(model, rows, n_gaps)
+    prior = stationary(decay.shape[0], values.dtype)
+    strategy = _strategy(values, decay)
+    result, log_likelihoods = strategy.forward(problem, prior)
     nothing = jax.tree.map(jnp.zeros_like, prior)
-    moments = backward(problem, result, nothing)
+    moments = strategy.packed_moments(problem, result, nothing)
     counts, power, crossed, _, _ = observation_statistics(values, mask, loadings, offset, moments)
-    n_gaps = table.shape[0] - 1
-    following_index = jnp.concatenate([gap_index[1:], jnp.full_like(gap_index[:1], n_gaps)])
     transitions, innovation_power, innovation_moments, _ = transition_statistics(
-        problem.following, following_index, n_gaps, moments, nothing.mean, nothing.mean
+        problem.following, following_index(rows, n_gaps), n_gaps, moments, nothing.mean, nothing.mean
     )
     over = table[:-1]
     innovation = (1.0 - over) * (1.0 + over)

@@ -1,9 +1,9 @@
 """Joins of many segments by an associative scan: the strategy for accelerators.
 
-:mod:`.segmented` sums each segment up as a law of its last state given the state at its left
-border, ``N(F s + m, P)``, and what its rows say of that state, ``exp(h' s - s' J s / 2)``; then it runs
+:mod:`.segmented` sums each segment up: its last state given the state ``s`` at its left border,
+``N(F s + m, P)``, and the potential of its rows about that state, ``exp(h' s - s' J s / 2)``; then it runs
 through the segments one after the other. But two neighbours sum up to one summary of the same form, and in
-whatever order neighbours are merged, the result is the same (Särkkä & García-Fernández 2021,
+whatever order neighbours are combined, the result is the same (Särkkä & García-Fernández 2021,
 doi:10.1109/TAC.2020.2976316). So all the borders are known after ``log2 S`` steps, each done for all ``S``
 segments at once, and a card that runs 100,000 threads is given segments of few rows, or of one each.
 
@@ -14,11 +14,12 @@ segments at once, and a card that runs 100,000 threads is given segments of few 
     F, m  <-  F2 g + m2        P  <-  P2 + F2 W (F2 W)'        J  <-  J1 + (L^-1 F1)' (I - B^-1) (L^-1 F1)
 
 These are the elements of the paper but for the form: sums of positive terms, with no inverse of ``I + P J``,
-whose entries differ by as much as the noise is small. The law of the state before the first row is an element
-with ``F = 0`` and ``J = 0``.
+whose entries differ by as much as the noise is small. The distribution of the state before the first row is
+an element with ``F = 0`` and ``J = 0``.
 
 *Backward.* Each border is ``N(G e + g, S)`` given the next one, ``e``; two of these, one after the other, are
-one: ``G1 G2``, ``G1 g2 + g1``, ``S1 + G1 S2 G1'``. The law of the last state of all is one with ``G = 0``.
+one: ``G1 G2``, ``G1 g2 + g1``, ``S1 + G1 S2 G1'``. The last state of all is one with
+``G = 0``.
 
 *Doubling.* After step ``i`` every element stands for itself and the ``2^i - 1`` before it (Hillis & Steele
 1986, doi:10.1145/7902.7903). That is ``S log2 S`` merges, where a tree up and down
@@ -26,8 +27,8 @@ one: ``G1 G2``, ``G1 g2 + g1``, ``S1 + G1 S2 G1'``. The law of the last state of
 memory where the tree reads every second number, and is one loop, compiled once. The tree has a program for
 each of its levels: 47 s to compile for 5 latents and 8,192 segments, on a CPU, where the loop takes 5.
 
-*Work.* With ``n`` latents, a row costs about ``17 n^3`` flops to couple, ``8 n^3`` to filter and ``9 n^3`` to
-smooth, a merge ``21 n^3`` forward and ``6 n^3`` backward. For ``T`` rows in ``S`` segments that is
+*Work.* With ``n`` latents, a row costs about ``17 n^3`` flops to sum up, ``8 n^3`` to filter and ``9 n^3``
+to smooth, a merge ``21 n^3`` forward and ``6 n^3`` backward. For ``T`` rows in ``S`` segments that is
 ``34 T n^3 + 27 S log2(S) n^3``; in 65,536 rows and 8,192 segments, ``78 n^3`` a row, where the plain strategy
 has 17. It moves at least ``8 (5.5 n^2 + 9.5 n)`` bytes a row for sums, ``12 n^2`` more for all moments, and
 ``8 (15 n^2 + 9 n)`` a merge, both ways together: at ``n = 5`` about 7 kB a row, 0.14 ms for 65,536 rows at an
@@ -38,22 +39,19 @@ enough of them to fill the card (:data:`MOST_SEGMENTS`).
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from probsfa.statespace.engine.batched import (
-    one_kernel,
-    settle,
-    times,
-    times_transpose,
-    transpose_times,
-)
-from probsfa.statespace.engine.recursions import Law
-from probsfa.statespace.engine.segmented import LaneLaw, Segments, given_next, meet
+from probsfa.statespace.engine.batched import times, times_transpose, transpose_times
+from probsfa.statespace.engine.compiler import materialize, one_kernel, without_kernel_hints
+from probsfa.statespace.engine.dynamics import Gaussian
+from probsfa.statespace.engine.segmented import Borders, Segmented, Summaries, given_next, update
 
 #: Segments that fill an accelerator: more would take their turns.
 MOST_SEGMENTS = 8192
@@ -63,23 +61,10 @@ _LONGEST_SEGMENT = 64
 _Elements = TypeVar("_Elements", bound=tuple[Array, ...])
 
 
-class Borders(NamedTuple):
-    """Laws of the states at the segments' left borders.
-
-    ``left`` is given all rows before; ``means`` (K, S) and transposed ``roots`` (K, K, S) the segment's rows
-    as well. ``last`` is the law of the last state of all.
-    """
-
-    left: LaneLaw
-    means: Array
-    roots: Array
-    last: Law
-
-
 class Steps(NamedTuple):
-    """Law of a state given another, ``N(G e + g, covariance)``; ``moves``: columns of ``G``, then ``g``."""
+    """A state given another, ``N(G e + g, covariance)``; ``transfer``: columns of ``G``, then ``g``."""
 
-    moves: Array
+    transfer: Array
     covariance: Array
 
 
@@ -110,49 +95,48 @@ def scan(merge: Callable[[_Elements, _Elements], _Elements], elements: _Elements
 
 
 @one_kernel
-def merge_segments(first: Segments, second: Segments) -> Segments:
-    """Sum up two neighbours as one, in every lane."""
+def combine_segments(first: Summaries, second: Summaries) -> Summaries:
+    """Sum up two neighbours as one, for every pair of a batch."""
     n = first.covariance.shape[0]
-    update = meet(first.covariance, -second.told[:, :n], first.moves, second.told[:, n])
-    between = settle(first.moves + transpose_times(update.root, update.surprise))
-    carried = settle(times_transpose(update.root, second.moves[:, :n]))
-    return Segments(
-        _with_constant(times(second.moves[:, :n], between), second.moves),
+    step = update(first.covariance, -second.potential[:, :n], first.transfer, second.potential[:, n])
+    between = materialize(first.transfer + transpose_times(step.root, step.surprise))
+    carried = materialize(times_transpose(step.root, second.transfer[:, :n]))
+    return Summaries(
+        _with_constant(times(second.transfer[:, :n], between), second.transfer),
         second.covariance + transpose_times(carried, carried),
-        first.told + transpose_times(update.carried, update.surprise),
+        first.potential + transpose_times(step.carried, step.surprise),
     )
 
 
 @one_kernel
-def merge_steps(later: Steps, earlier: Steps) -> Steps:
-    """Law of a state given the one after the next, in every lane; the ``later`` step is the one behind."""
-    gain = earlier.moves[:, :-1]
-    crossed = settle(times_transpose(later.covariance, gain))
+def combine_steps(later: Steps, earlier: Steps) -> Steps:
+    """A state given the one after the next, for every pair of a batch; ``later`` is the step behind."""
+    gain = earlier.transfer[:, :-1]
+    crossed = materialize(times_transpose(later.covariance, gain))
     return Steps(
-        _with_constant(times(gain, later.moves), earlier.moves),
+        _with_constant(times(gain, later.transfer), earlier.transfer),
         earlier.covariance + times(gain, crossed),
     )
 
 
-def _with_constant(moves: Array, constant: Array) -> Array:
-    """Add the last column of ``constant`` to that of ``moves``, both (K, K + 1, S)."""
-    return moves.at[:, -1].add(constant[:, -1])
+def _with_constant(transfer: Array, constant: Array) -> Array:
+    """Add the last column of ``constant`` to that of ``transfer``, both (K, K + 1, S)."""
+    return transfer.at[:, -1].add(constant[:, -1])
 
 
-def join(segments: Segments, before: Law) -> Borders:
-    """Law of the state at the left border of every segment given all rows before it."""
+def join(segments: Summaries, before: Gaussian) -> Borders:
+    """The state at the left border of every segment given all rows before it."""
     n = before.mean.shape[0]
-    moves = jnp.zeros_like(segments.moves[..., 0]).at[:, n].set(before.mean)
-    start = Segments(moves, before.covariance, jnp.zeros_like(moves))
-    laws = scan(merge_segments, jax.tree.map(_shifted, start, segments))
-    left = LaneLaw(laws.moves[:, n], laws.covariance)
-    update = meet(left.covariance, -segments.told[:, :n], left.mean[:, None], segments.told[:, n])
-    means = left.mean + transpose_times(update.root, update.surprise)[:, 0]
-    roots = update.root
-    transfer, constant = segments.moves[:, :n, -1], segments.moves[:, n, -1]
-    carried = transfer @ roots[:, :, -1].T
-    last = Law(transfer @ means[:, -1] + constant, carried @ carried.T + segments.covariance[:, :, -1])
-    return Borders(left, means, roots, last)
+    transfer = jnp.zeros_like(segments.transfer[..., 0]).at[:, n].set(before.mean)
+    start = Summaries(transfer, before.covariance, jnp.zeros_like(transfer))
+    scanned = scan(combine_segments, jax.tree.map(_shifted, start, segments))
+    left = Gaussian(scanned.transfer[:, n], scanned.covariance)
+    step = update(left.covariance, -segments.potential[:, :n], left.mean[:, None], segments.potential[:, n])
+    means = left.mean + transpose_times(step.root, step.surprise)[:, 0]
+    matrix, constant = segments.transfer[:, :n, -1], segments.transfer[:, n, -1]
+    carried = matrix @ step.root[:, :, -1].T
+    last = Gaussian(matrix @ means[:, -1] + constant, carried @ carried.T + segments.covariance[:, :, -1])
+    return Borders(left, means, step.root, last)
 
 
 def _shifted(first: Array, elements: Array) -> Array:
@@ -160,15 +144,40 @@ def _shifted(first: Array, elements: Array) -> Array:
     return jnp.concatenate([first[..., None], elements[..., :-1]], axis=-1)
 
 
-def join_back(segments: Segments, borders: Borders) -> LaneLaw:
-    """Law of the last state of every segment given all rows, from that of the last state of all."""
+def join_back(segments: Summaries, borders: Borders) -> Gaussian:
+    """Last state of every segment given all rows, from the last state of all."""
     n = borders.last.mean.shape[0]
     gain, spread = given_next(segments, borders.roots)
-    transfer = segments.moves[:, :n]
-    expected = times(transfer, borders.means[:, None])[:, 0] + segments.moves[:, n]
+    transfer = segments.transfer[:, :n]
+    expected = times(transfer, borders.means[:, None])[:, 0] + segments.transfer[:, n]
     constant = borders.means - times(gain, expected[:, None])[:, 0]
     steps = Steps(jnp.concatenate([gain, constant[:, None]], axis=1), spread)
-    last = Steps(jnp.zeros_like(steps.moves[..., 0]).at[:, n].set(borders.last.mean), borders.last.covariance)
+    last = Steps(
+        jnp.zeros_like(steps.transfer[..., 0]).at[:, n].set(borders.last.mean), borders.last.covariance
+    )
     backwards = jax.tree.map(lambda first, x: _shifted(first, jnp.flip(x, axis=-1)), last, steps)
-    laws = jax.tree.map(lambda x: jnp.flip(x, axis=-1), scan(merge_steps, backwards))
-    return LaneLaw(laws.moves[:, n], laws.covariance)
+    ends = jax.tree.map(lambda x: jnp.flip(x, axis=-1), scan(combine_steps, backwards))
+    return Gaussian(ends.transfer[:, n], ends.covariance)
+
+
+@dataclass(frozen=True)
+class ParallelScan(Segmented):
+    """The strategy of this module: segments, joined all at once."""
+
+    name: ClassVar[str] = "parallel_scan"
+
+    def join(self, segments: Summaries, before: Gaussian) -> Borders:
+        """Distributions at the borders of the segments."""
+        return join(segments, before)
+
+    def join_back(self, segments: Summaries, borders: Borders) -> Gaussian:
+        """Last state of every segment given all rows."""
+        return join_back(segments, borders)
+
+    @staticmethod
+    def tracing() -> AbstractContextManager[None]:
+        """Without kernel hints.
+
+        XLA's compiler for CPUs cannot make a single kernel of the operations on so many segments at large K.
+        """
+        return without_kernel_hints()

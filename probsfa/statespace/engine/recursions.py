@@ -1,4 +1,4 @@
-"""The exact posterior of the factorial AR(1) model, as two passes over time.
+"""The exact posterior by one step of the recursions for each row: the definition of what all strategies give.
 
 Nothing here has the size of the data: the observations enter through their collapse onto the latents,
 
@@ -7,7 +7,8 @@ Nothing here has the size of the data: the observations enter through their coll
 ``m_t`` being the mask (Jungbacker & Koopman 2015; Durbin & Koopman 2012, section 6.5). A row in which
 nothing is observed has ``J_t = 0`` and ``h_t = 0`` and needs no special case.
 
-*Forward*, from the law of ``z_t`` given the rows up to ``t - 1``, mean ``m`` and covariance ``P = L L'``::
+*Forward*, from the distribution of ``z_t`` given the rows up to ``t - 1``, mean ``m`` and covariance
+``P = L L'``::
 
     B = I + L' J L,   u = B^-1 L' (h - J m),   mean = m + L u,   covariance = W W',   W = L B^-1/2
 
@@ -15,25 +16,28 @@ Only sums of positive terms are factorised, so nothing is added to keep matrices
 ``log|B|`` and ``|u|^2`` in the log-likelihood, both free of the cancellation of large terms that small
 noise brings.
 
-*Backward*, with the law of ``z_t`` given ``z_t+1`` and the rows up to ``t``: mean ``mean_t + G (z_t+1 - a
-mean_t)`` and covariance ``S``, both from ``W`` alone; then ``P_t = S_t + G_t P_t+1 G_t'``, again a sum of
-positive terms.
+*Backward*, with the distribution of ``z_t`` given ``z_t+1`` and the rows up to ``t``: mean
+``mean_t + G (z_t+1 - A mean_t)`` and covariance ``S``, both from ``W`` alone; then
+``P_t = S_t + G_t P_t+1 G_t'``, again a sum of positive terms.
 
-Arrays have time first. ``decays`` (T, K) holds the decay from the row before to each row, zero where a
-sequence starts; ``following`` (T, K) the decay from each row to the next, zero where there is none. The
-functions are pure and are compiled by their callers.
+Arrays have time first. ``transitions`` lead to each row from the one before, ``following`` from each row to
+the next. The functions are pure and are compiled by their callers.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.lax.linalg import triangular_solve
+from numpy.typing import NDArray
 
+from probsfa.statespace.engine.dynamics import Gaussian, Transition
+from probsfa.statespace.engine.moments import PackedMoments, RowMoments
+from probsfa.statespace.engine.problem import Problem
 from probsfa.statespace.engine.symmetric import triangle, unpack
-
-_State = tuple[Array, Array]
 
 
 class Collapsed(NamedTuple):
@@ -44,7 +48,7 @@ class Collapsed(NamedTuple):
 
 
 class Filtered(NamedTuple):
-    """Law of each latent state given the rows up to its own.
+    """Distribution of each latent state given the rows up to its own.
 
     ``means`` (T, K); ``roots`` (T, K, K) with covariance ``W W'``; ``log_dets`` (T,) and ``distances``
     (T,), the terms ``log|B_t|`` and ``|u_t|^2`` of the log-likelihood.
@@ -56,33 +60,26 @@ class Filtered(NamedTuple):
     distances: Array
 
 
-class Law(NamedTuple):
-    """Law of one state: ``mean`` (K,) and ``covariance`` (K, K)."""
-
-    mean: Array
-    covariance: Array
-
-
-class Smoothed(NamedTuple):
-    """Law of the states given all rows.
-
-    ``means`` (T, K), ``covariances`` (T, K, K) and ``lag_one`` (T, K, K), where ``lag_one[t]`` is the
-    covariance of ``z_t+1`` (rows) with ``z_t`` (columns), or its diagonal alone: see :func:`smoother_pass`.
-    """
-
-    means: Array
-    covariances: Array
-    lag_one: Array
-
-
-def collapse(values: Array, mask: Array, loadings: Array, noise_variance: Array, offset: Array) -> Collapsed:
+def collapse(problem: Problem) -> Collapsed:
     """Collapse observations onto the latents: two matrix products over the data."""
-    n_components = loadings.shape[1]
-    scaled = loadings / noise_variance[:, None]
+    n_components = problem.loadings.shape[1]
+    scaled = problem.loadings / problem.noise_variance[:, None]
     rows, columns, _ = triangle(n_components)
-    precision = unpack(mask @ (scaled[:, rows] * loadings[:, columns]), n_components)
-    information = (mask * (values - offset)) @ scaled
+    precision = unpack(problem.mask @ (scaled[:, rows] * problem.loadings[:, columns]), n_components)
+    information = (problem.mask * (problem.values - problem.offset)) @ scaled
     return Collapsed(precision, information)
+
+
+def row_log_likelihoods(problem: Problem, means: Array, log_dets: Array, distances: Array) -> Array:
+    """Log density of each row given the rows before it, from the filtered means (T, K) and two terms (T,).
+
+    With the filtered mean in place of the predicted one, the quadratic form splits into two positive parts:
+    the residual against the noise and the update against the predicted covariance.
+    """
+    residuals = problem.values - problem.offset - means @ problem.loadings.T
+    log_norm = problem.mask @ jnp.log(2.0 * jnp.pi * problem.noise_variance)
+    quadratic = (problem.mask * residuals**2) @ (1.0 / problem.noise_variance)
+    return -0.5 * (log_norm + quadratic + log_dets + distances)
 
 
 def _solve_rows(factor: Array, rows: Array) -> Array:
@@ -90,81 +87,111 @@ def _solve_rows(factor: Array, rows: Array) -> Array:
     return triangular_solve(factor, rows, left_side=False, lower=True, transpose_a=True)
 
 
-def prior_law(n_components: int, dtype: jnp.dtype) -> Law:
-    """Stationary law of the latents."""
-    return Law(jnp.zeros(n_components, dtype), jnp.eye(n_components, dtype=dtype))
+def filter_pass(collapsed: Collapsed, transitions: Transition, before: Gaussian) -> tuple[Filtered, Gaussian]:
+    """Run the forward pass from the state before the first row; also the distribution of the last state."""
+    identity = jnp.eye(before.mean.shape[0], dtype=before.mean.dtype)
 
-
-def filter_pass(collapsed: Collapsed, decays: Array, before: Law) -> tuple[Filtered, Law]:
-    """Run the forward pass from the law of the state before the first row; also the law of the last state."""
-    identity = jnp.eye(decays.shape[1], dtype=decays.dtype)
-
-    def step(state: _State, row: tuple[Array, Array, Array]) -> tuple[_State, Filtered]:
-        mean, covariance = state
-        precision, information, decay = row
-        predicted = decay * mean
-        spread = decay[:, None] * covariance * decay + jnp.diag((1.0 - decay) * (1.0 + decay))
-        lower = jnp.linalg.cholesky(spread, symmetrize_input=False)
+    def step(state: Gaussian, row: tuple[Array, Array, Transition]) -> tuple[Gaussian, Filtered]:
+        precision, information, transition = row
+        predicted = transition.predict(state)
+        lower = jnp.linalg.cholesky(predicted.covariance, symmetrize_input=False)
         factor = jnp.linalg.cholesky(identity + lower.T @ precision @ lower, symmetrize_input=False)
-        surprise = lower.T @ (information - precision @ predicted)
+        surprise = lower.T @ (information - precision @ predicted.mean)
         solved = _solve_rows(factor, jnp.concatenate([lower, surprise[None]]))
         root, whitened = solved[:-1], solved[-1]
-        mean = predicted + root @ whitened
+        mean = predicted.mean + root @ whitened
         shift = triangular_solve(factor, whitened[:, None], left_side=True, lower=True, transpose_a=True)[
             :, 0
         ]
-        covariance = root @ root.T
         out = Filtered(mean, root, 2.0 * jnp.sum(jnp.log(jnp.diag(factor))), shift @ shift)
-        return (mean, covariance), out
+        return Gaussian(mean, root @ root.T), out
 
-    last, filtered = jax.lax.scan(step, (before.mean, before.covariance), (*collapsed, decays))
-    return filtered, Law(*last)
+    last, filtered = jax.lax.scan(step, before, (*collapsed, transitions))
+    return filtered, last
 
 
-def condition(root: Array, following: Array) -> tuple[Array, Array]:
+def condition(root: Array, following: Transition) -> tuple[Array, Array]:
     """Gain ``G`` (K, K) and root (K, K) of the covariance of a state given the next one.
 
-    ``root`` is that of its filtered covariance, ``following`` (K,) the decays to the next state.
+    ``root`` is that of its filtered covariance, ``following`` the transition to the next state.
     """
-    weights = following / ((1.0 - following) * (1.0 + following))
-    identity = jnp.eye(following.shape[0], dtype=following.dtype)
-    inner = identity + root.T @ ((following * weights)[:, None] * root)
+    identity = jnp.eye(root.shape[0], dtype=root.dtype)
+    inner = identity + root.T @ following.information(root)
     factor = jnp.linalg.cholesky(inner, symmetrize_input=False)
     narrowed = _solve_rows(factor, root)
-    return (narrowed @ narrowed.T) * weights, narrowed
+    return following.gain(narrowed @ narrowed.T), narrowed
 
 
-def smoother_pass(filtered: Filtered, following: Array, after: Law, *, full: bool = True) -> Smoothed:
-    """Run the backward pass from the law of the state after the last row given all rows.
+def smoother_pass(
+    filtered: Filtered, following: Transition, after: Gaussian, *, full: bool = True
+) -> RowMoments:
+    """Run the backward pass from the distribution of the state after the last row given all rows.
 
-    Unless ``full``, only the diagonals of ``lag_one`` are kept, (T, K).
+    Unless ``full``, only the diagonals of ``lag_one`` are stored, (T, K).
     """
 
-    def step(state: _State, row: tuple[Array, Array, Array]) -> tuple[_State, Smoothed]:
-        mean, covariance = state
-        filtered_mean, root, decay = row
-        gain, narrowed = condition(root, decay)
-        cross = covariance @ gain.T
+    def step(state: Gaussian, row: tuple[Array, Array, Transition]) -> tuple[Gaussian, RowMoments]:
+        filtered_mean, root, transition = row
+        gain, narrowed = condition(root, transition)
+        cross = state.covariance @ gain.T
         # One product for both: at a dozen latents, a call costs as much as the work in it.
-        moved = gain @ jnp.concatenate([cross, (mean - decay * filtered_mean)[:, None]], axis=1)
-        state = (filtered_mean + moved[:, -1], narrowed @ narrowed.T + moved[:, :-1])
-        return state, Smoothed(*state, cross if full else jnp.diagonal(cross))
+        missed = state.mean - transition.move(filtered_mean)
+        moved = gain @ jnp.concatenate([cross, missed[:, None]], axis=1)
+        state = Gaussian(filtered_mean + moved[:, -1], narrowed @ narrowed.T + moved[:, :-1])
+        return state, RowMoments(*state, cross if full else jnp.diagonal(cross))
 
     rows = (filtered.means, filtered.roots, following)
-    return jax.lax.scan(step, (after.mean, after.covariance), rows, reverse=True)[1]
+    return jax.lax.scan(step, after, rows, reverse=True)[1]
 
 
-def backward_draws(filtered: Filtered, following: Array, normals: Array, after: Array) -> Array:
+def draw_backwards(filtered: Filtered, following: Transition, normals: Array, after: Array) -> Array:
     """Draw states backwards, each given the next one: (T, n_draws, K) from as many standard normals.
 
     ``after`` (n_draws, K) are the draws of the state after the last row.
     """
 
-    def step(later: Array, row: tuple[Array, ...]) -> tuple[Array, Array]:
-        filtered_mean, root, decay, normal = row
-        gain, narrowed = condition(root, decay)
-        drawn = filtered_mean + (later - decay * filtered_mean) @ gain.T + normal @ narrowed.T
+    def step(later: Array, row: tuple[Array, Array, Transition, Array]) -> tuple[Array, Array]:
+        filtered_mean, root, transition, normal = row
+        gain, narrowed = condition(root, transition)
+        missed = later - transition.move(filtered_mean)
+        drawn = filtered_mean + missed @ gain.T + normal @ narrowed.T
         return drawn, drawn
 
     rows = (filtered.means, filtered.roots, following, normals)
     return jax.lax.scan(step, after, rows, reverse=True)[1]
+
+
+class Forward(NamedTuple):
+    """What the forward pass leaves for the backward one."""
+
+    filtered: Filtered
+    last: Gaussian
+
+    @property
+    def last_root(self) -> NDArray[np.float64]:
+        """Root ``W`` (K, K) of the covariance ``W W'`` of the last state, outside compiled programs."""
+        return np.array(np.asarray(self.filtered.roots)[-1])
+
+
+@dataclass(frozen=True)
+class Recursions:
+    """The strategy of this module: rows one after the other."""
+
+    name: ClassVar[str] = "recursions"
+
+    def forward(self, problem: Problem, before: Gaussian) -> tuple[Forward, Array]:
+        """See :class:`.Strategy`."""
+        filtered, last = filter_pass(collapse(problem), problem.transitions, before)
+        terms = (filtered.means, filtered.log_dets, filtered.distances)
+        return Forward(filtered, last), row_log_likelihoods(problem, *terms)
+
+    def packed_moments(self, problem: Problem, result: Forward, after: Gaussian) -> PackedMoments:
+        """See :class:`.Strategy`."""
+        smoothed = smoother_pass(result.filtered, problem.following, after, full=False)
+        n_rows, n_components = smoothed.means.shape
+        packed = smoothed.covariances.reshape(n_rows, -1)[:, triangle(n_components).flat]
+        return PackedMoments(smoothed.means.T, packed.T, smoothed.lag_one.T)
+
+    def moments(self, problem: Problem, result: Forward, after: Gaussian) -> RowMoments:
+        """See :class:`.Strategy`."""
+        return smoother_pass(result.filtered, problem.following, after)

@@ -1,34 +1,36 @@
-"""The engine's two passes with time cut into segments that are worked through in lockstep.
+"""Time cut into segments whose passes run side by side.
 
 A pass over time is a chain of small dependent steps, in which a processor mostly waits. Cut into ``S``
-segments, the same step is done for all of them at once (:mod:`.batched`). What a segment
-needs to know of those before it is the law of the state at its left border, and this is found exactly:
+segments, the same step is done for all of them at once (:mod:`.batched`). What a segment needs to know of
+those before it is the distribution of the state at its left border, and this is found exactly:
 
-1. *Couple.* Filter every segment as if the state ``s`` at its left border were known. The law of the
-   segment's last state is then ``N(F s + m, P)``, and the rows of the segment say ``exp(h' s - s' J s / 2)``
-   about ``s``. Only the five summaries are kept.
+1. *Summarize.* Filter every segment as if the state ``s`` at its left border were known. The segment's last
+   state is then ``N(F s + m, P)``, and the rows of the segment multiply the density of ``s`` by the
+   potential ``exp(h' s - s' J s / 2)``. Only these five are kept.
 2. *Join.* Run through the ``S`` borders: they are a short chain of the same kind.
-3. *Filter* every segment again, now from the law of its left border.
-4. *Smooth* every segment backwards, from the law of its last state given all rows, which the backward run
-   through the borders gives.
+3. *Filter* every segment again, now from the distribution at its left border.
+4. *Smooth* every segment backwards, from the distribution of its last state given all rows, which the
+   backward run through the borders gives.
 
 All of it is sums of positive terms, as in :mod:`.recursions`, whose results these are.
 Arrays over segments have the segment last: ``(L, n, S)`` for ``n`` numbers at each of ``L`` rows.
 """
 
-from typing import NamedTuple
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.lax.linalg import triangular_solve
+from numpy.typing import NDArray
 
 from probsfa.statespace.engine.batched import (
     cholesky,
     identity_like,
-    one_kernel,
     products,
-    settle,
     solve_lower,
     solve_upper,
     times,
@@ -36,35 +38,32 @@ from probsfa.statespace.engine.batched import (
     transpose_times,
     whiten,
 )
-from probsfa.statespace.engine.recursions import Law
+from probsfa.statespace.engine.compiler import materialize, one_kernel
+from probsfa.statespace.engine.dynamics import Gaussian, Transition
+from probsfa.statespace.engine.moments import PackedMoments, RowMoments
+from probsfa.statespace.engine.problem import Problem
+from probsfa.statespace.engine.recursions import Collapsed, collapse, condition, row_log_likelihoods
 
 
-class Rows(NamedTuple):
-    """What the passes read: ``precision`` (L, K, K, S), ``information`` and ``decays`` (L, K, S)."""
+class SegmentRows(NamedTuple):
+    """What the passes read: ``precision`` (L, K, K, S), ``information`` and ``transitions`` (L, K, S)."""
 
     precision: Array
     information: Array
-    decays: Array
+    transitions: Transition
 
 
-class LaneLaw(NamedTuple):
-    """A normal law in each lane: ``mean`` (K, S) and ``covariance`` (K, K, S)."""
-
-    mean: Array
-    covariance: Array
-
-
-class Segments(NamedTuple):
+class Summaries(NamedTuple):
     """What each segment says of the states at its borders.
 
-    Given the state ``s`` at the left border, the last state is ``N(F s + m, covariance)``, with ``moves``
-    (K, K + 1, S) the columns of ``F`` and then ``m``. About ``s`` the rows say
-    ``exp(h' s - s' J s / 2)``, with ``told`` (K, K + 1, S) the columns of ``-J`` and then ``h``.
+    Given the state ``s`` at the left border, the last state is ``N(F s + m, covariance)``, with ``transfer``
+    (K, K + 1, S) the columns of ``F`` and then ``m``. The rows multiply the density of ``s`` by
+    ``exp(h' s - s' J s / 2)``, with ``potential`` (K, K + 1, S) the columns of ``-J`` and then ``h``.
     """
 
-    moves: Array
+    transfer: Array
     covariance: Array
-    told: Array
+    potential: Array
 
 
 class FilteredRows(NamedTuple):
@@ -80,7 +79,7 @@ class SmoothedRows(NamedTuple):
     """Smoothed ``means`` (L, K, S), ``covariances`` (L, K, K, S) and ``lag_one`` (L, K, K, S).
 
     ``lag_one`` is the covariance of the next state with this one; in the last row of a segment it has the
-    transposed gain instead, for the next state lies in another lane.
+    transposed gain instead, for the next state lies in another segment.
     """
 
     means: Array
@@ -93,29 +92,29 @@ class SummedRows(NamedTuple):
 
     ``means`` (L, K, S); ``covariances`` (L, K (K + 1) / 2, S), upper triangles; ``lag_one`` (L, K, S), the
     covariance of each latent with itself one row later, meaningless in a segment's last row. ``first`` is the
-    law of each segment's first state, ``last_gain`` (K, K, S) the transposed gain of its last.
+    distribution of each segment's first state, ``last_gain`` (K, K, S) the transposed gain of its last.
     """
 
     means: Array
     covariances: Array
     lag_one: Array
-    first: LaneLaw
+    first: Gaussian
     last_gain: Array
 
 
-def to_lanes(rows: Array, n_segments: int) -> Array:
+def to_segments(rows: Array, n_segments: int) -> Array:
     """Cut rows (T, ...) into segments: (L, ..., S)."""
     return jnp.moveaxis(rows.reshape(n_segments, -1, *rows.shape[1:]), 0, -1)
 
 
-def from_lanes(lanes: Array) -> Array:
+def from_segments(segments: Array) -> Array:
     """Join segments (L, ..., S) into rows (T, ...)."""
-    joined = jnp.moveaxis(lanes, -1, 0)
+    joined = jnp.moveaxis(segments, -1, 0)
     return joined.reshape(-1, *joined.shape[2:])
 
 
 class Update(NamedTuple):
-    """How what is said, ``exp(h' z - z' J z / 2)``, changes a law of covariance ``L L'`` and mean ``m``.
+    """How a potential ``exp(h' z - z' J z / 2)`` changes a Gaussian of covariance ``L L'`` and mean ``m``.
 
     With ``F F' = 1 + L' J L``: the transposed ``root`` ``W' = F^-1 L'`` (K, K, S) of the covariance
     afterwards; ``surprise`` (K, J, S), ``F^-1 L' (h - J m)`` for columns ``m``, by ``W`` the changes of the
@@ -130,199 +129,301 @@ class Update(NamedTuple):
     reciprocals: Array
 
 
-def meet(covariance: Array, precision: Array, predicted: Array, information: Array) -> Update:
-    """A law meets what is said about it.
+def update(covariance: Array, precision: Array, predicted: Array, information: Array) -> Update:
+    """Multiply Gaussians by potentials.
 
     ``covariance`` and ``precision`` (K, K, S), ``predicted`` (K, J, S) the columns ``m``, of which only the
-    last meets ``information`` (K, S).
+    last is a mean, to be updated by ``information`` (K, S).
     """
     n, last = covariance.shape[0], predicted.shape[1] - 1
-    upper, upper_reciprocals = cholesky(settle(covariance))
-    weighted = settle(times_transpose(precision, upper))
-    factor, reciprocals = cholesky(settle(times(upper, weighted) + identity_like(covariance)))
-    told = jnp.pad(times(upper, information[:, None]), ((0, 0), (last, 0), (0, 0)))
-    columns = [upper, told - transpose_times(weighted, predicted)]
+    upper, upper_reciprocals = cholesky(materialize(covariance))
+    weighted = materialize(times_transpose(precision, upper))
+    factor, reciprocals = cholesky(materialize(times(upper, weighted) + identity_like(covariance)))
+    shifted = jnp.pad(times(upper, information[:, None]), ((0, 0), (last, 0), (0, 0)))
+    columns = [upper, shifted - transpose_times(weighted, predicted)]
     if last:
         columns.append(solve_lower(upper, upper_reciprocals, predicted[:, :last]))
     # One solve for all: each is as much to compile as it is to run.
-    solved = solve_lower(factor, reciprocals, settle(jnp.concatenate(columns, axis=1)))
+    solved = solve_lower(factor, reciprocals, materialize(jnp.concatenate(columns, axis=1)))
     root, surprise, carried = jnp.split(solved, (n, n + last + 1), axis=1)
     return Update(root, surprise, carried, factor, reciprocals)
 
 
-def _predict(covariance: Array, decay: Array) -> Array:
-    innovation = (1.0 - decay) * (1.0 + decay)
-    return decay[:, None] * decay[None] * covariance + identity_like(covariance) * innovation[:, None]
-
-
 @one_kernel
-def couple(rows: Rows) -> Segments:
-    """Summarise every segment as a law of its last state given the state at its left border."""
+def summarize(rows: SegmentRows) -> Summaries:
+    """Sum up every segment: its last state given that at its left border, and what it says of the latter."""
     _, n, n_segments = rows.information.shape
     zeros = jnp.zeros((n, n + 1, n_segments), rows.information.dtype)
-    # The columns of the transfer move like means that meet no data.
-    start = Segments(zeros.at[:, :n].set(identity_like(zeros[:, :n])), zeros[:, :n], zeros)
+    # The columns of the transfer move like means without data.
+    start = Summaries(zeros.at[:, :n].set(identity_like(zeros[:, :n])), zeros[:, :n], zeros)
 
-    def body(state: Segments, row: Rows) -> tuple[Segments, None]:
-        predicted = row.decays[:, None] * state.moves
-        step = meet(_predict(state.covariance, row.decays), row.precision, predicted, row.information)
-        return Segments(
+    def body(state: Summaries, row: SegmentRows) -> tuple[Summaries, None]:
+        predicted = row.transitions.move(state.transfer)
+        covariance = row.transitions.predict_covariance(state.covariance)
+        step = update(covariance, row.precision, predicted, row.information)
+        return Summaries(
             predicted + transpose_times(step.root, step.surprise),
             transpose_times(step.root, step.root),
-            state.told + transpose_times(step.carried, step.surprise),
+            state.potential + transpose_times(step.carried, step.surprise),
         ), None
 
     return jax.lax.scan(body, start, rows)[0]
 
 
 class Borders(NamedTuple):
-    """Laws of the states at the segments' left borders, and of the last state of all.
+    """Distributions of the states at the segments' left borders, and of the last state of all.
 
-    ``left`` is given all rows before, ``means`` (S, K) and ``roots`` (S, K, K) the segment's rows as well.
+    ``left`` is given all rows before; ``means`` (K, S) and transposed ``roots`` (K, K, S) the segment's rows
+    as well.
     """
 
-    left: LaneLaw
+    left: Gaussian
     means: Array
     roots: Array
-    last: Law
+    last: Gaussian
 
 
-def join(segments: Segments, before: Law) -> Borders:
-    """Law of the state at the left border of every segment given all rows before it."""
+def join(segments: Summaries, before: Gaussian) -> Borders:
+    """Run through the borders: the state at the left of every segment given all rows before it."""
     n = before.mean.shape[0]
     identity = jnp.eye(n, dtype=before.mean.dtype)
 
-    def body(law: _Pair, segment: Segments) -> tuple[_Pair, tuple[Array, Array, Array, Array]]:
-        mean, covariance = law
-        precision, information = -segment.told[:, :n], segment.told[:, n]
-        lower = jnp.linalg.cholesky(covariance, symmetrize_input=False)
+    def body(state: Gaussian, segment: Summaries) -> tuple[Gaussian, tuple[Gaussian, Array, Array]]:
+        precision, information = -segment.potential[:, :n], segment.potential[:, n]
+        lower = jnp.linalg.cholesky(state.covariance, symmetrize_input=False)
         factor = jnp.linalg.cholesky(identity + lower.T @ precision @ lower, symmetrize_input=False)
-        surprise = lower.T @ (information - precision @ mean)
+        surprise = lower.T @ (information - precision @ state.mean)
         solved = triangular_solve(
             factor, jnp.concatenate([lower.T, surprise[:, None]], axis=1), left_side=True, lower=True
         )
         root = solved[:, :-1].T
-        updated = mean + root @ solved[:, -1]
-        carried = segment.moves[:, :n] @ root
-        law = (segment.moves[:, :n] @ updated + segment.moves[:, n], carried @ carried.T + segment.covariance)
-        return law, (mean, covariance, updated, root)
+        updated = state.mean + root @ solved[:, -1]
+        transfer, constant = segment.transfer[:, :n], segment.transfer[:, n]
+        carried = transfer @ root
+        after = Gaussian(transfer @ updated + constant, carried @ carried.T + segment.covariance)
+        return after, (state, updated, solved[:, :-1])
 
-    last, (left_means, left_covariances, means, roots) = jax.lax.scan(
-        body, (before.mean, before.covariance), _lanes_first(segments)
-    )
-    left = LaneLaw(jnp.moveaxis(left_means, 0, -1), jnp.moveaxis(left_covariances, 0, -1))
-    return Borders(left, means, roots, Law(*last))
-
-
-_Pair = tuple[Array, Array]
+    last, borders = jax.lax.scan(body, before, _segments_first(segments))
+    left, means, roots = jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), borders)
+    return Borders(left, means, roots, last)
 
 
-def _lanes_first(segments: Segments) -> Segments:
-    return Segments(*(jnp.moveaxis(x, -1, 0) for x in segments))
+def _segments_first(segments: Summaries) -> Summaries:
+    return Summaries(*(jnp.moveaxis(x, -1, 0) for x in segments))
 
 
 @one_kernel
-def given_next(segments: Segments, roots: Array) -> tuple[Array, Array]:
+def given_next(segments: Summaries, roots: Array) -> tuple[Array, Array]:
     """Gain and covariance (K, K, S) of the state at each left border given that at the next one.
 
-    ``roots`` (K, K, S) are the transposed ones of the law of the state given the rows up to the next border.
+    ``roots`` (K, K, S) are the transposed ones of the state given the rows up to the next border.
     Not by a library on CPUs: its calls for whole batches wait for each other without end where several of
     them meet on few cores (JAX 0.10).
     """
     n = segments.covariance.shape[0]
     identity = identity_like(segments.covariance)
-    known = whiten(segments.covariance, jnp.concatenate([segments.moves[:, :n], identity], axis=1))
+    known = whiten(segments.covariance, jnp.concatenate([segments.transfer[:, :n], identity], axis=1))
     half, inverse = known[:, :n], known[:, n:]
-    whitened = settle(times_transpose(roots, half))
+    whitened = materialize(times_transpose(roots, half))
     inner = times_transpose(whitened, whitened) + identity
     solved = whiten(inner, jnp.concatenate([roots, whitened], axis=1))
-    narrowed, told = solved[:, :n], solved[:, n:]
-    # By `told`, whose norm is below one: the covariance times `half` would cancel.
-    gain = times(settle(transpose_times(narrowed, told)), inverse)
+    narrowed, bounded = solved[:, :n], solved[:, n:]
+    # By `bounded`, whose norm is below one: the covariance times `half` would cancel.
+    gain = times(materialize(transpose_times(narrowed, bounded)), inverse)
     return gain, transpose_times(narrowed, narrowed)
 
 
-def join_back(segments: Segments, borders: Borders) -> LaneLaw:
-    """Law of the last state of every segment given all rows, from that of the last state of all."""
+def join_back(segments: Summaries, borders: Borders) -> Gaussian:
+    """Last state of every segment given all rows, from the last state of all."""
     n = borders.last.mean.shape[0]
-    gains, spreads = (jnp.moveaxis(x, -1, 0) for x in given_next(segments, borders.roots.T))
-    moves = jnp.moveaxis(segments.moves, -1, 0)
-    expected = jnp.einsum("sij,sj->si", moves[:, :, :n], borders.means) + moves[:, :, n]
+    gains, spreads = (jnp.moveaxis(x, -1, 0) for x in given_next(segments, borders.roots))
+    means, transfer = borders.means.T, jnp.moveaxis(segments.transfer, -1, 0)
+    expected = jnp.einsum("sij,sj->si", transfer[:, :, :n], means) + transfer[:, :, n]
 
-    def body(law: _Pair, segment: tuple[Array, Array, Array, Array]) -> tuple[_Pair, _Pair]:
+    def body(after: Gaussian, segment: tuple[Array, Array, Array, Array]) -> tuple[Gaussian, Gaussian]:
         mean, expected, gain, spread = segment
-        mean = mean + gain @ (law[0] - expected)
-        return (mean, spread + gain @ law[1] @ gain.T), law
+        here = Gaussian(mean + gain @ (after.mean - expected), spread + gain @ after.covariance @ gain.T)
+        return here, after
 
-    last = (borders.last.mean, borders.last.covariance)
-    _, laws = jax.lax.scan(body, last, (borders.means, expected, gains, spreads), reverse=True)
-    return LaneLaw(*(jnp.moveaxis(x, 0, -1) for x in laws))
+    _, ends = jax.lax.scan(body, borders.last, (means, expected, gains, spreads), reverse=True)
+    return Gaussian(*(jnp.moveaxis(x, 0, -1) for x in ends))
 
 
 @one_kernel
-def filter_rows(rows: Rows, left: LaneLaw) -> FilteredRows:
-    """Filter every segment from the law of the state at its left border."""
+def filter_rows(rows: SegmentRows, left: Gaussian) -> FilteredRows:
+    """Filter every segment from the state at its left border."""
 
-    def body(law: LaneLaw, row: Rows) -> tuple[LaneLaw, FilteredRows]:
-        predicted = (row.decays * law.mean)[:, None]
-        step = meet(_predict(law.covariance, row.decays), row.precision, predicted, row.information)
+    def body(state: Gaussian, row: SegmentRows) -> tuple[Gaussian, FilteredRows]:
+        predicted = row.transitions.move(state.mean)[:, None]
+        covariance = row.transitions.predict_covariance(state.covariance)
+        step = update(covariance, row.precision, predicted, row.information)
         mean = (predicted + transpose_times(step.root, step.surprise))[:, 0]
         shift = solve_upper(step.factor, step.reciprocals, step.surprise)[:, 0]
         out = FilteredRows(mean, step.root, products(step.reciprocals), jnp.sum(shift**2, axis=0))
-        return LaneLaw(mean, transpose_times(step.root, step.root)), out
+        return Gaussian(mean, transpose_times(step.root, step.root)), out
 
     filtered = jax.lax.scan(body, left, rows)[1]
     return filtered._replace(log_dets=-2.0 * jnp.sum(jnp.log(filtered.log_dets), axis=1))
 
 
-def _smooth_row(later: LaneLaw, row: tuple[Array, ...], last: LaneLaw) -> tuple[LaneLaw, Array]:
-    """Law of a row's states given all rows, and its lag-one covariances as in :class:`SmoothedRows`."""
-    (filtered_mean, root, decay), is_last = settle(row[:3]), row[3]
-    weight = decay / ((1.0 - decay) * (1.0 + decay))
-    inner = settle(times_transpose((weight * decay)[None] * root, root) + identity_like(root))
+_Row = tuple[Array, Array, Transition, Array]
+
+
+def _smooth_row(later: Gaussian, row: _Row, last: Gaussian) -> tuple[Gaussian, Array]:
+    """A row's states given all rows, and its lag-one covariances as in :class:`SmoothedRows`."""
+    (filtered_mean, root, transition), is_last = materialize(row[:3]), row[3]
+    inner = materialize(times_transpose(transition.information_rows(root), root) + identity_like(root))
     narrowed = solve_lower(*cholesky(inner), root)
-    spread = settle(transpose_times(narrowed, narrowed))
-    gain, transposed_gain = spread * weight[None], weight[:, None] * spread
-    mean = filtered_mean + times(gain, (later.mean - decay * filtered_mean)[:, None])[:, 0]
-    crossed = settle(times(later.covariance, transposed_gain))
-    law = LaneLaw(
+    spread = materialize(transpose_times(narrowed, narrowed))
+    gain, transposed_gain = transition.gain(spread), transition.gain_transposed(spread)
+    mean = filtered_mean + times(gain, (later.mean - transition.move(filtered_mean))[:, None])[:, 0]
+    crossed = materialize(times(later.covariance, transposed_gain))
+    state = Gaussian(
         jnp.where(is_last, last.mean, mean),
         jnp.where(is_last, last.covariance, spread + times(gain, crossed)),
     )
-    return law, jnp.where(is_last, transposed_gain, crossed)
+    return state, jnp.where(is_last, transposed_gain, crossed)
 
 
-def _smoother_inputs(filtered: FilteredRows, following: Array) -> tuple[Array, ...]:
+def _smoother_rows(filtered: FilteredRows, following: Transition) -> _Row:
     """What the backward pass reads of each row; last, whether it is the last one."""
     n_rows = filtered.means.shape[0]
     return filtered.means, filtered.roots, following, jnp.arange(n_rows) == n_rows - 1
 
 
 @one_kernel
-def smooth_rows(filtered: FilteredRows, following: Array, last: LaneLaw) -> SmoothedRows:
-    """Smooth every segment from the law of its last state; ``following`` (L, K, S) decays to the next row."""
+def smooth_rows(filtered: FilteredRows, following: Transition, last: Gaussian) -> SmoothedRows:
+    """Smooth every segment from its last state; ``following`` (L, K, S) leads to the next row."""
 
-    def body(later: LaneLaw, row: tuple[Array, ...]) -> tuple[LaneLaw, SmoothedRows]:
-        law, lag_one = _smooth_row(later, row, last)
-        return law, SmoothedRows(*law, lag_one)
+    def body(later: Gaussian, row: _Row) -> tuple[Gaussian, SmoothedRows]:
+        state, lag_one = _smooth_row(later, row, last)
+        return state, SmoothedRows(*state, lag_one)
 
-    return jax.lax.scan(body, last, _smoother_inputs(filtered, following), reverse=True)[1]
+    return jax.lax.scan(body, last, _smoother_rows(filtered, following), reverse=True)[1]
 
 
 @one_kernel
-def smooth_rows_for_sums(filtered: FilteredRows, following: Array, last: LaneLaw) -> SummedRows:
-    """Smooth every segment, and keep what sums over rows need."""
+def smooth_rows_for_sums(filtered: FilteredRows, following: Transition, last: Gaussian) -> SummedRows:
+    """Smooth every segment, and store what sums over rows need."""
     n = last.mean.shape[0]
 
-    def body(state: _LawAndGain, row: tuple[Array, ...]) -> tuple[_LawAndGain, tuple[Array, Array, Array]]:
-        law, lag_one = _smooth_row(state[0], row, last)
-        upper = jnp.concatenate([law.covariance[i, i:] for i in range(n)])
+    def body(
+        carry: tuple[Gaussian, Array], row: _Row
+    ) -> tuple[tuple[Gaussian, Array], tuple[Array, Array, Array]]:
+        state, lag_one = _smooth_row(carry[0], row, last)
+        upper = jnp.concatenate([state.covariance[i, i:] for i in range(n)])
         own = jnp.stack([lag_one[i, i] for i in range(n)])
-        return (law, jnp.where(row[3], lag_one, state[1])), (law.mean, upper, own)
+        return (state, jnp.where(row[3], lag_one, carry[1])), (state.mean, upper, own)
 
     start = (last, jnp.zeros_like(last.covariance))
-    (first, gain), rows = jax.lax.scan(body, start, _smoother_inputs(filtered, following), reverse=True)
+    (first, gain), rows = jax.lax.scan(body, start, _smoother_rows(filtered, following), reverse=True)
     return SummedRows(*rows, first, gain)
 
 
-_LawAndGain = tuple[LaneLaw, Array]
+def cut(collapsed: Collapsed, transitions: Transition, n_segments: int) -> SegmentRows:
+    """What the passes read, cut into segments."""
+    precision, information, decay = (
+        to_segments(rows, n_segments) for rows in (*collapsed, transitions.decay)
+    )
+    return SegmentRows(precision, information, Transition(decay))
+
+
+def filtered_terms(filtered: FilteredRows) -> tuple[Array, Array, Array]:
+    """Filtered means and the two terms of the likelihood in the order of rows."""
+    terms = (filtered.log_dets.T.reshape(-1), filtered.distances.T.reshape(-1))
+    return from_segments(filtered.means), *terms
+
+
+def _next_of_last(first: Array, after: Gaussian) -> Array:
+    """Covariance (K, K, S) of the state after each segment, which is the ``first`` of the next one."""
+    return jnp.concatenate([first[:, :, 1:], after.covariance[:, :, None]], axis=2)
+
+
+def packed_in_order(rows: SummedRows, after: Gaussian) -> PackedMoments:
+    """Moments in the order of rows, which are along the last axis."""
+    across = jnp.einsum("ijs,jis->is", _next_of_last(rows.first.covariance, after), rows.last_gain)
+    lag_one = jnp.concatenate([rows.lag_one[:-1], across[None]])
+    moments = (rows.means, rows.covariances, lag_one)
+    return PackedMoments(*(jnp.transpose(x, (1, 2, 0)).reshape(x.shape[1], -1) for x in moments))
+
+
+class Forward(NamedTuple):
+    """What the forward pass leaves for the backward one."""
+
+    filtered: FilteredRows
+    segments: Summaries
+    borders: Borders
+
+    @property
+    def last(self) -> Gaussian:
+        """Distribution of the last state given the rows."""
+        return self.borders.last
+
+    @property
+    def last_root(self) -> NDArray[np.float64]:
+        """Root ``W`` (K, K) of the covariance ``W W'`` of the last state, outside compiled programs."""
+        return np.array(np.asarray(self.filtered.roots)[-1, :, :, -1].T)
+
+
+@dataclass(frozen=True)
+class Segmented:
+    """The strategy of this module.
+
+    Attributes
+    ----------
+    n_segments : int
+        Number of segments, which divides the rows.
+    """
+
+    n_segments: int
+
+    name: ClassVar[str] = "segmented"
+
+    def join(self, segments: Summaries, before: Gaussian) -> Borders:
+        """Distributions at the borders of the segments."""
+        return join(segments, before)
+
+    def join_back(self, segments: Summaries, borders: Borders) -> Gaussian:
+        """Last state of every segment given all rows."""
+        return join_back(segments, borders)
+
+    @staticmethod
+    def tracing() -> AbstractContextManager[None]:
+        """Inside which programs with this strategy are traced."""
+        return nullcontext()
+
+    def forward(self, problem: Problem, before: Gaussian) -> tuple[Forward, Array]:
+        """See :class:`.Strategy`."""
+        rows = cut(collapse(problem), problem.transitions, self.n_segments)
+        with self.tracing():
+            segments = summarize(rows)
+            borders = self.join(segments, before)
+            filtered = filter_rows(rows, borders.left)
+        result = Forward(filtered, segments, borders)
+        return result, row_log_likelihoods(problem, *filtered_terms(filtered))
+
+    def packed_moments(self, problem: Problem, result: Forward, after: Gaussian) -> PackedMoments:
+        """See :class:`.Strategy`."""
+        with self.tracing():
+            ends, following = self._ends(problem, result, after)
+            return packed_in_order(smooth_rows_for_sums(result.filtered, following, ends), after)
+
+    def moments(self, problem: Problem, result: Forward, after: Gaussian) -> RowMoments:
+        """See :class:`.Strategy`."""
+        with self.tracing():
+            ends, following = self._ends(problem, result, after)
+            rows = smooth_rows(result.filtered, following, ends)
+        across = times(_next_of_last(rows.covariances[0], after), rows.lag_one[-1])
+        in_segments = (rows.means, rows.covariances, rows.lag_one.at[-1].set(across))
+        return RowMoments(*map(from_segments, in_segments))
+
+    def _ends(self, problem: Problem, result: Forward, after: Gaussian) -> tuple[Gaussian, Transition]:
+        """Last state of every segment given all rows, and the transitions from each row to the next."""
+        following = problem.following.decay
+        # The last state of all given the one after it, by the formulas of the plain recursions.
+        gain, narrowed = condition(result.filtered.roots[-1, :, :, -1].T, problem.after)
+        filtered = result.last
+        mean = filtered.mean + gain @ (after.mean - problem.after.move(filtered.mean))
+        last = Gaussian(mean, narrowed @ narrowed.T + gain @ after.covariance @ gain.T)
+        ends = self.join_back(result.segments, result.borders._replace(last=last))
+        return ends, Transition(to_segments(following, self.n_segments))

@@ -1,10 +1,11 @@
 """The expected statistics of one long series on several devices: each works on its own run of segments.
 
-The passes inside segments need nothing from elsewhere. The five summaries of every segment go to all devices,
+The passes inside segments need nothing from elsewhere. The summaries of every segment go to all devices,
 which run through the borders each for itself; at the end of its rows a device asks the next one for the state
 after them; and sums are added up.
 """
 
+from dataclasses import dataclass
 from functools import cache, partial
 
 import jax
@@ -14,96 +15,98 @@ from jax import Array
 from jax.sharding import Mesh, PartitionSpec
 
 from probsfa.statespace.engine import segmented
-from probsfa.statespace.engine.inference import (
-    Problem,
-    filtered_rows,
-    join,
-    join_back,
-    lanes_of,
-    moments_of_lanes,
-    row_log_likelihoods,
-)
-from probsfa.statespace.engine.recursions import Law, collapse, prior_law
-from probsfa.statespace.engine.statistics import observation_statistics, transition_statistics
+from probsfa.statespace.engine.chunks import Chunks
+from probsfa.statespace.engine.dynamics import Gaussian, Transition, stationary
+from probsfa.statespace.engine.problem import Model, Problem, Rows, following_index, make_model
+from probsfa.statespace.engine.recursions import collapse, row_log_likelihoods
+from probsfa.statespace.engine.statistics import Statistics, observation_statistics, transition_statistics
+from probsfa.statespace.engine.sweep import InTurn
+from probsfa.statespace.panel import Panel
+from probsfa.statespace.parameters import Parameters
 
 _AXIS = "segments"
 Sums = tuple[Array, ...]
 
 
 def _local_sums(
-    table: Array,
-    loadings: Array,
-    noise_variance: Array,
-    offset: Array,
-    values: Array,
-    mask: Array,
-    gap_index: Array,
-    *,
-    n_devices: int,
-    n_segments: int,
+    model: Model, rows: Rows, *, n_devices: int, strategy: segmented.Segmented
 ) -> tuple[Array, Sums]:
     """Log-likelihood and sums over all rows, from the rows of one device."""
-    n_gaps = table.shape[0] - 1
+    with strategy.tracing():
+        return jax.lax.psum(_sums(model, rows, n_devices, strategy), _AXIS)
+
+
+def _sums(model: Model, rows: Rows, n_devices: int, strategy: segmented.Segmented) -> tuple[Array, Sums]:
+    """Log-likelihood and sums over the rows of this device."""
+    table, n_gaps, n_segments = model.transitions.decay, model.n_gaps, strategy.n_segments
     here = jax.lax.axis_index(_AXIS)
     from_next = partial(jax.lax.ppermute, axis_name=_AXIS, perm=[(i + 1, i) for i in range(n_devices - 1)])
-    after_index = jnp.where(here == n_devices - 1, n_gaps, from_next(gap_index[0]))
-    problem = Problem(values, mask, table[gap_index], table[after_index], loadings, noise_variance, offset)
-    rows = lanes_of(collapse(values, mask, loadings, noise_variance, offset), problem.decays, n_segments)
-    segments = jax.lax.all_gather(segmented.couple(rows), _AXIS, axis=-1, tiled=True)
-    borders = join(segments, prior_law(table.shape[1], table.dtype))
-    ends = join_back(segments, borders)
+    after_index = jnp.where(here == n_devices - 1, n_gaps, from_next(rows.gap_index[0]))
+    transitions, following = Transition(table[rows.gap_index]), Transition(table[after_index])
+    problem = Problem(rows.values, rows.mask, transitions, following, *model[1:])
+    cut = segmented.cut(collapse(problem), problem.transitions, n_segments)
+    segments = jax.lax.all_gather(segmented.summarize(cut), _AXIS, axis=-1, tiled=True)
+    borders = strategy.join(segments, stationary(model.n_components, table.dtype))
+    ends = strategy.join_back(segments, borders)
 
-    def own(laws: segmented.LaneLaw) -> segmented.LaneLaw:
-        """The laws of this device's segments."""
-        cut = partial(jax.lax.dynamic_slice_in_dim, start_index=here * n_segments, slice_size=n_segments)
-        return segmented.LaneLaw(*(cut(x, axis=-1) for x in laws))
+    def own(states: Gaussian) -> Gaussian:
+        """The states of this device's segments."""
+        part = partial(jax.lax.dynamic_slice_in_dim, start_index=here * n_segments, slice_size=n_segments)
+        return Gaussian(*(part(x, axis=-1) for x in states))
 
-    lanes = segmented.filter_rows(rows, own(borders.left))
-    following = segmented.to_lanes(problem.following, n_segments)
-    smoothed = segments.smooth_rows_for_sums(lanes, following, own(ends))
+    filtered = segmented.filter_rows(cut, own(borders.left))
+    steps = Transition(segmented.to_segments(problem.following.decay, n_segments))
+    smoothed = segmented.smooth_rows_for_sums(filtered, steps, own(ends))
     # Past the last device nothing follows, and what is received is zero.
-    after = Law(from_next(smoothed.first.mean[:, 0]), from_next(smoothed.first.covariance[:, :, 0]))
-    moments = moments_of_lanes(smoothed, after)
-    following_index = jnp.concatenate([gap_index[1:], after_index.astype(gap_index.dtype)[None]])
+    after = Gaussian(from_next(smoothed.first.mean[:, 0]), from_next(smoothed.first.covariance[:, :, 0]))
+    moments = segmented.packed_in_order(smoothed, after)
     sums = (
-        *observation_statistics(values, mask, loadings, offset, moments),
+        *observation_statistics(rows.values, rows.mask, model.loadings, model.offset, moments),
         *transition_statistics(
-            problem.following, following_index, n_gaps, moments, after.mean, jnp.diagonal(after.covariance)
+            problem.following,
+            following_index(rows, after_index),
+            n_gaps,
+            moments,
+            after.mean,
+            jnp.diagonal(after.covariance),
         ),
     )
-    log_likelihood = jnp.sum(row_log_likelihoods(problem, *filtered_rows(lanes)))
-    return jax.lax.psum((log_likelihood, sums), _AXIS)
+    log_likelihood = jnp.sum(row_log_likelihoods(problem, *segmented.filtered_terms(filtered)))
+    return log_likelihood, sums
 
 
 @cache
-def _program(devices: tuple[jax.Device, ...], n_segments: int) -> jax.stages.Wrapped:
+def _program(devices: tuple[jax.Device, ...], strategy: segmented.Segmented) -> jax.stages.Wrapped:
     mesh = Mesh(np.array(devices), (_AXIS,))
     everywhere, by_rows = PartitionSpec(), PartitionSpec(_AXIS)
     return jax.jit(
         jax.shard_map(
-            partial(_local_sums, n_devices=len(devices), n_segments=n_segments),
+            partial(_local_sums, n_devices=len(devices), strategy=strategy),
             mesh=mesh,
-            in_specs=(everywhere,) * 4 + (by_rows,) * 3,
+            in_specs=(everywhere, by_rows),
             out_specs=everywhere,
             check_vma=False,
         )
     )
 
 
-def sharded_sums(
-    model: tuple[Array, ...], chunk: tuple[Array, ...], devices: tuple[jax.Device, ...], n_segments: int
-) -> tuple[Array, Sums]:
-    """Log-likelihood and sums of expected moments with the rows spread over devices.
+@dataclass(frozen=True)
+class Sharded(InTurn):
+    """Sums over rows spread over devices; everything else on one, chunk by chunk in turn.
 
-    Parameters
+    Attributes
     ----------
-    model : tuple of Array
-        Decay over each gap (U + 1, K), loadings, noise variance and offset.
-    chunk : tuple of Array
-        Values (T, D), mask (T, D) and gap index (T,); ``T`` a multiple of the number of all segments.
     devices : tuple of jax.Device
-        At least two.
-    n_segments : int
-        Segments on each device.
+        At least two, whose number divides the rows.
+    segments : Segmented
+        How each device works through its rows.
     """
-    return _program(devices, n_segments)(*model, *chunk)
+
+    devices: tuple[jax.Device, ...]
+    segments: segmented.Segmented
+
+    def expected_statistics(self, params: Parameters, panel: Panel) -> Statistics:
+        """See :class:`.Route`."""
+        rows = Chunks.of(panel, panel.values.shape[0])[0]
+        total, sums = _program(self.devices, self.segments)(make_model(params, panel), rows)
+        return Statistics(float(total), *map(np.asarray, sums))

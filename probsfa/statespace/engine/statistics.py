@@ -13,6 +13,8 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
+from probsfa.statespace.engine.dynamics import Transition
+from probsfa.statespace.engine.moments import PackedMoments
 from probsfa.statespace.engine.symmetric import triangle, unpack
 
 FloatArray = NDArray[np.float64]
@@ -57,24 +59,6 @@ class Statistics(NamedTuple):
     previous_power: FloatArray
 
 
-class Moments(NamedTuple):
-    """Posterior moments of ``T`` rows, as far as the sums need them.
-
-    ``means`` (K, T); ``covariances`` (K (K + 1) / 2, T), upper triangles; ``lag_one`` (K, T), the covariance
-    of each latent with itself one row later. Rows are along the last axis because sums over them are then
-    products that run at full speed.
-    """
-
-    means: Array
-    covariances: Array
-    lag_one: Array
-
-    @property
-    def variances(self) -> Array:
-        """Variances (K, T), the diagonals of the covariances."""
-        return self.covariances[triangle(self.means.shape[0]).diagonal]
-
-
 class ObservationSums(NamedTuple):
     """Sums over some rows that concern the observations; those of several parts of the data add up.
 
@@ -94,7 +78,7 @@ class ObservationSums(NamedTuple):
 
 
 def observation_sums(
-    values: Array, mask: Array, loadings: Array, offset: Array, moments: Moments
+    values: Array, mask: Array, loadings: Array, offset: Array, moments: PackedMoments
 ) -> ObservationSums:
     """Sums over rows that :func:`complete_sums` makes the statistics of."""
     means = moments.means
@@ -138,7 +122,7 @@ def complete_sums(sums: ObservationSums, loadings: Array) -> tuple[Array, Array,
 
 
 def observation_statistics(
-    values: Array, mask: Array, loadings: Array, offset: Array, moments: Moments
+    values: Array, mask: Array, loadings: Array, offset: Array, moments: PackedMoments
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Sums that concern the observations: counts, residual power and moments, latent and total moments."""
     return complete_sums(observation_sums(values, mask, loadings, offset, moments), loadings)
@@ -149,10 +133,10 @@ _FEW_GAPS = 32
 
 
 def transition_statistics(
-    following: Array,
+    following: Transition,
     gap_index: Array,
     n_gaps: int,
-    moments: Moments,
+    moments: PackedMoments,
     after: Array,
     after_variance: Array,
     backwards: Array | bool = False,
@@ -164,18 +148,19 @@ def transition_statistics(
     after the last row. Where the rows are in reverse order, ``backwards``, the next row is the earlier one.
     """
     means, variances, lag_one = moments.means, moments.variances, moments.lag_one
-    following = following.T
+    steps = Transition(following.decay.T)  # a batch of rows
+    decay = steps.decay
     later = jnp.concatenate([means[:, 1:], after[:, None]], axis=1)
     later_variances = jnp.concatenate([variances[:, 1:], after_variance[:, None]], axis=1)
     if backwards is not False:
         later, means = _swapped_if(backwards, later, means)
         later_variances, variances = _swapped_if(backwards, later_variances, variances)
-    innovations = later - following * means
-    crossed = innovations * means + lag_one - following * variances
-    power = innovations**2 + later_variances - following * (2.0 * lag_one - following * variances)
-    terms = (jnp.ones_like(following[:1]), power, crossed, means**2 + variances)
+    innovations = later - steps.move(means)
+    crossed = innovations * means + lag_one - steps.move(variances)
+    power = innovations**2 + later_variances - decay * (2.0 * lag_one - decay * variances)
+    terms = (jnp.ones_like(decay[:1]), power, crossed, means**2 + variances)
     if n_gaps <= _FEW_GAPS:
-        which = (gap_index[:, None] == jnp.arange(n_gaps, dtype=gap_index.dtype)).astype(following.dtype)
+        which = (gap_index[:, None] == jnp.arange(n_gaps, dtype=gap_index.dtype)).astype(decay.dtype)
         sums = [(term @ which).T for term in terms]
     else:
         sums = [

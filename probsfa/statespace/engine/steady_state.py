@@ -2,8 +2,8 @@
 
 Where no cell is missing and all steps are alike, covariances do not depend on the data, and after some rows
 they are those of the steady state to the last digit: the solution of a Riccati equation (Anderson & Moore
-1979, chapter 4). How many rows that takes, ``n``, is known before: the law of the state after ``n`` rows
-given the state before them is ``N(F s + ..., P)``, and what is left of the past in the covariance is below
+1979, chapter 4). How many rows that takes, ``n``, is known before: the state after ``n`` rows given the state
+before them is ``N(F s + ..., P)``, and what is left of the past in the covariance is below
 ``F F'``. ``F`` and ``P`` of ``2 n`` rows follow from those of ``n`` rows (structure-preserving doubling: Chu,
 Fan, Lin & Wang 2004, doi:10.1080/00207170410001714988).
 
@@ -12,6 +12,7 @@ computed for the end. In between the means follow a linear recursion with consta
 by matrix products.
 """
 
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -22,36 +23,23 @@ from jax import Array
 from jax.lax.linalg import triangular_solve
 from numpy.typing import NDArray
 
-from probsfa.statespace.engine.cache import Key, keep
-from probsfa.statespace.engine.recursions import (
-    Collapsed,
-    Law,
-    condition,
-    filter_pass,
-    prior_law,
-    smoother_pass,
-)
+from probsfa.statespace.engine.chunks import cached
+from probsfa.statespace.engine.dynamics import Gaussian, Transition, stationary
+from probsfa.statespace.engine.recursions import Collapsed, Filtered, condition, filter_pass, smoother_pass
+from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.panel import Panel, decay_over
 from probsfa.statespace.parameters import Parameters
 
 FloatArray = NDArray[np.float64]
 
-#: Fewest rows for which a program of its own is worth compiling.
-FEWEST_ROWS = 2048
-# Largest data (bytes) that are worked through at once; longer series go in chunks.
-_MOST_BYTES = 512 * 2**20
-# Rows at either end that are worked through one by one: the least of these that is enough.
-_ENDS = (32, 128, 512)
-# Share of the rows that one end may take.
-_LONGEST_END = 0.25
 # What may be left of the past in a variance.
 _FORGOTTEN = 1e-18
 # Size of the matrices by which a recursion is solved in blocks.
 _BLOCK_SIZE, _SHORTEST_BLOCK, _LONGEST_BLOCK = 32, 4, 16
 
 
-def rows_to_settle(decay: FloatArray, precision: FloatArray, most: int) -> int | None:
-    """Rows after which the law of a state does not depend on the state before them, a power of two.
+def rows_until_steady(decay: FloatArray, precision: FloatArray, most: int) -> int | None:
+    """Rows after which a state's distribution does not depend on the state before them, a power of two.
 
     Parameters
     ----------
@@ -64,57 +52,56 @@ def rows_to_settle(decay: FloatArray, precision: FloatArray, most: int) -> int |
     """
     identity = np.eye(len(decay))
     innovation = (1.0 - decay) * (1.0 + decay)
-    # One row: predict, then meet the data.
+    # One row: predict, then update.
     narrow = np.linalg.solve(identity + innovation[:, None] * precision, np.diag(innovation))
-    moves = np.linalg.solve(identity + innovation[:, None] * precision, np.diag(decay))
-    told = decay[:, None] * (precision @ moves)
+    transfer = np.linalg.solve(identity + innovation[:, None] * precision, np.diag(decay))
+    information = decay[:, None] * (precision @ transfer)
     n = 1
-    while np.any(np.sum(moves**2, axis=1) > _FORGOTTEN * np.diagonal(narrow)):
+    while np.any(np.sum(transfer**2, axis=1) > _FORGOTTEN * np.diagonal(narrow)):
         n *= 2
         if n > most:
             return None
         # (I + P J)^-1 [F, P]: the state between two halves, as the second tells of it.
-        both = np.linalg.solve(identity + narrow @ told, np.hstack([moves, narrow]))
+        both = np.linalg.solve(identity + narrow @ information, np.hstack([transfer, narrow]))
         between, spread = np.hsplit(both, 2)
-        narrow = narrow + moves @ spread @ moves.T
-        told = told + moves.T @ told @ between
-        moves = moves @ between
+        narrow = narrow + transfer @ spread @ transfer.T
+        information = information + transfer.T @ information @ between
+        transfer = transfer @ between
     return n
 
 
-_known: dict[Key, Array | None] = {}
+_complete: dict[tuple[int, ...], Array | None] = {}
+
+
+def complete_values(panel: Panel) -> Array | None:
+    """Values of a complete series of even steps, on the device; None for any other panel."""
+    if panel.gaps.size != 1:
+        return None
+    return cached(_complete, panel, lambda: _values_if_complete(panel))
 
 
 def _values_if_complete(panel: Panel) -> Array | None:
-    """Values of a complete series of even steps, on the device; None for any other panel."""
     n = panel.n_rows
     even = np.array_equal(panel.gap_index[:n], np.r_[panel.gaps.size, np.zeros(n - 1, dtype=np.intp)])
     return jnp.asarray(panel.values) if even and np.all(panel.mask[:n] > 0.0) else None
 
 
-class Plan(NamedTuple):
-    """A series for which the steady state is worth it: its length, values (T, D), and rows of an end."""
+def rows_of_an_end(params: Parameters, gap: FloatArray, most: int) -> int | None:
+    """Rows after which covariances are those of the steady state; None where that takes more than ``most``.
 
-    n_rows: int
-    values: Array
-    n_end: int
-
-
-def plan(params: Parameters, panel: Panel) -> Plan | None:
-    """How to use the steady state; None where it is of no use: gaps, uneven steps, a short or slow series."""
-    if panel.values.nbytes > _MOST_BYTES or panel.n_rows < FEWEST_ROWS or panel.gaps.size != 1:
-        return None
-    values = keep(_known, panel, lambda: _values_if_complete(panel))
-    if values is None:
-        return None
-    most = min(_ENDS[-1], int(_LONGEST_END * panel.n_rows))
+    Parameters
+    ----------
+    params : Parameters
+        Parameters of the model.
+    gap : ndarray of shape (1,)
+        Time between rows.
+    most : int
+        Most rows.
+    """
     precision = (params.loadings.T / params.noise_variance) @ params.loadings
-    decay = decay_over(params.decay, panel.gaps)[0]
-    needed = rows_to_settle(decay, precision, most) if np.all(np.isfinite(precision)) else None
-    if needed is None:
+    if not np.all(np.isfinite(precision)):
         return None
-    n_end = next(n for n in _ENDS if n >= needed)
-    return Plan(panel.n_rows, values, n_end) if n_end <= most else None
+    return rows_until_steady(decay_over(params.decay, gap)[0], precision, most)
 
 
 def recursion(matrix: Array, terms: Array, n_block: int) -> Array:
@@ -153,7 +140,7 @@ class Forward(NamedTuple):
 
     means: Array
     log_likelihoods: Array
-    start: object
+    start: Filtered
     root: Array
 
 
@@ -176,17 +163,17 @@ def _block(n: int) -> int:
 
 
 class _Model(NamedTuple):
-    """Parameters on the device, the decay over one step."""
+    """Parameters on the device, with the transition over one step."""
 
-    decay: Array
+    transition: Transition
     loadings: Array
     noise_variance: Array
     offset: Array
 
 
 def _forward(model: _Model, values: Array, n_rows: Array, n_end: int) -> Forward:
-    decay, loadings, noise_variance, offset = model
-    n = decay.shape[0]
+    transition, loadings, noise_variance, offset = model
+    n = loadings.shape[1]
     index = jnp.arange(values.shape[0])
     there = (index < n_rows).astype(values.dtype)
     scaled = loadings / noise_variance[:, None]
@@ -194,18 +181,18 @@ def _forward(model: _Model, values: Array, n_rows: Array, n_end: int) -> Forward
     centred = values - offset
     information = (centred @ scaled) * there[:, None]
     first = Collapsed(jnp.broadcast_to(precision, (n_end, n, n)), information[:n_end])
-    decays = jnp.broadcast_to(decay, (n_end, n)).at[0].set(0.0)
-    start, last = filter_pass(first, decays, prior_law(n, values.dtype))
+    decays = jnp.broadcast_to(transition.decay, (n_end, n)).at[0].set(0.0)
+    start, last = filter_pass(first, Transition(decays), stationary(n, values.dtype))
     root = start.roots[-1]
-    predicted = decay[:, None] * last.covariance * decay + jnp.diag((1.0 - decay) * (1.0 + decay))
-    lower = jnp.linalg.cholesky(predicted, symmetrize_input=False)
-    # P S^-1 a, where 1 - P J would cancel when noise is small.
+    lower = jnp.linalg.cholesky(transition.predict_covariance(last.covariance), symmetrize_input=False)
+    # P S^-1 A, where 1 - P J would cancel when noise is small.
     half = triangular_solve(lower, last.covariance, left_side=True, lower=True)
-    transfer = triangular_solve(lower, half, left_side=True, lower=True, transpose_a=True).T * decay
+    solved = triangular_solve(lower, half, left_side=True, lower=True, transpose_a=True)
+    transfer = transition.move_rows(solved.T)
     terms = information @ last.covariance
     terms = jnp.where((index < n_end)[:, None], 0.0, terms).at[n_end - 1].set(last.mean)
     means = recursion(transfer, terms, _block(n)).at[:n_end].set(start.means)
-    moved = means[n_end:] - means[n_end - 1 : -1] * decay
+    moved = means[n_end:] - transition.move_rows(means[n_end - 1 : -1])
     whitened = triangular_solve(lower, moved.T, left_side=True, lower=True)
     distances = jnp.concatenate([start.distances, jnp.sum(whitened**2, axis=0)])
     log_dets = jnp.concatenate(
@@ -216,13 +203,14 @@ def _forward(model: _Model, values: Array, n_rows: Array, n_end: int) -> Forward
     return Forward(means, -0.5 * there * (quadratic + log_dets + distances), start, root)
 
 
-def _backward(decay: Array, forward: Forward, n_rows: Array, n_end: int) -> tuple[Array, Ends]:
-    gain, narrowed = condition(forward.root, decay)
+def _backward(transition: Transition, forward: Forward, n_rows: Array, n_end: int) -> tuple[Array, Ends]:
+    gain, narrowed = condition(forward.root, transition)
     spread = narrowed @ narrowed.T
+    n = spread.shape[0]
     index = jnp.arange(forward.means.shape[0])[:, None]
-    terms = forward.means - (forward.means * decay) @ gain.T
+    terms = forward.means - transition.move_rows(forward.means) @ gain.T
     terms = jnp.where(index < n_rows - 1, terms, jnp.where(index == n_rows - 1, forward.means, 0.0))
-    means = recursion(gain, terms[::-1], _block(decay.shape[0]))[::-1]
+    means = recursion(gain, terms[::-1], _block(n))[::-1]
 
     def step(later: Array, _: None) -> tuple[Array, tuple[Array, Array]]:
         crossed = later @ gain.T
@@ -230,8 +218,8 @@ def _backward(decay: Array, forward: Forward, n_rows: Array, n_end: int) -> tupl
 
     filtered = forward.root @ forward.root.T
     _, (end, end_lag_one) = jax.lax.scan(step, filtered, None, length=n_end)
-    following = jnp.broadcast_to(decay, (n_end, decay.shape[0]))
-    first = smoother_pass(forward.start, following, Law(means[n_end], end[-1]))  # type: ignore[arg-type]
+    following = Transition(jnp.broadcast_to(transition.decay, (n_end, n)))
+    first = smoother_pass(forward.start, following, Gaussian(means[n_end], end[-1]))
     means = means.at[:n_end].set(first.means)
     return means, Ends(first.covariances, first.lag_one, end, end_lag_one)
 
@@ -244,7 +232,7 @@ def _likelihood_program(model: _Model, values: Array, n_rows: Array, n_end: int)
 @partial(jax.jit, static_argnames="n_end")
 def _posterior_program(model: _Model, values: Array, n_rows: Array, n_end: int) -> tuple[Array, Array, Ends]:
     forward = _forward(model, values, n_rows, n_end)
-    means, ends = _backward(model.decay, forward, n_rows, n_end)
+    means, ends = _backward(model.transition, forward, n_rows, n_end)
     return means, forward.log_likelihoods, ends
 
 
@@ -264,13 +252,13 @@ class Sums(NamedTuple):
 
 @partial(jax.jit, static_argnames="n_end")
 def _sums_program(model: _Model, values: Array, n_rows: Array, n_end: int) -> tuple[Sums, Ends]:
-    decay, loadings, _, offset = model
+    transition, loadings, _, offset = model
     forward = _forward(model, values, n_rows, n_end)
-    means, ends = _backward(decay, forward, n_rows, n_end)
+    means, ends = _backward(transition, forward, n_rows, n_end)
     there = (jnp.arange(values.shape[0]) < n_rows).astype(values.dtype)[:, None]
     means = means * there
     residuals = there * (values - offset - means @ loadings.T)
-    innovations = there[1:] * (means[1:] - decay * means[:-1])
+    innovations = there[1:] * (means[1:] - transition.move_rows(means[:-1]))
     previous = there[1:] * means[:-1]
     return Sums(
         jnp.sum(forward.log_likelihoods),
@@ -287,61 +275,81 @@ def _sums_program(model: _Model, values: Array, n_rows: Array, n_end: int) -> tu
 
 def _model(params: Parameters, panel: Panel) -> _Model:
     decay = decay_over(params.decay, panel.gaps)[0]
-    return _Model(*map(jnp.asarray, (decay, params.loadings, params.noise_variance, params.offset)))
+    observed = map(jnp.asarray, (params.loadings, params.noise_variance, params.offset))
+    return _Model(Transition(jnp.asarray(decay)), *observed)
 
 
-def log_likelihood(params: Parameters, panel: Panel, plan: Plan) -> float:
-    """Log-likelihood of the series."""
-    model = _model(params, panel)
-    return float(_likelihood_program(model, plan.values, plan.n_rows, n_end=plan.n_end))
+@dataclass(frozen=True)
+class SteadyState:
+    """The route of this module, for one complete series of even steps.
+
+    Attributes
+    ----------
+    n_end : int
+        Rows at either end that are worked through one by one.
+    """
+
+    n_end: int
+
+    def log_likelihood(self, params: Parameters, panel: Panel) -> float:
+        """See :class:`.Route`."""
+        values, n_rows = _series(panel)
+        return float(_likelihood_program(_model(params, panel), values, n_rows, n_end=self.n_end))
+
+    def moments(
+        self, params: Parameters, panel: Panel
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """See :class:`.Route`."""
+        values, n = _series(panel)
+        m = self.n_end
+        means, rows, ends = _posterior_program(_model(params, panel), values, n, n_end=m)
+        start, start_lag_one, end, end_lag_one = map(np.asarray, ends)
+        covariances = np.empty((n, *start.shape[1:]))
+        lag_one = np.empty((n - 1, *start.shape[1:]))
+        covariances[:m], covariances[m : n - m], covariances[n - m :] = start, end[-1], end[::-1]
+        lag_one[:m], lag_one[m : n - 1 - m], lag_one[n - 1 - m :] = (
+            start_lag_one,
+            end_lag_one[-1],
+            end_lag_one[::-1],
+        )
+        return np.asarray(means)[:n], covariances, lag_one, np.asarray(rows)[:n]
+
+    def expected_statistics(self, params: Parameters, panel: Panel) -> Statistics:
+        """See :class:`.Route`."""
+        values, n = _series(panel)
+        m, model = self.n_end, _model(params, panel)
+        on_device, ends = _sums_program(model, values, n, n_end=m)
+        sums = jax.tree.map(np.asarray, on_device)
+        start, start_lag_one, end, end_lag_one = map(np.asarray, ends)
+        covariance = start.sum(axis=0) + (n - 2 * m) * end[-1] + end.sum(axis=0)
+        variance = np.diagonal(covariance)
+        crossed = np.diagonal(
+            start_lag_one.sum(axis=0) + (n - 1 - 2 * m) * end_lag_one[-1] + end_lag_one.sum(axis=0)
+        )
+        later, earlier = variance - np.diagonal(start[0]), variance - np.diagonal(end[0])
+        decay, d = np.asarray(model.transition.decay), panel.values.shape[1]
+        moments = np.empty((len(decay) + 1, len(decay) + 1))
+        moments[:-1, :-1] = covariance + sums.outer
+        moments[:-1, -1] = moments[-1, :-1] = sums.total
+        moments[-1, -1] = n
+        loaded = params.loadings @ covariance
+        return Statistics(
+            float(sums.log_likelihood),
+            counts=np.full(d, float(n)),
+            residual_power=sums.residual_power + np.sum(loaded * params.loadings, axis=1),
+            residual_moments=np.column_stack([sums.residual_moments - loaded, sums.residual_sums]),
+            latent_moments=np.broadcast_to(moments, (d, *moments.shape)).copy(),
+            total_moments=moments,
+            transitions=np.array([n - 1.0]),
+            innovation_power=(sums.innovation_power + later - decay * (2.0 * crossed - decay * earlier))[
+                None
+            ],
+            innovation_moments=(sums.innovation_moments + crossed - decay * earlier)[None],
+            previous_power=(sums.previous_power + earlier)[None],
+        )
 
 
-def smooth(
-    params: Parameters, panel: Panel, plan: Plan
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Means (N, K), covariances (N, K, K), lag-one covariances (N - 1, K, K), row log-likelihoods (N,)."""
-    model = _model(params, panel)
-    n, m = plan.n_rows, plan.n_end
-    means, rows, ends = _posterior_program(model, plan.values, n, n_end=m)
-    start, start_lag_one, end, end_lag_one = map(np.asarray, ends)
-    covariances = np.empty((n, *start.shape[1:]))
-    lag_one = np.empty((n - 1, *start.shape[1:]))
-    covariances[:m], covariances[m : n - m], covariances[n - m :] = start, end[-1], end[::-1]
-    lag_one[:m], lag_one[m : n - 1 - m], lag_one[n - 1 - m :] = (
-        start_lag_one,
-        end_lag_one[-1],
-        end_lag_one[::-1],
-    )
-    return np.asarray(means)[:n], covariances, lag_one, np.asarray(rows)[:n]
-
-
-def statistics(params: Parameters, panel: Panel, plan: Plan) -> tuple[float, tuple[FloatArray, ...]]:
-    """Log-likelihood and the sums of :class:`.Statistics`, in their order."""
-    model = _model(params, panel)
-    n, m = plan.n_rows, plan.n_end
-    found, ends = _sums_program(model, plan.values, n, n_end=m)
-    sums = jax.tree.map(np.asarray, found)
-    start, start_lag_one, end, end_lag_one = map(np.asarray, ends)
-    covariance = start.sum(axis=0) + (n - 2 * m) * end[-1] + end.sum(axis=0)
-    variance = np.diagonal(covariance)
-    crossed = np.diagonal(
-        start_lag_one.sum(axis=0) + (n - 1 - 2 * m) * end_lag_one[-1] + end_lag_one.sum(axis=0)
-    )
-    later, earlier = variance - np.diagonal(start[0]), variance - np.diagonal(end[0])
-    decay, d = np.asarray(model.decay), panel.values.shape[1]
-    moments = np.empty((len(decay) + 1, len(decay) + 1))
-    moments[:-1, :-1] = covariance + sums.outer
-    moments[:-1, -1] = moments[-1, :-1] = sums.total
-    moments[-1, -1] = n
-    loaded = params.loadings @ covariance
-    return float(sums.log_likelihood), (
-        np.full(d, float(n)),
-        sums.residual_power + np.sum(loaded * params.loadings, axis=1),
-        np.column_stack([sums.residual_moments - loaded, sums.residual_sums]),
-        np.broadcast_to(moments, (d, *moments.shape)).copy(),
-        moments,
-        np.array([n - 1.0]),
-        (sums.innovation_power + later - decay * (2.0 * crossed - decay * earlier))[None],
-        (sums.innovation_moments + crossed - decay * earlier)[None],
-        (sums.previous_power + earlier)[None],
-    )
+def _series(panel: Panel) -> tuple[Array, int]:
+    values = complete_values(panel)
+    assert values is not None
+    return values, panel.n_rows

@@ -3,16 +3,16 @@
 The latents are stationary AR(1) processes, and those are reversible: read backwards in time, a series follows
 the same model, with the same decays over the same gaps. So the rows are cut in two; one thread filters the
 first part forwards and another the second part backwards, with the same programs and from the same stationary
-law. They meet with the law of ``z_m``, the last state of the first part, given that part, and the law of
-``z_m+1`` given the second part. With ``a`` the decays between the two (zero where a sequence begins)::
+distribution. In the middle there is the distribution of ``z_m``, the last state of the first part, given that
+part, and that of ``z_m+1`` given the second part. With ``A``, ``Q`` the transition between the two (``A = 0``
+where a sequence begins)::
 
-    p = a m1,   S = a P1 a + 1 - a^2                         z_m+1 given the first part
+    p = A m1,   S = A P1 A' + Q                              z_m+1 given the first part
     J = P2^-1 - 1,   J m2 + m2                               what the second part adds to it
 
-because the stationary law, which the second part started from too, must count once. Then both smooth
-outwards from where they met, each from the law of the other's last state given all rows, and their sums add
-up. All is exact; this is the two-filter formula (Fraser & Potter 1969), whose backward filter is an ordinary
-one here.
+because the stationary distribution, which the second part started from too, must count once. Then both smooth
+outwards from the middle, each from the other's last state given all rows, and their sums add up. All is
+exact; this is the two-filter formula (Fraser & Potter 1969), whose backward filter is an ordinary one here.
 
 The stable forms are those of :mod:`.recursions`: what is factorised is ``1 + L' J L`` with
 ``S = L L'``, and ``J`` comes from a root of ``P2``, so it is positive whether ``P2`` is tiny or nearly one.
@@ -20,35 +20,34 @@ The stable forms are those of :mod:`.recursions`: what is factorised is ``1 + L'
 
 import threading
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 
-from probsfa._cores import n_cores
-from probsfa.statespace.engine.batched import on_cpu
-from probsfa.statespace.engine.inference import MOST_LANE_COMPONENTS
+from probsfa.statespace.engine.chunks import Chunks, cached_rows
+from probsfa.statespace.engine.dynamics import Gaussian, Transition
+from probsfa.statespace.engine.statistics import Statistics
+from probsfa.statespace.engine.sweep import InTurn, Sweep, complete
 from probsfa.statespace.panel import Panel
+from probsfa.statespace.parameters import Parameters
 
 FloatArray = NDArray[np.float64]
 
-# Work below which a second thread does not pay for the meeting and the smaller programs (some 5 ms). In units
-# of 1 ns: a row costs about K^3 of them and 10,000 more, so this is 0.05 s.
-_LEAST_WORK = 5e7
-_ROW_WORK = 1e4
-
 
 class End(NamedTuple):
-    """Law of the last state that one side reached, given its rows: ``mean`` (K,), covariance ``W W'``."""
+    """The last state that one side reached, given its rows: ``mean`` (K,), covariance ``W W'``."""
 
     mean: FloatArray
     root: FloatArray
 
 
-class Meeting(NamedTuple):
-    """Law of one state given all rows, and how much likelier the two sides are together than apart.
+class Combined(NamedTuple):
+    """A state given all rows, and how much likelier the two sides are together than apart.
 
     ``mean`` (K,), ``covariance`` (K, K) and ``log_ratio``, the log of the joint density of the rows of both
     sides over the product of their densities, in nats.
@@ -59,8 +58,8 @@ class Meeting(NamedTuple):
     log_ratio: float
 
 
-def meet(own: End, other: End, decay: FloatArray) -> Meeting:
-    """Law of a side's last state given all rows.
+def combine(own: End, other: End, between: Transition) -> Combined:
+    """Distribution of a side's last state given all rows.
 
     Parameters
     ----------
@@ -68,22 +67,21 @@ def meet(own: End, other: End, decay: FloatArray) -> Meeting:
         Where the side whose state is asked for ended.
     other : End
         Where the other side ended.
-    decay : ndarray of shape (K,)
-        Decays between the two states; zero where they are independent.
+    between : Transition
+        Transition between the two states; decays of zero where they are independent.
 
     Returns
     -------
-    Meeting
+    Combined
     """
-    predicted = decay * other.mean
-    scaled = decay[:, None] * other.root
-    spread = scaled @ scaled.T + np.diag((1.0 - decay) * (1.0 + decay))
+    predicted, scaled = np.asarray(between.move(other.mean)), np.asarray(between.move(other.root))
+    spread = scaled @ scaled.T + np.asarray(between.innovation_covariance())
     lower = cholesky(spread, lower=True)
     # P2 = U s^2 U' of the root itself: small variances keep their digits, which those of P2 would not.
     axes, sizes, _ = np.linalg.svd(own.root)
     precision = np.maximum((1.0 - sizes) * (1.0 + sizes), 0.0) / sizes**2
     turned = axes.T @ lower
-    factor = cholesky(np.eye(len(decay)) + (turned.T * precision) @ turned, lower=True)
+    factor = cholesky(np.eye(len(sizes)) + (turned.T * precision) @ turned, lower=True)
     surprise = turned.T @ (precision * (axes.T @ (own.mean - predicted))) + lower.T @ own.mean
     update = cho_solve((factor, True), surprise)
     mean = predicted + lower @ update
@@ -92,7 +90,7 @@ def meet(own: End, other: End, decay: FloatArray) -> Meeting:
     missed = (axes.T @ (mean - own.mean)) / sizes
     squares = update @ update + missed @ missed - mean @ mean
     log_det = 2.0 * float(np.sum(np.log(sizes)) + np.sum(np.log(np.diag(factor))))
-    return Meeting(mean, root @ root.T, -0.5 * (float(squares) + log_det))
+    return Combined(mean, root @ root.T, -0.5 * (float(squares) + log_det))
 
 
 class _Backwards:
@@ -161,11 +159,54 @@ def run_both(first: Iterable[object], second: Iterable[object]) -> None:
         raise failures[0]
 
 
-def pays(n_rows: int, n_components: int) -> bool:
-    """Whether two threads are quicker: with two cores and enough work on matrices that fill only one."""
+@dataclass(frozen=True)
+class TwoFilter(InTurn):
+    """Sums over rows from both ends at once; everything else chunk by chunk in turn.
+
+    Attributes
+    ----------
+    half_rows : int
+        Rows of a chunk where the two halves are worked through at once.
+    """
+
+    half_rows: int
+
+    def expected_statistics(self, params: Parameters, panel: Panel) -> Statistics:
+        """See :class:`.Route`."""
+        first, second = (
+            Sweep(params, panel, self.strategy, chunks, self.cached_bytes // 2)
+            for chunks in halves(panel, self.half_rows)
+        )
+        run_both(*(map(jax.block_until_ready, side.filter_chunks()) for side in (first, second)))
+        between = first.chunks.after_index(len(first.chunks) - 1)
+        transition = Transition(np.asarray(first.model.transitions.decay)[between])
+        ends = _end(first), _end(second)
+        here, there = combine(*ends, transition), combine(*ends[::-1], transition)
+        run_both(
+            map(jax.block_until_ready, first.sum_chunks(_gaussian(there))),
+            map(jax.block_until_ready, second.sum_chunks(_gaussian(here), backwards=True)),
+        )
+        value = first.log_likelihood + second.log_likelihood + here.log_ratio
+        sums = [x + y for x, y in zip(first.totals, second.totals, strict=True)]
+        return complete(first.model, value, sums)
+
+
+def halves(panel: Panel, rows: int) -> tuple[Chunks, Chunks]:
+    """The chunks of the first rows of a panel, and those of the others in reverse order."""
+    n_chunks = -(-panel.values.shape[0] // rows)
+    n_first = -(-n_chunks // 2)
+    n_second = n_chunks - n_first
+    second = backwards(panel, n_first * rows, n_second * rows)
     return (
-        n_components > MOST_LANE_COMPONENTS
-        and n_rows * (n_components**3 + _ROW_WORK) >= _LEAST_WORK
-        and n_cores() > 1
-        and on_cpu()
+        Chunks(panel, rows, n_first, cached_rows(panel, rows)),
+        Chunks(second, rows, n_second, cached_rows(panel, rows, n_first)),
     )
+
+
+def _end(side: Sweep) -> End:
+    assert side.last is not None
+    return End(np.array(side.last.last.mean), side.last.last_root)
+
+
+def _gaussian(combined: Combined) -> Gaussian:
+    return Gaussian(jnp.asarray(combined.mean), jnp.asarray(combined.covariance))

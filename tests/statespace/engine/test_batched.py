@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from probsfa.statespace.engine import batched, segmented
+from probsfa.statespace.engine import batched, compiler, segmented
 
 
 def test_large_matrices_are_left_to_the_library_of_an_accelerator(rng, monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    n, n_lanes = batched.MOST_UNROLLED + 2, 3
+    n, n_matrices = batched.MOST_UNROLLED + 2, 3
     with jax.enable_x64(True):
-        left, right = (jnp.asarray(rng.standard_normal((n, n, n_lanes))) for _ in range(2))
+        left, right = (jnp.asarray(rng.standard_normal((n, n, n_matrices))) for _ in range(2))
         np.testing.assert_allclose(
             batched.times(left, right), np.einsum("iks,kjs->ijs", left, right), rtol=1e-10, atol=1e-12
         )
@@ -23,7 +23,7 @@ def test_large_matrices_are_left_to_the_library_of_an_accelerator(rng, monkeypat
         np.testing.assert_allclose(square, np.einsum("iks,jks->ijs", left, left), rtol=1e-10, atol=1e-12)
         upper, reciprocals = batched.cholesky(square)
         np.testing.assert_allclose(batched.transpose_times(upper, upper), square, rtol=1e-10, atol=1e-12)
-        for i in range(n_lanes):
+        for i in range(n_matrices):
             np.testing.assert_array_equal(np.tril(upper[:, :, i], -1), 0.0)
             np.testing.assert_allclose(reciprocals[:, i] * np.diag(upper[:, :, i]), 1.0)
         down, up = (
@@ -58,14 +58,14 @@ def test_whitening_is_a_solve_with_the_factor(rng, monkeypatch, platform, n):
 
 def test_loops_are_for_single_kernels_alone():
     matrix, columns = (jax.ShapeDtypeStruct(shape, np.float32) for shape in [(3, 3, 4), (3, 4, 4)])
-    segments = segmented.Segments(columns, matrix, columns)
+    segments = segmented.Summaries(columns, matrix, columns)
 
     def text():
         return jax.jit(lambda *args: segmented.given_next(*args)).lower(segments, matrix).as_text()
 
     hinted = text()
     # After the other form is in the caches.
-    with batched.without_kernel_hints():
+    with compiler.without_kernel_hints():
         plain = text()
     assert hinted.count("stablehlo.while") == 2 and "xla_cpu_small_call" in hinted
     assert "stablehlo.while" not in plain and "xla_cpu_small_call" not in plain
@@ -78,21 +78,21 @@ def test_both_forms_agree(rng, n):
     matrix = np.einsum("iks,jks->ijs", roots, roots) + 0.1 * np.eye(n)[:, :, None]
     moves = rng.standard_normal((n, n + 1, 5))
     with jax.enable_x64(True):
-        given = segmented.Segments(*map(jnp.asarray, (moves, matrix, moves))), jnp.asarray(roots)
+        given = segmented.Summaries(*map(jnp.asarray, (moves, matrix, moves))), jnp.asarray(roots)
         one = segmented.given_next(*given)
-        with batched.without_kernel_hints():
+        with compiler.without_kernel_hints():
             other = segmented.given_next(*given)
         for found, wanted in zip(one, other, strict=True):
             np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-10)
         # The definition, with inverses.
-        for lane in range(5):
-            transfer, root = moves[:, :n, lane], roots[:, :, lane].T
+        for i in range(5):
+            transfer, root = moves[:, :n, i], roots[:, :, i].T
             spread = np.linalg.inv(
-                np.linalg.inv(root @ root.T) + transfer.T @ np.linalg.solve(matrix[:, :, lane], transfer)
+                np.linalg.inv(root @ root.T) + transfer.T @ np.linalg.solve(matrix[:, :, i], transfer)
             )
-            np.testing.assert_allclose(one[1][:, :, lane], spread, rtol=1e-7, atol=1e-8)
-            gain = spread @ transfer.T @ np.linalg.inv(matrix[:, :, lane])
-            np.testing.assert_allclose(one[0][:, :, lane], gain, rtol=1e-7, atol=1e-8)
+            np.testing.assert_allclose(one[1][:, :, i], spread, rtol=1e-7, atol=1e-8)
+            gain = spread @ transfer.T @ np.linalg.inv(matrix[:, :, i])
+            np.testing.assert_allclose(one[0][:, :, i], gain, rtol=1e-7, atol=1e-8)
 
 
 def inverse(matrix):
@@ -111,7 +111,7 @@ def test_gain_of_a_segment_that_is_nearly_certain():
     spread = inverse(inverse(W @ W.T) + F.T @ inverse(P) @ F)
     wanted = [x.astype(float) for x in (spread @ F.T @ inverse(P), spread)]
     with jax.enable_x64(True):
-        segments = segmented.Segments(*(jnp.asarray(x[:, :, None]) for x in (moves, matrix, moves)))
+        segments = segmented.Summaries(*(jnp.asarray(x[:, :, None]) for x in (moves, matrix, moves)))
         found = tuple(map(np.asarray, segmented.given_next(segments, jnp.asarray(root.T[:, :, None]))))
     # What the gain is multiplied with is known to the root of the covariance.
     half = np.linalg.cholesky(matrix)

@@ -1,28 +1,41 @@
 """Many latents in few columns: updates of rank D give what the other strategies give."""
 
+from contextlib import ExitStack
+
 import jax
 import numpy as np
 import pytest
 
-from probsfa.statespace import posterior
-from probsfa.statespace.engine import chunks, covariance_form, two_filter
-from probsfa.statespace.posterior import expected_statistics, log_likelihood, smooth
+from probsfa.statespace import use_strategy
+from probsfa.statespace.engine import covariance_form
+from probsfa.statespace.engine.covariance_form import CovarianceForm
+from probsfa.statespace.engine.recursions import Recursions
+from probsfa.statespace.panel import decay_over
+from probsfa.statespace.posterior import expected_statistics, log_likelihood, plan_for, smooth
 from tests.oracles import statespace as oracle
 from tests.statespace.support import HOLES, punch, scaled_error, to_panel, to_parameters, uneven_times
 from tests.tolerances import EXACT
 
 
 @pytest.fixture
-def use(monkeypatch):
-    """Use the strategy, or not, whatever the size, and chunks of few rows."""
+def use():
+    """Use the strategy, or the plain recursions, until it is said again."""
+    with ExitStack() as stack:
 
-    def choose(few, *, chunk_rows=None, both=False, keep=True):
-        monkeypatch.setattr(covariance_form, "suits", lambda params, panel: few)
-        monkeypatch.setattr(two_filter, "pays", lambda n_rows, n_components: both)
-        monkeypatch.setattr(chunks, "chunk_rows", lambda n, k: n if chunk_rows is None else chunk_rows)
-        monkeypatch.setattr(posterior, "_KEPT_BYTES", 2**40 if keep else 0)
+        def choose(few, **options):
+            stack.close()
+            stack.enter_context(use_strategy("covariance_form" if few else "recursions", **options))
 
-    return choose
+        yield choose
+
+
+def suits(model, panel):
+    return plan_for(to_parameters(model), panel).strategy == CovarianceForm()
+
+
+def largest_precision(model, panel):
+    params = to_parameters(model)
+    return covariance_form.largest_precision(params, decay_over(params.decay, panel.gaps), panel.n_rows)
 
 
 def many_latents(rng, n_features=3, n_components=12, slowest=0.99):
@@ -60,7 +73,7 @@ def test_moments_and_sums_are_those_of_the_joint_gaussian(rng, use, n_components
 
 
 @pytest.mark.parametrize("n_features", [1, 6])
-@pytest.mark.parametrize("ways", [{}, {"chunk_rows": 8}, {"chunk_rows": 8, "both": True}])
+@pytest.mark.parametrize("ways", [{}, {"chunk_rows": 8}, {"chunk_rows": 8, "two_filter": True}])
 def test_at_uneven_times_in_chunks_and_from_both_ends(rng, use, n_features, ways):
     model = oracle.random_model(rng, n_features, 3)
     model = model._replace(decay=np.abs(model.decay))
@@ -89,8 +102,8 @@ def test_the_log_density_of_each_row_is_that_of_the_textbook(rng, use):
 WAYS = {
     "at once": {},
     "chunks": {"chunk_rows": 32},
-    "chunks made again": {"chunk_rows": 32, "keep": False},
-    "both ends": {"chunk_rows": 16, "both": True},
+    "chunks made again": {"chunk_rows": 32, "cached_bytes": 0},
+    "both ends": {"chunk_rows": 16, "two_filter": True},
 }
 
 
@@ -110,11 +123,10 @@ def test_the_answer_is_that_of_the_other_strategies(rng, use, way, holes):
 
 def test_it_is_chosen_where_it_suits(rng):
     model = many_latents(rng)
-    params, panel = to_parameters(model), to_panel(oracle.simulate(rng, model, [40]))
-    with jax.enable_x64(True):
-        assert posterior._Sweep(params, panel).n_segments == covariance_form.FEW_COLUMNS
-        less = to_parameters(model._replace(noise=1e-9 * model.noise))
-        assert posterior._Sweep(less, panel).n_segments == 1
+    panel = to_panel(oracle.simulate(rng, model, [40]))
+    assert plan_for(to_parameters(model), panel).strategy == CovarianceForm()
+    less = to_parameters(model._replace(noise=1e-9 * model.noise))
+    assert plan_for(less, panel).strategy == Recursions()
 
 
 def relative_variance_error(found, wanted):
@@ -136,10 +148,10 @@ def test_the_smallest_variances_are_right_at_the_least_noise_for_which_it_is_cho
     data = oracle.simulate(rng, model, [n_rows])
     panel = to_panel(punch(rng, data, "none"))
     # As little noise as there may be.
-    precision = covariance_form.largest_precision(to_parameters(model), panel)
-    model = model._replace(noise=1.01 * model.noise * precision / covariance_form._MOST_PRECISION)
+    precision = largest_precision(model, panel)
+    model = model._replace(noise=1.01 * model.noise * precision / covariance_form.MOST_PRECISION)
     params = to_parameters(model)
-    assert covariance_form.suits(params, panel)
+    assert suits(model, panel)
     found, wanted = smooth(params, panel), oracle.exact_posterior(model, data)
     assert scaled_error(found.means, wanted.means) < EXACT
     assert scaled_error(found.lag_one_covariances, wanted.lag_one) < EXACT
@@ -154,20 +166,20 @@ def test_the_bound_on_the_precision_holds(rng, slowest, noise, holes):
     model = many_latents(rng, 2, 5, slowest)._replace(noise=np.array([noise, 2.0 * noise]))
     data = punch(rng, oracle.simulate(rng, model, [25]), holes)
     least = min(np.linalg.eigvalsh(x)[0] for x in oracle.joint_posterior(model, data).covariances)
-    assert 1.0 / least <= covariance_form.largest_precision(to_parameters(model), to_panel(data)) * (1 + 1e-6)
+    assert 1.0 / least <= largest_precision(model, to_panel(data)) * (1 + 1e-6)
 
 
 def test_the_bound_is_reached():
     """One slow latent, seen in each of 50 rows: their number over the noise."""
     model = oracle.Model(np.array([1.0 - 1e-12]), np.ones((1, 1)), np.array([0.01]), np.zeros(1))
-    bound = covariance_form.largest_precision(to_parameters(model), to_panel([np.zeros((50, 1))]))
+    bound = largest_precision(model, to_panel([np.zeros((50, 1))]))
     assert bound == pytest.approx(1.0 + 50 / 0.01, rel=1e-6)
 
 
 def test_where_it_does_not_suit(rng, monkeypatch):
     model = many_latents(rng, 3, 12)
     panel = to_panel(oracle.simulate(rng, model, [50]))
-    assert covariance_form.suits(to_parameters(model), panel)
+    assert suits(model, panel)
     for changed in (
         model._replace(noise=np.full(3, 1e-8)),
         model._replace(noise=np.array([0.1, 0.0, 0.1])),
@@ -175,16 +187,16 @@ def test_where_it_does_not_suit(rng, monkeypatch):
         model._replace(loadings=1e200 * model.loadings),
         model._replace(decay=np.ones(12)),
     ):
-        assert not covariance_form.suits(to_parameters(changed), panel)
+        assert not suits(changed, panel)
     for n_features, n_components in ((7, 12), (3, 8), (1, 1)):
         other = many_latents(rng, n_features, n_components)
-        assert not covariance_form.suits(to_parameters(other), to_panel(oracle.simulate(rng, other, [20])))
+        assert not suits(other, to_panel(oracle.simulate(rng, other, [20])))
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert not covariance_form.suits(to_parameters(model), panel)
+    assert not suits(model, panel)
 
 
 def test_variances_are_positive_and_at_most_those_of_the_prior(rng, use):
-    """Data never widen a law, and empty rows leave it what it was."""
+    """Data never widen a distribution, and empty rows leave it what it was."""
     model = many_latents(rng, 5, 20)
     data = oracle.simulate(rng, model, [60])
     use(True)

@@ -9,9 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from probsfa.statespace import posterior
-from probsfa.statespace.engine import batched, chunks, inference, likelihood, parallel_scan, segmented
+from probsfa.statespace import use_strategy
+from probsfa.statespace.engine import batched, compiler, parallel_scan, segmented
+from probsfa.statespace.engine.dynamics import Transition
 from probsfa.statespace.engine.likelihood import marginal_log_likelihood
+from probsfa.statespace.engine.parallel_scan import ParallelScan
+from probsfa.statespace.engine.plan import Shape, plan
+from probsfa.statespace.engine.recursions import Recursions
+from probsfa.statespace.engine.segmented import Segmented
 from probsfa.statespace.posterior import expected_statistics, log_likelihood, smooth
 from tests.oracles import statespace as oracle
 from tests.statespace.support import punch, scaled_error, to_panel, to_parameters, uneven_times
@@ -39,7 +44,7 @@ def test_moments_are_those_of_the_plain_recursion(rng, n_components):
         data = punch(rng, oracle.simulate(rng, model, LENGTHS, times), holes)
         params, panel = to_parameters(model), to_panel(data, times)
         wanted = smooth(params, panel)
-        with inference.associative_everywhere():
+        with use_strategy("parallel_scan"):
             found = smooth(params, panel)
         assert_same(found, wanted)
 
@@ -50,7 +55,7 @@ def test_sums_are_those_of_the_plain_recursion(rng, n_components):
     data = punch(rng, oracle.simulate(rng, model, LENGTHS), "scattered")
     params, panel = to_parameters(model), to_panel(data)
     wanted = expected_statistics(params, panel), log_likelihood(params, panel)
-    with inference.associative_everywhere():
+    with use_strategy("parallel_scan"):
         assert_same(expected_statistics(params, panel), wanted[0])
         assert scaled_error(log_likelihood(params, panel), wanted[1]) < EXACT
 
@@ -60,7 +65,7 @@ def test_moments_are_those_of_the_joint_gaussian(rng):
     model = oracle.random_model(rng, 4, 3)
     model, times = model._replace(decay=np.abs(model.decay)), uneven_times(rng, lengths)
     data = punch(rng, oracle.simulate(rng, model, lengths, times), "scattered")
-    with inference.associative_everywhere():
+    with use_strategy("parallel_scan"):
         found = smooth(to_parameters(model), to_panel(data, times))
     wanted = oracle.joint_posterior(model, data, times)
     assert scaled_error(found.means, wanted.means) < EXACT
@@ -75,7 +80,7 @@ def test_any_noise_against_decimals(rng, noise, size):
     """What rounding the data's collapse ``C'x / r`` leaves open, and no more: nothing is lost in merges."""
     model = oracle.random_model(rng, *size)._replace(noise=np.full(size[0], noise))
     data = punch(rng, oracle.simulate(rng, model, [40, 26]), "scattered")
-    with inference.associative_everywhere():
+    with use_strategy("parallel_scan"):
         found = smooth(to_parameters(model), to_panel(data))
     wanted, tolerance = oracle.exact_posterior(model, data, digits=45), small_noise_tolerance(noise)
     assert scaled_error(found.means, wanted.means) < tolerance
@@ -90,31 +95,27 @@ def test_time_scales_far_longer_than_the_data(rng, noise):
     data = punch(rng, oracle.simulate(rng, model, [128]), "scattered")
     params = to_parameters(model._replace(decay=np.array([1.0 - 1e-6, 0.3, -0.4])))
     wanted = smooth(params, to_panel(data))
-    with inference.associative_everywhere():
+    with use_strategy("parallel_scan"):
         assert_same(smooth(params, to_panel(data)), wanted, small_noise_tolerance(noise))
 
 
-@pytest.mark.parametrize("keep", [True, False])
-def test_chunks_hand_over(rng, monkeypatch, keep):
+@pytest.mark.parametrize("cached_bytes", [2**40, 0])
+def test_chunks_hand_over(rng, cached_bytes):
     model = oracle.random_model(rng, 5, 2)
     data = punch(rng, oracle.simulate(rng, model, [300, 40]), "scattered")
     params, panel = to_parameters(model), to_panel(data)
     wanted = smooth(params, panel), expected_statistics(params, panel)
-    monkeypatch.setattr(chunks, "chunk_rows", lambda n, k: 96)
-    monkeypatch.setattr(posterior, "_KEPT_BYTES", 2**40 if keep else 0)
-    with inference.associative_everywhere():
+    with use_strategy("parallel_scan", chunk_rows=96, cached_bytes=cached_bytes):
         assert_same(smooth(params, panel), wanted[0])
         assert_same(expected_statistics(params, panel), wanted[1])
 
 
-def test_segments_of_several_rows(rng, monkeypatch):
-    monkeypatch.setattr(parallel_scan, "MOST_SEGMENTS", 100)
+def test_segments_of_several_rows(rng):
     model = oracle.random_model(rng, 5, 3)
     data = punch(rng, oracle.simulate(rng, model, [200, 56]), "scattered")
     params, panel = to_parameters(model), to_panel(data)
     wanted = smooth(params, panel)
-    with inference.associative_everywhere():
-        assert inference.choose_segments(256, 3) == 64  # of four rows: three would be 86, and do not divide
+    with use_strategy("parallel_scan", n_segments=64):
         assert_same(smooth(params, panel), wanted)
 
 
@@ -130,11 +131,10 @@ def both_ways(rng, n_components, derive):
         def results():
             return jax.tree.leaves(derive(lambda *p: marginal_log_likelihood(*p, *data), params))
 
-        with inference.associative_everywhere():
-            assert inference.choose_segments(n_rows, n_components) == n_rows
+        with use_strategy("parallel_scan"):
+            assert plan(Shape(n_rows, 4, n_components)).strategy == ParallelScan(n_rows)
             found = results()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(likelihood, "choose_segments", lambda *_: 1)
+        with use_strategy("recursions"):
             wanted = results()
     for one, other in zip(found, wanted, strict=True):
         assert scaled_error(one, other) < EXACT
@@ -170,25 +170,27 @@ def test_scan_is_the_product_of_all_before(rng, n):
 
 def random_rows(rng, n_rows, n, n_segments):
     roots = rng.standard_normal((n_rows, n, n, n_segments))
-    return segmented.Rows(
+    return segmented.SegmentRows(
         jnp.asarray(np.einsum("lijs,lkjs->liks", roots, roots)),
         jnp.asarray(rng.standard_normal((n_rows, n, n_segments))),
-        jnp.asarray(rng.uniform(-0.9, 0.9, (n_rows, n, n_segments))),
+        Transition(jnp.asarray(rng.uniform(-0.9, 0.9, (n_rows, n, n_segments)))),
     )
 
 
 @pytest.mark.parametrize("n", [1, 3, 10])
 @pytest.mark.parametrize("platform", ["cpu", "gpu"])
-def test_merging_is_summing_up_together_in_any_order(rng, monkeypatch, n, platform):
+def test_combining_is_summing_up_together_in_any_order(rng, monkeypatch, n, platform):
     monkeypatch.setattr(jax, "default_backend", lambda: platform)
-    with jax.enable_x64(True), batched.without_kernel_hints():
-        merge = parallel_scan.merge_segments
-        parts = [segmented.couple(random_rows(rng, 2, n, 4)) for _ in range(3)]
-        left, right = merge(merge(*parts[:2]), parts[2]), merge(parts[0], merge(*parts[1:]))
+    with jax.enable_x64(True), compiler.without_kernel_hints():
+        combine = parallel_scan.combine_segments
+        parts = [segmented.summarize(random_rows(rng, 2, n, 4)) for _ in range(3)]
+        left, right = combine(combine(*parts[:2]), parts[2]), combine(parts[0], combine(*parts[1:]))
         assert_same(left, right)
         rows = random_rows(rng, 5, n, 4)
-        halves = [segmented.couple(jax.tree.map(lambda x, p=p: x[p], rows)) for p in (slice(2), slice(2, 5))]
-        assert_same(merge(*halves), segmented.couple(rows))
+        halves = [
+            segmented.summarize(jax.tree.map(lambda x, p=p: x[p], rows)) for p in (slice(2), slice(2, 5))
+        ]
+        assert_same(combine(*halves), segmented.summarize(rows))
 
 
 def test_segments_divide_the_rows_and_fill_the_card():
@@ -202,15 +204,18 @@ def test_segments_divide_the_rows_and_fill_the_card():
 
 
 def test_the_platform_decides(monkeypatch):
-    assert inference.choose_segments(65_536, 5) == 64
-    assert inference.choose_segments(65_536, 20) == 1
+    def chosen(n_rows, n_components):
+        return plan(Shape(n_rows, 3, n_components)).strategy
+
+    assert chosen(65_536, 5) == Segmented(64)
+    assert chosen(65_536, 20) == Recursions()
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert inference.choose_segments(65_536, 5) == inference.choose_segments(65_536, 20) == 8192
-    assert inference.choose_segments(64, 5) == 1  # a short chain needs no joining
+    assert chosen(65_536, 5) == chosen(65_536, 20) == ParallelScan(8192)
+    assert chosen(64, 5) == Recursions()  # a short chain needs no joining
     with jax.default_device(jax.devices("cpu")[0]):
-        assert inference.choose_segments(65_536, 5) == 64
+        assert chosen(65_536, 5) == Segmented(64)
     with jax.default_device("cpu"):
-        assert inference.choose_segments(65_536, 5) == 64
+        assert chosen(65_536, 5) == Segmented(64)
 
 
 def test_programs_for_accelerators_ask_the_compiler_for_nothing(rng, monkeypatch):
@@ -233,8 +238,8 @@ SHARDED = """
 import jax
 jax.config.update("jax_num_cpu_devices", 2)
 import numpy as np
-from probsfa.statespace import posterior
-from probsfa.statespace.engine import inference
+from probsfa.statespace import on_devices, posterior, use_strategy
+from probsfa.statespace.engine.parallel_scan import ParallelScan
 from tests.oracles import statespace as oracle
 from tests.statespace.support import punch, scaled_error, to_panel, to_parameters
 
@@ -243,11 +248,9 @@ model = oracle.random_model(rng, 4, 2)
 data = punch(rng, oracle.simulate(rng, model, [1500, 548]), "scattered")
 params, panel = to_parameters(model), to_panel(data)
 one = posterior.expected_statistics(params, panel)
-calls, sharded = [], posterior.sharded_sums
-posterior.sharded_sums = lambda *args: calls.append(args[3]) or sharded(*args)
-with posterior.on_devices(jax.devices()), inference.associative_everywhere():
+with on_devices(jax.devices()), use_strategy("parallel_scan"):
+    assert posterior.plan_for(params, panel).route.segments == ParallelScan(1024)
     several = posterior.expected_statistics(params, panel)
-assert calls == [1024], calls
 for name, found, wanted in zip(one._fields, several, one, strict=True):
     assert scaled_error(found, wanted) < 1e-10, name
 """

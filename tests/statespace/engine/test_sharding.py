@@ -12,7 +12,8 @@ import jax
 jax.config.update("jax_num_cpu_devices", int(sys.argv[1]))
 import numpy as np
 import probsfa
-from probsfa.statespace import posterior
+from probsfa.statespace import posterior, use_strategy
+from probsfa.statespace.engine.sharding import Sharded
 from tests.oracles import statespace as oracle
 from tests.statespace.support import punch, scaled_error, to_panel, to_parameters, uneven_times
 
@@ -23,19 +24,16 @@ lengths = [3000, 1, 1095]
 times = uneven_times(rng, lengths) if sys.argv[2] == "uneven" else None
 data = punch(rng, oracle.simulate(rng, model, lengths, times), "scattered")
 params, panel = to_parameters(model), to_panel(data, times)
-posterior.choose_segments = lambda *_: 1  # the oracle is the plain recursion on one device
-one = posterior.expected_statistics(params, panel)
-posterior.choose_segments = lambda *_: 8
-calls = []
-sharded = posterior.sharded_sums
-posterior.sharded_sums = lambda *args: calls.append(args[2]) or sharded(*args)
-with probsfa.on_devices(jax.devices()):
+with use_strategy("recursions"):  # the oracle is the plain recursion on one device
+    one = posterior.expected_statistics(params, panel)
+with probsfa.on_devices(jax.devices()), use_strategy("segmented", n_segments=8):
+    route = posterior.plan_for(params, panel).route
+    assert isinstance(route, Sharded) and len(route.devices) == int(sys.argv[1]), route
     several = posterior.expected_statistics(params, panel)
-assert [len(devices) for devices in calls] == [int(sys.argv[1])], calls
 for name, found, wanted in zip(one._fields, several, one, strict=True):
     assert scaled_error(found, wanted) < 1e-10, name
-posterior.expected_statistics(params, panel)
-assert len(calls) == 1  # outside of the context all is as before
+# Outside of the context all is as before.
+assert not isinstance(posterior.plan_for(params, panel).route, Sharded)
 """
 
 

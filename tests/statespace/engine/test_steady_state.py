@@ -6,25 +6,27 @@ import numpy as np
 import pytest
 import scipy.linalg
 
+from probsfa.statespace import use_strategy
 from probsfa.statespace.engine import steady_state
 from probsfa.statespace.engine.statistics import Statistics
+from probsfa.statespace.engine.steady_state import SteadyState
+from probsfa.statespace.posterior import expected_statistics, log_likelihood, plan_for, smooth
 from tests.oracles import statespace as oracle
 from tests.statespace.support import punch, scaled_error, to_panel, to_parameters
 from tests.tolerances import EXACT, small_noise_tolerance
 
 
-@pytest.fixture(autouse=True)
-def short_series(monkeypatch):
+@pytest.fixture
+def short_series():
     """Let the tests be small."""
-    monkeypatch.setattr(steady_state, "FEWEST_ROWS", 64)
-    monkeypatch.setattr(steady_state, "_ENDS", (16, 32, 64, 256))
-    with jax.enable_x64(True):
+    with use_strategy("steady_state"):
         yield
 
 
-def planned(model, data, times=None, *, pad=True):
-    params, panel = to_parameters(model), to_panel(data, times, pad=pad)
-    return params, panel, steady_state.plan(params, panel)
+def is_chosen(model, data, times=None):
+    """Whether the steady state is what serves, of itself."""
+    with jax.enable_x64(True):
+        return isinstance(plan_for(to_parameters(model), to_panel(data, times)).route, SteadyState)
 
 
 def one_series(rng, n_rows=200, n_features=4, n_components=2, noise=0.3):
@@ -36,25 +38,24 @@ def one_series(rng, n_rows=200, n_features=4, n_components=2, noise=0.3):
 @pytest.mark.parametrize("n_rows", [260, 320, 321])
 @pytest.mark.parametrize("n_components", [1, 3])
 @pytest.mark.parametrize("pad", [True, False])
-def test_posterior_is_that_of_the_dense_joint_law(rng, n_rows, n_components, pad):
+@pytest.mark.usefixtures("short_series")
+def test_posterior_is_that_of_the_dense_joint_distribution(rng, n_rows, n_components, pad):
     model, data = one_series(rng, n_rows, 5, n_components)
-    params, panel, plan = planned(model, data, pad=pad)
-    assert plan is not None
-    means, covariances, lag_one, rows = steady_state.smooth(params, panel, plan)
+    params, panel = to_parameters(model), to_panel(data, pad=pad)
+    means, covariances, lag_one, rows = smooth(params, panel)
     wanted = oracle.joint_posterior(model, data)
     assert scaled_error(means, wanted.means) < EXACT
     assert scaled_error(covariances, wanted.covariances) < EXACT
     assert scaled_error(lag_one, wanted.lag_one) < EXACT
     assert scaled_error(rows.sum(), oracle.log_likelihood(model, data)) < EXACT
-    assert scaled_error(steady_state.log_likelihood(params, panel, plan), rows.sum()) < EXACT
+    assert scaled_error(log_likelihood(params, panel), rows.sum()) < EXACT
 
 
 @pytest.mark.parametrize("noise", [1e-8, 1e-4, 1.0, 1e2])
+@pytest.mark.usefixtures("short_series")
 def test_any_noise(rng, noise):
     model, data = one_series(rng, 1200, 4, 2, noise)
-    params, panel, plan = planned(model, data)
-    assert plan is not None
-    means, covariances, _, rows = steady_state.smooth(params, panel, plan)
+    means, covariances, _, rows = smooth(to_parameters(model), to_panel(data))
     wanted = oracle.kalman_loop(model, data)
     same = small_noise_tolerance(noise)
     assert scaled_error(means, wanted.means) < same
@@ -64,44 +65,43 @@ def test_any_noise(rng, noise):
 
 
 @pytest.mark.parametrize("decay", [(0.0, 0.9), (-0.7, 0.7), (0.95, 0.5)])
+@pytest.mark.usefixtures("short_series")
 def test_any_decay_and_the_sums_for_learning(rng, decay):
     model, _ = one_series(rng)
     model = model._replace(decay=np.array(decay))
     data = oracle.simulate(rng, model, [400])
-    params, panel, plan = planned(model, data)
-    assert plan is not None
-    value, sums = steady_state.statistics(params, panel, plan)
+    panel = to_panel(data)
+    found = expected_statistics(to_parameters(model), panel)
     wanted = oracle.expected_sums(model, data, panel.gaps)
-    assert scaled_error(value, oracle.log_likelihood(model, data)) < EXACT
-    found = Statistics(value, *sums)
+    assert scaled_error(found.log_likelihood, oracle.log_likelihood(model, data)) < EXACT
     for name in Statistics._fields[1:]:
         assert scaled_error(getattr(found, name), wanted[name]) < 1e-9, name
 
 
-def test_uneven_steps_gaps_several_and_short_series_are_left_to_others(rng, monkeypatch):
-    model, data = one_series(rng)
-    assert planned(model, data)[2] is not None
-    assert planned(model, punch(rng, data, "scattered"))[2] is None
-    assert planned(model, [data[0][:100], data[0][100:]])[2] is None
-    times = [np.cumsum(rng.choice([1.0, 2.0], 200))]
-    assert planned(model, data, times)[2] is None
+def test_uneven_steps_gaps_several_and_short_series_are_left_to_others(rng):
+    n = 2048
+    model, data = one_series(rng, n)
+    assert is_chosen(model, data)
+    assert not is_chosen(model, punch(rng, data, "scattered"))
+    assert not is_chosen(model, [data[0][:100], data[0][100:]])
+    times = [np.cumsum(rng.choice([1.0, 2.0], n))]
+    assert not is_chosen(model._replace(decay=np.abs(model.decay)), data, times)
     # One gap other than a unit of time is even as well.
-    assert planned(model, data, [2.0 * np.arange(200)])[2] is not None
-    monkeypatch.setattr(steady_state, "FEWEST_ROWS", 201)
-    assert planned(model, data)[2] is None
+    assert is_chosen(model, data, [2.0 * np.arange(n)])
+    assert not is_chosen(model, [data[0][:-1]])
 
 
 def test_a_latent_that_is_not_seen_is_left_to_others(rng):
-    model, data = one_series(rng)
+    model, data = one_series(rng, 2048)
     hidden = model._replace(loadings=model.loadings * [1.0, 0.0], decay=np.array([0.5, 0.99999]))
-    assert planned(hidden, data)[2] is None
+    assert not is_chosen(hidden, data)
 
 
 def test_the_past_is_forgotten_after_as_many_rows(rng):
     """Filters from no and from full knowledge of the state agree then, and did not long before."""
     decay, loadings = np.array([0.99, 0.4]), 0.3 * rng.standard_normal((3, 2))
     precision = loadings.T @ loadings
-    n = steady_state.rows_to_settle(decay, precision, 2**20)
+    n = steady_state.rows_until_steady(decay, precision, 2**20)
 
     def variance(start, n_rows):
         for _ in range(n_rows):
@@ -116,7 +116,7 @@ def test_the_past_is_forgotten_after_as_many_rows(rng):
     # The limit is the solution of the Riccati equation.
     solution = scipy.linalg.solve_discrete_are(np.diag(decay), loadings.T, np.diag(1.0 - decay**2), np.eye(3))
     np.testing.assert_allclose(known, np.linalg.inv(np.linalg.inv(solution) + precision), rtol=1e-9)
-    assert steady_state.rows_to_settle(decay, precision, n // 2) is None
+    assert steady_state.rows_until_steady(decay, precision, n // 2) is None
 
 
 @pytest.mark.parametrize("n_rows", [1, 2, 7, 16, 17, 300])

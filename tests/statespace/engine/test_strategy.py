@@ -1,17 +1,28 @@
-"""Every strategy of the engine gives the same answer: plain, lockstep, in chunks, kept or made again."""
+"""Every strategy gives the same answer: row by row, in segments, in chunks, cached or made again."""
 
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from probsfa.statespace import posterior
-from probsfa.statespace.engine import batched, chunks, inference
+from probsfa.statespace import use_strategy
+from probsfa.statespace.engine import compiler, sweep
+from probsfa.statespace.engine import plan as planning
+from probsfa.statespace.engine.dynamics import Gaussian, Transition, stationary
 from probsfa.statespace.engine.likelihood import marginal_log_likelihood
-from probsfa.statespace.engine.recursions import Law, prior_law
-from probsfa.statespace.posterior import draw_states, expected_statistics, log_likelihood, smooth
+from probsfa.statespace.engine.plan import Shape, plan
+from probsfa.statespace.engine.problem import Problem
+from probsfa.statespace.engine.recursions import Recursions
+from probsfa.statespace.engine.segmented import Segmented
+from probsfa.statespace.posterior import (
+    draw_states,
+    expected_statistics,
+    log_likelihood,
+    plan_for,
+    smooth,
+)
 from tests.oracles import statespace as oracle
 from tests.statespace.support import punch, scaled_error, to_panel, to_parameters, uneven_times
 from tests.tolerances import small_noise_tolerance
@@ -21,16 +32,15 @@ SAME = 1e-10
 
 
 @pytest.fixture
-def strategy(monkeypatch):
-    """Set how the engine works: segments whatever the size, and chunks of few rows."""
+def strategy():
+    """Set how the engine works until it is set again: row by row, if nothing is said."""
+    with ExitStack() as stack:
 
-    def choose(*, lockstep=False, chunk_rows=None, keep=True):
-        monkeypatch.setattr(posterior, "choose_segments", lambda rows, k: 8 if lockstep else 1)
-        rows = (lambda n, k: n) if chunk_rows is None else (lambda n, k: chunk_rows)
-        monkeypatch.setattr(chunks, "chunk_rows", rows)
-        monkeypatch.setattr(posterior, "_KEPT_BYTES", 2**40 if keep else 0)
+        def choose(name="recursions", **options):
+            stack.close()
+            stack.enter_context(use_strategy(name, **options))
 
-    return choose
+        yield choose
 
 
 def assert_same(found, wanted):
@@ -39,10 +49,10 @@ def assert_same(found, wanted):
 
 
 WAYS = {
-    "lockstep": {"lockstep": True},
+    "segments": {"name": "segmented", "n_segments": 8},
     "chunks": {"chunk_rows": 32},
-    "chunks made again": {"chunk_rows": 32, "keep": False},
-    "lockstep in chunks": {"lockstep": True, "chunk_rows": 64},
+    "chunks made again": {"chunk_rows": 32, "cached_bytes": 0},
+    "segments in chunks": {"name": "segmented", "n_segments": 8, "chunk_rows": 64},
 }
 
 
@@ -82,19 +92,19 @@ def test_moments_for_sums_are_those_in_full(rng, n, length):
     n_segments, d = 8, 4
     n_rows = n_segments * length
     # Loops of one step cannot be asked for as single kernels; on CPUs segments are never that short.
-    hints = batched.without_kernel_hints() if length == 1 else nullcontext()
+    hints = compiler.without_kernel_hints() if length == 1 else nullcontext()
     with jax.enable_x64(True), hints:
         a, C, noise, offset = map(jnp.asarray, oracle.random_model(rng, d, n))
         decays = jnp.tile(a, (n_rows, 1)).at[0].set(0.0)
         mask = jnp.asarray((rng.random((n_rows, d)) < 0.7).astype(float))
         values = mask * jnp.asarray(rng.standard_normal((n_rows, d)))
-        problem = inference.Problem(values, mask, decays, a, C, noise, offset)
+        problem = Problem(values, mask, Transition(decays), Transition(a), C, noise, offset)
         root = rng.standard_normal((n, n))
-        after = Law(jnp.asarray(rng.standard_normal(n)), jnp.asarray(0.1 * root @ root.T))
-        for segments in (1, n_segments):
-            result = inference.forward(problem, prior_law(n, values.dtype), segments)[0]
-            full = inference.backward_in_full(problem, result, after)
-            found = inference.backward(problem, result, after)
+        after = Gaussian(jnp.asarray(rng.standard_normal(n)), jnp.asarray(0.1 * root @ root.T))
+        for strategy in (Recursions(), Segmented(n_segments)):
+            result = strategy.forward(problem, stationary(n, values.dtype))[0]
+            full = strategy.moments(problem, result, after)
+            found = strategy.packed_moments(problem, result, after)
             upper = np.triu_indices(n)
             wanted = {
                 "means": full.means,
@@ -107,10 +117,10 @@ def test_moments_for_sums_are_those_in_full(rng, n, length):
                 np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12, err_msg=name)
 
 
-def test_lockstep_equals_the_joint_gaussian(rng, strategy):
+def test_segments_equal_the_joint_gaussian(rng, strategy):
     model = oracle.random_model(rng, 4, 3)
     data = punch(rng, oracle.simulate(rng, model, [41, 23]), "scattered")
-    strategy(lockstep=True)
+    strategy("segmented", n_segments=8)
     found, wanted = smooth(to_parameters(model), to_panel(data)), oracle.joint_posterior(model, data)
     assert scaled_error(found.means, wanted.means) < SAME
     assert scaled_error(found.covariances, wanted.covariances) < SAME
@@ -127,15 +137,15 @@ def test_strategies_agree_at_any_noise_and_time_scale(rng, strategy, noise, slow
     params, panel = to_parameters(model), to_panel(data)
     strategy()
     plain = smooth(params, panel)
-    strategy(lockstep=True)
+    strategy("segmented", n_segments=8)
     together = smooth(params, panel)
     tolerance = small_noise_tolerance(noise)
     assert scaled_error(together.means, plain.means) < tolerance
     assert scaled_error(together.log_likelihood, plain.log_likelihood) < tolerance
 
 
-@pytest.mark.parametrize("keep", [True, False])
-def test_draws_in_chunks_are_those_at_once(rng, strategy, keep):
+@pytest.mark.parametrize("cached_bytes", [2**40, 0])
+def test_draws_in_chunks_are_those_at_once(rng, strategy, cached_bytes):
     model = oracle.random_model(rng, 4, 3)
     params, panel = (
         to_parameters(model),
@@ -144,26 +154,59 @@ def test_draws_in_chunks_are_those_at_once(rng, strategy, keep):
     normals = rng.standard_normal((panel.values.shape[0], 2, 3))
     strategy()
     wanted = draw_states(params, panel, normals)
-    strategy(chunk_rows=32, keep=keep)
+    strategy(chunk_rows=32, cached_bytes=cached_bytes)
     assert scaled_error(draw_states(params, panel, normals), wanted) < SAME
 
 
 def test_segments_divide_the_rows_and_are_not_used_for_large_matrices():
     for n_rows in [1, 16, 100, 4096, 10_240, 65_536]:
         for n_components in [1, 5, 8, 20]:
-            n_segments = inference.choose_segments(n_rows, n_components)
-            assert n_rows % n_segments == 0
-    assert inference.choose_segments(10_240, 5) > 1
-    assert inference.choose_segments(10_240, inference.MOST_LANE_COMPONENTS + 1) == 1
-    assert inference.choose_segments(1024, 3) == 1 < inference.choose_segments(1024, 3, 128)
+            chosen = plan(Shape(n_rows, 3, n_components)).strategy
+            assert chosen == Recursions() or n_rows % chosen.n_segments == 0
+    assert isinstance(plan(Shape(10_240, 3, 8)).strategy, Segmented)
+    assert plan(Shape(10_240, 3, 9)).strategy == Recursions()
+
+
+def test_programs_for_one_fit_take_segments_where_there_are_more_rows(rng):
+    """Samplers run a program so often that its compilation is soon repaid."""
+    model = oracle.random_model(rng, 3, 3)
+    chosen = [
+        plan_for(to_parameters(model), to_panel(punch(rng, [np.zeros((n, 3))], "scattered"))).strategy
+        for n in (1024, 4096)
+    ]
+    assert chosen == [Recursions(), Segmented(64)]
+    assert plan(Shape(1024, 3, 3)).strategy == Segmented(64)
+
+
+def test_a_plan_says_why(rng):
+    model = oracle.random_model(rng, 4, 2)
+    complete = [rng.standard_normal((3000, 4))]
+    params, panel = to_parameters(model), to_panel(complete)
+    with jax.enable_x64(True):
+        assert "steady" in plan_for(params, panel).reason
+        assert "too few" in plan_for(params, to_panel(punch(rng, [complete[0][:50]], "scattered"))).reason
+        assert "side by side" in plan(Shape(10_240, 4, 2)).reason
+
+
+def test_what_cannot_be_used_is_refused(rng):
+    params = to_parameters(oracle.random_model(rng, 3, 2))
+    panel = to_panel(punch(rng, [np.zeros((40, 3))], "scattered"))
+    with pytest.raises(ValueError, match="strategy must be one of 'recursions'"):
+        with use_strategy("lockstep"):
+            pass
+    with use_strategy("steady_state"), pytest.raises(ValueError, match="one complete series"):
+        smooth(params, panel)
+    with use_strategy("segmented", n_segments=7), pytest.raises(ValueError, match="7 segments divide"):
+        smooth(params, panel)
+    assert plan_for(params, panel).strategy == Recursions()
 
 
 def test_chunks_bound_memory_and_are_equally_long():
     for n_rows in [100, 9_216, 20_480, 1_000_000]:
         for n_components in [1, 5, 18, 90, 128]:
-            rows = chunks.chunk_rows(n_rows, n_components)
+            rows = planning.chunk_rows(n_rows, n_components)
             assert rows <= n_rows
-            assert rows * n_components**2 * 8 <= 1.25 * chunks.CHUNK_BYTES or rows <= 288
+            assert rows * n_components**2 * 8 <= 1.25 * planning._CHUNK_BYTES or rows <= 288
             assert -(-n_rows // rows) * rows - n_rows < rows
 
 
@@ -171,20 +214,20 @@ def test_new_lengths_compile_few_programs(rng):
     """Lengths are rounded to few, and chunks to one: a program is traced for each of those alone."""
     model = oracle.random_model(rng, 3, 2)
     params = to_parameters(model)
-    before = posterior._statistics_program._cache_size()
+    before = sweep._statistics_program._cache_size()
     for n_steps in range(200, 225):
         expected_statistics(params, to_panel(oracle.simulate(rng, model, [n_steps])))
-    assert posterior._statistics_program._cache_size() - before <= 3
+    assert sweep._statistics_program._cache_size() - before <= 3
 
 
 def test_sequences_of_any_lengths_share_a_program(rng):
     model = oracle.random_model(rng, 3, 2)
     params = to_parameters(model)
     expected_statistics(params, to_panel(oracle.simulate(rng, model, [120])))
-    before = posterior._statistics_program._cache_size()
+    before = sweep._statistics_program._cache_size()
     for lengths in ([60, 60], [1, 119], [40, 40, 40], [5] * 24):
         expected_statistics(params, to_panel(oracle.simulate(rng, model, lengths)))
-    assert posterior._statistics_program._cache_size() == before
+    assert sweep._statistics_program._cache_size() == before
 
 
 def _arrays(rng, n_steps, holes="scattered"):

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from probsfa import ProbabilisticSFA
-from probsfa.statespace import posterior, streaming
-from probsfa.statespace.engine import chunks, two_filter
-from probsfa.statespace.posterior import expected_statistics, log_likelihood
+from probsfa.statespace import streaming, use_strategy
+from probsfa.statespace.engine import plan as planning
+from probsfa.statespace.engine import two_filter
+from probsfa.statespace.engine.dynamics import Transition
+from probsfa.statespace.posterior import expected_statistics, log_likelihood, plan_for
 from tests.oracles import statespace as oracle
 from tests.statespace.support import punch, scaled_error, to_panel, to_parameters, uneven_times
 from tests.tolerances import EXACT, small_noise_tolerance
@@ -29,15 +31,12 @@ LENGTHS = {
 
 
 @pytest.fixture
-def sums(monkeypatch):
+def sums():
     """Expected statistics from both ends or from one, in short chunks."""
 
-    def compute(params, panel, *, both, chunk_rows=CHUNK_ROWS, keep=True):
-        monkeypatch.setattr(two_filter, "pays", lambda n_rows, n_components: both)
-        monkeypatch.setattr(chunks, "chunk_rows", lambda n, k: chunk_rows)
-        monkeypatch.setattr(posterior, "choose_segments", lambda rows, k: 1)
-        monkeypatch.setattr(posterior, "_KEPT_BYTES", 2**40 if keep else 0)
-        return expected_statistics(params, panel)
+    def compute(params, panel, *, both, chunk_rows=CHUNK_ROWS, cached_bytes=2**40):
+        with use_strategy("recursions", two_filter=both, chunk_rows=chunk_rows, cached_bytes=cached_bytes):
+            return expected_statistics(params, panel)
 
     return compute
 
@@ -115,7 +114,7 @@ def test_sums_do_not_depend_on_chunks_and_are_the_same_each_time(rng, sums):
     params = to_parameters(model)
     panel = to_panel(punch(rng, oracle.simulate(rng, model, [100, 60]), "scattered"))
     first = sums(params, panel, both=True)
-    for way in ({"chunk_rows": 48}, {"chunk_rows": 80}, {"keep": False}):
+    for way in ({"chunk_rows": 48}, {"chunk_rows": 80}, {"cached_bytes": 0}):
         assert_same(sums(params, panel, both=True, **way), first)
     for one, other in zip(sums(params, panel, both=True), first, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -154,12 +153,12 @@ def test_streamed_rows_from_both_ends(rng, sums):
     source = Source()
     panel = streaming.stream(source, lengths, np.zeros(4), np.ones(4))
     params = to_parameters(model)
-    assert_same(sums(params, panel, both=True, keep=False), sums(params, to_panel(data), both=False))
+    assert_same(sums(params, panel, both=True, cached_bytes=0), sums(params, to_panel(data), both=False))
     assert source.most == CHUNK_ROWS
 
 
-def test_the_sides_meet_in_the_law_of_the_definition(rng):
-    """Where both sides saw one number each, the joint law can be written down."""
+def test_the_two_sides_together_are_the_definition(rng):
+    """Where both sides saw one number each, the joint density can be written down."""
     decay, noise, seen = 0.9, 0.5, (1.3, -0.4)
     prior = np.array([[1.0, decay], [decay, 1.0]])
     both = prior + noise * np.eye(2)
@@ -171,7 +170,7 @@ def test_the_sides_meet_in_the_law_of_the_definition(rng):
     together = -0.5 * (np.linalg.slogdet(both)[1] + seen @ np.linalg.solve(both, seen))
     apart = -0.5 * sum(np.log(1 + noise) + x**2 / (1 + noise) for x in seen)
     for side in (0, 1):
-        found = two_filter.meet(ends[side], ends[1 - side], np.array([decay]))
+        found = two_filter.combine(ends[side], ends[1 - side], Transition(np.array([decay])))
         assert found.mean[0] == pytest.approx(mean[side], rel=EXACT)
         assert found.covariance[0, 0] == pytest.approx(covariance[side, side], rel=EXACT)
         assert found.log_ratio == pytest.approx(together - apart, rel=EXACT)
@@ -246,24 +245,28 @@ def test_both_sides_are_worked_in_double_precision():
     assert kinds == [np.float64, np.float64]
 
 
-def test_a_second_thread_is_used_where_it_pays(monkeypatch):
-    monkeypatch.setattr(two_filter, "n_cores", lambda: 2)
-    assert two_filter.pays(20_448, 90)
-    assert not two_filter.pays(20_448, 8)
-    assert not two_filter.pays(16, 12)
-    monkeypatch.setattr(two_filter, "n_cores", lambda: 1)
-    assert not two_filter.pays(20_448, 90)
+def test_a_second_thread_is_used_where_it_pays(rng, monkeypatch):
+    def pays(n_rows, n_components):
+        model = oracle.random_model(rng, 3, n_components)
+        panel = to_panel(punch(rng, [np.zeros((n_rows, 3))], "scattered"))
+        return isinstance(plan_for(to_parameters(model), panel).route, two_filter.TwoFilter)
+
+    monkeypatch.setattr(planning, "n_cores", lambda: 2)
+    assert pays(20_448, 20)
+    assert not pays(20_448, 8)
+    assert not pays(16, 12)
+    monkeypatch.setattr(planning, "n_cores", lambda: 1)
+    assert not pays(20_448, 20)
 
 
-def test_a_fit_is_the_same_from_both_ends(rng, monkeypatch):
+def test_a_fit_is_the_same_from_both_ends(rng):
     model = oracle.random_model(rng, 5, 2)
     X = punch(rng, oracle.simulate(rng, model, [200]), "scattered")[0]
     fits = []
     for both in (False, True):
-        monkeypatch.setattr(two_filter, "pays", lambda n, k, both=both: both)
-        fits.append(ProbabilisticSFA(2).fit(X))
+        with use_strategy(two_filter=both):
+            fits.append(ProbabilisticSFA(2).fit(X))
     assert fits[1].log_likelihood_ == pytest.approx(fits[0].log_likelihood_, rel=EXACT)
-    monkeypatch.undo()
     assert fits[1].log_likelihood_ == pytest.approx(fits[1].log_likelihood(X), rel=EXACT)
 
 
