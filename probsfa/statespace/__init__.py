@@ -19,7 +19,7 @@ Who calls whom, from the top down; nothing imports upwards::
 """
 
 from probsfa.statespace.engine.plan import on_devices as on_devices
-from probsfa.statespace.engine.strategy import use_strategy as use_strategy
+from probsfa.statespace.engine.plan import use_strategy as use_strategy
 from probsfa.statespace.estimator import ProbabilisticSFA as ProbabilisticSFA
 from probsfa.statespace.estimator import load as load
 from probsfa.statespace.filtering import FilterResult as FilterResult

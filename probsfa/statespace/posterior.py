@@ -77,8 +77,7 @@ class Filtering(NamedTuple):
 
 
 def _shape(params: Parameters, panel: Panel) -> Shape:
-    n_rows, n_features = panel.values.shape
-    return Shape(n_rows, n_features, params.n_components)
+    return Shape(panel.values.shape[0], *params.loadings.shape)
 
 
 def plan_for(params: Parameters, panel: Panel) -> Plan:

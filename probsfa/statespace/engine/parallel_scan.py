@@ -35,7 +35,7 @@ has 17. It moves at least ``8 (5.5 n^2 + 9.5 n)`` bytes a row for sums, ``12 n^2
 H100's 3.35 TB/s. Its 0.6 GFLOP take less.
 Neither is expected to take the time: ``3 T / S`` steps inside segments and ``2 log2 S`` merges follow each
 other, each of some ten kernels that take a few microseconds to start. Hence short segments, until there are
-enough of them to fill the card (:data:`MOST_SEGMENTS`).
+enough of them to fill the card.
 """
 
 from collections.abc import Callable
@@ -53,11 +53,6 @@ from probsfa.statespace.engine.compiler import materialize, one_kernel, without_
 from probsfa.statespace.engine.dynamics import Gaussian
 from probsfa.statespace.engine.segmented import Borders, Segmented, Summaries, given_next, update
 
-#: Segments that fill an accelerator: more would take their turns.
-MOST_SEGMENTS = 8192
-# Most rows of a segment: beyond, its steps take longer than more segments would.
-_LONGEST_SEGMENT = 64
-
 _Elements = TypeVar("_Elements", bound=tuple[Array, ...])
 
 
@@ -66,15 +61,6 @@ class Steps(NamedTuple):
 
     transfer: Array
     covariance: Array
-
-
-def choose_segments(n_rows: int) -> int:
-    """Number of segments to cut ``n_rows`` into: equally long, and as many as an accelerator is filled with.
-
-    Where no short segments divide the rows evenly, each row is one.
-    """
-    lengths = [n for n in range(1, _LONGEST_SEGMENT + 1) if n_rows % n == 0]
-    return n_rows // next((n for n in lengths if n_rows // n <= MOST_SEGMENTS), lengths[-1])
 
 
 def scan(merge: Callable[[_Elements, _Elements], _Elements], elements: _Elements) -> _Elements:

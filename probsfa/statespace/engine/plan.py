@@ -1,15 +1,15 @@
-"""Which strategy and which route serve: decided here, and nowhere else."""
+"""Which strategy and which route serve: decided here, and nowhere else; and how to ask for one."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import jax
 import numpy as np
 
 from probsfa._cores import n_cores
-from probsfa.statespace.engine import parallel_scan, steady_state
+from probsfa.statespace.engine import steady_state
 from probsfa.statespace.engine.batched import MOST_UNROLLED
 from probsfa.statespace.engine.compiler import on_cpu
 from probsfa.statespace.engine.covariance_form import (
@@ -23,7 +23,7 @@ from probsfa.statespace.engine.recursions import Recursions
 from probsfa.statespace.engine.segmented import Segmented
 from probsfa.statespace.engine.sharding import Sharded
 from probsfa.statespace.engine.steady_state import SteadyState
-from probsfa.statespace.engine.strategy import Request, Route, Strategy, requested
+from probsfa.statespace.engine.strategy import Route, Strategy
 from probsfa.statespace.engine.sweep import InTurn
 from probsfa.statespace.engine.two_filter import TwoFilter
 from probsfa.statespace.panel import Panel, decay_over, padded_length
@@ -36,6 +36,10 @@ _MOST_SEGMENTED = MOST_UNROLLED
 _FEWEST_ROWS, _FEWEST_ROWS_SAMPLING = 4096, 64
 _SEGMENTS = (64, 32, 16, 8)
 _SHORTEST_SEGMENT = 8
+
+# Segments that fill an accelerator: more would take their turns. Most rows of one: beyond, its steps take
+# longer than more segments would.
+_MOST_SEGMENTS_AT_ONCE, _LONGEST_SEGMENT = 8192, 64
 
 # Rows are worked through in chunks whose matrices (K x K for each row) take about so many bytes: few enough
 # to stay in the cache and to bound memory, many enough to be worth a call.
@@ -60,6 +64,9 @@ _FEWEST_ROWS_ON_A_DEVICE = 1024
 # share of all rows.
 _FEWEST_ROWS_STEADY, _MOST_BYTES_STEADY = 2048, 512 * 2**20
 _ENDS, _LONGEST_END = (32, 128, 512), 0.25
+
+#: The strategies, by name.
+StrategyName = Literal["recursions", "segmented", "parallel_scan", "covariance_form", "steady_state"]
 
 _devices: ContextVar[tuple[jax.Device, ...]] = ContextVar("devices", default=())
 
@@ -96,6 +103,80 @@ def on_devices(devices: Sequence[jax.Device]) -> Iterator[None]:
         yield
     finally:
         _devices.reset(token)
+
+
+class Request(NamedTuple):
+    """What :func:`use_strategy` asks for; None where the plan is to choose."""
+
+    strategy: StrategyName | None = None
+    n_segments: int | None = None
+    two_filter: bool | None = None
+    chunk_rows: int | None = None
+    cached_bytes: int | None = None
+
+
+_NOTHING = Request()
+_request: ContextVar[Request] = ContextVar("engine_request", default=_NOTHING)
+
+
+@contextmanager
+def use_strategy(
+    strategy: StrategyName | None = None,
+    *,
+    n_segments: int | None = None,
+    two_filter: bool | None = None,
+    chunk_rows: int | None = None,
+    cached_bytes: int | None = None,
+) -> Iterator[None]:
+    """Have the engine work in a given way, whatever serves best, for tests and measurements.
+
+    Parameters
+    ----------
+    strategy : {"recursions", "segmented", "parallel_scan", "covariance_form", "steady_state"}, optional
+        How rows are worked through: one by one; in segments side by side; in very many segments joined by a
+        parallel scan, as on accelerators; by updates of covariances of the rank of the columns; or, for a
+        complete series at even steps, by the steady state. By default what serves is chosen.
+    n_segments : int, optional
+        Number of segments of the second and the third.
+    two_filter : bool, optional
+        Whether sums over rows are computed from both ends at once, with a thread at each. Not with
+        ``"steady_state"``. By default no where a strategy is given.
+    chunk_rows : int, optional
+        Rows of a chunk.
+    cached_bytes : int, optional
+        Most memory in which the forward pass of many chunks is kept for the backward pass; beyond it, the
+        pass is made again.
+
+    Raises
+    ------
+    ValueError
+        If there is no such strategy; and, from what is called inside, if the data do not allow it: they must
+        be complete and even for ``"steady_state"``, and segments must divide the rows.
+
+    See Also
+    --------
+    probsfa.on_devices : Spread long series over several devices.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probsfa import ProbabilisticSFA
+    >>> from probsfa.statespace import use_strategy
+    >>> X = np.random.default_rng(0).standard_normal((200, 4)).cumsum(axis=0)
+    >>> model = ProbabilisticSFA(n_components=1).fit(X)
+    >>> with use_strategy("segmented", n_segments=8):
+    ...     value = model.log_likelihood(X)
+    >>> bool(np.isclose(value, model.log_likelihood_, rtol=1e-10))
+    True
+    """
+    if strategy is not None and strategy not in get_args(StrategyName):
+        known = ", ".join(map(repr, get_args(StrategyName)))
+        raise ValueError(f"strategy must be one of {known}; got {strategy!r}.")
+    token = _request.set(Request(strategy, n_segments, two_filter, chunk_rows, cached_bytes))
+    try:
+        yield
+    finally:
+        _request.reset(token)
 
 
 class Shape(NamedTuple):
@@ -146,7 +227,7 @@ def plan(shape: Shape, params: Parameters | None = None, panel: Panel | None = N
     ValueError
         If :func:`~probsfa.statespace.use_strategy` asks for what the data do not allow.
     """
-    request = requested()
+    request = _request.get()
     cached_bytes = _cached_bytes(request)
     if params is None or panel is None:
         strategy, reason = _strategy(shape, shape.n_rows, _FEWEST_ROWS_SAMPLING, request)
@@ -177,7 +258,7 @@ def plan(shape: Shape, params: Parameters | None = None, panel: Panel | None = N
 
 def route_for_draws(shape: Shape) -> InTurn:
     """The route by which states are drawn, backwards and row by row whatever serves for moments."""
-    request = requested()
+    request = _request.get()
     rows = request.chunk_rows or chunk_rows(shape.n_rows, shape.n_components)
     return InTurn(Recursions(), rows, _cached_bytes(request))
 
@@ -205,7 +286,7 @@ def _strategy(shape: Shape, n_rows: int, fewest_rows: int, request: Request) -> 
     """Strategy for stretches of ``n_rows``, and why; by shapes alone."""
     asked, n_components = request.strategy, shape.n_components
     if asked == "parallel_scan" or (asked is None and not on_cpu()):
-        n_segments = request.n_segments or parallel_scan.choose_segments(n_rows)
+        n_segments = request.n_segments or _segments_at_once(n_rows)
         if n_rows <= _SEGMENTS[0]:
             return Recursions(), f"{n_rows} rows are too few to be joined by a parallel scan"
         return ParallelScan(n_segments), f"an accelerator takes {n_segments} segments at once"
@@ -228,6 +309,15 @@ def _strategy(shape: Shape, n_rows: int, fewest_rows: int, request: Request) -> 
     if n_components > _MOST_SEGMENTED:
         return Recursions(), f"{n_components} latents fill a processor row by row"
     return Recursions(), f"{n_rows} rows are too few to repay the compilation of segments"
+
+
+def _segments_at_once(n_rows: int) -> int:
+    """Number of equally long segments, as many as an accelerator is filled with.
+
+    Where no short segments divide the rows evenly, each row is one.
+    """
+    lengths = [n for n in range(1, _LONGEST_SEGMENT + 1) if n_rows % n == 0]
+    return n_rows // next((n for n in lengths if n_rows // n <= _MOST_SEGMENTS_AT_ONCE), lengths[-1])
 
 
 def _steady_end(params: Parameters, panel: Panel, request: Request) -> int | None:

@@ -15,9 +15,8 @@ from jax import Array
 from jax.sharding import Mesh, PartitionSpec
 
 from probsfa.statespace.engine import segmented
-from probsfa.statespace.engine.chunks import Chunks
 from probsfa.statespace.engine.dynamics import Gaussian, Transition, stationary
-from probsfa.statespace.engine.problem import Model, Problem, Rows, following_index, make_model
+from probsfa.statespace.engine.problem import Chunks, Model, Problem, Rows, following_index, make_model
 from probsfa.statespace.engine.recursions import collapse, row_log_likelihoods
 from probsfa.statespace.engine.statistics import Statistics, observation_statistics, transition_statistics
 from probsfa.statespace.engine.sweep import InTurn

@@ -23,8 +23,8 @@ from jax import Array
 from jax.lax.linalg import triangular_solve
 from numpy.typing import NDArray
 
-from probsfa.statespace.engine.chunks import cached
 from probsfa.statespace.engine.dynamics import Gaussian, Transition, stationary
+from probsfa.statespace.engine.problem import cached
 from probsfa.statespace.engine.recursions import Collapsed, Filtered, condition, filter_pass, smoother_pass
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.panel import Panel, decay_over

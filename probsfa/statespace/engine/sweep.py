@@ -15,10 +15,9 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from probsfa.statespace.engine.chunks import Chunks
 from probsfa.statespace.engine.dynamics import Gaussian
 from probsfa.statespace.engine.moments import RowMoments
-from probsfa.statespace.engine.problem import Model, Rows, following_index, make_model, make_problem
+from probsfa.statespace.engine.problem import Chunks, Model, Rows, following_index, make_model, make_problem
 from probsfa.statespace.engine.recursions import draw_backwards
 from probsfa.statespace.engine.statistics import (
     ObservationSums,
@@ -147,7 +146,7 @@ class Sweep:
         self.strategy = strategy
         self.chunks = chunks
         self.model = make_model(params, panel)
-        n_components = params.n_components
+        n_components = self.model.n_components
         size = 8 * (n_components + 1) ** 2 * chunks.rows * len(chunks)
         self.caches = size <= cached_bytes
         # NumPy arrays: each JAX operation outside a compiled program is a program of its own.
@@ -269,7 +268,7 @@ class InTurn:
         sweep.forward()
         # Parts are copied into NumPy's memory, which comes in large pages, while they are in the cache: to
         # join them at the end took a fifth longer, and twice the memory.
-        n_components = params.n_components
+        n_components = sweep.model.n_components
         whole = [np.empty((n, n_components)), *(np.empty((n, n_components, n_components)) for _ in range(2))]
         for k, rows, after_index, result in sweep.backward():
             smoothed = _moments_program(self.strategy, sweep.model, rows, after_index, result, after)

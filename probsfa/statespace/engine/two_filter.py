@@ -29,8 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 
-from probsfa.statespace.engine.chunks import Chunks, cached_rows
 from probsfa.statespace.engine.dynamics import Gaussian, Transition
+from probsfa.statespace.engine.problem import Chunks, cached_rows
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.engine.sweep import InTurn, Sweep, complete
 from probsfa.statespace.panel import Panel

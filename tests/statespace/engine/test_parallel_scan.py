@@ -194,13 +194,16 @@ def test_combining_is_summing_up_together_in_any_order(rng, monkeypatch, n, plat
 
 
 def test_segments_divide_the_rows_and_fill_the_card():
+    def n_segments(n_rows):
+        with use_strategy("parallel_scan"):
+            return plan(Shape(n_rows, 3, 5)).strategy.n_segments
+
     for n_rows in [65, 101, 4096, 10_240, 65_521, 65_536, 163_840]:
-        n_segments = parallel_scan.choose_segments(n_rows)
-        assert n_rows % n_segments == 0
-        assert n_segments == n_rows or n_rows // n_segments <= 64
-    assert parallel_scan.choose_segments(4096) == 4096
-    assert parallel_scan.choose_segments(65_536) == parallel_scan.MOST_SEGMENTS == 8192
-    assert parallel_scan.choose_segments(65_521) == 65_521  # a prime number
+        assert n_rows % n_segments(n_rows) == 0
+        assert n_segments(n_rows) == n_rows or n_rows // n_segments(n_rows) <= 64
+    assert n_segments(4096) == 4096
+    assert n_segments(65_536) == 8192
+    assert n_segments(65_521) == 65_521  # a prime number
 
 
 def test_the_platform_decides(monkeypatch):
