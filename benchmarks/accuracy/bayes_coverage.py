@@ -5,7 +5,7 @@ to three-hourly, single cells (10 %) and blocks of 24 hours hidden; K = 8. Inter
 mixture over posterior draws. The weather's errors have heavier tails than a Gaussian: 50 % and 80 % intervals
 come out wide where 90 % ones are right.
 
-    python benchmarks/bayes_coverage.py [--series 20] [--inference svi] [--only model|weather]
+    python benchmarks/accuracy/bayes_coverage.py [--series 20] [--inference svi] [--only model|weather]
 """
 
 import argparse

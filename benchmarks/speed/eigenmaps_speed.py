@@ -6,8 +6,8 @@ computed from its embedding; the difference is relative to the largest of them. 
 roll), a solid (cube), clusters (8 Gaussians in 8 dimensions), a cloud (Gaussian in 10 dimensions). The cloud
 is left out for scikit-learn: its factorisation fills n^2 / 2 numbers.
 
-    python benchmarks/eigenmaps_speed.py
-    python benchmarks/eigenmaps_speed.py --quick
+    python benchmarks/speed/eigenmaps_speed.py
+    python benchmarks/speed/eigenmaps_speed.py --quick
 """
 
 import argparse

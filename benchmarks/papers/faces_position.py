@@ -11,8 +11,8 @@ table 2 is tried. How many features a step gets (and C and gamma of the SVM) is 
 people in the first trial. The table gives root mean square errors in pixels on people never seen, averaged
 over trials.
 
-    python benchmarks/faces_position.py --data ../shared/data --jobs 2
-    python benchmarks/faces_position.py --quick
+    python benchmarks/papers/faces_position.py --data FOLDER --jobs 2
+    python benchmarks/papers/faces_position.py --quick
 """
 
 import argparse

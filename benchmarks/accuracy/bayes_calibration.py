@@ -6,7 +6,7 @@ among its posterior draws is uniform. Latents have no names, so truth and draws 
 form: the slower latent first, its largest loading positive. D = 4, K = 2, T = 60. Where two chains of 200
 draws hold fewer than 99 effective ones, five times and at most twenty times as many are drawn.
 
-    python benchmarks/bayes_calibration.py [--replicates 200] [--figure calibration.png]
+    python benchmarks/accuracy/bayes_calibration.py [--replicates 200] [--figure calibration.png]
 """
 
 import argparse

@@ -7,7 +7,7 @@ left is a recursion over K-by-K blocks. Whoever changes the method changes the c
 from typing import NamedTuple
 
 import numpy as np
-from side_by_side import product_rate, timed
+from common.side_by_side import product_rate, timed
 
 
 class Machine(NamedTuple):

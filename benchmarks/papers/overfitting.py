@@ -6,7 +6,7 @@ scatter. The hierarchy is linear too and has the 7 nodes of the paper, 6 inputs 
 over 6 dimensions, two over two of those each, one on top. The paper reports test standard deviations of 6.5
 (direct) and 1.18 (hierarchy) for a training standard deviation of 1.
 
-    python benchmarks/overfitting.py
+    python benchmarks/papers/overfitting.py
 """
 
 import argparse

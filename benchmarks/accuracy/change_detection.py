@@ -8,7 +8,7 @@ sum of squared differences of the features, each divided by its mean over the pi
 Iteratively reweighted: under the hypothesis of no change the score is about chi-squared, so its tail
 probability is the weight of the pixel's edge and vertices next time, and what changed no longer counts.
 
-    python benchmarks/change_detection.py --data ../shared/data
+    python benchmarks/accuracy/change_detection.py --data FOLDER
 """
 
 import argparse

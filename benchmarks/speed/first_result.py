@@ -11,7 +11,7 @@ With ``--components`` it is the seconds that tracing and compiling the posterior
 (`smooth`) and its sums (`expected_statistics`), each for K = 1 to 8, on 1,000 and 10,000 rows with gaps (run
 row by row and in lockstep), every program in a process of its own.
 
-    python benchmarks/first_result.py [--repeats 5] [--cache] [--components]
+    python benchmarks/speed/first_result.py [--repeats 5] [--cache] [--components]
 """
 
 import argparse

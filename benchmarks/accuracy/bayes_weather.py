@@ -4,7 +4,7 @@ Prints R-hat and effective sample sizes of all relabelled parameters, the time o
 approximation's means and standard deviations are from the sampler's; in the coordinates in which parameters
 are nearly normal (logarithms of time scales and of noise) and in their own.
 
-    python benchmarks/bayes_weather.py [--figures FOLDER]
+    python benchmarks/accuracy/bayes_weather.py [--figures FOLDER]
 """
 
 import argparse

@@ -11,12 +11,12 @@ and means are compared with ours.
 * cuthbert: its square-root smoother, compiled, in sequence and in parallel.
 * pykalman: ``smooth`` and ``loglikelihood``; it leaves out a whole row where a cell is missing.
 
-The second part is a table over K, D and T of ours, in multiples of the floor (see ``floor.py``) and, where it
+The second part is a table over K, D and T of ours, in multiples of the floor (see ``common/floor.py``) and, where it
 finishes within the budget, of the best peer. Cells whose answer alone exceeds the memory limit are left out.
 
-    python benchmarks/smoother_peers.py
-    python benchmarks/smoother_peers.py --quick
-    python benchmarks/smoother_peers.py --table --components 1 5 --features 20 --rows 1000 10000
+    python benchmarks/speed/smoother_peers.py
+    python benchmarks/speed/smoother_peers.py --quick
+    python benchmarks/speed/smoother_peers.py --table --components 1 5 --features 20 --rows 1000 10000
 """
 
 import argparse
@@ -26,11 +26,15 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
-from floor import Machine, posterior_floor
-from side_by_side import Timing, alternate, duration, setting, table, timed
-from smoothers import CONTESTANTS, OURS, Answer, Problem, Run, Unable, draw_problem
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.floor import Machine, posterior_floor
+from common.side_by_side import Timing, alternate, duration, setting, table, timed
+from common.smoothers import CONTESTANTS, OURS, Answer, Problem, Run, Unable, draw_problem
 
 # Associative scans over matrices of D by D: minutes to compile, and on a CPU they may never return.
 SLOW_TO_COMPILE = ("dynamax, parallel", "cuthbert, parallel")

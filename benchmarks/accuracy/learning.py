@@ -6,7 +6,7 @@ rounding. Both have the same noise floor, 1e-9 of each feature's variance. Colum
 default solver less that of EM (nats, in total), posterior evaluations of either, seconds, and how the
 default solver ended.
 
-    python benchmarks/learning.py [--quick]
+    python benchmarks/accuracy/learning.py [--quick]
 """
 
 import argparse

@@ -12,8 +12,8 @@ testing, are the small set; four speakers with eight recordings each and a fifth
 * Figure 2a: support size, for the four ways to choose it.
 * Figure 2c: two outputs on the large test set.
 
-    python benchmarks/kernel_sfa_speech.py PICTURES --data DATA
-    python benchmarks/kernel_sfa_speech.py PICTURES --quick
+    python benchmarks/papers/kernel_sfa_speech.py PICTURES --data DATA
+    python benchmarks/papers/kernel_sfa_speech.py PICTURES --quick
 """
 
 import argparse

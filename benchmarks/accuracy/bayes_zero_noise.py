@@ -5,7 +5,7 @@ recognition weights; the table holds the posterior mean of the largest angle bet
 of SFA, in whitened coordinates, its standard deviation, and how far the time scales' posterior means are from
 SFA's, in posterior standard deviations. The angle falls with the noise to what a finite series leaves open.
 
-    python benchmarks/bayes_zero_noise.py [--quick]
+    python benchmarks/accuracy/bayes_zero_noise.py [--quick]
 """
 
 import argparse

@@ -5,7 +5,7 @@ one or in blocks of 24 hours. Air: the UCI air-quality record (gaps are coded -2
 channels but NMHC, which is missing for 90 % of the time. Errors are in units of each channel's standard
 deviation; K = 18 for the weather, 12 for the air, the settings of the command line otherwise.
 
-    python benchmarks/imputation.py [--quick] [--data FOLDER]
+    python benchmarks/accuracy/imputation.py [--quick] [--data FOLDER]
 """
 
 import argparse

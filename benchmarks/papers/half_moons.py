@@ -5,8 +5,8 @@ degree 3 on each, four outputs passed on. For every seed: how much of the varian
 within the half-moons, level by level, on 2,000 other points; with outputs clipped to the range of training,
 and without. Beside it the full Laplacian eigenmap of the same graph, extended to the other points.
 
-    python benchmarks/half_moons.py
-    python benchmarks/half_moons.py --picture half_moons.png
+    python benchmarks/papers/half_moons.py
+    python benchmarks/papers/half_moons.py --picture half_moons.png
 """
 
 import argparse

@@ -6,8 +6,8 @@ linear, and a little more is the price of leaving the cache, which 10,000 sample
 it, for the smallest N only, the time of the same moments from the explicit sparse matrix. The last line is
 the time of centring a copy of X and of one product X'X, which no method could do without.
 
-    python benchmarks/graph_moments.py
-    python benchmarks/graph_moments.py --quick
+    python benchmarks/speed/graph_moments.py
+    python benchmarks/speed/graph_moments.py --quick
 """
 
 import argparse

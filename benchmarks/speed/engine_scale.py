@@ -7,11 +7,12 @@ of the size of twelve stations' hourly air quality (20,448 rows, 132 columns, 1.
 of as many flops in matrix products. With ``--beijing`` the air quality itself (the first 20,448 hours, in
 units of their standard deviations), after ``--steps`` steps of EM from the usual start, and no other part.
 
-    python benchmarks/engine_scale.py [--longest 1e7] [--latents 90] [--rows 20448] [--beijing FILE.npz]
+    python benchmarks/speed/engine_scale.py [--longest 1e7] [--latents 90] [--rows 20448] [--beijing FILE.npz]
 """
 
 import argparse
 import resource
+import sys
 import tempfile
 import warnings
 from pathlib import Path
@@ -19,7 +20,6 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from side_by_side import Timing, alternate, product_rate, setting, timed
 
 from probsfa import ProbabilisticSFA
 from probsfa._validation import Sequences
@@ -28,6 +28,10 @@ from probsfa.statespace.engine.likelihood import marginal_log_likelihood
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import expected_statistics
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.side_by_side import Timing, alternate, product_rate, setting, timed
 
 
 def repeated(run, n):

@@ -5,7 +5,7 @@ For each noise variance r and length T, ``ProbabilisticSFA(noise=r)`` is fitted 
 the table holds the largest angle between matched rows after whitening, in degrees. It falls with r to a
 floor that falls like 1/T, the edge terms of Turner & Sahani (2007), eq. 18.
 
-    python benchmarks/zero_noise.py [--quick]
+    python benchmarks/papers/zero_noise.py [--quick]
 """
 
 import argparse

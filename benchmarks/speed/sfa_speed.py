@@ -13,21 +13,25 @@ agree.
 Memory is measured in a fresh process each: the peak of the process after the fit, less the peak with only
 the input in it.
 
-    python benchmarks/sfa_speed.py
-    python benchmarks/sfa_speed.py --quick
+    python benchmarks/speed/sfa_speed.py
+    python benchmarks/speed/sfa_speed.py --quick
 """
 
 import argparse
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from side_by_side import alternate, peak_memory, require_close, setting, table
 
 from probsfa import SFA
 from probsfa.linalg import slow_directions
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.side_by_side import alternate, peak_memory, require_close, setting, table
 
 SEED = 0
 

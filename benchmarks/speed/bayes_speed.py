@@ -5,7 +5,7 @@ on no labels and signs (noise, offset, C C', the sorted time scales), divided by
 these are a whole second fit (start, warm-up and draws; compiled programs are reused); for the latent model
 its draws alone; for pymc-extras the whole run of the sampler that it is quickest with.
 
-    python benchmarks/bayes_speed.py [--latent-draws 200] [--only marginal|latent|pymc]
+    python benchmarks/speed/bayes_speed.py [--latent-draws 200] [--only marginal|latent|pymc]
 """
 
 import argparse

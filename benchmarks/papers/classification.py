@@ -10,8 +10,8 @@ vowels   nine speakers by their cepstra (japanese_vowels): 270 utterances train,
 clusters spectral clustering of all digits without their labels: normalised mutual information with them.
 tecator  fat in meat by its infrared spectrum, 172 train, 43 test; root mean square error in percent of fat.
 
-    python benchmarks/classification.py --data ../shared/data
-    python benchmarks/classification.py --quick
+    python benchmarks/papers/classification.py --data FOLDER
+    python benchmarks/papers/classification.py --quick
 """
 
 import argparse

@@ -17,23 +17,28 @@ far it came.
 Compilation is not counted (everything runs once before), and neither is, for statsmodels, the evaluation
 that tells when to stop.
 
-    python benchmarks/full_fit_peers.py
-    python benchmarks/full_fit_peers.py --quick
+    python benchmarks/speed/full_fit_peers.py
+    python benchmarks/speed/full_fit_peers.py --quick
 """
 
 import argparse
+import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from side_by_side import Timing, duration, setting, table, timed
-from smoothers import draw_problem
 from threadpoolctl import threadpool_limits
 
 from probsfa import ProbabilisticSFA
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.side_by_side import Timing, duration, setting, table, timed
+from common.smoothers import draw_problem
 
 PER_STEP = 1e-4  # nats of log-likelihood per time step that count as having arrived
 STATSMODELS_ITERATIONS, DYNAMAX_ITERATIONS = 5, 25  # of EM between two looks at the log-likelihood

@@ -4,7 +4,7 @@ One evaluation is what a fit asks for, sums of expected moments and log-likeliho
 of the cells missing. First every strategy is checked against the plain recursion on the CPU. Then rows and
 latents grow. A strategy whose first run takes more than ``--budget`` seconds is not tried on more rows.
 
-    python benchmarks/engine_accelerator.py [--rows 10000 100000 1000000] [--latents 1 3 5 8 16]
+    python benchmarks/speed/engine_accelerator.py [--rows 10000 100000 1000000] [--latents 1 3 5 8 16]
         [--segments 8192] [--chunk-rows N] [--budget 30]
 
 ``--rows 2000 10000 --latents 1 3`` is enough for a look without an accelerator. ``--segments`` says into how
@@ -14,11 +14,12 @@ once; by these two it is tuned to a card.
 
 import argparse
 import contextlib
+import sys
+from pathlib import Path
 from unittest import mock
 
 import jax
 import numpy as np
-from side_by_side import Timing, duration, setting, timed
 
 from probsfa._validation import Sequences
 from probsfa.statespace import posterior
@@ -26,6 +27,10 @@ from probsfa.statespace.engine import chunks, inference, parallel_scan, two_filt
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import expected_statistics
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.side_by_side import Timing, duration, setting, timed
 
 N_FEATURES = 20
 SAME = 1e-10

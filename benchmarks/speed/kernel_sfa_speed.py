@@ -10,8 +10,8 @@ support vectors. The products are those no implementation can do without, on arr
 
 Everything else (exponentials, centring, differences, choosing pivots, checks) is what the ratio measures.
 
-    python benchmarks/kernel_sfa_speed.py
-    python benchmarks/kernel_sfa_speed.py --quick
+    python benchmarks/speed/kernel_sfa_speed.py
+    python benchmarks/speed/kernel_sfa_speed.py --quick
 """
 
 import argparse

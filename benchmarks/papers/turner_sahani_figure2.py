@@ -11,7 +11,7 @@ analysis takes the second for it. Missing: 49 stretches of 20 rows. The probabil
 same rows; both features are centred (the mean of a slow latent and the offset of the data cannot be told
 apart) and given the sign of the truth.
 
-    python benchmarks/turner_sahani_figure2.py [--quick]
+    python benchmarks/papers/turner_sahani_figure2.py [--quick]
 """
 
 import argparse

@@ -4,8 +4,8 @@ Escalante-B. & Wiskott (2013, section 1) train on 100,000 samples of 10,000 dime
 hours". Here: the network of their table 1 on 100 x 100 synthetic images (a bright spot that wanders over a
 slowly changing background, with noise in every pixel), made chunk by chunk and never held together.
 
-    python benchmarks/hierarchy_speed.py --samples 100000 --jobs 2
-    python benchmarks/hierarchy_speed.py --quick
+    python benchmarks/speed/hierarchy_speed.py --samples 100000 --jobs 2
+    python benchmarks/speed/hierarchy_speed.py --quick
 """
 
 import argparse
