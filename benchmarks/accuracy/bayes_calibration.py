@@ -96,11 +96,11 @@ def ranks_of(
     truth = prior_draws(Priors(), replicates, seed)
     rng = np.random.default_rng(seed)
     series = [np.where(rng.random((T, D)) < 0.2, np.nan, X) for X in truth["observations"]]
-    found = np.full((replicates, len(names()) + 1), np.nan)
+    results = np.full((replicates, len(names()) + 1), np.nan)
     if kept_in is not None and kept_in.exists():
         known = np.load(kept_in)[:replicates]
-        found[: len(known)] = known
-    left = np.flatnonzero(np.isnan(found[:, 0])).tolist()
+        results[: len(known)] = known
+    left = np.flatnonzero(np.isnan(results[:, 0])).tolist()
     with ProcessPoolExecutor(n_processes, mp_context=get_context("spawn")) as pool:
         jobs = {
             pool.submit(rank, series[i], {k: v[i] for k, v in truth.items()}, n_draws, seed + 1 + i): i
@@ -108,10 +108,10 @@ def ranks_of(
         }
         for job in tqdm(as_completed(jobs), total=len(jobs)):
             ranks, divergences = job.result()
-            found[jobs[job]] = [*ranks, divergences]
+            results[jobs[job]] = [*ranks, divergences]
             if kept_in is not None:
-                np.save(kept_in, found)
-    return found[:, :-1].astype(int), int(found[:, -1].sum())
+                np.save(kept_in, results)
+    return results[:, :-1].astype(int), int(results[:, -1].sum())
 
 
 def draw_figure(ranks: np.ndarray, path: Path) -> None:
@@ -133,7 +133,9 @@ def draw_figure(ranks: np.ndarray, path: Path) -> None:
 
 def main() -> None:
     """Print the p-value of every parameter."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--replicates", type=int, default=200)
     parser.add_argument("--draws", type=int, default=200, help="draws of each of two chains")
     parser.add_argument("--processes", type=int, default=2)

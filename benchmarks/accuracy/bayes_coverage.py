@@ -73,7 +73,9 @@ def weather(inference: str, step: int, n_components: int) -> None:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--series", type=int, default=20)
     parser.add_argument("--inference", choices=("nuts", "svi"), default="svi")
     parser.add_argument("--step", type=int, default=3, help="hours between the rows of the weather")

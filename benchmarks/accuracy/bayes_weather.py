@@ -42,7 +42,9 @@ def compare(sampled: BayesianSFA, guided: BayesianSFA) -> None:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--draws", type=int, default=500)
     parser.add_argument("--warmup", type=int, default=200)
     parser.add_argument("--chains", type=int, default=4)
@@ -77,8 +79,8 @@ def main() -> None:
     guided, sampled = models["SVI"], models["NUTS"]
     print(f"mean leapfrog steps {sampled.sample_stats_['n_steps'].mean():.1f}")
     for kind, worst in (("rhat", np.nanmax), ("ess", np.nanmin)):
-        found = ", ".join(f"{name} {worst(x):.4g}" for name, x in sampled.diagnostics_[kind].items())
-        print(f"worst {kind}: {found}")
+        values = ", ".join(f"{name} {worst(x):.4g}" for name, x in sampled.diagnostics_[kind].items())
+        print(f"worst {kind}: {values}")
     print(sampled.relabelling_)
     print("time scales in hours:", 3.0 * sampled.timescales_)
     compare(sampled, guided)

@@ -29,7 +29,9 @@ def angles(loadings: np.ndarray, sfa: probsfa.SFA) -> np.ndarray:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="one length only")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -41,11 +43,11 @@ def main() -> None:
             model = probsfa.BayesianSFA(
                 2, noise=noise, n_warmup=200, n_draws=200, progress_bar=False, random_state=0
             ).fit(X)
-            found = angles(model.draws_.loadings.reshape(-1, 2, 2), sfa)
+            degrees = angles(model.draws_.loadings.reshape(-1, 2, 2), sfa)
             logs = np.log(-1.0 / np.log(model.draws_.decay)).reshape(-1, 2)
             off = np.abs(logs.mean(axis=0) - np.log(sfa.timescales_)) / logs.std(axis=0)
             print(
-                f"{n_steps:>6} {noise:>8.0e} {found.mean():>8.2f} {found.std():>8.2f} {off.max():>20.2f}",
+                f"{n_steps:>6} {noise:>8.0e} {degrees.mean():>8.2f} {degrees.std():>8.2f} {off.max():>20.2f}",
                 flush=True,
             )
 

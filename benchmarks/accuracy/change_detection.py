@@ -12,8 +12,8 @@ probability is the weight of the pixel's edge and vertices next time, and what c
 """
 
 import argparse
-import os
 import platform
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +27,10 @@ import probsfa
 from probsfa.graphs import from_sparse
 from probsfa.sfa import GraphSFA
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.data import add_data_option
+
 SHAPE = (6, 400, 400)
 
 
@@ -35,12 +39,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    default = os.environ.get("PROBSFA_DATA", Path(__file__).parents[1] / "../shared/data")
-    parser.add_argument("--data", type=Path, default=default, help="folder that holds landsat_taizhou")
+    add_data_option(parser, "landsat_taizhou")
     parser.add_argument("--rounds", type=int, default=20, help="rounds of reweighting")
     parser.add_argument("--quick", action="store_true", help="three rounds")
     arguments = parser.parse_args()
-    folder = Path(arguments.data) / "landsat_taizhou"
+    folder = arguments.data / "landsat_taizhou"
     before, after = (read_bands(folder / name) for name in ("2000TM", "2003TM"))
     changed, unchanged = (read_mask(folder / name) for name in ("change.bmp", "unchanged.bmp"))
     marked = changed | unchanged

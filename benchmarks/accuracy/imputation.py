@@ -9,7 +9,7 @@ deviation; K = 18 for the weather, 12 for the air, the settings of the command l
 """
 
 import argparse
-import os
+import sys
 import time
 import warnings
 from pathlib import Path
@@ -21,6 +21,10 @@ from probsfa.cli._methods import Filled, default_methods, make_model
 from probsfa.cli.tables.clock import Clock
 from probsfa.datasets import hide_blocks, hide_cells, load_nyc_weather
 from probsfa.metrics import coverage
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.data import add_data_option
 
 CLOCK = Clock(None, None, "", "")
 
@@ -74,10 +78,11 @@ def in_channels(hide, chosen: np.ndarray):
 
 def main() -> None:
     """Print the tables (RMSE and MAE for each mask)."""
-    default = os.environ.get("PROBSFA_DATA", Path(__file__).resolve().parents[2] / "shared" / "data")
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="one mask")
-    parser.add_argument("--data", type=Path, default=Path(default), help="folder with air_quality_uci")
+    add_data_option(parser, "air_quality_uci")
     parser.add_argument("--only", choices=("cells", "blocks", "air"))
     args = parser.parse_args()
     seeds = range(1 if args.quick else 5)

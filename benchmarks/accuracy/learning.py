@@ -33,13 +33,15 @@ def em_from_slow_features(X: np.ndarray, steps: int) -> tuple[float, int]:
     panel = make_panel(Sequences((X - mean) / scale, (len(X),)))
     start = next(starts(interpolate(panel), np.zeros(X.shape[1]), 3))
     noise = Noise("diagonal", np.full(X.shape[1], FLOOR))
-    found = fit_em(Evaluator(panel, steps), start, noise, tol=0.0)
-    return found.log_likelihood - len(X) * float(np.log(scale).sum()), found.n_evaluations
+    fitted = fit_em(Evaluator(panel, steps), start, noise, tol=0.0)
+    return fitted.log_likelihood - len(X) * float(np.log(scale).sum()), fitted.n_evaluations
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="500 steps of EM, two seeds")
     parser.add_argument("--steps", type=int, default=20_000)
     parser.add_argument("--n-steps", type=int, default=400, help="length of the series")

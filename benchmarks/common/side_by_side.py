@@ -64,7 +64,7 @@ def alternate(
                 continue
             seconds[name].append(timed(run)[0])
             spent[name] += seconds[name][-1]
-    return {name: Timing.of(found) for name, found in seconds.items()}
+    return {name: Timing.of(runs) for name, runs in seconds.items()}
 
 
 def duration(seconds: float) -> str:
@@ -116,11 +116,11 @@ def peak_memory() -> float:
     return int(peak.split()[1]) * 1024 / 1e6
 
 
-def require_close(name: str, found: Any, expected: Any, *, rtol: float = 0.0, atol: float = 0.0) -> float:
+def require_close(name: str, returned: Any, expected: Any, *, rtol: float = 0.0, atol: float = 0.0) -> float:
     """Return the largest difference, and raise where a contestant does not return the same numbers."""
-    found, expected = np.asarray(found), np.asarray(expected)
-    gap = np.max(np.abs(found - expected), initial=0.0)
-    np.testing.assert_allclose(found, expected, rtol=rtol, atol=atol, err_msg=name)
+    returned, expected = np.asarray(returned), np.asarray(expected)
+    gap = np.max(np.abs(returned - expected), initial=0.0)
+    np.testing.assert_allclose(returned, expected, rtol=rtol, atol=atol, err_msg=name)
     return float(gap)
 
 

@@ -64,8 +64,8 @@ def ours(problem: Problem) -> Run:
     panel = make_panel(Sequences(problem.X, (len(problem.X),)))
 
     def run() -> Answer:
-        found = smooth(problem.params, panel)
-        return found.log_likelihood, found.means
+        smoothed = smooth(problem.params, panel)
+        return smoothed.log_likelihood, smoothed.means
 
     return run
 
@@ -91,8 +91,8 @@ def dynamax(problem: Problem, *, parallel: bool = False) -> Run:
     def run() -> Answer:
         with jax.enable_x64(True), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = jax.block_until_ready(smoother(params, X))
-            return float(found.marginal_loglik), np.asarray(found.smoothed_means)
+            smoothed = jax.block_until_ready(smoother(params, X))
+            return float(smoothed.marginal_loglik), np.asarray(smoothed.smoothed_means)
 
     return run
 
@@ -155,8 +155,8 @@ def statsmodels(
 
     def run() -> Answer:
         with _one_thread():
-            found = model.smooth(conserve_memory=kept)
-        return float(found.llf), found.smoothed_state.T
+            smoothed = model.smooth(conserve_memory=kept)
+        return float(smoothed.llf), smoothed.smoothed_state.T
 
     return run
 

@@ -15,8 +15,8 @@ tecator  fat in meat by its infrared spectrum, 172 train, 43 test; root mean squ
 """
 
 import argparse
-import os
 import platform
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -38,14 +38,17 @@ from probsfa.expansions import Polynomial, Power, RadialBasis
 from probsfa.graphs import mixed, serial
 from probsfa.sfa import GraphSFAClassifier, GraphSFARegressor, SpectralClustering
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.data import add_data_option
+
 
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    default = os.environ.get("PROBSFA_DATA", Path(__file__).parents[1] / "../shared/data")
-    parser.add_argument("--data", type=Path, default=default, help="folder of japanese_vowels and tecator")
+    add_data_option(parser, "japanese_vowels and tecator")
     parser.add_argument("--splits", type=int, default=20, help="splits of the digits")
     parser.add_argument("--quick", action="store_true", help="two splits")
     arguments = parser.parse_args()
@@ -55,8 +58,8 @@ def main() -> None:
     print(f"scikit-learn {sklearn.__version__}, {platform.machine()}")
     digits(2 if arguments.quick else arguments.splits)
     clusters()
-    vowels(Path(arguments.data) / "japanese_vowels" / "japanese_vowels.npz")
-    tecator(Path(arguments.data) / "tecator" / "tecator.npz")
+    vowels(arguments.data / "japanese_vowels" / "japanese_vowels.npz")
+    tecator(arguments.data / "tecator" / "tecator.npz")
 
 
 def digits(n_splits: int) -> None:
@@ -82,8 +85,8 @@ def digits(n_splits: int) -> None:
     chosen = []
     for train, test in splits:
         for name, expansion in settings.items():
-            found = GraphSFAClassifier(expansion=expansion).fit(X[train], y[train])
-            scores[name].append(found.score(X[test], y[test]))
+            model = GraphSFAClassifier(expansion=expansion).fit(X[train], y[train])
+            scores[name].append(model.score(X[test], y[test]))
         folds = StratifiedKFold(3, shuffle=True, random_state=0)
         search = GridSearchCV(GraphSFAClassifier(), {"expansion": list(settings.values())}, cv=folds)
         chosen.append(search.fit(X[train], y[train]).score(X[test], y[test]))
@@ -95,8 +98,8 @@ def digits(n_splits: int) -> None:
 def clusters() -> None:
     """Print how well spectral clustering finds the digits."""
     X, y = load_digits(return_X_y=True)
-    found = [SpectralClustering(10, random_state=seed).fit_predict(X) for seed in range(5)]
-    nmi = [normalized_mutual_info_score(y, labels) for labels in found]
+    labellings = [SpectralClustering(10, random_state=seed).fit_predict(X) for seed in range(5)]
+    nmi = [normalized_mutual_info_score(y, labels) for labels in labellings]
     print("\nclusters: normalised mutual information of five seeds, " + " ".join(f"{v:.4f}" for v in nmi))
 
 
@@ -184,20 +187,18 @@ def tecator(path: Path) -> None:
         "n_components": [1, 2, 3],
         "n_labels": [15, 30],
     }
-    found = {}
+    errors = {}
     for name, graph in graphs.items():
         search = GridSearchCV(
             GraphSFARegressor(graph=graph), grid, cv=5, scoring="neg_root_mean_squared_error"
         ).fit(X, y)
-        found[name] = (-search.best_score_, rmse(y_test, search.predict(X_test)))
+        errors[name] = (-search.best_score_, rmse(y_test, search.predict(X_test)))
         best = search.best_params_
         steps = [str(step) for _, step in best["expansion"].steps]
         setting = f"{' + '.join(steps)}, {best['n_components']} features, {best['n_labels']} labels"
-        print(f"  GraphSFA, {name:30} {found[name][1]:.3f}   {found[name][0]:.3f}   {setting}", flush=True)
-    best_graph = min(found, key=lambda name: found[name][0])
-    print(
-        f"  GraphSFA, {'chosen':30} {found[best_graph][1]:.3f}   {found[best_graph][0]:.3f}   ({best_graph})"
-    )
+        print(f"  GraphSFA, {name:30} {errors[name][1]:.3f}   {errors[name][0]:.3f}   {setting}", flush=True)
+    chosen = min(errors, key=lambda name: errors[name][0])
+    print(f"  GraphSFA, {'chosen':30} {errors[chosen][1]:.3f}   {errors[chosen][0]:.3f}   ({chosen})")
 
 
 def rmse(truth: np.ndarray, estimate: Any) -> float:

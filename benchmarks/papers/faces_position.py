@@ -16,7 +16,6 @@ over trials.
 """
 
 import argparse
-import os
 import platform
 import sys
 import time
@@ -36,6 +35,10 @@ from sklearn.svm import SVC
 import probsfa
 from probsfa.graphs import mixed, reordering, serial, sliding_window
 from probsfa.sfa import HierarchicalSFA, escalante_wiskott_layers
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.data import add_data_option
 
 SIDE, ACROSS, DOWN = 64, 22.5, 10.0
 FACE_SIDES = (20.0, 40.0)  # pixels from edge to edge of the Olivetti picture after scaling
@@ -176,8 +179,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    default = os.environ.get("PROBSFA_DATA", Path(__file__).parents[2] / "shared" / "data")
-    parser.add_argument("--data", type=Path, default=Path(default), help="folder with olivetti_faces/")
+    add_data_option(parser, "olivetti_faces")
     parser.add_argument("--train", type=int, default=6000, help="images that train the hierarchy")
     parser.add_argument("--clutter", type=float, default=1.0, help="factor on the contrast of backgrounds")
     parser.add_argument("--trials", type=int, default=5)
@@ -188,7 +190,7 @@ def main() -> int:
         options.train, options.trials = 3000, 1
     faces = load_faces(options.data)
 
-    found: dict[tuple[str, str], list[float]] = {}
+    errors_of: dict[tuple[str, str], list[float]] = {}
     settings: dict[tuple[str, str], tuple[str, int]] = {}
     chance, started = [], time.perf_counter()
     for trial in range(options.trials):
@@ -206,12 +208,12 @@ def main() -> int:
                     settings[key] = choose(step, name, Y, teach)
                 setting, n = settings[key]
                 predicted = methods[setting](Y[:, :n], teach.x, Z[:, :n])
-                found.setdefault(key, []).append(rmse(predicted, test.x))
-        lines = " ".join(f"{name[:6]} {found[name, 'LR'][-1]:.2f}" for name in GRAPHS)
+                errors_of.setdefault(key, []).append(rmse(predicted, test.x))
+        lines = " ".join(f"{name[:6]} {errors_of[name, 'LR'][-1]:.2f}" for name in GRAPHS)
         elapsed = time.perf_counter() - started
         print(f"trial {trial}, {elapsed:.0f} s, linear regression: {lines}", file=sys.stderr, flush=True)
 
-    mean = {key: float(np.mean(errors)) for key, errors in found.items()}
+    mean = {key: float(np.mean(errors)) for key, errors in errors_of.items()}
     print(f"probsfa {probsfa.__version__}, numpy {np.__version__}, Python {platform.python_version()}")
     print(f"{options.train} + {options.train // 2} images to train, {options.train // 4} to test, "
           f"{options.trials} trials; {time.perf_counter() - started:.0f} s")  # fmt: skip
@@ -222,15 +224,15 @@ def main() -> int:
         cells = (f"{mean[name, step]:9.2f} ({settings[name, step][1]:3d})" for step in STEPS)
         print(f"{name:18s}" + "".join(f"{cell:>16s}" for cell in cells))
     print("SVM: " + "; ".join(f"{name}: {settings[name, 'SVM'][0]}" for name in GRAPHS))
-    return judge(found)
+    return judge(errors_of)
 
 
-def judge(found: dict[tuple[str, str], list[float]]) -> int:
+def judge(errors_of: dict[tuple[str, str], list[float]]) -> int:
     """Say how much graph-based training gains in the same trial, by step; return 1 where it does not."""
     holds = True
     print("smaller RMSE in the same trial, mean over trials (standard error):")
     for step in STEPS:
-        errors = {name: np.array(found[name, step]) for name in GRAPHS}
+        errors = {name: np.array(errors_of[name, step]) for name in GRAPHS}
         plain, pca = errors["reordering (SFA)"], errors["HPCA"]
         gains = {name: 1 - errors[name] / plain for name in GRAPHS if "GSFA" in name}
         cells = "  ".join(

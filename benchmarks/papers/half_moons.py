@@ -51,8 +51,8 @@ def within(y: np.ndarray, target: np.ndarray) -> float:
 
 def cluster(train: np.ndarray, test: np.ndarray, target: np.ndarray) -> float:
     """Adjusted Rand index on unseen points of two means fitted to the first output of the training points."""
-    found = KMeans(2, n_init=10, random_state=0).fit(train[:, :1])
-    return float(adjusted_rand_score(target, found.predict(test[:, :1])))
+    clusters = KMeans(2, n_init=10, random_state=0).fit(train[:, :1])
+    return float(adjusted_rand_score(target, clusters.predict(test[:, :1])))
 
 
 def run(seed: int, n: int) -> Trial:

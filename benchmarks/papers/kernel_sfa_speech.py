@@ -17,10 +17,10 @@ testing, are the small set; four speakers with eight recordings each and a fifth
 """
 
 import argparse
-import os
-import pathlib
+import sys
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib
@@ -37,6 +37,10 @@ from probsfa.sfa.kernel_columns import KernelColumns, kernel_block
 from probsfa.sfa.kernel_moments import kernel_moments
 from probsfa.sfa.kernel_problem import pose, solve
 from probsfa.sfa.support import mp_kpca, mp_mah, online_mah, random_support
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.data import add_data_option
 
 RATE, WINDOW, STEP = 8000, 417, 8
 WORDS = (3, 7)
@@ -60,7 +64,7 @@ class Trained(NamedTuple):
     n_outputs: int
 
 
-def load(folder: pathlib.Path, large: bool, stride: int) -> Speech:
+def load(folder: Path, large: bool, stride: int) -> Speech:
     """Read the words and cut them into windows, keeping every `stride`-th."""
     stored = np.load(folder / "fsdd_subset" / "fsdd_subset.npz")
     signal, offset, digit = stored["signal"], stored["offset"], stored["digit"]
@@ -72,13 +76,13 @@ def load(folder: pathlib.Path, large: bool, stride: int) -> Speech:
         train_set, test_set = (names[:1], range(4)), (names[:1], range(4, 8))
 
     def words(chosen: tuple[Any, range]) -> list[np.ndarray]:
-        found = []
+        pieces = []
         for name in chosen[0]:
             for word in WORDS:
                 for take in chosen[1]:
                     (at,) = np.flatnonzero((speaker == name) & (digit == word) & (index == take))
-                    found.append(windows(signal[offset[at] : offset[at + 1]] / 32768, stride))
-        return [w for w in found if len(w) > 1]
+                    pieces.append(windows(signal[offset[at] : offset[at + 1]] / 32768, stride))
+        return [w for w in pieces if len(w) > 1]
 
     train, test = words(train_set), words(test_set)
     peak = max(np.abs(x).max() for x in train)
@@ -94,21 +98,21 @@ def windows(amplitudes: np.ndarray, stride: int) -> np.ndarray:
 def prepare(speech: Speech, gamma: float) -> tuple[KernelColumns, Sequences]:
     """Return the kernel of the training windows, and where words begin."""
     rows = np.concatenate(speech.train)
-    found = Sequences(rows, tuple(len(x) for x in speech.train))
-    return KernelColumns(rows, "rbf", {"gamma": gamma}), found
+    sequences = Sequences(rows, tuple(len(x) for x in speech.train))
+    return KernelColumns(rows, "rbf", {"gamma": gamma}), sequences
 
 
 def evaluate(
     speech: Speech,
     kernel: KernelColumns,
-    found: Sequences,
+    sequences: Sequences,
     support: np.ndarray,
     lambdas: tuple[float, ...],
     rules: Iterable[float | None],
     n_outputs: int,
 ) -> list[list[Trained]]:
     """Train with every rank rule and regularisation, and measure on the test words."""
-    moments, among = kernel_moments(kernel, support, found), kernel.block(support, support)
+    moments, among = kernel_moments(kernel, support, sequences), kernel.block(support, support)
     Z, lengths = kernel.values[support], [len(x) for x in speech.test]
     test = kernel_block(np.concatenate(speech.test), Z, kernel.metric, kernel.params)
     train = kernel.block(slice(None), support)
@@ -121,14 +125,14 @@ def evaluate(
             A = solve(problem, count, value).coefficients
             y, y_train = (test - problem.mean) @ A, (train - problem.mean) @ A
             slowness = np.mean(delta_value(y, lengths=lengths))
-            own = np.mean(delta_value(y_train, lengths=found.lengths))
+            own = np.mean(delta_value(y_train, lengths=sequences.lengths))
             row.append(Trained(float(slowness), float(own), y_train.var(axis=0), count))
         results.append(row)
     return results
 
 
 def figure_1(
-    speech: Speech, sigmas: np.ndarray, n_support: int | None, n_outputs: int, base: float, path: pathlib.Path
+    speech: Speech, sigmas: np.ndarray, n_support: int | None, n_outputs: int, base: float, path: Path
 ) -> None:
     """Slowness and variance over the width of the kernel and the regularisation."""
     figure, axes = plt.subplots(2, len(RULES), figsize=(11, 7), sharex=True, sharey="row")
@@ -137,8 +141,8 @@ def figure_1(
     grids: list[list[list[Trained]]] = []
     for sigma in sigmas:
         started = time.perf_counter()
-        kernel, found = prepare(speech, 0.5 / sigma**2)
-        grids.append(evaluate(speech, kernel, found, support, LAMBDAS, RULES.values(), n_outputs))
+        kernel, sequences = prepare(speech, 0.5 / sigma**2)
+        grids.append(evaluate(speech, kernel, sequences, support, LAMBDAS, RULES.values(), n_outputs))
         print(f"{path.stem}: sigma {sigma:g} took {time.perf_counter() - started:.0f} s", flush=True)
     for column, (rule, grid) in enumerate(zip(RULES, zip(*grids, strict=True), strict=True)):
         print(f"\n{path.stem}, rank rule: {rule}; n={n}, m={len(support)}, up to {n_outputs} outputs")
@@ -168,10 +172,10 @@ def chosen(speech: Speech, sigma: float, n_support: int) -> np.ndarray:
 
 
 def figure_2a(
-    speech: Speech, sigma: float, sizes: list[int], trials: int, n_outputs: int, path: pathlib.Path
+    speech: Speech, sigma: float, sizes: list[int], trials: int, n_outputs: int, path: Path
 ) -> None:
     """Test slowness over support size for the four selections (lambda = 1e-7)."""
-    kernel, found = prepare(speech, 0.5 / sigma**2)
+    kernel, sequences = prepare(speech, 0.5 / sigma**2)
     largest = max(sizes)
     started = time.perf_counter()
     pursuit = mp_mah(kernel, largest)
@@ -182,7 +186,7 @@ def figure_2a(
 
     def slowness(support: np.ndarray) -> float:
         count = min(n_outputs, max(1, min(sizes) - 1))
-        return evaluate(speech, kernel, found, support, (1e-7,), [None], count)[0][0].test_slowness
+        return evaluate(speech, kernel, sequences, support, (1e-7,), [None], count)[0][0].test_slowness
 
     rows = []
     print(f"\nfigure 2a: n={kernel.n_rows}, sigma={sigma:g}, lambda=1e-7; seconds {times}")
@@ -220,11 +224,11 @@ def residual_fit(kernel: KernelColumns, support: np.ndarray) -> np.ndarray:
     return np.sum(np.linalg.solve(factor, kernel.block(support, np.arange(kernel.n_rows))) ** 2, axis=0)
 
 
-def figure_2c(speech: Speech, sigma: float, n_support: int, path: pathlib.Path) -> None:
+def figure_2c(speech: Speech, sigma: float, n_support: int, path: Path) -> None:
     """Two outputs on the test words of the large set."""
-    kernel, found = prepare(speech, 0.5 / sigma**2)
+    kernel, sequences = prepare(speech, 0.5 / sigma**2)
     support = mp_mah(kernel, n_support)
-    problem = pose(kernel_moments(kernel, support, found), kernel.block(support, support))
+    problem = pose(kernel_moments(kernel, support, sequences), kernel.block(support, support))
     solution = solve(problem, 2)
     figure, axes = plt.subplots(2, 1, figsize=(11, 4), sharex=True)
     ends = np.cumsum([len(x) for x in speech.test])
@@ -245,16 +249,11 @@ def figure_2c(speech: Speech, sigma: float, n_support: int, path: pathlib.Path) 
 
 def main() -> None:
     """Print the tables and save the pictures."""
-    root = pathlib.Path(__file__).resolve().parents[1]
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("pictures", type=pathlib.Path, help="folder for the pictures")
-    parser.add_argument(
-        "--data",
-        type=pathlib.Path,
-        default=pathlib.Path(os.environ.get("PROBSFA_DATA", root / ".." / "shared" / "data")),
-    )
+    parser.add_argument("pictures", type=Path, help="folder for the pictures")
+    add_data_option(parser, "fsdd_subset")
     parser.add_argument("--stride", type=int, default=1, help="keep every so many-th window of the small set")
     parser.add_argument("--large-stride", type=int, default=1)
     parser.add_argument("--large-support", type=int, default=2500)

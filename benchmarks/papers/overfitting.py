@@ -45,20 +45,20 @@ def main() -> int:
     options = parser.parse_args()
     trials = 20 if options.quick else options.trials
 
-    found = {"direct": [], "hierarchy": []}
+    spreads = {"direct": [], "hierarchy": []}
     for seed in range(trials):
         rng = np.random.default_rng(seed)
         train = rng.standard_normal((N_SAMPLES, N_DIMENSIONS))
         test = rng.standard_normal((options.test_samples, N_DIMENSIONS))
-        found["direct"].append(spread(SFA(N_OUTPUTS), train, test))
-        found["hierarchy"].append(spread(HierarchicalSFA(LAYERS), train, test))
+        spreads["direct"].append(spread(SFA(N_OUTPUTS), train, test))
+        spreads["hierarchy"].append(spread(HierarchicalSFA(LAYERS), train, test))
 
     print(f"probsfa {probsfa.__version__}, numpy {np.__version__}, Python {platform.python_version()}")
     print(f"{trials} trials of {N_SAMPLES} samples, {N_DIMENSIONS} dimensions to {N_OUTPUTS}; standard "
           f"deviation of the outputs\n(test: {options.test_samples} new samples)")  # fmt: skip
     print(f"{'':12s} training   test: median   10 %   90 %   slowest delta in training (white noise: 2)")
     medians = {}
-    for name, results in found.items():
+    for name, results in spreads.items():
         train_size, test_size, delta = np.array(results).T
         low, medians[name], high = np.quantile(test_size, [0.1, 0.5, 0.9])
         print(f"{name:12s} {train_size.mean():8.3f}   {medians[name]:12.2f} {low:6.2f} {high:6.2f}   "

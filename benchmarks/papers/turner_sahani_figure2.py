@@ -56,7 +56,7 @@ def statistics(seed: int, n_steps: int) -> tuple[float, float, float]:
     missing = np.zeros(n_steps, dtype=bool)
     for start in range(1_000, n_steps - STRETCH, 1_000):
         missing[start : start + STRETCH] = True
-    found = []
+    statistics = []
     for noise, rows in ((LOW, everywhere), (HIGH, everywhere), (HIGH, missing)):
         series = make_slow_mixture(
             n_steps, decay=DECAY, loadings=loadings, noise_variance=noise, random_state=seed
@@ -65,13 +65,15 @@ def statistics(seed: int, n_steps: int) -> tuple[float, float, float]:
         X = series.data.copy()
         if rows is missing:
             X[missing] = np.nan
-        found.append(statistic(X, truth, rows))
-    return found[0], found[1], found[2]
+        statistics.append(statistic(X, truth, rows))
+    return statistics[0], statistics[1], statistics[2]
 
 
 def main() -> None:
     """Print the statistics."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="two seeds")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--n-steps", type=int, default=50_000)

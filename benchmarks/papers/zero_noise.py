@@ -36,7 +36,9 @@ def largest_angle(X: np.ndarray, noise: float) -> float:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="two lengths only")
     parser.add_argument("--seeds", type=int, default=3, help="number of series (the median is shown)")
     args = parser.parse_args()

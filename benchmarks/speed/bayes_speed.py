@@ -100,9 +100,11 @@ def latent(X: np.ndarray, n_draws: int) -> float:
         mcmc.warmup(jax.random.key(1), jnp.asarray(X))
         began = time.perf_counter()
         mcmc.run(jax.random.key(0), jnp.asarray(X))  # from the tuned state: its warm-up is not counted
-        found = {name: np.asarray(x) for name, x in mcmc.get_samples(group_by_chain=True).items()}
+        samples = {name: np.asarray(x) for name, x in mcmc.get_samples(group_by_chain=True).items()}
         seconds = time.perf_counter() - began
-    draws = invariants(found["timescale"], found["loadings"], found["noise_std"] ** 2, found["offset"])
+    draws = invariants(
+        samples["timescale"], samples["loadings"], samples["noise_std"] ** 2, samples["offset"]
+    )
     return report("NumPyro, latents sampled", draws, seconds)
 
 
@@ -175,7 +177,7 @@ def pymc_extras(X: np.ndarray, n_draws: int) -> float | None:
                 space.build_statespace_graph(X, mode=mode)
             with model:
                 began = time.perf_counter()
-                found = pm.sample(
+                trace = pm.sample(
                     draws=n_draws,
                     tune=n_draws,
                     chains=2,
@@ -186,7 +188,7 @@ def pymc_extras(X: np.ndarray, n_draws: int) -> float | None:
                     compute_convergence_checks=False,
                 )
                 seconds = time.perf_counter() - began
-            post = found.posterior
+            post = trace.posterior
             draws = invariants(*(post[n].to_numpy() for n in ("timescale", "loadings", "noise", "offset")))
             rates.append(report(f"pymc-extras ({sampler}, whole run)", draws, seconds))
         except Exception as error:  # a peer's failure is a result too
@@ -196,7 +198,9 @@ def pymc_extras(X: np.ndarray, n_draws: int) -> float | None:
 
 def main() -> None:
     """Print effective samples per second and their ratios."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--draws", type=int, default=1000, help="draws of each of our chains")
     parser.add_argument(
         "--latent-draws", type=int, default=200, help="draws, and warm-up, of the latent model"

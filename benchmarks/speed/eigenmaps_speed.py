@@ -87,14 +87,14 @@ def alone(kind: str, n: int, n_components: int) -> None:
     X = points(kind, n)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        seconds, found = timed(lambda: LaplacianEigenmaps(n_components, n_neighbors=N_NEIGHBORS).fit(X), 1)
-    y, W, d = found.embedding_, found.affinity_matrix_, found.degrees_
-    residual = (d[:, None] * y - W @ y) - d[:, None] * y * found.eigenvalues_
+        seconds, model = timed(lambda: LaplacianEigenmaps(n_components, n_neighbors=N_NEIGHBORS).fit(X), 1)
+    y, W, d = model.embedding_, model.affinity_matrix_, model.degrees_
+    residual = (d[:, None] * y - W @ y) - d[:, None] * y * model.eigenvalues_
     worst = np.linalg.norm(residual / np.sqrt(d)[:, None], axis=0).max()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(
-        f"{kind:9s} {n:7d} {n_components:3d}  {found.solver_:11s} {seconds:8.2f} s   eigenvalues "
-        f"{found.eigenvalues_[0]:.4e} .. {found.eigenvalues_[-1]:.4e}   residual {worst:.1e}   "
+        f"{kind:9s} {n:7d} {n_components:3d}  {model.solver_:11s} {seconds:8.2f} s   eigenvalues "
+        f"{model.eigenvalues_[0]:.4e} .. {model.eigenvalues_[-1]:.4e}   residual {worst:.1e}   "
         f"peak {peak:.1f} GiB",
         flush=True,
     )

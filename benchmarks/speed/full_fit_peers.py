@@ -176,16 +176,16 @@ def compare(missing: float, options: argparse.Namespace) -> str:
         peers["dynamax, its larger model"] = lambda: by_dynamax(centred, np.inf, options.budget, held=False)
     rows = [("probsfa", ours, "1.0", f"{model.n_evaluations_} posteriors", f"{optimum / n:.5f}")]
     for name, run in peers.items():
-        found = run()
-        arrived = found.best >= target
-        short = "" if arrived else f", short by {(optimum - found.best) / n:.1e}"
+        course = run()
+        arrived = course.best >= target
+        short = "" if arrived else f", short by {(optimum - course.best) / n:.1e}"
         rows.append(
             (
                 name,
-                duration(found.seconds) + ("" if arrived else ", did not arrive"),
-                ("" if arrived else "more than ") + f"{found.seconds / ours.median:.1f}",
-                f"{found.n_iterations} iterations",
-                f"{found.best / n:.5f}{short}",
+                duration(course.seconds) + ("" if arrived else ", did not arrive"),
+                ("" if arrived else "more than ") + f"{course.seconds / ours.median:.1f}",
+                f"{course.n_iterations} iterations",
+                f"{course.best / n:.5f}{short}",
             )
         )
     header = ("", "median (shortest to longest)", "times ours", "effort", "log-likelihood per step")

@@ -58,21 +58,21 @@ def products(X: np.ndarray, m: int, n_components: int, selection: bool) -> dict[
         for start in range(0, len(K), step):
             dsyrk(1.0, K[start : start + step].T, beta=1.0, c=out, overwrite_c=1)
 
-    found = {"X Z'": first, "K K', K D D' K'": 2 * timed(scatter)}
+    seconds = {"X Z'": first, "K K', K D D' K'": 2 * timed(scatter)}
     if selection:
         half = rng.standard_normal((m // 2, m))
-        found["X Z' again"] = first
-        found["pivoted Cholesky"] = timed(lambda: K[:, : m // 2] @ half)
+        seconds["X Z' again"] = first
+        seconds["pivoted Cholesky"] = timed(lambda: K[:, : m // 2] @ half)
     B = K.T @ K
     B /= np.abs(B).max()
     B.flat[:: m + 1] += 1.0
-    found["eigenproblem of K K'"] = timed(lambda: scipy.linalg.eigh(B))
+    seconds["eigenproblem of K K'"] = timed(lambda: scipy.linalg.eigh(B))
     W = rng.standard_normal((m, m))
-    found["congruences"] = 2 * timed(lambda: W.T @ (B @ W))
-    found["eigenproblem of slowness"] = timed(
+    seconds["congruences"] = 2 * timed(lambda: W.T @ (B @ W))
+    seconds["eigenproblem of slowness"] = timed(
         lambda: scipy.linalg.eigh(B, subset_by_index=(0, n_components - 1))
     )
-    return found
+    return seconds
 
 
 def main() -> None:

@@ -110,18 +110,20 @@ def check(X: np.ndarray) -> list[tuple[str, float]]:
 
     gaps = []
     for name, expected in (("sklearn-sfa", theirs), ("sklearn-sfa, auto", theirs)):
-        found = np.sort(np.asarray(FITS[name](X).delta_values_))
-        gaps.append((name, require_close(name, found / expected, np.ones_like(expected), atol=1e-6)))
-    found = np.sort(2.0 * (1.0 - fit_tica(X)))
-    gaps.append(("deeptime TICA", require_close("TICA", found / reversible, np.ones_like(found), atol=1e-6)))
+        deltas = np.sort(np.asarray(FITS[name](X).delta_values_))
+        gaps.append((name, require_close(name, deltas / expected, np.ones_like(expected), atol=1e-6)))
+    deltas = np.sort(2.0 * (1.0 - fit_tica(X)))
+    gaps.append(
+        ("deeptime TICA", require_close("TICA", deltas / reversible, np.ones_like(deltas), atol=1e-6))
+    )
     return gaps
 
 
 def extra_memory(name: str, n_rows: int, n_features: int) -> float:
     """Return by how many MB a fit raises the peak memory of a fresh process that holds the input."""
     arguments = [__file__, "--memory-of", name, "--rows", str(n_rows), "--features", str(n_features)]
-    found = subprocess.run([sys.executable, *arguments], check=True, capture_output=True, text=True)
-    return float(found.stdout)
+    done = subprocess.run([sys.executable, *arguments], check=True, capture_output=True, text=True)
+    return float(done.stdout)
 
 
 def print_memory(name: str, n_rows: int, n_features: int) -> None:

@@ -11,8 +11,9 @@ and means are compared with ours.
 * cuthbert: its square-root smoother, compiled, in sequence and in parallel.
 * pykalman: ``smooth`` and ``loglikelihood``; it leaves out a whole row where a cell is missing.
 
-The second part is a table over K, D and T of ours, in multiples of the floor (see ``common/floor.py``) and, where it
-finishes within the budget, of the best peer. Cells whose answer alone exceeds the memory limit are left out.
+The second part is a table over K, D and T of ours, in multiples of the floor (see
+``common/floor.py``) and, where it finishes within the budget, of the best peer. Cells whose answer alone
+exceeds the memory limit are left out.
 
     python benchmarks/speed/smoother_peers.py
     python benchmarks/speed/smoother_peers.py --quick
@@ -44,10 +45,10 @@ PATIENCE = 60.0  # seconds for those to return
 LOG_LIKELIHOOD, MEANS = 1e-8, 1e-5  # largest relative and absolute differences that count as the same numbers
 
 
-def require_same(name: str, found: Answer, expected: Answer) -> tuple[float, float]:
+def require_same(name: str, answer: Answer, expected: Answer) -> tuple[float, float]:
     """Return how far two answers are apart, and raise where it is too far."""
-    value = abs(found[0] - expected[0]) / abs(expected[0])
-    means = float(np.abs(found[1] - expected[1]).max())
+    value = abs(answer[0] - expected[0]) / abs(expected[0])
+    means = float(np.abs(answer[1] - expected[1]).max())
     if not (value <= LOG_LIKELIHOOD and means <= MEANS):
         raise AssertionError(f"{name} does not return the same numbers: {value:.1e}, {means:.1e}")
     return value, means
@@ -60,10 +61,10 @@ def try_alone(name: str, problem: Problem, repeats: int, budget: float) -> tuple
     given |= {"--repeats": repeats, "--budget": budget}
     command = [sys.executable, __file__, *(str(word) for pair in given.items() for word in pair)]
     try:
-        found = subprocess.run(command, timeout=PATIENCE, capture_output=True, check=True, text=True)
+        done = subprocess.run(command, timeout=PATIENCE, capture_output=True, check=True, text=True)
     except subprocess.TimeoutExpired:
         return None
-    *times, note = json.loads(found.stdout)
+    *times, note = json.loads(done.stdout)
     return Timing(*times), note
 
 
@@ -99,8 +100,8 @@ def compare(problem: Problem, complete: Problem, repeats: int, budget: float, le
         if name in SLOW_TO_COMPILE:
             del runs[name]
             notes[name] = f"did not return within {PATIENCE:.0f} s, compilation included"
-            if found := try_alone(name, problem, repeats, budget):
-                alone[name], notes[name] = found
+            if answered := try_alone(name, problem, repeats, budget):
+                alone[name], notes[name] = answered
             continue
         compilation, answer = timed(runs[name])
         gaps = require_same(name, answer, expected_complete if name in notes else expected)
