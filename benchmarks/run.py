@@ -1,14 +1,15 @@
-"""Run benchmarks by name, and keep what they print in RESULTS.md.
+"""List the benchmarks, or run one of them by its name.
 
-Each runs in a process of its own. Its section of RESULTS.md, with the command that made it, is replaced; the
-others stay.
+    python benchmarks/run.py                            what there is, a line each
+    python benchmarks/run.py sfa_speed --quick          run one; all that follows the name is for the program
+    python benchmarks/run.py --record sfa_speed         the same, and keep what it prints in RESULTS.md
 
-    python benchmarks/run.py sfa_speed full_fit_peers
-    python benchmarks/run.py sfa_speed -- --quick
-    python benchmarks/run.py all
+A program is a file in speed/, accuracy/ or papers/, and runs as well by its own path. With ``--record`` its
+section of RESULTS.md is replaced by the command, the date and what was printed; the other sections stay.
 """
 
 import argparse
+import ast
 import datetime
 import re
 import subprocess
@@ -17,58 +18,87 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
 RESULTS = FOLDER / "RESULTS.md"
-# Those that print Markdown and stand side by side with peers.
-SUITES = ("sfa_speed", "smoother_peers", "full_fit_peers")
-TITLE = """# Results
-
-What the programs in this folder print, each with the command that made it. `python benchmarks/run.py NAME...`
-makes the sections anew (`pip install '.[bench]'` brings the peers); `--help` of each program says what is
-measured and how.
-"""
+GROUPS = {
+    "speed": "how long it takes, and how much memory",
+    "accuracy": "how right the answers are",
+    "papers": "figures and tables of the papers, made again",
+}
 
 
 def main() -> None:
-    """Run the programs and write their sections."""
-    split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    """List the programs, or run one."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("names", nargs="+", choices=[*SUITES, "all"], metavar="NAME", help=", ".join(SUITES))
-    parser.add_argument("--dry", action="store_true", help="leave RESULTS.md as it is")
-    options = parser.parse_args(sys.argv[1:split])
-    for name in SUITES if "all" in options.names else options.names:
-        text = run(name, sys.argv[split + 1 :])
-        if not options.dry:
-            RESULTS.write_text(with_section(read(), name, text), encoding="utf-8")
+    parser.add_argument("--record", action="store_true", help="write the program's section of RESULTS.md")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="a program; without one, all are listed")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="the program's own")
+    options = parser.parse_args()
+    if options.name is None:
+        print(listing())
+        return
+    path = programs().get(options.name)
+    if path is None:
+        parser.error(f"there is no program {options.name!r}; without a name, all are listed")
+    command = [str(path.relative_to(FOLDER.parent)), *options.arguments]
+    printed = run([str(path), *options.arguments])
+    if options.record:
+        text = f"`python {' '.join(command)}`, {datetime.date.today().isoformat()}\n\n{printed.strip()}\n"
+        RESULTS.write_text(with_section(RESULTS.read_text("utf-8"), options.name, text), "utf-8")
 
 
-def run(name: str, arguments: list[str]) -> str:
-    """Run a program, pass on what it prints, and return the text of its section."""
-    command = [f"benchmarks/{name}.py", *arguments]
+def programs() -> dict[str, Path]:
+    """Return the path of every program by its name, group after group."""
+    named: dict[str, Path] = {}
+    for group in GROUPS:
+        for path in sorted((FOLDER / group).glob("*.py")):
+            if path.stem in named:
+                raise ValueError(f"two programs have one name: {named[path.stem]} and {path}")
+            named[path.stem] = path
+    return named
+
+
+def listing() -> str:
+    """Name every program with the first line of its docstring."""
+    named = programs()
+    width = max(map(len, named))
     lines = []
-    process = subprocess.Popen(
-        [sys.executable, *command], cwd=FOLDER.parent, stdout=subprocess.PIPE, text=True, bufsize=1
-    )
-    for line in process.stdout or ():
-        print(line, end="", flush=True)
-        lines.append(line)
-    if process.wait() != 0:
-        sys.exit(f"{command[0]} failed with exit code {process.returncode}; its section is left as it was.")
-    today = datetime.date.today().isoformat()
-    return f"`python {' '.join(command)}`, {today}\n\n{''.join(lines).strip()}\n"
+    for group, question in GROUPS.items():
+        lines += ["", f"{group}/  {question}"]
+        lines += [
+            f"  {name:<{width}}  {summary(path)}" for name, path in named.items() if path.parent.name == group
+        ]
+    return "\n".join(lines[1:])
+
+
+def summary(path: Path) -> str:
+    """Return the first line of a program's docstring, without running the program."""
+    docstring = ast.get_docstring(ast.parse(path.read_text("utf-8")))
+    if not docstring:
+        raise ValueError(f"{path} does not say what it is for: it has no docstring")
+    return docstring.partition("\n")[0]
+
+
+def run(command: list[str]) -> str:
+    """Run a program in a process of its own, pass on what it prints, and return that."""
+    lines = []
+    with subprocess.Popen(
+        [sys.executable, "-u", *command], stdout=subprocess.PIPE, text=True, bufsize=1
+    ) as process:
+        for line in process.stdout or ():
+            print(line, end="", flush=True)
+            lines.append(line)
+    if process.returncode != 0:
+        sys.exit(process.returncode)
+    return "".join(lines)
 
 
 def with_section(results: str, name: str, text: str) -> str:
-    """Return the results with one section replaced, or added in the order of the names."""
-    sections = dict(re.findall(r"^## (\w+)\n\n(.*?)(?=^## |\Z)", results, flags=re.M | re.S))
-    sections[name] = text
-    order = sorted(sections, key=lambda key: SUITES.index(key) if key in SUITES else len(SUITES))
-    return TITLE + "".join(f"\n## {key}\n\n{sections[key].strip()}\n" for key in order)
-
-
-def read() -> str:
-    """Return the results so far."""
-    return RESULTS.read_text(encoding="utf-8") if RESULTS.exists() else ""
+    """Return the results with the section of a program replaced, or added at the end."""
+    title, *sections = re.split(r"^(?=## )", results, flags=re.MULTILINE)
+    texts = {section[3:].partition("\n")[0].strip(): section for section in sections}
+    texts[name] = f"## {name}\n\n{text.strip()}\n"
+    return "\n".join(part.rstrip() + "\n" for part in (title, *texts.values()))
 
 
 if __name__ == "__main__":

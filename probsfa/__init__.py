@@ -5,91 +5,38 @@ complete (:class:`SFA`), and with honest error bars where it is noisy and has ho
 (:class:`ProbabilisticSFA`, and :class:`BayesianSFA` where its parameters are uncertain too).
 
 Importing this package loads none of the numerical libraries it stands on: a name is looked up when it is
-first used.
+first used. The public names, and the modules they come from, are listed in ``__init__.pyi`` alone.
 """
 
 import importlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from probsfa import bayes as bayes
-    from probsfa import datasets as datasets
-    from probsfa import distributed as distributed
-    from probsfa import expansions as expansions
-    from probsfa import graphs as graphs
-    from probsfa import metrics as metrics
-    from probsfa import plots as plots
-    from probsfa._compilation import enable_compilation_cache as enable_compilation_cache
-    from probsfa.bayes import BayesianSFA as BayesianSFA
-    from probsfa.sfa import SFA as SFA
-    from probsfa.sfa import GraphSFA as GraphSFA
-    from probsfa.sfa import GraphSFAClassifier as GraphSFAClassifier
-    from probsfa.sfa import GraphSFARegressor as GraphSFARegressor
-    from probsfa.sfa import HierarchicalSFA as HierarchicalSFA
-    from probsfa.sfa import KernelSFA as KernelSFA
-    from probsfa.sfa import LaplacianEigenmaps as LaplacianEigenmaps
-    from probsfa.sfa import Layer as Layer
-    from probsfa.sfa import SpectralClustering as SpectralClustering
-    from probsfa.statespace import ProbabilisticSFA as ProbabilisticSFA
-    from probsfa.statespace import load as load
-    from probsfa.statespace import on_devices as on_devices
-    from probsfa.statespace import select_n_components as select_n_components
+import os
 
 __version__ = "0.1.0"
 
-_SUBMODULES = frozenset({"bayes", "datasets", "distributed", "expansions", "graphs", "metrics", "plots"})
-_HOMES = {
-    "SFA": "probsfa.sfa",
-    "GraphSFA": "probsfa.sfa",
-    "GraphSFAClassifier": "probsfa.sfa",
-    "GraphSFARegressor": "probsfa.sfa",
-    "HierarchicalSFA": "probsfa.sfa",
-    "KernelSFA": "probsfa.sfa",
-    "LaplacianEigenmaps": "probsfa.sfa",
-    "Layer": "probsfa.sfa",
-    "SpectralClustering": "probsfa.sfa",
-    "ProbabilisticSFA": "probsfa.statespace",
-    "BayesianSFA": "probsfa.bayes",
-    "enable_compilation_cache": "probsfa._compilation",
-    "load": "probsfa.statespace",
-    "on_devices": "probsfa.statespace",
-    "select_n_components": "probsfa.statespace",
-}
 
-__all__ = [
-    "SFA",
-    "GraphSFA",
-    "GraphSFAClassifier",
-    "GraphSFARegressor",
-    "HierarchicalSFA",
-    "KernelSFA",
-    "LaplacianEigenmaps",
-    "Layer",
-    "SpectralClustering",
-    "ProbabilisticSFA",
-    "BayesianSFA",
-    "__version__",
-    "bayes",
-    "datasets",
-    "distributed",
-    "enable_compilation_cache",
-    "expansions",
-    "graphs",
-    "load",
-    "on_devices",
-    "metrics",
-    "plots",
-    "select_n_components",
-]
+def _homes() -> dict[str, str]:
+    """Return the module of every public name: lines ``from MODULE import NAME as NAME`` of the stub."""
+    homes = {}
+    # Read by hand: ast and pathlib take longer to import than all the rest of this.
+    with open(os.path.splitext(__file__)[0] + ".pyi", encoding="utf-8") as stub:
+        for line in stub:
+            if line.startswith("from "):
+                _, module, _, name, _, _ = line.split()
+                homes[name] = module
+    return homes
 
 
-def __getattr__(name: str) -> Any:
-    if name in _SUBMODULES:
-        return importlib.import_module(f"probsfa.{name}")
+_HOMES = _homes()
+__all__ = ["__version__"] + list(_HOMES)
+
+
+def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'probsfa' has no attribute {name!r}")
+    if _HOMES[name] == "probsfa":  # a module of this package
+        return importlib.import_module(f"probsfa.{name}")
     value = getattr(importlib.import_module(_HOMES[name]), name)
-    globals()[name] = value  # found once, then as cheap as any other name
+    globals()[name] = value  # looked up once, then as cheap as any other name
     return value
 
 

@@ -1,8 +1,11 @@
 """Importing the package is cheap, and every public name is there when it is asked for."""
 
+import ast
+import importlib
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +46,18 @@ def test_import_is_fast():
     empty = min(seconds("pass") for _ in range(5))
     loaded = min(seconds("import probsfa") for _ in range(5))
     assert loaded - empty < 0.2
+
+
+def test_names_are_those_that_type_checkers_see():
+    stub = ast.parse(Path(probsfa.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    # Without "as" a stub's import is private to it.
+    assert all(alias.asname == alias.name for node in imports for alias in node.names)
+    declared = [node.target.id for node in stub.body if isinstance(node, ast.AnnAssign)]
+    assert sorted(probsfa.__all__) == sorted([*declared, *(a.name for node in imports for a in node.names)])
+    for module, name in ((node.module, alias.name) for node in imports for alias in node.names):
+        home = importlib.import_module(f"probsfa.{name}" if module == "probsfa" else module)
+        assert getattr(probsfa, name) is (home if module == "probsfa" else getattr(home, name))
 
 
 @pytest.mark.parametrize("name", probsfa.__all__)

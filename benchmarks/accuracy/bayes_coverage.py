@@ -1,0 +1,93 @@
+"""Coverage of the intervals of hidden cells: on data from the model, and on the bundled weather.
+
+Data from the model: many series, each with other parameters; 20 % of the cells are hidden. Weather: thinned
+to three-hourly, single cells (10 %) and blocks of 24 hours hidden; K = 8. Intervals are quantiles of the
+mixture over posterior draws. The weather's errors have heavier tails than a Gaussian: 50 % and 80 % intervals
+come out wide where 90 % ones are right.
+
+    python benchmarks/accuracy/bayes_coverage.py [--series 20] [--inference svi] [--only model|weather]
+"""
+
+import argparse
+import time
+import warnings
+
+import numpy as np
+
+from probsfa import BayesianSFA
+from probsfa.datasets import hide_blocks, hide_cells, load_nyc_weather, make_slow_mixture
+
+LEVELS = (0.5, 0.8, 0.9)
+
+
+def inside(model: BayesianSFA, X: np.ndarray, truth: np.ndarray, hidden: np.ndarray) -> np.ndarray:
+    """For each level, which hidden cells are in their intervals, (levels, cells)."""
+    out = []
+    for level in LEVELS:
+        _, low, high = model.impute(X, interval=level)
+        out.append((truth > low)[hidden] & (truth < high)[hidden])
+    return np.array(out)
+
+
+def show(name: str, covered: np.ndarray, seconds: float) -> None:
+    """One line of the table."""
+    cells = "   ".join(
+        f"{100 * p:.0f} %: {100 * share:5.1f} %" for p, share in zip(LEVELS, covered.mean(1), strict=True)
+    )
+    print(f"{name:<28} {covered.shape[1]:>6} cells   {cells}   {seconds:6.1f} s", flush=True)
+
+
+def from_the_model(n_series: int, inference: str) -> None:
+    """Series whose model is right."""
+    began, covered = time.perf_counter(), []
+    for seed in range(n_series):
+        rng = np.random.default_rng(seed)
+        X = make_slow_mixture(
+            150, 5, timescales=[rng.uniform(15, 40), rng.uniform(2, 6)], noise_variance=0.3, random_state=rng
+        ).data
+        hidden = rng.random(X.shape) < 0.2
+        seen = np.where(hidden, np.nan, X)
+        model = BayesianSFA(
+            2, inference=inference, n_warmup=200, n_draws=200, progress_bar=False, random_state=seed
+        ).fit(seen)
+        covered.append(inside(model, seen, X, hidden))
+    show(f"data from the model ({inference})", np.concatenate(covered, axis=1), time.perf_counter() - began)
+
+
+def weather(inference: str, step: int, n_components: int) -> None:
+    """Real data."""
+    X = load_nyc_weather(drop_impossible=True).data.to_numpy()[::step]
+    ways = {
+        "weather, single cells": hide_cells(X, random_state=0),
+        "weather, 24-hour blocks": hide_blocks(X, 24 // step, random_state=0),
+    }
+    for name, hidden in ways.items():
+        began = time.perf_counter()
+        seen = np.where(hidden, np.nan, X)
+        model = BayesianSFA(
+            n_components, inference=inference, n_predictive=40, progress_bar=False, random_state=0
+        ).fit(seen)
+        covered = inside(model, seen, X, hidden)
+        show(f"{name} ({inference})", covered, time.perf_counter() - began)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--series", type=int, default=20)
+    parser.add_argument("--inference", choices=("nuts", "svi"), default="svi")
+    parser.add_argument("--step", type=int, default=3, help="hours between the rows of the weather")
+    parser.add_argument("--components", type=int, default=8)
+    parser.add_argument("--only", choices=("model", "weather"))
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if args.only in (None, "model"):
+        from_the_model(args.series, args.inference)
+    if args.only in (None, "weather"):
+        weather(args.inference, args.step, args.components)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""As the known noise goes to zero, the posterior concentrates on slow feature analysis.
+
+A square mixture (D = K = 2) is fitted with ever smaller known noise. The rows of the inverse loadings are the
+recognition weights; the table holds the posterior mean of the largest angle between them and the directions
+of SFA, in whitened coordinates, its standard deviation, and how far the time scales' posterior means are from
+SFA's, in posterior standard deviations. The angle falls with the noise to what a finite series leaves open.
+
+    python benchmarks/accuracy/bayes_zero_noise.py [--quick]
+"""
+
+import argparse
+import warnings
+
+import numpy as np
+
+import probsfa
+from probsfa.datasets import make_slow_mixture
+
+DECAY = (0.98, 0.7)
+
+
+def angles(loadings: np.ndarray, sfa: probsfa.SFA) -> np.ndarray:
+    """Largest angle (degrees) between each draw's recognition weights and the slow directions: (N,)."""
+    weights = np.linalg.inv(loadings) @ sfa.loadings_
+    weights /= np.linalg.norm(weights, axis=2, keepdims=True)
+    off_axis = np.sqrt(np.maximum(np.sum(weights**2, axis=2) - np.max(weights**2, axis=2), 0.0))
+    return np.degrees(np.arcsin(np.clip(off_axis, 0.0, 1.0))).max(axis=1)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="one length only")
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")
+    print(f"{'T':>6} {'noise':>8} {'angle':>8} {'its sd':>8} {'time scales off, sd':>20}")
+    for n_steps in (112,) if args.quick else (112, 1000):
+        X = make_slow_mixture(n_steps, 2, decay=DECAY, noise_variance=0.0, random_state=0).data
+        sfa = probsfa.SFA().fit(X)
+        for noise in (1e-1, 1e-2, 1e-4, 1e-6, 1e-8):
+            model = probsfa.BayesianSFA(
+                2, noise=noise, n_warmup=200, n_draws=200, progress_bar=False, random_state=0
+            ).fit(X)
+            degrees = angles(model.draws_.loadings.reshape(-1, 2, 2), sfa)
+            logs = np.log(-1.0 / np.log(model.draws_.decay)).reshape(-1, 2)
+            off = np.abs(logs.mean(axis=0) - np.log(sfa.timescales_)) / logs.std(axis=0)
+            print(
+                f"{n_steps:>6} {noise:>8.0e} {degrees.mean():>8.2f} {degrees.std():>8.2f} {off.max():>20.2f}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

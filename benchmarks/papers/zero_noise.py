@@ -1,0 +1,61 @@
+"""How maximum likelihood approaches slow feature analysis as the observation noise goes to zero.
+
+For each noise variance r and length T, ``ProbabilisticSFA(noise=r)`` is fitted to a square mixture (D = K =
+3) and the rows of ``pinv(loadings)``, its recognition weights, are compared with the directions of ``SFA``:
+the table holds the largest angle between matched rows after whitening, in degrees. It falls with r to a
+floor that falls like 1/T, the edge terms of Turner & Sahani (2007), eq. 18.
+
+    python benchmarks/papers/zero_noise.py [--quick]
+"""
+
+import argparse
+import warnings
+
+import numpy as np
+
+import probsfa
+from probsfa.datasets import make_slow_mixture
+
+NOISES = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10)
+DECAY = (0.99, 0.9, 0.6)
+
+
+def largest_angle(X: np.ndarray, noise: float) -> float:
+    """Largest angle (degrees) between recognition weights and slow feature directions, in whitened space."""
+    sfa = probsfa.SFA().fit(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = probsfa.ProbabilisticSFA(X.shape[1], noise=noise, tol=1e-7, max_iter=500).fit(X)
+    # In the coordinates in which the data are white, the directions of SFA are orthonormal.
+    weights = np.linalg.pinv(model.loadings_) @ sfa.loadings_
+    weights /= np.linalg.norm(weights, axis=1, keepdims=True)
+    # sin of the angle to the nearest axis; arccos would lose half of the digits.
+    off_axis = np.sqrt(np.sum(weights**2, axis=1) - np.max(weights**2, axis=1))
+    return float(np.degrees(np.max(np.arcsin(np.clip(off_axis, 0.0, 1.0)))))
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="two lengths only")
+    parser.add_argument("--seeds", type=int, default=3, help="number of series (the median is shown)")
+    args = parser.parse_args()
+    lengths = (1_000, 10_000) if args.quick else (1_000, 10_000, 100_000)
+    print(f"largest angle in degrees, median of {args.seeds} series, D = K = 3, decay {DECAY}")
+    print("r        " + "".join(f"{f'T={n}':>14}" for n in lengths), flush=True)
+    series = {
+        (n, seed): make_slow_mixture(n, 3, decay=DECAY, noise_variance=0.0, random_state=seed).data
+        for n in lengths
+        for seed in range(args.seeds)
+    }
+    for noise in NOISES:
+        row = [
+            np.median([largest_angle(series[n, seed], noise) for seed in range(args.seeds)]) for n in lengths
+        ]
+        print(f"{noise:<9.0e}" + "".join(f"{value:>14.3e}" for value in row), flush=True)
+
+
+if __name__ == "__main__":
+    main()

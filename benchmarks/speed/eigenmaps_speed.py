@@ -1,0 +1,128 @@
+"""Laplacian eigenmaps against scikit-learn's SpectralEmbedding, and alone on larger graphs.
+
+Both make the graph of 10 neighbours (the point itself counted) and embed it; times are of ``fit``, graph
+included, and of the eigenproblem alone on a ready graph. scikit-learn keeps no eigenvalues, so they are
+computed from its embedding; the difference is relative to the largest of them. Point sets: a surface (swiss
+roll), a solid (cube), clusters (8 Gaussians in 8 dimensions), a cloud (Gaussian in 10 dimensions). The cloud
+is left out for scikit-learn: its factorisation fills n^2 / 2 numbers.
+
+    python benchmarks/speed/eigenmaps_speed.py
+    python benchmarks/speed/eigenmaps_speed.py --quick
+"""
+
+import argparse
+import platform
+import resource
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy
+import sklearn
+from sklearn.datasets import make_blobs, make_swiss_roll
+from sklearn.manifold import SpectralEmbedding, spectral_embedding
+
+from probsfa.sfa import LaplacianEigenmaps
+
+N_NEIGHBORS = 10
+
+
+def points(kind: str, n: int) -> np.ndarray:
+    """Return one of the point sets, the same for the same arguments."""
+    rng = np.random.default_rng(0)
+    if kind == "surface":
+        return make_swiss_roll(n, noise=0.05, random_state=0)[0]
+    if kind == "solid":
+        return rng.random((n, 3))
+    if kind == "clusters":
+        return make_blobs(n, n_features=8, centers=8, cluster_std=3.0, random_state=0)[0]
+    return rng.standard_normal((n, 10))
+
+
+def timed(run: Callable[[], Any], repeats: int) -> tuple[float, Any]:
+    """Return the shortest time of some runs, and what the last one returned."""
+    best = np.inf
+    for _ in range(repeats):
+        started = time.perf_counter()
+        result = run()
+        best = min(best, time.perf_counter() - started)
+    return best, result
+
+
+def rayleigh(W: Any, y: np.ndarray) -> np.ndarray:
+    """Eigenvalues of the random-walk Laplacian that belong to columns of y."""
+    d = np.asarray(W.sum(axis=1)).ravel() - W.diagonal()
+    energy = np.sum(y * (d[:, None] * y - W @ y + W.diagonal()[:, None] * y), axis=0)
+    return energy / np.sum(d[:, None] * y**2, axis=0)
+
+
+def compare(kind: str, n: int, n_components: int, repeats: int) -> None:
+    """Print one line of the comparison."""
+    X = points(kind, n)
+    ours = LaplacianEigenmaps(n_components, n_neighbors=N_NEIGHBORS)
+    theirs = SpectralEmbedding(n_components, n_neighbors=N_NEIGHBORS, affinity="nearest_neighbors")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # both would say how connected the graph is
+        own, ours = timed(lambda: ours.fit(X), repeats)
+        other, theirs = timed(lambda: theirs.fit(X), repeats)
+        W = theirs.affinity_matrix_
+        ready = LaplacianEigenmaps(n_components, affinity="precomputed")
+        own_solve, _ = timed(lambda: ready.fit(ours.affinity_matrix_), repeats)
+        other_solve, _ = timed(
+            lambda: spectral_embedding(W, n_components=n_components, random_state=0), repeats
+        )
+    expected = rayleigh(W, theirs.embedding_)
+    gap = np.abs(ours.eigenvalues_ - expected).max() / expected.max()
+    print(
+        f"{kind:9s} {n:7d} {n_components:3d}  {ours.solver_:11s} {own:8.3f} {other:8.3f} {other / own:6.1f}x"
+        f"   {own_solve:8.3f} {other_solve:8.3f} {other_solve / own_solve:6.1f}x   {gap:.1e}",
+        flush=True,
+    )
+
+
+def alone(kind: str, n: int, n_components: int) -> None:
+    """Print time, memory and residual of one large embedding."""
+    X = points(kind, n)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        seconds, model = timed(lambda: LaplacianEigenmaps(n_components, n_neighbors=N_NEIGHBORS).fit(X), 1)
+    y, W, d = model.embedding_, model.affinity_matrix_, model.degrees_
+    residual = (d[:, None] * y - W @ y) - d[:, None] * y * model.eigenvalues_
+    worst = np.linalg.norm(residual / np.sqrt(d)[:, None], axis=0).max()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(
+        f"{kind:9s} {n:7d} {n_components:3d}  {model.solver_:11s} {seconds:8.2f} s   eigenvalues "
+        f"{model.eigenvalues_[0]:.4e} .. {model.eigenvalues_[-1]:.4e}   residual {worst:.1e}   "
+        f"peak {peak:.1f} GiB",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--n", type=int, default=20_000, help="points of the comparison")
+    parser.add_argument("--large", type=int, default=200_000, help="points of the graphs solved alone")
+    parser.add_argument("--components", type=int, nargs="+", default=[2, 10])
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="2,000 and 10,000 points")
+    options = parser.parse_args()
+    if options.quick:
+        options.n, options.large, options.repeats = 2_000, 10_000, 1
+    print(f"{platform.machine()}, Python {platform.python_version()}, numpy {np.__version__}, ", end="")
+    print(f"scipy {scipy.__version__}, scikit-learn {sklearn.__version__}")
+    print(f"seconds, best of {options.repeats}:")
+    print("points          n   K  solver           fit  sklearn            solve  sklearn           gap")
+    for kind in ("surface", "solid", "clusters"):
+        for n_components in options.components:
+            compare(kind, options.n, n_components, options.repeats)
+    for kind in ("surface", "solid", "clusters", "cloud"):
+        alone(kind, options.large, options.components[0])
+
+
+if __name__ == "__main__":
+    main()

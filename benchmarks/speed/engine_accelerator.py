@@ -1,0 +1,143 @@
+"""The engine's strategies on whatever JAX computes with: plain, in lockstep, joined by an associative scan.
+
+One evaluation is what a fit asks for, sums of expected moments and log-likelihood, of 20 columns with a fifth
+of the cells missing. First every strategy is checked against the plain recursion on the CPU. Then rows and
+latents grow. A strategy whose first run takes more than ``--budget`` seconds is not tried on more rows.
+
+    python benchmarks/speed/engine_accelerator.py [--rows 10000 100000 1000000] [--latents 1 3 5 8 16]
+        [--segments 8192] [--chunk-rows N] [--budget 30]
+
+``--rows 2000 10000 --latents 1 3`` is enough for a look without an accelerator. ``--segments`` says into how
+many segments the associative strategy cuts at most, ``--chunk-rows`` how many rows are worked through at
+once; by these two it is tuned to a card.
+"""
+
+import argparse
+import contextlib
+import sys
+from pathlib import Path
+from unittest import mock
+
+import jax
+import numpy as np
+
+from probsfa._validation import Sequences
+from probsfa.statespace import posterior
+from probsfa.statespace.engine import chunks, inference, parallel_scan, two_filter
+from probsfa.statespace.panel import make_panel
+from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.posterior import expected_statistics
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.side_by_side import Timing, duration, setting, timed
+
+N_FEATURES = 20
+SAME = 1e-10
+
+
+@contextlib.contextmanager
+def forced(strategy):
+    """Have the engine use one strategy, whatever the platform."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(two_filter, "pays", lambda *_: False))
+        if strategy == "associative":
+            stack.enter_context(inference.associative_everywhere())
+        else:
+            most = 64 if strategy == "lockstep" else 1
+            stack.enter_context(
+                mock.patch.object(posterior, "choose_segments", lambda rows, *_: np.gcd(rows, most))
+            )
+        yield
+
+
+def strategies(n_components):
+    """Those that a number of latents allows on this platform."""
+    lanes = n_components <= inference.MOST_LANE_COMPONENTS
+    return ["plain", "lockstep", "associative"] if lanes else ["plain", "associative"]
+
+
+def problem(n_rows, n_components):
+    """Draw parameters and a panel; what the cells hold does not matter to the time."""
+    rng = np.random.default_rng(0)
+    params = Parameters(
+        np.linspace(0.98, 0.5, n_components),
+        rng.standard_normal((N_FEATURES, n_components)) / np.sqrt(n_components),
+        rng.uniform(0.2, 1.0, N_FEATURES),
+        np.zeros(N_FEATURES),
+    )
+    X = rng.standard_normal((n_rows, N_FEATURES))
+    X[rng.random(X.shape) < 0.2] = np.nan
+    return params, make_panel(Sequences(X, (n_rows,)))
+
+
+def check(latents, n_rows):
+    """Compare every strategy with the plain recursion on the CPU: largest difference, relative to size."""
+    print(f"\nAgainst the plain recursion on the CPU, {n_rows:,} rows:", flush=True)
+    for n_components in latents:
+        with jax.default_device(jax.devices("cpu")[0]), forced("plain"):
+            wanted = expected_statistics(*problem(n_rows, n_components))
+        for strategy in strategies(n_components):
+            with forced(strategy):
+                found = expected_statistics(*problem(n_rows, n_components))
+            worst = max(
+                float(np.max(np.abs(one - other)) / max(1.0, np.max(np.abs(other))))
+                for one, other in zip(found, wanted, strict=True)
+            )
+            print(f"  K = {n_components}, {strategy}: {worst:.1e}", flush=True)
+            if not worst < SAME:
+                raise SystemExit("that is not the same answer")
+
+
+def growth(latents, rows, budget):
+    """Time of an evaluation, and of the first with its compilation."""
+    print("\n| latents | rows | strategy | one evaluation | ns a row | the first, with compilation |")
+    print("|---|---|---|---|---|---|")
+    for n_components in latents:
+        wanted = strategies(n_components)
+        for n_rows in rows:
+            params, panel = problem(n_rows, n_components)
+            for strategy in list(wanted):
+                with forced(strategy):
+                    first = timed(lambda at=(params, panel): expected_statistics(*at))[0]
+                    n = 7 if first < budget / 7 else 1
+                    seconds = [
+                        timed(lambda at=(params, panel): expected_statistics(*at))[0] for _ in range(n)
+                    ]
+                timing = Timing.of(seconds)
+                print(
+                    f"| {n_components} | {n_rows:,} | {strategy} | {timing} | "
+                    f"{timing.median / n_rows * 1e9:,.0f} | {duration(first)} |",
+                    flush=True,
+                )
+                if first > budget:
+                    wanted.remove(strategy)
+
+
+def main():
+    """Check, then time."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--latents", type=int, nargs="+", default=[1, 3, 5, 8, 16])
+    parser.add_argument("--segments", type=int, default=parallel_scan.MOST_SEGMENTS)
+    parser.add_argument("--chunk-rows", type=int)
+    parser.add_argument("--budget", type=float, default=30.0)
+    options = parser.parse_args()
+    print(setting("jax", "jaxlib", "numpy"))
+    print(f"Platform: {jax.default_backend()}, {', '.join(device.device_kind for device in jax.devices())}")
+    if jax.default_backend() == "cpu":
+        print("No accelerator: the associative strategy is forced on the CPU, for which it is not made.")
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(parallel_scan, "MOST_SEGMENTS", options.segments))
+        if options.chunk_rows:
+            stack.enter_context(
+                mock.patch.object(chunks, "chunk_rows", lambda rows, _: min(rows, options.chunk_rows))
+            )
+        check(options.latents, 1500)
+        growth(options.latents, sorted(options.rows), options.budget)
+
+
+if __name__ == "__main__":
+    main()

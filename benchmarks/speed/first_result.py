@@ -1,0 +1,148 @@
+"""Time to the first fitted result, in fresh processes: imports, compilation, and the fit itself.
+
+A series of 1,000 rows and 10 columns with 3 latents is fitted by the default solver in new processes, one
+after the other. The split is taken inside each process: importing ``probsfa`` and its estimator (NumPy,
+SciPy, scikit-learn), importing JAX, compiling (JAX's own count of what its tracer and compiler took), and
+the rest of the fit. "again" is a second fit in the same process, "processor" the processor time of all but
+that. With ``--cache`` the compiled programs are kept in a temporary folder by
+``probsfa.enable_compilation_cache``; the first process fills it and is not counted.
+
+With ``--components`` it is the seconds that tracing and compiling the posterior takes instead: its moments
+(`smooth`) and its sums (`expected_statistics`), each for K = 1 to 8, on 1,000 and 10,000 rows with gaps (run
+row by row and in lockstep), every program in a process of its own.
+
+    python benchmarks/speed/first_result.py [--repeats 5] [--cache] [--components]
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+
+CHILD = """
+import json, sys, time
+began = time.perf_counter()
+import probsfa
+bare = time.perf_counter()
+import jax
+with_jax = time.perf_counter()
+probsfa.ProbabilisticSFA
+imported = time.perf_counter()
+folder = json.loads(sys.argv[1])
+if folder is not None:
+    probsfa.enable_compilation_cache(folder)
+from jax import monitoring
+took = {}
+monitoring.register_event_duration_secs_listener(
+    lambda event, seconds, **_: took.__setitem__(event, took.get(event, 0.0) + seconds)
+)
+n_compiled = [0]
+def count(event, seconds, **_):
+    n_compiled[0] += event == "/jax/core/compile/backend_compile_duration"
+monitoring.register_event_duration_secs_listener(count)
+from probsfa.datasets import make_slow_mixture
+X = make_slow_mixture(1000, 10, decay=[0.99, 0.9, 0.6], noise_variance=0.3, random_state=0).data
+ready = time.perf_counter()
+model = probsfa.ProbabilisticSFA(n_components=3).fit(X)
+done, processor = time.perf_counter(), time.process_time()
+model = probsfa.ProbabilisticSFA(n_components=3).fit(X)
+again = time.perf_counter()
+compiling = sum(seconds for event, seconds in took.items() if event.startswith("/jax/core/compile/"))
+print(json.dumps({
+    "import probsfa": bare - began,
+    "import jax": with_jax - bare,
+    "import the estimator": imported - with_jax,
+    "compile": compiling,
+    "rest of the fit": done - ready - compiling,
+    "total": done - began - (ready - imported),
+    "processor": processor,
+    "fit again": again - done,
+    "programs": n_compiled[0],
+}))
+"""
+
+POSTERIOR = """
+import json, sys
+from jax import monitoring
+import numpy as np
+from probsfa._validation import Sequences
+from probsfa.statespace import posterior
+from probsfa.statespace.panel import make_panel
+from probsfa.statespace.parameters import Parameters
+name, n_rows, k = json.loads(sys.argv[1])
+rng = np.random.default_rng(0)
+X = rng.standard_normal((n_rows, 10))
+X[rng.random(X.shape) < 0.1] = np.nan
+panel = make_panel(Sequences(X, (n_rows,)))
+params = Parameters(np.linspace(0.9, 0.3, k), rng.standard_normal((10, k)), np.ones(10), np.zeros(10))
+took = []
+def note(event, seconds, **_):
+    if event.startswith("/jax/core/compile/"):
+        took.append(seconds)
+monitoring.register_event_duration_secs_listener(note)
+getattr(posterior, name)(params, panel)
+print(json.dumps(sum(took)))
+"""
+
+
+def compiling() -> None:
+    """Print how long the posterior compiles at each number of latents."""
+    cases = [(name, n) for name in ("smooth", "expected_statistics") for n in (1000, 10_000)]
+    print("| K |" + "|".join(f" {name}, {n:,} rows " for name, n in cases) + "|\n|--:|" + "--:|" * len(cases))
+    for k in range(1, 9):
+        seconds = [
+            float(
+                subprocess.run(
+                    [sys.executable, "-W", "ignore", "-c", POSTERIOR, json.dumps([name, n, k])],
+                    capture_output=True,
+                    text=True,
+                    check=True,
+                ).stdout
+            )
+            for name, n in cases
+        ]
+        print(f"| {k} |" + "|".join(f" {x:.2f} " for x in seconds) + "|", flush=True)
+
+
+def measure(folder: str | None) -> dict[str, float]:
+    """Seconds of each part in a fresh process."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", CHILD, json.dumps(folder)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--cache", action="store_true")
+    parser.add_argument("--components", action="store_true")
+    args = parser.parse_args()
+    if args.components:
+        compiling()
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        kept = folder if args.cache else None
+        measure(kept)  # fills the compilation cache, or those of the file system and of Python's bytecode
+        runs = [measure(kept) for _ in range(args.repeats)]
+    print(
+        f"{platform.python_version()}, {os.cpu_count()} cores, {args.repeats} processes, cache: {args.cache}"
+    )
+    print(f"{'seconds':<22}{'median':>8}{'least':>8}{'most':>8}")
+    for part in runs[0]:
+        values = [run[part] for run in runs]
+        print(f"{part:<22}{statistics.median(values):>8.2f}{min(values):>8.2f}{max(values):>8.2f}")
+
+
+if __name__ == "__main__":
+    main()

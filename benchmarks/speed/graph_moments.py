@@ -1,0 +1,120 @@
+"""Second moments on training graphs in linear time: CPU seconds over samples, and the slope.
+
+A graph of N samples has up to N^2 edges (a clustered one with ten classes N^2 / 10), but its moments A and B
+are formed through the Laplacian in O(N D^2). The slope is that of log seconds on log N by least squares: 1 is
+linear, and a little more is the price of leaving the cache, which 10,000 samples of 20 columns fit in. Beside
+it, for the smallest N only, the time of the same moments from the explicit sparse matrix. The last line is
+the time of centring a copy of X and of one product X'X, which no method could do without.
+
+    python benchmarks/speed/graph_moments.py
+    python benchmarks/speed/graph_moments.py --quick
+"""
+
+import argparse
+import platform
+import resource
+import time
+from collections.abc import Callable
+
+import numpy as np
+import scipy
+
+import probsfa
+from probsfa import graphs
+
+GRAPHS: dict[str, Callable[[np.ndarray], graphs.TrainingGraph]] = {
+    "temporal": lambda y: graphs.temporal(len(y)),
+    "reordering": graphs.reordering,
+    "window, d=32": lambda y: graphs.sliding_window(y, 32),
+    "window, d=1000": lambda y: graphs.sliding_window(y, 1000),
+    "square window, d=32": lambda y: graphs.sliding_window(y, 32, mirrored=False),
+    "clustered, 10": lambda y: graphs.clustered(np.floor(10 * y)),
+    "clustered, 1000": lambda y: graphs.clustered(np.floor(1000 * y)),
+    "serial, 50": lambda y: graphs.serial(y, 50),
+    "mixed, 50": lambda y: graphs.mixed(y, 50),
+    "transition, 10": lambda y: graphs.transition(np.floor(10 * y)),
+}
+MATRIX_EDGES = 2e7  # explicit matrices above this are not tried
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="up to 50,000 samples")
+    parser.add_argument("--features", type=int, default=20, help="columns D")
+    parser.add_argument("--repeats", type=int, default=3, help="runs, of which the fastest counts")
+    arguments = parser.parse_args()
+    sizes = [10_000, 20_000, 50_000] if arguments.quick else [10_000, 30_000, 100_000, 300_000, 1_000_000]
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((sizes[-1], arguments.features)), rng.random(sizes[-1])
+    X[:, 0] += 3 * y
+
+    print(
+        f"probsfa {probsfa.__version__}, Python {platform.python_version()}, numpy {np.__version__}, ", end=""
+    )
+    print(f"scipy {scipy.__version__}, {platform.machine()}")
+    print(f"D = {arguments.features}; CPU seconds for graph and moments, fastest of {arguments.repeats};")
+    print("slope over all N, and over the last three\n")
+    print(f"{'graph':20}" + "".join(f"{n:>12,}" for n in sizes) + f"{'slope':>8}{'last':>8}{'by matrix':>18}")
+    for name, build in GRAPHS.items():
+        seconds = [
+            fastest_of(lambda n=n, build=build: graphs.graph_moments(build(y[:n]), X[:n]), arguments.repeats)
+            for n in sizes
+        ]
+        slope, last = slopes(sizes, seconds)
+        by_matrix = matrix_seconds(build(y[: sizes[0]]), X[: sizes[0]])
+        print(
+            f"{name:20}" + "".join(f"{s:12.4f}" for s in seconds) + f"{slope:8.2f}{last:8.2f}{by_matrix:>18}",
+            flush=True,
+        )
+    seconds = [fastest_of(lambda n=n: centred_product(X[:n]), arguments.repeats) for n in sizes]
+    slope, last = slopes(sizes, seconds)
+    print(
+        f"{'(centred X)' + chr(39) + 'X':20}"
+        + "".join(f"{s:12.4f}" for s in seconds)
+        + f"{slope:8.2f}{last:8.2f}"
+    )
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"\npeak memory {peak:.0f} MiB, of which the samples {X.nbytes / 2**20:.0f} MiB")
+
+
+def fastest_of(run: Callable[[], object], repeats: int) -> float:
+    """Return the shortest CPU time of some runs."""
+    times = []
+    for _ in range(repeats):
+        started = time.process_time()
+        run()
+        times.append(time.process_time() - started)
+    return min(times)
+
+
+def slopes(sizes: list[int], seconds: list[float]) -> tuple[float, float]:
+    """Return the slopes of log seconds on log N over all sizes and over the last three."""
+    x, y = np.log(sizes), np.log(seconds)
+    return float(np.polyfit(x, y, 1)[0]), float(np.polyfit(x[-3:], y[-3:], 1)[0])
+
+
+def centred_product(X: np.ndarray) -> np.ndarray:
+    """Return the scatter matrix of X, by a copy."""
+    centred = X - X.mean(axis=0)
+    return centred.T @ centred
+
+
+def matrix_seconds(graph: graphs.TrainingGraph, X: np.ndarray) -> str:
+    """Return the time of A through the explicit matrix, and the number of its edges."""
+    probe = np.zeros(graph.n_vertices)
+    probe[0] = 1.0
+    edges = np.count_nonzero(graph.laplacian_matmul(probe)) * graph.n_vertices  # about: vertices are alike
+    if edges > MATRIX_EDGES:
+        return f"({edges:.0e} edges)"
+    started = time.process_time()
+    W = graph.to_sparse()
+    d = np.asarray(W.sum(axis=1))
+    X.T @ (d[:, None] * X - W @ X)
+    return f"{time.process_time() - started:.4f}"
+
+
+if __name__ == "__main__":
+    main()

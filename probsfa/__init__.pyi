@@ -1,0 +1,27 @@
+# The one table of the public names and where they live. Type checkers read it as it stands, and __init__.py
+# looks names up by it when they are first used: a new public name is one line here.
+
+from probsfa import bayes as bayes
+from probsfa import datasets as datasets
+from probsfa import distributed as distributed
+from probsfa import expansions as expansions
+from probsfa import graphs as graphs
+from probsfa import metrics as metrics
+from probsfa import plots as plots
+from probsfa._compilation import enable_compilation_cache as enable_compilation_cache
+from probsfa.bayes import BayesianSFA as BayesianSFA
+from probsfa.sfa import SFA as SFA
+from probsfa.sfa import GraphSFA as GraphSFA
+from probsfa.sfa import GraphSFAClassifier as GraphSFAClassifier
+from probsfa.sfa import GraphSFARegressor as GraphSFARegressor
+from probsfa.sfa import HierarchicalSFA as HierarchicalSFA
+from probsfa.sfa import KernelSFA as KernelSFA
+from probsfa.sfa import LaplacianEigenmaps as LaplacianEigenmaps
+from probsfa.sfa import Layer as Layer
+from probsfa.sfa import SpectralClustering as SpectralClustering
+from probsfa.statespace import ProbabilisticSFA as ProbabilisticSFA
+from probsfa.statespace import load as load
+from probsfa.statespace import on_devices as on_devices
+from probsfa.statespace import select_n_components as select_n_components
+
+__version__: str

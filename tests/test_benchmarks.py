@@ -1,0 +1,127 @@
+"""Every benchmark says what it is for and starts; pages of results name commands and pictures that exist."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "benchmarks"
+PAGES = sorted(FOLDER.glob("RESULTS*.md"))
+
+
+def module_of(path):
+    """Import a program by its path, under a name that no other module has."""
+    spec = importlib.util.spec_from_file_location(f"benchmark_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+run = module_of(FOLDER / "run.py")
+PROGRAMS = run.programs()
+
+
+@pytest.fixture
+def help_of(monkeypatch, capsys):
+    """Return a function: the help that a program prints, asked in this process, as imports take longest."""
+
+    def ask(path):
+        monkeypatch.setattr(sys, "path", list(sys.path))  # programs add the folder of what they share
+        monkeypatch.setattr(sys, "argv", [str(path), "--help"])
+        with pytest.raises(SystemExit) as ended:
+            module_of(path).main()
+        assert ended.value.code == 0
+        return capsys.readouterr().out
+
+    return ask
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program_starts_and_its_help_is_its_docstring(name, help_of):
+    path = PROGRAMS[name]
+    text = help_of(path)
+    assert run.summary(path) in text
+    # The commands of the docstring are those of the place where the program lies, with options that it has.
+    commands = re.findall(r"^    python (\S+) *(.*)$", text, flags=re.MULTILINE)
+    assert commands
+    usage = text.partition("\n\n")[0]
+    for file, options in commands:
+        assert ROOT / file == path
+        assert set(re.findall(r"--[a-z-]+", options)) <= set(re.findall(r"--[a-z-]+", usage))
+
+
+def test_every_file_is_a_program_or_shared():
+    files = {path for path in FOLDER.rglob("*.py") if path.parent.name != "common"}
+    assert files == {FOLDER / "run.py", *PROGRAMS.values()}
+
+
+def test_list_names_every_program_with_its_first_line():
+    lines = [line.strip() for line in run.listing().splitlines()]
+    for name, path in PROGRAMS.items():
+        [line] = [line for line in lines if line.split()[:1] == [name]]
+        assert line.partition(" ")[2].strip() == run.summary(path)
+
+
+def test_two_programs_with_one_name_are_refused(tmp_path, monkeypatch):
+    for group in run.GROUPS:
+        (tmp_path / group).mkdir()
+        (tmp_path / group / "same.py").write_text('"""One."""\n')
+    monkeypatch.setattr(run, "FOLDER", tmp_path)
+    with pytest.raises(ValueError, match=r"one name: .*same\.py"):
+        run.programs()
+
+
+def test_run_by_name_from_any_folder(tmp_path):
+    # sfa_speed imports what programs share, so this shows that a program finds it when run by its path.
+    command = [sys.executable, str(FOLDER / "run.py"), "sfa_speed", "--help"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("usage: sfa_speed.py")
+
+
+def test_run_says_what_it_does_not_know(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["run.py", "sfa_sped"])
+    with pytest.raises(SystemExit) as ended:
+        run.main()
+    assert ended.value.code == 2
+    assert "'sfa_sped'" in capsys.readouterr().err
+
+
+def test_record_replaces_one_section_and_keeps_the_others():
+    before = "# Results\n\nWords.\n\n## one\n\n1\n\n## two\n\n2\n"
+    assert run.with_section(before, "one", "3\n") == "# Results\n\nWords.\n\n## one\n\n3\n\n## two\n\n2\n"
+    assert run.with_section(before, "six", "6") == before + "\n## six\n\n6\n"
+
+
+def test_sections_of_results_are_programs():
+    sections = re.findall(r"^## (.*)$", (FOLDER / "RESULTS.md").read_text("utf-8"), flags=re.MULTILINE)
+    assert sections
+    assert set(sections) <= set(PROGRAMS)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_commands_in_results_can_be_given(page, help_of):
+    text = page.read_text("utf-8")
+    commands = re.findall(r"`[^`]*python (benchmarks/[^ `]+\.py)([^`]*)`", text)
+    assert commands
+    for file, options in commands:
+        if file != "benchmarks/run.py":
+            assert ROOT / file in PROGRAMS.values(), file
+            known = help_of(ROOT / file).partition("\n\n")[0]
+            assert set(re.findall(r"--[a-z-]+", options)) <= set(re.findall(r"--[a-z-]+", known)), file
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_links_and_tests_in_results_exist(page):
+    text = page.read_text("utf-8")
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
+        if not target.startswith("http"):
+            assert (FOLDER / target).exists(), target
+    for test in re.findall(r"`((?:\w+/)*test_\w+\.py)`", text):
+        assert (ROOT / "tests" / test).exists(), test
