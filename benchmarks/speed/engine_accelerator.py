@@ -1,29 +1,25 @@
-"""The engine's strategies on whatever JAX computes with: plain, in lockstep, joined by an associative scan.
+"""The engine's strategies on whatever JAX computes with: row by row, in segments, joined by a parallel scan.
 
 One evaluation is what a fit asks for, sums of expected moments and log-likelihood, of 20 columns with a fifth
-of the cells missing. First every strategy is checked against the plain recursion on the CPU. Then rows and
+of the cells missing. First every strategy is checked against the recursions on the CPU. Then rows and
 latents grow. A strategy whose first run takes more than ``--budget`` seconds is not tried on more rows.
 
     python benchmarks/speed/engine_accelerator.py [--rows 10000 100000 1000000] [--latents 1 3 5 8 16]
-        [--segments 8192] [--chunk-rows N] [--budget 30]
+        [--chunk-rows N] [--budget 30]
 
-``--rows 2000 10000 --latents 1 3`` is enough for a look without an accelerator. ``--segments`` says into how
-many segments the associative strategy cuts at most, ``--chunk-rows`` how many rows are worked through at
-once; by these two it is tuned to a card.
+``--rows 2000 10000 --latents 1 3`` is enough for a look without an accelerator. ``--chunk-rows`` says how
+many rows are worked through at once, by which it is tuned to a card.
 """
 
 import argparse
-import contextlib
 import sys
 from pathlib import Path
-from unittest import mock
 
 import jax
 import numpy as np
 
 from probsfa._validation import Sequences
-from probsfa.statespace import posterior
-from probsfa.statespace.engine import chunks, inference, parallel_scan, two_filter
+from probsfa.statespace import use_strategy
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import expected_statistics
@@ -33,28 +29,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share b
 from common.side_by_side import Timing, duration, setting, timed
 
 N_FEATURES = 20
+NAMES = ["recursions", "segmented", "parallel_scan"]
 SAME = 1e-10
 
 
-@contextlib.contextmanager
-def forced(strategy):
+def forced(strategy, options):
     """Have the engine use one strategy, whatever the platform."""
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.object(two_filter, "pays", lambda *_: False))
-        if strategy == "associative":
-            stack.enter_context(inference.associative_everywhere())
-        else:
-            most = 64 if strategy == "lockstep" else 1
-            stack.enter_context(
-                mock.patch.object(posterior, "choose_segments", lambda rows, *_: np.gcd(rows, most))
-            )
-        yield
+    return use_strategy(strategy, two_filter=False, chunk_rows=options.chunk_rows)
 
 
 def strategies(n_components):
     """Those that a number of latents allows on this platform."""
-    lanes = n_components <= inference.MOST_LANE_COMPONENTS
-    return ["plain", "lockstep", "associative"] if lanes else ["plain", "associative"]
+    return [name for name in NAMES if name != "segmented" or n_components <= 8]
 
 
 def problem(n_rows, n_components):
@@ -71,25 +57,25 @@ def problem(n_rows, n_components):
     return params, make_panel(Sequences(X, (n_rows,)))
 
 
-def check(latents, n_rows):
-    """Compare every strategy with the plain recursion on the CPU: largest difference, relative to size."""
-    print(f"\nAgainst the plain recursion on the CPU, {n_rows:,} rows:", flush=True)
+def check(latents, n_rows, options):
+    """Compare every strategy with the recursions on the CPU: largest difference, relative to size."""
+    print(f"\nAgainst the recursions on the CPU, {n_rows:,} rows:", flush=True)
     for n_components in latents:
-        with jax.default_device(jax.devices("cpu")[0]), forced("plain"):
+        with jax.default_device(jax.devices("cpu")[0]), forced("recursions", options):
             wanted = expected_statistics(*problem(n_rows, n_components))
         for strategy in strategies(n_components):
-            with forced(strategy):
-                found = expected_statistics(*problem(n_rows, n_components))
+            with forced(strategy, options):
+                sums = expected_statistics(*problem(n_rows, n_components))
             worst = max(
                 float(np.max(np.abs(one - other)) / max(1.0, np.max(np.abs(other))))
-                for one, other in zip(found, wanted, strict=True)
+                for one, other in zip(sums, wanted, strict=True)
             )
             print(f"  K = {n_components}, {strategy}: {worst:.1e}", flush=True)
             if not worst < SAME:
                 raise SystemExit("that is not the same answer")
 
 
-def growth(latents, rows, budget):
+def growth(latents, rows, options):
     """Time of an evaluation, and of the first with its compilation."""
     print("\n| latents | rows | strategy | one evaluation | ns a row | the first, with compilation |")
     print("|---|---|---|---|---|---|")
@@ -98,9 +84,9 @@ def growth(latents, rows, budget):
         for n_rows in rows:
             params, panel = problem(n_rows, n_components)
             for strategy in list(wanted):
-                with forced(strategy):
+                with forced(strategy, options):
                     first = timed(lambda at=(params, panel): expected_statistics(*at))[0]
-                    n = 7 if first < budget / 7 else 1
+                    n = 7 if first < options.budget / 7 else 1
                     seconds = [
                         timed(lambda at=(params, panel): expected_statistics(*at))[0] for _ in range(n)
                     ]
@@ -110,7 +96,7 @@ def growth(latents, rows, budget):
                     f"{timing.median / n_rows * 1e9:,.0f} | {duration(first)} |",
                     flush=True,
                 )
-                if first > budget:
+                if first > options.budget:
                     wanted.remove(strategy)
 
 
@@ -121,22 +107,15 @@ def main():
     )
     parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--latents", type=int, nargs="+", default=[1, 3, 5, 8, 16])
-    parser.add_argument("--segments", type=int, default=parallel_scan.MOST_SEGMENTS)
     parser.add_argument("--chunk-rows", type=int)
     parser.add_argument("--budget", type=float, default=30.0)
     options = parser.parse_args()
     print(setting("jax", "jaxlib", "numpy"))
     print(f"Platform: {jax.default_backend()}, {', '.join(device.device_kind for device in jax.devices())}")
     if jax.default_backend() == "cpu":
-        print("No accelerator: the associative strategy is forced on the CPU, for which it is not made.")
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.object(parallel_scan, "MOST_SEGMENTS", options.segments))
-        if options.chunk_rows:
-            stack.enter_context(
-                mock.patch.object(chunks, "chunk_rows", lambda rows, _: min(rows, options.chunk_rows))
-            )
-        check(options.latents, 1500)
-        growth(options.latents, sorted(options.rows), options.budget)
+        print("No accelerator: the parallel scan is forced on the CPU, for which it is not made.")
+    check(options.latents, 1536, options)
+    growth(options.latents, sorted(options.rows), options)
 
 
 if __name__ == "__main__":

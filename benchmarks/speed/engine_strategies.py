@@ -1,0 +1,133 @@
+"""What each strategy of the engine is worth: the time of an evaluation, beside the best of all others.
+
+One evaluation is what a fit asks for, sums of expected moments and log-likelihood. Every case is run by all
+strategies that its data allow, in turns; "chosen" is what the plan takes of itself. The last table says for
+each strategy in which case it gains most over the best of all others. The parallel scan is made for
+accelerators, and is left out on CPUs: see engine_accelerator.py.
+
+    python benchmarks/speed/engine_strategies.py [--repeats 7] [--budget 20]
+"""
+
+import argparse
+import sys
+from functools import partial
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from probsfa._validation import Sequences
+from probsfa.statespace import use_strategy
+from probsfa.statespace.panel import make_panel
+from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.posterior import expected_statistics, plan_for
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.side_by_side import alternate, duration, setting, table
+
+# Latents, columns, rows, and the part of the cells that is missing.
+CASES = [
+    (3, 20, 1_000, 0.2),
+    (3, 20, 10_000, 0.2),
+    (3, 20, 10_000, 0.0),
+    (5, 50, 10_000, 0.2),
+    (5, 50, 10_000, 0.0),
+    (8, 20, 10_000, 0.2),
+    (12, 20, 10_000, 0.2),
+    (12, 20, 10_000, 0.0),
+    (18, 18, 8_700, 0.1),
+    (32, 5, 5_000, 0.2),
+    (64, 5, 2_000, 0.2),
+    (90, 132, 2_000, 0.1),
+]
+#: What is asked of the engine, by name.
+WAYS = {
+    "recursions": {"strategy": "recursions"},
+    "recursions, both ends": {"strategy": "recursions", "two_filter": True},
+    "segmented": {"strategy": "segmented"},
+    "covariance form": {"strategy": "covariance_form"},
+    "covariance form, both ends": {"strategy": "covariance_form", "two_filter": True},
+    "steady state": {"strategy": "steady_state"},
+}
+SAME = 1e-8
+
+
+def case(n_components, n_features, n_rows, missing):
+    """Draw parameters and a panel; what the cells hold does not matter to the time."""
+    rng = np.random.default_rng(0)
+    params = Parameters(
+        np.linspace(0.98, 0.5, n_components),
+        rng.standard_normal((n_features, n_components)) / np.sqrt(n_components),
+        rng.uniform(0.2, 1.0, n_features),
+        np.zeros(n_features),
+    )
+    X = rng.standard_normal((n_rows, n_features))
+    X[rng.random(X.shape) < missing] = np.nan
+    return params, make_panel(Sequences(X, (n_rows,)))
+
+
+def allowed(way, n_components, missing):
+    """Whether a way is worth a try: compiling segments of many latents takes minutes."""
+    if way == "segmented":
+        return n_components <= 12
+    return way != "steady state" or missing == 0.0
+
+
+def evaluate(params, panel, asked):
+    """One evaluation by what is asked for."""
+    with use_strategy(**asked):
+        return expected_statistics(params, panel)
+
+
+def chosen(params, panel):
+    """The way that the plan takes of itself."""
+    with jax.enable_x64(True):
+        plan = plan_for(params, panel)
+    route = type(plan.route).__name__
+    if route == "SteadyState":
+        return "steady state"
+    return plan.strategy.name.replace("_", " ") + (", both ends" if route == "TwoFilter" else "")
+
+
+def main():
+    """Time all ways of all cases."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--budget", type=float, default=20.0, help="seconds after which a way runs no more")
+    options = parser.parse_args()
+    print(setting("jax", "jaxlib", "numpy"))
+    rows, gains = [], {}
+    for shape in CASES:
+        n_components, n_features, n_rows, missing = shape
+        params, panel = case(*shape)
+        ways = {name: asked for name, asked in WAYS.items() if allowed(name, n_components, missing)}
+        sums = {name: evaluate(params, panel, asked) for name, asked in ways.items()}
+        for name, other in sums.items():
+            gap = abs(other.log_likelihood / sums["recursions"].log_likelihood - 1.0)
+            if not gap < SAME:
+                raise SystemExit(f"{name} gives another log-likelihood in {shape}: {gap:.1e}")
+        timings = alternate(
+            {name: partial(evaluate, params, panel, asked) for name, asked in ways.items()},
+            repeats=options.repeats,
+            budget=options.budget,
+        )
+        medians = {name: timing.median for name, timing in timings.items()}
+        label = f"K={n_components}, D={n_features}, T={n_rows:,}, {missing:.0%} missing"
+        rows.append(
+            [label, *(duration(medians[n]) if n in medians else "" for n in WAYS), chosen(params, panel)]
+        )
+        print(f"{label}: " + ", ".join(f"{n} {duration(t)}" for n, t in medians.items()), flush=True)
+        for name, seconds in medians.items():
+            ratio = min(t for other, t in medians.items() if other != name) / seconds
+            if ratio > gains.get(name, (0.0, ""))[0]:
+                gains[name] = ratio, label
+    print("\n" + table(["case", *WAYS, "chosen"], rows))
+    print("\n" + table(["way", "most gained over the best other", "in"],
+                       [[name, f"{gains[name][0]:.2f}", gains[name][1]] for name in WAYS]))  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
