@@ -94,7 +94,7 @@ def dense(model, data, times=None):
         loop.filtered_covariances,
         joint.means,
         joint.covariances,
-        joint.lag_one,
+        joint.lag_one.reshape(len(data) - 1, len(model.decay), len(model.decay)),
         joint.log_likelihood,
     )
 
