@@ -35,8 +35,9 @@ log_density = adapters.compiled(log_densities.logpdf)
 
 D, K = 3, 3
 SEEDS = [0, 42, 99, 123, 456]
-SIZES = [(1, 25), (D, 25), (D, 1)]  # columns and rows
 KINDS = ["complete", "holes", "uneven times, holes"]
+# Columns and rows.
+SIZES = [*((D, 25, kind) for kind in KINDS), (1, 25, "complete"), (1, 25, "holes"), (D, 1, "complete")]
 N_DRAWS = 20_000
 
 
@@ -158,8 +159,7 @@ def test_smoother_update(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize(("n_columns", "n_rows"), SIZES)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("n_columns", "n_rows", "kind"), SIZES)
 def test_filter_and_smoother_of_the_peer(seed, n_columns, n_rows, kind):
     """Moments, filtered and smoothed, covariances of neighbours and log-likelihoods, against definitions."""
     case = make_case(seed, n_columns, n_rows, kind)
