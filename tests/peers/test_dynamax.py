@@ -134,7 +134,9 @@ def test_far_from_zero(complete, level):
     model, data = complete
     far = model._replace(offset=model.offset + level)
     ours = adapters.ours(far, data + level)
-    adapters.assert_same(ours, adapters.ours(model, data), EXACT * level)
+    # Adding the level rounds the data to its own last digit.
+    rounding = max(EXACT, 64 * np.finfo(float).eps * level)
+    adapters.assert_same(ours, adapters.ours(model, data), rounding)
     peer = adapters.dynamax(*adapters.dynamax_moving(far, data + level), form="parallel")
     adapters.assert_same(peer, ours, PEER)
 
