@@ -1,0 +1,353 @@
+"""What sklearn-sfa's tests and documentation claim: of this package, of sklearn-sfa, and that both agree.
+
+The peer divides covariances by T - 1 and those of differences by T - 2, and subtracts the mean difference.
+Its tests use mixtures of cosines over whole periods, which end where they begin: there the mean difference is
+zero, and delta values differ by the divisors alone.
+"""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures
+
+from probsfa.expansions import Polynomial
+from probsfa.linalg import slow_directions
+from probsfa.metrics import delta_value
+from probsfa.sfa import SFA, HierarchicalSFA, Layer
+from tests.oracles import sfa as oracle
+from tests.peers.adapters import match_signs
+from tests.tolerances import EXACT, SPECTRAL, STREAM
+
+sksfa = pytest.importorskip("sksfa", reason="sklearn-sfa, of the peers extra, is not installed")
+
+SIZES = [(2, 1000), (3, 1000), (5, 1000), (5, 6000), (9, 1000), (9, 6000)]
+DEFICITS = [(2, 1), (3, 1), (3, 2), (5, 1), (5, 4), (9, 1), (9, 5), (9, 8)]
+
+sizes = pytest.mark.parametrize(("n_columns", "n_rows"), SIZES)
+deficits = pytest.mark.parametrize(("n_columns", "deficit"), DEFICITS)
+
+
+def mixed_cosines(n_columns, n_rows=1000, deficit=0):
+    """Cosines of one to n_columns whole periods, `deficit` of them constant instead, mixed at random."""
+    rng = np.random.default_rng(100 * n_columns + deficit)
+    cosines = np.cos(np.linspace(0, 2 * np.pi, n_rows)[:, None] * np.arange(1, n_columns + 1))
+    cosines[:, rng.choice(n_columns, deficit, replace=False)] = 1.0
+    return cosines @ rng.standard_normal((n_columns, n_columns))
+
+
+def drifting(n_columns=4, n_rows=300):
+    """Random walks, which do not end where they begin."""
+    return np.random.default_rng(9).standard_normal((n_rows, n_columns)).cumsum(axis=0)
+
+
+def divisors(n_rows, n_differences=None):
+    """What the peer's delta values are in ours, when the mean difference is zero."""
+    n = n_rows - 1 if n_differences is None else n_differences
+    return n / (n - 1) * (n_rows - 1) / n_rows
+
+
+def peer_outputs(X, reference, **options):
+    """Outputs of the peer with our variance, 1 with the divisor T, and our signs."""
+    outputs = sksfa.SFA(**options).fit_transform(X)
+    return match_signs(outputs * np.sqrt(len(X) / (len(X) - 1)), reference)
+
+
+# ------------------------------------------------------------------------------------------- outputs
+
+
+@sizes
+def test_shape_and_constraints(n_columns, n_rows):
+    """Mean zero, and covariance the identity: with the divisor T here, T - 1 there."""
+    X = mixed_cosines(n_columns, n_rows)
+    ours, peer = SFA().fit_transform(X), sksfa.SFA().fit_transform(X)
+    for outputs, ddof in ((ours, 0), (peer, 1)):
+        assert outputs.shape == (n_rows, n_columns)
+        np.testing.assert_allclose(outputs.mean(axis=0), 0.0, atol=SPECTRAL)
+        np.testing.assert_allclose(np.cov(outputs.T, ddof=ddof), np.eye(n_columns), atol=SPECTRAL)
+
+
+@sizes
+def test_outputs_agree(n_columns, n_rows):
+    X = mixed_cosines(n_columns, n_rows)
+    ours = SFA().fit_transform(X)
+    np.testing.assert_allclose(peer_outputs(X, ours), ours, atol=1e-6)
+
+
+@sizes
+def test_delta_values(n_columns, n_rows):
+    """Mean squared difference over the variance of each output, as computed from the output itself."""
+    X = mixed_cosines(n_columns, n_rows)
+    ours, peer = SFA().fit(X), sksfa.SFA().fit(X)
+    outputs = ours.transform(X)
+    explicit = np.mean(np.diff(outputs, axis=0) ** 2, axis=0) / np.var(outputs, axis=0)
+    np.testing.assert_allclose(ours.delta_values_, explicit, rtol=SPECTRAL)
+    np.testing.assert_allclose(delta_value(outputs), explicit, rtol=SPECTRAL)
+    np.testing.assert_allclose(ours.delta_values_, oracle.slow_features([X])[0], rtol=1e-6)
+    np.testing.assert_allclose(peer.delta_values_, ours.delta_values_ * divisors(n_rows), rtol=SPECTRAL)
+
+
+@sizes
+def test_order(n_columns, n_rows):
+    X = mixed_cosines(n_columns, n_rows)
+    for sfa in (SFA().fit(X), sksfa.SFA().fit(X)):
+        assert np.all(np.diff(sfa.delta_values_) > 0)
+        assert np.all(np.diff(delta_value(sfa.transform(X))) > 0)
+
+
+@sizes
+def test_cosines_are_unmixed(n_columns, n_rows):
+    """Slow features of mixed cosines are the cosines, slowest first: nearly, for a finite series."""
+    X = mixed_cosines(n_columns, n_rows)
+    cosines = np.cos(np.linspace(0, 2 * np.pi, n_rows)[:, None] * np.arange(1, n_columns + 1))
+    for outputs in (SFA().fit_transform(X), sksfa.SFA().fit_transform(X)):
+        correlations = np.corrcoef(outputs.T, cosines.T)[:n_columns, n_columns:]
+        np.testing.assert_allclose(np.abs(correlations), np.eye(n_columns), atol=3 / np.sqrt(n_rows))
+
+
+@sizes
+def test_affine_parameters(n_columns, n_rows, capsys):
+    """Outputs are X W' + b: ours are W = components_ and b = -W mean_."""
+    X = mixed_cosines(n_columns, n_rows)
+    ours, peer = SFA().fit(X), sksfa.SFA().fit(X)
+    by_hand = X @ ours.components_.T - ours.components_ @ ours.mean_
+    np.testing.assert_allclose(ours.transform(X), by_hand, atol=SPECTRAL)
+    W, b = peer.affine_parameters()
+    np.testing.assert_allclose(peer.transform(X), X @ W.T + b, atol=SPECTRAL)
+    signs = np.sign(np.sum(W * ours.components_, axis=1))
+    scale = signs * np.sqrt(n_rows / (n_rows - 1))
+    np.testing.assert_allclose(scale[:, None] * W, ours.components_, atol=1e-5 * np.max(np.abs(W)))
+    np.testing.assert_allclose(ours.inverse_transform(ours.transform(X)), X, atol=SPECTRAL)
+
+
+@pytest.mark.parametrize("n_components", [1, 2, 5])
+def test_number_of_components(n_components):
+    X = mixed_cosines(5)
+    ours = SFA(n_components).fit_transform(X)
+    assert ours.shape == (1000, n_components)
+    np.testing.assert_allclose(ours, SFA().fit_transform(X)[:, :n_components], atol=STREAM)
+    np.testing.assert_allclose(peer_outputs(X, ours, n_components=n_components), ours, atol=1e-6)
+
+
+def test_a_drift_counts_here_and_not_there():
+    """Where the end is not the beginning, the peer's differences have their mean subtracted."""
+    X = drifting()
+    ours, peer = SFA().fit(X), sksfa.SFA().fit(X)
+    np.testing.assert_allclose(peer.delta_values_, oracle.centred_deltas(X), rtol=SPECTRAL)
+    drift = (X[-1] - X[0]) / (len(X) - 1)
+    moments = ours.moments_
+    without = slow_directions(moments.difference_moment - np.outer(drift, drift), moments.covariance)
+    np.testing.assert_allclose(peer.delta_values_, without.delta_values * divisors(len(X)), rtol=SPECTRAL)
+    assert ours.delta_values_[0] > 1.005 * without.delta_values[0]
+
+
+def test_new_rows_are_mapped_by_what_was_learned():
+    X, new = mixed_cosines(5), np.random.default_rng(0).standard_normal((7, 5))
+    ours, peer = SFA().fit(X), sksfa.SFA().fit(X)
+    together = ours.transform(new)
+    np.testing.assert_allclose(np.vstack([ours.transform(row[None]) for row in new]), together, atol=EXACT)
+    scaled = peer.transform(new) * np.sqrt(1000 / 999)
+    np.testing.assert_allclose(match_signs(scaled, together), together, atol=1e-5 * np.abs(together).max())
+
+
+# ----------------------------------------------------------------------------------------------- rank
+
+
+@deficits
+def test_a_rank_that_is_too_low_is_refused(n_columns, deficit):
+    """Ours when more components are asked for; the peer, told not to fill up, in any case."""
+    X = mixed_cosines(n_columns, deficit=deficit)
+    with pytest.raises(ValueError, match=str(n_columns - deficit)):
+        SFA(n_columns).fit(X)
+    with pytest.raises(ValueError):
+        sksfa.SFA(fill_mode=None).fit(X)
+
+
+@deficits
+def test_rank_deficient_outputs(n_columns, deficit, capsys):
+    """Ours are as many as the rank. The peer fills up: with zeros, these outputs and affine maps agree."""
+    X = mixed_cosines(n_columns, deficit=deficit)
+    rank = n_columns - deficit
+    ours = SFA().fit(X)
+    outputs = ours.transform(X)
+    assert ours.rank_ == rank and outputs.shape == (1000, rank)
+    np.testing.assert_allclose(np.cov(outputs.T, ddof=0), np.eye(rank).squeeze(), atol=SPECTRAL)
+    peer = sksfa.SFA(fill_mode="zero")
+    with pytest.warns(RuntimeWarning, match="trivial"):
+        peer_all = peer.fit_transform(X)
+    assert peer_all.shape == (1000, n_columns)
+    scaled = peer_all[:, :rank] * np.sqrt(1000 / 999)
+    np.testing.assert_allclose(match_signs(scaled, outputs), outputs, atol=1e-6)
+    assert np.all(peer_all[:, rank:] == 0)
+    np.testing.assert_allclose(peer.delta_values_[:rank], ours.delta_values_ * divisors(1000), rtol=1e-6)
+    W, b = peer.affine_parameters()
+    np.testing.assert_allclose(X @ W.T + b, peer_all, atol=SPECTRAL)
+    np.testing.assert_allclose(ours.components_ @ (X - ours.mean_).T, outputs.T, atol=SPECTRAL)
+
+
+@deficits
+def test_a_fill_that_is_noise_has_no_affine_map(n_columns, deficit, capsys):
+    """The peer fills with noise unless told otherwise; here none is made up, and a map is always there."""
+    X = mixed_cosines(n_columns, deficit=deficit)
+    peer = sksfa.SFA()
+    with pytest.warns(RuntimeWarning, match="trivial"):
+        peer.fit(X)
+    with pytest.raises(RuntimeError):
+        peer.affine_parameters()
+    first, second = SFA().fit(X), SFA().fit(X)
+    np.testing.assert_array_equal(first.components_, second.components_)
+    assert first.components_.shape == (n_columns - deficit, n_columns)
+
+
+@pytest.mark.parametrize("n_columns", [2, 5])
+def test_nothing_varies(n_columns):
+    constant = np.ones((1000, n_columns))
+    with pytest.raises(ValueError, match="constant"):
+        SFA().fit(constant)
+    with warnings.catch_warnings(), pytest.raises(ValueError):
+        warnings.simplefilter("ignore")  # the peer divides by the variance before it looks
+        sksfa.SFA(fill_mode=None).fit(constant)
+
+
+# --------------------------------------------------------------------------- parts, pieces, pipelines
+
+
+@pytest.mark.parametrize("n_parts", [1, 4, 9])
+def test_parts_that_are_sequences_of_their_own(n_parts):
+    """The peer forgets the difference between two parts; here that is a new sequence."""
+    X = drifting()
+    parts = np.array_split(X, n_parts)
+    ours, peer = SFA(), sksfa.SFA(n_components=4)
+    for part in parts:
+        ours.partial_fit(part, new_sequence=True)
+        peer.partial(part)
+    whole = SFA().fit(parts)
+    np.testing.assert_allclose(ours.delta_values_, whole.delta_values_, rtol=SPECTRAL)
+    np.testing.assert_allclose(ours.components_, whole.components_, rtol=1e-6)
+    outputs = ours.transform(X)
+    scaled = peer.transform(X) * np.sqrt(len(X) / (len(X) - 1))
+    np.testing.assert_allclose(match_signs(scaled, outputs), outputs, atol=1e-6)
+
+
+@pytest.mark.parametrize("n_parts", [1, 4, 9])
+def test_parts_of_one_series(n_parts):
+    """Without more ado the next part goes on, and the parts are worth the whole."""
+    X = drifting()
+    ours = SFA()
+    for part in np.array_split(X, n_parts):
+        ours.partial_fit(part)
+    whole = SFA().fit(X)
+    np.testing.assert_allclose(ours.delta_values_, whole.delta_values_, rtol=SPECTRAL)
+    np.testing.assert_allclose(ours.transform(X), whole.transform(X), atol=SPECTRAL)
+
+
+@pytest.mark.parametrize("batch_size", [50, 100])
+def test_a_batch_size_is_equal_lengths(batch_size):
+    """Differences never cross the border of two sequences; the peer still subtracts their mean."""
+    X = drifting()
+    n_batches = len(X) // batch_size
+    lengths = [batch_size] * n_batches
+    ours, peer = SFA().fit(X, lengths=lengths), sksfa.SFA(batch_size=batch_size).fit(X)
+    moments = ours.moments_
+    n = len(X) - n_batches
+    inside = np.concatenate([np.diff(x, axis=0) for x in np.split(X, n_batches)])
+    drift = inside.mean(axis=0)
+    without = slow_directions(moments.difference_moment - np.outer(drift, drift), moments.covariance)
+    np.testing.assert_allclose(peer.delta_values_, without.delta_values * divisors(len(X), n), rtol=1e-6)
+    np.testing.assert_allclose(ours.delta_values_, oracle.slow_features(np.split(X, n_batches))[0], rtol=1e-6)
+
+
+def test_quadratic_expansion():
+    """A slow sine that only a quadratic polynomial of the columns gives, found by both."""
+    t = np.linspace(0, 2 * np.pi, 2000)
+    X = np.column_stack([np.sin(t) + np.cos(11 * t) ** 2, np.cos(11 * t)])
+    ours = SFA(3, expansion=Polynomial(2)).fit(X)
+    outputs = ours.transform(X)
+    features = PolynomialFeatures(2, include_bias=False)
+    by_pipeline = make_pipeline(features, SFA(3)).fit_transform(X)
+    np.testing.assert_allclose(by_pipeline, outputs, atol=1e-6)
+    peer = peer_outputs(features.fit_transform(X), outputs, n_components=3)
+    np.testing.assert_allclose(peer, outputs, atol=1e-5)
+    assert np.abs(np.corrcoef(outputs[:, 0], np.sin(t))[0, 1]) > 0.999
+    assert SFA(1).fit(X).delta_values_[0] > 10 * ours.delta_values_[0]
+
+
+def parted(X):
+    """Two outputs of the peer trained on X as one part."""
+    return sksfa.SFA(n_components=2).partial(X).transform(X)
+
+
+def test_hierarchy_of_linear_layers():
+    """Four fields of an image and a node on top, by the peer's nodes: its own hierarchy needs NumPy 1."""
+    rng = np.random.default_rng(1)
+    n_rows, side = 600, 4
+    slow = np.cos(np.linspace(0, 2 * np.pi, n_rows))
+    X = 0.3 * rng.standard_normal((n_rows, side * side)) + slow[:, None] * rng.standard_normal(side * side)
+    ours = HierarchicalSFA([Layer(2, field=(2, 2)), Layer(2)], input_shape=(side, side)).fit(X)
+    outputs = ours.transform(X)
+    assert ours.grids_ == [(2, 2), (1, 1)] and outputs.shape == (n_rows, 2)
+    np.testing.assert_allclose(np.cov(outputs.T, ddof=0), np.eye(2), atol=SPECTRAL)
+    assert ours.delta_values_[0] < ours.delta_values_[1]
+    assert np.abs(np.corrcoef(outputs[:, 0], slow)[0, 1]) > 0.95
+
+    positions = np.arange(side * side).reshape(side, side)
+    fields = [positions[i : i + 2, j : j + 2].ravel() for i in (0, 2) for j in (0, 2)]
+    # Trained on parts, the peer counts a drift, as we do.
+    below = np.column_stack([parted(X[:, field]) for field in fields])
+    peer = parted(below) * np.sqrt(n_rows / (n_rows - 1))
+    np.testing.assert_allclose(match_signs(peer, outputs), outputs, atol=1e-6)
+
+    # With all inputs of a field passed on, a linear hierarchy is one linear problem.
+    whole = HierarchicalSFA([Layer(4, field=(2, 2)), Layer(2)], input_shape=(side, side)).fit_transform(X)
+    np.testing.assert_allclose(whole, SFA(2).fit_transform(X), atol=1e-6)
+
+
+# --------------------------------------------------------------------------------------------- errors
+
+
+def test_fitted_or_not():
+    X = mixed_cosines(3)
+    for sfa in (SFA(), sksfa.SFA()):
+        with pytest.raises(NotFittedError):
+            sfa.transform(X)
+        assert sfa.fit(X) is sfa
+        assert sfa.transform(X).shape == X.shape
+    assert SFA().fit(X).__sklearn_is_fitted__() and sksfa.SFA().fit(X).is_fitted_
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        np.arange(20.0),
+        np.array([[np.nan, 1.0]] * 20),
+        np.array([[np.inf, 1.0]] * 20),
+        np.array([["a", "b"]] * 20),
+        np.empty((0, 3)),
+        np.ones((1, 3)),
+        np.empty((20, 0)),
+    ],
+    ids=["one dimension", "NaN", "infinite", "text", "no rows", "one row", "no columns"],
+)
+def test_input_that_is_refused(X):
+    with pytest.raises(ValueError):
+        SFA().fit(X)
+    with pytest.raises(ValueError):
+        sksfa.SFA().fit(X)
+
+
+def test_few_rows():
+    """Ours begins at one difference; the peer wants ten rows."""
+    X = mixed_cosines(2, 9)
+    assert SFA().fit_transform(X).shape == (9, 2)
+    with pytest.raises(ValueError, match="minimum of 10"):
+        sksfa.SFA().fit(X)
+
+
+def test_the_data_are_not_written_to():
+    X = mixed_cosines(3)
+    before = X.copy()
+    for sfa in (SFA(), sksfa.SFA()):
+        sfa.fit_transform(X)
+        np.testing.assert_array_equal(X, before)
