@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 
-from probsfa._cores import n_cores
+from probsfa._threads import n_cores
 from probsfa.statespace.engine.batched import on_cpu
 from probsfa.statespace.engine.inference import MOST_LANE_COMPONENTS
 from probsfa.statespace.panel import Panel
