@@ -8,6 +8,7 @@ from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 from sklearn.utils import check_random_state
 
+from probsfa._arrays import as_float_array
 from probsfa._validation import check_count
 from probsfa.expansions._base import Expansion, FloatArray, check_positive
 
@@ -92,8 +93,8 @@ class RadialBasis(Expansion):
             return distinct[np.sort(rng.choice(len(distinct), size=m, replace=False))]
         if m == len(distinct):
             return distinct
-        found = KMeans(n_clusters=m, n_init=1, random_state=rng).fit(values)
-        return np.asarray(found.cluster_centers_, dtype=np.float64)
+        kmeans = KMeans(n_clusters=m, n_init=1, random_state=rng).fit(values)
+        return np.asarray(kmeans.cluster_centers_, dtype=np.float64)
 
     def _names_out(self, names: list[str]) -> list[str]:
         bumps = [f"radialbasis{j}" for j in range(len(self.centers_))]
@@ -101,12 +102,12 @@ class RadialBasis(Expansion):
 
 
 def _check_centers(centers: ArrayLike, n_features: int) -> FloatArray:
-    found = np.array(centers, dtype=np.float64)
-    if found.ndim != 2 or found.shape[1] != n_features or len(found) == 0 or not np.isfinite(found).all():
+    points = as_float_array(centers, "centers").copy()
+    if points.ndim != 2 or points.shape[1] != n_features or len(points) == 0 or not np.isfinite(points).all():
         raise ValueError(
-            f"centers must be finite, of shape (m, {n_features}), as wide as X; got shape {found.shape}."
+            f"centers must be finite, of shape (m, {n_features}), as wide as X; got shape {points.shape}."
         )
-    return found
+    return points
 
 
 def _default_gamma(centers: FloatArray) -> float:

@@ -11,6 +11,7 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_array
 
 from probsfa._validation import check_count
+from probsfa.graphs._rows import check_rows
 from probsfa.graphs._sparse import SparseGraph, from_sparse
 
 __all__ = ["nearest_neighbors", "neighbor_edges"]
@@ -41,7 +42,7 @@ def nearest_neighbors(X: Any, n_neighbors: int = 10, *, node_weights: Any = "deg
            [1. , 0. , 0.5],
            [0. , 0.5, 0. ]])
     """
-    values = check_array(X, dtype=np.float64, ensure_min_samples=2)
+    values = check_array(check_rows(X, "X"), ensure_min_samples=2)
     k = check_count("n_neighbors", n_neighbors)
     if k >= len(values):
         raise ValueError(f"n_neighbors must be smaller than the number of samples, {len(values)}; got {k}.")

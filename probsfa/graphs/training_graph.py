@@ -31,6 +31,7 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
+from probsfa._arrays import as_float_array
 from probsfa._validation import check_count
 from probsfa.graphs._centred_rows import CentredRows
 
@@ -131,7 +132,7 @@ class TrainingGraph(ABC):
         ValueError
             If the number of rows is not the number of vertices.
         """
-        values = np.asarray(X, dtype=np.float64)
+        values = as_float_array(X, "X")
         if values.ndim not in (1, 2) or len(values) != self.n_vertices:
             raise ValueError(
                 f"X must have one row for each of the {self.n_vertices} vertices of the graph; got an array "

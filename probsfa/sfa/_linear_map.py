@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_array
 
+from probsfa._arrays import as_float_array
 from probsfa._validation import is_list_of_sequences
 from probsfa.graphs.moments import block_rows
 from probsfa.sfa._expand import Expander
@@ -41,7 +42,7 @@ def inputs_from(Y: Any, expander: Expander, mean: FloatArray, loadings: FloatArr
     """
     if is_list_of_sequences(Y):
         return [inputs_from(y, expander, mean, loadings) for y in Y]
-    Y = check_array(Y, dtype=np.float64, ensure_all_finite="allow-nan", input_name="Y")
+    Y = check_array(as_float_array(Y, "Y"), ensure_all_finite="allow-nan", input_name="Y")
     n_components = loadings.shape[1]
     if Y.shape[1] != n_components:
         raise ValueError(f"Y has {Y.shape[1]} columns; inverse_transform needs the {n_components} outputs.")

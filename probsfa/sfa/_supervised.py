@@ -28,7 +28,7 @@ def rows_and_labels(estimator: Any, X: Any, y: Any) -> tuple[Sequences, NDArray[
     found = check_sequences(estimator, X, reset=True, allow_nan=False, min_rows=2)
     if y is None:
         raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None.")
-    return found, column_or_1d(labels_of_rows(y, found), warn=True)
+    return found, column_or_1d(labels_of_rows(y, found.lengths), warn=True)
 
 
 def fit_slow_features(estimator: Any, X: FloatArray, y: NDArray[Any], default: int) -> GraphSFA:

@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
 from sklearn.utils.validation import validate_data
 
+from probsfa._arrays import as_float_array
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.graphs._nearest_neighbors import neighbor_edges
 from probsfa.sfa.laplacian import is_sparse
 
 __all__ = [
     "affinity_graph",
+    "affinity_rows",
     "affinity_tags",
     "check_affinity",
     "heat_graph",
@@ -38,9 +40,7 @@ def affinity_graph(estimator: Any, X: Any) -> tuple[Sequences | None, Any]:
     """Check the input of an estimator on graphs and return its points and edge weights."""
     _check_parameters(estimator)
     if estimator.affinity == "precomputed":
-        W = validate_data(
-            estimator, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2, ensure_min_features=2
-        )
+        W = affinity_rows(estimator, X, ensure_min_samples=2, ensure_min_features=2)
         return None, check_affinity(sp.csr_array(W) if is_sparse(W) else W)
     found = check_sequences(estimator, X, reset=True, allow_nan=False, min_rows=2)
     if estimator.affinity == "rbf":
@@ -48,6 +48,13 @@ def affinity_graph(estimator: Any, X: Any) -> tuple[Sequences | None, Any]:
         return found, heat_graph(found.values, gamma)
     directed = neighbor_edges(found.values, neighbor_count(estimator, found.n_rows))
     return found, sp.csr_array((directed + directed.T) * 0.5)
+
+
+def affinity_rows(estimator: Any, X: Any, **options: Any) -> Any:
+    """Check rows of a ready-made affinity, dense or sparse; the options are those of scikit-learn's check."""
+    if isinstance(X, np.ma.MaskedArray):
+        X = as_float_array(X, "X")  # what is masked is missing, which the check refuses
+    return validate_data(estimator, X, accept_sparse="csr", dtype=np.float64, **options)
 
 
 def affinity_tags(tags: Any, affinity: str) -> Any:

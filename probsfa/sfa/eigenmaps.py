@@ -17,13 +17,20 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from probsfa._frames import lists_in_lists_out
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.graphs._nearest_neighbors import neighbor_edges
 from probsfa.linalg import canonical_signs
-from probsfa.sfa.affinity import affinity_graph, affinity_tags, heat_weights, neighbor_count, same_rows
+from probsfa.sfa.affinity import (
+    affinity_graph,
+    affinity_rows,
+    affinity_tags,
+    heat_weights,
+    neighbor_count,
+    same_rows,
+)
 from probsfa.sfa.laplacian import GraphSpectrum, graph_spectrum
 
 __all__ = ["LaplacianEigenmaps", "spectrum_of_graph"]
@@ -175,7 +182,7 @@ class LaplacianEigenmaps(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         """
         check_is_fitted(self)
         if self.affinity == "precomputed":
-            W = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
+            W = affinity_rows(self, X, reset=False)
             return self._extend(W, np.ones(W.shape[0], dtype=np.float64))
         found = check_sequences(self, X, reset=False, allow_nan=False)
         known = same_rows(found.values, self._points)

@@ -130,7 +130,7 @@ class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             check_count("n_components", self.n_components)
         check_rank_tol(self.rank_tol)
         found = check_sequences(self, X, reset=True, allow_nan=False, lengths=lengths, min_rows=2)
-        graph = build_graph(self.graph, found.values, labels_of_rows(y, found), lengths=found.lengths)
+        graph = build_graph(self.graph, found.values, labels_of_rows(y, found.lengths), lengths=found.lengths)
         expander = Expander.fit(self.expansion, found.values)
         return self._settle(graph, graph_moments(graph, expander(found.values)), expander)
 

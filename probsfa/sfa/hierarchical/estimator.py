@@ -20,7 +20,7 @@ from probsfa._validation import check_count, check_option, check_sequences
 from probsfa.graphs import TrainingGraph
 from probsfa.graphs._named import build_graph, needs_labels
 from probsfa.linalg import check_rank_tol
-from probsfa.sfa.hierarchical.labels import join_labels
+from probsfa.sfa._labels_of_rows import labels_of_rows
 from probsfa.sfa.hierarchical.layers import Layer, Stage, plan
 from probsfa.sfa.hierarchical.nodes import NodeBank
 from probsfa.sfa.hierarchical.passes import Teacher
@@ -255,7 +255,7 @@ class HierarchicalSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         if self.graph is None or (isinstance(self.graph, str) and self.graph == "temporal"):
             return None
         if isinstance(source, ArraySource):
-            return build_graph(self.graph, source.values, join_labels(y, sizes))
+            return build_graph(self.graph, source.values, labels_of_rows(y, sizes))
         if isinstance(self.graph, TrainingGraph):
             return self.graph
         if not needs_labels(self.graph):
