@@ -46,6 +46,7 @@ def labels_of_rows(y: Any, lengths: Sequence[int]) -> Any:
     if labels.ndim == 0 or len(labels) != n_rows:
         came = f"shape {labels.shape}" if labels.ndim else repr(y)
         raise ValueError(
-            f"y must have one label per row of X, {n_rows}, or be a list of one array per sequence; got {came}."
+            f"y must have one label per row of X, {n_rows}, or be a list of one array per sequence; "
+            f"got {came}."
         )
     return labels

@@ -50,9 +50,9 @@ class LaplacianEigenmaps(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         Dimension of the embedding.
     affinity : {"nearest_neighbors", "rbf", "precomputed"}
         How the graph is made: from nearest neighbours; from ``exp(-gamma |x - x'|^2)`` between all points (n
-        by n in memory); or X itself is the affinity, a dense or sparse symmetric matrix, such as
-        ``graph.to_sparse()`` of a training graph. Only a precomputed affinity has self-loops; they count
-        in the degrees.
+        by n in memory); or X itself is the affinity, a dense or sparse symmetric matrix without an entry
+        below zero, such as ``graph.to_sparse()`` of a training graph. Only a precomputed affinity has
+        self-loops; they count in the degrees.
     n_neighbors : int, optional
         Neighbours of each point *with the point itself as one of them*, the count of scikit-learn's
         ``SpectralEmbedding``. Default 10, or all points where there are fewer.

@@ -23,9 +23,7 @@ def roll(n, seed=0):
     return make_swiss_roll(n, noise=0.05, random_state=seed)[0]
 
 
-ISOLATED = (
-    "scikit-learn's affinity has a sample without edges, for which a normalised Laplacian is not defined"
-)
+ISOLATED = "scikit-learn gives a sample without edges, for which a normalised Laplacian is not defined"
 
 
 def expected_failures(estimator):

@@ -13,9 +13,7 @@ from probsfa.sfa.spectral_clustering import SpectralClustering
 from tests.oracles.eigenmaps import path, product
 from tests.tolerances import EXACT, SPECTRAL
 
-ISOLATED = (
-    "scikit-learn's affinity has a sample without edges, for which a normalised Laplacian is not defined"
-)
+ISOLATED = "scikit-learn gives a sample without edges, for which a normalised Laplacian is not defined"
 
 
 def expected_failures(estimator):
