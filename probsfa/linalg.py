@@ -180,8 +180,8 @@ def slow_directions(
     Examples
     --------
     >>> import numpy as np
-    >>> found = slow_directions(np.diag([2.0, 0.1]), np.eye(2))
-    >>> found.delta_values, found.rank
+    >>> directions = slow_directions(np.diag([2.0, 0.1]), np.eye(2))
+    >>> directions.delta_values, directions.rank
     (array([0.1, 2. ]), 2)
     """
     A, B = np.asarray(A, dtype=np.float64), np.asarray(B, dtype=np.float64)

@@ -27,7 +27,7 @@ class FourierFeatures(Expansion):
     Attributes
     ----------
     frequencies_ : ndarray (D, F)
-        Drawn from the normal law with variance ``2 gamma``.
+        Drawn from the normal distribution with variance ``2 gamma``.
     gamma_ : float
         The inverse squared width used.
 

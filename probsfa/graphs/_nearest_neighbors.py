@@ -76,17 +76,18 @@ def neighbor_edges(
     if points.shape[1] <= _TREE_FEATURES:
         tree = cKDTree(points, leafsize=_LEAF)
         order = tree.indices if rows is None else np.arange(len(rows))
-        found = np.empty((len(queries), wanted), dtype=np.intp)
+        neighbors = np.empty((len(queries), wanted), dtype=np.intp)
         # Points that are asked for one after the other then look into the same leaves.
         nearest = tree.query(queries[order], wanted, workers=effective_n_jobs(-1))[1]
-        found[order] = nearest.reshape(-1, wanted)
+        neighbors[order] = nearest.reshape(-1, wanted)
     else:
-        found = NearestNeighbors(n_neighbors=wanted).fit(points).kneighbors(queries, return_distance=False)
+        search = NearestNeighbors(n_neighbors=wanted).fit(points)
+        neighbors = search.kneighbors(queries, return_distance=False)
     if rows is None:
-        others = found != np.arange(len(points))[:, None]
+        others = neighbors != np.arange(len(points))[:, None]
         others[others.all(axis=1), -1] = False  # of several equal points the point itself may be missing
-        found = found[others].reshape(-1, count)
-    index = np.int32 if found.size < np.iinfo(np.int32).max else np.int64
-    starts = np.arange(0, found.size + 1, count, dtype=index)
-    edges = (np.ones(found.size, dtype=np.float64), found.ravel().astype(index), starts)
+        neighbors = neighbors[others].reshape(-1, count)
+    index = np.int32 if neighbors.size < np.iinfo(np.int32).max else np.int64
+    starts = np.arange(0, neighbors.size + 1, count, dtype=index)
+    edges = (np.ones(neighbors.size, dtype=np.float64), neighbors.ravel().astype(index), starts)
     return scipy.sparse.csr_array(edges, shape=(len(queries), len(points)))

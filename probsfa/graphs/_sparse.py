@@ -50,8 +50,9 @@ def from_sparse(W: Any, node_weights: Any = None) -> "SparseGraph":
     >>> graph.node_weights, graph.R
     (array([2., 2.]), 4.0)
     """
-    weights = W if scipy.sparse.issparse(W) else as_float_array(W, "W")
-    edges = scipy.sparse.csr_array(weights, dtype=np.float64)
+    if not scipy.sparse.issparse(W):
+        W = as_float_array(W, "W")
+    edges = scipy.sparse.csr_array(W, dtype=np.float64)
     if edges.ndim != 2 or edges.shape[0] != edges.shape[1]:
         raise ValueError(f"W must be square, one row and column per sample; got shape {edges.shape}.")
     if not np.isfinite(edges.data).all():

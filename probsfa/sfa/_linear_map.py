@@ -1,4 +1,4 @@
-"""The fitted linear map of every slow feature estimator, forth and back."""
+"""The fitted linear map of slow feature estimators: found from moments, and applied forth and back."""
 
 from typing import Any
 
@@ -8,12 +8,53 @@ from sklearn.utils.validation import check_array
 
 from probsfa._arrays import as_float_array
 from probsfa._validation import is_list_of_sequences
-from probsfa.graphs.moments import block_rows
+from probsfa.graphs._graph_moments import GraphMoments
+from probsfa.graphs.moments import Moments, block_rows
+from probsfa.linalg import slow_directions
+from probsfa.metrics import timescale
 from probsfa.sfa._expand import Expander
 
-__all__ = ["inputs_from", "outputs_from"]
+__all__ = ["inputs_from", "outputs_from", "set_linear_map"]
 
 FloatArray = NDArray[np.float64]
+
+
+def set_linear_map(
+    estimator: Any, moments: Moments | GraphMoments, expander: Expander, *, lag: int = 1
+) -> None:
+    """Solve for the slow directions of some moments and set the fitted attributes that follow from them.
+
+    Parameters
+    ----------
+    estimator : SFA or GraphSFA
+        Says how many components there are, and the tolerance of the rank.
+    moments : Moments or GraphMoments
+        Of the expanded training rows.
+    expander : Expander
+        The fitted expansion, or none.
+    lag : int, default=1
+        Rows from one member of a difference to the other: the unit of the time scales.
+
+    Raises
+    ------
+    RankError
+        If there are fewer directions than components; the estimator is then left as it was.
+    """
+    directions = slow_directions(
+        moments.difference_moment,
+        moments.covariance,
+        estimator.n_components,
+        estimator.rank_tol,
+        variance_floor=moments.variance_floor,
+    )
+    estimator.moments_ = moments
+    estimator.mean_ = moments.mean
+    estimator.components_ = np.ascontiguousarray(directions.weights.T)
+    estimator.loadings_ = directions.loadings
+    estimator.delta_values_ = directions.delta_values
+    estimator.timescales_ = timescale(directions.delta_values, lag=lag)
+    estimator.rank_ = directions.rank
+    estimator.expansion_ = expander.transformer
 
 
 def outputs_from(

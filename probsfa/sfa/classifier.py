@@ -96,15 +96,15 @@ class GraphSFAClassifier(ClassifierMixin, BaseEstimator):
         ValueError
             If X has missing cells, y does not fit or has one class only, or :class:`GraphSFA` raises it.
         """
-        found, labels = rows_and_labels(self, X, y)
+        sequences, labels = rows_and_labels(self, X, y)
         assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
         self.classes_, classes = np.unique(labels, return_inverse=True)
         n_classes = len(self.classes_)
         if n_classes < 2:
             raise ValueError(f"y has one class, {str(self.classes_[0])!r}; a classifier needs at least two.")
-        self.gsfa_ = fit_slow_features(self, found.values, labels, default=n_classes - 1)
-        self.classifier_ = fit_classifier(self.classifier, self.gsfa_.transform(found.values), classes)
+        self.gsfa_ = fit_slow_features(self, sequences.values, labels, default=n_classes - 1)
+        self.classifier_ = fit_classifier(self.classifier, self.gsfa_.transform(sequences.values), classes)
         return self
 
     def predict(self, X: Any) -> Any:

@@ -154,8 +154,8 @@ class LaplacianEigenmaps(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         ndarray (n, K), or list of ndarrays (n_i, K)
             ``embedding_``.
         """
-        found = self._fit(X)
-        return self.embedding_ if found is None else found.restore(self.embedding_)
+        sequences = self._fit(X)
+        return self.embedding_ if sequences is None else sequences.restore(self.embedding_)
 
     def transform(self, X: Any) -> Any:
         """Extend the embedding to new points (Nystroem).
@@ -184,16 +184,16 @@ class LaplacianEigenmaps(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         if self.affinity == "precomputed":
             W = affinity_rows(self, X, reset=False)
             return self._extend(W, np.ones(W.shape[0], dtype=np.float64))
-        found = check_sequences(self, X, reset=False, allow_nan=False)
-        known = same_rows(found.values, self._points)
+        sequences = check_sequences(self, X, reset=False, allow_nan=False)
+        known = same_rows(sequences.values, self._points)
         outputs = self.embedding_[known]
         new = np.flatnonzero(known < 0)
         per_row = neighbor_count(self, len(self._points)) if self._by_neighbors else len(self._points)
         size = max(1, _EXTENSION_BLOCK // per_row)
         for start in range(0, len(new), size):
             block = new[start : start + size]
-            outputs[block] = self._extend(*self._weights(found.values[block]))
-        return found.restore(outputs)
+            outputs[block] = self._extend(*self._weights(sequences.values[block]))
+        return sequences.restore(outputs)
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn what the estimator accepts."""
@@ -207,18 +207,18 @@ class LaplacianEigenmaps(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         check_count("n_components", self.n_components)
         check_option("normalization", self.normalization, ("random_walk", "symmetric", "unnormalized"))
         check_option("eigen_solver", self.eigen_solver, ("auto", "dense", "elimination", "lanczos"))
-        found, W = affinity_graph(self, X)
+        sequences, W = affinity_graph(self, X)
         spectrum, self.degrees_ = spectrum_of_graph(
             W, self.n_components, self.normalization, method=self.eigen_solver
         )
         _warn_if_disconnected(spectrum.n_connected, self.n_components)
-        self._points: Any = None if found is None else found.values
+        self._points: Any = None if sequences is None else sequences.values
         self.affinity_matrix_ = W
         self.embedding_ = spectrum.vectors
         self.eigenvalues_ = spectrum.eigenvalues
         self.n_connected_components_ = spectrum.n_connected
         self.solver_ = spectrum.method
-        return found
+        return sequences
 
     @property
     def _by_neighbors(self) -> bool:

@@ -100,12 +100,12 @@ class GraphSFARegressor(RegressorMixin, BaseEstimator):
         ValueError
             If X has missing cells, y does not fit or is constant, or :class:`GraphSFA` raises it.
         """
-        found, given = rows_and_labels(self, X, y)
+        sequences, given = rows_and_labels(self, X, y)
         labels = check_labels(given)
         groups = label_groups(labels, self.n_labels, name="n_labels")
-        self.gsfa_ = fit_slow_features(self, found.values, labels, default=_DEFAULT_COMPONENTS)
+        self.gsfa_ = fit_slow_features(self, sequences.values, labels, default=_DEFAULT_COMPONENTS)
         self.label_values_ = np.bincount(groups, weights=labels) / np.bincount(groups)
-        self.classifier_ = fit_classifier(self.classifier, self.gsfa_.transform(found.values), groups)
+        self.classifier_ = fit_classifier(self.classifier, self.gsfa_.transform(sequences.values), groups)
         return self
 
     def predict(self, X: Any) -> Any:

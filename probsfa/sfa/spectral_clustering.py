@@ -126,8 +126,8 @@ class SpectralClustering(ClusterMixin, BaseEstimator):
             As in :meth:`fit`.
         y : ignored
         """
-        found = self._fit(X)
-        return self.labels_ if found is None else found.restore(self.labels_)
+        sequences = self._fit(X)
+        return self.labels_ if sequences is None else sequences.restore(self.labels_)
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn what the estimator accepts."""
@@ -137,7 +137,7 @@ class SpectralClustering(ClusterMixin, BaseEstimator):
         check_count("n_clusters", self.n_clusters)
         count = self.n_clusters if self.n_components is None else self.n_components
         check_count("n_components", count)
-        found, W = affinity_graph(self, X)
+        sequences, W = affinity_graph(self, X)
         if self.n_clusters > W.shape[0]:
             raise ValueError(f"n_clusters={self.n_clusters} is more than the {W.shape[0]} samples of X.")
         features, mu, self.n_connected_components_ = scaled_eigenvectors(W, count)
@@ -151,7 +151,7 @@ class SpectralClustering(ClusterMixin, BaseEstimator):
         self.clusterer_ = _prepare(self.clusterer, self.n_clusters, self.random_state)
         self.labels_ = np.asarray(self.clusterer_.fit_predict(features))
         self.embedding_, self.eigenvalues_ = features, mu
-        return found
+        return sequences
 
 
 def scaled_eigenvectors(W: Any, count: int) -> tuple[FloatArray, FloatArray, int]:
@@ -165,11 +165,11 @@ def scaled_eigenvectors(W: Any, count: int) -> tuple[FloatArray, FloatArray, int
         Number of eigenvectors, the constant one first. A negative ``mu`` has no root and counts as zero.
     """
     n = W.shape[0]
-    found, degrees = spectrum_of_graph(W, min(max(count - 1, 1), n - 1), "random_walk")
+    spectrum, degrees = spectrum_of_graph(W, min(max(count - 1, 1), n - 1), "random_walk")
     constant = np.full((n, 1), degrees.sum() ** -0.5)
-    mu = np.append(1.0, 1.0 - found.eigenvalues)[:count]
-    vectors = np.hstack([constant, found.vectors])[:, :count]
-    return vectors * np.sqrt(np.maximum(mu, 0.0)), mu, found.n_connected
+    mu = np.append(1.0, 1.0 - spectrum.eigenvalues)[:count]
+    vectors = np.hstack([constant, spectrum.vectors])[:, :count]
+    return vectors * np.sqrt(np.maximum(mu, 0.0)), mu, spectrum.n_connected
 
 
 def _prepare(clusterer: Any, n_clusters: int, random_state: Any) -> Any:

@@ -21,9 +21,9 @@ from probsfa.graphs import TrainingGraph
 from probsfa.graphs._named import build_graph, needs_labels
 from probsfa.linalg import check_rank_tol
 from probsfa.sfa._labels_of_rows import labels_of_rows
-from probsfa.sfa.hierarchical.layers import Layer, Stage, plan
+from probsfa.sfa.hierarchical.layers import Layer, Stage, plan_stages
 from probsfa.sfa.hierarchical.nodes import NodeBank
-from probsfa.sfa.hierarchical.passes import Teacher
+from probsfa.sfa.hierarchical.passes import SlownessObjective
 from probsfa.sfa.hierarchical.signals import ArraySource, StreamSource, check_stream_lengths, peek
 from probsfa.sfa.hierarchical.stack import default_chunk_rows, outputs, train_stages
 from probsfa.sfa.hierarchical.workers import start_workers
@@ -151,10 +151,10 @@ class HierarchicalSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         """
         self._check_parameters()
         source, sizes, stages = self._open(X, lengths)
-        teacher = Teacher(self._find_graph(source, sizes, y), self.lag, sizes, self.rank_tol)
+        objective = SlownessObjective(self._find_graph(source, sizes, y), self.lag, sizes, self.rank_tol)
         keep = self.storage == "memory" or (self.storage == "auto" and not callable(X))
         with start_workers(self.n_jobs) as workers:
-            banks = train_stages(stages, source, teacher, workers, keep=keep)
+            banks = train_stages(stages, source, objective, workers, keep=keep)
         _warn(banks, source.count_rows())
         self._set_fitted(banks)
         return self
@@ -207,9 +207,9 @@ class HierarchicalSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             if callable(X):
                 stream = StreamSource(self, X, self._n_positions, self._chunk_rows)
                 return np.concatenate(list(outputs(stream, banks, workers)))
-            found = check_sequences(self, X, reset=False, allow_nan=False)
-            source = ArraySource(found.values, self._n_positions, self._chunk_rows)
-            return found.restore(np.concatenate(list(outputs(source, banks, workers))))
+            sequences = check_sequences(self, X, reset=False, allow_nan=False)
+            source = ArraySource(sequences.values, self._n_positions, self._chunk_rows)
+            return sequences.restore(np.concatenate(list(outputs(source, banks, workers))))
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether outputs can be computed."""
@@ -239,16 +239,16 @@ class HierarchicalSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                 "a callable that returns a new iterator each time."
             )
         else:
-            found = check_sequences(self, X, reset=True, allow_nan=False, lengths=lengths, min_rows=2)
-            sizes = found.lengths
+            sequences = check_sequences(self, X, reset=True, allow_nan=False, lengths=lengths, min_rows=2)
+            sizes = sequences.lengths
         D = self.n_features_in_
-        stages = plan(self.layers, D, self.input_shape, self.n_channels)
+        stages = plan_stages(self.layers, D, self.input_shape, self.n_channels)
         self._chunk_rows = self.chunk_size or default_chunk_rows(stages, D)
         self._n_positions = D // self.n_channels
         if callable(X):
             n_rows = None if sizes is None else sum(sizes)
             return StreamSource(self, X, self._n_positions, self._chunk_rows, n_rows=n_rows), sizes, stages
-        return ArraySource(found.values, self._n_positions, self._chunk_rows), sizes, stages
+        return ArraySource(sequences.values, self._n_positions, self._chunk_rows), sizes, stages
 
     def _find_graph(self, source: ArraySource | StreamSource, sizes: Any, y: Any) -> TrainingGraph | None:
         """Return the graph of the training rows; None for differences in time."""

@@ -13,7 +13,7 @@ from probsfa._validation import check_count, check_option
 from probsfa.expansions import is_stateless
 from probsfa.sfa.hierarchical.fields import Grid, receptive_fields
 
-__all__ = ["Layer", "Stage", "plan"]
+__all__ = ["Layer", "Stage", "plan_stages"]
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Stage:
         return self.expansion is None or is_stateless(self.expansion)
 
 
-def plan(layers: Any, n_columns: int, input_shape: Any, n_channels: int) -> list[Stage]:
+def plan_stages(layers: Any, n_columns: int, input_shape: Any, n_channels: int) -> list[Stage]:
     """Return the linear stages of a hierarchy, from the bottom to the top.
 
     Parameters
