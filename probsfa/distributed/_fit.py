@@ -52,6 +52,10 @@ def fit(estimator: _Estimator, X: Any, y: Any = None, *, lengths: Any = None) ->
     ValueError
         As ``fit`` raises for the same data in memory, naming the part; and for data that are not distributed.
 
+    See Also
+    --------
+    temporal_moments, graph_moments : Only the moments of distributed rows.
+
     Notes
     -----
     *SFA*: one pass; each chunk gets the last rows of the one before it, so differences across their borders

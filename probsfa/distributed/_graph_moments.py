@@ -42,6 +42,11 @@ def graph_moments(graph: TrainingGraph, X: Any) -> GraphMoments:
     ValueError
         If the number of rows is not the number of vertices, or is known to the cluster only.
 
+    See Also
+    --------
+    temporal_moments : The same for neighbours in time.
+    probsfa.graphs.graph_moments : The same in memory.
+
     Notes
     -----
     Of a graph in time, neighbours lie in one chunk or in two: each chunk is read once and forgotten. Any

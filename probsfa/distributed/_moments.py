@@ -38,9 +38,9 @@ def temporal_moments(X: Any, *, lengths: Any = None, lag: int = 1, skip_incomple
         arrays.
     lengths : array-like of int, optional
         Cuts an array into consecutive sequences. Differences never cross the border between two.
-    lag : int
+    lag : int, default=1
         Rows from one member of a difference to the other.
-    skip_incomplete : bool
+    skip_incomplete : bool, default=False
         Leave out rows with a NaN, and differences with such a row.
 
     Returns
@@ -52,6 +52,11 @@ def temporal_moments(X: Any, *, lengths: Any = None, lag: int = 1, skip_incomple
     ------
     ValueError
         If the data are not distributed, have missing cells without `skip_incomplete`, or differ in columns.
+
+    See Also
+    --------
+    graph_moments : The same on any training graph.
+    probsfa.graphs.temporal_moments : The same in memory.
 
     Examples
     --------

@@ -72,9 +72,9 @@ def checked_parts(
         dask arrays, or array-likes in memory.
     lengths : array-like of int, optional
         Cuts an array into consecutive sequences.
-    lag : int
+    lag : int, default=1
         How many rows before a part its differences need.
-    allow_nan : bool
+    allow_nan : bool, default=False
         Whether cells may be missing.
 
     Raises

@@ -23,17 +23,17 @@ class RadialBasis(Expansion):
 
     Parameters
     ----------
-    n_centers : int
+    n_centers : int, default=50
         Number of centres; fewer are used where there are fewer distinct rows.
-    centers : {"kmeans", "sample"} or array-like (m, D)
+    centers : {"kmeans", "sample"} or array-like (m, D), default="kmeans"
         Centroids of the rows, distinct rows drawn at random, or the centres themselves (then `n_centers` is
         not used). The distance is Euclidean: bring the columns to a common scale first.
-    gamma : float or None
+    gamma : float or None, default=None
         Inverse squared width. The default is ``1 / (2 s^2)``, ``s`` the mean distance from a centre to the
         nearest other one.
-    include_input : bool
+    include_input : bool, default=False
         Whether the inputs themselves come first, so that linear functions are not lost.
-    random_state : int, RandomState instance or None
+    random_state : int, RandomState instance or None, default=None
         Seed of "kmeans" and "sample".
 
     Attributes
@@ -42,6 +42,10 @@ class RadialBasis(Expansion):
         The centres.
     gamma_ : float
         The inverse squared width used.
+
+    See Also
+    --------
+    FourierFeatures : A basis that is not local.
 
     Examples
     --------

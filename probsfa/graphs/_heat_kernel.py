@@ -25,8 +25,13 @@ def heat_kernel(X: Any, bandwidth: float, *, node_weights: Any = "degree") -> Sp
         Samples.
     bandwidth : float
         Standard deviation of the Gaussian, in the units of `X`.
-    node_weights : array-like (N,), "degree" or None
+    node_weights : array-like (N,), "degree" or None, default="degree"
         As in :func:`from_sparse`; "degree" by default.
+
+    See Also
+    --------
+    nearest_neighbors : Sparse at any scale.
+    from_sparse : Any other weights.
 
     Notes
     -----

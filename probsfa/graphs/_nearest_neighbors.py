@@ -30,10 +30,15 @@ def nearest_neighbors(X: Any, n_neighbors: int = 10, *, node_weights: Any = "deg
     ----------
     X : array-like (N, D)
         Samples.
-    n_neighbors : int
+    n_neighbors : int, default=10
         How many others each sample is joined to, itself not counted; less than N.
-    node_weights : array-like (N,), "degree" or None
+    node_weights : array-like (N,), "degree" or None, default="degree"
         As in :func:`from_sparse`; "degree" by default.
+
+    See Also
+    --------
+    heat_kernel : Weights that fall with the distance.
+    from_sparse : Any other weights.
 
     Examples
     --------

@@ -24,7 +24,7 @@ def transition(states: Any, lag: int = 1, lengths: Any = None) -> GroupGraph:
     ----------
     states : array-like (N,)
         State at every moment, numbers or strings.
-    lag : int
+    lag : int, default=1
         Moments from the first to the second state of a step.
     lengths : array-like of int, optional
         Moments of every sequence. No step leads from one sequence to the next.
@@ -33,6 +33,10 @@ def transition(states: Any, lag: int = 1, lengths: Any = None) -> GroupGraph:
     ------
     ValueError
         If there is no step at all.
+
+    See Also
+    --------
+    temporal : The same steps, for features that are no states.
 
     Notes
     -----

@@ -44,6 +44,10 @@ def union(
     ValueError
         If sizes do not fit, row numbers are negative or repeated, or weights are not positive.
 
+    See Also
+    --------
+    TrainingGraph.repaired : Node weights that make any graph consistent.
+
     Examples
     --------
     >>> from probsfa.graphs import clustered, temporal

@@ -182,9 +182,9 @@ class MomentStream:
             Rows in order; they are read, not kept.
         lengths : sequence of int, optional
             Cuts the rows into sequences; the first of them continues the open sequence.
-        new_sequence : bool
+        new_sequence : bool, default=False
             Whether the first row begins a new sequence instead.
-        skip_incomplete : bool
+        skip_incomplete : bool, default=False
             Leave out rows with a NaN, and pairs with such a row.
 
         Returns

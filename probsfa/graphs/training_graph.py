@@ -172,7 +172,7 @@ class TrainingGraph(ABC):
         ----------
         n_steps : int
             Length of the chain.
-        random_state : int, RandomState or None
+        random_state : int, RandomState or None, default=None
             As in scikit-learn.
         teleport : float, optional
             The paper's epsilon, in [0, 1]. By default 0 where the graph is connected, else
@@ -218,7 +218,7 @@ class ReweightedGraph(TrainingGraph):
         Gives the edges.
     node_weights : array-like (N,)
         Not negative.
-    scale : float
+    scale : float, default=1.0
         Positive factor on all edge weights.
     """
 

@@ -95,9 +95,9 @@ def extend_stream(
         Rows before the expansion.
     expander : Expander
         What to do with every row.
-    new_sequence : bool
+    new_sequence : bool, default=True
         Whether the first row begins a new sequence; otherwise it continues the open one.
-    skip_incomplete : bool
+    skip_incomplete : bool, default=False
         Leave out rows with a NaN, and differences with such a row.
     """
     ends = np.cumsum(sequences.lengths)

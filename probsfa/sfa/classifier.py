@@ -26,7 +26,7 @@ class GraphSFAClassifier(ClassifierMixin, BaseEstimator):
     n_components : int, optional
         How many slow features the classifier gets. Default: one less than there are classes, which on the
         clustered graph is all there is to know, or the rank of the data where that is lower.
-    graph : TrainingGraph, str or callable
+    graph : TrainingGraph, str or callable, default="clustered"
         As in :class:`GraphSFA`.
     expansion : transformer, optional
         As in :class:`GraphSFA`; the linear features are those of Fisher's discriminant.
@@ -46,6 +46,11 @@ class GraphSFAClassifier(ClassifierMixin, BaseEstimator):
         Fitted to the slow features.
     n_features_in_, feature_names_in_
         As in scikit-learn.
+
+    See Also
+    --------
+    GraphSFA : The features without the classifier.
+    GraphSFARegressor : For labels that are numbers.
 
     Notes
     -----

@@ -46,9 +46,9 @@ class LaplacianEigenmaps(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     Parameters
     ----------
-    n_components : int
+    n_components : int, default=2
         Dimension of the embedding.
-    affinity : {"nearest_neighbors", "rbf", "precomputed"}
+    affinity : {"nearest_neighbors", "rbf", "precomputed"}, default="nearest_neighbors"
         How the graph is made: from nearest neighbours; from ``exp(-gamma |x - x'|^2)`` between all points (n
         by n in memory); or X itself is the affinity, a dense or sparse symmetric matrix without an entry
         below zero, such as ``graph.to_sparse()`` of a training graph. Only a precomputed affinity has
@@ -58,9 +58,9 @@ class LaplacianEigenmaps(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         ``SpectralEmbedding``. Default 10, or all points where there are fewer.
     gamma : float, optional
         Decay of the kernel; default ``1 / n_features``.
-    normalization : {"random_walk", "symmetric", "unnormalized"}
+    normalization : {"random_walk", "symmetric", "unnormalized"}, default="random_walk"
         Which Laplacian.
-    eigen_solver : {"auto", "dense", "elimination", "lanczos"}
+    eigen_solver : {"auto", "dense", "elimination", "lanczos"}, default="auto"
         How the eigenvalues are found. "auto" weighs sparse elimination (long thin graphs) against Lanczos
         iteration (short wide ones) by the shape of the graph; "dense" is for small ones.
 
@@ -86,6 +86,11 @@ class LaplacianEigenmaps(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     -----
     UserWarning
         If the graph is not connected; it says how many components there are.
+
+    See Also
+    --------
+    SpectralClustering : Clusters of the same coordinates.
+    GraphSFA : The same objective for functions of the samples, which extend to new ones by themselves.
 
     Examples
     --------

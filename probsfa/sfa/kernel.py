@@ -68,9 +68,9 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     Parameters
     ----------
-    n_components : int
+    n_components : int, default=2
         How many outputs.
-    kernel : str or callable
+    kernel : str or callable, default="rbf"
         Any kernel of ``sklearn.metrics.pairwise.pairwise_kernels``. With ``"precomputed"`` X holds kernel
         values: (n, n) in ``fit``, (N, n) in ``transform``.
     gamma, degree, coef0
@@ -78,7 +78,7 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         of width sigma is ``gamma = 1 / (2 sigma^2)``.
     kernel_params : dict, optional
         Parameters of a callable kernel.
-    regularization : float or "auto"
+    regularization : float or "auto", default=0.0
         ``lambda``, the weight of the squared norm. 0 is kernel SFA without regularisation, which over-fits
         where the support is a large part of the rows and the kernel narrow. ``"auto"`` takes the smallest at
         which the outputs have unit variance (see :meth:`regularization_path`); with the default `rank_tol`
@@ -86,14 +86,14 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     n_support : int, optional
         Number of support vectors; a limit for ``"online_mah"``. By default all rows, or as many as
         `threshold` asks for.
-    selection : {"mp_mah", "online_mah", "mp_kpca", "random"}
+    selection : {"mp_mah", "online_mah", "mp_kpca", "random"}, default="mp_mah"
         How support vectors are chosen: matching pursuit for the largest approximation error (nested, O(n m)
         memory), one pass over the rows with a threshold (O(m^2) memory), matching pursuit for the sum of
         errors (nested, O(n^2) memory), or at random (nested for one `random_state`).
     threshold : float, optional
         Squared approximation error, in units of the kernel, above which a row is (still) added to the
         support; ``"online_mah"`` needs it unless all rows are the support.
-    random_state : int, RandomState or None
+    random_state : int, RandomState or None, default=None
         For ``selection="random"``.
     rank_tol : float, optional
         Eigenvalues of the covariance of the kernel functions up to this fraction of the largest count as
@@ -125,6 +125,11 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         other takes one.
     n_features_in_, feature_names_in_
         As in scikit-learn.
+
+    See Also
+    --------
+    SFA : Linear, or on an expansion that is given.
+    probsfa.expansions.FourierFeatures : A finite basis that approaches a Gaussian kernel.
 
     Notes
     -----
@@ -267,7 +272,7 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         regularizations : array-like, optional
             Values to try. Default 0 and powers of ten from 1e-16 to 10 times the mean of ``k(z, z)``, the
             unit in which a squared norm is measured.
-        tolerance : float
+        tolerance : float, default=0.01
             How far from one a variance may be.
         lengths : array-like of int, optional
             Cuts one array into consecutive sequences.

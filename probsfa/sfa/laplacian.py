@@ -72,7 +72,7 @@ def graph_spectrum(W: Any, mass: FloatArray, n_components: int, *, method: str =
         Positive masses.
     n_components : int
         How many, from 1 to n - 1.
-    method : {"auto", "dense", "elimination", "lanczos"}
+    method : {"auto", "dense", "elimination", "lanczos"}, default="auto"
         How large components are solved; "auto" is :func:`choose_method`.
 
     Returns

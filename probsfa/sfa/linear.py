@@ -34,13 +34,13 @@ class SFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     ----------
     n_components : int, optional
         How many outputs, slowest first; all that the rank of the data allows by default.
-    lag : int
+    lag : int, default=1
         Rows between the two members of a difference.
     expansion : transformer, optional
         A scikit-learn transformer that maps every row by itself, such as ``PolynomialFeatures(2,
         include_bias=False)``; it is cloned, fitted to the complete training rows, and SFA works on what it
         returns.
-    missing : {"raise", "skip"}
+    missing : {"raise", "skip"}, default="raise"
         What to do with NaN. ``"skip"`` leaves incomplete rows out: only differences of two complete rows
         `lag` apart count, so rows that were never taken should be given as rows of NaN, and
         ``transform`` returns rows of NaN for them.
@@ -71,6 +71,13 @@ class SFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         The fitted expansion.
     n_features_in_, feature_names_in_
         As in scikit-learn.
+
+    See Also
+    --------
+    GraphSFA : Slowness along the edges of a training graph.
+    KernelSFA : Slow functions from a kernel, regularised.
+    HierarchicalSFA : Layers of nodes over receptive fields.
+    probsfa.ProbabilisticSFA : The model with noise and missing cells, of which this is the limit of no noise.
 
     Notes
     -----

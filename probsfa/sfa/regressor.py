@@ -23,7 +23,7 @@ class GraphSFARegressor(RegressorMixin, BaseEstimator):
     ----------
     n_components : int, optional
         How many slow features the classifier gets. Default 5, or the rank of the data where that is lower.
-    graph : TrainingGraph, str or callable
+    graph : TrainingGraph, str or callable, default="serial"
         As in :class:`GraphSFA`.
     expansion : transformer, optional
         As in :class:`GraphSFA`.
@@ -47,6 +47,11 @@ class GraphSFARegressor(RegressorMixin, BaseEstimator):
         Fitted to the slow features.
     n_features_in_, feature_names_in_
         As in scikit-learn.
+
+    See Also
+    --------
+    GraphSFA : The features without the regression.
+    GraphSFAClassifier : For labels that are classes.
 
     Notes
     -----

@@ -30,11 +30,11 @@ class SpectralClustering(ClusterMixin, BaseEstimator):
 
     Parameters
     ----------
-    n_clusters : int
+    n_clusters : int, default=8
         Number of clusters.
     n_components : int, optional
         Number of eigenvectors, the constant one included; default `n_clusters`.
-    affinity : {"nearest_neighbors", "rbf", "precomputed"}
+    affinity : {"nearest_neighbors", "rbf", "precomputed"}, default="nearest_neighbors"
         How the graph is made, as in :class:`LaplacianEigenmaps`.
     n_neighbors : int, optional
         Neighbours of each point, itself counted as one; default 10, or all points where there are fewer.
@@ -43,7 +43,7 @@ class SpectralClustering(ClusterMixin, BaseEstimator):
     clusterer : estimator, optional
         Any scikit-learn clusterer, cloned and given `n_clusters` and `random_state` where it knows them.
         Default ``KMeans`` with 10 starts.
-    random_state : int, RandomState or None
+    random_state : int, RandomState or None, default=None
         For the clusterer; the spectrum does not depend on it.
 
     Attributes
@@ -65,6 +65,10 @@ class SpectralClustering(ClusterMixin, BaseEstimator):
     -----
     UserWarning
         If the graph has more connected components than clusters are wanted.
+
+    See Also
+    --------
+    LaplacianEigenmaps : The coordinates without the clusters.
 
     Examples
     --------

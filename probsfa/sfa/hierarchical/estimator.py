@@ -43,16 +43,16 @@ class HierarchicalSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     input_shape : tuple of int, optional
         How the columns of X are arranged: ``(length,)`` for a line, ``(height, width)`` for an image, row by
         row. By default a line of all columns.
-    n_channels : int
+    n_channels : int, default=1
         Values at every position (colours, say), next to each other in X.
     graph : TrainingGraph, str or callable, optional
         Joins the rows that should have similar outputs, on all layers the same; as in :class:`GraphSFA`. By
         default ("temporal" is the same) rows `lag` apart in one sequence are joined.
-    lag : int
+    lag : int, default=1
         Rows from one member of a difference to the other, without a graph.
     rank_tol : float, optional
         As in :class:`SFA`, for every node.
-    storage : {"auto", "memory", "recompute"}
+    storage : {"auto", "memory", "recompute"}, default="auto"
         What becomes of the signals between layers during training. ``"memory"`` holds those of one layer;
         ``"recompute"`` holds none and passes through the input once or twice per layer; ``"auto"`` is the
         second where X is a callable and the first otherwise.
@@ -74,6 +74,12 @@ class HierarchicalSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         The trained nodes, one or two linear stages for each layer.
     n_features_in_, feature_names_in_
         As in scikit-learn.
+
+    See Also
+    --------
+    Layer : What one layer is made of.
+    escalante_wiskott_layers, cascade_layers : Layers of networks from the papers.
+    SFA, GraphSFA : One node that sees all inputs.
 
     Notes
     -----
