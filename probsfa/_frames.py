@@ -1,10 +1,12 @@
 """Frames out: what scikit-learn's ``set_output`` cannot do for a list of sequences."""
 
 import functools
+import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from sklearn import get_config
+from sklearn.base import BaseEstimator, TransformerMixin
 
 from probsfa._validation import is_list_of_sequences
 
@@ -17,27 +19,54 @@ def lists_in_lists_out(cls: _Estimator) -> _Estimator:
     """Let an estimator class with ``set_output`` return a list of frames for a list of sequences.
 
     scikit-learn wraps what ``transform`` returns into one frame and cannot wrap a list. Where the output is
-    configured to be frames, this decorator hands every sequence to the wrapped method by itself.
-    """
-    wrapped: Callable[..., Any] = cls.transform  # type: ignore[attr-defined]
+    configured to be frames, this decorator transforms the list as a whole, with whatever else belongs to its
+    sequences (times, for example), and makes a frame of each result, with the index of its sequence.
 
-    @functools.wraps(wrapped)
+    ``fit_transform`` hands on to ``transform`` what it takes of the arguments for ``fit``, where
+    scikit-learn's own drops them.
+    """
+    to_frame: Callable[..., Any] = cls.transform  # type: ignore[attr-defined]
+    plain: Callable[..., Any] = to_frame.__wrapped__  # type: ignore[attr-defined]
+    own_arguments = set(inspect.signature(plain).parameters) - {"self", "X"}
+
+    @functools.wraps(to_frame)
     def transform(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
-        chosen = getattr(self, "_sklearn_output_config", {})
-        if chosen.get("transform", get_config()["transform_output"]) == "default" or not is_list_of_sequences(
-            X
-        ):
-            return wrapped(self, X, *args, **kwargs)
-        return [wrapped(self, x, *args, **kwargs) for x in X]
+        configured = getattr(self, "_sklearn_output_config", {})
+        container = configured.get("transform", get_config()["transform_output"])
+        if container == "default" or not is_list_of_sequences(X):
+            return to_frame(self, X, *args, **kwargs)
+        results = plain(self, X, *args, **kwargs)
+        return [
+            _Result(self, result).set_output(transform=container).transform(sequence)
+            for sequence, result in zip(X, results, strict=True)
+        ]
 
     inherited: Callable[..., Any] = cls.fit_transform  # type: ignore[attr-defined]
 
     @functools.wraps(inherited)
     def fit_transform(self: Any, X: Any, y: Any = None, **fit_params: Any) -> Any:
-        if is_list_of_sequences(X):
-            return self.fit(X, y, **fit_params).transform(X)
+        for_both = {name: value for name, value in fit_params.items() if name in own_arguments}
+        if for_both or is_list_of_sequences(X):
+            return self.fit(X, y, **fit_params).transform(X, **for_both)
         return inherited(self, X, y, **fit_params)
 
     cls.transform = transform  # type: ignore[attr-defined]
     cls.fit_transform = fit_transform  # type: ignore[attr-defined]
     return cls
+
+
+class _Result(TransformerMixin, BaseEstimator):
+    """Stands in for an estimator that has transformed a sequence, so that scikit-learn makes the frame."""
+
+    def __init__(self, estimator: Any, result: Any) -> None:
+        self.estimator = estimator
+        self.result = result
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        return self
+
+    def transform(self, X: Any) -> Any:
+        return self.result
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        return self.estimator.get_feature_names_out()

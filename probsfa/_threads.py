@@ -1,24 +1,141 @@
-"""How many threads the linear algebra libraries use."""
+"""How many processor cores there are, and how many threads the linear algebra libraries use.
 
-import functools
-from contextlib import AbstractContextManager
+The number of threads of a BLAS library is a setting of the whole process (OpenBLAS on POSIX threads, which
+the wheels of NumPy and SciPy bring) or of the calling thread (libraries on OpenMP, and MKL). To save the
+number, set it and restore it is right for the second kind only: of two threads that overlap, the one that
+enters second saves what the first has set, and restores that for good if it leaves second, too. So libraries
+of the first kind are limited when the first thread enters and restored when the last one leaves.
+"""
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-__all__ = ["one_blas_thread"]
+__all__ = ["n_cores", "one_blas_thread"]
 
 
-@functools.cache
-def _libraries() -> ThreadpoolController:
-    """Return the control of the linear algebra libraries, which takes milliseconds to find them."""
-    return ThreadpoolController()
+def n_cores() -> int:
+    """Return the number of processor cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
-def one_blas_thread() -> AbstractContextManager[None]:
+class ThreadLimit:
+    """Holds libraries to one thread for as long as any thread of this process asks for it.
+
+    Parameters
+    ----------
+    libraries : sequence of threadpoolctl.LibController
+        The libraries to limit.
+    """
+
+    def __init__(self, libraries: Sequence[Any]) -> None:
+        known = [library for library in libraries if library.num_threads is not None]
+        self._of_threads = [library for library in known if _is_set_by_thread(library)]
+        self._of_process = [library for library in known if not _is_set_by_thread(library)]
+        self._lock = threading.Lock()
+        self._holders: set[int] = set()  # identifiers of the threads that hold the limit now
+        self._process_numbers: list[int] = []  # numbers of threads before the first of them entered
+        self._own = threading.local()  # of the present thread: how often it entered, and its numbers before
+
+    def enter(self) -> None:
+        """Set the limit, unless this thread holds it already."""
+        depth = getattr(self._own, "depth", 0)
+        if depth == 0:
+            self._own.numbers = [library.num_threads for library in self._of_threads]
+            try:
+                self._hold()
+            except BaseException:
+                self._release()
+                raise
+        self._own.depth = depth + 1
+
+    def leave(self) -> None:
+        """Undo one :meth:`enter` of this thread; with the last one of all threads the limit ends."""
+        self._own.depth -= 1
+        if self._own.depth == 0:
+            self._release()
+
+    def forget_other_threads(self) -> None:
+        """Let go of what other threads hold: a forked process has only the thread that forked it."""
+        self._lock = threading.Lock()
+        mine = self._holders & {threading.get_ident()}
+        if self._holders and not mine:
+            _set(self._of_process, self._process_numbers)
+        self._holders = mine
+
+    def _hold(self) -> None:
+        with self._lock:
+            if not self._holders:
+                self._process_numbers = [library.num_threads for library in self._of_process]
+            self._holders.add(threading.get_ident())
+            if len(self._holders) == 1:
+                _set(self._of_process, [1] * len(self._of_process))
+        _set(self._of_threads, [1] * len(self._of_threads))
+
+    def _release(self) -> None:
+        with self._lock:
+            # Removed only afterwards: where an interrupt comes in between, the next release tries again.
+            if self._holders == {threading.get_ident()}:
+                _set(self._of_process, self._process_numbers)
+            self._holders.discard(threading.get_ident())
+        _set(self._of_threads, self._own.numbers)
+
+
+def _is_set_by_thread(library: Any) -> bool:
+    """Whether the number of threads is a setting of the calling thread, and not of the process."""
+    if library.internal_api == "mkl":
+        # Older versions of threadpoolctl set the number of the process instead.
+        return "MKL_Set_Num_Threads_Local" in library.check_symbols
+    return getattr(library, "threading_layer", None) == "openmp"
+
+
+def _set(libraries: Sequence[Any], numbers: Sequence[int]) -> None:
+    for library, number in zip(libraries, numbers, strict=True):
+        library.set_num_threads(number)
+        # threadpoolctl reserves OpenBLAS for the first thread that sets its number, and ignores all others as
+        # long as that thread lives. The last to leave may be another one.
+        if hasattr(library, "clear_controlling_thread"):
+            library.clear_controlling_thread()
+
+
+_LIMITS: dict[str, ThreadLimit] = {}  # one for all threads, made by the first that needs it
+
+
+def _limit_of_blas() -> ThreadLimit:
+    """Return the limit of all BLAS libraries, which takes milliseconds to find them."""
+    if "blas" not in _LIMITS:
+        import scipy.linalg  # noqa: F401  (brings a BLAS library of its own, found once it is loaded)
+
+        libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+        _LIMITS.setdefault("blas", ThreadLimit(libraries))  # atomic: all threads get that of the first
+    return _LIMITS["blas"]
+
+
+def _forget_other_threads() -> None:
+    for limit in _LIMITS.values():
+        limit.forget_other_threads()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_other_threads)
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
     """Hold BLAS to one thread while many small matrices are factorised.
 
-    Threads that share a small matrix mostly wait for each other: with two of them a triangular solve of size
-    90 took ten times as long as with one.
+    Threads that share a small matrix mostly wait for each other. May be nested, and entered by many threads
+    at once: the numbers of threads are restored when the last one leaves, with an exception or without.
     """
-    limit: AbstractContextManager[None] = _libraries().limit(limits=1, user_api="blas")
-    return limit
+    limit = _limit_of_blas()
+    limit.enter()
+    try:
+        yield
+    finally:
+        limit.leave()

@@ -79,6 +79,11 @@ def check_times(
 
 def _ticks(times: Any, n_rows: int, name: str) -> NDArray[Any]:
     """Return the times as a one-dimensional array of int, float, datetime64 or timedelta64."""
+    if isinstance(times, np.ma.MaskedArray) and np.ma.getmaskarray(times).any():
+        row = int(np.argmax(np.ma.getmaskarray(times)))
+        raise ValueError(
+            f"{name} must be finite; row {row} is masked. Every row needs a time, even an empty one."
+        )
     array = np.asarray(times)
     if array.ndim != 1 or array.shape[0] != n_rows:
         raise ValueError(f"{name} must have shape ({n_rows},), one for each row; got shape {array.shape}.")

@@ -107,7 +107,7 @@ def whiten(B: ArrayLike, *, rank_tol: float | None = None, variance_floor: Array
     rank_tol : float, optional
         Eigenvalues of the correlation matrix up to this fraction of the largest count as zero. Default
         :func:`default_rank_tol`.
-    variance_floor : array-like (D,) or float
+    variance_floor : array-like (D,) or float, default=0.0
         Columns whose variance does not exceed this count as constant (for example what rounding leaves of
         the variance at a large offset).
 
@@ -115,6 +115,10 @@ def whiten(B: ArrayLike, *, rank_tol: float | None = None, variance_floor: Array
     -------
     Whitening
         ``matrix``, ``scales`` and ``rank``; the rank is 0 where every column is constant.
+
+    See Also
+    --------
+    slow_directions : Whitens, and solves for slowness.
 
     Examples
     --------
@@ -172,6 +176,11 @@ def slow_directions(
     RankError
         A ValueError; if every column is constant, or more components are asked for than the rank allows.
 
+    See Also
+    --------
+    whiten : Its first step.
+    canonical_signs : Its last step.
+
     Notes
     -----
     Wiskott & Sejnowski (2002), Neural Computation 14:715, doi:10.1162/089976602317318938; as a generalised
@@ -180,8 +189,8 @@ def slow_directions(
     Examples
     --------
     >>> import numpy as np
-    >>> found = slow_directions(np.diag([2.0, 0.1]), np.eye(2))
-    >>> found.delta_values, found.rank
+    >>> directions = slow_directions(np.diag([2.0, 0.1]), np.eye(2))
+    >>> directions.delta_values, directions.rank
     (array([0.1, 2. ]), 2)
     """
     A, B = np.asarray(A, dtype=np.float64), np.asarray(B, dtype=np.float64)

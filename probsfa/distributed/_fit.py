@@ -5,17 +5,16 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from probsfa._validation import Sequences, check_count
 from probsfa.distributed._dask import compute, is_array
 from probsfa.distributed._graph_moments import of_time, sum_graph_moments
 from probsfa.distributed._moments import expander_of, sum_moments
-from probsfa.distributed._parts import Rows, checked_parts
+from probsfa.distributed._parts import DistributedRows, checked_parts
 from probsfa.graphs._named import build_graph, needs_labels
 from probsfa.graphs._temporal import temporal
 from probsfa.graphs.moments import MomentStream
 from probsfa.graphs.training_graph import TrainingGraph
-from probsfa.linalg import check_rank_tol
-from probsfa.sfa import SFA, GraphSFA
+from probsfa.sfa import SFA, GraphSFA, linear
+from probsfa.sfa import graph as graph_based
 from probsfa.sfa._labels_of_rows import labels_of_rows
 
 __all__ = ["fit"]
@@ -52,6 +51,10 @@ def fit(estimator: _Estimator, X: Any, y: Any = None, *, lengths: Any = None) ->
         If the estimator is none of these.
     ValueError
         As ``fit`` raises for the same data in memory, naming the part; and for data that are not distributed.
+
+    See Also
+    --------
+    temporal_moments, graph_moments : Only the moments of distributed rows.
 
     Notes
     -----
@@ -90,18 +93,17 @@ def fit(estimator: _Estimator, X: Any, y: Any = None, *, lengths: Any = None) ->
 
 
 def _fit_sfa(estimator: SFA, X: Any, lengths: Any) -> None:
-    estimator._check_parameters()
+    linear.check_parameters(estimator)
     skip = estimator.missing == "skip"
     rows = checked_parts(estimator, X, lengths=lengths, lag=estimator.lag, allow_nan=skip)
     expander = expander_of(estimator.expansion, rows)
-    found = sum_moments(rows, expander, estimator.lag, skip)
-    estimator._settle(MomentStream(found.moments, found.tail), compute(expander)[0], found.lengths)
+    summed = sum_moments(rows, expander, estimator.lag, skip)
+    stream = MomentStream(summed.moments, summed.tail)
+    linear.set_fitted(estimator, stream, compute(expander)[0], summed.lengths)
 
 
 def _fit_graph_sfa(estimator: GraphSFA, X: Any, y: Any, lengths: Any) -> None:
-    if estimator.n_components is not None:
-        check_count("n_components", estimator.n_components)
-    check_rank_tol(estimator.rank_tol)
+    graph_based.check_parameters(estimator)
     rows = checked_parts(estimator, X, lengths=lengths, lag=getattr(estimator.graph, "lag", 1))
     expander = expander_of(estimator.expansion, rows)
     if isinstance(estimator.graph, str) and estimator.graph == "temporal":
@@ -111,10 +113,10 @@ def _fit_graph_sfa(estimator: GraphSFA, X: Any, y: Any, lengths: Any) -> None:
     else:
         graph = _graph(estimator, rows, y)
         moments = sum_graph_moments(graph, rows, expander)
-    estimator._settle(graph, moments, compute(expander)[0])
+    graph_based.set_fitted(estimator, graph, moments, compute(expander)[0])
 
 
-def _graph(estimator: GraphSFA, rows: Rows, y: Any) -> TrainingGraph:
+def _graph(estimator: GraphSFA, rows: DistributedRows, y: Any) -> TrainingGraph:
     """Return the graph of distributed rows, which is made here, of labels and lengths."""
     if isinstance(estimator.graph, TrainingGraph):
         return estimator.graph
@@ -128,6 +130,6 @@ def _graph(estimator: GraphSFA, rows: Rows, y: Any) -> TrainingGraph:
             "Delayed sequences do not tell their rows, which labels must match; give a dask array, or a list "
             "of them."
         )
-    shape = Sequences(np.broadcast_to(0.0, (sum(rows.lengths), 1)), rows.lengths, is_list=rows.is_list)
-    labels = labels_of_rows(compute(y)[0] if is_array(y) else y, shape)
-    return build_graph(estimator.graph, shape.values, labels, lengths=rows.lengths)
+    shape = np.broadcast_to(0.0, (sum(rows.lengths), 1))  # the graphs of labels and of time ask no more of X
+    labels = labels_of_rows(compute(y)[0] if is_array(y) else y, rows.lengths)
+    return build_graph(estimator.graph, shape, labels, lengths=rows.lengths)

@@ -5,11 +5,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from probsfa.distributed._dask import compute, delayed, reduce_tree
 from probsfa.distributed._moments import expander_of, sum_moments
-from probsfa.distributed._parts import Rows, checked_parts
+from probsfa.distributed._parts import DistributedRows, NoEstimator, checked_parts
 from probsfa.graphs import TrainingGraph
 from probsfa.graphs._graph_moments import GraphMoments
 from probsfa.graphs._temporal import TemporalGraph
@@ -43,6 +42,11 @@ def graph_moments(graph: TrainingGraph, X: Any) -> GraphMoments:
     ValueError
         If the number of rows is not the number of vertices, or is known to the cluster only.
 
+    See Also
+    --------
+    temporal_moments : The same for neighbours in time.
+    probsfa.graphs.graph_moments : The same in memory.
+
     Notes
     -----
     Of a graph in time, neighbours lie in one chunk or in two: each chunk is read once and forgotten. Any
@@ -58,11 +62,11 @@ def graph_moments(graph: TrainingGraph, X: Any) -> GraphMoments:
     >>> print(graph_moments(clustered([0, 0, 1, 1]), X).difference_moment)
     [[1.25]]
     """
-    rows = checked_parts(_Columns(), X, lag=graph.lag if isinstance(graph, TemporalGraph) else 1)
+    rows = checked_parts(NoEstimator(), X, lag=graph.lag if isinstance(graph, TemporalGraph) else 1)
     return sum_graph_moments(graph, rows, expander_of(None, rows))
 
 
-def sum_graph_moments(graph: TrainingGraph, rows: Rows, expander: Any) -> GraphMoments:
+def sum_graph_moments(graph: TrainingGraph, rows: DistributedRows, expander: Any) -> GraphMoments:
     """Return the moments of expanded rows; `expander` is a task that makes an Expander."""
     if rows.lengths is None:
         raise ValueError(
@@ -72,7 +76,7 @@ def sum_graph_moments(graph: TrainingGraph, rows: Rows, expander: Any) -> GraphM
     n = sum(rows.lengths)
     if n != graph.n_vertices:
         raise ValueError(f"graph has {graph.n_vertices} vertices; X has {n} rows; both must agree.")
-    if isinstance(graph, TemporalGraph) and np.array_equal(graph.joined, _joined(rows.lengths, graph.lag)):
+    if isinstance(graph, TemporalGraph) and np.array_equal(graph.joined, _inside(rows.lengths, graph.lag)):
         return of_time(sum_moments(rows, expander, graph.lag, skip_incomplete=False).moments)
     return _of_any_graph(graph, rows, compute(expander)[0])
 
@@ -82,12 +86,13 @@ def of_time(moments: Moments) -> GraphMoments:
     return GraphMoments(moments.mean, moments.covariance, moments.difference_moment, moments.variance_floor)
 
 
-def _joined(lengths: tuple[int, ...], lag: int) -> NDArray[np.bool_]:
+def _inside(lengths: tuple[int, ...], lag: int) -> NDArray[np.bool_]:
+    """Return which pairs of rows `lag` apart lie in one sequence, by their first row."""
     sequence = np.repeat(np.arange(len(lengths)), lengths)
     return np.equal(sequence[lag:], sequence[:-lag])
 
 
-def _of_any_graph(graph: TrainingGraph, rows: Rows, expander: Expander) -> GraphMoments:
+def _of_any_graph(graph: TrainingGraph, rows: DistributedRows, expander: Expander) -> GraphMoments:
     v = graph.node_weights / graph.Q
     lengths = [sum(part.lengths or ()) for part in rows.parts]
     pieces = [slice(stop - n, stop) for stop, n in zip(np.cumsum(lengths).tolist(), lengths, strict=True)]
@@ -119,14 +124,10 @@ def _of_any_graph(graph: TrainingGraph, rows: Rows, expander: Expander) -> Graph
                 ],
             )
         )
-    first_row, shift, covariance, found = compute(origin, offset, reduce_tree(sum, scatters), columns)
-    A = np.concatenate(found, axis=1) * (2.0 / graph.R)
+    first_row, shift, covariance, products = compute(origin, offset, reduce_tree(sum, scatters), columns)
+    A = np.concatenate(products, axis=1) * (2.0 / graph.R)
     mean = first_row + shift
     return GraphMoments(mean, covariance, (A + A.T) / 2, rounding_variance(mean))
-
-
-class _Columns(BaseEstimator):
-    """Stands in for an estimator where moments are asked for without one."""
 
 
 def _first(rows: FloatArray) -> FloatArray:

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 
 from probsfa._validation import Sequences, check_count
 from probsfa.distributed._dask import compute, delayed, reduce_tree
-from probsfa.distributed._parts import Part, Rows, checked_parts
+from probsfa.distributed._parts import DistributedRows, NoEstimator, Part, checked_parts
 from probsfa.graphs.moments import Moments, MomentStream
 from probsfa.sfa._expand import Expander, extend_stream
 
@@ -38,9 +38,9 @@ def temporal_moments(X: Any, *, lengths: Any = None, lag: int = 1, skip_incomple
         arrays.
     lengths : array-like of int, optional
         Cuts an array into consecutive sequences. Differences never cross the border between two.
-    lag : int
+    lag : int, default=1
         Rows from one member of a difference to the other.
-    skip_incomplete : bool
+    skip_incomplete : bool, default=False
         Leave out rows with a NaN, and differences with such a row.
 
     Returns
@@ -53,6 +53,11 @@ def temporal_moments(X: Any, *, lengths: Any = None, lag: int = 1, skip_incomple
     ValueError
         If the data are not distributed, have missing cells without `skip_incomplete`, or differ in columns.
 
+    See Also
+    --------
+    graph_moments : The same on any training graph.
+    probsfa.graphs.temporal_moments : The same in memory.
+
     Examples
     --------
     >>> import dask.array as da
@@ -62,27 +67,23 @@ def temporal_moments(X: Any, *, lengths: Any = None, lag: int = 1, skip_incomple
     (array([2.75]), array([[7.1875]]), array([[8.5]]))
     """
     check_count("lag", lag)
-    rows = checked_parts(_Columns(), X, lengths=lengths, lag=lag, allow_nan=skip_incomplete)
+    rows = checked_parts(NoEstimator(), X, lengths=lengths, lag=lag, allow_nan=skip_incomplete)
     return sum_moments(rows, expander_of(None, rows), lag, skip_incomplete).moments
 
 
-def sum_moments(rows: Rows, expander: Any, lag: int, skip_incomplete: bool) -> Summed:
+def sum_moments(rows: DistributedRows, expander: Any, lag: int, skip_incomplete: bool) -> Summed:
     """Return the moments of expanded rows; `expander` is a task that makes an Expander."""
     add = delayed(_part_moments)
     parts = [add(p.rows, p.before, p.n_before, p.lengths, expander, lag, skip_incomplete) for p in rows.parts]
     last: Part = rows.parts[-1]
     tail = delayed(_last_rows)([*last.before, last.rows], lag, last.lengths, last.n_before, expander)
-    whole, found = compute(reduce_tree(_merge, parts), tail)
-    return Summed(whole.moments, whole.lengths, found)
+    whole, last_rows = compute(reduce_tree(_merge, parts), tail)
+    return Summed(whole.moments, whole.lengths, last_rows)
 
 
-def expander_of(expansion: Any, rows: Rows) -> Any:
+def expander_of(expansion: Any, rows: DistributedRows) -> Any:
     """Return the task that fits an expansion, or none, to the complete rows of the first part."""
     return delayed(Expander.fit)(None if expansion is None else clone(expansion), rows.parts[0].rows)
-
-
-class _Columns(BaseEstimator):
-    """Stands in for an estimator where moments are asked for without one."""
 
 
 class _Piece(NamedTuple):

@@ -12,7 +12,7 @@ from probsfa._arrays import check_array
 from probsfa._validation import Sequences, check_lengths
 from probsfa.distributed._dask import compute, delayed, is_array, is_delayed
 
-__all__ = ["Part", "Rows", "checked_parts", "whole_sequences"]
+__all__ = ["NoEstimator", "Part", "DistributedRows", "checked_parts", "whole_sequences"]
 
 FloatArray = NDArray[np.float64]
 
@@ -39,7 +39,11 @@ class Part(NamedTuple):
     lengths: tuple[int, ...] | None
 
 
-class Rows(NamedTuple):
+class NoEstimator(BaseEstimator):
+    """Stands in for an estimator where data are checked for themselves."""
+
+
+class DistributedRows(NamedTuple):
     """Checked distributed data.
 
     Attributes
@@ -48,18 +52,15 @@ class Rows(NamedTuple):
         In the order of the data.
     lengths : tuple of int or None
         Rows of every sequence; None where only the cluster knows.
-    is_list : bool
-        Whether the data came as a list of sequences.
     """
 
     parts: list[Part]
     lengths: tuple[int, ...] | None
-    is_list: bool
 
 
 def checked_parts(
     estimator: BaseEstimator, X: Any, *, lengths: Any = None, lag: int = 1, allow_nan: bool = False
-) -> Rows:
+) -> DistributedRows:
     """Return distributed data as checked parts, and teach the estimator the number of their columns.
 
     Parameters
@@ -71,9 +72,9 @@ def checked_parts(
         dask arrays, or array-likes in memory.
     lengths : array-like of int, optional
         Cuts an array into consecutive sequences.
-    lag : int
+    lag : int, default=1
         How many rows before a part its differences need.
-    allow_nan : bool
+    allow_nan : bool, default=False
         Whether cells may be missing.
 
     Raises
@@ -85,7 +86,7 @@ def checked_parts(
     border = _border(estimator, X, lengths)
     if is_array(X):
         sizes = check_lengths(lengths, X.shape[0])
-        return Rows(_array_parts(border, X, "X", sizes, lag, allow_nan), sizes, False)
+        return DistributedRows(_array_parts(border, X, "X", sizes, lag, allow_nan), sizes)
     parts: list[Part] = []
     for i, sequence in enumerate(X):
         if is_array(sequence):
@@ -93,7 +94,7 @@ def checked_parts(
         else:
             parts.append(Part(delayed(_checked)(border, sequence, f"X[{i}]", allow_nan), [], 0, None))
     known = tuple(None if is_delayed(sequence) else len(sequence) for sequence in X)
-    return Rows(parts, None if None in known else known, True)  # type: ignore[arg-type]
+    return DistributedRows(parts, None if None in known else known)  # type: ignore[arg-type]
 
 
 def whole_sequences(estimator: BaseEstimator, X: Any, *, lengths: Any = None, n_parts: int) -> list[Any]:
@@ -127,7 +128,7 @@ def whole_sequences(estimator: BaseEstimator, X: Any, *, lengths: Any = None, n_
             for block, group, stop in zip(blocks, groups, stops, strict=True)
         ]
     rows = [delayed(_checked)(border, x, f"X[{i}]", True) for i, x in enumerate(X)]
-    return [delayed(_joined)(rows[i : i + step]) for i, step in _steps(len(rows), n_parts)]
+    return [delayed(_concatenated)(rows[i : i + step]) for i, step in _steps(len(rows), n_parts)]
 
 
 def _border(estimator: BaseEstimator, X: Any, lengths: Any) -> BaseEstimator:
@@ -159,7 +160,7 @@ def _cut(rows: FloatArray, lengths: tuple[int, ...]) -> Sequences:
     return Sequences(rows, lengths)
 
 
-def _joined(sequences: list[FloatArray]) -> Sequences:
+def _concatenated(sequences: list[FloatArray]) -> Sequences:
     return Sequences(np.concatenate(sequences), tuple(map(len, sequences)))
 
 

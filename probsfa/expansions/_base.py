@@ -44,15 +44,15 @@ class Expansion(TransformerMixin, BaseEstimator, abc.ABC):
         ValueError
             If a parameter is out of range, or X is not a complete array of numbers.
         """
-        found = check_sequences(self, X, reset=True, allow_nan=False)
-        self._learn(found.values)
+        sequences = check_sequences(self, X, reset=True, allow_nan=False)
+        self._learn(sequences.values)
         return self
 
     def transform(self, X: Any) -> Any:
         """Return the expanded rows, in the shape of the input: an array, or a list of them."""
         check_is_fitted(self)
-        found = check_sequences(self, X, reset=False, allow_nan=False)
-        return found.restore(self.expand(found.values))
+        sequences = check_sequences(self, X, reset=False, allow_nan=False)
+        return sequences.restore(self.expand(sequences.values))
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[np.object_]:
         """Return the names of the outputs."""

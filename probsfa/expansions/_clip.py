@@ -18,7 +18,7 @@ class Clip(Expansion):
 
     Parameters
     ----------
-    limits : "range" or float
+    limits : "range" or float, default="range"
         "range" is from the smallest to the largest training value, which leaves the training data as they
         are. A number c is the mean plus and minus c standard deviations.
 

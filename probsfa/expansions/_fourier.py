@@ -16,20 +16,25 @@ class FourierFeatures(Expansion):
 
     Parameters
     ----------
-    n_frequencies : int
+    n_frequencies : int, default=50
         Number of random projections F; every one gives a cosine and a sine.
-    gamma : float or "scale"
+    gamma : float or "scale", default="scale"
         Inverse squared width of the kernel; "scale" is ``1 / (D * variance of all cells)``, as in
         scikit-learn's support vector machines.
-    random_state : int, RandomState instance or None
+    random_state : int, RandomState instance or None, default=None
         Seed of the frequencies.
 
     Attributes
     ----------
     frequencies_ : ndarray (D, F)
-        Drawn from the normal law with variance ``2 gamma``.
+        Drawn from the normal distribution with variance ``2 gamma``.
     gamma_ : float
         The inverse squared width used.
+
+    See Also
+    --------
+    RadialBasis : Local functions around centres.
+    probsfa.KernelSFA : The kernel itself.
 
     References
     ----------

@@ -17,13 +17,13 @@ class Polynomial(Expansion):
 
     Parameters
     ----------
-    degree : int
+    degree : int, default=2
         Highest total degree.
-    whiten : bool
+    whiten : bool, default=False
         Whether to whiten the monomials and drop the directions in which the training data do not vary, which
         Sprekeler (2011, figure 1) does by a singular value decomposition. The columns are then decorrelated,
         with zero mean and unit variance on the training data.
-    rank_tol : float or None
+    rank_tol : float or None, default=None
         Directions whose variance, in monomials scaled to unit variance, is up to this fraction of the largest
         count as not varying. Only used by `whiten`; the default is :func:`probsfa.linalg.default_rank_tol`.
 
@@ -33,6 +33,11 @@ class Polynomial(Expansion):
         Mean of the monomials; with `whiten` only.
     whitening_ : ndarray (E, rank)
         Whitening matrix; with `whiten` only.
+
+    See Also
+    --------
+    Power : Only as many more columns as there are, for inputs with outliers.
+    Clip : Bounds the inputs first.
 
     Notes
     -----

@@ -16,12 +16,16 @@ class Power(Expansion):
 
     Parameters
     ----------
-    exponent : float
+    exponent : float, default=0.8
         The power ``p``, positive.
-    signed : bool
+    signed : bool, default=False
         Use ``sign(x) |x|^p`` instead, which keeps the sign and has no even part.
-    include_input : bool
+    include_input : bool, default=True
         Whether the inputs themselves come first.
+
+    See Also
+    --------
+    Polynomial : All products of the inputs.
 
     References
     ----------

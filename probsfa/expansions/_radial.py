@@ -8,6 +8,7 @@ from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 from sklearn.utils import check_random_state
 
+from probsfa._arrays import as_float_array
 from probsfa._validation import check_count
 from probsfa.expansions._base import Expansion, FloatArray, check_positive
 
@@ -22,17 +23,17 @@ class RadialBasis(Expansion):
 
     Parameters
     ----------
-    n_centers : int
+    n_centers : int, default=50
         Number of centres; fewer are used where there are fewer distinct rows.
-    centers : {"kmeans", "sample"} or array-like (m, D)
+    centers : {"kmeans", "sample"} or array-like (m, D), default="kmeans"
         Centroids of the rows, distinct rows drawn at random, or the centres themselves (then `n_centers` is
         not used). The distance is Euclidean: bring the columns to a common scale first.
-    gamma : float or None
+    gamma : float or None, default=None
         Inverse squared width. The default is ``1 / (2 s^2)``, ``s`` the mean distance from a centre to the
         nearest other one.
-    include_input : bool
+    include_input : bool, default=False
         Whether the inputs themselves come first, so that linear functions are not lost.
-    random_state : int, RandomState instance or None
+    random_state : int, RandomState instance or None, default=None
         Seed of "kmeans" and "sample".
 
     Attributes
@@ -41,6 +42,10 @@ class RadialBasis(Expansion):
         The centres.
     gamma_ : float
         The inverse squared width used.
+
+    See Also
+    --------
+    FourierFeatures : A basis that is not local.
 
     Examples
     --------
@@ -92,8 +97,8 @@ class RadialBasis(Expansion):
             return distinct[np.sort(rng.choice(len(distinct), size=m, replace=False))]
         if m == len(distinct):
             return distinct
-        found = KMeans(n_clusters=m, n_init=1, random_state=rng).fit(values)
-        return np.asarray(found.cluster_centers_, dtype=np.float64)
+        kmeans = KMeans(n_clusters=m, n_init=1, random_state=rng).fit(values)
+        return np.asarray(kmeans.cluster_centers_, dtype=np.float64)
 
     def _names_out(self, names: list[str]) -> list[str]:
         bumps = [f"radialbasis{j}" for j in range(len(self.centers_))]
@@ -101,12 +106,12 @@ class RadialBasis(Expansion):
 
 
 def _check_centers(centers: ArrayLike, n_features: int) -> FloatArray:
-    found = np.array(centers, dtype=np.float64)
-    if found.ndim != 2 or found.shape[1] != n_features or len(found) == 0 or not np.isfinite(found).all():
+    points = as_float_array(centers, "centers").copy()
+    if points.ndim != 2 or points.shape[1] != n_features or len(points) == 0 or not np.isfinite(points).all():
         raise ValueError(
-            f"centers must be finite, of shape (m, {n_features}), as wide as X; got shape {found.shape}."
+            f"centers must be finite, of shape (m, {n_features}), as wide as X; got shape {points.shape}."
         )
-    return found
+    return points
 
 
 def _default_gamma(centers: FloatArray) -> float:

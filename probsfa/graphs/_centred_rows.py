@@ -49,9 +49,9 @@ class CentredRows:
     def take(self, index: slice | IntArray, columns: slice = slice(None)) -> FloatArray:
         """Return some rows and columns, centred, as a new array."""
         places = index if self.order is None else self.order[index]
-        found: FloatArray = self.rows[places, columns] - self.origin[columns]
-        found -= self.offset[columns]
-        return found
+        centred: FloatArray = self.rows[places, columns] - self.origin[columns]
+        centred -= self.offset[columns]
+        return centred
 
     def blocks(self, n_rows: int | None = None) -> Iterator[slice]:
         """Cut `n_rows` rows (by default all) into blocks that fit the cache."""

@@ -22,9 +22,13 @@ def clustered(y: Any, weighting: str = "samples") -> GroupGraph:
     ----------
     y : array-like (N,)
         Classes, numbers or strings.
-    weighting : {"samples", "classes"}
+    weighting : {"samples", "classes"}, default="samples"
         Whether all samples are equally important, ``v_n = 1`` and ``gamma_nn' = 1 / N_s`` in a class of N_s
         samples, or all classes, ``v_n = 1 / N_s`` and ``gamma_nn' = 1 / N_s^2``.
+
+    See Also
+    --------
+    serial, mixed : For labels that are numbers.
 
     Notes
     -----

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from probsfa.graphs._centred_rows import CentredRows
+from probsfa.graphs._rows import check_rows
 from probsfa.graphs.moments import block_rows, rounding_variance
 from probsfa.graphs.training_graph import TrainingGraph
 
@@ -55,7 +56,13 @@ def graph_moments(graph: TrainingGraph, X: ArrayLike) -> GraphMoments:
     Raises
     ------
     ValueError
-        If the number of rows is not the number of vertices.
+        If `X` is no two-dimensional array of numbers, is incomplete, or the number of its rows is not the
+        number of vertices.
+
+    See Also
+    --------
+    temporal_moments : The same for neighbours in time, one pass over rows that may be incomplete.
+    probsfa.distributed.graph_moments : The same on a Dask cluster.
 
     Notes
     -----
@@ -67,8 +74,8 @@ def graph_moments(graph: TrainingGraph, X: ArrayLike) -> GraphMoments:
     >>> graph_moments(temporal(3), [[0.0], [1.0], [5.0]])[:3]
     (array([2.]), array([[4.66666667]]), array([[8.5]]))
     """
-    rows = np.asarray(X, dtype=np.float64)
-    if rows.ndim != 2 or len(rows) != graph.n_vertices:
+    rows = check_rows(X, "X")
+    if len(rows) != graph.n_vertices:
         raise ValueError(
             f"X must have one row for each of the {graph.n_vertices} vertices of the graph; got shape "
             f"{rows.shape}."

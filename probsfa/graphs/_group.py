@@ -58,10 +58,10 @@ class GroupGraph(TrainingGraph):
 
     def component_labels(self) -> IntArray:
         """Return the connected component of every vertex, shape (N,)."""
-        found = connected_components(self.edge_weights, directed=False)[1][self.groups].astype(np.intp)
+        labels = connected_components(self.edge_weights, directed=False)[1][self.groups].astype(np.intp)
         alone = self.degrees == 0  # samples of a group without edges are not even joined to each other
-        found[alone] = found.max() + 1 + np.arange(int(alone.sum()))
-        return np.unique(found, return_inverse=True)[1].astype(np.intp)
+        labels[alone] = labels.max() + 1 + np.arange(int(alone.sum()))
+        return np.unique(labels, return_inverse=True)[1].astype(np.intp)
 
     def _laplacian_matmul(self, X: FloatArray) -> FloatArray:
         # Within groups and between their means apart, and what rounding leaves of a mean taken off once

@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.neighbors import radius_neighbors_graph
 from sklearn.utils import check_array
 
+from probsfa.graphs._rows import check_rows
 from probsfa.graphs._sparse import SparseGraph, from_sparse
 
 __all__ = ["heat_kernel"]
@@ -24,8 +25,13 @@ def heat_kernel(X: Any, bandwidth: float, *, node_weights: Any = "degree") -> Sp
         Samples.
     bandwidth : float
         Standard deviation of the Gaussian, in the units of `X`.
-    node_weights : array-like (N,), "degree" or None
+    node_weights : array-like (N,), "degree" or None, default="degree"
         As in :func:`from_sparse`; "degree" by default.
+
+    See Also
+    --------
+    nearest_neighbors : Sparse at any scale.
+    from_sparse : Any other weights.
 
     Notes
     -----
@@ -38,7 +44,7 @@ def heat_kernel(X: Any, bandwidth: float, *, node_weights: Any = "degree") -> Sp
            [0.607, 0.   , 0.   ],
            [0.   , 0.   , 0.   ]])
     """
-    values = check_array(X, dtype=np.float64, ensure_min_samples=2)
+    values = check_array(check_rows(X, "X"), ensure_min_samples=2)
     if isinstance(bandwidth, bool) or not isinstance(bandwidth, Real) or not 0 < bandwidth < np.inf:
         raise ValueError(f"bandwidth must be a positive number; got {bandwidth!r}.")
     width = float(bandwidth)

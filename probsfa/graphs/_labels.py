@@ -7,13 +7,15 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array, column_or_1d
 
 from probsfa._validation import check_count
+from probsfa.graphs._rows import check_unmasked
 
 __all__ = ["check_classes", "check_labels", "label_groups"]
 
 
 def check_labels(y: Any) -> NDArray[np.float64]:
     """Return numeric labels (N,) as float64, or raise a ValueError naming y."""
-    labels = check_array(column_or_1d(y), ensure_2d=False, dtype=np.float64, input_name="y")
+    labels = column_or_1d(check_unmasked(y))
+    labels = check_array(labels, ensure_2d=False, dtype=np.float64, input_name="y")
     if len(labels) < 2:
         raise ValueError(f"y has {len(labels)} label; a graph needs at least two samples.")
     return labels
@@ -21,7 +23,7 @@ def check_labels(y: Any) -> NDArray[np.float64]:
 
 def check_classes(y: Any) -> NDArray[np.intp]:
     """Return which of the sorted distinct labels every sample has, shape (N,); labels may be strings."""
-    labels = column_or_1d(y)
+    labels = column_or_1d(check_unmasked(y))
     if labels.dtype.kind in "fc" and not np.isfinite(labels).all():
         raise ValueError("y contains NaN or infinity; every sample needs a class.")
     return np.unique(labels, return_inverse=True)[1].astype(np.intp)

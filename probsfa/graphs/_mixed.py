@@ -27,6 +27,12 @@ def mixed(y: Any, n_groups: int | None = None) -> GroupGraph:
         L, at least 2. Labels that take no more than L values are their own groups. Default ``sqrt(N)``,
         at most 50.
 
+    See Also
+    --------
+    serial : Without edges inside a group.
+    sliding_window : Without groups.
+    clustered : For classes.
+
     Notes
     -----
     Section 5.4 of the paper. For groups of unequal size, node and edge weights are divided as in

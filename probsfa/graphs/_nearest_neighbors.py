@@ -11,6 +11,7 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_array
 
 from probsfa._validation import check_count
+from probsfa.graphs._rows import check_rows
 from probsfa.graphs._sparse import SparseGraph, from_sparse
 
 __all__ = ["nearest_neighbors", "neighbor_edges"]
@@ -29,10 +30,15 @@ def nearest_neighbors(X: Any, n_neighbors: int = 10, *, node_weights: Any = "deg
     ----------
     X : array-like (N, D)
         Samples.
-    n_neighbors : int
+    n_neighbors : int, default=10
         How many others each sample is joined to, itself not counted; less than N.
-    node_weights : array-like (N,), "degree" or None
+    node_weights : array-like (N,), "degree" or None, default="degree"
         As in :func:`from_sparse`; "degree" by default.
+
+    See Also
+    --------
+    heat_kernel : Weights that fall with the distance.
+    from_sparse : Any other weights.
 
     Examples
     --------
@@ -41,7 +47,7 @@ def nearest_neighbors(X: Any, n_neighbors: int = 10, *, node_weights: Any = "deg
            [1. , 0. , 0.5],
            [0. , 0.5, 0. ]])
     """
-    values = check_array(X, dtype=np.float64, ensure_min_samples=2)
+    values = check_array(check_rows(X, "X"), ensure_min_samples=2)
     k = check_count("n_neighbors", n_neighbors)
     if k >= len(values):
         raise ValueError(f"n_neighbors must be smaller than the number of samples, {len(values)}; got {k}.")
@@ -75,17 +81,18 @@ def neighbor_edges(
     if points.shape[1] <= _TREE_FEATURES:
         tree = cKDTree(points, leafsize=_LEAF)
         order = tree.indices if rows is None else np.arange(len(rows))
-        found = np.empty((len(queries), wanted), dtype=np.intp)
+        neighbors = np.empty((len(queries), wanted), dtype=np.intp)
         # Points that are asked for one after the other then look into the same leaves.
         nearest = tree.query(queries[order], wanted, workers=effective_n_jobs(-1))[1]
-        found[order] = nearest.reshape(-1, wanted)
+        neighbors[order] = nearest.reshape(-1, wanted)
     else:
-        found = NearestNeighbors(n_neighbors=wanted).fit(points).kneighbors(queries, return_distance=False)
+        search = NearestNeighbors(n_neighbors=wanted).fit(points)
+        neighbors = search.kneighbors(queries, return_distance=False)
     if rows is None:
-        others = found != np.arange(len(points))[:, None]
+        others = neighbors != np.arange(len(points))[:, None]
         others[others.all(axis=1), -1] = False  # of several equal points the point itself may be missing
-        found = found[others].reshape(-1, count)
-    index = np.int32 if found.size < np.iinfo(np.int32).max else np.int64
-    starts = np.arange(0, found.size + 1, count, dtype=index)
-    edges = (np.ones(found.size, dtype=np.float64), found.ravel().astype(index), starts)
+        neighbors = neighbors[others].reshape(-1, count)
+    index = np.int32 if neighbors.size < np.iinfo(np.int32).max else np.int64
+    starts = np.arange(0, neighbors.size + 1, count, dtype=index)
+    edges = (np.ones(neighbors.size, dtype=np.float64), neighbors.ravel().astype(index), starts)
     return scipy.sparse.csr_array(edges, shape=(len(queries), len(points)))

@@ -22,6 +22,11 @@ def reordering(y: Any) -> PermutedGraph:
     y : array-like (N,)
         Numeric labels.
 
+    See Also
+    --------
+    sliding_window : Several neighbours in the order of the labels.
+    temporal : In the order of time.
+
     Examples
     --------
     >>> reordering([0.3, 0.1, 0.2]).to_sparse().toarray()

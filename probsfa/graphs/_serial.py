@@ -26,6 +26,12 @@ def serial(y: Any, n_groups: int | None = None) -> GroupGraph:
         L, at least 2. Labels that take no more than L values are their own groups. Default ``sqrt(N)``,
         at most 50.
 
+    See Also
+    --------
+    mixed : With edges inside each group, too.
+    sliding_window : Without groups.
+    clustered : For classes.
+
     Notes
     -----
     Section 5.3 of the paper, which assumes groups of equal size. For sizes ``N_l`` and their mean ``M``,

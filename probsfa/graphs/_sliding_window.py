@@ -31,8 +31,13 @@ def sliding_window(y: Any, half_width: int | None = None, mirrored: bool = True)
         Numeric labels; equal ones keep the order of the samples.
     half_width : int, optional
         d, from 1 to N - 1. Default N // 10, at most 32, the smaller of the two windows of section 6.2.
-    mirrored : bool
+    mirrored : bool, default=True
         Whether the ends are mirrored.
+
+    See Also
+    --------
+    reordering : Only the next sample in the order of the labels.
+    serial, mixed : Groups of samples instead of a window.
 
     Notes
     -----

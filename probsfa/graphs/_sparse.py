@@ -7,6 +7,7 @@ import numpy as np
 import scipy.sparse
 from scipy.sparse.csgraph import connected_components
 
+from probsfa._arrays import as_float_array
 from probsfa.graphs._walk import SparseWalk
 from probsfa.graphs.training_graph import FloatArray, IntArray, TrainingGraph
 
@@ -19,12 +20,29 @@ def from_sparse(W: Any, node_weights: Any = None) -> "SparseGraph":
     Parameters
     ----------
     W : sparse matrix or array-like (N, N)
-        Edge weights, not negative; the diagonal holds self-loops. Directed weights are replaced by their
-        mean over both directions, which leaves every delta value what it is.
-    node_weights : array-like (N,), "degree" or None
-        How much every sample counts; by default all the same. "degree" takes the sums of the rows, which
-        makes the graph consistent and its features those of locality preserving projections
+        Edge weights; the diagonal holds self-loops. None may be below zero: a weight says how similar two
+        samples are, and one below zero, which asks for samples to differ, would leave the objective without
+        a lower bound. Directed weights are replaced by their mean over both directions, which leaves every
+        delta value what it is.
+    node_weights : array-like (N,), "degree" or None, default=None
+        How much every sample counts, not below zero; by default all the same. "degree" takes the sums of the
+        rows, which makes the graph consistent and its features those of locality preserving projections
         (section 7.1 of the paper).
+
+    Returns
+    -------
+    TrainingGraph
+        With a vertex for each row of `W`.
+
+    Raises
+    ------
+    ValueError
+        If `W` is not square, has an entry that is below zero, infinite or NaN, or no edge at all; or if
+        `node_weights` are not N finite numbers of at least zero.
+
+    See Also
+    --------
+    heat_kernel, nearest_neighbors : Graphs of this kind made from the samples.
 
     Examples
     --------
@@ -32,6 +50,8 @@ def from_sparse(W: Any, node_weights: Any = None) -> "SparseGraph":
     >>> graph.node_weights, graph.R
     (array([2., 2.]), 4.0)
     """
+    if not scipy.sparse.issparse(W):
+        W = as_float_array(W, "W")
     edges = scipy.sparse.csr_array(W, dtype=np.float64)
     if edges.ndim != 2 or edges.shape[0] != edges.shape[1]:
         raise ValueError(f"W must be square, one row and column per sample; got shape {edges.shape}.")
@@ -52,6 +72,8 @@ def check_node_weights(node_weights: Any, degrees: FloatArray) -> FloatArray:
         return np.ones_like(degrees)
     if isinstance(node_weights, str) and node_weights == "degree":
         return degrees
+    if isinstance(node_weights, np.ma.MaskedArray):
+        node_weights = as_float_array(node_weights, "node_weights")
     weights = np.asarray(node_weights) if not isinstance(node_weights, str) else np.zeros(0)
     if weights.shape != degrees.shape or weights.dtype.kind not in "biuf":
         raise ValueError(

@@ -26,7 +26,7 @@ def temporal(n: int, lag: int = 1, lengths: Any = None) -> "TemporalGraph":
     ----------
     n : int
         Number of samples of all sequences together.
-    lag : int
+    lag : int, default=1
         Time steps from one end of an edge to the other.
     lengths : array-like of int, optional
         Samples of every sequence, summing to `n`. No edge crosses from one sequence to the next. Sequences
@@ -36,6 +36,11 @@ def temporal(n: int, lag: int = 1, lengths: Any = None) -> "TemporalGraph":
     ------
     ValueError
         If every sequence is too short to hold an edge.
+
+    See Also
+    --------
+    temporal_moments : The moments of this graph without making it.
+    reordering : In the order of labels.
 
     Examples
     --------

@@ -24,7 +24,7 @@ def transition(states: Any, lag: int = 1, lengths: Any = None) -> GroupGraph:
     ----------
     states : array-like (N,)
         State at every moment, numbers or strings.
-    lag : int
+    lag : int, default=1
         Moments from the first to the second state of a step.
     lengths : array-like of int, optional
         Moments of every sequence. No step leads from one sequence to the next.
@@ -33,6 +33,10 @@ def transition(states: Any, lag: int = 1, lengths: Any = None) -> GroupGraph:
     ------
     ValueError
         If there is no step at all.
+
+    See Also
+    --------
+    temporal : The same steps, for features that are no states.
 
     Notes
     -----
@@ -44,8 +48,8 @@ def transition(states: Any, lag: int = 1, lengths: Any = None) -> GroupGraph:
     >>> transition(["a", "b", "b", "b"]).to_sparse().toarray()[0].round(3)
     array([0.   , 0.889, 0.889, 0.889])
     """
-    found = check_classes(states)
-    n, lag = len(found), check_count("lag", lag)
+    state_numbers = check_classes(states)
+    n, lag = len(state_numbers), check_count("lag", lag)
     sizes = check_lengths(lengths, n)
     sequence = np.repeat(np.arange(len(sizes)), sizes)
     joined = sequence[lag:] == sequence[:-lag]
@@ -54,9 +58,9 @@ def transition(states: Any, lag: int = 1, lengths: Any = None) -> GroupGraph:
             f"No sequence has two states {lag} apart (lag={lag}); the longest has {max(sizes)}. Give longer "
             "sequences or a smaller lag."
         )
-    before, after = found[:-lag][joined], found[lag:][joined]
-    n_states = int(found.max()) + 1
+    before, after = state_numbers[:-lag][joined], state_numbers[lag:][joined]
+    n_states = int(state_numbers.max()) + 1
     steps = np.full(len(before), 0.5 / len(before), dtype=np.float64)
     forth = scipy.sparse.csr_array((steps, (before, after)), shape=(n_states, n_states))
-    rarity = scipy.sparse.diags_array(n / np.bincount(found))
-    return GroupGraph(found, (rarity @ (forth + forth.T) @ rarity).tocsr(), np.ones(n_states))
+    rarity = scipy.sparse.diags_array(n / np.bincount(state_numbers))
+    return GroupGraph(state_numbers, (rarity @ (forth + forth.T) @ rarity).tocsr(), np.ones(n_states))

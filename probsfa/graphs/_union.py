@@ -44,6 +44,10 @@ def union(
     ValueError
         If sizes do not fit, row numbers are negative or repeated, or weights are not positive.
 
+    See Also
+    --------
+    TrainingGraph.repaired : Node weights that make any graph consistent.
+
     Examples
     --------
     >>> from probsfa.graphs import clustered, temporal
@@ -84,24 +88,24 @@ def _on_rows(members: list[TrainingGraph], samples: list[Any], n_samples: int | 
         )
     rows: list[IntArray | None] = []
     for i, (graph, given) in enumerate(zip(members, samples, strict=True)):
-        found = None if given is None else np.asarray(given)
-        if found is not None and (found.shape != (graph.n_vertices,) or found.dtype.kind not in "iu"):
+        numbers = None if given is None else np.asarray(given)
+        if numbers is not None and (numbers.shape != (graph.n_vertices,) or numbers.dtype.kind not in "iu"):
             raise ValueError(
                 f"samples[{i}] must be {graph.n_vertices} row numbers, one per vertex of graphs[{i}]; got "
-                f"{found.dtype} of shape {found.shape}."
+                f"{numbers.dtype} of shape {numbers.shape}."
             )
-        if found is not None and (found.min() < 0 or len(np.unique(found)) < len(found)):
+        if numbers is not None and (numbers.min() < 0 or len(np.unique(numbers)) < len(numbers)):
             raise ValueError(f"samples[{i}] must be different row numbers, none of them negative.")
-        rows.append(None if found is None else found.astype(np.intp))
-    whole = [graph.n_vertices for graph, found in zip(members, rows, strict=True) if found is None]
-    needed = max((int(found.max()) + 1 for found in rows if found is not None), default=0)
+        rows.append(None if numbers is None else numbers.astype(np.intp))
+    whole = [graph.n_vertices for graph, numbers in zip(members, rows, strict=True) if numbers is None]
+    needed = max((int(numbers.max()) + 1 for numbers in rows if numbers is not None), default=0)
     n = whole[0] if whole else needed
     n = n if n_samples is None else check_count("n_samples", n_samples)
     if needed > n:
         raise ValueError(f"samples name row {needed - 1}, but the data have {n} rows.")
     return [
-        graph if found is None else SubsetGraph(graph, found, n)
-        for graph, found in zip(members, rows, strict=True)
+        graph if numbers is None else SubsetGraph(graph, numbers, n)
+        for graph, numbers in zip(members, rows, strict=True)
     ]
 
 

@@ -21,6 +21,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from probsfa._arrays import as_float_array
+from probsfa._validation import check_count, check_lengths
+from probsfa.graphs._rows import check_rows
+
 __all__ = ["MomentStream", "Moments", "block_rows", "rounding_variance", "temporal_moments"]
 
 FloatArray = NDArray[np.float64]
@@ -178,9 +182,9 @@ class MomentStream:
             Rows in order; they are read, not kept.
         lengths : sequence of int, optional
             Cuts the rows into sequences; the first of them continues the open sequence.
-        new_sequence : bool
+        new_sequence : bool, default=False
             Whether the first row begins a new sequence instead.
-        skip_incomplete : bool
+        skip_incomplete : bool, default=False
             Leave out rows with a NaN, and pairs with such a row.
 
         Returns
@@ -188,7 +192,7 @@ class MomentStream:
         MomentStream
             Equal, up to rounding, to having seen all rows at once.
         """
-        rows = np.asarray(values, dtype=np.float64)
+        rows = as_float_array(values, "values")
         n, lag = len(rows), self.moments.lag
         tail = self.tail[:0] if new_sequence else self.tail
         begins = np.concatenate([[0], np.cumsum(lengths)[:-1]]) if lengths is not None else np.zeros(1, int)
@@ -221,18 +225,30 @@ def temporal_moments(
     Parameters
     ----------
     values : array-like (N, D)
-        All rows; NaN only with `skip_incomplete`.
+        All rows. Missing cells (NaN, or under a mask) only with `skip_incomplete`.
     lengths : sequence of int, optional
         Rows of every sequence. Differences never cross the border between two.
-    lag : int
+    lag : int, default=1
         Rows from one member of a difference to the other.
-    skip_incomplete : bool
-        Leave out rows with a NaN, and differences with such a row.
+    skip_incomplete : bool, default=False
+        Leave out rows with a missing cell, and differences with such a row.
 
     Returns
     -------
     Moments
-        One pass over the data, without a copy of them.
+        Without a copy of the data.
+
+    Raises
+    ------
+    ValueError
+        If `values` are no two-dimensional array of finite numbers, have missing cells without
+        `skip_incomplete`, or `lengths` do not sum to their rows.
+
+    See Also
+    --------
+    graph_moments : The same on any training graph.
+    MomentStream : The same for rows that come one piece after the other.
+    probsfa.distributed.temporal_moments : The same on a Dask cluster.
 
     Examples
     --------
@@ -240,9 +256,10 @@ def temporal_moments(
     >>> m.mean, m.covariance, m.difference_moment
     (array([2.75]), array([[7.1875]]), array([[8.5]]))
     """
-    rows = np.asarray(values, dtype=np.float64)
-    stream = MomentStream.start(rows.shape[1], lag)
-    return stream.extend(rows, lengths=lengths, skip_incomplete=skip_incomplete).moments
+    rows = check_rows(values, "values", allow_nan=skip_incomplete)
+    stream = MomentStream.start(rows.shape[1], check_count("lag", lag))
+    sizes = None if lengths is None else check_lengths(lengths, len(rows))
+    return stream.extend(rows, lengths=sizes, skip_incomplete=skip_incomplete).moments
 
 
 def block_rows(n_features: int) -> int:

@@ -31,6 +31,7 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
+from probsfa._arrays import as_float_array
 from probsfa._validation import check_count
 from probsfa.graphs._centred_rows import CentredRows
 
@@ -131,7 +132,7 @@ class TrainingGraph(ABC):
         ValueError
             If the number of rows is not the number of vertices.
         """
-        values = np.asarray(X, dtype=np.float64)
+        values = as_float_array(X, "X")
         if values.ndim not in (1, 2) or len(values) != self.n_vertices:
             raise ValueError(
                 f"X must have one row for each of the {self.n_vertices} vertices of the graph; got an array "
@@ -171,7 +172,7 @@ class TrainingGraph(ABC):
         ----------
         n_steps : int
             Length of the chain.
-        random_state : int, RandomState or None
+        random_state : int, RandomState or None, default=None
             As in scikit-learn.
         teleport : float, optional
             The paper's epsilon, in [0, 1]. By default 0 where the graph is connected, else
@@ -217,7 +218,7 @@ class ReweightedGraph(TrainingGraph):
         Gives the edges.
     node_weights : array-like (N,)
         Not negative.
-    scale : float
+    scale : float, default=1.0
         Positive factor on all edge weights.
     """
 

@@ -79,7 +79,7 @@ class Expander:
 
 def extend_stream(
     stream: MomentStream,
-    found: Sequences,
+    sequences: Sequences,
     expander: Expander,
     *,
     new_sequence: bool = True,
@@ -91,22 +91,22 @@ def extend_stream(
     ----------
     stream : MomentStream
         Moments of the expanded rows before these.
-    found : Sequences
+    sequences : Sequences
         Rows before the expansion.
     expander : Expander
         What to do with every row.
-    new_sequence : bool
+    new_sequence : bool, default=True
         Whether the first row begins a new sequence; otherwise it continues the open one.
-    skip_incomplete : bool
+    skip_incomplete : bool, default=False
         Leave out rows with a NaN, and differences with such a row.
     """
-    ends = np.cumsum(found.lengths)
-    size = found.n_rows if expander.is_identity else block_rows(expander.n_features_out)
-    for start in range(0, found.n_rows, size):
-        stop = min(start + size, found.n_rows)
+    ends = np.cumsum(sequences.lengths)
+    size = sequences.n_rows if expander.is_identity else block_rows(expander.n_features_out)
+    for start in range(0, sequences.n_rows, size):
+        stop = min(start + size, sequences.n_rows)
         inside = ends[(ends > start) & (ends < stop)]
         stream = stream.extend(
-            expander(found.values[start:stop]),
+            expander(sequences.values[start:stop]),
             lengths=np.diff([start, *inside, stop]).tolist(),
             new_sequence=new_sequence if start == 0 else bool((ends == start).any()),
             skip_incomplete=skip_incomplete,

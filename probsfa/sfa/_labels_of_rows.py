@@ -1,27 +1,52 @@
 """Labels that come with the rows of one array or of several sequences."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from probsfa._validation import Sequences
+from probsfa.graphs._rows import check_unmasked
 
 __all__ = ["labels_of_rows"]
 
 
-def labels_of_rows(y: Any, found: Sequences) -> Any:
-    """Return labels of all rows in one array, or None; what they are is for the graph to judge."""
+def labels_of_rows(y: Any, lengths: Sequence[int]) -> Any:
+    """Return labels of all rows in one array; what they are is for the graph to judge.
+
+    Parameters
+    ----------
+    y : array-like (N,), list of array-likes (N_i,), or None
+        One label for every row; a list may have one array for every sequence.
+    lengths : sequence of int
+        Rows of every sequence.
+
+    Returns
+    -------
+    ndarray (N,) or None
+        None where there are no labels.
+
+    Raises
+    ------
+    ValueError
+        If there is not one label for every row, or one is masked.
+
+    Examples
+    --------
+    >>> labels_of_rows([[0, 1], [1]], (2, 1)).tolist()
+    [0, 1, 1]
+    """
     if y is None:
         return None
-    if found.is_list and isinstance(y, list) and len(y) == len(found.lengths):
-        pieces = [np.atleast_1d(np.asarray(piece)) for piece in y]
-        if tuple(len(piece) for piece in pieces) == found.lengths:
+    if isinstance(y, list) and len(y) == len(lengths):
+        pieces = [np.asarray(check_unmasked(piece, f"y[{i}]")) for i, piece in enumerate(y)]
+        if [piece.shape for piece in pieces] == [(n,) for n in lengths]:
             return np.concatenate(pieces)
-    labels = np.asarray(y)
-    if labels.ndim == 0 or len(labels) != found.n_rows:
+    labels = np.asarray(check_unmasked(y))
+    n_rows = sum(lengths)
+    if labels.ndim == 0 or len(labels) != n_rows:
         came = f"shape {labels.shape}" if labels.ndim else repr(y)
         raise ValueError(
-            f"y must have one label per row of X, {found.n_rows}, or be a list of one array per sequence; "
+            f"y must have one label per row of X, {n_rows}, or be a list of one array per sequence; "
             f"got {came}."
         )
     return labels

@@ -25,10 +25,10 @@ _REGULARIZATION = 0.01
 
 def rows_and_labels(estimator: Any, X: Any, y: Any) -> tuple[Sequences, NDArray[Any]]:
     """Check the training data of a supervised estimator."""
-    found = check_sequences(estimator, X, reset=True, allow_nan=False, min_rows=2)
+    sequences = check_sequences(estimator, X, reset=True, allow_nan=False, min_rows=2)
     if y is None:
         raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None.")
-    return found, column_or_1d(labels_of_rows(y, found), warn=True)
+    return sequences, column_or_1d(labels_of_rows(y, sequences.lengths), warn=True)
 
 
 def fit_slow_features(estimator: Any, X: FloatArray, y: NDArray[Any], default: int) -> GraphSFA:
@@ -45,8 +45,8 @@ def fit_slow_features(estimator: Any, X: FloatArray, y: NDArray[Any], default: i
 def on_slow_features(estimator: Any, X: Any, function: Callable[[FloatArray], Any]) -> Any:
     """Return what a function makes of the slow features of new rows, in the shape of the input."""
     check_is_fitted(estimator)
-    found = check_sequences(estimator, X, reset=False, allow_nan=False)
-    return found.restore(function(estimator.gsfa_.transform(found.values)))
+    sequences = check_sequences(estimator, X, reset=False, allow_nan=False)
+    return sequences.restore(function(estimator.gsfa_.transform(sequences.values)))
 
 
 def fit_classifier(classifier: Any, features: FloatArray, classes: NDArray[np.intp]) -> Any:

@@ -1,4 +1,4 @@
-"""Who is close to whom: thin adapters from points to the edge weights of an eigenmap.
+"""From points to the edge weights of an eigenmap.
 
 Two ways to join points, both without loops: nearest neighbours (weight 1 where each of two points is among
 the nearest of the other, 1/2 where only one is) and a heat kernel ``exp(-gamma |x - x'|^2)`` of all pairs.
@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
 from sklearn.utils.validation import validate_data
 
+from probsfa._arrays import as_float_array
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.graphs._nearest_neighbors import neighbor_edges
 from probsfa.sfa.laplacian import is_sparse
 
 __all__ = [
     "affinity_graph",
+    "affinity_rows",
     "affinity_tags",
     "check_affinity",
     "heat_graph",
@@ -38,16 +40,21 @@ def affinity_graph(estimator: Any, X: Any) -> tuple[Sequences | None, Any]:
     """Check the input of an estimator on graphs and return its points and edge weights."""
     _check_parameters(estimator)
     if estimator.affinity == "precomputed":
-        W = validate_data(
-            estimator, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2, ensure_min_features=2
-        )
+        W = affinity_rows(estimator, X, ensure_min_samples=2, ensure_min_features=2)
         return None, check_affinity(sp.csr_array(W) if is_sparse(W) else W)
-    found = check_sequences(estimator, X, reset=True, allow_nan=False, min_rows=2)
+    sequences = check_sequences(estimator, X, reset=True, allow_nan=False, min_rows=2)
     if estimator.affinity == "rbf":
-        gamma = 1.0 / found.n_features if estimator.gamma is None else estimator.gamma
-        return found, heat_graph(found.values, gamma)
-    directed = neighbor_edges(found.values, neighbor_count(estimator, found.n_rows))
-    return found, sp.csr_array((directed + directed.T) * 0.5)
+        gamma = 1.0 / sequences.n_features if estimator.gamma is None else estimator.gamma
+        return sequences, heat_graph(sequences.values, gamma)
+    directed = neighbor_edges(sequences.values, neighbor_count(estimator, sequences.n_rows))
+    return sequences, sp.csr_array((directed + directed.T) * 0.5)
+
+
+def affinity_rows(estimator: Any, X: Any, **options: Any) -> Any:
+    """Check rows of a ready-made affinity, dense or sparse; the options are those of scikit-learn's check."""
+    if isinstance(X, np.ma.MaskedArray):
+        X = as_float_array(X, "X")  # what is masked is missing, which the check refuses
+    return validate_data(estimator, X, accept_sparse="csr", dtype=np.float64, **options)
 
 
 def affinity_tags(tags: Any, affinity: str) -> Any:
@@ -136,8 +143,8 @@ def same_rows(rows: FloatArray, points: FloatArray) -> NDArray[np.intp]:
     seen: dict[bytes, int] = {}
     for i, point in enumerate(np.ascontiguousarray(points + 0.0)):  # adding 0 turns -0 into 0
         seen.setdefault(point.tobytes(), i)
-    found = (seen.get(row.tobytes(), -1) for row in np.ascontiguousarray(rows + 0.0))
-    return np.fromiter(found, dtype=np.intp, count=len(rows))
+    places = (seen.get(row.tobytes(), -1) for row in np.ascontiguousarray(rows + 0.0))
+    return np.fromiter(places, dtype=np.intp, count=len(rows))
 
 
 def _check_parameters(estimator: Any) -> None:

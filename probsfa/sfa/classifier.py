@@ -26,7 +26,7 @@ class GraphSFAClassifier(ClassifierMixin, BaseEstimator):
     n_components : int, optional
         How many slow features the classifier gets. Default: one less than there are classes, which on the
         clustered graph is all there is to know, or the rank of the data where that is lower.
-    graph : TrainingGraph, str or callable
+    graph : TrainingGraph, str or callable, default="clustered"
         As in :class:`GraphSFA`.
     expansion : transformer, optional
         As in :class:`GraphSFA`; the linear features are those of Fisher's discriminant.
@@ -46,6 +46,11 @@ class GraphSFAClassifier(ClassifierMixin, BaseEstimator):
         Fitted to the slow features.
     n_features_in_, feature_names_in_
         As in scikit-learn.
+
+    See Also
+    --------
+    GraphSFA : The features without the classifier.
+    GraphSFARegressor : For labels that are numbers.
 
     Notes
     -----
@@ -96,15 +101,15 @@ class GraphSFAClassifier(ClassifierMixin, BaseEstimator):
         ValueError
             If X has missing cells, y does not fit or has one class only, or :class:`GraphSFA` raises it.
         """
-        found, labels = rows_and_labels(self, X, y)
+        sequences, labels = rows_and_labels(self, X, y)
         assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
         self.classes_, classes = np.unique(labels, return_inverse=True)
         n_classes = len(self.classes_)
         if n_classes < 2:
             raise ValueError(f"y has one class, {str(self.classes_[0])!r}; a classifier needs at least two.")
-        self.gsfa_ = fit_slow_features(self, found.values, labels, default=n_classes - 1)
-        self.classifier_ = fit_classifier(self.classifier, self.gsfa_.transform(found.values), classes)
+        self.gsfa_ = fit_slow_features(self, sequences.values, labels, default=n_classes - 1)
+        self.classifier_ = fit_classifier(self.classifier, self.gsfa_.transform(sequences.values), classes)
         return self
 
     def predict(self, X: Any) -> Any:

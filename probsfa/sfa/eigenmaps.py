@@ -17,13 +17,20 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from probsfa._frames import lists_in_lists_out
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.graphs._nearest_neighbors import neighbor_edges
 from probsfa.linalg import canonical_signs
-from probsfa.sfa.affinity import affinity_graph, affinity_tags, heat_weights, neighbor_count, same_rows
+from probsfa.sfa.affinity import (
+    affinity_graph,
+    affinity_rows,
+    affinity_tags,
+    heat_weights,
+    neighbor_count,
+    same_rows,
+)
 from probsfa.sfa.laplacian import GraphSpectrum, graph_spectrum
 
 __all__ = ["LaplacianEigenmaps", "spectrum_of_graph"]
@@ -39,21 +46,21 @@ class LaplacianEigenmaps(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     Parameters
     ----------
-    n_components : int
+    n_components : int, default=2
         Dimension of the embedding.
-    affinity : {"nearest_neighbors", "rbf", "precomputed"}
+    affinity : {"nearest_neighbors", "rbf", "precomputed"}, default="nearest_neighbors"
         How the graph is made: from nearest neighbours; from ``exp(-gamma |x - x'|^2)`` between all points (n
-        by n in memory); or X itself is the affinity, a dense or sparse symmetric matrix, such as
-        ``graph.to_sparse()`` of a training graph. Only a precomputed affinity has self-loops; they count
-        in the degrees.
+        by n in memory); or X itself is the affinity, a dense or sparse symmetric matrix without an entry
+        below zero, such as ``graph.to_sparse()`` of a training graph. Only a precomputed affinity has
+        self-loops; they count in the degrees.
     n_neighbors : int, optional
         Neighbours of each point *with the point itself as one of them*, the count of scikit-learn's
         ``SpectralEmbedding``. Default 10, or all points where there are fewer.
     gamma : float, optional
         Decay of the kernel; default ``1 / n_features``.
-    normalization : {"random_walk", "symmetric", "unnormalized"}
+    normalization : {"random_walk", "symmetric", "unnormalized"}, default="random_walk"
         Which Laplacian.
-    eigen_solver : {"auto", "dense", "elimination", "lanczos"}
+    eigen_solver : {"auto", "dense", "elimination", "lanczos"}, default="auto"
         How the eigenvalues are found. "auto" weighs sparse elimination (long thin graphs) against Lanczos
         iteration (short wide ones) by the shape of the graph; "dense" is for small ones.
 
@@ -79,6 +86,11 @@ class LaplacianEigenmaps(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     -----
     UserWarning
         If the graph is not connected; it says how many components there are.
+
+    See Also
+    --------
+    SpectralClustering : Clusters of the same coordinates.
+    GraphSFA : The same objective for functions of the samples, which extend to new ones by themselves.
 
     Examples
     --------
@@ -147,8 +159,8 @@ class LaplacianEigenmaps(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         ndarray (n, K), or list of ndarrays (n_i, K)
             ``embedding_``.
         """
-        found = self._fit(X)
-        return self.embedding_ if found is None else found.restore(self.embedding_)
+        sequences = self._fit(X)
+        return self.embedding_ if sequences is None else sequences.restore(self.embedding_)
 
     def transform(self, X: Any) -> Any:
         """Extend the embedding to new points (Nystroem).
@@ -175,18 +187,18 @@ class LaplacianEigenmaps(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         """
         check_is_fitted(self)
         if self.affinity == "precomputed":
-            W = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
+            W = affinity_rows(self, X, reset=False)
             return self._extend(W, np.ones(W.shape[0], dtype=np.float64))
-        found = check_sequences(self, X, reset=False, allow_nan=False)
-        known = same_rows(found.values, self._points)
+        sequences = check_sequences(self, X, reset=False, allow_nan=False)
+        known = same_rows(sequences.values, self._points)
         outputs = self.embedding_[known]
         new = np.flatnonzero(known < 0)
         per_row = neighbor_count(self, len(self._points)) if self._by_neighbors else len(self._points)
         size = max(1, _EXTENSION_BLOCK // per_row)
         for start in range(0, len(new), size):
             block = new[start : start + size]
-            outputs[block] = self._extend(*self._weights(found.values[block]))
-        return found.restore(outputs)
+            outputs[block] = self._extend(*self._weights(sequences.values[block]))
+        return sequences.restore(outputs)
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn what the estimator accepts."""
@@ -200,18 +212,18 @@ class LaplacianEigenmaps(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         check_count("n_components", self.n_components)
         check_option("normalization", self.normalization, ("random_walk", "symmetric", "unnormalized"))
         check_option("eigen_solver", self.eigen_solver, ("auto", "dense", "elimination", "lanczos"))
-        found, W = affinity_graph(self, X)
+        sequences, W = affinity_graph(self, X)
         spectrum, self.degrees_ = spectrum_of_graph(
             W, self.n_components, self.normalization, method=self.eigen_solver
         )
         _warn_if_disconnected(spectrum.n_connected, self.n_components)
-        self._points: Any = None if found is None else found.values
+        self._points: Any = None if sequences is None else sequences.values
         self.affinity_matrix_ = W
         self.embedding_ = spectrum.vectors
         self.eigenvalues_ = spectrum.eigenvalues
         self.n_connected_components_ = spectrum.n_connected
         self.solver_ = spectrum.method
-        return found
+        return sequences
 
     @property
     def _by_neighbors(self) -> bool:

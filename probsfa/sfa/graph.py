@@ -8,7 +8,6 @@ identity or an expansion (Escalante-B. & Wiskott 2013, JMLR 14:3683, eqs. 6-9).
 import warnings
 from typing import Any, Self
 
-import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,13 +16,12 @@ from probsfa._validation import check_count, check_sequences
 from probsfa.graphs._graph_moments import GraphMoments, graph_moments
 from probsfa.graphs._named import build_graph, needs_labels
 from probsfa.graphs.training_graph import TrainingGraph
-from probsfa.linalg import check_rank_tol, slow_directions
-from probsfa.metrics import timescale
+from probsfa.linalg import check_rank_tol
 from probsfa.sfa._expand import Expander
 from probsfa.sfa._labels_of_rows import labels_of_rows
-from probsfa.sfa._linear_map import inputs_from, outputs_from
+from probsfa.sfa._linear_map import inputs_from, outputs_from, set_linear_map
 
-__all__ = ["GraphSFA"]
+__all__ = ["GraphSFA", "check_parameters", "set_fitted"]
 
 
 @lists_in_lists_out
@@ -126,13 +124,13 @@ class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             If X has missing cells or no variation, y is missing or does not fit, the graph has another
             number of vertices than X has rows, or the rank is below `n_components`.
         """
-        if self.n_components is not None:
-            check_count("n_components", self.n_components)
-        check_rank_tol(self.rank_tol)
-        found = check_sequences(self, X, reset=True, allow_nan=False, lengths=lengths, min_rows=2)
-        graph = build_graph(self.graph, found.values, labels_of_rows(y, found), lengths=found.lengths)
-        expander = Expander.fit(self.expansion, found.values)
-        return self._settle(graph, graph_moments(graph, expander(found.values)), expander)
+        check_parameters(self)
+        sequences = check_sequences(self, X, reset=True, allow_nan=False, lengths=lengths, min_rows=2)
+        labels = labels_of_rows(y, sequences.lengths)
+        graph = build_graph(self.graph, sequences.values, labels, lengths=sequences.lengths)
+        expander = Expander.fit(self.expansion, sequences.values)
+        set_fitted(self, graph, graph_moments(graph, expander(sequences.values)), expander)
+        return self
 
     def transform(self, X: Any) -> Any:
         """Return the slow outputs.
@@ -148,8 +146,8 @@ class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             Outputs, slowest first.
         """
         check_is_fitted(self)
-        found = check_sequences(self, X, reset=False, allow_nan=False)
-        return found.restore(outputs_from(found.values, self._expander, self.mean_, self.components_))
+        sequences = check_sequences(self, X, reset=False, allow_nan=False)
+        return sequences.restore(outputs_from(sequences.values, self._expander, self.mean_, self.components_))
 
     def inverse_transform(self, Y: Any) -> Any:
         """Return the linear reconstruction of the input from outputs.
@@ -179,33 +177,6 @@ class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         tags.target_tags.required = needs_labels(self.graph)
         return tags
 
-    def _settle(self, graph: TrainingGraph, moments: GraphMoments, expander: Expander) -> Self:
-        """Set the fitted attributes."""
-        solution = slow_directions(
-            moments.difference_moment,
-            moments.covariance,
-            self.n_components,
-            self.rank_tol,
-            variance_floor=moments.variance_floor,
-        )
-        self.graph_ = graph
-        self.moments_ = moments
-        self.mean_ = moments.mean
-        self.components_ = np.ascontiguousarray(solution.weights.T)
-        self.loadings_ = solution.loadings
-        self.delta_values_ = solution.delta_values
-        self.timescales_ = timescale(solution.delta_values)
-        self.rank_ = solution.rank
-        self.expansion_ = expander.transformer
-        n_rows = graph.n_vertices
-        if self.rank_ >= n_rows - 1:
-            warnings.warn(
-                f"The {n_rows} rows vary in {self.rank_} directions, so outputs can take any values "
-                "on them. Take fewer columns (or a smaller expansion), or more rows.",
-                stacklevel=3,
-            )
-        return self
-
     @property
     def _expander(self) -> Expander:
         return Expander(self.expansion_, len(self.mean_))
@@ -213,3 +184,40 @@ class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     @property
     def _n_features_out(self) -> int:
         return len(self.components_)
+
+
+def check_parameters(gsfa: GraphSFA) -> None:
+    """Raise a ValueError unless a GraphSFA can be fitted with its parameters, its graph apart."""
+    if gsfa.n_components is not None:
+        check_count("n_components", gsfa.n_components)
+    check_rank_tol(gsfa.rank_tol)
+
+
+def set_fitted(gsfa: GraphSFA, graph: TrainingGraph, moments: GraphMoments, expander: Expander) -> None:
+    """Fit a GraphSFA to moments: what ``fit`` does once it has been through the rows, wherever these are.
+
+    Parameters
+    ----------
+    gsfa : GraphSFA
+        Gets all fitted attributes but the names of columns.
+    graph : TrainingGraph
+        Of the training rows.
+    moments : GraphMoments
+        Of the expanded training rows on that graph.
+    expander : Expander
+        The fitted expansion, or none.
+
+    Raises
+    ------
+    ValueError
+        If the rows do not vary, or have a lower rank than `n_components`.
+    """
+    set_linear_map(gsfa, moments, expander)
+    gsfa.graph_ = graph
+    n_rows = graph.n_vertices
+    if gsfa.rank_ >= n_rows - 1:
+        warnings.warn(
+            f"The {n_rows} rows vary in {gsfa.rank_} directions, so outputs can take any values "
+            "on them. Take fewer columns (or a smaller expansion), or more rows.",
+            stacklevel=3,
+        )

@@ -68,9 +68,9 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     Parameters
     ----------
-    n_components : int
+    n_components : int, default=2
         How many outputs.
-    kernel : str or callable
+    kernel : str or callable, default="rbf"
         Any kernel of ``sklearn.metrics.pairwise.pairwise_kernels``. With ``"precomputed"`` X holds kernel
         values: (n, n) in ``fit``, (N, n) in ``transform``.
     gamma, degree, coef0
@@ -78,7 +78,7 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         of width sigma is ``gamma = 1 / (2 sigma^2)``.
     kernel_params : dict, optional
         Parameters of a callable kernel.
-    regularization : float or "auto"
+    regularization : float or "auto", default=0.0
         ``lambda``, the weight of the squared norm. 0 is kernel SFA without regularisation, which over-fits
         where the support is a large part of the rows and the kernel narrow. ``"auto"`` takes the smallest at
         which the outputs have unit variance (see :meth:`regularization_path`); with the default `rank_tol`
@@ -86,14 +86,14 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     n_support : int, optional
         Number of support vectors; a limit for ``"online_mah"``. By default all rows, or as many as
         `threshold` asks for.
-    selection : {"mp_mah", "online_mah", "mp_kpca", "random"}
+    selection : {"mp_mah", "online_mah", "mp_kpca", "random"}, default="mp_mah"
         How support vectors are chosen: matching pursuit for the largest approximation error (nested, O(n m)
         memory), one pass over the rows with a threshold (O(m^2) memory), matching pursuit for the sum of
         errors (nested, O(n^2) memory), or at random (nested for one `random_state`).
     threshold : float, optional
         Squared approximation error, in units of the kernel, above which a row is (still) added to the
         support; ``"online_mah"`` needs it unless all rows are the support.
-    random_state : int, RandomState or None
+    random_state : int, RandomState or None, default=None
         For ``selection="random"``.
     rank_tol : float, optional
         Eigenvalues of the covariance of the kernel functions up to this fraction of the largest count as
@@ -125,6 +125,11 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         other takes one.
     n_features_in_, feature_names_in_
         As in scikit-learn.
+
+    See Also
+    --------
+    SFA : Linear, or on an expansion that is given.
+    probsfa.expansions.FourierFeatures : A finite basis that approaches a Gaussian kernel.
 
     Notes
     -----
@@ -195,7 +200,7 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             If a parameter is out of range, X holds no difference, or the kernel functions span fewer
             dimensions than `n_components`.
         """
-        found, kernel, problem = self._pose(X, lengths)
+        sequences, kernel, problem = self._pose(X, lengths)
         chosen = self.regularization
         if chosen == "auto":
             path = self._path(kernel, problem, self._default_path(kernel), tolerance=0.01)
@@ -215,7 +220,7 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.delta_values_ = solution.delta_values
         self.timescales_ = timescale(solution.delta_values)
         self.norms_ = solution.norms
-        rows = found.values[self.support_]
+        rows = sequences.values[self.support_]
         self.support_vectors_ = rows[:, self.support_] if self.kernel == "precomputed" else rows
         return self
 
@@ -233,17 +238,17 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             Outputs.
         """
         check_is_fitted(self)
-        found = check_sequences(self, X, reset=False, allow_nan=False)
-        outputs = np.empty((found.n_rows, self.coefficients_.shape[1]), dtype=np.float64)
+        sequences = check_sequences(self, X, reset=False, allow_nan=False)
+        outputs = np.empty((sequences.n_rows, self.coefficients_.shape[1]), dtype=np.float64)
         step = rows_at_a_time(len(self.support_))
-        for start in range(0, found.n_rows, step):
-            rows = found.values[start : start + step]
+        for start in range(0, sequences.n_rows, step):
+            rows = sequences.values[start : start + step]
             if self.kernel == "precomputed":
                 block = rows[:, self.support_]
             else:
                 block = kernel_block(rows, self.support_vectors_, self.kernel, self._kernel_params())
             outputs[start : start + step] = (block - self.kernel_mean_) @ self.coefficients_
-        return found.restore(outputs)
+        return sequences.restore(outputs)
 
     def regularization_path(
         self,
@@ -267,7 +272,7 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         regularizations : array-like, optional
             Values to try. Default 0 and powers of ten from 1e-16 to 10 times the mean of ``k(z, z)``, the
             unit in which a squared norm is measured.
-        tolerance : float
+        tolerance : float, default=0.01
             How far from one a variance may be.
         lengths : array-like of int, optional
             Cuts one array into consecutive sequences.
@@ -307,17 +312,17 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _pose(self, X: Any, lengths: Any) -> tuple[Sequences, KernelColumns, KernelProblem]:
         """Check everything, choose the support, and whiten."""
         self._check_parameters()
-        found = check_sequences(self, X, reset=True, allow_nan=False, lengths=lengths, min_rows=2)
-        if self.kernel == "precomputed" and found.n_rows != found.n_features:
+        sequences = check_sequences(self, X, reset=True, allow_nan=False, lengths=lengths, min_rows=2)
+        if self.kernel == "precomputed" and sequences.n_rows != sequences.n_features:
             raise ValueError(
                 "X must be square with kernel='precomputed': kernel values between all training rows; got "
-                f"shape {found.values.shape}."
+                f"shape {sequences.values.shape}."
             )
-        kernel = KernelColumns(found.values, self.kernel, self._kernel_params())
+        kernel = KernelColumns(sequences.values, self.kernel, self._kernel_params())
         self.support_ = self._select(kernel)
-        moments = kernel_moments(kernel, self.support_, found)
+        moments = kernel_moments(kernel, self.support_, sequences)
         gram = kernel.block(self.support_, self.support_)
-        return found, kernel, pose(moments, gram, self.rank_tol)
+        return sequences, kernel, pose(moments, gram, self.rank_tol)
 
     def _select(self, kernel: KernelColumns) -> IntArray:
         n, m, threshold = kernel.n_rows, self.n_support, self.threshold
@@ -361,7 +366,7 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         holds = (np.abs(variances - 1) <= tolerance).all(axis=1)
         return RegularizationPath(
             regularizations=values,
-            delta_values=np.array([found.delta_values for found in solutions]),
+            delta_values=np.array([solution.delta_values for solution in solutions]),
             variances=variances,
             chosen=float(values[np.argmax(holds)]) if holds.any() else float("nan"),
         )
@@ -370,7 +375,7 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self, kernel: KernelColumns, problem: KernelProblem, solutions: list[KernelSolution]
     ) -> FloatArray:
         """Return the variances of the outputs of all solutions, measured row by row, (P, K)."""
-        coefficients = np.hstack([found.coefficients for found in solutions])
+        coefficients = np.hstack([solution.coefficients for solution in solutions])
         total, squares = np.zeros((2, coefficients.shape[1]), dtype=np.float64)
         step = rows_at_a_time(len(self.support_))
         for start in range(0, kernel.n_rows, step):

@@ -23,7 +23,7 @@ IntArray = NDArray[np.intp]
 _ORIGIN_ROWS = 128
 
 
-def kernel_moments(kernel: KernelColumns, support: IntArray, found: Sequences) -> Moments:
+def kernel_moments(kernel: KernelColumns, support: IntArray, sequences: Sequences) -> Moments:
     """Return the moments of the kernel functions of the support and of their differences in time.
 
     Parameters
@@ -32,7 +32,7 @@ def kernel_moments(kernel: KernelColumns, support: IntArray, found: Sequences) -
         Kernel of all rows.
     support : ndarray (m,) of int
         Rows that are support vectors.
-    found : Sequences
+    sequences : Sequences
         Says where sequences begin; no difference is taken across.
 
     Returns
@@ -61,7 +61,7 @@ def kernel_moments(kernel: KernelColumns, support: IntArray, found: Sequences) -
         _add_scatter(scatter, block)
         joined = np.concatenate([last, block])
         difference = joined[1:] - joined[:-1]
-        inside = ~found.starts[stop - len(difference) : stop]
+        inside = ~sequences.starts[stop - len(difference) : stop]
         if not inside.all():
             difference = difference[inside]
         _add_scatter(changes, difference)

@@ -100,7 +100,7 @@ def solve(problem: KernelProblem, n_components: int, regularization: float = 0.0
         From :func:`pose`.
     n_components : int
         How many outputs, in ascending order of what is minimised.
-    regularization : float
+    regularization : float, default=0.0
         ``lambda``, at least 0.
 
     Raises

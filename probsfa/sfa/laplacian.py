@@ -72,7 +72,7 @@ def graph_spectrum(W: Any, mass: FloatArray, n_components: int, *, method: str =
         Positive masses.
     n_components : int
         How many, from 1 to n - 1.
-    method : {"auto", "dense", "elimination", "lanczos"}
+    method : {"auto", "dense", "elimination", "lanczos"}, default="auto"
         How large components are solved; "auto" is :func:`choose_method`.
 
     Returns
@@ -211,9 +211,10 @@ def _smallest_of_all(
     solved: list[tuple[NDArray[np.intp], FloatArray, FloatArray]], n: int, count: int
 ) -> tuple[FloatArray, FloatArray]:
     """Merge the spectra of the components."""
-    values = np.concatenate([found[1] for found in solved])
-    owner = np.concatenate([np.full(len(found[1]), i) for i, found in enumerate(solved)])
-    column = np.concatenate([np.arange(len(found[1])) for found in solved])
+    spectra = [eigenvalues for _, eigenvalues, _ in solved]
+    values = np.concatenate(spectra)
+    owner = np.concatenate([np.full(len(spectrum), i) for i, spectrum in enumerate(spectra)])
+    column = np.concatenate([np.arange(len(spectrum)) for spectrum in spectra])
     chosen = np.argsort(values, kind="stable")[:count]
     vectors = np.zeros((n, len(chosen)), dtype=np.float64)
     for j, k in enumerate(chosen):
@@ -284,15 +285,15 @@ def _leading_vectors(
     may miss it. So the complement of what was found is searched until nothing larger is left there.
     `ratio` says that the operator is an inverse, whose leading eigenvalues are far apart.
     """
-    found, values = null[:, None], np.zeros(0, dtype=np.float64)
+    basis, values = null[:, None], np.zeros(0, dtype=np.float64)
     wanted = count if ratio else min(count + _LANCZOS_EXTRA, len(null) - 3)
     while wanted:
-        new_values, new = _lanczos(product, found, wanted, ratio, tol=_LANCZOS_TOL)
-        found, values = np.hstack([found, new]), np.concatenate([values, new_values])
+        new_values, new = _lanczos(product, basis, wanted, ratio, tol=_LANCZOS_TOL)
+        basis, values = np.hstack([basis, new]), np.concatenate([values, new_values])
         least = np.sort(values)[-count]
-        wanted = int(_largest_left(product, found, ratio) > least * (1 + 1e-8))
+        wanted = int(_largest_left(product, basis, ratio) > least * (1 + 1e-8))
     order = np.argsort(-values, kind="stable")[:count]
-    return _orthonormal(found[:, 1:][:, order])
+    return _orthonormal(basis[:, 1:][:, order])
 
 
 def _lanczos(

@@ -16,13 +16,12 @@ from sklearn.exceptions import NotFittedError
 
 from probsfa._frames import lists_in_lists_out
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
-from probsfa.graphs.moments import Moments, MomentStream
-from probsfa.linalg import RankError, check_rank_tol, slow_directions
-from probsfa.metrics import timescale
+from probsfa.graphs.moments import MomentStream
+from probsfa.linalg import RankError, check_rank_tol
 from probsfa.sfa._expand import Expander, extend_stream
-from probsfa.sfa._linear_map import inputs_from, outputs_from
+from probsfa.sfa._linear_map import inputs_from, outputs_from, set_linear_map
 
-__all__ = ["SFA"]
+__all__ = ["SFA", "check_parameters", "set_fitted"]
 
 FloatArray = NDArray[np.float64]
 
@@ -35,13 +34,13 @@ class SFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     ----------
     n_components : int, optional
         How many outputs, slowest first; all that the rank of the data allows by default.
-    lag : int
+    lag : int, default=1
         Rows between the two members of a difference.
     expansion : transformer, optional
         A scikit-learn transformer that maps every row by itself, such as ``PolynomialFeatures(2,
         include_bias=False)``; it is cloned, fitted to the complete training rows, and SFA works on what it
         returns.
-    missing : {"raise", "skip"}
+    missing : {"raise", "skip"}, default="raise"
         What to do with NaN. ``"skip"`` leaves incomplete rows out: only differences of two complete rows
         `lag` apart count, so rows that were never taken should be given as rows of NaN, and
         ``transform`` returns rows of NaN for them.
@@ -72,6 +71,13 @@ class SFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         The fitted expansion.
     n_features_in_, feature_names_in_
         As in scikit-learn.
+
+    See Also
+    --------
+    GraphSFA : Slowness along the edges of a training graph.
+    KernelSFA : Slow functions from a kernel, regularised.
+    HierarchicalSFA : Layers of nodes over receptive fields.
+    probsfa.ProbabilisticSFA : The model with noise and missing cells, of which this is the limit of no noise.
 
     Notes
     -----
@@ -132,12 +138,13 @@ class SFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             If X has missing cells and ``missing="raise"``, holds no difference or no variation, or has a
             lower rank than `n_components`.
         """
-        self._check_parameters()
-        found = self._check(X, reset=True, lengths=lengths, min_rows=2)
-        expander = Expander.fit(self.expansion, found.values)
+        check_parameters(self)
+        sequences = self._check(X, reset=True, lengths=lengths, min_rows=2)
+        expander = Expander.fit(self.expansion, sequences.values)
         stream = MomentStream.start(expander.n_features_out, self.lag)
-        stream = extend_stream(stream, found, expander, skip_incomplete=self.missing == "skip")
-        return self._settle(stream, expander, found.lengths)
+        stream = extend_stream(stream, sequences, expander, skip_incomplete=self.missing == "skip")
+        set_fitted(self, stream, expander, sequences.lengths)
+        return self
 
     def partial_fit(
         self, X: Any, y: Any = None, *, lengths: Any = None, new_sequence: bool | None = None
@@ -166,31 +173,31 @@ class SFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         Any sequence of chunks gives what ``fit`` gives on the whole, up to rounding. An expansion is fitted
         to the complete rows of the first chunk that has any, and then stays as it is.
         """
-        self._check_parameters()
+        check_parameters(self)
         first = not hasattr(self, "_seen")
-        found = self._check(X, reset=first, lengths=lengths, min_rows=1, require_observed=False)
+        sequences = self._check(X, reset=first, lengths=lengths, min_rows=1, require_observed=False)
         if new_sequence is None:
-            new_sequence = found.is_list or lengths is not None
+            new_sequence = sequences.is_list or lengths is not None
         if first:
             self._seen = None
         if self._seen is None:
-            if np.isnan(found.values).any(axis=1).all():
-                return self._unsolve("no complete row has been seen")
-            expander = Expander.fit(self.expansion, found.values)
+            if np.isnan(sequences.values).any(axis=1).all():
+                return self._unset_fitted("no complete row has been seen")
+            expander = Expander.fit(self.expansion, sequences.values)
             stream = MomentStream.start(expander.n_features_out, self.lag)
         else:
             expander, stream = self._seen
         if stream.moments.lag != self.lag:
             raise ValueError(f"lag was {stream.moments.lag} so far in partial_fit; it is {self.lag} now.")
         skip = self.missing == "skip"
-        stream = extend_stream(stream, found, expander, new_sequence=new_sequence, skip_incomplete=skip)
+        stream = extend_stream(stream, sequences, expander, new_sequence=new_sequence, skip_incomplete=skip)
         self._seen = expander, stream
         if stream.moments.n_differences == 0:
-            return self._unsolve(f"no two complete rows {self.lag} apart have been seen")
+            return self._unset_fitted(f"no two complete rows {self.lag} apart have been seen")
         try:
-            self._solve(stream.moments, expander)
+            set_linear_map(self, stream.moments, expander, lag=self.lag)
         except RankError as error:
-            return self._unsolve(str(error))
+            return self._unset_fitted(str(error))
         return self
 
     def transform(self, X: Any) -> Any:
@@ -207,8 +214,8 @@ class SFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             Outputs, slowest first; rows of NaN for incomplete rows with ``missing="skip"``.
         """
         expander = self._check_fitted()
-        found = self._check(X, reset=False)
-        return found.restore(outputs_from(found.values, expander, self.mean_, self.components_))
+        sequences = self._check(X, reset=False)
+        return sequences.restore(outputs_from(sequences.values, expander, self.mean_, self.components_))
 
     def inverse_transform(self, Y: Any) -> Any:
         """Return the linear reconstruction of the input from outputs.
@@ -245,13 +252,6 @@ class SFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _n_features_out(self) -> int:
         return len(self.components_)
 
-    def _check_parameters(self) -> None:
-        if self.n_components is not None:
-            check_count("n_components", self.n_components)
-        check_count("lag", self.lag)
-        check_option("missing", self.missing, ("raise", "skip"))
-        check_rank_tol(self.rank_tol)
-
     def _check(self, X: Any, **options: Any) -> Sequences:
         return check_sequences(self, X, allow_nan=self.missing == "skip", **options)
 
@@ -261,40 +261,48 @@ class SFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         reason = getattr(self, "_pending", "call fit or partial_fit first")
         raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet: {reason.rstrip('.')}.")
 
-    def _settle(self, stream: MomentStream, expander: Expander, lengths: Sequence[int]) -> Self:
-        """End a fit to all rows, whose sequences have these lengths."""
-        self._solve(stream.moments, expander)
-        self._seen = expander, stream
-        _warn(lengths, self.lag, self.rank_, stream.moments.n_rows)
-        return self
-
-    def _solve(self, moments: Moments, expander: Expander) -> None:
-        """Set the fitted attributes."""
-        found = slow_directions(
-            moments.difference_moment,
-            moments.covariance,
-            self.n_components,
-            self.rank_tol,
-            variance_floor=moments.variance_floor,
-        )
-        self.moments_ = moments
-        self.mean_ = moments.mean
-        self.components_ = np.ascontiguousarray(found.weights.T)
-        self.loadings_ = found.loadings
-        self.delta_values_ = found.delta_values
-        self.timescales_ = timescale(found.delta_values, lag=self.lag)
-        self.rank_ = found.rank
-        self.expansion_ = expander.transformer
-
-    def _unsolve(self, reason: str) -> Self:
-        """Forget the outputs, because the rows so far do not determine them."""
+    def _unset_fitted(self, reason: str) -> Self:
+        """Delete what was fitted, because the rows so far do not determine the outputs."""
         self._pending = reason
         if hasattr(self, "components_"):
             del self.components_
         return self
 
 
-def _warn(lengths: Sequence[int], lag: int, rank: int, n_rows: int) -> None:
+def check_parameters(sfa: SFA) -> None:
+    """Raise a ValueError unless an SFA can be fitted with its parameters."""
+    if sfa.n_components is not None:
+        check_count("n_components", sfa.n_components)
+    check_count("lag", sfa.lag)
+    check_option("missing", sfa.missing, ("raise", "skip"))
+    check_rank_tol(sfa.rank_tol)
+
+
+def set_fitted(sfa: SFA, stream: MomentStream, expander: Expander, lengths: Sequence[int]) -> None:
+    """Fit an SFA to moments: what ``fit`` does once it has been through the rows, wherever these are.
+
+    Parameters
+    ----------
+    sfa : SFA
+        Gets all fitted attributes but the names of columns.
+    stream : MomentStream
+        Moments of all expanded training rows, and the last rows, from which ``partial_fit`` goes on.
+    expander : Expander
+        The fitted expansion, or none.
+    lengths : sequence of int
+        Training rows of every sequence.
+
+    Raises
+    ------
+    ValueError
+        If the rows hold no difference or no variation, or have a lower rank than `n_components`.
+    """
+    set_linear_map(sfa, stream.moments, expander, lag=sfa.lag)
+    sfa._seen = expander, stream
+    _warn_of_rows(lengths, sfa.lag, sfa.rank_, stream.moments.n_rows)
+
+
+def _warn_of_rows(lengths: Sequence[int], lag: int, rank: int, n_rows: int) -> None:
     """Warn about data that can be used, but not for what the caller may think."""
     short = sum(n <= lag for n in lengths)
     if short:

@@ -23,7 +23,7 @@ class GraphSFARegressor(RegressorMixin, BaseEstimator):
     ----------
     n_components : int, optional
         How many slow features the classifier gets. Default 5, or the rank of the data where that is lower.
-    graph : TrainingGraph, str or callable
+    graph : TrainingGraph, str or callable, default="serial"
         As in :class:`GraphSFA`.
     expansion : transformer, optional
         As in :class:`GraphSFA`.
@@ -47,6 +47,11 @@ class GraphSFARegressor(RegressorMixin, BaseEstimator):
         Fitted to the slow features.
     n_features_in_, feature_names_in_
         As in scikit-learn.
+
+    See Also
+    --------
+    GraphSFA : The features without the regression.
+    GraphSFAClassifier : For labels that are classes.
 
     Notes
     -----
@@ -100,12 +105,12 @@ class GraphSFARegressor(RegressorMixin, BaseEstimator):
         ValueError
             If X has missing cells, y does not fit or is constant, or :class:`GraphSFA` raises it.
         """
-        found, given = rows_and_labels(self, X, y)
+        sequences, given = rows_and_labels(self, X, y)
         labels = check_labels(given)
         groups = label_groups(labels, self.n_labels, name="n_labels")
-        self.gsfa_ = fit_slow_features(self, found.values, labels, default=_DEFAULT_COMPONENTS)
+        self.gsfa_ = fit_slow_features(self, sequences.values, labels, default=_DEFAULT_COMPONENTS)
         self.label_values_ = np.bincount(groups, weights=labels) / np.bincount(groups)
-        self.classifier_ = fit_classifier(self.classifier, self.gsfa_.transform(found.values), groups)
+        self.classifier_ = fit_classifier(self.classifier, self.gsfa_.transform(sequences.values), groups)
         return self
 
     def predict(self, X: Any) -> Any:

@@ -30,11 +30,11 @@ class SpectralClustering(ClusterMixin, BaseEstimator):
 
     Parameters
     ----------
-    n_clusters : int
+    n_clusters : int, default=8
         Number of clusters.
     n_components : int, optional
         Number of eigenvectors, the constant one included; default `n_clusters`.
-    affinity : {"nearest_neighbors", "rbf", "precomputed"}
+    affinity : {"nearest_neighbors", "rbf", "precomputed"}, default="nearest_neighbors"
         How the graph is made, as in :class:`LaplacianEigenmaps`.
     n_neighbors : int, optional
         Neighbours of each point, itself counted as one; default 10, or all points where there are fewer.
@@ -43,7 +43,7 @@ class SpectralClustering(ClusterMixin, BaseEstimator):
     clusterer : estimator, optional
         Any scikit-learn clusterer, cloned and given `n_clusters` and `random_state` where it knows them.
         Default ``KMeans`` with 10 starts.
-    random_state : int, RandomState or None
+    random_state : int, RandomState or None, default=None
         For the clusterer; the spectrum does not depend on it.
 
     Attributes
@@ -65,6 +65,10 @@ class SpectralClustering(ClusterMixin, BaseEstimator):
     -----
     UserWarning
         If the graph has more connected components than clusters are wanted.
+
+    See Also
+    --------
+    LaplacianEigenmaps : The coordinates without the clusters.
 
     Examples
     --------
@@ -126,8 +130,8 @@ class SpectralClustering(ClusterMixin, BaseEstimator):
             As in :meth:`fit`.
         y : ignored
         """
-        found = self._fit(X)
-        return self.labels_ if found is None else found.restore(self.labels_)
+        sequences = self._fit(X)
+        return self.labels_ if sequences is None else sequences.restore(self.labels_)
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn what the estimator accepts."""
@@ -137,7 +141,7 @@ class SpectralClustering(ClusterMixin, BaseEstimator):
         check_count("n_clusters", self.n_clusters)
         count = self.n_clusters if self.n_components is None else self.n_components
         check_count("n_components", count)
-        found, W = affinity_graph(self, X)
+        sequences, W = affinity_graph(self, X)
         if self.n_clusters > W.shape[0]:
             raise ValueError(f"n_clusters={self.n_clusters} is more than the {W.shape[0]} samples of X.")
         features, mu, self.n_connected_components_ = scaled_eigenvectors(W, count)
@@ -151,7 +155,7 @@ class SpectralClustering(ClusterMixin, BaseEstimator):
         self.clusterer_ = _prepare(self.clusterer, self.n_clusters, self.random_state)
         self.labels_ = np.asarray(self.clusterer_.fit_predict(features))
         self.embedding_, self.eigenvalues_ = features, mu
-        return found
+        return sequences
 
 
 def scaled_eigenvectors(W: Any, count: int) -> tuple[FloatArray, FloatArray, int]:
@@ -165,11 +169,11 @@ def scaled_eigenvectors(W: Any, count: int) -> tuple[FloatArray, FloatArray, int
         Number of eigenvectors, the constant one first. A negative ``mu`` has no root and counts as zero.
     """
     n = W.shape[0]
-    found, degrees = spectrum_of_graph(W, min(max(count - 1, 1), n - 1), "random_walk")
+    spectrum, degrees = spectrum_of_graph(W, min(max(count - 1, 1), n - 1), "random_walk")
     constant = np.full((n, 1), degrees.sum() ** -0.5)
-    mu = np.append(1.0, 1.0 - found.eigenvalues)[:count]
-    vectors = np.hstack([constant, found.vectors])[:, :count]
-    return vectors * np.sqrt(np.maximum(mu, 0.0)), mu, found.n_connected
+    mu = np.append(1.0, 1.0 - spectrum.eigenvalues)[:count]
+    vectors = np.hstack([constant, spectrum.vectors])[:, :count]
+    return vectors * np.sqrt(np.maximum(mu, 0.0)), mu, spectrum.n_connected
 
 
 def _prepare(clusterer: Any, n_clusters: int, random_state: Any) -> Any:

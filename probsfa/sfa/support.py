@@ -42,7 +42,7 @@ def mp_mah(kernel: KernelColumns, n_support: int, threshold: float = 0.0) -> Int
         Only its diagonal and the columns of the selected rows are computed.
     n_support : int
         How many rows at most.
-    threshold : float
+    threshold : float, default=0.0
         Stop when no error exceeds this (or what rounding leaves of an error of zero).
 
     Returns
@@ -130,7 +130,7 @@ def mp_kpca(kernel: KernelColumns, n_support: int, threshold: float = 0.0) -> In
         All of it is computed.
     n_support : int
         How many rows at most.
-    threshold : float
+    threshold : float, default=0.0
         Stop when no error exceeds this.
 
     Returns

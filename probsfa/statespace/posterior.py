@@ -14,6 +14,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
+from probsfa._processes import check_not_forked
 from probsfa._threads import one_blas_thread
 from probsfa.statespace.engine.dynamics import Gaussian, Transition
 from probsfa.statespace.engine.plan import Plan, Shape, plan, route_for_draws
@@ -29,6 +30,7 @@ FloatArray = NDArray[np.float64]
 @contextmanager
 def _engine() -> Iterator[None]:
     """Settings under which the engine is asked."""
+    check_not_forked()
     with jax.enable_x64(True), one_blas_thread():
         yield
 

@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from probsfa._cores import n_cores
+from probsfa._threads import n_cores
 from probsfa.bayes.coordinates.rotation import Frame
 from probsfa.bayes.coordinates.symmetry import Anchor
 from probsfa.bayes.coordinates.target import Data, Target, in_blocks

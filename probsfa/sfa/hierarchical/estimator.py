@@ -20,10 +20,10 @@ from probsfa._validation import check_count, check_option, check_sequences
 from probsfa.graphs import TrainingGraph
 from probsfa.graphs._named import build_graph, needs_labels
 from probsfa.linalg import check_rank_tol
-from probsfa.sfa.hierarchical.labels import join_labels
-from probsfa.sfa.hierarchical.layers import Layer, Stage, plan
+from probsfa.sfa._labels_of_rows import labels_of_rows
+from probsfa.sfa.hierarchical.layers import Layer, Stage, plan_stages
 from probsfa.sfa.hierarchical.nodes import NodeBank
-from probsfa.sfa.hierarchical.passes import Teacher
+from probsfa.sfa.hierarchical.passes import SlownessObjective
 from probsfa.sfa.hierarchical.signals import ArraySource, StreamSource, check_stream_lengths, peek
 from probsfa.sfa.hierarchical.stack import default_chunk_rows, outputs, train_stages
 from probsfa.sfa.hierarchical.workers import start_workers
@@ -43,16 +43,16 @@ class HierarchicalSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     input_shape : tuple of int, optional
         How the columns of X are arranged: ``(length,)`` for a line, ``(height, width)`` for an image, row by
         row. By default a line of all columns.
-    n_channels : int
+    n_channels : int, default=1
         Values at every position (colours, say), next to each other in X.
     graph : TrainingGraph, str or callable, optional
         Joins the rows that should have similar outputs, on all layers the same; as in :class:`GraphSFA`. By
         default ("temporal" is the same) rows `lag` apart in one sequence are joined.
-    lag : int
+    lag : int, default=1
         Rows from one member of a difference to the other, without a graph.
     rank_tol : float, optional
         As in :class:`SFA`, for every node.
-    storage : {"auto", "memory", "recompute"}
+    storage : {"auto", "memory", "recompute"}, default="auto"
         What becomes of the signals between layers during training. ``"memory"`` holds those of one layer;
         ``"recompute"`` holds none and passes through the input once or twice per layer; ``"auto"`` is the
         second where X is a callable and the first otherwise.
@@ -74,6 +74,12 @@ class HierarchicalSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         The trained nodes, one or two linear stages for each layer.
     n_features_in_, feature_names_in_
         As in scikit-learn.
+
+    See Also
+    --------
+    Layer : What one layer is made of.
+    escalante_wiskott_layers, cascade_layers : Layers of networks from the papers.
+    SFA, GraphSFA : One node that sees all inputs.
 
     Notes
     -----
@@ -151,10 +157,10 @@ class HierarchicalSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         """
         self._check_parameters()
         source, sizes, stages = self._open(X, lengths)
-        teacher = Teacher(self._find_graph(source, sizes, y), self.lag, sizes, self.rank_tol)
+        objective = SlownessObjective(self._find_graph(source, sizes, y), self.lag, sizes, self.rank_tol)
         keep = self.storage == "memory" or (self.storage == "auto" and not callable(X))
         with start_workers(self.n_jobs) as workers:
-            banks = train_stages(stages, source, teacher, workers, keep=keep)
+            banks = train_stages(stages, source, objective, workers, keep=keep)
         _warn(banks, source.count_rows())
         self._set_fitted(banks)
         return self
@@ -207,9 +213,9 @@ class HierarchicalSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             if callable(X):
                 stream = StreamSource(self, X, self._n_positions, self._chunk_rows)
                 return np.concatenate(list(outputs(stream, banks, workers)))
-            found = check_sequences(self, X, reset=False, allow_nan=False)
-            source = ArraySource(found.values, self._n_positions, self._chunk_rows)
-            return found.restore(np.concatenate(list(outputs(source, banks, workers))))
+            sequences = check_sequences(self, X, reset=False, allow_nan=False)
+            source = ArraySource(sequences.values, self._n_positions, self._chunk_rows)
+            return sequences.restore(np.concatenate(list(outputs(source, banks, workers))))
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether outputs can be computed."""
@@ -239,23 +245,23 @@ class HierarchicalSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                 "a callable that returns a new iterator each time."
             )
         else:
-            found = check_sequences(self, X, reset=True, allow_nan=False, lengths=lengths, min_rows=2)
-            sizes = found.lengths
+            sequences = check_sequences(self, X, reset=True, allow_nan=False, lengths=lengths, min_rows=2)
+            sizes = sequences.lengths
         D = self.n_features_in_
-        stages = plan(self.layers, D, self.input_shape, self.n_channels)
+        stages = plan_stages(self.layers, D, self.input_shape, self.n_channels)
         self._chunk_rows = self.chunk_size or default_chunk_rows(stages, D)
         self._n_positions = D // self.n_channels
         if callable(X):
             n_rows = None if sizes is None else sum(sizes)
             return StreamSource(self, X, self._n_positions, self._chunk_rows, n_rows=n_rows), sizes, stages
-        return ArraySource(found.values, self._n_positions, self._chunk_rows), sizes, stages
+        return ArraySource(sequences.values, self._n_positions, self._chunk_rows), sizes, stages
 
     def _find_graph(self, source: ArraySource | StreamSource, sizes: Any, y: Any) -> TrainingGraph | None:
         """Return the graph of the training rows; None for differences in time."""
         if self.graph is None or (isinstance(self.graph, str) and self.graph == "temporal"):
             return None
         if isinstance(source, ArraySource):
-            return build_graph(self.graph, source.values, join_labels(y, sizes))
+            return build_graph(self.graph, source.values, labels_of_rows(y, sizes))
         if isinstance(self.graph, TrainingGraph):
             return self.graph
         if not needs_labels(self.graph):

@@ -13,7 +13,7 @@ from probsfa._validation import check_count, check_option
 from probsfa.expansions import is_stateless
 from probsfa.sfa.hierarchical.fields import Grid, receptive_fields
 
-__all__ = ["Layer", "Stage", "plan"]
+__all__ = ["Layer", "Stage", "plan_stages"]
 
 
 @dataclass(frozen=True)
@@ -22,25 +22,29 @@ class Layer:
 
     Parameters
     ----------
-    n_components : int or None
+    n_components : int or None, default=None
         Outputs of every node; all that its inputs allow when None.
-    field : int, tuple of int or None
+    field : int, tuple of int or None, default=None
         Positions of the layer below (nodes, or inputs of the first layer) that a node sees along each axis.
         None is all of them: a single node.
-    stride : int, tuple of int or None
+    stride : int, tuple of int or None, default=None
         Positions from one node to the next. None is the field, so fields do not overlap.
-    expansion : transformer or None
+    expansion : transformer or None, default=None
         Applied to the inputs of each node before its linear step; see :mod:`probsfa.expansions`.
-    pca : int or None
+    pca : int or None, default=None
         Principal components of the inputs of each node that are kept before the expansion. None skips this.
-    method : {"sfa", "pca"}
+    method : {"sfa", "pca"}, default="sfa"
         The linear step of the nodes: slow features (with a training graph, those of graph-based SFA), or
         principal components for comparison.
-    share_weights : bool
+    share_weights : bool, default=False
         Whether all nodes are one, trained on what all of them see.
-    clip : {"range"}, float or None
+    clip : {"range"}, float or None, default=None
         Cut the outputs off at the smallest and largest training value of each, or at so many standard
         deviations. Only the second changes training data. Polynomials need it on unseen data.
+
+    See Also
+    --------
+    HierarchicalSFA : The estimator that is given a list of layers.
 
     Examples
     --------
@@ -100,7 +104,7 @@ class Stage:
         return self.expansion is None or is_stateless(self.expansion)
 
 
-def plan(layers: Any, n_columns: int, input_shape: Any, n_channels: int) -> list[Stage]:
+def plan_stages(layers: Any, n_columns: int, input_shape: Any, n_channels: int) -> list[Stage]:
     """Return the linear stages of a hierarchy, from the bottom to the top.
 
     Parameters

@@ -26,13 +26,13 @@ def escalante_wiskott_layers(
 
     Parameters
     ----------
-    image_shape : tuple of two int
+    image_shape : tuple of two int, default=(128, 128)
         Pixels along each axis, multiples of 4. Where a layer has an odd number of nodes along an axis (which
         128 x 128 never has), nodes of the next see three and overlap by one.
-    method : {"sfa", "pca"}
+    method : {"sfa", "pca"}, default="sfa"
         Slow features, or the paper's hierarchical principal components: same structure, no expansion, up to
         120 outputs instead of 60.
-    expansion : transformer or None
+    expansion : transformer or None, default=None
         Expansion of all nodes of slow features; the paper's ``Power(0.8)`` when None.
 
     Returns
@@ -44,6 +44,11 @@ def escalante_wiskott_layers(
     ------
     ValueError
         If the shape is not two multiples of 4, or an expansion is given for principal components.
+
+    See Also
+    --------
+    cascade_layers : One node after the other.
+    HierarchicalSFA : The estimator that is given the layers.
 
     References
     ----------
@@ -91,16 +96,21 @@ def cascade_layers(
     ----------
     n_levels : int
         Number of levels.
-    n_components : int
+    n_components : int, default=4
         Outputs of every level.
-    expansion : transformer or None
+    expansion : transformer or None, default=None
         Of every level; the paper's ``Polynomial(3)`` when None.
-    clip : {"range"}, float or None
+    clip : {"range"}, float or None, default="range"
         As in :class:`Layer`.
 
     Returns
     -------
     list of Layer
+
+    See Also
+    --------
+    escalante_wiskott_layers : Receptive fields over images.
+    HierarchicalSFA : The estimator that is given the layers.
 
     References
     ----------

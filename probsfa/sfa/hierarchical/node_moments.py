@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from probsfa.expansions._base import FloatArray
 from probsfa.graphs.moments import rounding_variance
 
-__all__ = ["NodeMoments", "NodeStream", "graph_moments", "pool_nodes"]
+__all__ = ["NodeMoments", "NodeStream", "node_graph_moments", "pool_nodes"]
 
 
 class NodeMoments(NamedTuple):
@@ -139,7 +139,7 @@ class NodeStream:
         tail[:, lag - head :] = Z[:, rows - head :]
 
 
-def graph_moments(Z: FloatArray, graph: Any) -> NodeMoments:
+def node_graph_moments(Z: FloatArray, graph: Any) -> NodeMoments:
     """Return the moments of M nodes on a training graph (Escalante-B. & Wiskott 2013, eqs. 12-14).
 
     Parameters

@@ -101,12 +101,12 @@ def expand_nodes(
     if stage.expansion is None:
         return inputs
     if expanders is None:
-        return _checked(stage.expansion.expand(inputs), stage)
+        return _check_expanded(stage.expansion.expand(inputs), stage)
     own = expanders * len(inputs) if stage.share_weights else expanders[nodes]
     return np.stack([expander(x) for expander, x in zip(own, inputs, strict=True)])
 
 
-def _checked(expanded: Any, stage: Stage) -> FloatArray:
+def _check_expanded(expanded: Any, stage: Stage) -> FloatArray:
     values: FloatArray = expanded
     if not np.isfinite(np.sum(values)):  # one fast pass: a finite sum has finite terms
         raise ValueError(

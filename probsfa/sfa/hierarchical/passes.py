@@ -15,21 +15,22 @@ from probsfa.expansions._base import FloatArray
 from probsfa.graphs import TrainingGraph
 from probsfa.sfa._expand import Expander
 from probsfa.sfa.hierarchical.layers import Stage
-from probsfa.sfa.hierarchical.node_moments import NodeMoments, NodeStream, graph_moments, pool_nodes
+from probsfa.sfa.hierarchical.node_moments import NodeMoments, NodeStream, node_graph_moments, pool_nodes
 from probsfa.sfa.hierarchical.nodes import expand_nodes, gather
 from probsfa.sfa.hierarchical.signals import Source
 from probsfa.sfa.hierarchical.workers import Workers, slices
 
-__all__ = ["Part", "Teacher", "stage_moments"]
+__all__ = ["StageMoments", "SlownessObjective", "stage_moments"]
 
 # 512 MiB of float64 for the moments, or the gathered columns, of nodes that are trained together
 _BUDGET_CELLS = 2**26
 
-Part = tuple[NodeMoments, list[Expander]]  # of consecutive nodes, with their expansions if these learn
+# Of consecutive nodes, with their expansions if these learn.
+StageMoments = tuple[NodeMoments, list[Expander]]
 
 
 @dataclass(frozen=True, eq=False)
-class Teacher:
+class SlownessObjective:
     """What slowness means in this training.
 
     Attributes
@@ -56,21 +57,25 @@ class Teacher:
         return index - begins[np.searchsorted(begins, index, side="right") - 1] >= self.lag
 
 
-def stage_moments(stage: Stage, source: Source, teacher: Teacher, workers: Workers) -> Iterator[Part]:
+def stage_moments(
+    stage: Stage, source: Source, objective: SlownessObjective, workers: Workers
+) -> Iterator[StageMoments]:
     """Yield the moments of the nodes of a stage, in order; of a single one where they share their weights."""
-    if stage.stateless and (teacher.graph is None or stage.method == "pca"):
-        yield from _by_rows(stage, source, teacher, workers)
+    if stage.stateless and (objective.graph is None or stage.method == "pca"):
+        yield from _by_rows(stage, source, objective, workers)
     elif stage.share_weights:
-        yield _by_columns_shared(stage, source, teacher)
+        yield _by_columns_shared(stage, source, objective)
     else:
-        yield from _by_columns(stage, source, teacher, workers)
+        yield from _by_columns(stage, source, objective, workers)
 
 
-def _by_rows(stage: Stage, source: Source, teacher: Teacher, workers: Workers) -> Iterator[Part]:
+def _by_rows(
+    stage: Stage, source: Source, objective: SlownessObjective, workers: Workers
+) -> Iterator[StageMoments]:
     """Yield the moments of groups of nodes from passes over the rows, or of the one shared node."""
     n_expanded = _n_expanded(stage)
     groups = _groups(stage.n_nodes, 2 * n_expanded**2)
-    parts = (_stream(stage, source, teacher, workers, group, n_expanded) for group in groups)
+    parts = (_stream(stage, source, objective, workers, group, n_expanded) for group in groups)
     if stage.share_weights:
         yield pool_nodes(_concatenate(list(parts))), []
     else:
@@ -78,12 +83,17 @@ def _by_rows(stage: Stage, source: Source, teacher: Teacher, workers: Workers) -
 
 
 def _stream(
-    stage: Stage, source: Source, teacher: Teacher, workers: Workers, group: slice, n_expanded: int
+    stage: Stage,
+    source: Source,
+    objective: SlownessObjective,
+    workers: Workers,
+    group: slice,
+    n_expanded: int,
 ) -> NodeMoments:
     positions = stage.positions[group]
-    stream = NodeStream(len(positions), n_expanded, teacher.lag if stage.method == "sfa" else None)
+    stream = NodeStream(len(positions), n_expanded, objective.lag if stage.method == "sfa" else None)
     for chunk in source.chunks():
-        valid = teacher.valid_differences(stream.n_rows, chunk.shape[1])
+        valid = objective.valid_differences(stream.n_rows, chunk.shape[1])
 
         def task(nodes: slice, chunk: FloatArray = chunk, valid: NDArray[np.bool_] = valid) -> None:
             stream.update(nodes, expand_nodes(gather(chunk, positions[nodes]), stage, None, nodes), valid)
@@ -93,7 +103,9 @@ def _stream(
     return stream.finish()
 
 
-def _by_columns(stage: Stage, source: Source, teacher: Teacher, workers: Workers) -> Iterator[Part]:
+def _by_columns(
+    stage: Stage, source: Source, objective: SlownessObjective, workers: Workers
+) -> Iterator[StageMoments]:
     """Yield the moments and fitted expansions of groups of nodes, a pass over the rows for each group."""
     n_rows = source.count_rows()
     if stage.stateless:
@@ -105,19 +117,19 @@ def _by_columns(stage: Stage, source: Source, teacher: Teacher, workers: Workers
     for group in _groups(stage.n_nodes, n_rows * stage.n_inputs, spare=n_rows * n_running):
         inputs = _columns(stage, source, group, n_rows)
 
-        def task(nodes: slice, inputs: FloatArray = inputs) -> Part:
+        def task(nodes: slice, inputs: FloatArray = inputs) -> StageMoments:
             some = inputs[:, nodes]
             if stage.stateless:
-                return _moments_of(_expanded(stage, some), teacher, stage), []
+                return _moments_of(_expanded(stage, some), objective, stage), []
             fitted = [_fit_expansion(stage, some[:, i], n_expanded) for i in range(some.shape[1])]
             Z = np.stack([expander(some[:, i]) for i, expander in enumerate(fitted)], axis=1)
-            return _moments_of(Z, teacher, stage), fitted
+            return _moments_of(Z, objective, stage), fitted
 
         done = workers.run(task, slices(inputs.shape[1], n_rows * n_expanded))
         yield _concatenate([moments for moments, _ in done]), [e for _, fitted in done for e in fitted]
 
 
-def _by_columns_shared(stage: Stage, source: Source, teacher: Teacher) -> Part:
+def _by_columns_shared(stage: Stage, source: Source, objective: SlownessObjective) -> StageMoments:
     """Return the moments of the one node that sees what all see, and its expansion, fitted to all of it."""
     inputs = _columns(stage, source, slice(0, stage.n_nodes), source.count_rows())
     expander = Expander.fit(stage.expansion, inputs.reshape(-1, stage.n_inputs))
@@ -125,7 +137,7 @@ def _by_columns_shared(stage: Stage, source: Source, teacher: Teacher) -> Part:
     for group in _groups(stage.n_nodes, len(inputs) * (stage.n_inputs + 3 * expander.n_features_out)):
         some = inputs[:, group]
         Z = expander(some.reshape(-1, stage.n_inputs)).reshape(*some.shape[:2], -1)
-        parts.append(_moments_of(Z.copy() if expander.is_identity else Z, teacher, stage))
+        parts.append(_moments_of(Z.copy() if expander.is_identity else Z, objective, stage))
     return pool_nodes(_concatenate(parts)), [] if stage.stateless else [expander]
 
 
@@ -161,13 +173,13 @@ def _columns(stage: Stage, source: Source, group: slice, n_rows: int) -> FloatAr
     return out
 
 
-def _moments_of(Z: FloatArray, teacher: Teacher, stage: Stage) -> NodeMoments:
+def _moments_of(Z: FloatArray, objective: SlownessObjective, stage: Stage) -> NodeMoments:
     """Return the moments of expanded rows (N, nodes, E), which are overwritten."""
-    if teacher.graph is not None and stage.method == "sfa":
-        return graph_moments(Z, teacher.graph)
+    if objective.graph is not None and stage.method == "sfa":
+        return node_graph_moments(Z, objective.graph)
     n_rows, n_nodes, n_expanded = Z.shape
-    stream = NodeStream(n_nodes, n_expanded, teacher.lag if stage.method == "sfa" else None)
-    valid = teacher.valid_differences(0, n_rows)
+    stream = NodeStream(n_nodes, n_expanded, objective.lag if stage.method == "sfa" else None)
+    valid = objective.valid_differences(0, n_rows)
     stream.update(slice(0, n_nodes), Z.transpose(1, 0, 2), valid)
     stream.advance(valid)
     return stream.finish()

@@ -7,7 +7,7 @@ import numpy as np
 from probsfa.expansions._base import FloatArray
 from probsfa.sfa.hierarchical.layers import Stage
 from probsfa.sfa.hierarchical.nodes import NodeBank
-from probsfa.sfa.hierarchical.passes import Teacher
+from probsfa.sfa.hierarchical.passes import SlownessObjective
 from probsfa.sfa.hierarchical.signals import MappedSource, Source, StoredSource
 from probsfa.sfa.hierarchical.training import train_stage
 from probsfa.sfa.hierarchical.workers import Workers
@@ -19,7 +19,7 @@ _CHUNK_ROWS = (64, 4096)
 
 
 def train_stages(
-    stages: Sequence[Stage], source: Source, teacher: Teacher, workers: Workers, *, keep: bool
+    stages: Sequence[Stage], source: Source, objective: SlownessObjective, workers: Workers, *, keep: bool
 ) -> list[NodeBank]:
     """Return the trained nodes of all stages.
 
@@ -29,7 +29,7 @@ def train_stages(
         From the bottom to the top.
     source : Source
         The input.
-    teacher : Teacher
+    objective : SlownessObjective
         What slowness means.
     keep : bool
         Whether the signals between two stages are held in memory, or computed from the input each time.
@@ -37,7 +37,7 @@ def train_stages(
     banks: list[NodeBank] = []
     for stage in stages:
         top = stage is stages[-1]
-        bank = train_stage(stage, source, teacher, workers, top=top)
+        bank = train_stage(stage, source, objective, workers, top=top)
         if keep and not top:
             source, bank = _store(source, bank, workers)
         else:

@@ -8,14 +8,16 @@ from probsfa.sfa.hierarchical.eigen import NodeSolution, solve_pca, solve_sfa
 from probsfa.sfa.hierarchical.layers import Stage
 from probsfa.sfa.hierarchical.node_moments import NodeMoments
 from probsfa.sfa.hierarchical.nodes import NodeBank
-from probsfa.sfa.hierarchical.passes import Teacher, stage_moments
+from probsfa.sfa.hierarchical.passes import SlownessObjective, stage_moments
 from probsfa.sfa.hierarchical.signals import Source
 from probsfa.sfa.hierarchical.workers import Workers, slices
 
 __all__ = ["train_stage"]
 
 
-def train_stage(stage: Stage, source: Source, teacher: Teacher, workers: Workers, *, top: bool) -> NodeBank:
+def train_stage(
+    stage: Stage, source: Source, objective: SlownessObjective, workers: Workers, *, top: bool
+) -> NodeBank:
     """Return the trained nodes of a stage.
 
     Parameters
@@ -31,19 +33,19 @@ def train_stage(stage: Stage, source: Source, teacher: Teacher, workers: Workers
     """
     means, solutions = [], []
     expanders: list[Expander] = []
-    for moments, fitted in stage_moments(stage, source, teacher, workers):
+    for moments, fitted in stage_moments(stage, source, objective, workers):
         means.append(moments.mean)
-        solutions.append(_solve(stage, moments, teacher, workers))
+        solutions.append(_solve(stage, moments, objective, workers))
         expanders += fitted
-    found = NodeSolution(*(np.concatenate(arrays) for arrays in zip(*solutions, strict=True)))
-    n_outputs = _check_rank(stage, found, top)
+    solution = NodeSolution(*(np.concatenate(arrays) for arrays in zip(*solutions, strict=True)))
+    n_outputs = _n_outputs(stage, solution, top)
     bank = NodeBank(
         stage=stage,
         expanders=expanders or None,
         mean=np.concatenate(means),
-        weights=np.ascontiguousarray(found.weights[:, :, :n_outputs]),
-        values=found.values[:, :n_outputs],
-        rank=found.rank,
+        weights=np.ascontiguousarray(solution.weights[:, :, :n_outputs]),
+        values=solution.values[:, :n_outputs],
+        rank=solution.rank,
     )
     if isinstance(stage.clip, (int, float)):
         reach = float(stage.clip) * (
@@ -53,7 +55,9 @@ def train_stage(stage: Stage, source: Source, teacher: Teacher, workers: Workers
     return bank
 
 
-def _solve(stage: Stage, moments: NodeMoments, teacher: Teacher, workers: Workers) -> NodeSolution:
+def _solve(
+    stage: Stage, moments: NodeMoments, objective: SlownessObjective, workers: Workers
+) -> NodeSolution:
     n_expanded = moments.mean.shape[1]
     K = n_expanded if stage.n_components is None else stage.n_components
     if K > n_expanded:
@@ -65,15 +69,15 @@ def _solve(stage: Stage, moments: NodeMoments, teacher: Teacher, workers: Worker
     def task(nodes: slice) -> NodeSolution:
         if stage.method == "pca" or A is None:
             return solve_pca(B[nodes], K, variance_floor=floor[nodes])
-        return solve_sfa(A[nodes], B[nodes], K, rank_tol=teacher.rank_tol, variance_floor=floor[nodes])
+        return solve_sfa(A[nodes], B[nodes], K, rank_tol=objective.rank_tol, variance_floor=floor[nodes])
 
     solutions = workers.run(task, slices(len(B), 8 * n_expanded**2))
     return NodeSolution(*(np.concatenate(arrays) for arrays in zip(*solutions, strict=True)))
 
 
-def _check_rank(stage: Stage, found: NodeSolution, top: bool) -> int:
+def _n_outputs(stage: Stage, solution: NodeSolution, top: bool) -> int:
     """Return how many outputs every node has."""
-    highest, lowest = int(found.rank.max()), int(found.rank.min())
+    highest, lowest = int(solution.rank.max()), int(solution.rank.min())
     if highest == 0:
         raise RankError(
             f"Every input of every node of {stage.name} is constant, so there is nothing slow to find: the "
@@ -84,6 +88,6 @@ def _check_rank(stage: Stage, found: NodeSolution, top: bool) -> int:
     if top and lowest < stage.n_components:
         raise RankError(
             f"{stage.name}.n_components={stage.n_components} is more than the data hold: the (expanded) "
-            f"inputs of its node {int(found.rank.argmin())} have the numerical rank {lowest}."
+            f"inputs of its node {int(solution.rank.argmin())} have the numerical rank {lowest}."
         )
     return stage.n_components

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from joblib import effective_n_jobs  # type: ignore[import-untyped]
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+from probsfa._threads import one_blas_thread
 
 __all__ = ["Workers", "slices", "start_workers"]
 
@@ -22,16 +23,11 @@ class Workers:
         Where to run tasks; None runs them here.
     n_jobs : int
         Number of threads.
-    controller : ThreadpoolController or None
-        Of the linear algebra libraries.
     """
 
-    def __init__(
-        self, executor: ThreadPoolExecutor | None, n_jobs: int, controller: ThreadpoolController | None
-    ) -> None:
+    def __init__(self, executor: ThreadPoolExecutor | None, n_jobs: int) -> None:
         self.executor = executor
         self.n_jobs = n_jobs
-        self.controller = controller
 
     def run(self, task: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
         """Return what the task makes of every item, in order.
@@ -39,10 +35,15 @@ class Workers:
         Fewer items than threads run one after the other, with all cores for the linear algebra of each.
         """
         items = list(items)
-        if self.executor is None or self.controller is None or len(items) < self.n_jobs:
+        if self.executor is None or len(items) < self.n_jobs:
             return [task(item) for item in items]
-        with self.controller.limit(limits=1, user_api="blas"):
-            return list(self.executor.map(task, items))
+
+        def on_one_core(item: Any) -> Any:
+            with one_blas_thread():  # each for itself: some libraries have a limit for each thread
+                return task(item)
+
+        with one_blas_thread():
+            return list(self.executor.map(on_one_core, items))
 
 
 @contextmanager
@@ -50,10 +51,10 @@ def start_workers(n_jobs: int | None) -> Iterator[Workers]:
     """Give workers for a while; `n_jobs` is scikit-learn's: None is 1, -1 all cores."""
     n = effective_n_jobs(n_jobs)
     if n == 1:
-        yield Workers(None, 1, None)
+        yield Workers(None, 1)
         return
     with ThreadPoolExecutor(n) as executor:
-        yield Workers(executor, n, ThreadpoolController())
+        yield Workers(executor, n)
 
 
 def slices(n_nodes: int, cells_per_node: int) -> list[slice]:

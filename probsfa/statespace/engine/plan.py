@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, get_args
 import jax
 import numpy as np
 
-from probsfa._cores import n_cores
+from probsfa._threads import n_cores
 from probsfa.statespace.engine import steady_state
 from probsfa.statespace.engine.batched import MOST_UNROLLED
 from probsfa.statespace.engine.compiler import on_cpu

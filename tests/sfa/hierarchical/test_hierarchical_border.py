@@ -122,7 +122,7 @@ def test_labels_that_cannot_be_used(X):
     hsfa = HierarchicalSFA([Layer(1)], graph="serial")
     with pytest.raises(ValueError, match="requires y to be passed"):
         hsfa.fit(X)
-    with pytest.raises(ValueError, match="one label for each of the 30 rows"):
+    with pytest.raises(ValueError, match="one label per row of X, 30"):
         hsfa.fit(X, np.arange(29.0))
     with pytest.raises(ValueError, match="requires y to be passed"):
         hsfa.fit(lambda: [X])

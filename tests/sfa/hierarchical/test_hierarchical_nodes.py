@@ -8,7 +8,7 @@ from probsfa.graphs import graph_moments as one_graph_moments
 from probsfa.graphs import serial, temporal_moments
 from probsfa.linalg import slow_directions
 from probsfa.sfa.hierarchical.eigen import solve_pca, solve_sfa
-from probsfa.sfa.hierarchical.node_moments import NodeMoments, NodeStream, graph_moments, pool_nodes
+from probsfa.sfa.hierarchical.node_moments import NodeMoments, NodeStream, node_graph_moments, pool_nodes
 from tests.tolerances import EXACT, SPECTRAL, STREAM
 
 
@@ -53,7 +53,7 @@ def test_moments_without_differences_have_none(rng):
 def test_graph_moments_are_those_of_each_node(rng):
     graph = serial(rng.standard_normal(30), 5)
     Z = rng.standard_normal((30, 3, 4)) + 1e3
-    found = graph_moments(Z.copy(), graph)
+    found = node_graph_moments(Z.copy(), graph)
     for i in range(3):
         one = one_graph_moments(graph, Z[:, i])
         assert_allclose(found.mean[i], one.mean, rtol=EXACT)

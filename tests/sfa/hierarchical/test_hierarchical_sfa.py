@@ -47,21 +47,21 @@ SQUARES = (
 
 
 @pytest.mark.parametrize("expansion", [(None, list), POWER, SQUARES], ids=["linear", "power", "squares"])
-@pytest.mark.parametrize("teacher", ["sequences", "lag", "graph"])
-def test_two_overlapping_layers_are_their_definition(expansion, teacher, rng):
+@pytest.mark.parametrize("slowness", ["sequences", "lag", "graph"])
+def test_two_overlapping_layers_are_their_definition(expansion, slowness, rng):
     transformer, literal = expansion
     N, H, W, C = 150, 3, 5, 2
     X = _walk(rng, N, H * W * C)
     y = rng.standard_normal(N)
     settings, fit_settings, vertices = {}, {}, [1.0] * N
-    if teacher == "graph":
+    if slowness == "graph":
         graph = serial(y, 20)
         settings["graph"] = graph
         weights = graph.to_sparse().toarray()
         edges = [(i, j, weights[i, j]) for i in range(N) for j in range(N) if weights[i, j]]
         vertices = list(graph.node_weights)
     else:
-        lag = 2 if teacher == "lag" else 1
+        lag = 2 if slowness == "lag" else 1
         settings["lag"] = lag
         fit_settings["lengths"] = [60, 2, 88]
         edges = oracle.chain([60, 2, 88], lag)

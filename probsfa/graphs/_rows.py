@@ -1,0 +1,65 @@
+"""Samples given to a function of graphs or moments, checked."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probsfa._arrays import SCAN_ROWS, as_float_array
+
+__all__ = ["check_rows", "check_unmasked"]
+
+
+def check_rows(X: Any, name: str, *, allow_nan: bool = False) -> NDArray[np.float64]:
+    """Return samples as a float64 array (N, D) in which NaN is missing.
+
+    Parameters
+    ----------
+    X : array-like (N, D)
+        Samples; cells under a mask and the NA of pandas are missing.
+    name : str
+        How to call the argument in error messages.
+    allow_nan : bool, default=False
+        Whether cells may be missing.
+
+    Returns
+    -------
+    ndarray (N, D)
+        May be the caller's own array: do not write to it.
+
+    Raises
+    ------
+    ValueError
+        If `X` is no two-dimensional array of numbers, or has infinite cells, or missing ones where they are
+        not allowed; the message names the row.
+    """
+    rows = as_float_array(X, name)
+    if rows.ndim != 2:
+        raise ValueError(f"{name} must have shape (n_rows, n_features); got shape {rows.shape}.")
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = rows.sum()  # a finite sum has finite terms, and is the usual case
+    if np.isfinite(total):
+        return rows
+    for start in range(0, len(rows), SCAN_ROWS):
+        block = rows[start : start + SCAN_ROWS]
+        bad = np.isinf(block) if allow_nan else ~np.isfinite(block)
+        if bad.any():
+            row, column = np.unravel_index(int(np.argmax(bad)), bad.shape)
+            what = "infinity" if np.isinf(block[row, column]) else "a missing value"
+            raise ValueError(
+                f"{name} contains {what} in row {start + row}, column {column}; "
+                f"wanted {'finite numbers, NaN where missing' if allow_nan else 'complete rows'}."
+            )
+    return rows
+
+
+def check_unmasked(labels: Any, name: str = "y") -> Any:
+    """Return labels as they are, or raise a ValueError where a mask hides one.
+
+    NumPy's conversion of a masked array to a plain one makes a label of what is under the mask.
+    """
+    hidden = np.ma.getmaskarray(labels) if isinstance(labels, np.ma.MaskedArray) else np.zeros(0, dtype=bool)
+    if hidden.any():
+        place = int(np.argmax(hidden.reshape(len(hidden), -1).any(axis=1)))
+        raise ValueError(f"{name}[{place}] is masked; every sample needs a label.")
+    return labels

@@ -1,0 +1,82 @@
+"""Frames for lists of sequences, and arguments of sequences that reach transform."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn import config_context
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from probsfa import SFA, KernelSFA, ProbabilisticSFA
+from probsfa.expansions import Power
+
+LENGTHS = [20, 40]
+
+
+@pytest.fixture
+def frames(rng):
+    values = np.cumsum(rng.standard_normal((60, 3)), axis=0)
+    hours = pd.date_range("2020", periods=60, freq="h")
+    whole = pd.DataFrame(values, index=hours, columns=["a", "b", "c"])
+    return [whole.iloc[:20], whole.iloc[20:]]
+
+
+@pytest.mark.parametrize("estimator", [SFA(2), KernelSFA(2), Power()])
+def test_a_list_of_frames_gives_frames_with_the_index_of_each(estimator, frames):
+    expected = estimator.fit(frames).transform(frames)
+    assert all(isinstance(piece, np.ndarray) for piece in expected)
+    estimator.set_output(transform="pandas")
+    with config_context(transform_output="pandas"):
+        configured = SFA(2).fit(frames).transform(frames)
+    assert all(isinstance(piece, pd.DataFrame) for piece in configured)
+    for results in (estimator.transform(frames), estimator.fit_transform(frames)):
+        assert isinstance(results, list) and len(results) == 2
+        for result, frame, values in zip(results, frames, expected, strict=True):
+            assert_array_equal(result.index, frame.index)
+            assert list(result.columns) == list(estimator.get_feature_names_out())
+            assert_array_equal(result.to_numpy(), values)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_frames_with_lengths(frames):
+    whole = pd.concat(frames)
+    sfa = SFA(2).set_output(transform="pandas")
+    result = sfa.fit_transform(whole, lengths=LENGTHS)
+    assert_array_equal(result.index, whole.index)
+    pieces = SFA(2).fit_transform(frames)
+    assert_array_equal(result.to_numpy(), np.concatenate(pieces))
+
+
+@pytest.fixture(scope="module")
+def times():
+    return [np.arange(20.0), np.arange(40.0) ** 1.2]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_list_with_times_gives_frames(frames, times):
+    model = ProbabilisticSFA(2, max_iter=3)
+    expected = model.fit(frames, times=times).transform(frames, times=times)
+    without = model.transform(frames)
+    assert max(np.abs(a - b).max() for a, b in zip(expected, without, strict=True)) > 1e-3
+    model.set_output(transform="pandas")
+    for results in (model.transform(frames, times=times), model.fit_transform(frames, times=times)):
+        for result, frame, values in zip(results, frames, expected, strict=True):
+            assert_array_equal(result.index, frame.index)
+            assert_array_equal(result.to_numpy(), values)
+    with pytest.raises(ValueError, match="times must be a list of 2 arrays"):
+        model.transform(frames, times=times[:1])
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_fit_transform_does_not_drop_lengths_and_times(frames, times):
+    X, t = np.concatenate(frames), np.concatenate(times)
+    model = ProbabilisticSFA(2, max_iter=3)
+    expected = model.fit(X, lengths=LENGTHS, times=t).transform(X, lengths=LENGTHS, times=t)
+    assert_array_equal(model.fit_transform(X, lengths=LENGTHS, times=t), expected)
+    assert_array_equal(np.concatenate(model.fit_transform(frames, times=times)), expected)
+    # In a pipeline the next step is trained on them.
+    seen = []
+    pipeline = make_pipeline(model, FunctionTransformer(lambda features: seen.append(features) or features))
+    pipeline.fit_transform(X, probabilisticsfa__lengths=LENGTHS, probabilisticsfa__times=t)
+    assert_array_equal(seen[-1], expected)

@@ -1,0 +1,209 @@
+"""The limit on the threads of BLAS: shared by all threads, and gone when the last one leaves."""
+
+import os
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from joblib import parallel_backend
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.pipeline import make_pipeline
+from threadpoolctl import ThreadpoolController
+
+from probsfa import SFA, LaplacianEigenmaps, ProbabilisticSFA
+from probsfa._threads import ThreadLimit, n_cores, one_blas_thread
+
+N_THREADS = 8
+
+
+def libraries():
+    return ThreadpoolController().select(user_api="blas").lib_controllers
+
+
+def blas_threads():
+    return [library.num_threads for library in libraries()]
+
+
+def set_blas_threads(numbers):
+    for library, number in zip(libraries(), numbers, strict=True):
+        library.set_num_threads(number)
+        if hasattr(library, "clear_controlling_thread"):
+            library.clear_controlling_thread()
+
+
+@pytest.fixture(autouse=True)
+def two_blas_threads():
+    """Two threads for each library, also where there is one core, so that a limit to one shows."""
+    before = blas_threads()
+    set_blas_threads([2] * len(before))
+    yield
+    assert blas_threads() == [2] * len(before)
+    set_blas_threads(before)
+
+
+def test_the_limit_holds_and_ends():
+    with one_blas_thread():
+        assert set(blas_threads()) == {1}
+        with one_blas_thread():
+            assert set(blas_threads()) == {1}
+        assert set(blas_threads()) == {1}
+    assert set(blas_threads()) == {2}
+
+
+def test_threads_that_overlap_do_not_leave_one_blas_thread_for_good():
+    """The one that enters first leaves first: what the second saw on entering is not what was before."""
+    second_is_in, first_is_out = threading.Event(), threading.Event()
+
+    def second():
+        with one_blas_thread():
+            second_is_in.set()
+            assert first_is_out.wait(10)
+            return blas_threads()
+
+    with ThreadPoolExecutor(1) as executor:
+        with one_blas_thread():
+            seen = executor.submit(second)
+            assert second_is_in.wait(10)
+        first_is_out.set()
+        assert set(seen.result()) == {1}
+    assert set(blas_threads()) == {2}
+
+
+def test_eight_threads_that_enter_and_leave_in_random_order():
+    seen = []
+
+    def work(seed):
+        rng = random.Random(seed)
+        entered = []
+        for _ in range(100):
+            if entered and rng.random() < 0.5:
+                entered.pop().__exit__(None, None, None)
+            else:
+                entered.append(one_blas_thread())
+                entered[-1].__enter__()
+            if entered:
+                seen.append(set(blas_threads()))
+        for limit in reversed(entered):
+            limit.__exit__(None, None, None)
+
+    with ThreadPoolExecutor(N_THREADS) as executor:
+        list(executor.map(work, range(N_THREADS)))
+    assert all(numbers == {1} for numbers in seen)
+    assert set(blas_threads()) == {2}
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_errors_and_interrupts_end_the_limit(error):
+    with pytest.raises(error), one_blas_thread(), one_blas_thread():
+        raise error
+    assert set(blas_threads()) == {2}
+
+
+class Library:
+    """A library whose number of threads belongs to the calling thread, or to the process."""
+
+    internal_api = "openblas"
+
+    def __init__(self, threading_layer):
+        self.threading_layer = threading_layer
+        self.numbers = threading.local() if threading_layer == "openmp" else type("Shared", (), {})()
+        self.error = None
+
+    @property
+    def num_threads(self):
+        return getattr(self.numbers, "n", 4)
+
+    def set_num_threads(self, n):
+        self.numbers.n = n
+        if self.error is not None:
+            error, self.error = self.error, None
+            raise error
+
+
+@pytest.mark.parametrize("threading_layer", ["openmp", "pthreads"])
+def test_numbers_of_threads_of_one_thread_or_of_the_process(threading_layer):
+    library = Library(threading_layer)
+    limit = ThreadLimit([library])
+    limit.enter()
+
+    def other():
+        limit.enter()
+        inside = library.num_threads
+        main_left.wait(10)
+        limit.leave()
+        return inside, library.num_threads
+
+    main_left = threading.Event()
+    with ThreadPoolExecutor(1) as executor:
+        numbers = executor.submit(other)
+        while not (len(limit._holders) == 2 or numbers.done()):
+            pass
+        limit.leave()
+        main_left.set()
+        assert numbers.result() == (1, 4)
+    assert library.num_threads == 4
+
+
+@pytest.mark.parametrize("threading_layer", ["openmp", "pthreads"])
+def test_an_interrupt_on_entering_leaves_no_limit(threading_layer):
+    library = Library(threading_layer)
+    limit = ThreadLimit([library])
+    library.error = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        limit.enter()
+    assert library.num_threads == 4
+    limit.enter()
+    assert library.num_threads == 1
+    limit.leave()
+    assert library.num_threads == 4
+
+
+def test_a_child_forgets_what_other_threads_of_its_parent_hold():
+    library = Library("pthreads")
+    limit = ThreadLimit([library])
+    with ThreadPoolExecutor(1) as executor:
+        executor.submit(limit.enter).result()
+        limit.forget_other_threads()  # as the child of a fork in this thread does
+    assert library.num_threads == 4
+    limit.enter()
+    limit.forget_other_threads()
+    assert library.num_threads == 1
+    limit.leave()
+    assert library.num_threads == 4
+
+
+@pytest.mark.parametrize(
+    "estimator", [SFA(2), ProbabilisticSFA(2, max_iter=3), LaplacianEigenmaps(2, n_neighbors=5)]
+)
+@pytest.mark.filterwarnings("ignore:.*did not converge:UserWarning", "ignore:.*stopped:UserWarning")
+def test_transform_on_threads_gives_the_serial_results(estimator, rng):
+    X = np.cumsum(rng.standard_normal((120, 4)), axis=0)
+    X += np.arange(4)
+    fitted = estimator.fit(X)
+    pieces = [X[start : start + 60] + 1e-3 for start in range(60)]
+    serial = [fitted.transform(piece) for piece in pieces]
+    with ThreadPoolExecutor(N_THREADS) as executor:
+        for threaded, expected in zip(executor.map(fitted.transform, pieces), serial, strict=True):
+            np.testing.assert_array_equal(threaded, expected)
+
+
+@pytest.mark.filterwarnings("ignore:.*did not converge:UserWarning", "ignore:.*stopped:UserWarning")
+def test_grid_search_on_threads_gives_the_serial_results(rng):
+    X = np.cumsum(rng.standard_normal((150, 4)), axis=0)
+    y = X @ [1.0, -1.0, 0.5, 0.0]
+    pipeline = make_pipeline(ProbabilisticSFA(max_iter=3), Ridge())
+    grid = {"probabilisticsfa__n_components": [1, 2], "ridge__alpha": [0.1, 1.0]}
+    serial = GridSearchCV(pipeline, grid, cv=KFold(2), n_jobs=1).fit(X, y)
+    with parallel_backend("threading", n_jobs=4):
+        threaded = GridSearchCV(pipeline, grid, cv=KFold(2), n_jobs=4).fit(X, y)
+    np.testing.assert_array_equal(
+        threaded.cv_results_["mean_test_score"], serial.cv_results_["mean_test_score"]
+    )
+    np.testing.assert_array_equal(threaded.predict(X), serial.predict(X))
+
+
+def test_cores_are_those_this_process_may_use():
+    assert 1 <= n_cores() <= (os.cpu_count() or 1)
