@@ -18,6 +18,8 @@ import scipy.optimize
 import scipy.special
 from numpy.typing import ArrayLike, NDArray
 
+from probsfa._arrays import as_float_array
+
 __all__ = [
     "Alignment",
     "align_components",
@@ -119,7 +121,7 @@ def timescale(delta: ArrayLike, *, lag: int = 1) -> Any:
     >>> timescale([0.2, 0.02]).round(2)  # the correlations are 0.9 and 0.99
     array([ 9.49, 99.5 ])
     """
-    delta = np.asarray(delta, dtype=np.float64)
+    delta = as_float_array(delta, "delta")
     with np.errstate(divide="ignore", invalid="ignore"):
         tau = -lag / np.log1p(-np.where(delta < 2, delta, np.nan) / 2)
     return np.where(delta == 0, np.inf, tau)[()]
@@ -173,7 +175,7 @@ def rmse(truth: ArrayLike, estimate: ArrayLike, *, mask: ArrayLike | None = None
     truth, estimate = _same_shape(truth=truth, estimate=estimate)
     chosen = ~np.isnan(truth) & ~np.isnan(estimate)
     if mask is not None:
-        chosen &= np.broadcast_to(np.asarray(mask, dtype=bool), truth.shape)
+        chosen &= np.broadcast_to(np.asarray(np.ma.filled(mask, False), dtype=bool), truth.shape)
     if not chosen.any():
         raise ValueError("truth and estimate have no cell in common to compare.")
     return float(np.sqrt(np.mean((truth[chosen] - estimate[chosen]) ** 2)))
@@ -236,7 +238,7 @@ class Alignment(NamedTuple):
 
     def apply(self, estimate: ArrayLike) -> FloatArray:
         """Return the columns of the estimate in the order and with the signs of the reference."""
-        aligned: FloatArray = np.asarray(estimate, dtype=np.float64)[..., self.permutation] * self.signs
+        aligned: FloatArray = as_float_array(estimate, "estimate")[..., self.permutation] * self.signs
         return aligned
 
 
@@ -268,7 +270,7 @@ def align_components(estimate: ArrayLike, reference: ArrayLike) -> Alignment:
     >>> found.permutation, found.signs
     (array([1, 0]), array([-1., -1.]))
     """
-    Y, Z = np.asarray(estimate, dtype=np.float64), np.asarray(reference, dtype=np.float64)
+    Y, Z = as_float_array(estimate, "estimate"), as_float_array(reference, "reference")
     if Y.ndim != 2 or Z.ndim != 2 or len(Y) != len(Z) or Y.shape[1] < Z.shape[1]:
         raise ValueError(
             "estimate and reference must be (T, K') and (T, K) with the same rows and K' >= K; "
@@ -303,7 +305,7 @@ def principal_angles(first: ArrayLike, second: ArrayLike) -> FloatArray:
     >>> principal_angles(np.eye(3)[:, :1], np.eye(3)[:, :2])
     array([0.])
     """
-    A, B = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    A, B = as_float_array(first, "first"), as_float_array(second, "second")
     if A.ndim != 2 or B.ndim != 2 or len(A) != len(B):
         raise ValueError(
             f"first and second must be matrices with the same number of rows; got {A.shape} and {B.shape}."
@@ -316,8 +318,8 @@ def _sequences(y: Any, lengths: Sequence[int] | None) -> list[FloatArray]:
     if isinstance(y, list) and all(hasattr(piece, "shape") and len(piece.shape) > 0 for piece in y):
         if lengths is not None:
             raise ValueError("lengths cannot be given when y is a list of sequences.")
-        return [np.asarray(piece, dtype=np.float64) for piece in y]
-    array = np.asarray(y, dtype=np.float64)
+        return [as_float_array(piece, f"y[{i}]") for i, piece in enumerate(y)]
+    array = as_float_array(y, "y")
     if lengths is None:
         return [array]
     if sum(lengths) != len(array):
@@ -334,7 +336,7 @@ def _observed_mean(cells: FloatArray) -> FloatArray:
 
 
 def _same_shape(**arrays: ArrayLike) -> list[FloatArray]:
-    checked = [np.asarray(a, dtype=np.float64) for a in arrays.values()]
+    checked = [as_float_array(array, name) for name, array in arrays.items()]
     if len({a.shape for a in checked}) > 1:
         shapes = ", ".join(f"{name} {a.shape}" for name, a in zip(arrays, checked, strict=True))
         raise ValueError(f"The arrays must have one shape; got {shapes}.")

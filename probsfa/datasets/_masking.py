@@ -9,6 +9,8 @@ import numbers
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from probsfa._arrays import as_float_array
+
 __all__ = ["hide_blocks", "hide_cells"]
 
 Seed = int | np.random.Generator | None
@@ -104,7 +106,7 @@ def hide_blocks(
 
 
 def _observed(X: ArrayLike) -> NDArray[np.bool_]:
-    values = np.asarray(X, dtype=np.float64)
+    values = as_float_array(X, "X")
     if values.ndim != 2:
         raise ValueError(f"X must have two dimensions (rows are time), got an array of shape {values.shape}.")
     return ~np.isnan(values)
