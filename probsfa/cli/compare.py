@@ -2,9 +2,10 @@
 
 import argparse
 
+from probsfa._files import replacing
 from probsfa.cli._comparison import compare_methods, hiders
 from probsfa.cli._methods import default_methods, make_model
-from probsfa.cli._outputs import check_outputs, replacing
+from probsfa.cli._outputs import check_outputs
 from probsfa.cli._report import scores_as_csv, scores_as_text
 from probsfa.cli._screen import Screen
 from probsfa.cli.tables.input import read_input

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from probsfa._files import replacing
 from probsfa.cli._comparison import compare_methods, hiders
 from probsfa.cli._methods import PROBABILISTIC, default_methods, make_model
-from probsfa.cli._outputs import check_outputs, replacing
+from probsfa.cli._outputs import check_outputs
 from probsfa.cli._pictures import draw_demo, save_picture
 from probsfa.cli._report import scores_as_csv, scores_as_text
 from probsfa.cli._screen import Screen

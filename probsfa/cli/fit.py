@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from probsfa._files import replacing
 from probsfa.cli._methods import fit_quietly, make_model
-from probsfa.cli._outputs import check_outputs, replacing
+from probsfa.cli._outputs import check_outputs
 from probsfa.cli._parser import ENOUGH
 from probsfa.cli._report import align
 from probsfa.cli._screen import Screen

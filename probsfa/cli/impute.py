@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from probsfa._files import replacing
 from probsfa.cli._errors import CommandError
 from probsfa.cli._methods import when
-from probsfa.cli._outputs import check_outputs, replacing
+from probsfa.cli._outputs import check_outputs
 from probsfa.cli._parser import ENOUGH
 from probsfa.cli._pictures import check_format, draw_holes, save_picture
 from probsfa.cli._screen import Screen
