@@ -68,8 +68,8 @@ def test_slowness_is_a_scorer(rng):
 def test_coverage_of_a_true_and_of_a_boastful_model(rng):
     n, truth = 100_000, rng.standard_normal(100_000)
     for level in (0.5, 0.9, 0.99):
-        found = metrics.coverage(truth, np.zeros(n), np.ones(n), level)
-        assert abs(found - level) < mc_tolerance(level * (1 - level), n)
+        covered = metrics.coverage(truth, np.zeros(n), np.ones(n), level)
+        assert abs(covered - level) < mc_tolerance(level * (1 - level), n)
     assert metrics.coverage(truth, np.zeros(n), 0.5 * np.ones(n), 0.9) < 0.7
     with_gap = metrics.coverage([0.0, np.nan, 9.0], [0.0, 0.0, np.nan], [1.0, 1.0, 1.0])
     assert with_gap == 1.0
@@ -79,6 +79,20 @@ def test_rmse_looks_at_chosen_cells():
     truth, estimate = np.array([[1.0, np.nan], [3.0, 4.0]]), np.array([[0.0, 5.0], [3.0, 6.0]])
     assert metrics.rmse(truth, estimate) == pytest.approx(np.sqrt(5 / 3))
     assert metrics.rmse(truth, estimate, mask=[[True, True], [False, False]]) == 1.0
+
+
+def test_errors_in_units_of_each_column():
+    truth, estimate = np.array([[1.0, 10.0], [2.0, 20.0]]), np.array([[2.0, 10.0], [2.0, 50.0]])
+    assert metrics.mae(truth, estimate) == pytest.approx(31.0 / 4.0)
+    assert metrics.mae(truth, estimate, scale=[0.5, 10.0]) == pytest.approx(5.0 / 4.0)
+    assert metrics.rmse(truth, estimate, scale=[0.5, 10.0]) == pytest.approx(np.sqrt(13.0 / 4.0))
+    assert metrics.rmse(truth, estimate, scale=[0.5, 10.0], mask=[True, False]) == pytest.approx(np.sqrt(2.0))
+    with pytest.raises(ValueError, match="scale must be positive"):
+        metrics.mae(truth, estimate, scale=[0.0, 1.0])
+
+
+def test_coverage_looks_at_chosen_cells():
+    assert metrics.coverage([0.0, 5.0], [0.0, 0.0], [1.0, 1.0], mask=[True, False]) == 1.0
 
 
 def masked(values, mask):
@@ -122,20 +136,22 @@ def test_alignment_finds_the_best_signed_permutation(rng):
         reference[:, [2, 0, 3, 1]] * [1, -2, 3, -1], ((0, 0), (0, 1))
     )
     estimate[3, 2] = np.nan
-    found = metrics.align_components(estimate, reference)
+    alignment = metrics.align_components(estimate, reference)
     keep = np.arange(60) != 3
     R = np.corrcoef(estimate[keep], reference[keep], rowvar=False)[:5, 5:]
     best = max(itertools.permutations(range(5), 4), key=lambda p: sum(abs(R[i, k]) for k, i in enumerate(p)))
-    assert found.permutation.tolist() == list(best)
-    np.testing.assert_allclose(found.correlations, [abs(R[i, k]) for k, i in enumerate(best)], rtol=EXACT)
-    aligned = found.apply(estimate)[keep]
+    assert alignment.permutation.tolist() == list(best)
+    np.testing.assert_allclose(alignment.correlations, [abs(R[i, k]) for k, i in enumerate(best)], rtol=EXACT)
+    aligned = alignment.apply(estimate)[keep]
     for k in range(4):
-        assert np.corrcoef(aligned[:, k], reference[keep, k])[0, 1] == pytest.approx(found.correlations[k])
+        assert np.corrcoef(aligned[:, k], reference[keep, k])[0, 1] == pytest.approx(
+            alignment.correlations[k]
+        )
 
 
 def test_alignment_with_a_constant_component():
-    found = metrics.align_components([[1.0, 0.0], [1.0, 1.0], [1.0, 3.0]], [[0.0], [-1.0], [-3.0]])
-    assert found.permutation.tolist() == [1] and found.signs.tolist() == [-1.0]
+    alignment = metrics.align_components([[1.0, 0.0], [1.0, 1.0], [1.0, 3.0]], [[0.0], [-1.0], [-3.0]])
+    assert alignment.permutation.tolist() == [1] and alignment.signs.tolist() == [-1.0]
 
 
 def test_principal_angles(rng):
