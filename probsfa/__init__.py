@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from probsfa import distributed as distributed
     from probsfa import expansions as expansions
     from probsfa import graphs as graphs
+    from probsfa import imputation as imputation
     from probsfa import metrics as metrics
     from probsfa import plots as plots
     from probsfa._compilation import enable_compilation_cache as enable_compilation_cache
@@ -37,7 +38,9 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_SUBMODULES = frozenset({"bayes", "datasets", "distributed", "expansions", "graphs", "metrics", "plots"})
+_SUBMODULES = frozenset(
+    {"bayes", "datasets", "distributed", "expansions", "graphs", "imputation", "metrics", "plots"}
+)
 _HOMES = {
     "SFA": "probsfa.sfa",
     "GraphSFA": "probsfa.sfa",
@@ -75,6 +78,7 @@ __all__ = [
     "enable_compilation_cache",
     "expansions",
     "graphs",
+    "imputation",
     "load",
     "on_devices",
     "metrics",

@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields
 
-from probsfa.cli._comparison import Comparison, Score
+from probsfa.imputation import Comparison, Score
 
 __all__ = ["align", "scores_as_csv", "scores_as_text"]
 

@@ -130,8 +130,8 @@ def _read_dates(texts: pd.Series) -> pd.DatetimeIndex:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # pandas on formats that it has to guess
         for how in ({"format": "ISO8601"}, {}, {"dayfirst": True}):
-            found = pd.to_datetime(texts, errors="coerce", utc=True, **how)
-            readings.append(pd.DatetimeIndex(found).tz_convert(None))
+            stamps = pd.to_datetime(texts, errors="coerce", utc=True, **how)
+            readings.append(pd.DatetimeIndex(stamps).tz_convert(None))
     return max(readings, key=_sense)
 
 

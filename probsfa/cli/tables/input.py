@@ -67,18 +67,18 @@ def read_input(args: argparse.Namespace, screen: Screen) -> Input:
         raise CommandError(
             f"{table.path}: column {empty[0]!r} has nothing observed; choose the others with --columns."
         )
-    found = Input(table, roles, values, read_clock(table, roles, even=args.even))
-    _tell(found, screen)
-    return found
+    series = Input(table, roles, values, read_clock(table, roles, even=args.even))
+    _tell(series, screen)
+    return series
 
 
-def _tell(found: Input, screen: Screen) -> None:
-    table, data = found.table, found.roles.data
+def _tell(series: Input, screen: Screen) -> None:
+    table, data = series.table, series.roles.data
     if not table.named:
         screen.note(f"{table.path}: row 1 has no names and is read as data (--header yes: it has names)")
     screen.note(
-        f"{table.path}: {len(found.values)} rows of {len(data)} columns, "
-        f"{100.0 * np.isnan(found.values).mean():.1f} % of the cells missing; {found.clock.note}"
+        f"{table.path}: {len(series.values)} rows of {len(data)} columns, "
+        f"{100.0 * np.isnan(series.values).mean():.1f} % of the cells missing; {series.clock.note}"
     )
     kept = [name or "(no name)" for j, name in enumerate(table.names) if j not in data]
     if kept:
@@ -86,7 +86,7 @@ def _tell(found: Input, screen: Screen) -> None:
     if table.decimal == ",":
         screen.note("numbers are read with a decimal comma (--decimal . for a point)")
     held: dict[float, list[str]] = {}
-    for name, column in zip(found.names, found.values.T, strict=True):
+    for name, column in zip(series.names, series.values.T, strict=True):
         for code in suspects(column):
             held.setdefault(code, []).append(repr(name))
     for code, names in held.items():

@@ -22,9 +22,9 @@ def suspects(values: NDArray[np.float64]) -> list[float]:
     known, counts = np.unique(values[~np.isnan(values)], return_counts=True)
     if len(known) < 3:
         return []
-    found = []
+    codes = []
     for end, beside, rest in ((0, 1, known[1:]), (-1, -2, known[:-1])):
         away = abs(known[end] - known[beside])
         if counts[end] >= 2 and abs(known[end]) >= 99 and known[end] % 1 == 0 and away > np.ptp(rest):
-            found.append(float(known[end]))
-    return found
+            codes.append(float(known[end]))
+    return codes

@@ -233,9 +233,10 @@ def _guess_delimiter(text: str) -> str:
 
     def sense(delimiter: str) -> tuple[bool, bool, bool, int]:
         # Quoted text may hold the delimiter.
-        found = [re.sub(r'"[^"]*"', "", line).count(delimiter) for line in head] or [0]
-        same = found[-1] > 0 and sum(n == found[-1] for n in found) >= 0.8 * len(found)
-        return same, found[0] in (found[-1], found[-1] - 1) and found[0] > 0, delimiter != ",", found[-1]
+        counts = [re.sub(r'"[^"]*"', "", line).count(delimiter) for line in head] or [0]
+        header, usual = counts[0], counts[-1]
+        same = usual > 0 and sum(n == usual for n in counts) >= 0.8 * len(counts)
+        return same, header in (usual, usual - 1) and header > 0, delimiter != ",", usual
 
     best = max(DELIMITERS, key=sense)
     return best if sense(best)[-1] > 0 else ","
