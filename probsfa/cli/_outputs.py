@@ -18,7 +18,7 @@ def check_outputs(outputs: Sequence[Path], *, force: bool, inputs: Sequence[Path
         Files that will be written.
     force : bool
         Whether files that exist may be replaced.
-    inputs : sequence of Path
+    inputs : sequence of Path, default=()
         Files that are read, which are never replaced.
 
     Raises

@@ -140,11 +140,13 @@ def test_scores_are_averages_over_the_seeds(series):
     assert mean.seconds > 0.0
 
 
-def test_progress_is_told_before_each_run(series):
-    told = []
+def test_progress_is_reported_before_each_run(series):
+    reports = []
     methods = [ColumnMean(), LinearInterpolation()]
-    compare_methods(series, methods, [HiddenCells()], seeds=[0, 1], progress=lambda *what: told.append(what))
-    assert told == [
+    compare_methods(
+        series, methods, [HiddenCells()], seeds=[0, 1], progress=lambda *what: reports.append(what)
+    )
+    assert reports == [
         (0, 4, "mean"),
         (1, 4, "linear interpolation"),
         (2, 4, "mean"),

@@ -7,10 +7,20 @@ __all__ = ["suspects"]
 
 
 def suspects(values: NDArray[np.float64]) -> list[float]:
-    """Find numbers in a column that may stand for missing.
+    """Return the numbers of a column that may stand for missing.
 
     Such codes are whole, repeated, and lie further below or above all other values than these lie apart:
     -200, -999 or 9999 among readings of 0 to 50.
+
+    Parameters
+    ----------
+    values : ndarray (T,)
+        The column, NaN where missing.
+
+    Returns
+    -------
+    list of float
+        At most two, the lowest and the highest number.
 
     Examples
     --------
