@@ -18,6 +18,8 @@ True
 """
 
 from probsfa.imputation.comparison import Comparison as Comparison
+from probsfa.imputation.comparison import Errors as Errors
+from probsfa.imputation.comparison import Progress as Progress
 from probsfa.imputation.comparison import Score as Score
 from probsfa.imputation.comparison import compare_methods as compare_methods
 from probsfa.imputation.comparison import score as score
@@ -40,6 +42,7 @@ __all__ = [
     "ClassicSFA",
     "ColumnMean",
     "Comparison",
+    "Errors",
     "EstimatorImputation",
     "Filled",
     "HiddenBlocks",
@@ -48,6 +51,7 @@ __all__ = [
     "IterativeRegression",
     "LinearInterpolation",
     "Method",
+    "Progress",
     "Score",
     "compare_methods",
     "default_estimator",
