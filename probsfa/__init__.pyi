@@ -6,6 +6,7 @@ from probsfa import datasets as datasets
 from probsfa import distributed as distributed
 from probsfa import expansions as expansions
 from probsfa import graphs as graphs
+from probsfa import imputation as imputation
 from probsfa import metrics as metrics
 from probsfa import plots as plots
 from probsfa._compilation import enable_compilation_cache as enable_compilation_cache

@@ -7,13 +7,16 @@ version of the format.
 
 import json
 import os
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from probsfa._files import replacing
+
+__all__ = ["FORMAT", "VERSION", "read", "write"]
 
 FORMAT = "probsfa"
 VERSION = 1
@@ -22,7 +25,7 @@ VERSION = 1
 def write(
     path: str | os.PathLike[str], kind: str, scalars: dict[str, Any], arrays: dict[str, NDArray[Any]]
 ) -> None:
-    """Write a file in one piece: under a temporary name first, so that a failure leaves no half of it.
+    """Write a file whole or not at all.
 
     Parameters
     ----------
@@ -35,20 +38,9 @@ def write(
     arrays : dict of ndarray
         Arrays of numbers or text, not of objects.
     """
-    target = Path(path)
     header = json.dumps({"format": FORMAT, "version": VERSION, "kind": kind, **scalars}, default=_plain)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez_compressed(file, header=np.array(header), **arrays)  # type: ignore[arg-type]
-        # Temporary files are private; the finished one has the permissions any new file would have.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with replacing(path) as [draft], draft.open("wb") as file:
+        np.savez_compressed(file, header=np.array(header), **arrays)  # type: ignore[arg-type]
 
 
 def _plain(value: Any) -> Any:

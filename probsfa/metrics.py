@@ -18,12 +18,15 @@ import scipy.optimize
 import scipy.special
 from numpy.typing import ArrayLike, NDArray
 
+from probsfa._arrays import as_float_array
+
 __all__ = [
     "Alignment",
     "align_components",
     "coverage",
     "delta_value",
     "eta_value",
+    "mae",
     "principal_angles",
     "rmse",
     "slowness",
@@ -40,7 +43,7 @@ def delta_value(y: Any, *, lag: int = 1, lengths: Sequence[int] | None = None) -
     ----------
     y : array-like (T,) or (T, K), or list of such
         Signals; a list is several sequences. A NaN cell leaves its column's two differences out.
-    lag : int
+    lag : int, default=1
         Rows from one member of a difference to the other.
     lengths : sequence of int, optional
         Cuts one array into sequences; differences never cross a border.
@@ -54,6 +57,11 @@ def delta_value(y: Any, *, lag: int = 1, lengths: Sequence[int] | None = None) -
     ------
     ValueError
         If there is no pair of rows `lag` apart, or the lengths do not fit.
+
+    See Also
+    --------
+    eta_value : The same slowness, as a number of periods.
+    timescale : The same slowness, as a decay time.
 
     Examples
     --------
@@ -78,13 +86,26 @@ def eta_value(y: Any, *, lag: int = 1, lengths: Sequence[int] | None = None) -> 
 
     Parameters
     ----------
-    y, lag, lengths
-        As in :func:`delta_value`.
+    y : array-like (T,) or (T, K), or list of such
+        Signals; a list is several sequences.
+    lag : int, default=1
+        Rows from one member of a difference to the other.
+    lengths : sequence of int, optional
+        Cuts one array into sequences.
 
     Returns
     -------
     float or ndarray (K,)
         ``T / (2 pi lag) sqrt(delta)``.
+
+    Raises
+    ------
+    ValueError
+        As :func:`delta_value` does.
+
+    See Also
+    --------
+    delta_value : The mean squared change over the variance.
 
     Examples
     --------
@@ -105,7 +126,7 @@ def timescale(delta: ArrayLike, *, lag: int = 1) -> Any:
     ----------
     delta : array-like
         Delta values at that lag.
-    lag : int
+    lag : int, default=1
         Rows from one member of a difference to the other.
 
     Returns
@@ -114,12 +135,16 @@ def timescale(delta: ArrayLike, *, lag: int = 1) -> Any:
         ``-lag / log(1 - delta/2)``, in rows; infinite at 0 and NaN from 2 on, where the correlation is not
         positive and no exponential decay could have produced it.
 
+    See Also
+    --------
+    delta_value : Makes delta values of signals.
+
     Examples
     --------
     >>> timescale([0.2, 0.02]).round(2)  # the correlations are 0.9 and 0.99
     array([ 9.49, 99.5 ])
     """
-    delta = np.asarray(delta, dtype=np.float64)
+    delta = as_float_array(delta, "delta")
     with np.errstate(divide="ignore", invalid="ignore"):
         tau = -lag / np.log1p(-np.where(delta < 2, delta, np.nan) / 2)
     return np.where(delta == 0, np.inf, tau)[()]
@@ -144,50 +169,115 @@ def slowness(estimator: Any, X: Any, y: Any = None) -> float:
     -------
     float
         Minus the mean delta value of the outputs: greater is slower.
+
+    See Also
+    --------
+    delta_value : The slowness of signals.
+
+    Examples
+    --------
+    >>> from probsfa import SFA
+    >>> phase = np.linspace(0.0, 20.0, 400)
+    >>> X = np.column_stack([np.sin(phase) + np.sin(9.0 * phase), np.sin(9.0 * phase)])
+    >>> slowness(SFA(1).fit(X[:300]), X[300:]) > slowness(SFA(2).fit(X[:300]), X[300:])
+    True
     """
     outputs = estimator.transform(X)
     deltas = np.asarray(delta_value(outputs, lag=getattr(estimator, "lag", 1)))
     return -float(np.mean(deltas))
 
 
-def rmse(truth: ArrayLike, estimate: ArrayLike, *, mask: ArrayLike | None = None) -> float:
+def rmse(
+    truth: ArrayLike, estimate: ArrayLike, *, mask: ArrayLike | None = None, scale: ArrayLike | None = None
+) -> float:
     """Return the root of the mean squared error over the cells that can be compared.
 
     Parameters
     ----------
     truth, estimate : array-like, same shape
-        Cells where either is NaN are left out.
+        Cells where either is missing are left out.
     mask : array-like of bool, optional
         Cells to look at; all by default.
+    scale : array-like, optional
+        What errors are divided by, such as the standard deviation of each column; positive.
+
+    Returns
+    -------
+    float
+        In the units of `truth`, or of `scale` where it is given.
 
     Raises
     ------
     ValueError
-        If the shapes differ or no cell can be compared.
+        If the shapes differ, a scale is not positive, or no cell can be compared.
+
+    See Also
+    --------
+    mae : The mean absolute error, which large errors dominate less.
+    coverage : Whether intervals are as wide as errors are.
 
     Examples
     --------
     >>> rmse([0.0, 3.0, np.nan], [0.0, 0.0, 7.0], mask=[False, True, True])
     3.0
     """
-    truth, estimate = _same_shape(truth=truth, estimate=estimate)
-    chosen = ~np.isnan(truth) & ~np.isnan(estimate)
-    if mask is not None:
-        chosen &= np.broadcast_to(np.asarray(mask, dtype=bool), truth.shape)
-    if not chosen.any():
-        raise ValueError("truth and estimate have no cell in common to compare.")
-    return float(np.sqrt(np.mean((truth[chosen] - estimate[chosen]) ** 2)))
+    return float(np.sqrt(np.mean(_errors(truth, estimate, mask, scale) ** 2)))
 
 
-def coverage(truth: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.9) -> float:
+def mae(
+    truth: ArrayLike, estimate: ArrayLike, *, mask: ArrayLike | None = None, scale: ArrayLike | None = None
+) -> float:
+    """Return the mean absolute error over the cells that can be compared.
+
+    Parameters
+    ----------
+    truth, estimate : array-like, same shape
+        Cells where either is missing are left out.
+    mask : array-like of bool, optional
+        Cells to look at; all by default.
+    scale : array-like, optional
+        What errors are divided by, such as the standard deviation of each column; positive.
+
+    Returns
+    -------
+    float
+        In the units of `truth`, or of `scale` where it is given.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ, a scale is not positive, or no cell can be compared.
+
+    See Also
+    --------
+    rmse : The root of the mean squared error.
+
+    Examples
+    --------
+    >>> mae([[1.0, 10.0], [2.0, 20.0]], [[1.0, 10.0], [4.0, 20.0]], scale=[0.5, 5.0])
+    1.0
+    """
+    return float(np.mean(np.abs(_errors(truth, estimate, mask, scale))))
+
+
+def coverage(
+    truth: ArrayLike,
+    mean: ArrayLike,
+    std: ArrayLike,
+    level: float = 0.9,
+    *,
+    mask: ArrayLike | None = None,
+) -> float:
     """Return the share of true values inside central normal intervals.
 
     Parameters
     ----------
     truth, mean, std : array-like, same shape
-        True values, predictive means and standard deviations; cells where any is NaN are left out.
-    level : float
+        True values, predictive means and standard deviations; cells where any is missing are left out.
+    level : float, default=0.9
         Probability of the interval, between 0 and 1; an honest predictor's coverage is close to it.
+    mask : array-like of bool, optional
+        Cells to look at; all by default.
 
     Returns
     -------
@@ -200,6 +290,10 @@ def coverage(truth: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0
         If the shapes differ, a standard deviation is negative, the level is not a probability, or no cell can
         be compared.
 
+    See Also
+    --------
+    rmse : How far the means are from the truth.
+
     Examples
     --------
     >>> coverage([0.0, 1.0, 2.0, 3.0], np.zeros(4), np.ones(4), level=0.9)
@@ -210,7 +304,7 @@ def coverage(truth: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0
         raise ValueError(f"level must lie between 0 and 1; got {level}.")
     if (std < 0).any():
         raise ValueError("std must not be negative.")
-    chosen = ~(np.isnan(truth) | np.isnan(mean) | np.isnan(std))
+    chosen = ~(np.isnan(truth) | np.isnan(mean) | np.isnan(std)) & _chosen(mask, truth.shape)
     if not chosen.any():
         raise ValueError("truth, mean and std have no cell in common to compare.")
     width = scipy.special.ndtri((1 + level) / 2)
@@ -236,7 +330,7 @@ class Alignment(NamedTuple):
 
     def apply(self, estimate: ArrayLike) -> FloatArray:
         """Return the columns of the estimate in the order and with the signs of the reference."""
-        aligned: FloatArray = np.asarray(estimate, dtype=np.float64)[..., self.permutation] * self.signs
+        aligned: FloatArray = as_float_array(estimate, "estimate")[..., self.permutation] * self.signs
         return aligned
 
 
@@ -260,15 +354,19 @@ def align_components(estimate: ArrayLike, reference: ArrayLike) -> Alignment:
     ValueError
         If the row counts differ, there are fewer estimates than references, or less than two rows to compare.
 
+    See Also
+    --------
+    principal_angles : Compares the spaces that components span, whatever their order and sign.
+
     Examples
     --------
     >>> import numpy as np
     >>> truth = np.random.default_rng(0).standard_normal((50, 2))
-    >>> found = align_components(-truth[:, ::-1], truth)
-    >>> found.permutation, found.signs
+    >>> alignment = align_components(-truth[:, ::-1], truth)
+    >>> alignment.permutation, alignment.signs
     (array([1, 0]), array([-1., -1.]))
     """
-    Y, Z = np.asarray(estimate, dtype=np.float64), np.asarray(reference, dtype=np.float64)
+    Y, Z = as_float_array(estimate, "estimate"), as_float_array(reference, "reference")
     if Y.ndim != 2 or Z.ndim != 2 or len(Y) != len(Z) or Y.shape[1] < Z.shape[1]:
         raise ValueError(
             "estimate and reference must be (T, K') and (T, K) with the same rows and K' >= K; "
@@ -297,13 +395,22 @@ def principal_angles(first: ArrayLike, second: ArrayLike) -> FloatArray:
         Radians, ascending; the last is the largest angle. Accurate for small angles too (Knyazev & Argentati
         2002, SIAM J. Sci. Comput. 23:2008).
 
+    Raises
+    ------
+    ValueError
+        If the matrices do not have the same number of rows.
+
+    See Also
+    --------
+    align_components : Matches single components.
+
     Examples
     --------
     >>> import numpy as np
     >>> principal_angles(np.eye(3)[:, :1], np.eye(3)[:, :2])
     array([0.])
     """
-    A, B = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    A, B = as_float_array(first, "first"), as_float_array(second, "second")
     if A.ndim != 2 or B.ndim != 2 or len(A) != len(B):
         raise ValueError(
             f"first and second must be matrices with the same number of rows; got {A.shape} and {B.shape}."
@@ -316,8 +423,8 @@ def _sequences(y: Any, lengths: Sequence[int] | None) -> list[FloatArray]:
     if isinstance(y, list) and all(hasattr(piece, "shape") and len(piece.shape) > 0 for piece in y):
         if lengths is not None:
             raise ValueError("lengths cannot be given when y is a list of sequences.")
-        return [np.asarray(piece, dtype=np.float64) for piece in y]
-    array = np.asarray(y, dtype=np.float64)
+        return [as_float_array(piece, f"y[{i}]") for i, piece in enumerate(y)]
+    array = as_float_array(y, "y")
     if lengths is None:
         return [array]
     if sum(lengths) != len(array):
@@ -326,15 +433,39 @@ def _sequences(y: Any, lengths: Sequence[int] | None) -> list[FloatArray]:
 
 
 def _observed_mean(cells: FloatArray) -> FloatArray:
-    """Return the means of columns over what is not NaN; NaN where nothing is."""
+    """Return the mean of each column over what is not NaN; NaN where nothing is."""
     observed = ~np.isnan(cells)
     with np.errstate(invalid="ignore"):
         mean: FloatArray = np.where(observed, cells, 0.0).sum(axis=0) / observed.sum(axis=0)
     return mean
 
 
+def _errors(
+    truth: ArrayLike, estimate: ArrayLike, mask: ArrayLike | None, scale: ArrayLike | None
+) -> FloatArray:
+    """Return the differences of the cells that can be compared, one-dimensional."""
+    truth, estimate = _same_shape(truth=truth, estimate=estimate)
+    chosen = ~np.isnan(truth) & ~np.isnan(estimate) & _chosen(mask, truth.shape)
+    if not chosen.any():
+        raise ValueError("truth and estimate have no cell in common to compare.")
+    errors: FloatArray = (estimate - truth)[chosen]
+    if scale is None:
+        return errors
+    scale = np.broadcast_to(as_float_array(scale, "scale"), truth.shape)[chosen]
+    if not (scale > 0).all():
+        raise ValueError("scale must be positive.")
+    return errors / scale
+
+
+def _chosen(mask: ArrayLike | None, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Return the mask in that shape; what a masked array hides is not chosen."""
+    if mask is None:
+        return np.ones(shape, dtype=bool)
+    return np.broadcast_to(np.asarray(np.ma.filled(mask, False), dtype=bool), shape)
+
+
 def _same_shape(**arrays: ArrayLike) -> list[FloatArray]:
-    checked = [np.asarray(a, dtype=np.float64) for a in arrays.values()]
+    checked = [as_float_array(array, name) for name, array in arrays.items()]
     if len({a.shape for a in checked}) > 1:
         shapes = ", ".join(f"{name} {a.shape}" for name, a in zip(arrays, checked, strict=True))
         raise ValueError(f"The arrays must have one shape; got {shapes}.")

@@ -68,8 +68,8 @@ def test_slowness_is_a_scorer(rng):
 def test_coverage_of_a_true_and_of_a_boastful_model(rng):
     n, truth = 100_000, rng.standard_normal(100_000)
     for level in (0.5, 0.9, 0.99):
-        found = metrics.coverage(truth, np.zeros(n), np.ones(n), level)
-        assert abs(found - level) < mc_tolerance(level * (1 - level), n)
+        covered = metrics.coverage(truth, np.zeros(n), np.ones(n), level)
+        assert abs(covered - level) < mc_tolerance(level * (1 - level), n)
     assert metrics.coverage(truth, np.zeros(n), 0.5 * np.ones(n), 0.9) < 0.7
     with_gap = metrics.coverage([0.0, np.nan, 9.0], [0.0, 0.0, np.nan], [1.0, 1.0, 1.0])
     assert with_gap == 1.0
@@ -81,26 +81,77 @@ def test_rmse_looks_at_chosen_cells():
     assert metrics.rmse(truth, estimate, mask=[[True, True], [False, False]]) == 1.0
 
 
+def test_errors_in_units_of_each_column():
+    truth, estimate = np.array([[1.0, 10.0], [2.0, 20.0]]), np.array([[2.0, 10.0], [2.0, 50.0]])
+    assert metrics.mae(truth, estimate) == pytest.approx(31.0 / 4.0)
+    assert metrics.mae(truth, estimate, scale=[0.5, 10.0]) == pytest.approx(5.0 / 4.0)
+    assert metrics.rmse(truth, estimate, scale=[0.5, 10.0]) == pytest.approx(np.sqrt(13.0 / 4.0))
+    assert metrics.rmse(truth, estimate, scale=[0.5, 10.0], mask=[True, False]) == pytest.approx(np.sqrt(2.0))
+    with pytest.raises(ValueError, match="scale must be positive"):
+        metrics.mae(truth, estimate, scale=[0.0, 1.0])
+
+
+def test_coverage_looks_at_chosen_cells():
+    assert metrics.coverage([0.0, 5.0], [0.0, 0.0], [1.0, 1.0], mask=[True, False]) == 1.0
+
+
+def masked(values, mask):
+    """The values with 999 under the mask, and the same with NaN."""
+    values, mask = np.asarray(values), np.asarray(mask, dtype=bool)
+    return np.ma.array(np.where(mask, 999.0, values), mask=mask), np.where(mask, np.nan, values)
+
+
+def test_values_under_a_mask_are_not_compared(rng):
+    truth, estimate, std = rng.standard_normal((20, 2)), rng.standard_normal((20, 2)), np.ones((20, 2))
+    hidden, gaps = masked(truth, rng.random((20, 2)) < 0.4)
+    for given, equal in [((hidden, estimate), (gaps, estimate)), ((estimate, hidden), (estimate, gaps))]:
+        assert metrics.rmse(*given) == metrics.rmse(*equal) < 3.0
+    assert metrics.coverage(hidden, estimate, std) == metrics.coverage(gaps, estimate, std)
+    assert metrics.coverage(estimate, hidden, std) == metrics.coverage(estimate, gaps, std)
+    assert metrics.coverage(truth, estimate, hidden**2) == metrics.coverage(truth, estimate, gaps**2)
+    chosen = np.ma.array([True, True, False], mask=[False, True, False])
+    assert metrics.rmse([0.0, 0.0, 0.0], [1.0, 9.0, 9.0], mask=chosen) == 1.0
+
+
+def test_values_under_a_mask_do_not_make_a_signal_fast(rng):
+    y = np.cumsum(rng.standard_normal((40, 2)), axis=0)
+    hidden, gaps = masked(y, rng.random((40, 2)) < 0.2)
+    np.testing.assert_array_equal(metrics.delta_value(hidden), metrics.delta_value(gaps))
+    np.testing.assert_array_equal(metrics.eta_value(hidden), metrics.eta_value(gaps))
+    pieces, equal = [hidden[:15], hidden[15:]], [gaps[:15], gaps[15:]]
+    np.testing.assert_array_equal(metrics.delta_value(pieces), metrics.delta_value(equal))
+
+
+def test_components_under_a_mask_are_not_aligned(rng):
+    reference = rng.standard_normal((50, 2))
+    hidden, gaps = masked(reference[:, ::-1], rng.random((50, 2)) < 0.2)
+    alignment, expected = (metrics.align_components(Y, reference) for Y in (hidden, gaps))
+    np.testing.assert_array_equal(alignment.correlations, expected.correlations)
+    np.testing.assert_array_equal(alignment.apply(hidden), expected.apply(gaps))
+
+
 def test_alignment_finds_the_best_signed_permutation(rng):
     reference = rng.standard_normal((60, 4))
     estimate = rng.standard_normal((60, 5)) + np.pad(
         reference[:, [2, 0, 3, 1]] * [1, -2, 3, -1], ((0, 0), (0, 1))
     )
     estimate[3, 2] = np.nan
-    found = metrics.align_components(estimate, reference)
+    alignment = metrics.align_components(estimate, reference)
     keep = np.arange(60) != 3
     R = np.corrcoef(estimate[keep], reference[keep], rowvar=False)[:5, 5:]
     best = max(itertools.permutations(range(5), 4), key=lambda p: sum(abs(R[i, k]) for k, i in enumerate(p)))
-    assert found.permutation.tolist() == list(best)
-    np.testing.assert_allclose(found.correlations, [abs(R[i, k]) for k, i in enumerate(best)], rtol=EXACT)
-    aligned = found.apply(estimate)[keep]
+    assert alignment.permutation.tolist() == list(best)
+    np.testing.assert_allclose(alignment.correlations, [abs(R[i, k]) for k, i in enumerate(best)], rtol=EXACT)
+    aligned = alignment.apply(estimate)[keep]
     for k in range(4):
-        assert np.corrcoef(aligned[:, k], reference[keep, k])[0, 1] == pytest.approx(found.correlations[k])
+        assert np.corrcoef(aligned[:, k], reference[keep, k])[0, 1] == pytest.approx(
+            alignment.correlations[k]
+        )
 
 
 def test_alignment_with_a_constant_component():
-    found = metrics.align_components([[1.0, 0.0], [1.0, 1.0], [1.0, 3.0]], [[0.0], [-1.0], [-3.0]])
-    assert found.permutation.tolist() == [1] and found.signs.tolist() == [-1.0]
+    alignment = metrics.align_components([[1.0, 0.0], [1.0, 1.0], [1.0, 3.0]], [[0.0], [-1.0], [-3.0]])
+    assert alignment.permutation.tolist() == [1] and alignment.signs.tolist() == [-1.0]
 
 
 def test_principal_angles(rng):
@@ -122,6 +173,10 @@ def test_principal_angles(rng):
         (lambda: metrics.coverage([1.0], [1.0], [1.0], 90), "level must lie between 0 and 1; got 90"),
         (lambda: metrics.coverage([np.nan], [1.0], [1.0]), "no cell in common"),
         (lambda: metrics.rmse([np.nan], [1.0]), "no cell in common"),
+        (lambda: metrics.rmse(["1.0"], [1.0]), "truth holds text"),
+        (lambda: metrics.rmse([1.0], np.ones(1, "M8[s]")), "estimate holds dates"),
+        (lambda: metrics.coverage([1.0], [1.0], [1j]), "Complex data not supported: std"),
+        (lambda: metrics.delta_value([np.ones(3), np.array(["a"])]), r"y\[1\] holds text"),
         (lambda: metrics.align_components(np.ones((3, 1)), np.ones((3, 2))), r"K' >= K; got \(3, 1\)"),
         (lambda: metrics.align_components(np.ones((1, 1)), np.ones((1, 1))), "fewer than two complete rows"),
         (lambda: metrics.principal_angles(np.ones((3, 1)), np.ones((2, 1))), "same number of rows"),

@@ -78,6 +78,33 @@ def test_imputation_draws_holes_and_joins_them_to_what_is_observed(ax):
     assert set(path[path[:, 0] == 1.0][:, 1]) == {2.0}
 
 
+def test_values_under_a_mask_are_not_drawn(ax):
+    masked = np.ma.array([0.0, 999.0, 2.0], mask=[0, 1, 0])
+    plots.plot_imputation(
+        masked, [0.0, 1.0, 2.0], truth=np.ma.array([0.0, 1.0, 999.0], mask=[0, 0, 1]), ax=ax
+    )
+    np.testing.assert_array_equal(lines(ax)["observed"][:, 1], [0.0, np.nan, 2.0])
+    np.testing.assert_array_equal(lines(ax)["truth"][:, 1], [np.nan, 1.0, np.nan])
+    [axes] = plots.plot_slow_features(masked[:, None])
+    np.testing.assert_array_equal(axes.get_lines()[0].get_ydata(), [0.0, np.nan, 2.0])
+
+
+class Fan:
+    """A model that fills with zero; its intervals are twice as wide as they are probable."""
+
+    def impute(self, X, interval):
+        X = np.asarray(X, dtype=float)
+        filled = np.where(np.isnan(X), 0.0, X)
+        return filled, filled - interval, filled + interval
+
+
+def test_a_fan_in_the_last_row_has_no_blade_in_the_first(ax):
+    X = np.array([[1.0], [2.0], [3.0], [np.nan]])
+    plots.plot_imputation_fan(Fan(), X, ax=ax)
+    np.testing.assert_array_equal(lines(ax)["filled"][:, 1], [np.nan, np.nan, 3.0, 0.0])
+    np.testing.assert_array_equal(lines(ax)["observed"][:, 1], X[:, 0])
+
+
 def test_legend_names_what_is_there_and_no_more(ax):
     plots.plot_imputation([0.0, np.nan, 2.0], [0.0, 1.0, 2.0], ax=ax)
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["observed", "filled"]

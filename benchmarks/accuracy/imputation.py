@@ -17,16 +17,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from probsfa.cli._methods import Filled, default_methods, make_model
-from probsfa.cli.tables.clock import Clock
+from probsfa import metrics
 from probsfa.datasets import hide_blocks, hide_cells, load_nyc_weather
-from probsfa.metrics import coverage
+from probsfa.imputation import Filled, default_estimator, default_methods
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.data import add_data_option
-
-CLOCK = Clock(None, None, "", "")
 
 
 def svd_fill(X: np.ndarray, rank: int = 5, rounds: int = 50) -> np.ndarray:
@@ -41,28 +38,36 @@ def svd_fill(X: np.ndarray, rank: int = 5, rounds: int = 50) -> np.ndarray:
     return mean + scale * Z
 
 
+class TruncatedSVD:
+    """Repeated truncated singular value decompositions, as a method."""
+
+    name = "rank-5 SVD"
+
+    def fill(self, X: np.ndarray, *, times: np.ndarray | None = None) -> Filled:
+        """Fill the holes of a series."""
+        return Filled(svd_fill(X))
+
+
 def compare(name: str, X: np.ndarray, n_components: int, hide, seeds: range) -> None:
     """Print errors for each mask and their means."""
-    options = argparse.Namespace(max_iter=None, n_components=n_components, seed=0)
-    methods = default_methods(make_model(options, X.shape[1]))
-    methods["rank-5 SVD"] = lambda x, clock: Filled(svd_fill(x))
+    methods = [*default_methods(default_estimator(X.shape[1], n_components=n_components)), TruncatedSVD()]
     sd = np.nanstd(X, axis=0)
     heading = "".join(f"{f'mask {s}':>15}" for s in seeds) + f"{'mean':>15}  covers  seconds"
     print(f"\n{name}\n{'':22}{heading}")
-    for method, fill in methods.items():
+    for method in methods:
         scores, covered, seconds = [], [], []
         for seed in seeds:
             hidden = hide(X, seed)
             began = time.perf_counter()
-            filled = fill(np.where(hidden, np.nan, X), CLOCK)
+            filled = method.fill(np.where(hidden, np.nan, X))
             seconds.append(time.perf_counter() - began)
-            errors = ((filled.values - X) / sd)[hidden]
-            scores.append((np.sqrt(np.mean(errors**2)), np.mean(np.abs(errors))))
+            against = {"mask": hidden, "scale": sd}
+            scores.append([error(X, filled.values, **against) for error in (metrics.rmse, metrics.mae)])
             if filled.std is not None:
-                covered.append(coverage(X[hidden], filled.values[hidden], filled.std[hidden], 0.9))
+                covered.append(metrics.coverage(X, filled.values, filled.std, 0.9, mask=hidden))
         cells = "".join(f"{a:>8.3f} {b:.3f} " for a, b in [*scores, tuple(np.mean(scores, axis=0))])
         interval = f"{100 * np.mean(covered):>6.1f} %" if covered else f"{'-':>8}"
-        print(f"{method:<22}{cells} {interval} {np.median(seconds):>8.1f}", flush=True)
+        print(f"{method.name:<22}{cells} {interval} {np.median(seconds):>8.1f}", flush=True)
 
 
 def in_channels(hide, chosen: np.ndarray):

@@ -1,4 +1,4 @@
-"""What the commands say when they cannot go on."""
+"""The error of what the user can put right."""
 
 __all__ = ["CommandError"]
 

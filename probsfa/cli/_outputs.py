@@ -1,14 +1,12 @@
-"""Output files: refused where they exist, written whole or not at all."""
+"""Output files: refused where they exist."""
 
 import os
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from probsfa.cli._errors import CommandError
 
-__all__ = ["check_outputs", "replacing"]
+__all__ = ["check_outputs"]
 
 
 def check_outputs(outputs: Sequence[Path], *, force: bool, inputs: Sequence[Path] = ()) -> None:
@@ -20,7 +18,7 @@ def check_outputs(outputs: Sequence[Path], *, force: bool, inputs: Sequence[Path
         Files that will be written.
     force : bool
         Whether files that exist may be replaced.
-    inputs : sequence of Path
+    inputs : sequence of Path, default=()
         Files that are read, which are never replaced.
 
     Raises
@@ -45,42 +43,3 @@ def check_outputs(outputs: Sequence[Path], *, force: bool, inputs: Sequence[Path
             raise CommandError(f"{path}: the folder {place.parent} cannot be written to.")
         if path.exists() and not force:
             raise CommandError(f"{path}: exists already; replace it with --force.")
-
-
-@contextmanager
-def replacing(*outputs: Path) -> Iterator[list[Path]]:
-    """Give temporary files to write, and put them in their places when all of them are written.
-
-    Each lies in the folder of its output and ends as its output does. If the block fails none is kept and no
-    output is touched.
-
-    Examples
-    --------
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with replacing(Path(folder, "a.txt")) as [draft]:
-    ...         _ = draft.write_text("done")
-    ...     Path(folder, "a.txt").read_text()
-    'done'
-    """
-    places = [path.resolve() for path in outputs]
-    drafts: list[Path] = []
-    try:
-        for place in places:
-            handle, name = tempfile.mkstemp(prefix=".", suffix=f"-{place.name}", dir=place.parent)
-            os.close(handle)
-            drafts.append(Path(name))
-        yield drafts
-        for draft, place in zip(drafts, places, strict=True):
-            draft.chmod(_mode(place))
-            draft.replace(place)
-    finally:
-        for draft in drafts:
-            draft.unlink(missing_ok=True)
-
-
-def _mode(place: Path) -> int:
-    if place.exists():
-        return place.stat().st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask

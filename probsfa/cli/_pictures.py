@@ -7,10 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probsfa import plots
-from probsfa.cli._comparison import Comparison
 from probsfa.cli._errors import CommandError
-from probsfa.cli._methods import LINEAR, PROBABILISTIC
 from probsfa.cli.tables.input import Input
+from probsfa.imputation import Comparison, EstimatorImputation, LinearInterpolation
 from probsfa.plots.style import GREY
 
 if TYPE_CHECKING:
@@ -24,26 +23,26 @@ _SHOWN = "temp_LGA"
 FloatArray = NDArray[np.float64]
 
 
-def draw_holes(found: Input, filled: FloatArray, std: FloatArray, most: int = 4) -> "Figure":
+def draw_holes(series: Input, filled: FloatArray, std: FloatArray, most: int = 4) -> "Figure":
     """Draw the longest hole of each of the columns that have the longest ones."""
     from matplotlib.figure import Figure
 
-    holes = [longest_hole(np.isnan(column)) for column in found.values.T]
+    holes = [longest_hole(np.isnan(column)) for column in series.values.T]
     chosen = sorted(range(len(holes)), key=lambda j: holes[j].start - holes[j].stop)[:most]
     figure = Figure(figsize=(8.0, 0.4 + 2.1 * len(chosen)), layout="constrained")
     axes = figure.subplots(len(chosen), 1, squeeze=False)[:, 0]
     for ax, j in zip(axes, chosen, strict=True):
-        rows = window(holes[j], len(found.values))
-        times = None if found.clock.stamps is None else found.clock.stamps[rows]
-        plots.plot_imputation(found.values[rows, j], filled[rows, j], std[rows, j], times=times, ax=ax)
-        ax.set_ylabel(found.names[j])
+        rows = window(holes[j], len(series.values))
+        times = None if series.clock.stamps is None else series.clock.stamps[rows]
+        plots.plot_imputation(series.values[rows, j], filled[rows, j], std[rows, j], times=times, ax=ax)
+        ax.set_ylabel(series.names[j])
         if ax is not axes[0]:
             ax.get_legend().remove()
     return figure
 
 
 def draw_demo(data: "pd.DataFrame", blocks: Comparison, model: Any) -> "Figure":
-    """Draw what the demo found: a stretch with hidden blocks filled, and the slowest features of the year."""
+    """Draw a stretch with hidden blocks filled, and the slowest features of the year below it."""
     from matplotlib.figure import Figure
 
     times = np.asarray(data.index, dtype="datetime64[ns]")
@@ -54,7 +53,7 @@ def draw_demo(data: "pd.DataFrame", blocks: Comparison, model: Any) -> "Figure":
     column = data.columns.get_loc(_SHOWN)
     rows = _busiest(np.isnan(blocks.seen[:, column]), 14 * 24)
     stretch = rows, column
-    filled = blocks.filled[PROBABILISTIC]
+    filled = blocks.filled[EstimatorImputation.name]
     ax = above.subplots()
     plots.plot_imputation(
         blocks.seen[stretch],
@@ -64,8 +63,9 @@ def draw_demo(data: "pd.DataFrame", blocks: Comparison, model: Any) -> "Figure":
         times=times[rows],
         ax=ax,
     )
-    straight = blocks.filled[LINEAR].values[stretch]
-    ax.plot(times[rows], straight, "--", color=GREY, lw=1.0, label=LINEAR, zorder=1.5)
+    linear = LinearInterpolation.name
+    straight = blocks.filled[linear].values[stretch]
+    ax.plot(times[rows], straight, "--", color=GREY, lw=1.0, label=linear, zorder=1.5)
     ax.set_ylabel("LaGuardia, °F")
     ax.set_title("Temperature with blocks of 24 hours hidden", loc="left", fontsize="medium")
     place = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.2}

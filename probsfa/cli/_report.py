@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields
 
-from probsfa.cli._comparison import Comparison, Score
+from probsfa.imputation import Comparison, Score
 
 __all__ = ["align", "scores_as_csv", "scores_as_text"]
 
@@ -13,13 +13,13 @@ _HEADINGS = ("", "RMSE", "MAE", "90 % covers", "seconds")
 
 
 def scores_as_text(comparisons: Iterable[Comparison]) -> str:
-    """Tables of scores, errors in units of each column's standard deviation."""
+    """Write the scores as tables, errors in units of each column's standard deviation."""
     tables = (f"{c.hidden}\n{align([_HEADINGS, *map(_cells, c.scores)])}" for c in comparisons)
     return "\n\n".join([*tables, "Errors are in units of each column's standard deviation."])
 
 
 def scores_as_csv(comparisons: Iterable[Comparison]) -> str:
-    """The scores as CSV text, one row for each method and way of hiding cells."""
+    """Write the scores as CSV text, one row for each method and way of hiding cells."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["hidden", *(field.name for field in fields(Score))])
@@ -31,7 +31,7 @@ def scores_as_csv(comparisons: Iterable[Comparison]) -> str:
 
 
 def align(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells in columns: the first to the left, the others to the right.
+    """Align rows of cells in columns: the first to the left, the others to the right.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """What the commands write: results to standard output, notes and progress to standard error."""
 
 import sys
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 __all__ = ["Screen"]
 
@@ -35,12 +35,19 @@ class Screen:
         sys.stderr.write(f"probsfa: note: {_one_line(text.splitlines())}\n")
         sys.stderr.flush()
 
-    def progress(self, total: int) -> Any:
-        """Start a progress bar, to be used in a `with` block."""
+    @contextmanager
+    def progress(self) -> Iterator[Callable[[int, int, str], None]]:
+        """Give a function that shows how much is done, of how much, and what is being done; as a bar."""
         from tqdm import tqdm
 
         form = "{desc:<22} {percentage:3.0f} % |{bar}| {elapsed}"
-        return tqdm(total=total, file=sys.stderr, disable=self.quiet, leave=False, bar_format=form)
+        with tqdm(total=1, file=sys.stderr, disable=self.quiet, leave=False, bar_format=form) as bar:
+
+            def show(done: int, total: int, what: str) -> None:
+                bar.n, bar.total = done, total
+                bar.set_description(what)
+
+            yield show
 
     def error(self, text: str) -> None:
         """Write an error to standard error, on one line."""

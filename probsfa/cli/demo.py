@@ -7,15 +7,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from probsfa.cli._comparison import compare_methods, hiders
-from probsfa.cli._methods import PROBABILISTIC, default_methods, make_model
-from probsfa.cli._outputs import check_outputs, replacing
+from probsfa._files import replacing
+from probsfa.cli._model import make_estimator
+from probsfa.cli._outputs import check_outputs
 from probsfa.cli._pictures import draw_demo, save_picture
 from probsfa.cli._report import scores_as_csv, scores_as_text
 from probsfa.cli._screen import Screen
-from probsfa.cli.tables.clock import Clock
+from probsfa.cli.compare import compare_on
 from probsfa.cli.tables.table import write_text
 from probsfa.datasets import load_nyc_weather
+from probsfa.imputation import EstimatorImputation
 
 __all__ = ["run"]
 
@@ -32,24 +33,17 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
         check_outputs(outputs, force=args.force)
     weather = load_nyc_weather(drop_impossible=True)
     X = weather.data.to_numpy()
-    estimator = make_model(args, X.shape[1])
+    estimator = make_estimator(args, X.shape[1])
     screen.note(
         f"hourly weather of 2013 at three airports: {X.shape[0]} rows of {X.shape[1]} columns, "
         f"{100.0 * np.isnan(X).mean():.1f} % of the cells missing; {estimator.n_components} slow features"
     )
     screen.note("one impossible reading, a wind of 1048 miles per hour, counts as missing")
-    comparisons = compare_methods(
-        X,
-        Clock(None, weather.time.tz_convert(None).to_numpy(), "1 h", ""),
-        default_methods(estimator),
-        hiders(len(X), fraction=args.fraction, block=BLOCK),
-        range(args.seed, args.seed + args.masks),
-        screen,
-    )
+    comparisons = compare_on(X, estimator, args, screen, block=BLOCK)
     screen.result(scores_as_text(comparisons))
 
     blocks = comparisons[-1]
-    model = blocks.filled[PROBABILISTIC].model
+    model = blocks.filled[EstimatorImputation.name].model
     figure = draw_demo(weather.data, blocks, model)
     # The model has learned from 90 % of the record; given all of it, it fills the record's own holes.
     guesses = pd.DataFrame(np.round(model.impute(X), 4), weather.data.index, weather.data.columns)

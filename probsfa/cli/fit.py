@@ -1,16 +1,18 @@
-"""`probsfa fit`: fit a model, save it, and say what was found."""
+"""`probsfa fit`: fit a model, save it, and say what it learned."""
 
 import argparse
 from typing import Any
 
 import numpy as np
 
-from probsfa.cli._methods import fit_quietly, make_model
-from probsfa.cli._outputs import check_outputs, replacing
+from probsfa._files import replacing
+from probsfa.cli._model import make_estimator
+from probsfa.cli._outputs import check_outputs
 from probsfa.cli._parser import ENOUGH
 from probsfa.cli._report import align
 from probsfa.cli._screen import Screen
 from probsfa.cli.tables.input import Input, read_input
+from probsfa.imputation import fit_quietly
 
 __all__ = ["fit_model", "run", "summarize"]
 
@@ -18,18 +20,18 @@ __all__ = ["fit_model", "run", "summarize"]
 def run(args: argparse.Namespace, screen: Screen) -> None:
     """Run the command."""
     check_outputs([args.output], force=args.force, inputs=[args.data])
-    found = read_input(args, screen)
-    model = fit_model(found, args, screen)
+    series = read_input(args, screen)
+    model = fit_model(series, args, screen)
     with replacing(args.output) as [draft]:
         model.save(draft)
-    screen.result(summarize(model, found))
+    screen.result(summarize(model, series))
     screen.note(f"saved: {args.output}")
 
 
-def fit_model(found: Input, args: argparse.Namespace, screen: Screen) -> Any:
+def fit_model(series: Input, args: argparse.Namespace, screen: Screen) -> Any:
     """Fit a model to a file as the options say, showing progress and how it ended."""
-    model = make_model(args, len(found.names), verbose=not screen.quiet)
-    fit_quietly(model, found.frame, found.clock)
+    model = make_estimator(args, len(series.names), verbose=not screen.quiet)
+    fit_quietly(model, series.frame, times=series.clock.times)
     if model.converged_:
         screen.note(model.status_)
     else:
@@ -50,20 +52,20 @@ def _advice(model: Any) -> str:
     return words + "Raise --max-iter, or take fewer slow features with -k."
 
 
-def summarize(model: Any, found: Input) -> str:
-    """What a fit found: time scales, noise and log-likelihood."""
-    rows = len(found.values)
-    step = "steps" if found.clock.step is None else f"steps of {found.clock.step}"
+def summarize(model: Any, series: Input) -> str:
+    """Describe a fitted model: time scales, noise and log-likelihood."""
+    rows = len(series.values)
+    step = "steps" if series.clock.step is None else f"steps of {series.clock.step}"
     scales = [("slow feature", f"time scale ({step})")]
     # A decay that is not positive has no time scale.
     scales += [
         (str(k + 1), "-" if np.isnan(scale) else f"{scale:.4g}") for k, scale in enumerate(model.timescales_)
     ]
-    share = model.noise_variance_ / np.nanvar(found.values, axis=0)
+    share = model.noise_variance_ / np.nanvar(series.values, axis=0)
     noise = [("column", "standard deviation of the noise", "part of the variance")]
     noise += [
         (name, f"{np.sqrt(variance):.4g}", f"{100.0 * part:.2g} %")
-        for name, variance, part in zip(found.names, model.noise_variance_, share, strict=True)
+        for name, variance, part in zip(series.names, model.noise_variance_, share, strict=True)
     ]
     return "\n".join(
         [

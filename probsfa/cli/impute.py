@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from probsfa._files import replacing
 from probsfa.cli._errors import CommandError
-from probsfa.cli._methods import when
-from probsfa.cli._outputs import check_outputs, replacing
+from probsfa.cli._outputs import check_outputs
 from probsfa.cli._parser import ENOUGH
 from probsfa.cli._pictures import check_format, draw_holes, save_picture
 from probsfa.cli._screen import Screen
@@ -34,29 +34,29 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
         check_format(args.plot)
     if args.model is not None and (args.n_components or args.max_iter != ENOUGH):
         raise CommandError("--n-components and --max-iter have no meaning with --model: it is fitted.")
-    found = read_input(args, screen)
-    filled, std = _fill(found, args, screen)
+    series = read_input(args, screen)
+    filled, std = _fill(series, args, screen)
     with replacing(*outputs) as drafts:
         for output, draft in zip(outputs, drafts, strict=True):
             if output is args.plot:
-                save_picture(draw_holes(found, filled, std), draft)
+                save_picture(draw_holes(series, filled, std), draft)
             else:
                 make = filled_texts if output is args.output else std_texts
-                texts = make(found.values, filled, std, found.table.decimal)
-                write_text(draft, found.table.filled(found.roles.data, texts), found.table.encoding)
-    holes = int(np.count_nonzero(np.isnan(found.values)))
+                texts = make(series.values, filled, std, series.table.decimal)
+                write_text(draft, series.table.filled(series.roles.data, texts), series.table.encoding)
+    holes = int(np.count_nonzero(np.isnan(series.values)))
     screen.note(f"{holes} cells filled: {', '.join(map(str, outputs))}")
 
 
-def _fill(found: Input, args: argparse.Namespace, screen: Screen) -> tuple[FloatArray, FloatArray]:
+def _fill(series: Input, args: argparse.Namespace, screen: Screen) -> tuple[FloatArray, FloatArray]:
     """The series without holes, and standard deviations."""
-    model = None if args.model is None else _saved_model(args.model, found)
-    if not np.isnan(found.values).any():
+    model = None if args.model is None else _saved_model(args.model, series)
+    if not np.isnan(series.values).any():
         screen.warn("nothing is missing, so nothing is filled: the output is the file as it was.")
-        return found.values, np.zeros_like(found.values)
+        return series.values, np.zeros_like(series.values)
     if model is None:
-        model = fit_model(found, args, screen)
-    filled, std = model.impute(found.frame, return_std=True, **when(found.clock))
+        model = fit_model(series, args, screen)
+    filled, std = model.impute(series.frame, return_std=True, times=series.clock.times)
     return np.asarray(filled), np.asarray(std)
 
 
@@ -93,14 +93,14 @@ def _number(value: float, digits: int | None) -> str:
     return f"{value:.{max(digits, 0)}f}"
 
 
-def _saved_model(path: Path, found: Input) -> Any:
+def _saved_model(path: Path, series: Input) -> Any:
     from probsfa import load
 
     model = load(path)
     expected: Sequence[str] = getattr(model, "feature_names_in_", ())
-    if list(expected) and list(expected) != found.names:
+    if list(expected) and list(expected) != series.names:
         raise CommandError(
-            f"{path}: was fitted to the columns {', '.join(expected)}; {found.table.path} has "
-            f"{', '.join(found.names)}. Choose them with --columns, in that order."
+            f"{path}: was fitted to the columns {', '.join(expected)}; {series.table.path} has "
+            f"{', '.join(series.names)}. Choose them with --columns, in that order."
         )
     return model

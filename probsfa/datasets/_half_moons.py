@@ -18,11 +18,11 @@ def make_half_moons(n_samples: int = 2000, *, noise: float = 0.1, random_state: 
 
     Parameters
     ----------
-    n_samples : int
+    n_samples : int, default=2000
         Rows of both half-moons together; where odd, the first has one more.
-    noise : float
+    noise : float, default=0.1
         Standard deviation of the radius.
-    random_state : int, numpy.random.Generator or None
+    random_state : int, numpy.random.Generator or None, default=None
         Seed, passed to :func:`numpy.random.default_rng`.
 
     Returns
@@ -35,6 +35,10 @@ def make_half_moons(n_samples: int = 2000, *, noise: float = 0.1, random_state: 
     ------
     ValueError
         If there is not at least one row for each half-moon, or the noise is negative.
+
+    See Also
+    --------
+    make_slow_mixture : Series, with holes where asked.
 
     References
     ----------

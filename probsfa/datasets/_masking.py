@@ -9,6 +9,8 @@ import numbers
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from probsfa._arrays import as_float_array
+
 __all__ = ["hide_blocks", "hide_cells"]
 
 Seed = int | np.random.Generator | None
@@ -20,10 +22,10 @@ def hide_cells(X: ArrayLike, fraction: float = 0.1, *, random_state: Seed = None
     Parameters
     ----------
     X : array-like (T, D)
-        Series; NaN is missing.
-    fraction : float
+        Series; NaN, None, cells under a mask and the NA of pandas are missing.
+    fraction : float, default=0.1
         Probability for an observed cell to be hidden, above 0 and below 1.
-    random_state : int, numpy.random.Generator or None
+    random_state : int, numpy.random.Generator or None, default=None
         Seed, passed to :func:`numpy.random.default_rng`.
 
     Returns
@@ -34,7 +36,12 @@ def hide_cells(X: ArrayLike, fraction: float = 0.1, *, random_state: Seed = None
     Raises
     ------
     ValueError
-        If `X` is not two-dimensional or `fraction` is out of range.
+        If `X` is not two-dimensional or holds no numbers, or `fraction` is out of range.
+
+    See Also
+    --------
+    hide_blocks : Hides rows that follow each other.
+    probsfa.imputation.compare_methods : Measures how well methods find hidden cells again.
 
     Examples
     --------
@@ -61,12 +68,12 @@ def hide_blocks(
     Parameters
     ----------
     X : array-like (T, D)
-        Series; NaN is missing.
-    length : int
+        Series; NaN, None, cells under a mask and the NA of pandas are missing.
+    length : int, default=24
         Rows of a block, at most T.
-    fraction : float
+    fraction : float, default=0.1
         Part of the observed cells to hide, above 0 and below 1. The last block may go a little over.
-    random_state : int, numpy.random.Generator or None
+    random_state : int, numpy.random.Generator or None, default=None
         Seed, passed to :func:`numpy.random.default_rng`.
 
     Returns
@@ -77,7 +84,13 @@ def hide_blocks(
     Raises
     ------
     ValueError
-        If `X` is not two-dimensional, `fraction` is out of range or `length` is not from 1 to T.
+        If `X` is not two-dimensional or holds no numbers, `fraction` is out of range, or `length` is not from
+        1 to T.
+
+    See Also
+    --------
+    hide_cells : Hides single cells.
+    probsfa.imputation.compare_methods : Measures how well methods find hidden cells again.
 
     Examples
     --------
@@ -104,7 +117,8 @@ def hide_blocks(
 
 
 def _observed(X: ArrayLike) -> NDArray[np.bool_]:
-    values = np.asarray(X, dtype=np.float64)
+    """Return where a series is observed, or raise a ValueError if it is not two-dimensional."""
+    values = as_float_array(X, "X")
     if values.ndim != 2:
         raise ValueError(f"X must have two dimensions (rows are time), got an array of shape {values.shape}.")
     return ~np.isnan(values)

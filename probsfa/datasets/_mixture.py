@@ -36,28 +36,29 @@ def make_slow_mixture(
 
     Parameters
     ----------
-    n_steps : int
+    n_steps : int, default=1000
         Number of rows, T. Taken from `lengths` where they are given.
-    n_features : int
+    n_features : int, default=8
         Number of observed columns, D. Taken from `loadings` where they are given.
-    decay : array-like (K,) or None
-        Correlation ``a_k`` of each latent with itself one step later, inside (-1, 1). The default is
-        ``(0.99, 0.9, 0.5)``.
-    timescales : array-like (K,) or None
+    decay : array-like (K,) or None, default=None
+        Correlation ``a_k`` of each latent with itself one step later, inside (-1, 1); ``(0.99, 0.9, 0.5)``
+        where neither it nor `timescales` is given.
+    timescales : array-like (K,) or None, default=None
         The same in steps, ``-1 / log a_k``, instead of `decay`.
-    loadings : array-like (D, K) or None
-        How each latent shows in each column, ``C``. Drawn from the standard normal law where not given.
-    noise_variance : float or array-like (D,)
+    loadings : array-like (D, K) or None, default=None
+        How each latent shows in each column, ``C``. Drawn from the standard normal distribution where not
+        given.
+    noise_variance : float or array-like (D,), default=0.1
         Variance of the observation noise, ``r``.
-    offset : float or array-like (D,)
+    offset : float or array-like (D,), default=0.0
         Mean of each column, ``mu``.
-    missing_fraction : float
+    missing_fraction : float, default=0.0
         Part of the cells that is missing.
-    missing_block : int or None
+    missing_block : int or None, default=None
         Rows that go missing together in one column. Single cells where not given.
-    lengths : sequence of int or None
+    lengths : sequence of int or None, default=None
         Rows of each of several independent sequences, one below the other.
-    random_state : int, numpy.random.Generator or None
+    random_state : int, numpy.random.Generator or None, default=None
         Seed, passed to :func:`numpy.random.default_rng`.
 
     Returns
@@ -71,6 +72,11 @@ def make_slow_mixture(
     ------
     ValueError
         If both `decay` and `timescales` are given, a value is out of range, or shapes do not fit.
+
+    See Also
+    --------
+    load_nyc_weather : Real series.
+    hide_cells, hide_blocks : Hide cells of any series.
 
     References
     ----------

@@ -58,7 +58,7 @@ def load_nyc_weather(*, drop_impossible: bool = False) -> Bunch:
 
     Parameters
     ----------
-    drop_impossible : bool
+    drop_impossible : bool, default=False
         Whether to make the one impossible wind missing (see ``DESCR``). By default readings are as reported.
 
     Returns
@@ -72,6 +72,10 @@ def load_nyc_weather(*, drop_impossible: bool = False) -> Bunch:
     ------
     ValueError
         If the installed file is not the one that was shipped.
+
+    See Also
+    --------
+    make_slow_mixture : Series whose truth is known.
 
     Examples
     --------

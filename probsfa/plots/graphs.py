@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from probsfa.plots.style import BLACK, BLUE, GREEN, GREY, ORANGE, figure, tidy
+from probsfa._arrays import as_float_array
+from probsfa.plots.style import BLUE, GREY, PALETTE, axes_or_new, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_embedding", "plot_graph"]
 
-_GROUP_COLORS = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9", BLACK, GREY)
 _MOST_VERTICES = 2000  # more cannot be told apart
 _WIDEST_EDGE, _LARGEST_VERTEX = 2.0, 60.0  # points, and points squared
 
@@ -29,11 +29,11 @@ def plot_embedding(
     embedding : array-like (N, K)
         Coordinates, such as ``LaplacianEigenmaps.embedding_`` or slow features; with K = 1 they are drawn
         over the row number.
-    labels : array-like (N,) or None
+    labels : array-like (N,) or None, default=None
         What colours stand for. Up to eight different ones, or any that are not numbers, are groups with a
         legend; other numbers are a scale with a colour bar.
-    ax : matplotlib Axes or None
-        Where to draw.
+    ax : matplotlib Axes or None, default=None
+        Where to draw; in a new figure where not given.
 
     Returns
     -------
@@ -45,19 +45,22 @@ def plot_embedding(
         If `embedding` is not two-dimensional, lengths differ, or there are more than eight groups without
         an order.
 
+    See Also
+    --------
+    plot_graph : The graph from which an embedding is made.
+
     Examples
     --------
     >>> ax = plot_embedding([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], labels=["a", "b", "b"])
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['a', 'b']
     """
-    points = np.asarray(embedding, dtype=np.float64)
+    points = as_float_array(embedding, "embedding")
     if points.ndim != 2 or 0 in points.shape:
         raise ValueError(f"embedding must have two dimensions, one row per point, got shape {points.shape}.")
     alone = points.shape[1] == 1
     x, y = (np.arange(len(points)), points[:, 0]) if alone else points[:, :2].T
-    if ax is None:
-        ax = figure(5.0, 4.2).subplots()
+    ax = axes_or_new(ax, 5.0, 4.2)
     size = float(np.clip(4000.0 / len(points), 3.0, 20.0))
     if labels is None:
         ax.scatter(x, y, s=size, color=BLUE, linewidths=0)
@@ -85,13 +88,13 @@ def plot_graph(
     ----------
     graph : TrainingGraph
         At most 2,000 vertices. Self-loops are not drawn.
-    positions : array-like (N, 2) or None
+    positions : array-like (N, 2) or None, default=None
         Where the vertices are, such as two columns of the data or an eigenmap. On a circle in their order
         where not given, clockwise from the top.
-    labels : array-like (N,) or None
+    labels : array-like (N,) or None, default=None
         What the colours of vertices stand for, as in :func:`plot_embedding`.
-    ax : matplotlib Axes or None
-        Where to draw.
+    ax : matplotlib Axes or None, default=None
+        Where to draw; in a new figure where not given.
 
     Returns
     -------
@@ -101,6 +104,10 @@ def plot_graph(
     ------
     ValueError
         If the graph is too large or lengths differ.
+
+    See Also
+    --------
+    plot_embedding : Points without edges.
 
     Examples
     --------
@@ -114,14 +121,13 @@ def plot_graph(
     n = graph.n_vertices
     if n > _MOST_VERTICES:
         raise ValueError(f"graph has {n} vertices; more than {_MOST_VERTICES} cannot be told apart.")
-    places = _circle(n) if positions is None else np.asarray(positions, dtype=np.float64)
+    places = _circle(n) if positions is None else as_float_array(positions, "positions")
     if places.shape != (n, 2):
         raise ValueError(f"positions must have shape ({n}, 2), one row per vertex, got {places.shape}.")
     values = None if labels is None else np.asarray(labels)
     if values is not None and values.shape != (n,):
         raise ValueError(f"labels must have {n} values, one per vertex, got shape {values.shape}.")
-    if ax is None:
-        ax = figure(5.0, 5.0).subplots()
+    ax = axes_or_new(ax, 5.0, 5.0)
     edges = graph.to_sparse().tocoo()
     once = (edges.coords[0] < edges.coords[1]) & (edges.data > 0.0)
     ends = np.stack([places[edges.coords[0][once]], places[edges.coords[1][once]]], axis=1)
@@ -148,10 +154,10 @@ def _colored(
 ) -> None:
     """Draw points in the colours of groups, with a legend, or of a scale, with a colour bar."""
     kinds, group = np.unique(values, return_inverse=True)
-    if len(kinds) > len(_GROUP_COLORS):
+    if len(kinds) > len(PALETTE):
         if values.dtype.kind not in "biuf":
             raise ValueError(
-                f"labels have {len(kinds)} different values; more than {len(_GROUP_COLORS)} colours cannot "
+                f"labels have {len(kinds)} different values; more than {len(PALETTE)} colours cannot "
                 "be told apart. Join some, or give numbers."
             )
         drawn = ax.scatter(x, y, s=size, c=values.astype(np.float64), cmap="viridis", linewidths=0, zorder=2)
@@ -160,9 +166,7 @@ def _colored(
     sizes = np.broadcast_to(np.asarray(size, dtype=np.float64), len(values))
     for k, kind in enumerate(kinds):
         mine = group == k
-        ax.scatter(
-            x[mine], y[mine], s=sizes[mine], color=_GROUP_COLORS[k], linewidths=0, label=str(kind), zorder=2
-        )
+        ax.scatter(x[mine], y[mine], s=sizes[mine], color=PALETTE[k], linewidths=0, label=str(kind), zorder=2)
     legend = ax.legend(loc="best", frameon=False, fontsize="small")
     for handle in legend.legend_handles:
         handle.set_sizes([25.0])  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""Pictures of posteriors: axes in, axes out, as in :mod:`probsfa.plots`."""
+"""Pictures of what a fitted `BayesianSFA` knows; public through :mod:`probsfa.plots`."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from probsfa.plots.style import BLACK, BLUE, GREEN, GREY, ORANGE, figure, tidy
+from probsfa.plots.arguments import check_axes, check_level, holes_and_beside, matrix, row_times, vector
+from probsfa.plots.style import BLACK, BLUE, GREY, ORANGE, PALETTE, axes_or_new, figure, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,8 +22,6 @@ __all__ = [
     "plot_timescales",
 ]
 
-_COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9")
-
 FloatArray = NDArray[np.float64]
 
 
@@ -33,13 +32,17 @@ def plot_timescales(model: "BayesianSFA", *, ax: "Axes | None" = None) -> "Axes"
     ----------
     model : BayesianSFA
         Fitted.
-    ax : matplotlib Axes or None
-        Where to draw.
+    ax : matplotlib Axes or None, default=None
+        Where to draw; in a new figure where not given.
 
     Returns
     -------
     matplotlib Axes
         Densities over the logarithm of the time scale.
+
+    See Also
+    --------
+    plot_loadings : The posterior of what each component shows in each feature.
 
     Examples
     --------
@@ -51,7 +54,7 @@ def plot_timescales(model: "BayesianSFA", *, ax: "Axes | None" = None) -> "Axes"
     >>> ax.get_xlabel()
     'time scale'
     """
-    ax = _axes(ax, 6.0, 3.2)
+    ax = axes_or_new(ax, 6.0, 3.2)
     tree = model.to_datatree()
     logs = np.log(tree["posterior"]["timescale"].to_numpy())
     logs = logs.reshape(-1, logs.shape[-1])
@@ -61,7 +64,12 @@ def plot_timescales(model: "BayesianSFA", *, ax: "Axes | None" = None) -> "Axes"
     grid = np.linspace(low - 0.3, high + 0.3, 400)
     ax.fill_between(np.exp(grid), _density(prior, grid), color=GREY, alpha=0.3, lw=0, label="prior")
     for k in range(logs.shape[1]):
-        ax.plot(np.exp(grid), _density(logs[:, k], grid), color=_COLOURS[k % 6], label=f"component {k + 1}")
+        ax.plot(
+            np.exp(grid),
+            _density(logs[:, k], grid),
+            color=PALETTE[k % len(PALETTE)],
+            label=f"component {k + 1}",
+        )
     ax.set_xscale("log")
     ax.set_ylim(bottom=0.0)
     ax.set_yticks([])
@@ -83,12 +91,31 @@ def plot_loadings(
         Fitted.
     level : float, default=0.9
         Probability of the thin intervals; the thick ones have a half.
-    axes : sequence of K matplotlib Axes or None
-        Where to draw.
+    axes : sequence of K matplotlib Axes or None, default=None
+        Where to draw; in a new figure where not given.
 
     Returns
     -------
     list of matplotlib Axes
+
+    Raises
+    ------
+    ValueError
+        If `level` is out of range or there are not K axes.
+
+    See Also
+    --------
+    plot_timescales : The posterior of how slow each component is.
+
+    Examples
+    --------
+    >>> from probsfa import BayesianSFA
+    >>> from probsfa.datasets import make_slow_mixture
+    >>> X = make_slow_mixture(80, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
+    >>> model = BayesianSFA(1, inference="svi", progress_bar=False, random_state=0).fit(X)
+    >>> [ax] = plot_loadings(model)
+    >>> ax.get_title()
+    'component 1'
     """
     draws = model.draws_.loadings
     flat = (draws / model._scale[:, None]).reshape(-1, *draws.shape[2:])
@@ -97,9 +124,7 @@ def plot_loadings(
         axes = figure(1.5 + 2.2 * k, 1.0 + 0.22 * d).subplots(1, k, sharey=True, sharex=True, squeeze=False)[
             0
         ]
-    axes = list(axes)
-    if len(axes) != k:
-        raise ValueError(f"axes must be {k}, one for each component, got {len(axes)}.")
+    axes = check_axes(axes, k, "one for each component")
     names = getattr(model, "feature_names_in_", [str(j) for j in range(d)])
     rows = np.arange(d)
     wide, narrow = _central(flat, level), _central(flat, 0.5)
@@ -128,21 +153,38 @@ def plot_latents(
         Fitted.
     level : float, default=0.9
         Probability of the bands, which are quantiles of draws of a simulation smoother.
-    axes : sequence of K matplotlib Axes or None
-        Where to draw.
+    axes : sequence of K matplotlib Axes or None, default=None
+        Where to draw; in a new figure where not given.
 
     Returns
     -------
     list of matplotlib Axes
+
+    Raises
+    ------
+    ValueError
+        If `level` is out of range or there are not K axes.
+
+    See Also
+    --------
+    plot_slow_features : Any features, with bands from standard deviations.
+
+    Examples
+    --------
+    >>> from probsfa import BayesianSFA
+    >>> from probsfa.datasets import make_slow_mixture
+    >>> X = make_slow_mixture(80, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
+    >>> model = BayesianSFA(1, inference="svi", progress_bar=False, random_state=0).fit(X)
+    >>> [ax] = plot_latents(model)
+    >>> ax.get_ylabel()
+    'component 1'
     """
     latents = model.to_datatree()["posterior_predictive"]["latents"].to_numpy()
     flat = latents.reshape(-1, *latents.shape[2:])
     k = flat.shape[-1]
     if axes is None:
         axes = figure(8.0, 0.6 + 1.3 * k).subplots(k, 1, sharex=True, squeeze=False)[:, 0]
-    axes = list(axes)
-    if len(axes) != k:
-        raise ValueError(f"axes must be {k}, one for each component, got {len(axes)}.")
+    axes = check_axes(axes, k, "one for each component")
     low, high = _central(flat, level)
     for j, ax in enumerate(axes):
         for rows in model._training.slices:  # no line from one sequence to the next
@@ -171,12 +213,26 @@ def plot_predictive_check(
         Which feature.
     lags : int, default=30
         Longest lag, in rows.
-    ax : matplotlib Axes or None
-        Where to draw.
+    ax : matplotlib Axes or None, default=None
+        Where to draw; in a new figure where not given.
 
     Returns
     -------
     matplotlib Axes
+
+    See Also
+    --------
+    plot_timescales : How fast each component forgets.
+
+    Examples
+    --------
+    >>> from probsfa import BayesianSFA
+    >>> from probsfa.datasets import make_slow_mixture
+    >>> X = make_slow_mixture(80, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
+    >>> model = BayesianSFA(1, inference="svi", progress_bar=False, random_state=0).fit(X)
+    >>> ax = plot_predictive_check(model, lags=10)
+    >>> ax.get_ylabel()
+    'autocorrelation of 0'
     """
     n_steps = max(model._training.lengths)
     lags = min(lags, n_steps - 2)
@@ -190,7 +246,7 @@ def plot_predictive_check(
     observed = _autocorrelation(
         [model._training.values[rows, feature] for rows in model._training.slices], lags
     )
-    ax = _axes(ax, 6.0, 3.2)
+    ax = axes_or_new(ax, 6.0, 3.2)
     low, high = _central(np.array(replicas), 0.9)
     steps = np.arange(lags + 1)
     ax.fill_between(steps, low, high, color=BLUE, alpha=0.25, lw=0, label="90 % of replicated series")
@@ -226,33 +282,48 @@ def plot_imputation_fan(
         Rows in order of time, NaN where missing.
     feature : int, default=0
         Which feature.
-    truth : array-like (T,) or None
+    truth : array-like (T,) or None, default=None
         What would have been observed, drawn in the holes.
-    rows : slice or None
+    rows : slice or None, default=None
         Which rows to draw; all by default.
     levels : sequence of float, default=(0.5, 0.8, 0.95)
         Probabilities of the intervals.
-    times : array-like (T,) or None
+    times : array-like (T,) or None, default=None
         Where the rows are drawn: numbers or dates; the index of a frame, or row numbers, by default.
-    ax : matplotlib Axes or None
-        Where to draw.
+    ax : matplotlib Axes or None, default=None
+        Where to draw; in a new figure where not given.
 
     Returns
     -------
     matplotlib Axes
+
+    Raises
+    ------
+    ValueError
+        If lengths do not fit or a level is out of range.
+
+    See Also
+    --------
+    plot_imputation : One interval, from any means and standard deviations.
+
+    Examples
+    --------
+    >>> from probsfa import BayesianSFA
+    >>> from probsfa.datasets import make_slow_mixture
+    >>> X = make_slow_mixture(80, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
+    >>> model = BayesianSFA(1, inference="svi", progress_bar=False, random_state=0).fit(X)
+    >>> X[20:30, 0] = np.nan
+    >>> ax = plot_imputation_fan(model, X, levels=(0.5, 0.9))
+    >>> ax.get_ylabel()
+    'feature 0'
     """
     rows = slice(None) if rows is None else rows
-    observed = np.asarray(X, dtype=np.float64)[:, feature]
+    observed = matrix(X, "X")[:, feature]
     hole = np.isnan(observed)
-    if times is None:
-        index = getattr(X, "index", None)
-        times = np.arange(len(observed)) if index is None else index
-    if getattr(times, "tz", None) is not None:
-        times = times.tz_convert(None)  # type: ignore[union-attr]
-    when = np.asarray(times)
-    ax = _axes(ax, 8.0, 3.2)
+    when = row_times(getattr(X, "index", None) if times is None else times, len(observed))
+    ax = axes_or_new(ax, 8.0, 3.2)
     # A fan needs the hole's neighbours too, or a hole of one row would have no width.
-    near = hole | np.roll(hole, 1) | np.roll(hole, -1)
+    near = holes_and_beside(hole)
     for level in sorted(levels, reverse=True):
         filled, low, high = (np.asarray(part)[:, feature] for part in model.impute(X, interval=level))
         ax.fill_between(when[rows], low[rows], high[rows], where=near[rows], color=BLUE, alpha=0.2, lw=0)
@@ -262,7 +333,7 @@ def plot_imputation_fan(
     ax.plot(when[rows], np.where(near, filled, np.nan)[rows], color=BLUE, lw=1.0, label="filled")
     ax.plot(when[rows], observed[rows], color=BLACK, lw=0.8, label="observed")
     if truth is not None:
-        hidden = np.where(hole, np.asarray(truth, dtype=np.float64), np.nan)
+        hidden = np.where(hole, vector(truth, "truth"), np.nan)
         ax.plot(when[rows], hidden[rows], ".", color=ORANGE, ms=4.0, label="truth")
     names = getattr(model, "feature_names_in_", None)
     ax.set_ylabel(f"feature {feature}" if names is None else str(names[feature]))
@@ -271,14 +342,9 @@ def plot_imputation_fan(
     return ax
 
 
-def _axes(ax: "Axes | None", width: float, height: float) -> "Axes":
-    return figure(width, height).subplots() if ax is None else ax
-
-
 def _central(values: FloatArray, level: float) -> FloatArray:
-    """Ends of the central interval over the first axis."""
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must be above 0 and below 1, got {level!r}.")
+    """Return the ends of the central interval over the first axis."""
+    check_level(level)
     return np.quantile(values, [0.5 - level / 2.0, 0.5 + level / 2.0], axis=0)
 
 
@@ -289,7 +355,7 @@ def _density(values: FloatArray, grid: FloatArray) -> FloatArray:
 
 
 def _autocorrelation(pieces: Sequence[FloatArray], lags: int) -> FloatArray:
-    """Autocorrelation (lags + 1,) of sequences over the pairs that are observed."""
+    """Return the autocorrelation (lags + 1,) of sequences over the pairs that are observed."""
     mean = np.nanmean(np.concatenate(pieces))
     centred = [piece - mean for piece in pieces]
     power = np.nanmean(np.concatenate(centred) ** 2)

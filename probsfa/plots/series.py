@@ -1,4 +1,4 @@
-"""Series with their bands: slow features, filled holes, and how a fit went."""
+"""Pictures of series with their bands, and of how a fit went; public through :mod:`probsfa.plots`."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -6,12 +6,29 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from probsfa.plots.style import BLACK, BLUE, GREY, ORANGE, figure, tidy
+from probsfa.plots.arguments import (
+    check_axes,
+    check_same_length,
+    half_widths,
+    holes_and_beside,
+    matrix,
+    row_times,
+    vector,
+)
+from probsfa.plots.style import BLACK, BLUE, GREY, ORANGE, axes_or_new, figure, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-FloatArray = NDArray[np.float64]
+    from probsfa.statespace.selection import Selection
+
+__all__ = [
+    "plot_delta_values",
+    "plot_history",
+    "plot_imputation",
+    "plot_selection",
+    "plot_slow_features",
+]
 
 
 def plot_slow_features(
@@ -29,16 +46,16 @@ def plot_slow_features(
     ----------
     means : array-like (T, K)
         Slow features, such as ``SFA.transform`` gives, or posterior means.
-    std : array-like (T, K) or None
+    std : array-like (T, K) or None, default=None
         Posterior standard deviations, for the bands.
-    times : array-like (T,) or None
+    times : array-like (T,) or None, default=None
         When the rows were observed: numbers or dates. Row numbers where not given.
-    names : sequence of str or None
+    names : sequence of str or None, default=None
         A label for each feature.
-    level : float
+    level : float, default=0.9
         Probability that a band holds, above 0 and below 1.
-    axes : sequence of K matplotlib Axes or None
-        Where to draw.
+    axes : sequence of K matplotlib Axes or None, default=None
+        Where to draw; in a new figure where not given.
 
     Returns
     -------
@@ -49,6 +66,11 @@ def plot_slow_features(
     ValueError
         If shapes do not fit or `level` is out of range.
 
+    See Also
+    --------
+    plot_delta_values : How slow each of them is.
+    plot_latents : The latents of a model whose parameters are uncertain too.
+
     Examples
     --------
     >>> from probsfa.datasets import make_slow_mixture
@@ -57,17 +79,15 @@ def plot_slow_features(
     >>> [ax.get_ylabel() for ax in axes]
     ['slow', 'less slow']
     """
-    means = _matrix(means, "means")
-    spread = None if std is None else _spread(std, means.shape, level)
-    when = _times(times, len(means))
+    means = matrix(means, "means")
+    spread = None if std is None else half_widths(std, means.shape, level)
+    when = row_times(times, len(means))
     n = means.shape[1]
     if names is not None and len(names) != n:
         raise ValueError(f"names must be {n}, one for each feature, got {len(names)}.")
     if axes is None:
         axes = figure(8.0, 0.6 + 1.3 * n).subplots(n, 1, sharex=True, squeeze=False)[:, 0]
-    axes = list(axes)
-    if len(axes) != n:
-        raise ValueError(f"axes must be {n}, one for each feature, got {len(axes)}.")
+    axes = check_axes(axes, n, "one for each feature")
     for k, ax in enumerate(axes):
         if spread is not None:
             ax.fill_between(
@@ -99,16 +119,16 @@ def plot_imputation(
         The series as observed, NaN where missing.
     filled : array-like (T,)
         The series without holes.
-    std : array-like (T,) or None
+    std : array-like (T,) or None, default=None
         Standard deviations of the filled values, for the band.
-    truth : array-like (T,) or None
+    truth : array-like (T,) or None, default=None
         What would have been observed, NaN where not known. Drawn in the holes only.
-    times : array-like (T,) or None
+    times : array-like (T,) or None, default=None
         When the rows were observed: numbers or dates. Row numbers where not given.
-    level : float
+    level : float, default=0.9
         Probability that the band holds, above 0 and below 1.
-    ax : matplotlib Axes or None
-        Where to draw.
+    ax : matplotlib Axes or None, default=None
+        Where to draw; in a new figure where not given.
 
     Returns
     -------
@@ -119,6 +139,10 @@ def plot_imputation(
     ValueError
         If lengths do not fit or `level` is out of range.
 
+    See Also
+    --------
+    plot_imputation_fan : Several intervals at once, from a fitted `BayesianSFA`.
+
     Examples
     --------
     >>> import numpy as np
@@ -126,23 +150,22 @@ def plot_imputation(
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['observed', 'filled', '90 % interval', 'truth']
     """
-    observed, filled = _vector(observed, "observed"), _vector(filled, "filled")
-    _same_length(len(observed), filled=filled)
-    when = _times(times, len(observed))
+    observed, filled = vector(observed, "observed"), vector(filled, "filled")
+    check_same_length(len(observed), filled=filled)
+    when = row_times(times, len(observed))
     hole = np.isnan(observed)
-    if ax is None:
-        ax = figure(8.0, 3.0).subplots()
+    ax = axes_or_new(ax, 8.0, 3.0)
     ax.plot(when, observed, ".-", color=BLACK, lw=0.8, ms=3.0, label="observed")
     # A line and a band through a hole start and end at the observations beside it.
-    reach = hole | np.r_[hole[1:], False] | np.r_[False, hole[:-1]]
+    reach = holes_and_beside(hole)
     ax.plot(when, np.where(reach, filled, np.nan), color=BLUE, lw=1.4, label="filled")
     if std is not None:
-        spread = np.where(hole, _spread(_vector(std, "std"), observed.shape, level), 0.0)
+        spread = np.where(hole, half_widths(vector(std, "std"), observed.shape, level), 0.0)
         low, high = np.where(reach, filled - spread, np.nan), np.where(reach, filled + spread, np.nan)
         ax.fill_between(when, low, high, color=BLUE, alpha=0.25, lw=0, label=f"{100.0 * level:g} % interval")
     if truth is not None:
-        known = _vector(truth, "truth")
-        _same_length(len(observed), truth=known)
+        known = vector(truth, "truth")
+        check_same_length(len(observed), truth=known)
         ax.plot(when, np.where(hole, known, np.nan), ".", color=ORANGE, ms=4.0, label="truth")
     tidy(ax, when)
     _label_time(ax, times)
@@ -157,8 +180,8 @@ def plot_delta_values(delta_values: ArrayLike, *, ax: "Axes | None" = None) -> "
     ----------
     delta_values : array-like (K,)
         Mean squared differences of features of unit variance, such as ``SFA.delta_values_``.
-    ax : matplotlib Axes or None
-        Where to draw.
+    ax : matplotlib Axes or None, default=None
+        Where to draw; in a new figure where not given.
 
     Returns
     -------
@@ -169,15 +192,19 @@ def plot_delta_values(delta_values: ArrayLike, *, ax: "Axes | None" = None) -> "
     ValueError
         If `delta_values` is not one-dimensional.
 
+    See Also
+    --------
+    plot_slow_features : The features themselves.
+    probsfa.metrics.delta_value : Makes delta values of any signals.
+
     Examples
     --------
     >>> ax = plot_delta_values([0.01, 0.2, 1.9])
     >>> ax.get_yscale()
     'log'
     """
-    deltas = _vector(delta_values, "delta_values")
-    if ax is None:
-        ax = figure(5.0, 3.2).subplots()
+    deltas = vector(delta_values, "delta_values")
+    ax = axes_or_new(ax, 5.0, 3.2)
     order = np.arange(1, len(deltas) + 1)
     ax.plot(order, np.where(deltas > 0.0, deltas, np.nan), "o-", color=BLUE, lw=0.8, ms=4.0)
     ax.axhline(2.0, color=GREY, lw=0.8, ls="--")
@@ -206,8 +233,8 @@ def plot_history(history: ArrayLike, *, ax: "Axes | None" = None) -> "Axes":
     ----------
     history : array-like (n_iter,)
         Log-likelihood after each iteration, such as ``ProbabilisticSFA.history_``.
-    ax : matplotlib Axes or None
-        Where to draw.
+    ax : matplotlib Axes or None, default=None
+        Where to draw; in a new figure where not given.
 
     Returns
     -------
@@ -218,15 +245,18 @@ def plot_history(history: ArrayLike, *, ax: "Axes | None" = None) -> "Axes":
     ValueError
         If `history` is not one-dimensional.
 
+    See Also
+    --------
+    plot_selection : How good fits of different numbers of latents are.
+
     Examples
     --------
     >>> ax = plot_history([-500.0, -320.0, -300.1, -300.0])
     >>> ax.get_xlabel()
     'iteration'
     """
-    values = _vector(history, "history")
-    if ax is None:
-        ax = figure(5.0, 3.2).subplots()
+    values = vector(history, "history")
+    ax = axes_or_new(ax, 5.0, 3.2)
     gap = values[-1] - values
     ax.plot(np.arange(len(values)), np.where(gap > 0.0, gap, np.nan), ".-", color=BLUE, lw=0.8, ms=4.0)
     ax.set_yscale("log")
@@ -237,15 +267,17 @@ def plot_history(history: ArrayLike, *, ax: "Axes | None" = None) -> "Axes":
     return ax
 
 
-def plot_selection(selection: Any, *, axes: "Sequence[Axes] | NDArray[Any] | None" = None) -> "list[Axes]":
+def plot_selection(
+    selection: "Selection", *, axes: "Sequence[Axes] | NDArray[Any] | None" = None
+) -> "list[Axes]":
     """Draw how well hidden cells were found again with each number of latents, and the choice.
 
     Parameters
     ----------
     selection : Selection
         What `probsfa.select_n_components` returns.
-    axes : sequence of 2 matplotlib Axes or None
-        Where to draw log densities and errors.
+    axes : sequence of 2 matplotlib Axes or None, default=None
+        Where to draw log densities and errors; in a new figure where not given.
 
     Returns
     -------
@@ -255,6 +287,10 @@ def plot_selection(selection: Any, *, axes: "Sequence[Axes] | NDArray[Any] | Non
     ------
     ValueError
         If there are not two axes.
+
+    See Also
+    --------
+    probsfa.select_n_components : Makes the selection.
 
     Examples
     --------
@@ -267,9 +303,7 @@ def plot_selection(selection: Any, *, axes: "Sequence[Axes] | NDArray[Any] | Non
     """
     if axes is None:
         axes = figure(8.0, 3.2).subplots(1, 2)
-    axes = list(axes)
-    if len(axes) != 2:
-        raise ValueError(f"axes must be 2, for log densities and errors, got {len(axes)}.")
+    axes = check_axes(axes, 2, "for log densities and errors")
     n = selection.candidates
     kinds = (("cells", "cells", BLUE, "o-"), ("blocks", "blocks", ORANGE, "s-"))
     for ax, score in zip(axes, ("log_density", "rmse"), strict=True):
@@ -297,46 +331,3 @@ def _whole_numbers(ax: "Axes") -> None:
 def _label_time(ax: "Axes", times: ArrayLike | None) -> None:
     if times is None:
         ax.set_xlabel("row")
-
-
-def _times(times: ArrayLike | None, n_rows: int) -> NDArray[Any]:
-    if times is None:
-        return np.arange(n_rows)
-    if getattr(times, "tz", None) is not None:
-        times = times.tz_convert(None)  # type: ignore[union-attr]
-    when = np.asarray(times)
-    if when.shape != (n_rows,):
-        raise ValueError(f"times must have shape ({n_rows},), one for each row, got {when.shape}.")
-    return when
-
-
-def _matrix(values: ArrayLike, name: str) -> FloatArray:
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 2 or 0 in array.shape:
-        raise ValueError(f"{name} must have two dimensions (rows are time), got shape {array.shape}.")
-    return array
-
-
-def _vector(values: ArrayLike, name: str) -> FloatArray:
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 1 or array.size == 0:
-        raise ValueError(f"{name} must have one dimension, got shape {array.shape}.")
-    return array
-
-
-def _same_length(n_rows: int, **arrays: FloatArray) -> None:
-    for name, array in arrays.items():
-        if len(array) != n_rows:
-            raise ValueError(f"{name} must have {n_rows} values as observed has, got {len(array)}.")
-
-
-def _spread(std: ArrayLike, shape: tuple[int, ...], level: float) -> FloatArray:
-    """Half the width of a normal interval."""
-    from scipy.special import ndtri
-
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must be above 0 and below 1, got {level!r}.")
-    array = np.asarray(std, dtype=np.float64)
-    if array.shape != shape or np.any(array < 0.0):
-        raise ValueError(f"std must have shape {shape} and no negative value, got shape {array.shape}.")
-    return array * float(ndtri(0.5 + level / 2.0))

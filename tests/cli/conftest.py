@@ -1,70 +1,19 @@
-"""A small estimator in the place of the real one, so that the commands are tested apart from it."""
+"""The commands with a stand-in for the estimator, so that they are tested apart from it."""
 
 from types import SimpleNamespace
-from typing import ClassVar
 
-import numpy as np
 import pytest
-from sklearn.base import BaseEstimator
 
 import probsfa
+import probsfa.statespace
 from probsfa.cli import main
-
-
-class StandIn(BaseEstimator):
-    """Fills with the mean of the column; remembers what it was given."""
-
-    calls: ClassVar[list] = []
-
-    def __init__(
-        self, n_components=2, max_iter=7, tol=1e-3, noise_floor="auto", random_state=None, verbose=False
-    ):
-        self.n_components = n_components
-        self.max_iter = max_iter
-        self.tol = tol
-        self.noise_floor = noise_floor
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def fit(self, X, y=None, *, times=None):
-        self.calls.append(SimpleNamespace(X=np.array(X), times=times, model=self))
-        if hasattr(X, "columns"):
-            self.feature_names_in_ = np.array(X.columns, dtype=object)
-        X = np.asarray(X)
-        self.mean_, self.std_ = np.nanmean(X, axis=0), np.nanstd(X, axis=0)
-        self.timescales_ = 10.0 / np.arange(1, self.n_components + 1)
-        self.noise_variance_ = self.std_**2 / 4.0
-        self.log_likelihood_, self.n_iter_, self.n_evaluations_ = -1234.5, 3, 4
-        self.converged_, self.status_ = True, "Converged: as a stand-in does."
-        return self
-
-    def impute(self, X, return_std=False, *, times=None):
-        X = np.asarray(X)
-        hole = np.isnan(X)
-        filled = np.where(hole, self.mean_, X)
-        return (filled, np.where(hole, self.std_, 0.0)) if return_std else filled
-
-    def posterior(self, X, *, times=None):
-        shape = len(X), self.n_components
-        return SimpleNamespace(means=np.zeros(shape), std=np.ones(shape))
-
-    def save(self, path):
-        with open(path, "wb") as file:
-            np.savez(file, mean=self.mean_, std=self.std_, names=self.feature_names_in_.astype(str))
-
-    @classmethod
-    def load(cls, path):
-        with np.load(path) as file:
-            self = cls()
-            self.mean_, self.std_ = file["mean"], file["std"]
-            self.feature_names_in_ = file["names"].astype(object)
-            return self
+from tests.stand_in import StandIn
 
 
 @pytest.fixture
 def stand_in(monkeypatch):
     """Put the stand-in where the commands look for the estimator."""
-    monkeypatch.setitem(probsfa.__dict__, "ProbabilisticSFA", StandIn)
+    monkeypatch.setattr(probsfa.statespace, "ProbabilisticSFA", StandIn)
     monkeypatch.setitem(probsfa.__dict__, "load", StandIn.load)
     monkeypatch.setattr(StandIn, "calls", [])
     return StandIn

@@ -319,10 +319,24 @@ def test_compare(command, weather_like, tmp_path):
     methods = ["mean", "linear interpolation", "IterativeImputer", "classic SFA", "probabilistic SFA"]
     table = pd.read_csv(tmp_path / "table.csv")
     assert list(table["method"]) == 2 * methods
+    assert "probabilistic SFA" in done.err  # progress
     # The stand-in fills with the mean.
     np.testing.assert_allclose(
         *(table.loc[table["method"] == m, "rmse"] for m in ("mean", "probabilistic SFA"))
     )
+
+
+def test_a_block_longer_than_the_file_is_refused(command, weather_like):
+    done = command("compare", "weather.csv", "--block", "81", "-q")
+    assert done.code == 2
+    assert done.err == "probsfa: error: --block must be at most the 80 rows that there are, got 81.\n"
+
+
+def test_too_few_cells_to_hide_any_are_one_line(command, tmp_path):
+    (tmp_path / "in.csv").write_text("a,b\n1,2\n3,\n,4\n")
+    done = command("compare", "in.csv", "--block", "2", "-q")
+    assert done.code == 2
+    assert done.err == "probsfa: error: too few observed cells to hide some of them.\n"
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ def test_impute_fills_with_honest_intervals(mixture, tmp_path):
     assert np.all(std[~hole] == 0.0)
     scaled = (filled - mixture.complete)[hole] / std[hole]
     n = hole.sum()
-    # A normal law of unit variance: its second moment within six standard errors of one, estimation aside.
+    # A standard normal distribution: its second moment within six standard errors of one, estimation aside.
     assert abs(np.mean(scaled**2) - 1.0) < 6.0 * np.sqrt(2.0 / n) + 0.1
     assert rms((filled - mixture.complete)[hole]) < NEAR_THE_NOISE
 

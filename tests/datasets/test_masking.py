@@ -1,6 +1,7 @@
 """Hiding cells: only observed ones, as many as asked, and the same ones again for the same seed."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,6 +23,29 @@ def test_only_observed_cells_are_hidden(hide, holey):
     assert hidden.dtype == bool
     assert hidden.shape == holey.shape
     assert not np.isnan(holey[hidden]).any()
+
+
+@pytest.mark.parametrize("hide", [hide_cells, hide_blocks])
+def test_cells_under_a_mask_are_not_hidden_again(hide, holey):
+    masked = np.ma.masked_invalid(holey)
+    masked.data[masked.mask] = 999.0
+    np.testing.assert_array_equal(hide(masked, random_state=0), hide(holey, random_state=0))
+    frame = pd.DataFrame(holey).convert_dtypes()
+    np.testing.assert_array_equal(hide(frame, random_state=0), hide(holey, random_state=0))
+
+
+@pytest.mark.parametrize("hide", [hide_cells, hide_blocks])
+@pytest.mark.parametrize(
+    ("cells", "match"),
+    [
+        (np.array([["1"]]), "X holds text"),
+        (np.ones((1, 1), "M8[s]"), "X holds dates"),
+        (np.array([[1j]]), "Complex data not supported: X"),
+    ],
+)
+def test_what_is_no_number_is_refused(hide, cells, match):
+    with pytest.raises(ValueError, match=match):
+        hide(cells)
 
 
 @pytest.mark.parametrize("hide", [hide_cells, hide_blocks])

@@ -30,7 +30,7 @@ def test_latents_are_uncorrelated():
     assert abs((z[:, 0] * z[:, 1]).mean()) < bound(a)[0]
 
 
-def test_first_row_has_the_stationary_law():
+def test_first_row_has_the_stationary_distribution():
     first = make_slow_mixture(decay=[0.999], lengths=[2] * 5000, random_state=2).latents[::2]
     assert abs(first.mean()) < 6.0 / np.sqrt(5000)
     assert abs((first**2).mean() - 1.0) < 6.0 * np.sqrt(2.0 / 5000)

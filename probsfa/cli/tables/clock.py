@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from probsfa.cli._errors import CommandError
-from probsfa.cli.tables.roles import CALENDAR, Roles, as_counts
+from probsfa.cli.tables.roles import CALENDAR, Roles, as_numbers
 from probsfa.cli.tables.table import Table
 
 __all__ = ["Clock", "read_clock"]
@@ -53,8 +53,12 @@ def read_clock(table: Table, roles: Roles, *, even: bool = False) -> Clock:
         The file.
     roles : Roles
         Which of its columns tell the time.
-    even : bool
+    even : bool, default=False
         Take the rows as evenly spaced, whatever these columns say.
+
+    Returns
+    -------
+    Clock
 
     Raises
     ------
@@ -64,15 +68,15 @@ def read_clock(table: Table, roles: Roles, *, even: bool = False) -> Clock:
     columns = [j for j in roles.time if table.names[j].lower() not in CALENDAR]
     if even or not columns:
         return Clock(None, None, None, "rows are taken as evenly spaced")
-    counts = {}
+    numbers = {}
     for column in columns:
-        values = as_counts(table.texts(column), table.decimal)
+        values = as_numbers(table.texts(column), table.decimal)
         if values is not None and not _are_compact_dates(values):
-            counts[column] = values
-    dates = [j for j in columns if j not in counts]
+            numbers[column] = values
+    dates = [j for j in columns if j not in numbers]
     if not dates:
-        _check_increasing(counts[columns[0]], table, columns[0])
-        return _numeric_clock(counts[columns[0]])
+        _check_increasing(numbers[columns[0]], table, columns[0])
+        return _numeric_clock(numbers[columns[0]])
     stamps = _read_dates(_joined(table, dates))
     if stamps.isna().all():
         return Clock(None, None, None, "the times could not be read: rows are taken as evenly spaced")
@@ -85,6 +89,7 @@ def read_clock(table: Table, roles: Roles, *, even: bool = False) -> Clock:
 
 
 def _numeric_clock(values: FloatArray) -> Clock:
+    """Make a clock of times that are plain numbers; their unit is not known."""
     steps = np.diff(values)
     if steps.size == 0 or np.ptp(steps) <= 1e-9 * abs(steps[0]):
         return Clock(None, values, None, "rows are evenly spaced")
@@ -95,6 +100,7 @@ def _numeric_clock(values: FloatArray) -> Clock:
 
 
 def _dated_clock(stamps: pd.DatetimeIndex, seconds: FloatArray) -> Clock:
+    """Make a clock of dates; `seconds` are the same since the first of them."""
     when = stamps.to_numpy()
     if len(when) < 2:
         return Clock(None, when, None, "rows are evenly spaced")
@@ -107,7 +113,7 @@ def _dated_clock(stamps: pd.DatetimeIndex, seconds: FloatArray) -> Clock:
 
 
 def _regular_step(stamps: pd.DatetimeIndex) -> str | None:
-    """The step of dates that are evenly spaced, by the clock or by the calendar; None for others."""
+    """Return the step of dates that are evenly spaced, by the clock or by the calendar; None for others."""
     same_hour = len(np.unique(stamps - stamps.normalize())) == 1
     same_day = len(set(stamps.day)) == 1 or bool(stamps.is_month_end.all())
     months = np.unique(np.diff(12 * stamps.year + stamps.month))
@@ -130,24 +136,26 @@ def _read_dates(texts: pd.Series) -> pd.DatetimeIndex:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # pandas on formats that it has to guess
         for how in ({"format": "ISO8601"}, {}, {"dayfirst": True}):
-            found = pd.to_datetime(texts, errors="coerce", utc=True, **how)
-            readings.append(pd.DatetimeIndex(found).tz_convert(None))
-    return max(readings, key=_sense)
+            stamps = pd.to_datetime(texts, errors="coerce", utc=True, **how)
+            readings.append(pd.DatetimeIndex(stamps).tz_convert(None))
+    return max(readings, key=_plausibility)
 
 
-def _sense(stamps: pd.DatetimeIndex) -> tuple[float, bool, bool]:
-    """How much sense a reading of dates makes: how many were read, whether they go up, and evenly."""
-    known = -float(np.sum(stamps.isna()))
-    goes_up = known == 0.0 and stamps.is_monotonic_increasing and stamps.is_unique
-    return known, goes_up, goes_up and _regular_step(stamps) is not None
+def _plausibility(stamps: pd.DatetimeIndex) -> tuple[float, bool, bool]:
+    """What tells the right reading of dates from others: few are left unread, they go up, and evenly."""
+    unread = float(np.sum(stamps.isna()))
+    goes_up = unread == 0.0 and stamps.is_monotonic_increasing and stamps.is_unique
+    return -unread, goes_up, goes_up and _regular_step(stamps) is not None
 
 
 def _joined(table: Table, columns: list[int]) -> pd.Series:
+    """Return the texts of several columns, such as date and time of the day, as one text a row."""
     parts = [[_in_common_form(text) for text in table.texts(j)] for j in columns]
     return pd.Series([" ".join(cells) for cells in zip(*parts, strict=True)])
 
 
 def _in_common_form(text: str) -> str:
+    """Write "18.00.00" as "18:00:00" and "2013Q2" as the first day of the quarter, which pandas reads."""
     if re.fullmatch(r"\d{1,2}\.\d{2}\.\d{2}", text):
         return text.replace(".", ":")
     quarter = re.fullmatch(r"(\d{4})[- ]?[Qq]([1-4])", text)
@@ -163,6 +171,7 @@ def _are_compact_dates(values: FloatArray) -> bool:
 
 
 def _check_increasing(values: FloatArray, table: Table, column: int) -> None:
+    """Raise a CommandError that names the first row whose time does not come after the one before."""
     late = np.flatnonzero(np.diff(values) <= 0.0)
     if late.size:
         row = int(late[0]) + 1
@@ -173,5 +182,6 @@ def _check_increasing(values: FloatArray, table: Table, column: int) -> None:
 
 
 def _duration(seconds: float) -> str:
+    """Write a time span in the largest unit that it fills, such as "1.5 h"."""
     size, unit = next((u for u in _UNITS if seconds >= u[0]), _UNITS[-1])
     return f"{seconds / size:g} {unit}"

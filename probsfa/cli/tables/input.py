@@ -19,7 +19,7 @@ __all__ = ["Input", "read_input"]
 
 @dataclass(frozen=True)
 class Input:
-    """A file that was read.
+    """A data file, read.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class Input:
     roles : Roles
         Which of its columns are data.
     values : ndarray (T, D)
-        Numbers of the data columns, NaN where missing.
+        Numbers of the data columns, in their own units, NaN where missing.
     clock : Clock
         When the rows were observed.
     """
@@ -50,7 +50,18 @@ class Input:
 
 
 def read_input(args: argparse.Namespace, screen: Screen) -> Input:
-    """Read the data file, and tell what was understood.
+    """Read the data file, and say on the screen how it was understood.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        The options on reading a file.
+    screen : Screen
+        Where notes are written.
+
+    Returns
+    -------
+    Input
 
     Raises
     ------
@@ -67,29 +78,30 @@ def read_input(args: argparse.Namespace, screen: Screen) -> Input:
         raise CommandError(
             f"{table.path}: column {empty[0]!r} has nothing observed; choose the others with --columns."
         )
-    found = Input(table, roles, values, read_clock(table, roles, even=args.even))
-    _tell(found, screen)
-    return found
+    series = Input(table, roles, values, read_clock(table, roles, even=args.even))
+    _report(series, screen)
+    return series
 
 
-def _tell(found: Input, screen: Screen) -> None:
-    table, data = found.table, found.roles.data
+def _report(series: Input, screen: Screen) -> None:
+    """Say how a file was understood, and what looks wrong in it."""
+    table, data = series.table, series.roles.data
     if not table.named:
         screen.note(f"{table.path}: row 1 has no names and is read as data (--header yes: it has names)")
     screen.note(
-        f"{table.path}: {len(found.values)} rows of {len(data)} columns, "
-        f"{100.0 * np.isnan(found.values).mean():.1f} % of the cells missing; {found.clock.note}"
+        f"{table.path}: {len(series.values)} rows of {len(data)} columns, "
+        f"{100.0 * np.isnan(series.values).mean():.1f} % of the cells missing; {series.clock.note}"
     )
     kept = [name or "(no name)" for j, name in enumerate(table.names) if j not in data]
     if kept:
         screen.note(f"columns only kept: {', '.join(kept)}")
     if table.decimal == ",":
         screen.note("numbers are read with a decimal comma (--decimal . for a point)")
-    held: dict[float, list[str]] = {}
-    for name, column in zip(found.names, found.values.T, strict=True):
+    columns_of: dict[float, list[str]] = {}
+    for name, column in zip(series.names, series.values.T, strict=True):
         for code in suspects(column):
-            held.setdefault(code, []).append(repr(name))
-    for code, names in held.items():
+            columns_of.setdefault(code, []).append(repr(name))
+    for code, names in columns_of.items():
         screen.note(
             f"warning: {', '.join(names)} {'is' if len(names) == 1 else 'are'} {code:g} again and again, far "
             f"from all other values; if that stands for missing, say --missing-code {code:g}"

@@ -7,10 +7,20 @@ __all__ = ["suspects"]
 
 
 def suspects(values: NDArray[np.float64]) -> list[float]:
-    """Find numbers in a column that may stand for missing.
+    """Return the numbers of a column that may stand for missing.
 
     Such codes are whole, repeated, and lie further below or above all other values than these lie apart:
     -200, -999 or 9999 among readings of 0 to 50.
+
+    Parameters
+    ----------
+    values : ndarray (T,)
+        The column, NaN where missing.
+
+    Returns
+    -------
+    list of float
+        At most two, the lowest and the highest number.
 
     Examples
     --------
@@ -22,9 +32,9 @@ def suspects(values: NDArray[np.float64]) -> list[float]:
     known, counts = np.unique(values[~np.isnan(values)], return_counts=True)
     if len(known) < 3:
         return []
-    found = []
+    codes = []
     for end, beside, rest in ((0, 1, known[1:]), (-1, -2, known[:-1])):
         away = abs(known[end] - known[beside])
         if counts[end] >= 2 and abs(known[end]) >= 99 and known[end] % 1 == 0 and away > np.ptp(rest):
-            found.append(float(known[end]))
-    return found
+            codes.append(float(known[end]))
+    return codes

@@ -30,11 +30,11 @@ _DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ].*)?")
 
 
 class Missing:
-    """Tells which texts mean that a cell is missing.
+    """Which texts and numbers mean that a cell is missing.
 
     Parameters
     ----------
-    codes : iterable of str
+    codes : iterable of str, default=()
         Texts that mean missing, beside an empty cell, NA, NaN, N/A, null and None. A code that is a number
         also stands for its other spellings: "-200" for "-200.0".
     """
@@ -44,11 +44,11 @@ class Missing:
         self.texts = _NOT_A_VALUE | {code.lower() for code in codes}
         self.numbers = frozenset(float(code) for code in codes if _NUMBER.fullmatch(code))
 
-    def is_text(self, text: str) -> bool:
+    def matches(self, text: str) -> bool:
         """Whether a cell's text means that it is missing."""
         return text.lower() in self.texts
 
-    def is_number(self, number: float) -> bool:
+    def matches_number(self, number: float) -> bool:
         """Whether a cell's number means that it is missing."""
         return number in self.numbers
 
@@ -83,7 +83,7 @@ class Table:
     encoding: str
 
     def texts(self, column: int) -> list[str]:
-        """Texts of a column, without quotes and surrounding spaces."""
+        """Return the texts of a column, without quotes and surrounding spaces."""
         return [_unquote(self.lines[row][column]) for row in self.rows]
 
     def where(self, index: int, column: int) -> str:
@@ -91,7 +91,19 @@ class Table:
         return f"{self.path}: row {self.rows[index] + 1}, column {self.names[column]!r}"
 
     def numbers(self, column: int, missing: Missing) -> FloatArray:
-        """Numbers of a column, NaN where missing.
+        """Return the numbers of a column, NaN where missing.
+
+        Parameters
+        ----------
+        column : int
+            Which column.
+        missing : Missing
+            Which texts and numbers mean that a cell is missing.
+
+        Returns
+        -------
+        ndarray (T,)
+            One number for each row of data.
 
         Raises
         ------
@@ -101,14 +113,14 @@ class Table:
         texts = self.texts(column)
         values = np.empty(len(texts))
         for i, text in enumerate(texts):
-            if missing.is_text(text):
+            if missing.matches(text):
                 values[i] = math.nan
                 continue
             plain = plain_number(text, self.decimal)
             if not _NUMBER.fullmatch(plain) or math.isinf(float(plain)):
-                raise CommandError(f"{self.where(i, column)}: {self._complaint(text)}")
+                raise CommandError(f"{self.where(i, column)}: {self._not_a_number(text)}")
             value = float(plain)
-            values[i] = math.nan if missing.is_number(value) else value
+            values[i] = math.nan if missing.matches_number(value) else value
         return values
 
     def filled(self, columns: Sequence[int], texts: Sequence[Sequence[str | None]]) -> str:
@@ -120,6 +132,11 @@ class Table:
             Columns in which cells may change.
         texts : sequence of sequences of str or None
             For each of those columns the new text of each of its data cells; None leaves a cell as it is.
+
+        Returns
+        -------
+        str
+            All lines, the header included.
         """
         lines = [list(line) for line in self.lines]
         for column, new in zip(columns, texts, strict=True):
@@ -128,7 +145,8 @@ class Table:
                     lines[row][column] = _replace(lines[row][column], text, self.delimiter)
         return "\n".join(self.delimiter.join(line) for line in lines)
 
-    def _complaint(self, text: str) -> str:
+    def _not_a_number(self, text: str) -> str:
+        """Say that a text is not a number, and which option may help."""
         if len(self.names) == 1 and any(d in text for d in DELIMITERS):
             return f"{_shorten(text)} is not a number; is {self.delimiter!r} the delimiter? See --delimiter."
         if _WITH_COMMA.fullmatch(text):
@@ -140,7 +158,7 @@ class Table:
 
 
 def plain_number(text: str, decimal: str) -> str:
-    """A number's text as Python writes it: with a decimal point."""
+    """Return a number's text as Python writes it: with a decimal point."""
     return text if decimal == "." else text.replace(".", "?").replace(decimal, ".")
 
 
@@ -153,11 +171,11 @@ def read_table(
     ----------
     path : Path
         The file; gunzipped where its content is gzip's.
-    delimiter : str or None
+    delimiter : str or None, default=None
         What separates cells; guessed among comma, semicolon, tab and bar where not given.
-    decimal : str or None
+    decimal : str or None, default=None
         The decimal mark; guessed between point and comma where not given.
-    header : {"auto", "yes", "no"}
+    header : {"auto", "yes", "no"}, default="auto"
         Whether the first line names the columns. "auto" says no where it holds only numbers and dates.
 
     Returns
@@ -180,7 +198,7 @@ def read_table(
         raise CommandError(f"{path}: the file is empty.")
     decimal = decimal or _guess_decimal(lines)
     first = [_unquote(cell) for cell in lines[written[0]]]
-    numeric = all(_is_datum(text, decimal) for text in first)
+    numeric = all(_is_number_or_date(text, decimal) for text in first)
     named = header == "yes" or (header == "auto" and not numeric)
     rows = list(range(written[0] + named, written[-1] + 1))
     if not rows:
@@ -206,6 +224,7 @@ def write_text(path: Path, text: str, encoding: str) -> None:
 
 
 def _read_text(path: Path) -> tuple[str, str]:
+    """Return the text of a file and its encoding."""
     try:
         content = path.read_bytes()
         if content[:2] == b"\x1f\x8b":
@@ -224,25 +243,26 @@ def _read_text(path: Path) -> tuple[str, str]:
 
 
 def _guess_delimiter(text: str) -> str:
-    """The delimiter that cuts the first lines into the same number of cells.
+    """Return the delimiter that cuts the first lines into the same number of cells.
 
     Where several do, it is one that cuts the header too (decimal commas are in the numbers alone), rather
     another one than the comma (which may be a decimal mark), and the one that makes the most cells.
     """
     head = [line for line in text[:100_000].split("\n")[:50] if line.strip()][:20]
 
-    def sense(delimiter: str) -> tuple[bool, bool, bool, int]:
+    def plausibility(delimiter: str) -> tuple[bool, bool, bool, int]:
         # Quoted text may hold the delimiter.
-        found = [re.sub(r'"[^"]*"', "", line).count(delimiter) for line in head] or [0]
-        same = found[-1] > 0 and sum(n == found[-1] for n in found) >= 0.8 * len(found)
-        return same, found[0] in (found[-1], found[-1] - 1) and found[0] > 0, delimiter != ",", found[-1]
+        counts = [re.sub(r'"[^"]*"', "", line).count(delimiter) for line in head] or [0]
+        header, usual = counts[0], counts[-1]
+        same = usual > 0 and sum(n == usual for n in counts) >= 0.8 * len(counts)
+        return same, header in (usual, usual - 1) and header > 0, delimiter != ",", usual
 
-    best = max(DELIMITERS, key=sense)
-    return best if sense(best)[-1] > 0 else ","
+    best = max(DELIMITERS, key=plausibility)
+    return best if plausibility(best)[-1] > 0 else ","
 
 
 def _guess_decimal(lines: Sequence[Sequence[str]]) -> str:
-    """A comma where numbers are written with one and none with a point.
+    """Return the decimal mark: a comma where numbers are written with one and none with a point.
 
     If all of them could be thousands ("1,234"), nothing is guessed; that is for the user to say.
     """
@@ -257,6 +277,7 @@ def _cells_with(mark: str, lines: Iterable[Sequence[str]]) -> Iterator[str]:
 
 
 def _split(text: str, delimiter: str, path: Path) -> list[list[str]]:
+    """Cut a text into the raw cells of its lines; a quoted cell may hold delimiters and line ends."""
     if '"' not in text:
         return [line.split(delimiter) for line in text.split("\n")]
     end = re.escape(delimiter)
@@ -275,12 +296,14 @@ def _split(text: str, delimiter: str, path: Path) -> list[list[str]]:
             lines.append([])
 
 
-def _is_datum(text: str, decimal: str) -> bool:
+def _is_number_or_date(text: str, decimal: str) -> bool:
+    """Whether a text may be data: a number, a date, or what always means missing."""
     number = _NUMBER.fullmatch(plain_number(text, decimal))
     return text.lower() in _NOT_A_VALUE or bool(number or _DATE.fullmatch(text))
 
 
 def _unquote(cell: str) -> str:
+    """Return the text of a raw cell, without quotes and surrounding spaces."""
     cell = cell.strip()
     if len(cell) >= 2 and cell[0] == cell[-1] == '"':
         return cell[1:-1].replace('""', '"').strip()
@@ -288,7 +311,7 @@ def _unquote(cell: str) -> str:
 
 
 def _replace(cell: str, text: str, delimiter: str) -> str:
-    """The new text with what surrounded the old one: spaces, and the quotes of a cell that had them."""
+    """Put a new text into a raw cell, with the spaces and the quotes that the old one had."""
     core = cell.strip()
     before, _, after = cell.partition(core) if core else ("", "", cell)
     quoted = core.startswith('"') or delimiter in text

@@ -1,4 +1,4 @@
-"""Times of rows: read from text, checked, and told apart as even or uneven."""
+"""Times of rows: read from text, checked, and recognised as even or uneven."""
 
 import numpy as np
 import pytest

@@ -1,0 +1,62 @@
+"""Ways to fill the holes of a series, and how well each finds hidden cells again.
+
+Every method has a name and ``fill(X, times=None)``, which gives a :class:`Filled`: values without holes and,
+where the method has them, standard deviations. :func:`compare_methods` hides observed cells, lets every
+method fill the same holes and scores what it makes of them with :mod:`probsfa.metrics`.
+
+Examples
+--------
+>>> from probsfa.datasets import make_slow_mixture
+>>> from probsfa.imputation import ColumnMean, HiddenCells, LinearInterpolation, compare_methods
+>>> X = make_slow_mixture(400, 4, timescales=[100.0, 20.0], noise_variance=0.01, random_state=0).data
+>>> [comparison] = compare_methods(X, [ColumnMean(), LinearInterpolation()], [HiddenCells(0.1)])
+>>> print(comparison.hidden)
+10 % of the observed cells hidden, one by one
+>>> mean, linear = comparison.scores
+>>> linear.rmse < 0.6 * mean.rmse
+True
+"""
+
+from probsfa.imputation.comparison import Comparison as Comparison
+from probsfa.imputation.comparison import Errors as Errors
+from probsfa.imputation.comparison import Progress as Progress
+from probsfa.imputation.comparison import Score as Score
+from probsfa.imputation.comparison import compare_methods as compare_methods
+from probsfa.imputation.comparison import score as score
+from probsfa.imputation.filled import Filled as Filled
+from probsfa.imputation.filled import Method as Method
+from probsfa.imputation.hiding import HiddenBlocks as HiddenBlocks
+from probsfa.imputation.hiding import HiddenCells as HiddenCells
+from probsfa.imputation.hiding import Hiding as Hiding
+from probsfa.imputation.hiding import hide as hide
+from probsfa.imputation.methods import ClassicSFA as ClassicSFA
+from probsfa.imputation.methods import ColumnMean as ColumnMean
+from probsfa.imputation.methods import EstimatorImputation as EstimatorImputation
+from probsfa.imputation.methods import IterativeRegression as IterativeRegression
+from probsfa.imputation.methods import LinearInterpolation as LinearInterpolation
+from probsfa.imputation.methods import default_estimator as default_estimator
+from probsfa.imputation.methods import default_methods as default_methods
+from probsfa.imputation.methods import fit_quietly as fit_quietly
+
+__all__ = [
+    "ClassicSFA",
+    "ColumnMean",
+    "Comparison",
+    "Errors",
+    "EstimatorImputation",
+    "Filled",
+    "HiddenBlocks",
+    "HiddenCells",
+    "Hiding",
+    "IterativeRegression",
+    "LinearInterpolation",
+    "Method",
+    "Progress",
+    "Score",
+    "compare_methods",
+    "default_estimator",
+    "default_methods",
+    "fit_quietly",
+    "hide",
+    "score",
+]

@@ -1,0 +1,346 @@
+"""Methods, simplest first: from the mean of a column to the posterior of a fitted model."""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from probsfa._threads import one_blas_thread
+from probsfa._validation import Sequences
+from probsfa.imputation.filled import Filled, Method, check_series, fill_holes
+from probsfa.sfa import SFA
+
+__all__ = [
+    "ClassicSFA",
+    "ColumnMean",
+    "EstimatorImputation",
+    "IterativeRegression",
+    "LinearInterpolation",
+    "default_estimator",
+    "default_methods",
+    "fit_quietly",
+]
+
+FloatArray = NDArray[np.float64]
+
+_MOST_COMPONENTS = 20
+_ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class ColumnMean:
+    """Fill with the mean of the column over everything observed.
+
+    Parameters
+    ----------
+    name : str, default="mean"
+        What the method is called in tables.
+
+    See Also
+    --------
+    LinearInterpolation : Uses what was observed before and after.
+
+    Examples
+    --------
+    >>> ColumnMean().fill([[1.0], [np.nan], [3.0]]).values.tolist()
+    [[1.0], [2.0], [3.0]]
+    """
+
+    name: str = "mean"
+
+    def fill(self, X: Any, *, times: Any = None) -> Filled:
+        """Fill the holes of a series, see :class:`Method`."""
+        series = check_series(X, times)
+        return fill_holes(X, series, np.nanmean(series.values, axis=0))
+
+
+@dataclass(frozen=True)
+class LinearInterpolation:
+    """Fill along straight lines in time, each column by itself.
+
+    Before the first and after the last observation of a sequence, that observation is repeated. A column of
+    which a sequence has nothing gets the mean of the other sequences there.
+
+    Parameters
+    ----------
+    name : str, default="linear interpolation"
+        What the method is called in tables.
+
+    See Also
+    --------
+    ColumnMean : Uses no order of rows.
+    ClassicSFA : Also uses the other columns.
+
+    Examples
+    --------
+    >>> LinearInterpolation().fill([[1.0], [np.nan], [3.0]], times=[0.0, 3.0, 4.0]).values.tolist()
+    [[1.0], [2.5], [3.0]]
+    """
+
+    name: str = "linear interpolation"
+
+    def fill(self, X: Any, *, times: Any = None) -> Filled:
+        """Fill the holes of a series, see :class:`Method`."""
+        series = check_series(X, times)
+        return fill_holes(X, series, _interpolated(series))
+
+
+@dataclass(frozen=True)
+class IterativeRegression:
+    """Fill with scikit-learn's `IterativeImputer`: each column regressed on the others, five rounds.
+
+    Rows are taken by themselves, whatever their order.
+
+    Parameters
+    ----------
+    name : str, default="IterativeImputer"
+        What the method is called in tables.
+
+    See Also
+    --------
+    ClassicSFA : Uses the order of rows too.
+
+    Examples
+    --------
+    >>> X = [[1.0, 2.0], [2.0, 4.0], [3.0, 6.0], [4.0, np.nan]]
+    >>> print(IterativeRegression().fill(X).values[3, 1].round(2))
+    8.0
+    """
+
+    name: str = "IterativeImputer"
+
+    def fill(self, X: Any, *, times: Any = None) -> Filled:
+        """Fill the holes of a series, see :class:`Method`."""
+        from sklearn.experimental import (
+            enable_iterative_imputer as enable_iterative_imputer,  # makes it importable
+        )
+        from sklearn.impute import IterativeImputer
+
+        series = check_series(X, times)
+        # Its matrices are as small as there are columns: threads would mostly wait for each other.
+        with one_blas_thread(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # a few rounds are what is asked for
+            guesses = IterativeImputer(max_iter=_ROUNDS, random_state=0).fit_transform(series.values)
+        return fill_holes(X, series, guesses)
+
+
+@dataclass(frozen=True)
+class ClassicSFA:
+    """Fill with what the slower half of the slow features of the interpolated series explains.
+
+    All features together would give the interpolation back. Rows are taken as evenly spaced where slowness is
+    measured.
+
+    Parameters
+    ----------
+    name : str, default="classic SFA"
+        What the method is called in tables.
+
+    See Also
+    --------
+    LinearInterpolation : What it starts from.
+    probsfa.SFA : The features.
+
+    Examples
+    --------
+    >>> from probsfa.datasets import make_slow_mixture
+    >>> X = make_slow_mixture(100, 3, missing_fraction=0.1, random_state=0).data
+    >>> np.isnan(ClassicSFA().fill(X).values).any()
+    np.False_
+    """
+
+    name: str = "classic SFA"
+
+    def fill(self, X: Any, *, times: Any = None) -> Filled:
+        """Fill the holes of a series, see :class:`Method`."""
+        series = check_series(X, times)
+        interpolated = np.where(series.mask, series.values, _interpolated(series))
+        sfa = SFA().fit(interpolated, lengths=series.lengths)
+        features = sfa.transform(interpolated)
+        features[:, (features.shape[1] + 1) // 2 :] = 0.0
+        return fill_holes(X, series, sfa.inverse_transform(features))
+
+
+@dataclass(frozen=True)
+class EstimatorImputation:
+    """Fill with an estimator that is fitted to the series it fills.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With ``fit``, ``impute(X, return_std=True)`` and ``status_``, such as `ProbabilisticSFA`; unfitted. It
+        is cloned for every series.
+    name : str, default="probabilistic SFA"
+        What the method is called in tables.
+
+    See Also
+    --------
+    default_estimator : Makes an estimator with settings for filling holes.
+
+    Examples
+    --------
+    >>> from probsfa.datasets import make_slow_mixture
+    >>> X = make_slow_mixture(100, 3, missing_fraction=0.1, random_state=0).data
+    >>> filled = EstimatorImputation(default_estimator(3, n_components=1)).fill(X)
+    >>> bool((filled.std[np.isnan(X)] > 0.0).all()), filled.model.n_components
+    (True, 1)
+    """
+
+    estimator: Any
+    name: str = "probabilistic SFA"
+
+    def fill(self, X: Any, *, times: Any = None) -> Filled:
+        """Fill the holes of a series, see :class:`Method`; `Filled.model` is the fitted estimator.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If the fit was interrupted, even where the estimator keeps what it has: half a fit is no fair
+            comparison, and who interrupts wants the end.
+        """
+        fitted = fit_quietly(clone(self.estimator), X, times=times)
+        if fitted.status_.startswith("Interrupted"):
+            raise KeyboardInterrupt
+        values, std = fitted.impute(X, return_std=True, **_only_given(times=times))
+        return Filled(values, std, fitted)
+
+
+def default_estimator(
+    n_features: int,
+    *,
+    n_components: int | None = None,
+    max_iter: int = 60,
+    random_state: int | None = 0,
+    verbose: bool = False,
+) -> Any:
+    """Make a `ProbabilisticSFA` with settings for filling holes, unfitted.
+
+    The fit may end early: the last nats of likelihood bring no cell closer to the truth. No column is trusted
+    beyond a thousandth of its variance: real records let a latent explain one column without any noise, and
+    intervals become too narrow.
+
+    Parameters
+    ----------
+    n_features : int
+        Columns of the series.
+    n_components : int or None, default=None
+        Number of latents. By default one for each column, up to twenty: for filling holes fast latents count
+        as much as slow ones.
+    max_iter : int, default=60
+        Most evaluations of the likelihood.
+    random_state : int or None, default=0
+        Seed of everything random.
+    verbose : bool, default=False
+        Whether the fit shows its progress.
+
+    Returns
+    -------
+    ProbabilisticSFA
+        Unfitted.
+
+    See Also
+    --------
+    EstimatorImputation : Makes a method of it.
+
+    Examples
+    --------
+    >>> default_estimator(50).n_components
+    20
+    """
+    from probsfa.statespace import ProbabilisticSFA  # loads JAX
+
+    return ProbabilisticSFA(
+        n_components=n_components or min(n_features, _MOST_COMPONENTS),
+        max_iter=max_iter,
+        tol=1.0,
+        noise_floor=1e-3,
+        random_state=random_state,
+        verbose=verbose,
+    )
+
+
+def default_methods(estimator: Any) -> tuple[Method, ...]:
+    """Return the methods that are worth comparing, simplest first.
+
+    Parameters
+    ----------
+    estimator : estimator
+        The last of them, such as `default_estimator` makes; unfitted.
+
+    Returns
+    -------
+    tuple of Method
+
+    See Also
+    --------
+    compare_methods : Compares them.
+
+    Examples
+    --------
+    >>> [method.name for method in default_methods(default_estimator(4))]
+    ['mean', 'linear interpolation', 'IterativeImputer', 'classic SFA', 'probabilistic SFA']
+    """
+    return (
+        ColumnMean(),
+        LinearInterpolation(),
+        IterativeRegression(),
+        ClassicSFA(),
+        EstimatorImputation(estimator),
+    )
+
+
+def fit_quietly(estimator: Any, X: Any, *, times: Any = None) -> Any:
+    """Fit an estimator without its warning that it stopped early: its ``status_`` says so too.
+
+    Parameters
+    ----------
+    estimator : estimator
+        It is fitted itself, not a clone.
+    X : array-like or DataFrame (T, D), or list of them
+        Rows in order of time, NaN where missing.
+    times : array-like (T,) or list of array-likes, optional
+        Times of the rows; evenly spaced by default.
+
+    Returns
+    -------
+    estimator
+        The same, fitted.
+
+    See Also
+    --------
+    EstimatorImputation : Uses it for every series.
+
+    Examples
+    --------
+    >>> from probsfa.datasets import make_slow_mixture
+    >>> X = make_slow_mixture(100, 3, random_state=0).data
+    >>> fit_quietly(default_estimator(3, n_components=1, max_iter=1), X).converged_
+    False
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return estimator.fit(X, **_only_given(times=times))
+
+
+def _interpolated(series: Sequences) -> FloatArray:
+    """Straight lines (N, D) through the observed cells of each sequence, at all of its rows."""
+    times = np.arange(series.n_rows, dtype=np.float64) if series.times is None else series.times
+    lines = np.empty_like(series.values)
+    means = np.nanmean(series.values, axis=0)
+    for rows in series.slices:
+        for j in range(series.n_features):
+            column, observed = series.values[rows, j], series.mask[rows, j]
+            if observed.any():
+                lines[rows, j] = np.interp(times[rows], times[rows][observed], column[observed])
+            else:
+                lines[rows, j] = means[j]
+    return lines
+
+
+def _only_given(**arguments: Any) -> dict[str, Any]:
+    """Leave out what is None, for estimators that do not know the argument."""
+    return {name: value for name, value in arguments.items() if value is not None}

@@ -1,0 +1,92 @@
+"""What pictures are given, checked: series, times and the probability of a band."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from probsfa._arrays import as_float_array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = [
+    "check_axes",
+    "check_level",
+    "check_same_length",
+    "half_widths",
+    "holes_and_beside",
+    "matrix",
+    "row_times",
+    "vector",
+]
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+
+def matrix(values: ArrayLike, name: str) -> FloatArray:
+    """Return an array of two dimensions with something in it, or raise a ValueError naming it."""
+    array = as_float_array(values, name)
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(f"{name} must have two dimensions (rows are time), got shape {array.shape}.")
+    return array
+
+
+def vector(values: ArrayLike, name: str) -> FloatArray:
+    """Return an array of one dimension with something in it, or raise a ValueError naming it."""
+    array = as_float_array(values, name)
+    if array.ndim != 1 or array.size == 0:
+        raise ValueError(f"{name} must have one dimension, got shape {array.shape}.")
+    return array
+
+
+def check_same_length(n_rows: int, **arrays: FloatArray) -> None:
+    """Raise a ValueError that names an array which has not a value for each row."""
+    for name, array in arrays.items():
+        if len(array) != n_rows:
+            raise ValueError(f"{name} must have {n_rows} values as observed has, got {len(array)}.")
+
+
+def check_axes(axes: "Sequence[Axes] | NDArray[Any]", n: int, purpose: str) -> "list[Axes]":
+    """Return the axes as a list, or raise a ValueError that says what they are for if there are not n."""
+    listed = list(axes)
+    if len(listed) != n:
+        raise ValueError(f"axes must be {n}, {purpose}, got {len(listed)}.")
+    return listed
+
+
+def check_level(level: float) -> float:
+    """Return the probability of a band, or raise a ValueError."""
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must be above 0 and below 1, got {level!r}.")
+    return level
+
+
+def half_widths(std: ArrayLike, shape: tuple[int, ...], level: float) -> FloatArray:
+    """Return half the widths of central normal intervals."""
+    from scipy.special import ndtri
+
+    check_level(level)
+    array = as_float_array(std, "std")
+    if array.shape != shape or np.any(array < 0.0):
+        raise ValueError(f"std must have shape {shape} and no negative value, got shape {array.shape}.")
+    return array * float(ndtri(0.5 + level / 2.0))
+
+
+def row_times(times: Any, n_rows: int) -> NDArray[Any]:
+    """Return where rows are drawn: at their times, dates in UTC, or at their numbers where there are none."""
+    if times is None:
+        return np.arange(n_rows)
+    if getattr(times, "tz", None) is not None:
+        times = times.tz_convert(None)
+    when = np.asarray(times)
+    if when.shape != (n_rows,):
+        raise ValueError(f"times must have shape ({n_rows},), one for each row, got {when.shape}.")
+    return when
+
+
+def holes_and_beside(holes: BoolArray) -> BoolArray:
+    """Return the rows of holes (T,) and those next to them, where a line through a hole starts and ends."""
+    return holes | np.r_[holes[1:], False] | np.r_[False, holes[:-1]]

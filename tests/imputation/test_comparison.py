@@ -1,0 +1,203 @@
+"""The comparison: the same holes for every method, and what it makes of them scored."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from probsfa.datasets import make_slow_mixture
+from probsfa.imputation import (
+    ColumnMean,
+    Filled,
+    HiddenBlocks,
+    HiddenCells,
+    LinearInterpolation,
+    Score,
+    compare_methods,
+    default_methods,
+    hide,
+    score,
+)
+from probsfa.imputation.comparison import average
+from tests.stand_in import StandIn
+from tests.tolerances import EXACT, mc_tolerance
+
+NAN = np.nan
+
+
+@pytest.fixture
+def series():
+    return make_slow_mixture(200, 4, noise_variance=0.01, missing_fraction=0.1, random_state=0).data
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """Remembers what it is given; fills with the given value."""
+
+    name: str
+    value: float
+    calls: list
+
+    def fill(self, X, *, times=None):
+        self.calls.append((X, times))
+        if isinstance(X, list):
+            return Filled([np.where(np.isnan(x), self.value, x) for x in X])
+        return Filled(np.where(np.isnan(X), self.value, X))
+
+
+# ---- scores
+
+
+def test_score_by_hand():
+    truth = np.array([[0.0, 10.0], [1.0, 20.0], [2.0, 30.0], [3.0, NAN]])
+    seen = np.array([[0.0, 10.0], [1.0, 20.0], [2.0, NAN], [NAN, NAN]])
+    values = np.array([[0.0, 10.0], [1.0, 20.0], [2.0, 25.0], [4.0, 99.0]])
+    scales = np.std([0.0, 1.0, 2.0]), np.std([10.0, 20.0])
+    errors = np.array([1.0 / scales[0], 5.0 / scales[1]])
+    rmse, mae, coverage = score(truth, seen, Filled(values))
+    assert rmse == pytest.approx(np.sqrt(np.mean(errors**2)), rel=EXACT)
+    assert mae == pytest.approx(np.mean(errors), rel=EXACT)
+    assert coverage is None
+    # The first error is 1 and the second 5: intervals of half width 1.645 and 1.645 hold the first.
+    assert score(truth, seen, Filled(values, np.ones((4, 2)))).coverage == 0.5
+
+
+def test_scores_of_frames_and_lists_are_those_of_the_rows():
+    rng = np.random.default_rng(5)
+    truth = rng.standard_normal((30, 2))
+    seen = np.where(rng.random((30, 2)) < 0.3, NAN, truth)
+    filled = Filled(np.nan_to_num(seen), np.ones((30, 2)))
+    expected = score(truth, seen, filled)
+    frames = [pd.DataFrame(X) for X in (truth, seen, filled.values, filled.std)]
+    assert score(frames[0], frames[1], Filled(*frames[2:])) == expected
+    lists = [[X[:10], X[10:]] for X in (truth, seen, filled.values, filled.std)]
+    assert score(lists[0], lists[1], Filled(*lists[2:])) == expected
+
+
+def test_coverage_of_honest_intervals():
+    rng = np.random.default_rng(42)
+    truth = rng.standard_normal((20_000, 2))
+    seen = np.where(rng.random(truth.shape) < 0.5, NAN, truth)
+    honest = Filled(np.where(np.isnan(seen), 0.0, truth), np.isnan(seen).astype(float))
+    covered = score(truth, seen, honest).coverage
+    assert abs(covered - 0.9) < mc_tolerance(0.09, np.isnan(seen).sum())
+
+
+def test_errors_of_a_constant_column_count_as_they_are():
+    truth = np.array([[1.0], [1.0], [4.0]])
+    seen = np.array([[1.0], [1.0], [NAN]])
+    assert score(truth, seen, Filled(np.ones((3, 1))))[:2] == (3.0, 3.0)
+
+
+def test_nothing_hidden_is_refused():
+    with pytest.raises(ValueError, match="too few observed cells"):
+        score(np.ones((3, 2)), np.ones((3, 2)), Filled(np.ones((3, 2))))
+
+
+def test_a_hole_that_is_left_is_not_passed_over():
+    truth, seen = np.array([[1.0], [2.0], [3.0], [4.0]]), np.array([[1.0], [2.0], [NAN], [NAN]])
+    left = Filled(np.array([[1.0], [2.0], [3.0], [NAN]]))
+    with pytest.raises(ValueError, match="filled has cells that were not filled"):
+        score(truth, seen, left)
+    with pytest.raises(ValueError, match="filled has cells that were not filled"):
+        score(truth, seen, Filled(np.ones((3, 1))))
+
+
+def test_average():
+    scores = [Score("m", 1.0, 2.0, 0.8, 3.0), Score("m", 3.0, 4.0, 1.0, 5.0)]
+    assert average(scores) == Score("m", 2.0, 3.0, 0.9, 4.0)
+    assert average([Score("m", 1.0, 2.0, None, 3.0)]).coverage is None
+
+
+# ---- comparisons
+
+
+def test_all_methods_fill_the_same_holes_and_leave_the_rest(series):
+    hidings = [HiddenCells(0.1), HiddenBlocks(12, 0.1)]
+    comparisons = compare_methods(series, default_methods(StandIn()), hidings, seeds=[0, 1])
+    assert [comparison.hidden for comparison in comparisons] == [hiding.name for hiding in hidings]
+    for comparison, hiding in zip(comparisons, hidings, strict=True):
+        seen = hide(series, hiding.choose(series, 1))
+        np.testing.assert_array_equal(comparison.seen, seen)
+        assert [each.method for each in comparison.scores] == list(comparison.filled)
+        for name, filled in comparison.filled.items():
+            assert not np.isnan(filled.values).any()
+            np.testing.assert_array_equal(filled.values[~np.isnan(seen)], seen[~np.isnan(seen)])
+            assert (filled.std is not None) == (name == "probabilistic SFA")
+
+
+def test_scores_are_averages_over_the_seeds(series):
+    hiding, method = HiddenBlocks(12, 0.2), LinearInterpolation()
+    [comparison] = compare_methods(series, [method], [hiding], seeds=[3, 4])
+    errors = []
+    for seed in (3, 4):
+        seen = hide(series, hiding.choose(series, seed))
+        errors.append(score(series, seen, method.fill(seen)))
+    [mean] = comparison.scores
+    assert mean.rmse == pytest.approx(np.mean([each.rmse for each in errors]), rel=EXACT)
+    assert mean.mae == pytest.approx(np.mean([each.mae for each in errors]), rel=EXACT)
+    assert mean.seconds > 0.0
+
+
+def test_progress_is_reported_before_each_run(series):
+    reports = []
+    methods = [ColumnMean(), LinearInterpolation()]
+    compare_methods(
+        series, methods, [HiddenCells()], seeds=[0, 1], progress=lambda *what: reports.append(what)
+    )
+    assert reports == [
+        (0, 4, "mean"),
+        (1, 4, "linear interpolation"),
+        (2, 4, "mean"),
+        (3, 4, "linear interpolation"),
+    ]
+
+
+def test_frames_are_compared_as_their_numbers(series):
+    frame = pd.DataFrame(series, columns=list("abcd")).convert_dtypes()
+    one, other = (compare_methods(X, [LinearInterpolation()], [HiddenCells()])[0] for X in (frame, series))
+    assert (one.scores[0].rmse, one.scores[0].mae) == (other.scores[0].rmse, other.scores[0].mae)
+    np.testing.assert_array_equal(one.seen, other.seen)
+
+
+def test_sequences_and_their_times_stay_apart(series):
+    calls = []
+    pieces, times = [series[:80], series[80:]], [np.arange(80.0) ** 2, np.arange(120.0)]
+    [comparison] = compare_methods(pieces, [Recorder("r", 0.0, calls)], [HiddenCells()], times=times)
+    [(seen, when)] = calls
+    assert [len(piece) for piece in seen] == [80, 120]
+    for given, expected in zip(when, times, strict=True):
+        np.testing.assert_array_equal(given, expected)
+    whole = hide(series, HiddenCells().choose(series, 0))
+    np.testing.assert_array_equal(np.concatenate(comparison.seen), whole)
+    [alone] = compare_methods(series, [Recorder("r", 0.0, [])], [HiddenCells()])
+    assert comparison.scores[0].rmse == alone.scores[0].rmse
+
+
+def test_a_column_too_short_to_hide_is_not_scored():
+    X = np.column_stack([np.arange(50.0), np.full(50, NAN)])
+    X[[3, 7], 1] = 1.0, 2.0
+    [comparison] = compare_methods(X, [ColumnMean()], [HiddenCells(0.9)])
+    np.testing.assert_array_equal(comparison.seen[:, 1], X[:, 1])
+    assert comparison.scores[0].rmse > 0.0
+
+
+@pytest.mark.parametrize(
+    ("methods", "options", "match"),
+    [
+        ([], {}, r"methods must be one or more with different names; got \[\]"),
+        ([ColumnMean(), ColumnMean()], {}, r"different names; got \['mean', 'mean'\]"),
+        ([ColumnMean()], {"seeds": []}, "seeds must be one or more"),
+        ([Recorder("lazy", NAN, [])], {}, "lazy has cells that were not filled"),
+        ([ColumnMean()], {"times": [1.0]}, r"times must have shape \(200,\)"),
+    ],
+)
+def test_misuse_is_explained(series, methods, options, match):
+    with pytest.raises(ValueError, match=match):
+        compare_methods(series, methods, [HiddenCells()], **options)
+
+
+def test_two_cells_a_column_are_too_few_to_hide_any():
+    with pytest.raises(ValueError, match="too few observed cells"):
+        compare_methods(np.ones((2, 3)), [ColumnMean()], [HiddenCells(0.9)])

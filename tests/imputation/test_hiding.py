@@ -1,0 +1,47 @@
+"""Ways of hiding cells, and what is left of a series."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from probsfa.datasets import hide_blocks, hide_cells, make_slow_mixture
+from probsfa.imputation import HiddenBlocks, HiddenCells, hide
+
+NAN = np.nan
+
+
+def test_hiding_leaves_every_column_something():
+    X = np.array([[1.0, 5.0], [2.0, NAN], [3.0, NAN], [4.0, 6.0]])
+    hidden = np.array([[True, True], [False, False], [False, False], [False, False]])
+    expected = [[NAN, 5.0], [2.0, NAN], [3.0, NAN], [4.0, 6.0]]
+    np.testing.assert_array_equal(hide(X, hidden), expected)
+    np.testing.assert_array_equal(hide(pd.DataFrame(X).convert_dtypes(), hidden), expected)
+    np.testing.assert_array_equal(hide(np.ma.masked_invalid(X), hidden), expected)
+    assert not np.isnan(X[0]).any()
+
+
+@pytest.mark.parametrize(
+    ("hiding", "name", "function"),
+    [
+        (
+            HiddenCells(0.2),
+            "20 % of the observed cells hidden, one by one",
+            lambda X, seed: hide_cells(X, 0.2, random_state=seed),
+        ),
+        (
+            HiddenBlocks(10, 0.2),
+            "20 % of the observed cells hidden, in blocks of 10 rows",
+            lambda X, seed: hide_blocks(X, 10, 0.2, random_state=seed),
+        ),
+    ],
+)
+def test_ways_of_hiding(hiding, name, function):
+    X = make_slow_mixture(200, 4, missing_fraction=0.1, random_state=0).data
+    assert hiding.name == name
+    np.testing.assert_array_equal(hiding.choose(X, 3), function(X, 3))
+    assert 0.1 < hiding.choose(X, 3).sum() / (~np.isnan(X)).sum() < 0.3
+
+
+def test_a_block_longer_than_the_series_is_refused():
+    with pytest.raises(ValueError, match="length must be a whole number from 1 to the 9 rows"):
+        HiddenBlocks(10).choose(np.ones((9, 2)), 0)

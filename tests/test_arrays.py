@@ -1,0 +1,79 @@
+"""Array-likes to floats: what means missing becomes NaN, and what is no number is refused by name."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from sklearn.base import BaseEstimator
+
+from probsfa._arrays import as_float_array, check_array
+
+NAN = np.nan
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (3, 3.0),
+        ([1, 2], [1.0, 2.0]),
+        ([1.0, None], [1.0, NAN]),
+        (np.array([True, False]), [1.0, 0.0]),
+        (np.ma.array([1, 999], mask=[0, 1]), [1.0, NAN]),
+        (np.ma.array([1.0, 999.0]), [1.0, 999.0]),
+        (np.ma.array([1, "hidden"], mask=[0, 1], dtype=object), [1.0, NAN]),
+        ([np.ma.array([1, 999], mask=[0, 1]), np.ma.array([3, 4])], [[1.0, NAN], [3.0, 4.0]]),
+        (pd.Series([1, None], dtype="Int64"), [1.0, NAN]),
+        (pd.Series([True, None], dtype="boolean"), [1.0, NAN]),
+        (pd.Series([pd.NA, 2], dtype=object), [NAN, 2.0]),
+        (pd.DataFrame({"a": pd.array([1, None], "Float64"), "b": [None, 2.0]}), [[1.0, NAN], [NAN, 2.0]]),
+        (pd.DataFrame({"a": pd.array([1, None], "Int8"), "b": [pd.NA, 2]}), [[1.0, NAN], [NAN, 2.0]]),
+        (pd.DataFrame(index=range(3)), np.empty((3, 0))),
+    ],
+)
+def test_missing_is_nan(given, expected):
+    values = as_float_array(given, "X")
+    assert values.dtype == np.float64
+    np.testing.assert_array_equal(values, expected)
+
+
+def test_a_float_array_is_not_copied():
+    X = np.ones((3, 2))
+    assert as_float_array(X, "X") is X
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "match"),
+    [
+        (["1.5"], ValueError, r"truth holds text \('1.5'\) in row 0; wanted numbers"),
+        (np.ma.array(["1.5"], mask=[0]), ValueError, "truth holds text"),
+        ([[1.0, b"x"]], ValueError, "truth holds text"),
+        (pd.DataFrame({"a": [1.0], "b": ["x"]}), ValueError, "column 'b' of truth holds text"),
+        (np.array(["2024-01-01"], "M8[D]"), ValueError, r"truth holds dates or durations \(datetime64"),
+        (np.ma.array([1], "m8[s]"), ValueError, "truth holds dates or durations"),
+        (pd.to_datetime(["2024-01-01"], utc=True), ValueError, "truth holds a date or duration .* in row 0"),
+        (pd.Timestamp("2024-01-01"), ValueError, "truth holds a date or duration"),
+        (np.ma.array([1j]), ValueError, "Complex data not supported: truth"),
+        ([[1.0], [2.0, 3.0]], ValueError, "truth has rows of unequal length; wanted numbers in the shape"),
+        ([np.ma.array([1.0]), np.ma.array([2.0, 3.0])], ValueError, "truth has rows of unequal length"),
+        (scipy.sparse.eye_array(2), TypeError, "truth must hold numbers"),
+        (object(), TypeError, "truth must hold numbers"),
+    ],
+)
+def test_what_is_no_number_is_refused_by_name(given, error, match):
+    with pytest.raises(error, match=match):
+        as_float_array(given, "truth")
+
+
+def check(X):
+    return check_array(BaseEstimator(), X, "X", reset=True, allow_nan=True, min_rows=1)
+
+
+def test_estimators_see_no_value_under_the_mask_of_a_row():
+    rows = [np.ma.array([1.0, 999.0], mask=[0, 1]), np.ma.array([3.0, 4.0])]
+    np.testing.assert_array_equal(check(rows), [[1.0, NAN], [3.0, 4.0]])
+
+
+def test_estimators_refuse_dates_with_a_time_zone():
+    dates = pd.date_range("2024-01-01", periods=3, tz="UTC")
+    with pytest.raises(ValueError, match="column 'when' of X holds a date or duration"):
+        check(pd.DataFrame({"when": dates}))
