@@ -1,23 +1,71 @@
 """One array-like at the border: checked cell by cell, with the place of the first bad cell in the message."""
 
 from collections.abc import Callable
+from datetime import date, timedelta
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
-__all__ = ["SCAN_ROWS", "check_array"]
+__all__ = ["SCAN_ROWS", "as_float_array", "check_array"]
 
 SCAN_ROWS = 4096  # rows looked at together when searching for a bad cell, so that the search needs no memory
+
+
+def as_float_array(X: Any, name: str) -> NDArray[np.float64]:
+    """Return numbers of any shape as a float64 array in which NaN is missing.
+
+    For functions on plain arrays; estimators check more, through :func:`check_array`.
+
+    Parameters
+    ----------
+    X : array-like
+        Numbers. Cells under a masked array's mask, None and the NA of pandas are missing.
+    name : str
+        How to call the argument in error messages.
+
+    Returns
+    -------
+    ndarray of float64
+        In the shape of `X`. May be the caller's own array: do not write to it.
+
+    Raises
+    ------
+    ValueError
+        For text, dates, complex numbers and rows of unequal length, naming the argument.
+    TypeError
+        For cells that are no numbers at all, naming the argument.
+
+    Examples
+    --------
+    >>> as_float_array(np.ma.array([1, 999], mask=[False, True]), "X")
+    array([ 1., nan])
+    """
+    X = _fill_masked(X)
+    _check_cells_of(X, name, "wanted numbers in the shape of an array.")
+    try:
+        if not hasattr(X, "isna") or np.asarray(X).dtype.kind in "biuf":
+            return np.asarray(X, dtype=np.float64)
+        if hasattr(X, "columns"):
+            columns = [_with_nan(X.iloc[:, j]) for j in range(X.shape[1])]
+            return np.column_stack(columns) if columns else np.empty(X.shape)
+        return _with_nan(X)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name} must hold numbers: {error}") from None
+
+
+def _with_nan(cells: Any) -> NDArray[np.float64]:
+    """A series or an index of pandas as floats, its NA as NaN."""
+    values: NDArray[np.float64] = cells.to_numpy(dtype=np.float64, na_value=np.nan)
+    return values
 
 
 def check_array(
     estimator: Any, X: Any, name: str, *, reset: bool, allow_nan: bool, min_rows: int
 ) -> NDArray[np.float64]:
     """Check one array-like and return it as a float64 array (N, D)."""
-    if isinstance(X, np.ma.MaskedArray) and X.dtype.kind in "biuf":
-        X = np.ma.filled(X.astype(np.float64), np.nan)
+    X = _fill_masked(X)
     _check_kind(X, name)
     try:
         values: NDArray[np.float64] = validate_data(
@@ -35,23 +83,29 @@ def check_array(
     return values
 
 
+def _fill_masked(X: Any) -> Any:
+    """Put NaN in the place of what a mask hides, in a masked array or in a list of masked rows."""
+    if isinstance(X, (list, tuple)) and any(isinstance(row, np.ma.MaskedArray) for row in X):
+        try:
+            X = np.ma.array(X)  # NumPy's own conversion of a list forgets the masks
+        except ValueError:
+            return X  # rows of unequal length: refused with its own sentence
+    if not isinstance(X, np.ma.MaskedArray):
+        return X
+    if X.dtype.kind in "biuf":
+        return np.ma.filled(X.astype(np.float64), np.nan)
+    return np.ma.filled(X, np.nan) if X.dtype.kind == "O" else X
+
+
 def _check_kind(X: Any, name: str) -> None:
     """Raise for what would convert to numbers silently, or fail without saying where."""
-    if hasattr(X, "columns") and hasattr(X, "dtypes"):
-        for j, column in enumerate(X.columns):
-            cells = X.iloc[:, j] if hasattr(X, "iloc") else X[column]
-            _check_cells(np.asarray(cells), f"column {column!r} of {name}")
+    array = _check_cells_of(
+        X,
+        name,
+        "wanted an array (n_rows, n_features), or a list of 2-dimensional arrays for several sequences.",
+    )
+    if array is None:
         return
-    if hasattr(X, "toarray"):
-        return  # a sparse matrix: scikit-learn says it well
-    try:
-        array = np.asarray(X)
-    except ValueError:
-        raise ValueError(
-            f"{name} has rows of unequal length; wanted an array (n_rows, n_features), or a list of "
-            "2-dimensional arrays for several sequences."
-        ) from None
-    _check_cells(array, name)
     if array.ndim == 2:
         return
     came = f"{name} is {array.ndim}-dimensional, shape {array.shape}; wanted shape (n_rows, n_features)."
@@ -67,6 +121,26 @@ def _check_kind(X: Any, name: str) -> None:
     raise ValueError(came)
 
 
+def _check_cells_of(X: Any, name: str, wanted: str) -> NDArray[Any] | None:
+    """Check what kind of cells an array-like has; return it as an array, a frame or a sparse matrix as None.
+
+    `wanted` says what to give instead of rows of unequal length.
+    """
+    if hasattr(X, "columns") and hasattr(X, "dtypes"):
+        for j, column in enumerate(X.columns):
+            cells = X.iloc[:, j] if hasattr(X, "iloc") else X[column]
+            _check_cells(np.asarray(cells), f"column {column!r} of {name}")
+        return None
+    if hasattr(X, "toarray"):
+        return None  # a sparse matrix: what converts it says it well
+    try:
+        array = np.asarray(X)
+    except ValueError:
+        raise ValueError(f"{name} has rows of unequal length; {wanted}") from None
+    _check_cells(array, name)
+    return array
+
+
 def _check_cells(array: NDArray[Any], name: str) -> None:
     kind = array.dtype.kind
     if kind == "c":
@@ -76,10 +150,14 @@ def _check_cells(array: NDArray[Any], name: str) -> None:
     if kind not in "OUST":
         return
     for place in np.ndindex(array.shape):
-        if isinstance(array[place], (str, bytes)):
+        cell = array[place]
+        # pandas' timestamps are dates; its missing time is one too, and the only one unequal to itself.
+        if isinstance(cell, (str, bytes, date, timedelta)) and cell == cell:
             where = ", ".join(f"{word} {i}" for word, i in zip(("row", "column"), place, strict=False))
+            what = "text" if isinstance(cell, (str, bytes)) else "a date or duration"
             raise ValueError(
-                f"{name} holds text ({str(array[place])!r}) in {where}; wanted numbers, NaN where missing."
+                f"{name} holds {what} ({str(cell)!r}){where and f' in {where}'}; "
+                "wanted numbers, NaN where missing."
             )
 
 
