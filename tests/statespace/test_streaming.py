@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator
 
 from probsfa import ProbabilisticSFA
 from probsfa.statespace import posterior, streaming
@@ -56,7 +57,7 @@ def test_scan_gives_the_moments_of_observed_cells(rng, monkeypatch):
     X = rng.standard_normal((70, 3)) * [1.0, 1e-6, 1e6] + [0.0, 1.0, 1e8]
     X[rng.random(X.shape) < 0.3] = np.nan
     X[:20, 1] = np.nan
-    found = streaming.scan(X)
+    found = streaming.scan(BaseEstimator(), X)
     np.testing.assert_array_equal(found.counts, np.sum(~np.isnan(X), axis=0))
     np.testing.assert_allclose(found.means, np.nanmean(X, axis=0), rtol=1e-12)
     np.testing.assert_allclose(found.stds, np.nanstd(X, axis=0), rtol=1e-8)

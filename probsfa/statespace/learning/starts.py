@@ -10,13 +10,11 @@ before the exact likelihood judges them.
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from probsfa._typing import FloatArray
 from probsfa.linalg import slow_directions
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
-
-FloatArray = NDArray[np.float64]
 
 _SLOWEST, _FASTEST = 1.0 - 1e-4, 0.02
 # Share of each feature's variance that a start leaves to the noise, at least.

@@ -187,7 +187,7 @@ def test_an_interrupt_keeps_the_best_parameters(rng, solver, at, monkeypatch):
 def test_an_interrupt_under_the_floor_keeps_the_best_parameters(later, monkeypatch):
     """The climb that follows a Heywood case begins anew: an interrupt at its first step loses nothing."""
     data = heywood_data(np.random.default_rng(0))
-    whole, first, counts = objective.expected_statistics, fit._fit, {"seen": 0, "end": None}
+    whole, first, counts = objective.expected_statistics, fit._fit_from_all_starts, {"seen": 0, "end": None}
 
     def watched(*args, **kwargs):
         result = first(*args, **kwargs)
@@ -200,7 +200,7 @@ def test_an_interrupt_under_the_floor_keeps_the_best_parameters(later, monkeypat
         counts["seen"] += 1
         return whole(params, panel)
 
-    monkeypatch.setattr(fit, "_fit", watched)
+    monkeypatch.setattr(fit, "_fit_from_all_starts", watched)
     monkeypatch.setattr(objective, "expected_statistics", interrupted)
     with pytest.warns(ConvergenceWarning, match="[Ii]nterrupted"):
         fitted = ProbabilisticSFA(3).fit(data)
