@@ -99,6 +99,12 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     from slow feature analysis of the interpolated data and from its lagged covariances, refined in the
     frequency domain.
 
+    See Also
+    --------
+    probsfa.SFA : The limit of no noise, for complete data.
+    probsfa.BayesianSFA : The same model with a posterior for its parameters.
+    probsfa.select_n_components : How many latents.
+
     References
     ----------
     Turner & Sahani (2007), Neural Computation 19:1022, doi:10.1162/neco.2007.19.4.1022.

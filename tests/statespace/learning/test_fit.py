@@ -1,5 +1,7 @@
 """Whole fits: what they reach, how they end, and that they survive an interrupt anywhere."""
 
+import re
+
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
@@ -236,8 +238,9 @@ def test_progress_is_shown_when_asked(rng, capsys):
     model, data = draw(rng)
     ProbabilisticSFA(2).fit(data)
     assert capsys.readouterr().err == ""
-    ProbabilisticSFA(2, verbose=True).fit(data)
-    assert "log-likelihood" in capsys.readouterr().err
+    fitted = ProbabilisticSFA(2, verbose=True).fit(1000.0 * data)
+    shown = re.findall(r"log-likelihood (\S+)\]", capsys.readouterr().err)
+    assert float(shown[-1]) == pytest.approx(fitted.log_likelihood_, rel=1e-5), "in data units"
 
 
 def test_panel_counts_what_is_seen(rng):
