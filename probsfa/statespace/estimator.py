@@ -419,7 +419,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     def log_likelihood(self, X: Any, *, lengths: Any = None, times: Any = None) -> float:
         """Return the log-likelihood of all rows, in nats. Parameters as in `transform`."""
-        return self._model.log_likelihood(self._check(X, lengths, times))
+        sequences = self._check(X, lengths, times)
+        return self._model.log_likelihood(sequences)
 
     def score(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None) -> float:
         """Return the mean log-likelihood per row, in nats. Parameters as in `transform`."""
@@ -456,7 +457,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         ValueError
             If the model has no noise (``noise=0.0``).
         """
-        return self._model.standard_errors(self._check(X, lengths, times))
+        sequences = self._check(X, lengths, times)
+        return self._model.standard_errors(sequences)
 
     # ------------------------------------------------------------------- storage
 
