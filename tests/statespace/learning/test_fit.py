@@ -238,7 +238,8 @@ def test_progress_is_shown_when_asked(rng, capsys):
     model, data = draw(rng)
     ProbabilisticSFA(2).fit(data)
     assert capsys.readouterr().err == ""
-    fitted = ProbabilisticSFA(2, verbose=True).fit(1000.0 * data)
+    # One noise for all: nothing is held to a floor, under which the likelihood could fall again.
+    fitted = ProbabilisticSFA(2, noise="isotropic", verbose=True).fit(1000.0 * data)
     shown = re.findall(r"log-likelihood (\S+)\]", capsys.readouterr().err)
     assert float(shown[-1]) == pytest.approx(fitted.log_likelihood_, rel=1e-5), "in data units"
 
