@@ -483,7 +483,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn what the estimator accepts."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = not FitOptions.of(self).noise_free
+        tags.input_tags.allow_nan = isinstance(self.noise, str) or self.noise != 0.0
         return tags
 
     @property
