@@ -2,20 +2,20 @@
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 
+__all__ = ["like_input"]
 
-def like_input(X: Any, found: Sequences, values: NDArray[np.float64]) -> Any:
+
+def like_input(X: Any, sequences: Sequences, values: FloatArray) -> Any:
     """Give values of all cells (N, D) the type of the input they belong to.
 
     Parameters
     ----------
     X : array-like, DataFrame, or list of them
         What the caller gave.
-    found : Sequences
+    sequences : Sequences
         The same, checked.
     values : ndarray of shape (N, D)
         A value for each cell.
@@ -24,12 +24,12 @@ def like_input(X: Any, found: Sequences, values: NDArray[np.float64]) -> Any:
     -------
     ndarray or DataFrame, or list of them
     """
-    if found.is_list:
-        return [_like_one(x, values[s]) for x, s in zip(X, found.slices, strict=True)]
+    if sequences.is_list:
+        return [_like_one(x, values[s]) for x, s in zip(X, sequences.slices, strict=True)]
     return _like_one(X, values)
 
 
-def _like_one(x: Any, values: NDArray[np.float64]) -> Any:
+def _like_one(x: Any, values: FloatArray) -> Any:
     # Frames are recognised by what is used of them, so that pandas need not be loaded for arrays.
     if hasattr(x, "columns") and hasattr(x, "index") and hasattr(x, "iloc"):
         return type(x)(values, index=x.index, columns=x.columns)

@@ -7,7 +7,7 @@ lengths of the sequences it is made of.
 
 import functools
 import numbers
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,21 @@ class Sequences:
     def mask(self) -> NDArray[np.bool_]:
         """True where a cell is observed, shape (N, D)."""
         return ~np.isnan(self.values)
+
+    @property
+    def time_unit(self) -> float:
+        """Unit of time: one row, or the median time between the rows of a sequence where there are times."""
+        if self.times is None:
+            return 1.0
+        return float(np.median(np.concatenate([np.diff(self.times[s]) for s in self.slices])))
+
+    def retimed(self, unit: float) -> "Sequences":
+        """Return the same rows with their times in another unit."""
+        return self if self.times is None else replace(self, times=self.times / unit)
+
+    def standardised(self, shift: NDArray[np.float64], scale: NDArray[np.float64]) -> "Sequences":
+        """Return the same rows with their values in other units: ``(values - shift) / scale``."""
+        return replace(self, values=(self.values - shift) / scale)
 
     def restore(self, result: Any) -> Any:
         """Give a result with one entry per row the shape of the input.

@@ -311,6 +311,17 @@ def test_check_count_and_check_option():
         check_option("missing", "drop", ("raise", "skip"))
 
 
+def test_sequences_change_their_units_and_nothing_else():
+    times = np.array([0.0, 10.0, 30.0, 5.0, 15.0, 25.0])  # gaps of 10 but one, and not between sequences
+    found = check([X[:3], X[3:]], times=[times[:3], times[3:]])
+    assert found.time_unit == 10.0 and check(X).time_unit == 1.0
+    np.testing.assert_array_equal(found.retimed(10.0).times, times / 10.0)
+    scaled = found.standardised(np.array([1.0, 2.0]), np.array([4.0, 8.0]))
+    np.testing.assert_array_equal(scaled.values, (X - [1.0, 2.0]) / [4.0, 8.0])
+    assert scaled.is_list and scaled.lengths == (3, 3) and scaled.times is found.times
+    assert check(X).retimed(60.0).times is None
+
+
 @lists_in_lists_out
 class Doubler(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def fit(self, X, y=None):

@@ -19,7 +19,8 @@ import probsfa
 from probsfa._validation import Sequences
 from probsfa.datasets import make_slow_mixture
 from probsfa.statespace.learning.em import fit_em
-from probsfa.statespace.learning.objective import Evaluator, Noise
+from probsfa.statespace.learning.noise import Noise
+from probsfa.statespace.learning.objective import CountedEStep
 from probsfa.statespace.learning.starts import interpolate, starts
 from probsfa.statespace.panel import make_panel
 
@@ -33,7 +34,7 @@ def em_from_slow_features(X: np.ndarray, steps: int) -> tuple[float, int]:
     panel = make_panel(Sequences((X - mean) / scale, (len(X),)))
     start = next(starts(interpolate(panel), np.zeros(X.shape[1]), 3))
     noise = Noise("diagonal", np.full(X.shape[1], FLOOR))
-    fitted = fit_em(Evaluator(panel, steps), start, noise, tol=0.0)
+    fitted = fit_em(CountedEStep(panel, steps), start, noise, tol=0.0)
     return fitted.log_likelihood - len(X) * float(np.log(scale).sum()), fitted.n_evaluations
 
 

@@ -13,6 +13,9 @@ from tqdm import tqdm
 
 from probsfa._frames import lists_in_lists_out
 from probsfa._like_input import like_input
+from probsfa._random import generator
+from probsfa._timescales import timescales_from_decay
+from probsfa._typing import FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.bayes import inference_data
 from probsfa.bayes.coordinates.target import Data, Draws, Target, constrain
@@ -34,7 +37,8 @@ from probsfa.bayes.relabelling.matching import close_pairs
 from probsfa.bayes.sampling import nuts, variational
 from probsfa.bayes.sampling.importance import UNRELIABLE
 from probsfa.bayes.sampling.laplace import Whitening, find_whitening
-from probsfa.statespace import ProbabilisticSFA
+from probsfa.statespace.learning.maximum_likelihood import InMemory, MaximumLikelihood, maximum_likelihood
+from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters, rescale
 from probsfa.statespace.posterior import Posterior, smooth
@@ -43,8 +47,6 @@ from probsfa.statespace.simulation import draw_latents, simulate
 
 __all__ = ["BayesianForecast", "BayesianSFA"]
 
-FloatArray = NDArray[np.float64]
-Seed = int | np.random.Generator | np.random.RandomState | None
 
 _RHAT, _ESS = 1.01, 400.0
 
@@ -246,15 +248,15 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         found = check_sequences(self, X, reset=True, allow_nan=True, lengths=lengths, times=times, min_rows=2)
         if self.hierarchical and len(found.lengths) < 2:
             raise ValueError("hierarchical=True needs several sequences, as a list or by lengths; got one.")
-        rng = self._rng(self.random_state)
-        start = self._start(X, lengths, times)
-        self.time_unit_ = start.time_unit_
-        self._shift, self._scale = start._shift, start._scale
+        rng = generator(self.random_state)
+        start = self._start(found)
+        self.time_unit_ = start.time_unit
+        self._shift, self._scale = start.shift, start.scale
         if not self.standardize:
             self._shift, self._scale = np.zeros_like(self._shift), np.ones_like(self._scale)
-        inner = rescale(start.params_, -self._shift / self._scale, 1.0 / self._scale)
+        inner = rescale(start.params, -self._shift / self._scale, 1.0 / self._scale)
         series, known = (
-            pack(self._timed(found, (found.values - self._shift) / self._scale), self.hierarchical),
+            pack(found.standardised(self._shift, self._scale).retimed(self.time_unit_), self.hierarchical),
             None,
         )
         if not isinstance(self.noise, str):
@@ -284,16 +286,13 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self._report()
         return self
 
-    def _start(self, X: Any, lengths: Any, times: Any) -> ProbabilisticSFA:
-        """The maximum of the likelihood, near which that of the posterior is."""
-        model = ProbabilisticSFA(self.n_components, noise=self.noise, max_iter=100, tol=1e-2)
-        with warnings.catch_warnings():
-            # A start need not have converged.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            model.fit(X, lengths=lengths, times=times)
-        if model.status_.startswith("Interrupted"):
+    def _start(self, found: Sequences) -> MaximumLikelihood:
+        """The maximum of the likelihood, near which that of the posterior is; it need not have converged."""
+        options = FitOptions(self.n_components, noise=self.noise, max_iter=100, tol=1e-2)
+        start = maximum_likelihood(InMemory(found), options)
+        if start.interrupted:
             raise KeyboardInterrupt
-        return model
+        return start
 
     def _run_nuts(
         self, target: Target, data: Data, whitening: Whitening, labels: Labels, rng: np.random.Generator
@@ -541,7 +540,7 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         """
         check_is_fitted(self)
         check_count("n_steps", n_steps)
-        rng = self._rng(self.random_state if random_state is None else random_state)
+        rng = generator(self.random_state if random_state is None else random_state)
         chains, n = self.draws_.decay.shape[:2]
         chain, draw = int(rng.integers(chains)), int(rng.integers(n))
         one = Parameters(*(x[chain, draw] for x in self.draws_))
@@ -569,7 +568,7 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         """
         check_count("n_draws", n_draws)
         found = self._check(X, lengths, times)
-        rng = self._rng(self.random_state if random_state is None else random_state)
+        rng = generator(self.random_state if random_state is None else random_state)
         panels, _ = self._panels(found)
         chains, n = self.draws_.decay.shape[:2]
         picked = np.unravel_index(rng.integers(chains * n, size=n_draws), (chains, n))
@@ -668,13 +667,8 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             )
         return found
 
-    def _timed(self, found: Sequences, values: FloatArray) -> Sequences:
-        """The same rows with other values, and times in the model's unit."""
-        times = None if found.times is None else found.times / self.time_unit_
-        return Sequences(values, found.lengths, times, found.is_list, found.feature_names)
-
     def _panels(self, found: Sequences) -> tuple[list[Panel], list[list[tuple[int, int]]]]:
-        return panels_of(self._timed(found, found.values), self.hierarchical)
+        return panels_of(found.retimed(self.time_unit_), self.hierarchical)
 
     def _each(self, n_panels: int) -> Any:
         return each_draw(self.draws_, n_panels, spread_out(self.draws_, self.n_predictive))
@@ -710,15 +704,10 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     def _bar(self, total: int, unit: str) -> Any:
         return tqdm(total=total, desc="fit", unit=unit, file=sys.stderr, disable=not self.progress_bar)
 
-    def _rng(self, random_state: Seed) -> np.random.Generator:
-        if isinstance(random_state, np.random.RandomState):
-            random_state = random_state.randint(2**31)
-        return np.random.default_rng(random_state)
-
 
 def timescales(draws: Draws, time_unit: float = 1.0) -> FloatArray:
     """Time scales of draws."""
-    return -time_unit / np.log(draws.decay)
+    return timescales_from_decay(draws.decay, time_unit)
 
 
 def _about_svi(n_draws: int, pareto_k: float, interrupted: bool) -> str:

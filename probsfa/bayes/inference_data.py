@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from numpyro.infer import Predictive
 
+from probsfa._timescales import timescales_from_decay
 from probsfa._validation import Sequences
 from probsfa.bayes.coordinates.target import Draws
 from probsfa.bayes.model import OBSERVATIONS
@@ -111,7 +112,7 @@ class _Maker:
         lead = ("chain", "draw")
         by_noise = (*lead, "feature") if draws.noise_variance.ndim == 3 else (*lead, "sequence", "feature")
         variables = {
-            "timescale": ((*lead, "component"), -self._model.time_unit_ / np.log(draws.decay)),
+            "timescale": ((*lead, "component"), timescales_from_decay(draws.decay, self._model.time_unit_)),
             "decay": ((*lead, "component"), draws.decay),
             "loadings": ((*lead, "feature", "component"), draws.loadings),
             "noise_std": (by_noise, np.sqrt(draws.noise_variance)),

@@ -38,7 +38,7 @@ class Series(NamedTuple):
 
 def from_panel(panel: Panel) -> Series:
     """Packed observations for the model."""
-    return Series(panel.values, panel.mask > 0.0, panel.gap_index, panel.gaps)
+    return Series(panel.values[:], panel.mask[:] > 0.0, panel.gap_index, panel.gaps)
 
 
 def as_series(X: Any) -> Series:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from probsfa._timescales import timescales_from_decay
 from probsfa._validation import Sequences
 from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.model import Series, from_panel
@@ -51,7 +52,7 @@ def start_values(params: Parameters, target: Target) -> dict[str, Any]:
     if target.noise == "isotropic":
         noise = noise[:1]
     return {
-        "timescale": -1.0 / np.log(np.clip(params.decay, _FASTEST, _SLOWEST)),
+        "timescale": timescales_from_decay(np.clip(params.decay, _FASTEST, _SLOWEST)),
         "loadings": params.loadings,
         "noise_std": np.sqrt(noise),
         "noise_variance": noise,

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Bunch
 
+from probsfa._timescales import timescales_from_decay
 from probsfa.datasets._masking import Seed, hide_blocks, hide_cells
 
 __all__ = ["make_slow_mixture"]
@@ -103,15 +104,13 @@ def make_slow_mixture(
     latents = np.concatenate([_draw_latents(a, n, rng) for n in rows])
     complete = mu + latents @ C.T + np.sqrt(r) * rng.standard_normal((latents.shape[0], C.shape[0]))
     hidden = _draw_missing(complete, missing_fraction, missing_block, rng)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        scales = np.where(a > 0.0, -1.0 / np.log(a), np.nan)
     return Bunch(
         data=np.where(hidden, np.nan, complete),
         complete=complete,
         mask=~hidden,
         latents=latents,
         decay=a,
-        timescales=scales,
+        timescales=timescales_from_decay(a),
         loadings=C,
         noise_variance=r,
         offset=mu,

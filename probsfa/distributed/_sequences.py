@@ -4,21 +4,28 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_observed
 from probsfa.distributed._dask import compute, delayed, persist, reduce_tree
 from probsfa.distributed._parts import whole_sequences
 from probsfa.statespace import ProbabilisticSFA
-from probsfa.statespace.columns import column_sums, merge_columns
+from probsfa.statespace.columns import column_moments, merge_columns, units
 from probsfa.statespace.engine.statistics import Statistics
+from probsfa.statespace.estimator import set_fitted
+from probsfa.statespace.learning.maximum_likelihood import (
+    Observations,
+    check_lengths_for_timescales,
+    maximum_likelihood,
+)
+from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import expected_statistics
+from probsfa.statespace.progress import Progress
 
 __all__ = ["DistributedPanel", "fit_probabilistic"]
-
-FloatArray = NDArray[np.float64]
 
 _MOST_PARTS = 256  # each step of a fit sends a task to every part
 _START_CELLS = 2**24  # 128 MiB of float64: rows that starts are sought on
@@ -41,39 +48,71 @@ class DistributedPanel(NamedTuple):
         return compute(reduce_tree(_add, [step(params, panel) for panel in self.panels]))[0]
 
 
+class OnCluster:
+    """Sequences on a cluster; training data for :mod:`probsfa.statespace.learning.maximum_likelihood`.
+
+    Parameters
+    ----------
+    estimator : scikit-learn estimator
+        Gets the number and the names of the columns.
+    X : dask.array (T, D), or list with one sequence to each member
+        As in :func:`probsfa.distributed.fit`.
+    lengths : array-like of int, optional
+        Cuts an array into consecutive sequences.
+
+    Raises
+    ------
+    ValueError
+        If the data are not valid, nothing is observed in a column, or no sequence has two rows.
+    """
+
+    #: Rows are evenly sampled.
+    time_unit = 1.0
+
+    def __init__(self, estimator: Any, X: Any, lengths: Any) -> None:
+        self.groups = whole_sequences(estimator, X, lengths=lengths, n_parts=_MOST_PARTS)
+        moments = [delayed(column_moments)(group) for group in self.groups]
+        self.columns = compute(reduce_tree(merge_columns, moments))[0]
+        names = getattr(estimator, "feature_names_in_", None)
+        seen = np.where(self.columns.counts > 0, 0.0, np.nan)[None]
+        feature_names = None if names is None else tuple(map(str, names))
+        check_observed(Sequences(seen, (1,), feature_names=feature_names))
+        check_lengths_for_timescales(self.columns.lengths)
+
+    def units(self, *, by_feature: bool) -> tuple[FloatArray, FloatArray]:
+        """Shift and scale (D,) of the columns."""
+        return units(self.columns.means, self.columns.stds, by_feature=by_feature)
+
+    def standardised(self, shift: FloatArray, scale: FloatArray) -> Observations:
+        """Observations in these units: a sample of them here, and the expected statistics of all."""
+        scaled = [delayed(_scaled)(group, shift, scale) for group in self.groups]
+        panel = DistributedPanel(persist(*(delayed(make_panel)(part) for part in scaled)))
+        n_cells = sum(self.columns.lengths) * self.columns.counts.size
+        return Observations(_sample(scaled, n_cells), self.columns.counts, panel.expected_statistics)
+
+
 def fit_probabilistic(model: ProbabilisticSFA, X: Any, lengths: Any) -> None:
     """Fit the model to sequences on a cluster."""
-    model._check_parameters()
-    if model._noise_kind == "fixed" and model.noise == 0.0:
+    options = FitOptions.of(model).check()
+    if options.noise_free:
         raise ValueError("noise=0.0 is slow feature analysis itself; on a cluster, fit an SFA.")
-    groups = whole_sequences(model, X, lengths=lengths, n_parts=_MOST_PARTS)
-    columns = compute(reduce_tree(merge_columns, [delayed(column_sums)(group) for group in groups]))[0]
-    names = getattr(model, "feature_names_in_", None)
-    seen = np.where(columns.counts > 0, 0.0, np.nan)[None]
-    check_observed(Sequences(seen, (1,), feature_names=None if names is None else tuple(map(str, names))))
-    if max(columns.lengths) < 2:
-        raise ValueError("X has no sequence of two rows or more; time scales need at least one.")
-    std = np.sqrt(columns.scatter / columns.counts)
-    model.time_unit_ = 1.0
-    model._shift, model._scale = model._units(columns.origin + columns.offset, std)
-
-    scaled = [delayed(_scaled)(group, model._shift, model._scale) for group in groups]
-    panel = DistributedPanel(persist(*(delayed(make_panel)(part) for part in scaled)))
-    sample = _sample(scaled, sum(columns.lengths) * columns.counts.size)
-    model._maximise(sample, columns.counts, panel.expected_statistics)
+    data = OnCluster(model, X, lengths)
+    with Progress(model.verbose, model.max_iter) as report:
+        fitted = maximum_likelihood(data, options, report=report)
+    set_fitted(model, LinearGaussianModel(fitted))
 
 
 def _scaled(part: Sequences, shift: FloatArray, scale: FloatArray) -> Sequences:
-    return Sequences((part.values - shift) / scale, part.lengths)
+    return part.standardised(shift, scale)
 
 
 def _sample(scaled: Sequence[Any], n_cells: int) -> Panel:
     """Return parts spread evenly over the data, all of them where there is room for them here."""
     n = max(1, min(len(scaled), len(scaled) * _START_CELLS // n_cells))
     chosen = np.linspace(0, len(scaled) - 1, n).round().astype(int)
-    found = compute(*(scaled[i] for i in chosen))
-    values = np.concatenate([part.values for part in found])
-    return make_panel(Sequences(values, tuple(n for part in found for n in part.lengths)))
+    parts = compute(*(scaled[i] for i in chosen))
+    values = np.concatenate([part.values for part in parts])
+    return make_panel(Sequences(values, tuple(n for part in parts for n in part.lengths)))
 
 
 def _add(parts: list[Statistics]) -> Statistics:

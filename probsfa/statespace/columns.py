@@ -1,21 +1,32 @@
-"""Means and variances of columns with holes, from parts of the rows."""
+"""Means, variances and units of columns with holes, from parts of the rows."""
 
 import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 
-FloatArray = NDArray[np.float64]
+__all__ = ["ColumnMoments", "column_moments", "merge_columns", "standardisation", "units"]
 
 
-class Columns(NamedTuple):
-    """Observed cells of each feature: how many, their means about an origin, and their sums of squares.
+class ColumnMoments(NamedTuple):
+    """First and second moments of the observed cells of each feature, ready to be added up over parts.
 
-    `lengths` has the rows of every sequence, `origin`, `offset` and `scatter` (D,) are as in
-    :class:`probsfa.graphs.Moments`.
+    Attributes
+    ----------
+    counts : ndarray of shape (D,)
+        Number of observed cells.
+    origin : ndarray of shape (D,)
+        Value about which the cells are summed, which keeps their digits at a large offset.
+    offset : ndarray of shape (D,)
+        Mean of the cells less `origin`.
+    scatter : ndarray of shape (D,)
+        Sum of squared deviations from the mean.
+    lengths : tuple of int
+        Rows of every sequence.
     """
 
     counts: FloatArray
@@ -35,8 +46,8 @@ class Columns(NamedTuple):
         return np.sqrt(self.scatter / self.counts)
 
 
-def column_sums(part: Sequences) -> Columns:
-    """Sums over the observed cells of some rows."""
+def column_moments(part: Sequences) -> ColumnMoments:
+    """Moments of the observed cells of some rows."""
     values = part.values
     seen = ~np.isnan(values)
     counts = seen.sum(axis=0).astype(np.float64)
@@ -46,24 +57,61 @@ def column_sums(part: Sequences) -> Columns:
     deviation = np.where(seen, values - origin, 0.0)
     offset = deviation.sum(axis=0) / np.maximum(counts, 1.0)
     scatter = np.sum(np.where(seen, deviation - offset, 0.0) ** 2, axis=0)
-    return Columns(counts, origin, offset, scatter, part.lengths)
+    return ColumnMoments(counts, origin, offset, scatter, part.lengths)
 
 
-def merge_columns(parts: list[Columns]) -> Columns:
-    """Sums over all parts from those of each."""
-    return functools.reduce(_join, parts)
+def merge_columns(parts: Sequence[ColumnMoments]) -> ColumnMoments:
+    """Moments over all parts from those of each."""
+    return functools.reduce(_merge_two, parts)
 
 
-def _join(left: Columns, right: Columns) -> Columns:
-    """Join the sums of two parts (Chan, Golub & LeVeque 1983, eq. 2.1)."""
+def _merge_two(left: ColumnMoments, right: ColumnMoments) -> ColumnMoments:
+    """Merge the moments of two parts (Chan, Golub & LeVeque 1983, eq. 2.1)."""
     counts = left.counts + right.counts
     share = right.counts / np.maximum(counts, 1.0)
     gap = np.where(right.counts > 0, right.origin - left.origin + right.offset - left.offset, 0.0)
     begun = left.counts > 0
-    return Columns(
+    return ColumnMoments(
         counts,
         np.where(begun, left.origin, right.origin),
         np.where(begun, left.offset + gap * share, right.offset),
         left.scatter + right.scatter + gap**2 * left.counts * share,
         left.lengths + right.lengths,
     )
+
+
+def standardisation(values: FloatArray, *, by_feature: bool) -> tuple[FloatArray, FloatArray]:
+    """Shift and scale of each feature of an array.
+
+    Parameters
+    ----------
+    values : ndarray of shape (N, D)
+        Observations, NaN where missing.
+    by_feature : bool
+        Whether each feature has a scale of its own, or all have one.
+
+    Returns
+    -------
+    shift, scale : ndarray of shape (D,)
+
+    Raises
+    ------
+    ValueError
+        If no feature varies.
+    """
+    shift = np.nanmean(values, axis=0)
+    deviation = values - shift
+    shift = shift + np.nanmean(deviation, axis=0)
+    std = np.sqrt(np.nanmean((values - shift) ** 2, axis=0))
+    return units(shift, std, by_feature=by_feature)
+
+
+def units(means: FloatArray, stds: FloatArray, *, by_feature: bool) -> tuple[FloatArray, FloatArray]:
+    """Shift and scale of each feature from its mean and standard deviation; see :func:`standardisation`."""
+    # What rounding leaves of a constant column is no variation.
+    stds = np.where(stds <= 8.0 * np.finfo(np.float64).eps * np.abs(means), 0.0, stds)
+    if not np.any(stds > 0.0):
+        raise ValueError("X has only constant columns; there is nothing to find time scales of.")
+    if by_feature:
+        return means, np.where(stds > 0.0, stds, 1.0)
+    return means, np.full_like(stds, np.sqrt(np.mean(stds**2)))

@@ -1,47 +1,32 @@
 """Probabilistic slow feature analysis as a scikit-learn estimator, thin over this room's functions."""
 
 import os
-import sys
 import warnings
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
-from tqdm import tqdm
 
 from probsfa._frames import lists_in_lists_out
 from probsfa._like_input import like_input
-from probsfa._validation import Sequences, check_count, check_lengths, check_sequences, is_list_of_sequences
-from probsfa.sfa import SFA
-from probsfa.statespace import noise_free, persistence, streaming
-from probsfa.statespace.checks import (
-    check_fit_parameters,
-    is_number,
-    noise_kind,
-    retimed,
-    standardisation,
-    time_unit_of,
-    timescales_of,
-    units,
-)
-from probsfa.statespace.filtering import FilterResult, FilterState, run_filter
-from probsfa.statespace.learning.coordinates import Coordinates
-from probsfa.statespace.learning.fit import HEYWOOD_FLOOR, LEAST_NOISE, fit, is_heywood
-from probsfa.statespace.learning.objective import STATUS_SENTENCES, EStep, FitResult, Noise
-from probsfa.statespace.learning.standard_errors import StandardErrors, standard_errors
-from probsfa.statespace.panel import Panel, make_panel
-from probsfa.statespace.parameters import Parameters, canonical, rescale
-from probsfa.statespace.posterior import Posterior, expected_statistics, log_likelihood, smooth
-from probsfa.statespace.prediction import Forecast, fill, forecast, observation_moments
-from probsfa.statespace.simulation import draw_latents, simulate
+from probsfa._random import generator
+from probsfa._timescales import timescales_from_decay
+from probsfa._typing import FloatArray, Seed
+from probsfa._validation import Sequences, check_count, check_sequences
+from probsfa.statespace import persistence, streaming
+from probsfa.statespace.filtering import FilterResult, FilterState
+from probsfa.statespace.learning.maximum_likelihood import InMemory, TrainingData, maximum_likelihood
+from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.learning.standard_errors import StandardErrors
+from probsfa.statespace.models import FittedModel, LinearGaussianModel
+from probsfa.statespace.noise_free import fit_noise_free
+from probsfa.statespace.posterior import Posterior
+from probsfa.statespace.prediction import Forecast
+from probsfa.statespace.progress import Progress, tell
 
 __all__ = ["ProbabilisticSFA", "load"]
-
-FloatArray = NDArray[np.float64]
-Seed = int | np.random.Generator | np.random.RandomState | None
 
 
 @lists_in_lists_out
@@ -75,7 +60,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     random_state : int, Generator or None, default=None
         Default source of randomness of `sample` and `sample_posterior`; fitting uses none.
     verbose : bool, default=False
-        Show progress.
+        Show progress, and which strategy of the engine served, on standard error.
 
     Attributes
     ----------
@@ -114,6 +99,12 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     from slow feature analysis of the interpolated data and from its lagged covariances, refined in the
     frequency domain.
 
+    See Also
+    --------
+    probsfa.SFA : The limit of no noise, for complete data.
+    probsfa.BayesianSFA : The same model with a posterior for its parameters.
+    probsfa.select_n_components : How many latents.
+
     References
     ----------
     Turner & Sahani (2007), Neural Computation 19:1022, doi:10.1162/neco.2007.19.4.1022.
@@ -132,9 +123,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     ((500, 5), False, True, 0.0)
     """
 
-    _limit: noise_free.NoiseFree | None
-    _shift: FloatArray
-    _scale: FloatArray
+    _model: FittedModel
 
     def __init__(
         self,
@@ -188,31 +177,33 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         ConvergenceWarning
             If the fit stopped before a maximum; `status_` says how.
         """
-        self._check_parameters()
-        free_of_noise = is_number(self.noise) and self.noise == 0.0
-        found = check_sequences(
-            self, X, reset=True, allow_nan=not free_of_noise, lengths=lengths, times=times, min_rows=2
+        options = FitOptions.of(self).check()
+        allow_nan = not options.noise_free
+        sequences = check_sequences(
+            self, X, reset=True, allow_nan=allow_nan, lengths=lengths, times=times, min_rows=2
         )
-        self.time_unit_ = time_unit_of(found)
-        if free_of_noise:
-            return self._fit_noise_free(found)
-        shift, scale = standardisation(found.values, by_feature=self._noise_kind == "diagonal")
-        self._scale, self._shift = scale, shift
-        panel = make_panel(self._timed(found, (found.values - shift) / scale))
-        return self._maximise(panel, panel.mask.sum(axis=0))
+        if options.noise_free:
+            set_fitted(self, fit_noise_free(sequences, options))
+            return self
+        model = self._maximise(InMemory(sequences), options)
+        if self.verbose:
+            tell(f"engine: {model.plan(sequences).reason}")
+        set_fitted(self, model)
+        return self
 
     def fit_stream(self, X: Any, *, lengths: Any = None) -> Self:
         """Fit to a series too long for memory, read block by block from where it lies.
 
-        The result is that of `fit`: chunks hand the exact law of a state to each other. Starts alone are
-        sought on stretches of the series. Memory does not grow with the number of rows, but for four bytes a
-        row and, up to 1.5 GiB, what a forward pass leaves for the backward one.
+        The result is that of `fit`: each chunk of rows hands the exact distribution of its last state to the
+        next. Only starts are sought on stretches of the series. Memory does not grow with the number of rows,
+        but for four bytes a row and, up to 1.5 GiB, what a forward pass leaves for the backward one.
 
         Parameters
         ----------
         X : array-like (T, D)
-            Rows in order of time, NaN where missing: anything that has a shape and gives rows for a slice,
-            such as `numpy.memmap` or a dataset of an HDF5 or Zarr file.
+            Rows in order of time, NaN or under a mask where missing: anything that has a shape and gives rows
+            for a slice, such as `numpy.memmap`, a dataset of an HDF5 or Zarr file, a variable of a netCDF
+            file, or a frame.
         lengths : array-like of int, optional
             Cuts the rows into consecutive sequences.
 
@@ -234,101 +225,27 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         >>> ProbabilisticSFA(n_components=1).fit_stream(X).loadings_.shape
         (4, 1)
         """
-        self._check_parameters()
-        if self._noise_kind == "fixed" and self.noise == 0.0:
+        options = FitOptions.of(self).check()
+        if options.noise_free:
             raise ValueError(
                 "noise=0.0 is slow feature analysis itself; use SFA.partial_fit on blocks of rows."
             )
-        shape = getattr(X, "shape", None)
-        if shape is None or len(shape) != 2 or shape[0] < 2:
-            raise ValueError(
-                f"X must be two-dimensional with two rows or more, cut by slices; got shape {shape} "
-                f"of {type(X).__name__}. For data in memory use fit."
-            )
-        cut = (int(shape[0]),) if lengths is None else check_lengths(lengths, int(shape[0]))
-        columns = streaming.scan(X)
-        if hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-        self.n_features_in_ = int(shape[1])
-        self.time_unit_ = 1.0
-        self._shift, self._scale = self._units(columns.means, columns.stds)
-        panel = streaming.stream(X, cut, self._shift, self._scale)
-        start = streaming.sample(X, cut, self._shift, self._scale)
-        return self._maximise(start, columns.counts, lambda params: expected_statistics(params, panel))
-
-    def _maximise(self, panel: Panel, counts: FloatArray, e_step: EStep | None = None) -> Self:
-        """Climb the likelihood of standardised data with these numbers of observed cells in each feature.
-
-        With `e_step`, which gives the expected statistics of all the data, the panel is a sample of them.
-        """
-        shift, scale = self._shift, self._scale
-        known = float(self.noise) / scale**2 if self._noise_kind == "fixed" else None
-        floor = np.full(scale.size, self._least_noise) if known is None else known
-        with _Progress(self.verbose, self.max_iter) as report:
-            result = fit(
-                panel,
-                self.n_components,
-                Noise(self._noise_kind, floor),
-                known,
-                solver=self.solver,
-                max_iter=self.max_iter,
-                tol=self.tol,
-                guarded=self.noise_floor == "auto",
-                report=report,
-                e_step=e_step,
-            )
-        self._limit = None
-        params = canonical(rescale(result.params, shift, scale), np.where(scale > 0.0, scale, 1.0))
-        # log p(x) = log p((x - shift) / scale) - log(scale) for each observed cell
-        self._set_fit(params, result, float(counts @ np.log(scale)))
-        if not self.converged_:
-            warnings.warn(self.status_, ConvergenceWarning, stacklevel=3)
+        set_fitted(self, self._maximise(streaming.InBlocks(self, X, lengths), options))
         return self
 
-    def _fit_noise_free(self, found: Sequences) -> Self:
-        if found.times is not None:
-            raise ValueError("noise=0.0 is the limit of even sampling; it takes no times.")
-        x = found.values
-        full = SFA().fit(x, lengths=found.lengths)
-        if self.n_components > full.rank_:
-            raise ValueError(
-                f"n_components={self.n_components} exceeds the rank {full.rank_} of the data; without noise "
-                "there are no more latents than directions in which the data vary."
-            )
-        self._limit = noise_free.noise_free(full.delta_values_, full.components_, full.loadings_, full.mean_)
-        self._shift, self._scale = full.mean_, np.ones(found.n_features)
-        value = float(np.sum(noise_free.row_log_likelihoods(self._limit, found)))
-        params = self._limit.parameters(self.n_components)
-        self._set_fit(params, FitResult(params, value, (value,), 0, "closed_form"), 0.0)
-        return self
+    def _maximise(self, data: TrainingData, options: FitOptions) -> LinearGaussianModel:
+        with Progress(self.verbose, self.max_iter) as report:
+            return LinearGaussianModel(maximum_likelihood(data, options, report=report))
 
-    def _set_fit(self, params: Parameters, result: FitResult, jacobian: float) -> None:
-        self.params_ = params
-        self.decay_, self.loadings_, self.noise_variance_, self.mean_ = params
-        self.timescales_ = timescales_of(params.decay, self.time_unit_)
-        self.log_likelihood_ = result.log_likelihood - jacobian
-        self.history_ = np.asarray(result.history) - jacobian
-        self.n_iter_ = max(len(result.history), 1)
-        self.n_evaluations_ = result.n_evaluations
-        self.converged_ = result.status in ("converged", "flat", "closed_form")
-        self.status_ = STATUS_SENTENCES[result.status] + self._floor_sentence(params)
-
-    def _floor_sentence(self, params: Parameters) -> str:
-        if self._limit is not None or self._noise_kind == "fixed":
-            return ""
-        relative = params.noise_variance / self._scale**2
-        at = np.flatnonzero(
-            np.any(np.isclose(relative[:, None], [self._least_noise, HEYWOOD_FLOOR], rtol=1e-6), axis=1)
-        )
-        if self.noise_floor == "auto" and self._noise_kind == "diagonal" and is_heywood(relative):
-            return (
-                f" The noise variance of feature {int(np.argmin(relative))} is nearly zero while most "
-                "are not (a Heywood case): intervals may be too narrow. Raise max_iter, or set noise_floor."
-            )
-        if at.size == 0:
-            return ""
-        listed = ", ".join(map(str, at[:5])) + (", ..." if at.size > 5 else "")
-        return f" The noise variance of {at.size} of {relative.size} features is at its floor ({listed})."
+    def _take_over(self, model: FittedModel) -> None:
+        self._model, fitted = model, model.fitted
+        self.params_ = fitted.params
+        self.decay_, self.loadings_, self.noise_variance_, self.mean_ = fitted.params
+        self.time_unit_ = fitted.time_unit
+        self.timescales_ = timescales_from_decay(fitted.params.decay, fitted.time_unit)
+        self.log_likelihood_, self.history_ = fitted.log_likelihood, fitted.history
+        self.n_iter_, self.n_evaluations_ = fitted.n_iter, fitted.n_evaluations
+        self.converged_, self.status_ = fitted.converged, fitted.status
 
     # ---------------------------------------------------------------- inference
 
@@ -347,11 +264,11 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         ndarray (T, K), or list of ndarrays (T_i, K)
             Posterior means, slowest first.
         """
-        found = self._check(X, lengths, times)
-        return found.restore(self._smooth(found).means)
+        sequences = self._check(X, lengths, times)
+        return sequences.restore(self._model.posterior(sequences).means)
 
     def posterior(self, X: Any, *, lengths: Any = None, times: Any = None) -> Posterior | list[Posterior]:
-        """Return the law of the latents given all rows of each sequence.
+        """Return the distribution of the latents given all rows of each sequence.
 
         Parameters
         ----------
@@ -363,9 +280,9 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Posterior, or list of Posterior
             Means (T, K), covariances (T, K, K), lag-one covariances (T - 1, K, K), log-likelihood.
         """
-        found = self._check(X, lengths, times)
-        whole = self._smooth(found)
-        if not found.is_list:
+        sequences = self._check(X, lengths, times)
+        whole = self._model.posterior(sequences)
+        if not sequences.is_list:
             return whole
         return [
             Posterior(
@@ -374,13 +291,13 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 whole.lag_one_covariances[s.start : s.stop - 1],
                 whole.row_log_likelihoods[s],
             )
-            for s in found.slices
+            for s in sequences.slices
         ]
 
     def filter(
         self, X: Any, state: FilterState | None = None, *, times: Any = None
     ) -> FilterResult | list[FilterResult]:
-        """Return the law of each latent state given the rows up to its own.
+        """Return the distribution of each latent state given the rows up to its own.
 
         Parameters
         ----------
@@ -401,23 +318,9 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         ValueError
             If a state comes with several sequences, or does not fit the model or the times.
         """
-        found = self._check(X, None, times)
-        if self._limit is not None:
-            raise ValueError(
-                "filter needs observation noise; without it (noise=0.0), transform is causal already."
-            )
-        if state is not None and found.is_list:
-            raise ValueError("state goes on with one sequence; X is a list of them.")
-        timed = self._timed(found, found.values)
-        results = [
-            run_filter(
-                self.params_,
-                Sequences(timed.values[s], (n,), None if timed.times is None else timed.times[s]),
-                state,
-            )
-            for s, n in zip(found.slices, found.lengths, strict=True)
-        ]
-        return results if found.is_list else results[0]
+        sequences = self._check(X, None, times)
+        results = self._model.filter(sequences, state)
+        return results if sequences.is_list else results[0]
 
     def impute(self, X: Any, return_std: bool = False, *, lengths: Any = None, times: Any = None) -> Any:
         """Fill missing cells with their posterior means.
@@ -439,16 +342,10 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             With `return_std`: standard deviation of each filled cell (of the value that would have been
             observed, noise included); zero for observed ones.
         """
-        found = self._check(X, lengths, times)
-        if self._limit is not None:
-            filled, std = found.values.copy(), np.zeros_like(found.values)
-        else:
-            whole = self._smooth(found)
-            filled, std = fill(
-                found.values, *observation_moments(self.params_, whole.means, whole.covariances)
-            )
-        values = like_input(X, found, filled)
-        return (values, like_input(X, found, std)) if return_std else values
+        sequences = self._check(X, lengths, times)
+        filled, std = self._model.impute(sequences)
+        values = like_input(X, sequences, filled)
+        return (values, like_input(X, sequences, std)) if return_std else values
 
     def forecast(
         self, X: Any, n_steps: int, *, lengths: Any = None, times: Any = None
@@ -469,19 +366,9 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             cut by `lengths` gives a list.
         """
         check_count("n_steps", n_steps)
-        found = self._check(X, lengths, times)
-        if self._limit is not None:
-            ends = [
-                noise_free.forecast_rows(self._limit, found.values[s.stop - 1], n_steps, self.n_components)
-                for s in found.slices
-            ]
-        else:
-            whole = self._smooth(found)
-            ends = [
-                forecast(self.params_, whole.means[s.stop - 1], whole.covariances[s.stop - 1], n_steps)
-                for s in found.slices
-            ]
-        return ends if found.is_list or lengths is not None else ends[0]
+        sequences = self._check(X, lengths, times)
+        forecasts = self._model.forecast(sequences, n_steps)
+        return forecasts if sequences.is_list or lengths is not None else forecasts[0]
 
     def sample(self, n_steps: int = 1, *, random_state: Seed = None) -> tuple[FloatArray, FloatArray]:
         """Draw a series from the model.
@@ -502,14 +389,12 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """
         check_is_fitted(self)
         check_count("n_steps", n_steps)
-        params = self.params_ if self._limit is None else self._limit.parameters(self._limit.decay.shape[0])
-        observations, latents = simulate(params, n_steps, self._rng(random_state))
-        return observations, latents[:, : self.n_components]
+        return self._model.sample(n_steps, self._generator(random_state))
 
     def sample_posterior(
         self, X: Any, n_draws: int = 1, *, lengths: Any = None, times: Any = None, random_state: Seed = None
     ) -> FloatArray | list[FloatArray]:
-        """Draw courses of the latents from their joint law given the data.
+        """Draw courses of the latents from their joint distribution given the data.
 
         Parameters
         ----------
@@ -525,26 +410,21 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         ndarray (n_draws, T, K), or list of ndarrays (n_draws, T_i, K)
         """
         check_count("n_draws", n_draws)
-        found = self._check(X, lengths, times)
-        if self._limit is not None:
-            drawn = np.repeat(self._smooth(found).means[None], n_draws, axis=0)
-        else:
-            drawn = draw_latents(self.params_, self._panel(found), n_draws, self._rng(random_state))
-        return [drawn[:, s] for s in found.slices] if found.is_list else drawn
+        sequences = self._check(X, lengths, times)
+        drawn = self._model.draw_latents(sequences, n_draws, self._generator(random_state))
+        return [drawn[:, s] for s in sequences.slices] if sequences.is_list else drawn
 
     # -------------------------------------------------------------------- scores
 
     def log_likelihood(self, X: Any, *, lengths: Any = None, times: Any = None) -> float:
         """Return the log-likelihood of all rows, in nats. Parameters as in `transform`."""
-        found = self._check(X, lengths, times)
-        if self._limit is not None:
-            return float(np.sum(noise_free.row_log_likelihoods(self._limit, found)))
-        return log_likelihood(self.params_, self._panel(found))
+        sequences = self._check(X, lengths, times)
+        return self._model.log_likelihood(sequences)
 
     def score(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None) -> float:
         """Return the mean log-likelihood per row, in nats. Parameters as in `transform`."""
-        n_rows = sum(map(len, X)) if is_list_of_sequences(X) else len(self._check(X, lengths, times).values)
-        return self.log_likelihood(X, lengths=lengths, times=times) / n_rows
+        sequences = self._check(X, lengths, times)
+        return self._model.log_likelihood(sequences) / sequences.n_rows
 
     def bic(self, X: Any, *, lengths: Any = None, times: Any = None) -> float:
         """Return the Bayesian information criterion, smaller is better. Parameters as in `transform`.
@@ -552,12 +432,10 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         ``-2 log L + P log N``, with ``P`` free parameters and ``N`` rows in which anything is observed. With
         ``noise=0.0`` the likelihood is that of the square model, whatever `n_components` is, and so is ``P``.
         """
-        found = self._check(X, lengths, times)
-        observed = int(np.count_nonzero(found.mask.any(axis=1)))
-        n_parameters = self._layout(found).size if self._limit is None else self._limit.n_parameters
-        return -2.0 * self.log_likelihood(X, lengths=lengths, times=times) + n_parameters * float(
-            np.log(observed)
-        )
+        sequences = self._check(X, lengths, times)
+        n_observed = int(np.count_nonzero(sequences.mask.any(axis=1)))
+        penalty = self._model.n_parameters * float(np.log(n_observed))
+        return -2.0 * self._model.log_likelihood(sequences) + penalty
 
     def standard_errors(self, X: Any, *, lengths: Any = None, times: Any = None) -> StandardErrors:
         """Return standard errors of the parameters from the observed information of the training data.
@@ -578,17 +456,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         ValueError
             If the model has no noise (``noise=0.0``).
         """
-        found = self._check(X, lengths, times)
-        if self._limit is not None:
-            raise ValueError(
-                "standard_errors needs observation noise; noise=0.0 is a limit of no uncertainty."
-            )
-        scale, shift = self._scale, self._shift
-        inner = rescale(self.params_, -shift / scale, 1.0 / scale)
-        panel = make_panel(self._timed(found, (found.values - shift) / scale))
-        floors = (self._least_noise, HEYWOOD_FLOOR) if self.noise_floor == "auto" else (self._least_noise,)
-        layout = self._layout(found)._replace(evenly_sampled=panel.evenly_sampled)
-        return standard_errors(layout, inner, panel, floors, scale, self.time_unit_)
+        sequences = self._check(X, lengths, times)
+        return self._model.standard_errors(sequences)
 
     # ------------------------------------------------------------------- storage
 
@@ -601,7 +470,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             File to write; what is there is replaced in one piece.
         """
         check_is_fitted(self)
-        persistence.save(self, path)
+        names = getattr(self, "feature_names_in_", None)
+        persistence.write(path, self._model, self.get_params(), names)
 
     # ------------------------------------------------------------------ plumbing
 
@@ -612,58 +482,27 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn what the estimator accepts."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = not (is_number(self.noise) and self.noise == 0.0)
+        tags.input_tags.allow_nan = isinstance(self.noise, str) or self.noise != 0.0
         return tags
 
     @property
     def _n_features_out(self) -> int:
         return int(self.decay_.shape[0])
 
-    @property
-    def _noise_kind(self) -> Any:
-        return noise_kind(self.noise)
-
-    @property
-    def _least_noise(self) -> float:
-        """Smallest noise variance allowed at first, as a fraction of each feature's variance."""
-        return LEAST_NOISE if isinstance(self.noise_floor, str) else float(self.noise_floor)
-
-    def _check_parameters(self) -> None:
-        check_fit_parameters(
-            self.n_components, self.noise, self.solver, self.max_iter, self.tol, self.noise_floor
-        )
-
-    def _units(self, shift: FloatArray, std: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Shift and scale of each feature from their means and standard deviations."""
-        return units(shift, std, by_feature=self._noise_kind == "diagonal")
-
     def _check(self, X: Any, lengths: Any, times: Any) -> Sequences:
         check_is_fitted(self)
-        return check_sequences(
-            self, X, reset=False, allow_nan=self._limit is None, lengths=lengths, times=times
-        )
+        allow_nan = self._model.takes_missing
+        return check_sequences(self, X, reset=False, allow_nan=allow_nan, lengths=lengths, times=times)
 
-    def _timed(self, found: Sequences, values: FloatArray) -> Sequences:
-        """The same rows with other values, and times in the model's unit."""
-        return retimed(found, values, self.time_unit_)
+    def _generator(self, random_state: Seed) -> np.random.Generator:
+        return generator(self.random_state if random_state is None else random_state)
 
-    def _panel(self, found: Sequences) -> Panel:
-        return make_panel(self._timed(found, found.values))
 
-    def _smooth(self, found: Sequences) -> Posterior:
-        if self._limit is not None:
-            return noise_free.posterior(self._limit, found, self.n_components)
-        return smooth(self.params_, self._panel(found))
-
-    def _layout(self, found: Sequences) -> Coordinates:
-        even = found.times is None
-        return Coordinates(found.n_features, self.params_.n_components, self._noise_kind, even)
-
-    def _rng(self, random_state: Seed) -> np.random.Generator:
-        seed = self.random_state if random_state is None else random_state
-        if isinstance(seed, np.random.RandomState):
-            seed = seed.randint(2**31)
-        return np.random.default_rng(seed)
+def set_fitted(estimator: ProbabilisticSFA, model: FittedModel) -> None:
+    """Make an estimator a fitted one, wherever its model was fitted; warn if it is not at a maximum."""
+    estimator._take_over(model)
+    if not estimator.converged_:
+        warnings.warn(estimator.status_, ConvergenceWarning, stacklevel=3)
 
 
 def load(path: str | os.PathLike[str]) -> ProbabilisticSFA:
@@ -686,22 +525,10 @@ def load(path: str | os.PathLike[str]) -> ProbabilisticSFA:
     ValueError
         If it is not a model of this package, or of a later version of the format.
     """
-    model: ProbabilisticSFA = persistence.restore(ProbabilisticSFA, path)
-    return model
-
-
-class _Progress:
-    """A bar that counts posterior evaluations, on standard error."""
-
-    def __init__(self, shown: bool, total: int) -> None:
-        self._bar = tqdm(total=total, desc="fit", unit="posterior", file=sys.stderr, disable=not shown)
-
-    def __enter__(self) -> Any:
-        return self._report
-
-    def __exit__(self, *exc: object) -> None:
-        self._bar.close()
-
-    def _report(self, count: int, best: float) -> None:
-        self._bar.update(count - self._bar.n)
-        self._bar.set_postfix_str(f"log-likelihood {best:.6g}", refresh=False)
+    model, options, names = persistence.read(path)
+    estimator = ProbabilisticSFA(**options)
+    estimator._take_over(model)
+    estimator.n_features_in_ = model.fitted.params.n_features
+    if names is not None:
+        estimator.feature_names_in_ = names
+    return estimator

@@ -7,23 +7,32 @@ module takes that solution as it is: the square model is solved, and the slowest
 reported.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
+from probsfa.sfa import SFA
+from probsfa.statespace.filtering import FilterState
+from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood, check_lengths_for_timescales
+from probsfa.statespace.learning.objective import STATUS_SENTENCES
+from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import Posterior
 from probsfa.statespace.prediction import Forecast, forecast
+from probsfa.statespace.simulation import simulate
 
-FloatArray = NDArray[np.float64]
+__all__ = ["NoiseFreeModel", "SquareModel", "fit_noise_free", "square_model"]
 
 # The decay of a drift comes as close to one as its delta value says, but not so close that 1 - a^2 is zero.
 _SLOWEST = 1.0 - 1e-15
 
 
-class NoiseFree(NamedTuple):
+class SquareModel(NamedTuple):
     """The square model without observation noise, on the ``R`` directions in which the data vary.
 
     Attributes
@@ -44,46 +53,43 @@ class NoiseFree(NamedTuple):
     mean: FloatArray
 
     @property
-    def n_parameters(self) -> int:
-        """Free parameters of the square model: decays, directions and mean within the data's span."""
-        n_latents = self.decay.shape[0]
-        return n_latents * (n_latents + 2)
+    def rank(self) -> int:
+        """Number of latents, ``R``."""
+        return int(self.decay.shape[0])
 
     def parameters(self, n_components: int) -> Parameters:
         """Parameters of the slowest latents, with no noise."""
         zeros = np.zeros(self.mean.shape[0])
         return Parameters(self.decay[:n_components], self.loadings[:, :n_components], zeros, self.mean)
 
+    def latents(self, values: FloatArray) -> FloatArray:
+        """Latents of complete rows, exactly: shape (N, R)."""
+        return np.asarray((values - self.mean) @ self.components.T)
 
-def noise_free(
+    def row_log_likelihoods(self, sequences: Sequences) -> FloatArray:
+        """Log density of each row given the rows before it in its sequence, shape (N,).
+
+        Where the data have lower rank than features, it is the density on their linear span.
+        """
+        z = self.latents(sequences.values)
+        previous = np.zeros_like(z)
+        previous[1:] = z[:-1]
+        # A sequence starts from the stationary distribution: no decay from the row before.
+        decay = np.where(sequences.starts[:, None], 0.0, self.decay)
+        variance = (1.0 - decay) * (1.0 + decay)
+        innovations = z - decay * previous
+        log_density = -0.5 * (np.log(2.0 * np.pi * variance) + innovations**2 / variance)
+        return np.asarray(log_density.sum(axis=1) - _log_volume(self.loadings))
+
+
+def square_model(
     delta_values: FloatArray, components: FloatArray, loadings: FloatArray, mean: FloatArray
-) -> NoiseFree:
+) -> SquareModel:
     """Square model of a solution of slow feature analysis at full rank."""
     decay = np.clip(1.0 - 0.5 * delta_values, -_SLOWEST, _SLOWEST)
     # Covariances invert the directions up to the rounding of an eigenproblem; here they must invert them.
     inverse = np.asarray(np.linalg.solve((components @ loadings).T, loadings.T).T, dtype=np.float64)
-    return NoiseFree(decay, components, inverse, mean)
-
-
-def latents(model: NoiseFree, values: FloatArray) -> FloatArray:
-    """Latents of complete rows, exactly: shape (N, R)."""
-    return np.asarray((values - model.mean) @ model.components.T)
-
-
-def row_log_likelihoods(model: NoiseFree, sequences: Sequences) -> FloatArray:
-    """Log density of each row given the rows before it in its sequence, shape (N,).
-
-    Where the data have lower rank than features, it is the density on their linear span.
-    """
-    z = latents(model, sequences.values)
-    previous = np.zeros_like(z)
-    previous[1:] = z[:-1]
-    # A sequence starts from the stationary law: no decay from the row before.
-    decay = np.where(sequences.starts[:, None], 0.0, model.decay)
-    variance = (1.0 - decay) * (1.0 + decay)
-    innovations = z - decay * previous
-    log_density = -0.5 * (np.log(2.0 * np.pi * variance) + innovations**2 / variance)
-    return np.asarray(log_density.sum(axis=1) - _log_volume(model.loadings))
+    return SquareModel(decay, components, inverse, mean)
 
 
 def _log_volume(loadings: FloatArray) -> float:
@@ -94,23 +100,131 @@ def _log_volume(loadings: FloatArray) -> float:
     return float(np.sum(np.log(np.linalg.svd(loadings, compute_uv=False))))
 
 
-def posterior(model: NoiseFree, sequences: Sequences, n_components: int) -> Posterior:
-    """Latents with no uncertainty, as a posterior."""
-    n, k = sequences.n_rows, n_components
-    return Posterior(
-        latents(model, sequences.values)[:, :k],
-        np.zeros((n, k, k)),
-        np.zeros((max(n - 1, 0), k, k)),
-        row_log_likelihoods(model, sequences),
-    )
+@dataclass(frozen=True, eq=False)
+class NoiseFreeModel:
+    """The model without observation noise; verbs as of :class:`~probsfa.statespace.models.FittedModel`.
+
+    Attributes
+    ----------
+    fitted : MaximumLikelihood
+        Parameters of the slowest latents, units, and how the fit ended.
+    square : SquareModel
+        The model with as many latents as the data have directions.
+    """
+
+    fitted: MaximumLikelihood
+    square: SquareModel
+
+    @property
+    def takes_missing(self) -> bool:
+        """Only complete rows give their latents."""
+        return False
+
+    @property
+    def n_components(self) -> int:
+        """Number of latents that are reported."""
+        return self.fitted.params.n_components
+
+    @property
+    def n_parameters(self) -> int:
+        """Decays, directions and mean of the square model within the data's span."""
+        return self.square.rank * (self.square.rank + 2)
+
+    def posterior(self, sequences: Sequences) -> Posterior:
+        """Latents with no uncertainty, as a posterior."""
+        n, k = sequences.n_rows, self.n_components
+        return Posterior(
+            self.square.latents(sequences.values)[:, :k],
+            np.zeros((n, k, k)),
+            np.zeros((max(n - 1, 0), k, k)),
+            self.square.row_log_likelihoods(sequences),
+        )
+
+    def filter(self, sequences: Sequences, state: FilterState | None) -> NoReturn:
+        """Raise a ValueError: there is nothing to filter."""
+        raise ValueError(
+            "filter needs observation noise; without it (noise=0.0), transform is causal already."
+        )
+
+    def log_likelihood(self, sequences: Sequences) -> float:
+        """Log-likelihood of all rows, in nats."""
+        return float(np.sum(self.square.row_log_likelihoods(sequences)))
+
+    def impute(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
+        """The values as they are, for nothing is missing, and zeros."""
+        return sequences.values.copy(), np.zeros_like(sequences.values)
+
+    def forecast(self, sequences: Sequences, n_steps: int) -> list[Forecast]:
+        """Forecasts from the last rows: observations from all latents, of which the slowest are reported."""
+        k, rank = self.n_components, self.square.rank
+        params = self.square.parameters(rank)
+        forecasts = []
+        for s in sequences.slices:
+            last = self.square.latents(sequences.values[s.stop - 1 : s.stop])[0]
+            full = forecast(params, last, np.zeros((rank, rank)), n_steps)
+            forecasts.append(
+                full._replace(latent_means=full.latent_means[:, :k], latent_std=full.latent_std[:, :k])
+            )
+        return forecasts
+
+    def sample(self, n_steps: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        """Observations drawn from all latents, of which the slowest are reported."""
+        observations, latents = simulate(self.square.parameters(self.square.rank), n_steps, rng)
+        return observations, latents[:, : self.n_components]
+
+    def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """The latents, which are certain, as often as asked for."""
+        return np.repeat(self.posterior(sequences).means[None], n_draws, axis=0)
+
+    def standard_errors(self, sequences: Sequences) -> NoReturn:
+        """Raise a ValueError: there is no uncertainty."""
+        raise ValueError("standard_errors needs observation noise; noise=0.0 is a limit of no uncertainty.")
+
+    def arrays_to_save(self) -> Mapping[str, NDArray[Any]]:
+        """The square model."""
+        return self.square._asdict()
 
 
-def forecast_rows(model: NoiseFree, last: FloatArray, n_steps: int, n_components: int) -> Forecast:
-    """Forecast from the last row: observations from all latents, of which the slowest are reported."""
-    size = model.decay.shape[0]
-    params = model.parameters(size)
-    z = latents(model, last[None])[0]
-    full = forecast(params, z, np.zeros((size, size)), n_steps)
-    return full._replace(
-        latent_means=full.latent_means[:, :n_components], latent_std=full.latent_std[:, :n_components]
+def fit_noise_free(sequences: Sequences, options: FitOptions) -> NoiseFreeModel:
+    """Fit the model without noise, in closed form.
+
+    Parameters
+    ----------
+    sequences : Sequences
+        Checked rows, complete and evenly sampled.
+    options : FitOptions
+        Checked options.
+
+    Returns
+    -------
+    NoiseFreeModel
+
+    Raises
+    ------
+    ValueError
+        If there are times, no sequence has two rows, or there are fewer directions than latents.
+    """
+    check_lengths_for_timescales(sequences.lengths)
+    if sequences.times is not None:
+        raise ValueError("noise=0.0 is the limit of even sampling; it takes no times.")
+    full = SFA().fit(sequences.values, lengths=sequences.lengths)
+    if options.n_components > full.rank_:
+        raise ValueError(
+            f"n_components={options.n_components} exceeds the rank {full.rank_} of the data; without noise "
+            "there are no more latents than directions in which the data vary."
+        )
+    square = square_model(full.delta_values_, full.components_, full.loadings_, full.mean_)
+    log_likelihood = float(np.sum(square.row_log_likelihoods(sequences)))
+    fitted = MaximumLikelihood(
+        params=square.parameters(options.n_components),
+        shift=full.mean_,
+        scale=np.ones(sequences.n_features),
+        time_unit=1.0,
+        log_likelihood=log_likelihood,
+        history=np.array([log_likelihood]),
+        n_evaluations=0,
+        converged=True,
+        status=STATUS_SENTENCES["closed_form"],
+        options=options,
     )
+    return NoiseFreeModel(fitted, square)

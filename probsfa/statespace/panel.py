@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probsfa._validation import Sequences
+from probsfa.statespace.sources import RowSource
 
 FloatArray = NDArray[np.float64]
 
@@ -35,8 +36,8 @@ class Panel(NamedTuple):
         Length of each sequence.
     """
 
-    values: FloatArray
-    mask: FloatArray
+    values: RowSource
+    mask: RowSource
     gap_index: NDArray[np.int32]
     gaps: FloatArray
     n_rows: int
@@ -55,7 +56,7 @@ class Panel(NamedTuple):
     @property
     def n_steps_observed(self) -> int:
         """Number of rows in which something is observed."""
-        return int(np.count_nonzero(self.mask.any(axis=1)))
+        return int(np.count_nonzero(self.mask[:].any(axis=1)))
 
 
 def padded_length(n_rows: int) -> int:

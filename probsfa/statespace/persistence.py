@@ -1,4 +1,4 @@
-"""What of a fitted estimator goes into a file, and back."""
+"""What of a fitted model goes into a file, and back."""
 
 import numbers
 import os
@@ -7,58 +7,86 @@ from typing import Any
 import numpy as np
 
 from probsfa import _storage
-from probsfa.statespace.learning.objective import FitResult
-from probsfa.statespace.noise_free import NoiseFree
+from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
+from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.models import FittedModel, LinearGaussianModel
+from probsfa.statespace.noise_free import NoiseFreeModel, SquareModel
 from probsfa.statespace.parameters import Parameters
+
+__all__ = ["read", "write"]
 
 _KIND = "ProbabilisticSFA"
 
 
-def save(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write a fitted estimator to a file."""
-    options = model.get_params()
+def write(
+    path: str | os.PathLike[str], model: FittedModel, options: dict[str, Any], feature_names: Any = None
+) -> None:
+    """Write a fitted model to a file.
+
+    Parameters
+    ----------
+    path : path-like
+        File to write; what is there is replaced in one piece.
+    model : FittedModel
+        The model.
+    options : dict
+        Parameters of its estimator.
+    feature_names : array-like of str, optional
+        Names of the features.
+    """
+    fitted = model.fitted
     if not (options["random_state"] is None or isinstance(options["random_state"], numbers.Integral)):
-        options["random_state"] = None
+        options = {**options, "random_state": None}
     scalars = {
         "options": options,
-        "time_unit": model.time_unit_,
-        "log_likelihood": model.log_likelihood_,
-        "n_iter": model.n_iter_,
-        "n_evaluations": model.n_evaluations_,
-        "converged": model.converged_,
-        "status": model.status_,
+        "time_unit": fitted.time_unit,
+        "log_likelihood": fitted.log_likelihood,
+        "n_iter": fitted.n_iter,
+        "n_evaluations": fitted.n_evaluations,
+        "converged": fitted.converged,
+        "status": fitted.status,
     }
     arrays = {
-        **model.params_._asdict(),
-        "history": model.history_,
-        "shift": model._shift,
-        "scale": model._scale,
+        **fitted.params._asdict(),
+        "history": fitted.history,
+        "shift": fitted.shift,
+        "scale": fitted.scale,
+        **{f"limit_{name}": value for name, value in model.arrays_to_save().items()},
     }
-    if model._limit is not None:
-        arrays |= {f"limit_{name}": value for name, value in model._limit._asdict().items()}
-    if hasattr(model, "feature_names_in_"):
-        arrays["feature_names"] = np.asarray(model.feature_names_in_, dtype=str)
+    if feature_names is not None:
+        arrays["feature_names"] = np.asarray(feature_names, dtype=str)
     _storage.write(path, _KIND, scalars, arrays)
 
 
-def restore(estimator: type, path: str | os.PathLike[str]) -> Any:
-    """Make a fitted `estimator` of a file that :func:`save` wrote; errors as of :func:`_storage.read`."""
+def read(path: str | os.PathLike[str]) -> tuple[FittedModel, dict[str, Any], Any]:
+    """Read what :func:`write` wrote; errors as of :func:`probsfa._storage.read`.
+
+    Returns
+    -------
+    model : FittedModel
+        The model.
+    options : dict
+        Parameters of its estimator.
+    feature_names : ndarray of object, or None
+        Names of the features, if they have any.
+    """
     scalars, arrays = _storage.read(path, _KIND)
-    model = estimator(**scalars["options"])
-    params = Parameters(*(arrays[name] for name in Parameters._fields))
-    model.time_unit_ = scalars["time_unit"]
-    model._shift, model._scale = arrays["shift"], arrays["scale"]
-    names = NoiseFree._fields
-    model._limit = NoiseFree(*(arrays[f"limit_{n}"] for n in names)) if "limit_decay" in arrays else None
-    history = tuple(arrays["history"].tolist())
-    likelihood, n_evaluations = scalars["log_likelihood"], scalars["n_evaluations"]
-    model._set_fit(params, FitResult(params, likelihood, history, n_evaluations, "converged"), 0.0)
-    model.n_iter_, model.converged_, model.status_ = (
-        scalars["n_iter"],
-        scalars["converged"],
-        scalars["status"],
+    options = scalars["options"]
+    fitted = MaximumLikelihood(
+        params=Parameters(*(arrays[name] for name in Parameters._fields)),
+        shift=arrays["shift"],
+        scale=arrays["scale"],
+        time_unit=scalars["time_unit"],
+        log_likelihood=scalars["log_likelihood"],
+        history=arrays["history"],
+        n_evaluations=scalars["n_evaluations"],
+        converged=scalars["converged"],
+        status=scalars["status"],
+        options=FitOptions(**{name: options[name] for name in FitOptions.__dataclass_fields__}),
     )
-    model.n_features_in_ = params.n_features
-    if "feature_names" in arrays:
-        model.feature_names_in_ = arrays["feature_names"].astype(object)
-    return model
+    model: FittedModel = LinearGaussianModel(fitted)
+    if "limit_decay" in arrays:
+        square = SquareModel(*(arrays[f"limit_{name}"] for name in SquareModel._fields))
+        model = NoiseFreeModel(fitted, square)
+    names = arrays["feature_names"].astype(object) if "feature_names" in arrays else None
+    return model, options, names

@@ -82,9 +82,14 @@ def _shape(params: Parameters, panel: Panel) -> Shape:
     return Shape(panel.values.shape[0], *params.loadings.shape)
 
 
+def _plan(params: Parameters, panel: Panel) -> Plan:
+    return plan(_shape(params, panel), params, panel)
+
+
 def plan_for(params: Parameters, panel: Panel) -> Plan:
     """How the engine works through a panel, and why."""
-    return plan(_shape(params, panel), params, panel)
+    with _engine():
+        return _plan(params, panel)
 
 
 def smooth(params: Parameters, panel: Panel) -> Posterior:
@@ -103,19 +108,19 @@ def smooth(params: Parameters, panel: Panel) -> Posterior:
         Moments for the ``n_rows`` rows of the panel, one sequence after the other.
     """
     with _engine():
-        return Posterior(*plan_for(params, panel).route.moments(params, panel))
+        return Posterior(*_plan(params, panel).route.moments(params, panel))
 
 
 def log_likelihood(params: Parameters, panel: Panel) -> float:
     """Log-likelihood of the observations in nats; the forward pass alone."""
     with _engine():
-        return plan_for(params, panel).route.log_likelihood(params, panel)
+        return _plan(params, panel).route.log_likelihood(params, panel)
 
 
 def expected_statistics(params: Parameters, panel: Panel) -> Statistics:
     """Sums of expected moments that EM and the score are made of, with the log-likelihood."""
     with _engine():
-        return plan_for(params, panel).route.expected_statistics(params, panel)
+        return _plan(params, panel).route.expected_statistics(params, panel)
 
 
 @jax.jit

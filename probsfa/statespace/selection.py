@@ -1,35 +1,41 @@
 """How many latents: how well observed cells are found again that a fit has not seen.
 
 Cells are hidden one by one and in blocks of rows, each candidate is fitted to the rest, and the log density
-of the hidden cells under their predictive laws is compared. It rewards what `impute` is for, close values
-with honest intervals; the likelihood of the cells a model was fitted to would grow with every latent.
+of the hidden cells under their predictive distributions is compared. It rewards what `impute` is for, close
+values with honest intervals; the likelihood of the cells a model was fitted to would grow with every latent.
 
 Candidates are fitted in rising order, each from the latents of the one before and new ones found by slow
 feature analysis, and from lagged covariances, of what these leave unexplained.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from probsfa._random import generator
+from probsfa._typing import BoolArray, FloatArray, Seed
 from probsfa._validation import check_count, check_option, check_sequences
 from probsfa.datasets import hide_blocks, hide_cells
-from probsfa.statespace.checks import check_fit_parameters, noise_kind, retimed, standardisation, time_unit_of
 from probsfa.statespace.estimator import ProbabilisticSFA
-from probsfa.statespace.learning.fit import LEAST_NOISE, fit
-from probsfa.statespace.learning.objective import FitResult, Noise
+from probsfa.statespace.learning.maximum_likelihood import (
+    InMemory,
+    check_lengths_for_timescales,
+    maximise,
+    pose,
+)
+from probsfa.statespace.learning.noise import Noise
+from probsfa.statespace.learning.objective import FitResult
+from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.learning.starts import interpolate, starts
-from probsfa.statespace.panel import Panel, make_panel
+from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import log_likelihood, smooth
 from probsfa.statespace.prediction import observation_moments
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-
-# New latents are tried as found and weaker, since what is unexplained is mostly noise.
+# New latents are tried as they are and weaker, since what is unexplained is mostly noise.
 _STRENGTHS = (1.0, 0.3)
 
 
@@ -86,7 +92,7 @@ def select_n_components(
     tol: float = 1.0,
     lengths: Any = None,
     times: Any = None,
-    random_state: int | np.random.Generator | None = None,
+    random_state: Seed = None,
 ) -> Selection:
     """Choose the number of latents of :class:`ProbabilisticSFA` by hiding observed cells.
 
@@ -114,7 +120,7 @@ def select_n_components(
         As in `ProbabilisticSFA`; the last nats of likelihood change predictions little.
     lengths, times : optional
         As in `ProbabilisticSFA.fit`.
-    random_state : int, Generator or None, default=None
+    random_state : int, Generator, RandomState or None, default=None
         Chooses the hidden cells.
 
     Returns
@@ -136,47 +142,33 @@ def select_n_components(
     >>> from probsfa import ProbabilisticSFA, select_n_components
     >>> from probsfa.datasets import make_slow_mixture
     >>> X = make_slow_mixture(400, 6, decay=[0.98, 0.7], noise_variance=0.2, random_state=0).data
-    >>> found = select_n_components(X, [1, 2, 3], random_state=0)
-    >>> found.n_components
+    >>> selection = select_n_components(X, [1, 2, 3], random_state=0)
+    >>> selection.n_components
     2
-    >>> model = ProbabilisticSFA(found.n_components).fit(X)
+    >>> model = ProbabilisticSFA(selection.n_components).fit(X)
     """
     check_option("rule", rule, ("two_standard_errors", "best"))
     ordered = _check_candidates(candidates)
-    check_fit_parameters(int(ordered[0]), noise, "auto", max_iter, tol, "auto")
-    if noise == 0.0:
+    options = FitOptions(int(ordered[0]), noise=noise, max_iter=max_iter, tol=tol).check()
+    if options.noise_free:
         raise ValueError("noise must be positive: without noise there is nothing to hide and find again.")
     check_count("block", block)
-    found = check_sequences(
+    sequences = check_sequences(
         ProbabilisticSFA(), X, reset=True, allow_nan=True, lengths=lengths, times=times, min_rows=2
     )
-    unit = time_unit_of(found)
-    cells, blocks, groups = _hide(found.values, block, fraction, np.random.default_rng(random_state))
-    seen = np.where(cells | blocks, np.nan, found.values)
-    kind = noise_kind(noise)
-    shift, scale = standardisation(seen, by_feature=kind == "diagonal")
-    truth = (found.values - shift) / scale
-    panel = make_panel(retimed(found, (seen - shift) / scale, unit))
-    known = float(noise) / scale**2 if kind == "fixed" else None
-    learned = Noise(kind, np.full(found.n_features, LEAST_NOISE) if known is None else known)
+    check_lengths_for_timescales(sequences.lengths)
+    cells, blocks, groups = _hide(sequences.values, block, fraction, generator(random_state))
+    seen = np.where(cells | blocks, np.nan, sequences.values)
+    problem = pose(InMemory(replace(sequences, values=seen)), options)
+    panel, learned = problem.observations.panel, options.learned_noise(problem.scale)
+    truth = (sequences.values - problem.shift) / problem.scale
 
     fits: list[FitResult] = []
     scores = []
     for k in ordered:
         start = None if not fits else _enlarged(fits[-1].params, panel, int(k), learned)
-        fits.append(
-            fit(
-                panel,
-                int(k),
-                learned,
-                known,
-                solver="auto",
-                max_iter=max_iter,
-                tol=tol,
-                guarded=True,
-                start=start,
-            )
-        )
+        with_k = problem._replace(options=replace(options, n_components=int(k)))
+        fits.append(maximise(with_k, start=start))
         scores.append(_score(fits[-1].params, panel, truth, cells | blocks))
     errors, densities = (np.array(part) for part in zip(*scores, strict=True))
     hidden = cells | blocks
@@ -195,7 +187,7 @@ def select_n_components(
         log_density=densities.mean(axis=1),
         standard_error=standard_error,
         n_evaluations=np.array([each.n_evaluations for each in fits]),
-        converged=np.array([each.status in ("converged", "flat") for each in fits]),
+        converged=np.array([each.converged for each in fits]),
         rule=rule,
     )
 
@@ -231,12 +223,12 @@ def _hide(
 
 
 def _enlarged(params: Parameters, panel: Panel, n_components: int, noise: Noise) -> Parameters:
-    """The same latents and new ones, found in what these leave unexplained."""
+    """The same latents and new ones, from what these leave unexplained."""
     more = n_components - params.n_components
-    left = panel.values - params.offset
+    left = panel.values[:] - params.offset
     n = panel.n_rows
     left[:n] -= smooth(params, panel).means @ params.loadings.T
-    unexplained = interpolate(panel._replace(values=left * panel.mask))
+    unexplained = interpolate(panel._replace(values=left * panel.mask[:]))
     best, highest = params, -np.inf
     for new in starts(unexplained, np.zeros(params.n_features), more):
         for strength in _STRENGTHS:
@@ -261,8 +253,8 @@ def _score(
     params: Parameters, panel: Panel, truth: FloatArray, hidden: BoolArray
 ) -> tuple[FloatArray, FloatArray]:
     """Errors and log densities of hidden cells, in the order of ``truth[hidden]``."""
-    found = smooth(params, panel)
-    means, variances = observation_moments(params, found.means, found.covariances)
+    posterior = smooth(params, panel)
+    means, variances = observation_moments(params, posterior.means, posterior.covariances)
     errors, variance = (means - truth)[hidden], variances[hidden]
     return errors, -0.5 * (np.log(2.0 * np.pi * variance) + errors**2 / variance)
 

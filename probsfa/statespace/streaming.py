@@ -1,22 +1,26 @@
 """Series that are read from where they lie, block by block, and are never in memory as a whole.
 
 The likelihood needs two sweeps over the rows: one forwards, which filters, and one backwards, which smooths
-and sums. Both go chunk by chunk. What one chunk hands to the next is the law of one state, so the sums are
-those of the whole series, exactly (:mod:`probsfa.statespace.posterior`). Here are the chunks' source, the
-scan that finds the units of the columns, and the sample of rows on which starts are sought.
+and sums. Both go chunk by chunk. What one chunk hands to the next is the distribution of one state, so the
+sums are those of the whole series, exactly (:mod:`probsfa.statespace.posterior`). Here are the chunks'
+source, the scan that checks all rows and finds the units of the columns, and the sample of rows on which
+starts are sought.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from probsfa._validation import Sequences
-from probsfa.statespace.columns import Columns, column_sums, merge_columns
+from probsfa._arrays import as_float_array, check_array
+from probsfa._typing import FloatArray
+from probsfa._validation import Sequences, check_lengths
+from probsfa.statespace.columns import ColumnMoments, column_moments, merge_columns, units
+from probsfa.statespace.learning.maximum_likelihood import Observations, check_lengths_for_timescales
 from probsfa.statespace.panel import Panel, make_panel
+from probsfa.statespace.posterior import expected_statistics
 
-FloatArray = NDArray[np.float64]
+__all__ = ["InBlocks", "sample", "scan", "stream"]
 
 #: Rows read at once while columns are scanned.
 BLOCK_ROWS = 65_536
@@ -25,22 +29,94 @@ _N_STRETCHES = 8
 _START_CELLS = 2**22
 
 
-class _Source:
-    """Rows of ``X`` in units of the columns, cut out and converted when asked for."""
+class InBlocks:
+    """Data that are read block by block; training data for :mod:`.maximum_likelihood`.
 
-    #: Nothing of a source is to be kept in memory.
-    nbytes = 2**63
+    Parameters
+    ----------
+    estimator : scikit-learn estimator
+        Gets the number and the names of the columns.
+    X : array-like of shape (T, D)
+        Anything with a shape that gives rows for a slice.
+    lengths : array-like of int, optional
+        Cuts the rows into consecutive sequences.
 
-    def __init__(self, X: Any, shift: FloatArray, scale: FloatArray, *, mask: bool) -> None:
+    Raises
+    ------
+    ValueError
+        If `X` cannot be read in slices, holds what is no finite number, or has nothing observed in a column.
+    """
+
+    #: Rows are evenly sampled.
+    time_unit = 1.0
+
+    def __init__(self, estimator: Any, X: Any, lengths: Any = None) -> None:
+        _check_source(X)
+        self.X = X
+        self.lengths = check_lengths(lengths, int(X.shape[0]))
+        check_lengths_for_timescales(self.lengths)
+        self.columns = scan(estimator, X)
+
+    def units(self, *, by_feature: bool) -> tuple[FloatArray, FloatArray]:
+        """Shift and scale (D,) of the columns."""
+        return units(self.columns.means, self.columns.stds, by_feature=by_feature)
+
+    def standardised(self, shift: FloatArray, scale: FloatArray) -> Observations:
+        """Observations in these units: a sample of them, and the expected statistics of all."""
+        panel = stream(self.X, self.lengths, shift, scale)
+        return Observations(
+            sample(self.X, self.lengths, shift, scale),
+            self.columns.counts,
+            lambda params: expected_statistics(params, panel),
+        )
+
+
+def _check_source(X: Any) -> None:
+    """Raise a ValueError unless rows can be cut out by slices."""
+    shape = getattr(X, "shape", None)
+    if shape is None and hasattr(X, "collect"):
+        raise ValueError(
+            f"X is a {type(X).__name__}, whose rows are not there until it is collected; give X.collect() to "
+            "fit, or write it to a file that is read in slices, such as one of HDF5, Zarr or numpy.memmap."
+        )
+    if shape is None or len(shape) != 2 or shape[0] < 2:
+        raise ValueError(
+            f"X must be two-dimensional with two rows or more, cut by slices; got shape {shape} "
+            f"of {type(X).__name__}. For data in memory use fit."
+        )
+
+
+def _cut(X: Any, rows: slice) -> Any:
+    """Rows of a slice, in the type that `X` gives them; those of a frame by their position."""
+    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+
+
+def _read(X: Any, rows: slice) -> FloatArray:
+    """Rows of a slice that has been scanned, NaN where missing."""
+    return as_float_array(_cut(X, rows), "X")
+
+
+class _Standardised:
+    """Values of ``X`` in units of the columns, zero where missing: a source of rows for a panel."""
+
+    def __init__(self, X: Any, shift: FloatArray, scale: FloatArray) -> None:
         self.shape = (int(X.shape[0]), int(X.shape[1]))
-        self._X, self._shift, self._scale, self._mask = X, shift, scale, mask
+        self._X, self._shift, self._scale = X, shift, scale
 
     def __getitem__(self, rows: slice) -> FloatArray:
-        block = np.asarray(self._X[rows], dtype=np.float64)
-        missing = np.isnan(block)
-        if self._mask:
-            return (~missing).astype(np.float64)
-        return np.where(missing, 0.0, (block - self._shift) / self._scale)
+        block = _read(self._X, rows)
+        return np.where(np.isnan(block), 0.0, (block - self._shift) / self._scale)
+
+
+class _Mask:
+    """Whether cells of ``X`` are observed, 1.0 or 0.0: a source of rows for a panel."""
+
+    def __init__(self, X: Any) -> None:
+        self.shape = (int(X.shape[0]), int(X.shape[1]))
+        self._X = X
+
+    def __getitem__(self, rows: slice) -> FloatArray:
+        return (~np.isnan(_read(self._X, rows))).astype(np.float64)
 
 
 def stream(X: Any, lengths: tuple[int, ...], shift: FloatArray, scale: FloatArray) -> Panel:
@@ -61,39 +137,48 @@ def stream(X: Any, lengths: tuple[int, ...], shift: FloatArray, scale: FloatArra
     """
     gap_index = np.zeros(X.shape[0], dtype=np.int32)
     gap_index[np.cumsum((0, *lengths[:-1]))] = 1
-    values, mask = (_Source(X, shift, scale, mask=mask) for mask in (False, True))
-    return Panel(values, mask, gap_index, np.ones(1), X.shape[0], lengths)  # type: ignore[arg-type]
+    values, mask = _Standardised(X, shift, scale), _Mask(X)
+    return Panel(values, mask, gap_index, np.ones(1), X.shape[0], lengths)
 
 
-def blocks(X: Any) -> Iterator[tuple[int, FloatArray]]:
-    """Rows of ``X``, some thousand at a time, each block with the number of its first row."""
+def _checked_blocks(estimator: Any, X: Any) -> Iterator[FloatArray]:
+    """Rows of ``X``, some thousand at a time, each block checked as a whole array is."""
     for start in range(0, X.shape[0], BLOCK_ROWS):
-        yield start, np.asarray(X[start : start + BLOCK_ROWS], dtype=np.float64)
+        stop = min(start + BLOCK_ROWS, int(X.shape[0]))
+        name = "X" if stop - start == X.shape[0] else f"X[{start}:{stop}]"
+        block = _cut(X, slice(start, stop))
+        yield check_array(estimator, block, name, reset=start == 0, allow_nan=True, min_rows=1)
 
 
-def scan(X: Any) -> Columns:
-    """Number, means and standard deviations of the observed cells of each column, in one pass.
+def scan(estimator: Any, X: Any) -> ColumnMoments:
+    """Check all rows, and find the moments of each column, in one pass.
+
+    Parameters
+    ----------
+    estimator : scikit-learn estimator
+        Gets the number and the names of the columns.
+    X : array-like of shape (T, D)
+        Anything with a shape that gives rows for a slice.
+
+    Returns
+    -------
+    ColumnMoments
 
     Raises
     ------
     ValueError
-        If a value is infinite, or a column has nothing observed.
+        If a cell is infinite or no number, or a column has nothing observed.
     """
-    total: Columns | None = None
-    for start, block in blocks(X):
-        infinite = np.isinf(block)
-        if infinite.any():
-            row, column = np.argwhere(infinite)[0]
-            raise ValueError(
-                f"X has an infinite value in row {start + row}, column {column}; "
-                "write NaN where a value is missing."
-            )
-        part = column_sums(Sequences(block, (len(block),)))
+    total: ColumnMoments | None = None
+    for block in _checked_blocks(estimator, X):
+        part = column_moments(Sequences(block, (len(block),)))
         total = part if total is None else merge_columns([total, part])
     assert total is not None
     if not total.counts.all():
         column = int(np.argmin(total.counts))
-        raise ValueError(f"X has nothing observed in column {column}; remove the column.")
+        names = getattr(estimator, "feature_names_in_", None)
+        called = "" if names is None else f" ({str(names[column])!r})"
+        raise ValueError(f"X has nothing observed in column {column}{called}; remove the column.")
     return total
 
 
@@ -112,5 +197,5 @@ def sample(X: Any, lengths: tuple[int, ...], shift: FloatArray, scale: FloatArra
         for first in firsts:
             end = int(ends[np.searchsorted(ends, first, side="right")])
             parts.append((int(first), min(int(first) + size, end)))
-    values = [(np.asarray(X[i:j], dtype=np.float64) - shift) / scale for i, j in parts]
+    values = [(_read(X, slice(i, j)) - shift) / scale for i, j in parts]
     return make_panel(Sequences(np.concatenate(values), tuple(len(part) for part in values)))

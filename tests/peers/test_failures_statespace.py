@@ -14,7 +14,8 @@ from scipy.stats import norm
 from probsfa import SFA, ProbabilisticSFA
 from probsfa._validation import Sequences
 from probsfa.statespace.learning.em import fit_em
-from probsfa.statespace.learning.objective import STATUS_SENTENCES, Evaluator, Noise
+from probsfa.statespace.learning.noise import Noise
+from probsfa.statespace.learning.objective import STATUS_SENTENCES, CountedEStep
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import log_likelihood, smooth
@@ -196,7 +197,7 @@ def test_a_falling_likelihood_is_not_convergence(fitted):
     """A decrease met the tolerance and counted as converged (methpipe 91)."""
     model, data, _ = fitted
 
-    class Falling(Evaluator):
+    class Falling(CountedEStep):
         def __call__(self, params):
             return super().__call__(params)._replace(log_likelihood=-100.0 * self.count)
 

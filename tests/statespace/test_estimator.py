@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
@@ -398,6 +399,57 @@ def test_clone_pickle_and_pipeline(series):
     pipeline = make_pipeline(StandardScaler(), ProbabilisticSFA(2)).fit(data)
     np.testing.assert_allclose(pipeline[-1].decay_, fitted.decay_, rtol=1e-4)
     assert pipeline.transform(data).shape == (100, 2)
+
+
+def test_fit_transform_gives_lengths_to_transform(series):
+    """Sequences are apart in the fit and in what is inferred from it."""
+    _, data, _ = series
+    wanted = ProbabilisticSFA(2).fit(data, lengths=CUTS).transform(data, lengths=CUTS)
+    np.testing.assert_array_equal(ProbabilisticSFA(2).fit_transform(data, lengths=CUTS), wanted)
+    pipeline = make_pipeline(StandardScaler(with_mean=False, with_std=False), ProbabilisticSFA(2))
+    np.testing.assert_array_equal(pipeline.fit_transform(data, probabilisticsfa__lengths=CUTS), wanted)
+    together = ProbabilisticSFA(2).fit(data, lengths=CUTS).transform(data)
+    assert scaled_error(together, wanted) > 1e-3, "the cuts make a difference"
+
+
+def test_fit_transform_gives_times_to_transform(timed):
+    data, times, fitted = timed
+    for one, other in zip(
+        ProbabilisticSFA(2).fit_transform(data, times=times),
+        fitted.transform(data, times=times),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(one, other)
+    rows, at = data[0], times[0]
+    wanted = ProbabilisticSFA(1).fit(rows, times=at).transform(rows, times=at)
+    np.testing.assert_array_equal(ProbabilisticSFA(1).fit_transform(rows, times=at), wanted)
+
+
+def test_fit_transform_gives_frames_for_lists_with_times(timed):
+    data, times, fitted = timed
+    frames = ProbabilisticSFA(2).set_output(transform="pandas").fit_transform(data, times=times)
+    assert all(isinstance(frame, pd.DataFrame) for frame in frames)
+    for frame, wanted in zip(frames, fitted.transform(data, times=times), strict=True):
+        assert scaled_error(frame.to_numpy(), wanted) < EXACT
+    with pytest.raises(ValueError, match="times must be a list of 2"):
+        clone(fitted).set_output(transform="pandas").fit(data, times=times).transform(data, times=times[0])
+
+
+def test_routed_lengths_and_times_reach_fit_and_transform(series, timed):
+    _, data, _ = series
+    rows, at = timed[0][0], timed[1][0]
+    with sklearn.config_context(enable_metadata_routing=True):
+        for name, X, value in (("lengths", data, CUTS), ("times", rows, at)):
+            wanted = ProbabilisticSFA(1).fit(X, **{name: value}).transform(X, **{name: value})
+            model = ProbabilisticSFA(1).set_fit_request(**{name: True}).set_transform_request(**{name: True})
+            pipeline = make_pipeline(StandardScaler(with_mean=False, with_std=False), model)
+            np.testing.assert_array_equal(pipeline.fit_transform(X, **{name: value}), wanted)
+            fitted = pipeline.fit(X, **{name: value})
+            np.testing.assert_array_equal(fitted.transform(X, **{name: value}), wanted)
+            first = make_pipeline(model, StandardScaler())
+            np.testing.assert_array_equal(
+                first.fit_transform(X, **{name: value}), StandardScaler().fit_transform(wanted)
+            )
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from scipy.stats import norm
 from probsfa import ProbabilisticSFA, plots, select_n_components
 from probsfa.datasets import make_slow_mixture
 from probsfa.statespace import selection
-from probsfa.statespace.learning.objective import Noise
+from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.posterior import log_likelihood
 from tests.statespace.support import to_panel
 

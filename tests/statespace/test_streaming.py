@@ -1,7 +1,9 @@
 """Series read block by block give the sums, and the fit, of series in memory."""
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.base import BaseEstimator
 
 from probsfa import ProbabilisticSFA
 from probsfa.statespace import streaming, use_strategy
@@ -54,7 +56,7 @@ def test_scan_gives_the_moments_of_observed_cells(rng, monkeypatch):
     X = rng.standard_normal((70, 3)) * [1.0, 1e-6, 1e6] + [0.0, 1.0, 1e8]
     X[rng.random(X.shape) < 0.3] = np.nan
     X[:20, 1] = np.nan
-    found = streaming.scan(X)
+    found = streaming.scan(BaseEstimator(), X)
     np.testing.assert_array_equal(found.counts, np.sum(~np.isnan(X), axis=0))
     np.testing.assert_allclose(found.means, np.nanmean(X, axis=0), rtol=1e-12)
     np.testing.assert_allclose(found.stds, np.nanstd(X, axis=0), rtol=1e-8)
@@ -82,6 +84,106 @@ def test_streamed_fit_is_the_fit(tmp_path, rng):
     assert streamed.log_likelihood_ == pytest.approx(wanted.log_likelihood_, abs=1e-2)
     np.testing.assert_allclose(streamed.decay_, wanted.decay_, atol=1e-3)
     assert streamed.transform(X).shape == (600, 2)
+
+
+class InBlocks:
+    """What a variable of a netCDF file is: a shape, and masked rows for a slice."""
+
+    def __init__(self, values, mask):
+        self.shape = values.shape
+        self._rows = np.ma.array(values, mask=mask, fill_value=-999.0)
+
+    def __getitem__(self, rows):
+        return self._rows[rows]
+
+
+@pytest.fixture
+def holey(rng):
+    X = oracle.simulate(rng, oracle.random_model(rng, 3, 1), [90])[0]
+    return np.where(rng.random(X.shape) < 0.2, np.nan, X)
+
+
+@pytest.fixture
+def blocks(monkeypatch):
+    """Several blocks in so few rows."""
+    monkeypatch.setattr(streaming, "BLOCK_ROWS", 32)
+
+
+def test_masked_blocks_are_missing_and_not_their_fill_values(holey, blocks):
+    source = InBlocks(np.where(np.isnan(holey), -999.0, holey), np.isnan(holey))
+    wanted = ProbabilisticSFA(1).fit_stream(holey)
+    found = ProbabilisticSFA(1).fit_stream(source)
+    np.testing.assert_array_equal(found.loadings_, wanted.loadings_)
+    assert found.log_likelihood_ == wanted.log_likelihood_
+    np.testing.assert_array_equal(found.mean_, wanted.mean_)
+    whole = np.ma.masked_invalid(holey)
+    assert ProbabilisticSFA(1).fit_stream(whole).log_likelihood_ == wanted.log_likelihood_
+
+
+def test_a_variable_of_a_netcdf_file_is_read_with_its_holes(holey, blocks, tmp_path):
+    h5netcdf = pytest.importorskip("h5netcdf.legacyapi")
+    with h5netcdf.Dataset(tmp_path / "series.nc", "w") as file:
+        file.createDimension("time", len(holey))
+        file.createDimension("feature", 3)
+        file.createVariable("x", "f8", ("time", "feature"))[:] = holey
+    with h5netcdf.Dataset(tmp_path / "series.nc", "r") as file:
+        found = ProbabilisticSFA(1).fit_stream(file["x"])
+    assert found.log_likelihood_ == ProbabilisticSFA(1).fit_stream(holey).log_likelihood_
+
+
+def test_nullable_frames_are_streamed_under_their_names(holey, blocks):
+    frame = pd.DataFrame(holey, columns=["wind", "rain", "sun"], index=np.linspace(5.0, 6.0, len(holey)))
+    wanted = ProbabilisticSFA(1).fit_stream(holey)
+    assert not hasattr(wanted, "feature_names_in_")
+    for given in (frame, frame.convert_dtypes()):
+        found = ProbabilisticSFA(1).fit_stream(given)
+        assert list(found.feature_names_in_) == ["wind", "rain", "sun"] and found.n_features_in_ == 3
+        assert found.log_likelihood_ == wanted.log_likelihood_
+        with pytest.raises(ValueError, match="feature names"):
+            found.transform(frame[["sun", "rain", "wind"]])
+    again = found.fit_stream(holey)
+    assert not hasattr(again, "feature_names_in_")
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        (lambda X: X.astype(str), "text"),
+        (lambda X: X.astype("M8[s]"), "dates or durations"),
+        (lambda X: X * 1j, "Complex"),
+        (lambda X: np.where(np.arange(X.size).reshape(X.shape) == 200, "none", X.astype(object)), "text"),
+    ],
+)
+def test_text_dates_and_complex_numbers_are_not_streamed(rng, blocks, cells, reason):
+    with pytest.raises(ValueError, match=reason):
+        ProbabilisticSFA(1).fit_stream(cells(rng.standard_normal((90, 3))))
+
+
+def test_the_place_of_an_infinite_cell_is_that_in_its_block(rng, blocks):
+    X = rng.standard_normal((90, 3))
+    X[70, 1] = np.inf
+    with pytest.raises(ValueError, match=r"X\[64:90\] contains infinity: inf in row 6, column 1"):
+        ProbabilisticSFA(1).fit_stream(X)
+
+
+def test_a_lazy_frame_is_to_be_collected():
+    class LazyFrame:
+        def collect(self):
+            raise AssertionError("collecting is left to the caller")
+
+    with pytest.raises(ValueError, match=r"LazyFrame.*X\.collect\(\).*file"):
+        ProbabilisticSFA(1).fit_stream(LazyFrame())
+
+
+def test_an_empty_column_of_a_streamed_frame_is_called_by_its_name(holey, blocks):
+    holey[:, 1] = np.nan
+    with pytest.raises(ValueError, match=r"column 1 \('rain'\)"):
+        ProbabilisticSFA(1).fit_stream(pd.DataFrame(holey, columns=["wind", "rain", "sun"]))
+
+
+def test_streamed_sequences_of_one_row_have_no_time_scale(rng):
+    with pytest.raises(ValueError, match="two rows"):
+        ProbabilisticSFA(1).fit_stream(rng.standard_normal((3, 2)), lengths=[1, 1, 1])
 
 
 def test_bad_sources_are_refused(rng):

@@ -28,6 +28,7 @@ from probsfa.statespace.engine.sweep import InTurn
 from probsfa.statespace.engine.two_filter import TwoFilter
 from probsfa.statespace.panel import Panel, decay_over, padded_length
 from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.sources import resident_bytes
 
 # Most latents for which segments are quicker on a CPU than one step for each row.
 _MOST_SEGMENTED = MOST_UNROLLED
@@ -327,12 +328,13 @@ def _steady_end(params: Parameters, panel: Panel, request: Request) -> int | Non
     asked = request.strategy is not None
     if asked:
         most, ends = panel.n_rows // 2 - 1, tuple(2**i for i in range(32))
-        too_small = False
+        unfit = False
     else:
         most, ends = min(_ENDS[-1], int(_LONGEST_END * panel.n_rows)), _ENDS
-        too_small = panel.values.nbytes > _MOST_BYTES_STEADY or panel.n_rows < _FEWEST_ROWS_STEADY
+        size = resident_bytes(panel.values)
+        unfit = size is None or size > _MOST_BYTES_STEADY or panel.n_rows < _FEWEST_ROWS_STEADY
     n_end = None
-    if not too_small and steady_state.complete_values(panel) is not None:
+    if not unfit and steady_state.complete_values(panel) is not None:
         needed = steady_state.rows_of_an_end(params, panel.gaps, most)
         n_end = None if needed is None else next((n for n in ends if needed <= n <= most), None)
     if asked and n_end is None:

@@ -15,6 +15,7 @@ from jax import Array
 from probsfa.statespace.engine.dynamics import Transition
 from probsfa.statespace.panel import Panel, decay_over
 from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.sources import resident_bytes
 
 # Data up to this size are kept ready for the next evaluation.
 _MOST_CACHED_BYTES = 512 * 2**20
@@ -127,8 +128,9 @@ _reading = threading.Lock()
 
 
 def cached_rows(panel: Panel, *how: int) -> dict[int, Rows] | None:
-    """Where the chunks of a panel, cut in some way, stay as long as its values live; None if very large."""
-    if panel.values.nbytes + panel.mask.nbytes > _MOST_CACHED_BYTES:
+    """Where the chunks of a panel, cut in some way, are kept; None if very large or read from elsewhere."""
+    size = resident_bytes(panel.values)
+    if size is None or 2 * size > _MOST_CACHED_BYTES:
         return None
     return cached(_rows, panel, dict, *how)
 

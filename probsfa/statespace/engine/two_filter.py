@@ -117,7 +117,7 @@ def backwards(panel: Panel, first: int, n_rows: int) -> Panel:
     known = panel.gap_index[first : first + n_rows + 1]
     index[: known.shape[0]] = known
     values, mask = (_Backwards(rows, first, n_rows) for rows in (panel.values, panel.mask))
-    return panel._replace(values=values, mask=mask, gap_index=index[::-1])  # type: ignore[arg-type]
+    return panel._replace(values=values, mask=mask, gap_index=index[::-1])
 
 
 def run_both(first: Iterable[object], second: Iterable[object]) -> None:

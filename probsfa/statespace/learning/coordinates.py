@@ -10,13 +10,11 @@ offset           mu
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from probsfa._typing import FloatArray
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.panel import decay_over
 from probsfa.statespace.parameters import Parameters
-
-FloatArray = NDArray[np.float64]
 
 # Closest that a learned decay may come to one. 1 - a^2 must stay well above rounding, and a time scale of 1e8
 # steps is a constant for any series there is.

@@ -8,16 +8,15 @@ the stationary variance held at one, the decay of a latent solves a cubic.
 from collections import deque
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
+from probsfa._typing import FloatArray
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.learning.coordinates import FASTEST_DECAY, SLOWEST_DECAY
-from probsfa.statespace.learning.objective import Evaluator, FitResult, Noise, Status, rounding
+from probsfa.statespace.learning.noise import Noise
+from probsfa.statespace.learning.objective import CountedEStep, FitResult, Status, rounding
 from probsfa.statespace.panel import decay_over
 from probsfa.statespace.parameters import Parameters
-
-FloatArray = NDArray[np.float64]
 
 Sums = FloatArray | float
 
@@ -119,13 +118,13 @@ def _uneven_decay(
         return -float(np.sum(_expected_transition(over, transitions, previous, cross, current)))
 
     here = float(np.log(-np.log(a)))
-    found = minimize_scalar(loss, bracket=(here - 0.1, here + 0.1), options={"xtol": 1e-10})
-    best = float(found.x) if loss(float(found.x)) <= loss(here) else here
+    minimum = minimize_scalar(loss, bracket=(here - 0.1, here + 0.1), options={"xtol": 1e-10})
+    best = float(minimum.x) if loss(float(minimum.x)) <= loss(here) else here
     return float(np.clip(np.exp(-np.exp(best)), FASTEST_DECAY, SLOWEST_DECAY))
 
 
 def fit_em(
-    evaluate: Evaluator, start: Parameters, noise: Noise, tol: float, stats: Statistics | None = None
+    evaluate: CountedEStep, start: Parameters, noise: Noise, tol: float, stats: Statistics | None = None
 ) -> FitResult:
     """Plain EM from ``start``.
 
@@ -135,7 +134,7 @@ def fit_em(
 
     Parameters
     ----------
-    evaluate : Evaluator
+    evaluate : CountedEStep
         Gives expected statistics, within a limit.
     start : Parameters
         Where to begin.
@@ -182,7 +181,7 @@ def fit_em(
 
 
 def warm_up(
-    evaluate: Evaluator, params: Parameters, stats: Statistics, noise: Noise, most: int, worth: float
+    evaluate: CountedEStep, params: Parameters, stats: Statistics, noise: Noise, most: int, worth: float
 ) -> tuple[Parameters, Statistics]:
     """Take up to ``most`` steps of EM, as long as each gains more than ``worth`` nats.
 
@@ -190,7 +189,7 @@ def warm_up(
 
     Parameters
     ----------
-    evaluate : Evaluator
+    evaluate : CountedEStep
         Gives expected statistics, within a limit.
     params : Parameters
         Where to begin.

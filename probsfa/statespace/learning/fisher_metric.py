@@ -1,32 +1,31 @@
-"""The metric of learning: expected information, and as its brake that of complete data.
+"""The metric of learning: expected information, damped by that of complete data.
 
-See :mod:`.information` for the mathematics. A feature that is observed in a fraction
-``p`` of the rows counts as one whose noise is ``1 / p`` times as large. Scaling its share of the information
-instead would be wrong where the noise is small: changes ``C -> C W`` of the latents' basis, of which the data
-then say least, must stay apart from all others.
+See :mod:`.information` for the mathematics. A feature that is observed in a fraction ``p`` of the rows counts
+as one whose noise is ``1 / p`` times as large. Scaling its share of the information instead would be wrong
+where the noise is small: changes ``C -> C W`` of the latents' basis, of which the data then say least, must
+stay apart from all others.
 """
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import block_diag, cho_factor, cho_solve
 
+from probsfa._typing import BoolArray, FloatArray
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.learning.coordinates import Coordinates, decay_ratio, decay_slope
 from probsfa.statespace.learning.information import factor_spectra, frequencies, latent_spectra
 from probsfa.statespace.parameters import Parameters
 
-FloatArray = NDArray[np.float64]
 Solver = Callable[[FloatArray], FloatArray]
 
 # Beyond this size the matrix of the loadings within the span (q K by q K) is kept in diagonal blocks only.
 _MOST_WITHIN = 2500
 
 
-class Seen(NamedTuple):
-    """How much of the latents the features have seen.
+class CompleteData(NamedTuple):
+    """Moments of the latents over the rows in which features are observed, as if the latents were seen.
 
     Attributes
     ----------
@@ -43,22 +42,22 @@ class Seen(NamedTuple):
     n_rows: float
 
 
-def seen_by(stats: Statistics) -> Seen:
-    """What the features have seen, by the expected statistics of the latents."""
+def complete_data_of(stats: Statistics) -> CompleteData:
+    """Moments of the complete data, by the expected statistics of the latents."""
     total = stats.total_moments
-    return Seen(stats.counts, total[:-1, :-1], max(float(total[-1, -1]), 1.0))
+    return CompleteData(stats.counts, total[:-1, :-1], max(float(total[-1, -1]), 1.0))
 
 
-def seen_complete(n_rows: float, layout: Coordinates) -> Seen:
-    """What the features of a complete series of that many rows see of latents with unit variance."""
-    return Seen(np.full(layout.n_features, n_rows), n_rows * np.eye(layout.n_components), n_rows)
+def complete_data_without_holes(n_rows: float, layout: Coordinates) -> CompleteData:
+    """Moments of a series of that many rows without holes, of latents with unit variance."""
+    return CompleteData(np.full(layout.n_features, n_rows), n_rows * np.eye(layout.n_components), n_rows)
 
 
 class Metric:
-    """Expected information of the coordinates plus a multiple of the brake, in its structure.
+    """Expected information of the coordinates plus a multiple of the damping matrix, in its structure.
 
-    The brake is the information there would be if the latents were seen: with all of it, a step is nearly one
-    of EM. It is taken as equal for all features, in proportion to how often they are seen.
+    The damping matrix is the information there would be if the latents were observed: with all of it, a step
+    is nearly one of EM. It is taken as equal for all features, in proportion to how often they are observed.
 
     Parameters
     ----------
@@ -66,8 +65,8 @@ class Metric:
         Free coordinates.
     params : Parameters
         Parameters at which the information is taken.
-    seen : Seen
-        How much of the latents the features have seen.
+    complete : CompleteData
+        Moments of the complete data.
     gradient : ndarray of shape (P,), optional
         Gradient of the log-likelihood. Where it pushes a noise variance towards zero, or a decay towards its
         borders, the second derivative by the coordinate has a term proportional to it, which the expected
@@ -76,11 +75,15 @@ class Metric:
     """
 
     def __init__(
-        self, layout: Coordinates, params: Parameters, seen: Seen, gradient: FloatArray | None = None
+        self,
+        layout: Coordinates,
+        params: Parameters,
+        complete: CompleteData,
+        gradient: FloatArray | None = None,
     ) -> None:
         d, k = params.loadings.shape
-        n = seen.n_rows
-        share = np.maximum(seen.counts / n, np.finfo(np.float64).eps)
+        n = complete.n_rows
+        share = np.maximum(complete.counts / n, np.finfo(np.float64).eps)
         omega, weights = frequencies(params.decay)
         spectrum, slope = latent_spectra(params.decay, omega)
         self.layout, self.n_rows = layout, n
@@ -90,10 +93,10 @@ class Metric:
         q = left.shape[1]
         self.left = left
         self.coarse = q * k > _MOST_WITHIN
-        self.moments = seen.moments
+        self.moments = complete.moments
         # What is left to learn of a noise variance is in proportion to how often it was at work.
         self.share = np.sqrt(share)
-        self.counts = self._gather(seen.counts / self.share)
+        self.counts = self._gather(complete.counts / self.share)
 
         h = inverse @ scaled
         g = scaled.T @ h
@@ -140,11 +143,13 @@ class Metric:
         )
         self.offset_within = at_zero.inverse[0]
         innovation = (1.0 - params.decay) * (1.0 + params.decay)
-        self.decay_brake = n * (1.0 + params.decay**2) * (decay_slope(layout, params.decay) / innovation) ** 2
+        self.decay_damping = (
+            n * (1.0 + params.decay**2) * (decay_slope(layout, params.decay) / innovation) ** 2
+        )
         self.noise_curvature, self.decay_curvature = _curvature(layout, params, gradient)
 
-    def solve(self, gradient: FloatArray, free: NDArray[np.bool_], damping: float = 0.0) -> FloatArray:
-        """Solve with the information plus ``damping`` times the brake; what is not free stays zero.
+    def solve(self, gradient: FloatArray, free: BoolArray, damping: float = 0.0) -> FloatArray:
+        """Solve with the information plus ``damping`` times the damping matrix; what is not free stays zero.
 
         Parameters
         ----------
@@ -152,7 +157,7 @@ class Metric:
         free : ndarray of bool of shape (P,)
             Which coordinates take part; those of decay, loadings and offset all do.
         damping : float
-            How much of the brake is added.
+            How much of the damping matrix is added.
 
         Returns
         -------
@@ -174,24 +179,24 @@ class Metric:
         first = solve_loadings(gradient[loadings].reshape(d, k) / root)
         rest = np.concatenate([gradient[noise], gradient[decay]]) - self._from_loadings(first)
         kept = np.concatenate([free[noise], np.ones(k, dtype=bool)])
-        found = np.zeros_like(rest)
+        small_step = np.zeros_like(rest)
         small = small if kept.all() else small[np.ix_(kept, kept)]
-        found[kept] = factorise(small)(rest[kept])
-        change = first - solve_loadings(self._to_loadings(found))
+        small_step[kept] = factorise(small)(rest[kept])
+        change = first - solve_loadings(self._to_loadings(small_step))
 
         step = np.zeros_like(gradient)
         step[loadings] = (change / root).ravel()
-        step[noise], step[decay] = found[:n_noise], found[n_noise:]
+        step[noise], step[decay] = small_step[:n_noise], small_step[n_noise:]
         step[offset] = self._solve_offset(gradient[offset], damping)
         return step
 
     def _within_solver(self, damping: float) -> Solver:
         """Solver for the loadings within the span, with vectors or columns of size q K."""
         q, k = self.left.shape[1], self.layout.n_components
-        brake = damping * self.moments
+        damped = damping * self.moments
         if not self.coarse:
-            return factorise(self.within[0] + np.kron(np.eye(q), brake))
-        blocks = [factorise(block + brake) for block in self.within]
+            return factorise(self.within[0] + np.kron(np.eye(q), damped))
+        blocks = [factorise(block + damped) for block in self.within]
         return lambda x: np.concatenate([solve(x[i * k : (i + 1) * k]) for i, solve in enumerate(blocks)])
 
     def _small(self, damping: float, beyond: Solver, within: Solver) -> FloatArray:
@@ -211,7 +216,7 @@ class Metric:
         added = np.concatenate(
             [
                 self.noise_curvature + 0.5 * damping * self.counts,
-                self.decay_curvature + damping * self.decay_brake,
+                self.decay_curvature + damping * self.decay_damping,
             ]
         )
         small = self.small.copy()
@@ -252,9 +257,9 @@ class Metric:
     def _solve_offset(self, gradient: FloatArray, damping: float) -> FloatArray:
         scaled = gradient / self.root
         inside = self.left.T @ scaled
-        braked = self.offset_within + damping * np.eye(len(inside))
+        damped = self.offset_within + damping * np.eye(len(inside))
         outer = (scaled - self.left @ inside) / (1.0 + damping)
-        return np.asarray((outer + self.left @ factorise(braked)(inside)) / (self.root * self.n_rows))
+        return np.asarray((outer + self.left @ factorise(damped)(inside)) / (self.root * self.n_rows))
 
     def to_dense(self, damping: float = 0.0) -> FloatArray:
         """The whole matrix, shape (P, P): for small models and for tests."""
@@ -262,14 +267,14 @@ class Metric:
         d, k = self.layout.n_features, self.layout.n_components
         n_noise = self.layout.n_noise
         out = np.zeros((self.layout.size, self.layout.size))
-        brake = damping * self.moments
+        damped = damping * self.moments
         span = np.kron(self.left, np.eye(k))
         if self.coarse:
-            within = block_diag(*(self.within + brake))
+            within = block_diag(*(self.within + damped))
         else:
-            within = self.within[0] + np.kron(np.eye(self.left.shape[1]), brake)
+            within = self.within[0] + np.kron(np.eye(self.left.shape[1]), damped)
         rows = np.repeat(self.root, k)
-        whole = np.kron(self.outside, self.beyond + brake) + span @ within @ span.T
+        whole = np.kron(self.outside, self.beyond + damped) + span @ within @ span.T
         out[loadings, loadings] = whole * rows[:, None] * rows
         cross = [self._to_loadings(e).ravel() * rows for e in np.eye(n_noise + k)]
         small = self._noise_and_decay(damping)

@@ -1,21 +1,21 @@
-"""A whole fit: several starts, refined on Whittle's likelihood, judged and finished on the exact one."""
+"""A whole fit: several starts, refined on Whittle's likelihood, ranked and finished on the exact one."""
 
 import warnings
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from probsfa._threads import one_blas_thread
+from probsfa._typing import FloatArray
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.learning.coordinates import FASTEST_DECAY, Coordinates, from_vector, to_vector
 from probsfa.statespace.learning.em import fit_em, warm_up
+from probsfa.statespace.learning.noise import HEYWOOD_FLOOR, Noise, is_heywood
 from probsfa.statespace.learning.objective import (
+    CountedEStep,
     EStep,
-    Evaluator,
     FitResult,
-    Noise,
     Report,
     fit_quasi_newton,
     make_box,
@@ -27,27 +27,21 @@ from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import smooth
 
-FloatArray = NDArray[np.float64]
-
 _WHITTLE_EVALUATIONS = 80
-# Starts whose log-likelihoods differ by less than this (nats) have found the same optimum.
+# Starts whose log-likelihoods differ by less than this (nats) are at the same optimum.
 _SAME_OPTIMUM = 0.05
-# A start this far behind the best (nats) after Whittle's likelihood is not followed further.
-_OUT_OF_RACE = 30.0
-_RACE_EVALUATIONS = 12
+# A start this far below the best (nats) after Whittle's likelihood is not climbed from.
+_TOO_LOW = 30.0
+# Evaluations of the first climb from each start, where there are several.
+_TRIAL_EVALUATIONS = 12
 # Steps of EM before the quasi-Newton climb, as long as one gains more than this (nats).
 _EM_STEPS, _EM_WORTH = 5, 2.0
-# Times that gaps are filled again by the model before the climb, as long as it gains more than this (nats).
-_REFILLS, _REFILL_WORTH = 6, 5.0
+# Times that gaps are imputed again by the model before the climb, as long as it gains more than this (nats).
+_IMPUTATIONS, _IMPUTATION_WORTH = 6, 5.0
 # Spectra of shorter sequences say nothing.
 _SHORTEST_FOR_SPECTRA = 8
-#: Smallest noise variance that is allowed at all, as a fraction of a feature's variance.
-LEAST_NOISE = 1e-9
-#: What a Heywood case is held to, and the typical noise variance above which there can be one.
-HEYWOOD_FLOOR = 1e-3
-_HEYWOOD_LOW = 1e-4
-# Evaluations that are kept for holding Heywood cases to that floor, as a part of all.
-_KEPT_FOR_GUARD = 0.2
+# Evaluations reserved for going on with a floor under Heywood cases, as a part of all.
+_RESERVED_FOR_HEYWOOD = 0.2
 
 
 def fit(
@@ -59,7 +53,7 @@ def fit(
     solver: str,
     max_iter: int,
     tol: float,
-    guarded: bool = False,
+    hold_heywood_cases: bool = False,
     start: Parameters | None = None,
     report: Report | None = None,
     e_step: EStep | None = None,
@@ -67,8 +61,8 @@ def fit(
     """Maximise the likelihood of standardised data.
 
     A latent that explains one feature without any noise (a Heywood case) raises the likelihood and makes
-    intervals too narrow. Where single features are left without noise while most are not, a guarded fit goes
-    on with a floor under them; some evaluations are kept for that.
+    intervals too narrow. Where single features are left without noise while most are not, the fit may go on
+    with a floor under them; some evaluations are reserved for that.
 
     Parameters
     ----------
@@ -86,7 +80,7 @@ def fit(
         Most posterior evaluations.
     tol : float
         Gain to come at which to stop, in nats.
-    guarded : bool
+    hold_heywood_cases : bool, default=False
         Whether to hold Heywood cases to a floor; of use for diagonal noise only.
     start : Parameters, optional
         Where to start, if that is known.
@@ -100,22 +94,24 @@ def fit(
     FitResult
         Also after an interrupt from the keyboard, with the best parameters so far.
     """
-    guarded = guarded and noise.kind == "diagonal"
+    hold_heywood_cases = hold_heywood_cases and noise.kind == "diagonal"
     layout = Coordinates(panel.values.shape[1], n_components, noise.kind, panel.evenly_sampled)
-    kept = int(np.ceil(_KEPT_FOR_GUARD * max_iter)) if guarded and max_iter > 1 else 0
-    evaluate = Evaluator(panel, max_iter - kept, report, e_step)
+    reserved = int(np.ceil(_RESERVED_FOR_HEYWOOD * max_iter)) if hold_heywood_cases and max_iter > 1 else 0
+    evaluate = CountedEStep(panel, max_iter - reserved, report, e_step)
     # Matrices here are as small as there are features.
     with one_blas_thread():
         if start is None:
-            result = _fit(evaluate, layout, noise, start_noise, solver, tol)
+            result = _fit_from_all_starts(evaluate, layout, noise, start_noise, solver, tol)
         else:
             result = _fit_from(evaluate, layout, noise, start, solver, tol)
         evaluate.limit = max_iter
-        return _guard(evaluate, layout, noise, result, solver, tol) if guarded else result
+        if not hold_heywood_cases:
+            return result
+        return _go_on(evaluate, layout, noise, result, solver, tol)
 
 
-def _fit(
-    evaluate: Evaluator,
+def _fit_from_all_starts(
+    evaluate: CountedEStep,
     layout: Coordinates,
     noise: Noise,
     start_noise: FloatArray | None,
@@ -123,25 +119,25 @@ def _fit(
     tol: float,
 ) -> FitResult:
     panel = evaluate.panel
-    begun = _begin(panel, layout, noise, start_noise)
+    first = _first_starts(panel, layout, noise, start_noise)
     try:
-        candidates = _refine_all(panel, layout, noise, begun)
-        judged = _judge(evaluate, candidates)
-        judged = _refill(evaluate, layout, noise, judged)
+        refined = _refine_all(panel, layout, noise, first)
+        ranked = _rank(evaluate, refined)
+        ranked = _refine_with_imputed_gaps(evaluate, layout, noise, ranked)
         if solver == "em":
-            return fit_em(evaluate, judged[0].params, noise, tol, judged[0].stats)
-        return _race(evaluate, layout, judged, noise, tol)
+            return fit_em(evaluate, ranked[0].params, noise, tol, ranked[0].stats)
+        return _climb(evaluate, layout, ranked, noise, tol)
     except KeyboardInterrupt:
-        # Interrupted between two climbs, each of which keeps its own best.
+        # Interrupted between two climbs, each of which remembers its own best.
         if evaluate.best is None:
-            evaluate(begun[0])
-        best = evaluate.best if evaluate.best is not None else begun[0]
+            evaluate(first[0])
+        best = evaluate.best if evaluate.best is not None else first[0]
         value = evaluate.best_log_likelihood
         return FitResult(best, value, (value,), evaluate.count, "interrupted")
 
 
 def _fit_from(
-    evaluate: Evaluator, layout: Coordinates, noise: Noise, start: Parameters, solver: str, tol: float
+    evaluate: CountedEStep, layout: Coordinates, noise: Noise, start: Parameters, solver: str, tol: float
 ) -> FitResult:
     """Climb from one place."""
     start = start._replace(noise_variance=np.maximum(start.noise_variance, noise.floor))
@@ -151,13 +147,8 @@ def _fit_from(
     return fit_quasi_newton(evaluate, layout, params, noise, tol, stats)
 
 
-def is_heywood(variance: FloatArray) -> bool:
-    """Whether single features are left without noise while most are not; standardised."""
-    return bool(variance.min() < _HEYWOOD_LOW and np.median(variance) > HEYWOOD_FLOOR)
-
-
-def _guard(
-    evaluate: Evaluator, layout: Coordinates, noise: Noise, result: FitResult, solver: str, tol: float
+def _go_on(
+    evaluate: CountedEStep, layout: Coordinates, noise: Noise, result: FitResult, solver: str, tol: float
 ) -> FitResult:
     """Go on: with a floor under Heywood cases, or as before where there are none and evaluations are left."""
     variance = result.params.noise_variance
@@ -174,7 +165,7 @@ def _guard(
     return finished._replace(history=history)
 
 
-def _begin(
+def _first_starts(
     panel: Panel, layout: Coordinates, noise: Noise, start_noise: FloatArray | None
 ) -> list[Parameters]:
     """Starts that the layout can express, the most faithful to slow feature analysis first."""
@@ -198,13 +189,13 @@ def _centred(panel: Panel, params: Parameters | None = None) -> tuple[list[Float
     return [x - offset for x in sequences], offset
 
 
-def _refine_all(panel: Panel, layout: Coordinates, noise: Noise, begun: list[Parameters]) -> list[Parameters]:
+def _refine_all(panel: Panel, layout: Coordinates, noise: Noise, first: list[Parameters]) -> list[Parameters]:
     """Starts refined on Whittle's likelihood, best first by it."""
     if max(panel.lengths) < _SHORTEST_FOR_SPECTRA:
-        return begun
+        return first
     data = periodogram(_centred(panel)[0])
-    refined = [_refine(params, layout, noise, data) for params in begun]
-    refined.sort(key=lambda found: -found[0])
+    refined = [_refine(params, layout, noise, data) for params in first]
+    refined.sort(key=lambda pair: -pair[0])
     return [params for _, params in refined]
 
 
@@ -240,21 +231,21 @@ def _refine(
     return end.history[-1], refined
 
 
-def _refill(
-    evaluate: Evaluator, layout: Coordinates, noise: Noise, judged: list["_Judged"]
-) -> list["_Judged"]:
-    """Refine the best start on Whittle's likelihood again, with gaps filled by what it predicts.
+def _refine_with_imputed_gaps(
+    evaluate: CountedEStep, layout: Coordinates, noise: Noise, ranked: list["_RankedStart"]
+) -> list["_RankedStart"]:
+    """Refine the best start on Whittle's likelihood again, with gaps imputed by what it predicts.
 
     Straight lines through gaps look like noise, of which there may be little. Repeated as long as the exact
-    likelihood says that it pays.
+    likelihood rises enough.
     """
     panel = evaluate.panel
     if panel.mask[: panel.n_rows].all() or max(panel.lengths) < _SHORTEST_FOR_SPECTRA:
-        return judged
-    for _ in range(_REFILLS):
+        return ranked
+    for _ in range(_IMPUTATIONS):
         if evaluate.limit - evaluate.count < 2:
             break
-        best = judged[0]
+        best = ranked[0]
         params, _ = warm_up(evaluate, best.params, best.stats, noise, 1, _EM_WORTH)
         if evaluate.limit - evaluate.count < 2:
             break
@@ -265,13 +256,13 @@ def _refill(
         gain = stats.log_likelihood - best.value
         if not gain > 0.0:
             break
-        judged = [_Judged(stats.log_likelihood, refined, stats), *judged[1:]]
-        if gain < _REFILL_WORTH:
+        ranked = [_RankedStart(stats.log_likelihood, refined, stats), *ranked[1:]]
+        if gain < _IMPUTATION_WORTH:
             break
-    return judged
+    return ranked
 
 
-class _Judged(NamedTuple):
+class _RankedStart(NamedTuple):
     """A start with its exact log-likelihood."""
 
     value: float
@@ -279,35 +270,35 @@ class _Judged(NamedTuple):
     stats: Statistics
 
 
-def _judge(evaluate: Evaluator, candidates: list[Parameters]) -> list[_Judged]:
+def _rank(evaluate: CountedEStep, candidates: list[Parameters]) -> list[_RankedStart]:
     """Starts by their exact log-likelihood, best first; those that reach the same value count once."""
-    judged: list[_Judged] = []
+    ranked: list[_RankedStart] = []
     for params in candidates:
-        if judged and evaluate.exhausted:
+        if ranked and evaluate.exhausted:
             break
         stats = evaluate(params)
         value = stats.log_likelihood
-        if np.isfinite(value) and all(abs(value - other.value) > _SAME_OPTIMUM for other in judged):
-            judged.append(_Judged(value, params, stats))
-    if not judged:
+        if np.isfinite(value) and all(abs(value - other.value) > _SAME_OPTIMUM for other in ranked):
+            ranked.append(_RankedStart(value, params, stats))
+    if not ranked:
         raise FloatingPointError(
             "The log-likelihood is not finite at any start; are some values extremely large?"
         )
-    return sorted(judged, key=lambda found: -found.value)
+    return sorted(ranked, key=lambda start: -start.value)
 
 
-def _race(
-    evaluate: Evaluator, layout: Coordinates, judged: list[_Judged], noise: Noise, tol: float
+def _climb(
+    evaluate: CountedEStep, layout: Coordinates, ranked: list[_RankedStart], noise: Noise, tol: float
 ) -> FitResult:
-    """Follow every start that is still in the race a little way, then the best one to its end."""
-    racing = [found for found in judged if found.value > judged[0].value - _OUT_OF_RACE]
+    """Climb a little way from every start that is high enough, then from the best one to the end."""
+    promising = [start for start in ranked if start.value > ranked[0].value - _TOO_LOW]
     limit = evaluate.limit
     results: list[FitResult] = []
-    for _, params, stats in racing:
+    for _, params, stats in promising:
         if results and evaluate.count >= limit:
             break
-        alone = len(racing) == 1
-        evaluate.limit = limit if alone else min(limit, evaluate.count + _RACE_EVALUATIONS)
+        alone = len(promising) == 1
+        evaluate.limit = limit if alone else min(limit, evaluate.count + _TRIAL_EVALUATIONS)
         try:
             params, stats = warm_up(evaluate, params, stats, noise, _EM_STEPS, _EM_WORTH)
             results.append(fit_quasi_newton(evaluate, layout, params, noise, tol, stats))

@@ -37,11 +37,9 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from probsfa._typing import FloatArray
 from probsfa.statespace.parameters import Parameters
-
-FloatArray = NDArray[np.float64]
 
 
 def frequencies(decay: FloatArray, nodes_per_panel: int = 6) -> tuple[FloatArray, FloatArray]:

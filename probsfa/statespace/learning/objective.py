@@ -1,20 +1,20 @@
-"""Maximum likelihood: how a fit is asked for, what it returns, and the loop's common parts."""
+"""The exact log-likelihood as an objective, what a fit returns, and the climb by quasi-Newton steps."""
 
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from probsfa._typing import FloatArray
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
-from probsfa.statespace.learning.fisher_metric import Metric, seen_by
+from probsfa.statespace.learning.fisher_metric import Metric, complete_data_of
+from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.quasi_newton import Ascent, Box, Evaluation, ascend
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import expected_statistics
 
-FloatArray = NDArray[np.float64]
 Status = Literal["converged", "flat", "max_iter", "stalled", "interrupted", "closed_form"]
 
 #: What each status means, and what to try.
@@ -35,21 +35,6 @@ STATUS_SENTENCES: dict[Status, str] = {
     "interrupted": "Interrupted: the best parameters so far are kept.",
     "closed_form": "Closed form: the noise-free limit is slow feature analysis.",
 }
-
-
-class Noise(NamedTuple):
-    """What learning may do to the noise variance.
-
-    Attributes
-    ----------
-    kind : {"diagonal", "isotropic", "fixed"}
-        One variance for each feature, one for all, or none that is learned.
-    floor : ndarray of shape (D,)
-        Smallest variance allowed.
-    """
-
-    kind: Literal["diagonal", "isotropic", "fixed"]
-    floor: FloatArray
 
 
 class FitResult(NamedTuple):
@@ -75,13 +60,20 @@ class FitResult(NamedTuple):
     n_evaluations: int
     status: Status
 
+    @property
+    def converged(self) -> bool:
+        """Whether the fit ended at a maximum."""
+        return self.status in ("converged", "flat", "closed_form")
 
+
+#: Called with the number of evaluations and the best log-likelihood so far.
 Report = Callable[[int, float], None]
+#: Expected statistics of the latents at given parameters.
 EStep = Callable[[Parameters], Statistics]
 
 
-class Evaluator:
-    """Expected statistics of parameters, counted and limited.
+class CountedEStep:
+    """Expected statistics of the latents at given parameters, counted and limited.
 
     Parameters
     ----------
@@ -130,7 +122,7 @@ def rounding(log_likelihood: float, n_rows: int) -> float:
 class ExactObjective:
     """The exact log-likelihood as an objective: one posterior gives its value and its score."""
 
-    def __init__(self, evaluate: Evaluator, layout: Coordinates, noise_variance: FloatArray) -> None:
+    def __init__(self, evaluate: CountedEStep, layout: Coordinates, noise_variance: FloatArray) -> None:
         self.evaluate = evaluate
         self.layout = layout
         self.noise_variance = noise_variance
@@ -155,9 +147,9 @@ class ExactObjective:
         return Evaluation(stats.log_likelihood, gradient, stats)
 
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric:
-        """Expected information, and as the brake complete-data information: full braking is a step of EM."""
+        """Expected information, damped by that of complete data: with full damping a step is one of EM."""
         params = from_vector(self.layout, vector, self.noise_variance)
-        return Metric(self.layout, params, seen_by(evaluation.detail), evaluation.gradient)
+        return Metric(self.layout, params, complete_data_of(evaluation.detail), evaluation.gradient)
 
 
 # Longest step of one iteration: in the decay's coordinate, loadings (standard deviations), log r, mu.
@@ -177,7 +169,7 @@ def make_box(layout: Coordinates, noise: Noise) -> Box:
 
 
 def fit_quasi_newton(
-    evaluate: Evaluator,
+    evaluate: CountedEStep,
     layout: Coordinates,
     start: Parameters,
     noise: Noise,
@@ -191,7 +183,7 @@ def fit_quasi_newton(
 
     Parameters
     ----------
-    evaluate : Evaluator
+    evaluate : CountedEStep
         Gives expected statistics, within a limit.
     layout : Coordinates
         Free coordinates.

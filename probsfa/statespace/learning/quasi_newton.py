@@ -1,19 +1,19 @@
-"""Quasi-Newton ascent in a metric, and with a brake, that the problem supplies.
+"""Quasi-Newton ascent in a metric, and with a damping matrix, that the problem supplies.
 
 The metric is close to minus the second derivative. Its inverse stands in the middle of the limited-memory
 BFGS recursion, in place of the usual multiple of the identity; the remembered pairs correct what the metric
-leaves out. Where the quadratic model misleads, a multiple of the brake is added to the metric, as Levenberg
-and Marquardt do: directions of which the data say little are held back first. A step that lowers the
-objective is never taken. Coordinates may have lower bounds.
+leaves out. Where the quadratic model misleads, a multiple of the damping matrix is added to the metric, as
+Levenberg and Marquardt do: directions of which the data say little are held back first. A step that lowers
+the objective is never taken. Coordinates may have lower bounds.
 """
 
 from collections import deque
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from probsfa._typing import BoolArray, FloatArray
+
 Ending = Literal["converged", "flat", "max_iter", "stalled", "interrupted"]
 
 _MEMORY = 12
@@ -33,10 +33,10 @@ class Evaluation(NamedTuple):
 
 
 class Curvature(Protocol):
-    """A positive definite metric and brake."""
+    """A positive definite metric and damping matrix."""
 
-    def solve(self, gradient: FloatArray, free: NDArray[np.bool_], damping: float) -> FloatArray:
-        """Solve with metric plus ``damping`` times brake on the free coordinates; the others stay zero."""
+    def solve(self, gradient: FloatArray, free: BoolArray, damping: float) -> FloatArray:
+        """Solve with metric plus ``damping`` times damping matrix; what is not free stays zero."""
         ...
 
 
@@ -53,7 +53,7 @@ class Objective(Protocol):
         ...
 
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> Curvature:
-        """A metric near minus the second derivative, with a brake."""
+        """A metric near minus the second derivative, with a damping matrix."""
         ...
 
     def rounding(self, value: float) -> float:
@@ -105,7 +105,7 @@ class _Memory:
         self.pairs.append((new.vector - old.vector, old.gradient - new.gradient))
 
     def direction(
-        self, gradient: FloatArray, metric: Curvature, free: NDArray[np.bool_], damping: float
+        self, gradient: FloatArray, metric: Curvature, free: BoolArray, damping: float
     ) -> FloatArray:
         """Ascent direction: the two-loop recursion on the free coordinates, around the inverse metric."""
         pairs = [(s * free, y * free) for s, y in self.pairs]
@@ -124,7 +124,7 @@ class _Memory:
 def _bounded_step(
     memory: _Memory,
     point: _Point,
-    free: NDArray[np.bool_],
+    free: BoolArray,
     metric: Curvature,
     damping: float,
     box: Box,
@@ -132,7 +132,7 @@ def _bounded_step(
     """Step within the box's limits, the factor by which it had to be shortened, and the damping it took.
 
     A step far beyond the limits in one badly determined direction would be short in all others once it is
-    scaled down, so the brake takes the first part of the shortening.
+    scaled down, so damping takes the first part of the shortening.
     """
     while True:
         step = memory.direction(point.gradient, metric, free, damping)
@@ -152,7 +152,7 @@ def ascend(
     Parameters
     ----------
     objective : Objective
-        Value, gradient, metric and brake.
+        Value, gradient, metric and damping matrix.
     start : ndarray of shape (P,)
         Where to begin.
     box : Box
@@ -193,7 +193,7 @@ def ascend(
             if expected * excess < tol * length:
                 if least == 0.0 or misled:
                     return Ascent(vector, tuple(history), "converged")
-                # A braked step promises less than a free one: ask again before believing it.
+                # A damped step promises less than a free one: ask again before believing it.
                 damping = used = 0.0
                 continue
             candidate = np.maximum(point.vector + step, box.lower)
@@ -219,7 +219,7 @@ def ascend(
                 curvature = slope - gain if np.isfinite(gain) else np.inf
                 length = min(max(0.5 * slope / curvature, 0.05), 0.5)
             else:
-                # The quadratic model misled: forget the pairs and brake.
+                # The quadratic model misled: forget the pairs and damp more.
                 memory.clear()
                 misled, length = True, 1.0
                 damping = max(10.0 * damping, _LEAST_DAMPING)

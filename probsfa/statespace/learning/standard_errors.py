@@ -10,8 +10,8 @@ import warnings
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from probsfa._typing import BoolArray, FloatArray
 from probsfa.statespace.learning.coordinates import (
     Coordinates,
     decay_slope,
@@ -19,12 +19,10 @@ from probsfa.statespace.learning.coordinates import (
     score,
     to_vector,
 )
-from probsfa.statespace.learning.fisher_metric import Metric, seen_by
+from probsfa.statespace.learning.fisher_metric import Metric, complete_data_of
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import expected_statistics
-
-FloatArray = NDArray[np.float64]
 
 # Steps of the differences, in units of the expected standard errors.
 _STEP = 0.01
@@ -52,12 +50,12 @@ class StandardErrors(NamedTuple):
 
 
 def observed_information(
-    layout: Coordinates, params: Parameters, panel: Panel, free: NDArray[np.bool_]
+    layout: Coordinates, params: Parameters, panel: Panel, free: BoolArray
 ) -> FloatArray:
     """Minus the second derivative of the log-likelihood by the free coordinates, shape (F, F)."""
     vector = to_vector(layout, params)
     stats = expected_statistics(params, panel)
-    expected = np.diag(Metric(layout, params, seen_by(stats)).to_dense())
+    expected = np.diag(Metric(layout, params, complete_data_of(stats)).to_dense())
     indices = np.flatnonzero(free)
     columns = []
     for i in indices:

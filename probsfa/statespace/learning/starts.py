@@ -10,13 +10,11 @@ before the exact likelihood judges them.
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from probsfa._typing import FloatArray
 from probsfa.linalg import slow_directions
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
-
-FloatArray = NDArray[np.float64]
 
 _SLOWEST, _FASTEST = 1.0 - 1e-4, 0.02
 # Share of each feature's variance that a start leaves to the noise, at least.
@@ -28,8 +26,8 @@ def interpolate(panel: Panel) -> list[FloatArray]:
 
     A feature that is never observed in a sequence gets its mean over all of them.
     """
-    counts = np.maximum(panel.mask.sum(axis=0), 1.0)
-    means = panel.values.sum(axis=0) / counts
+    counts = np.maximum(panel.mask[:].sum(axis=0), 1.0)
+    means = panel.values[:].sum(axis=0) / counts
     filled = []
     first = 0
     for length in panel.lengths:

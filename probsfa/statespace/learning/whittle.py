@@ -14,12 +14,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from probsfa._typing import FloatArray
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, pack_gradient
-from probsfa.statespace.learning.fisher_metric import Metric, seen_complete
+from probsfa.statespace.learning.fisher_metric import Metric, complete_data_without_holes
 from probsfa.statespace.learning.information import factor_spectra, latent_spectra
 from probsfa.statespace.learning.quasi_newton import Evaluation
-
-FloatArray = NDArray[np.float64]
 
 
 class Periodogram(NamedTuple):
@@ -116,7 +115,7 @@ class WhittleObjective:
         self.layout = layout
         self.data = data
         self.noise_variance = noise_variance
-        self._seen = seen_complete(float(data.weights.sum()), layout)
+        self._complete = complete_data_without_holes(float(data.weights.sum()), layout)
         self._band = data.band
         self.limit = limit
         self.count = 0
@@ -165,4 +164,4 @@ class WhittleObjective:
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric:
         """Expected and complete-data information, as for the exact likelihood."""
         params = from_vector(self.layout, vector, self.noise_variance)
-        return Metric(self.layout, params, self._seen, evaluation.gradient)
+        return Metric(self.layout, params, self._complete, evaluation.gradient)

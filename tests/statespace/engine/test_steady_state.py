@@ -131,5 +131,6 @@ def test_recursion_is_the_loop(rng, n_rows, n_block):
     for term in terms:
         state = matrix @ state + term
         wanted.append(state)
-    found = steady_state.recursion(jnp.asarray(matrix), jnp.asarray(terms), n_block)
+    with jax.enable_x64(True):
+        found = steady_state.recursion(jnp.asarray(matrix), jnp.asarray(terms), n_block)
     np.testing.assert_allclose(found, wanted, atol=1e-12)

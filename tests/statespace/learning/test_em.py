@@ -5,7 +5,8 @@ import pytest
 
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.em import _cubic_decay, fit_em, maximize
-from probsfa.statespace.learning.objective import STATUS_SENTENCES, Evaluator, Noise, fit_quasi_newton
+from probsfa.statespace.learning.noise import Noise
+from probsfa.statespace.learning.objective import STATUS_SENTENCES, CountedEStep, fit_quasi_newton
 from probsfa.statespace.posterior import expected_statistics
 from tests.oracles import statespace as oracle
 from tests.statespace.support import punch, scaled_error, to_panel, to_parameters, uneven_times
@@ -112,7 +113,7 @@ def test_em_stays_where_the_score_is_zero(rng):
     model, data, _ = case(rng, lengths=(25,))
     noise, panel = Noise("diagonal", np.full(5, 0.05)), to_panel(data)
     optimum = fit_quasi_newton(
-        Evaluator(panel, 500), Coordinates(5, 3, "diagonal", True), to_parameters(model), noise, 1e-9
+        CountedEStep(panel, 500), Coordinates(5, 3, "diagonal", True), to_parameters(model), noise, 1e-9
     )
     assert optimum.status == "converged"
     moved = oracle.Model(*m_step(oracle.Model(*optimum.params), data, None, "diagonal", noise.floor))
@@ -123,7 +124,7 @@ def test_em_stays_where_the_score_is_zero(rng):
 def test_fit_em_reports_a_rising_history(rng):
     model, data, _ = case(rng, lengths=(25,))
     start = to_parameters(model._replace(loadings=rng.standard_normal((5, 3))))
-    evaluate = Evaluator(to_panel(data), 40)
+    evaluate = CountedEStep(to_panel(data), 40)
     result = fit_em(evaluate, start, Noise("diagonal", np.full(5, 1e-3)), 1e-12)
     assert result.status == "max_iter" and result.n_evaluations == 40
     assert np.all(np.diff(result.history) >= 0.0) and len(result.history) == 40
@@ -138,7 +139,7 @@ def test_fit_em_does_not_stop_after_one_step(rng, tol):
     """Convergence needs two gains to compare: the first step alone says nothing about what is to come."""
     model, data, _ = case(rng, lengths=(25,))
     start = to_parameters(model._replace(loadings=rng.standard_normal((5, 3))))
-    result = fit_em(Evaluator(to_panel(data), 3000), start, Noise("diagonal", np.full(5, 0.05)), tol)
+    result = fit_em(CountedEStep(to_panel(data), 3000), start, Noise("diagonal", np.full(5, 0.05)), tol)
     assert result.status == "converged" and len(result.history) >= 3
     # What it stopped at is a geometric rest below the tolerance.
     gain, last = np.diff(result.history)[-2:]
@@ -190,7 +191,7 @@ def test_em_stops_no_further_from_the_top_than_it_says(tol):
     panel = to_panel(oracle.simulate(rng, model, [150]))
     start = to_parameters(model._replace(decay=np.array([0.5, 0.1]), loadings=0.3 * model.loadings))
     noise = Noise("diagonal", np.full(5, 1e-2))
-    found = fit_em(Evaluator(panel, 600), start, noise, tol)
-    further = fit_em(Evaluator(panel, 600), found.params, noise, 1e-9)
+    found = fit_em(CountedEStep(panel, 600), start, noise, tol)
+    further = fit_em(CountedEStep(panel, 600), found.params, noise, 1e-9)
     assert found.status == "converged" and found.n_evaluations < further.n_evaluations
     assert further.log_likelihood - found.log_likelihood < 2.0 * tol

@@ -5,7 +5,7 @@ import pytest
 
 from probsfa.statespace.learning import fisher_metric as metric_module
 from probsfa.statespace.learning.coordinates import Coordinates
-from probsfa.statespace.learning.fisher_metric import Metric, Seen, seen_complete
+from probsfa.statespace.learning.fisher_metric import CompleteData, Metric, complete_data_without_holes
 from probsfa.statespace.learning.information import frequencies, latent_spectra
 from tests.oracles import statespace as oracle
 from tests.statespace.support import scaled_error, to_panel, to_parameters, uneven_times
@@ -13,7 +13,7 @@ from tests.statespace.support import scaled_error, to_panel, to_parameters, unev
 
 def information(layout, params, n_rows, damping=0.0):
     """Matrix of a series of that many complete rows."""
-    return Metric(layout, params, seen_complete(n_rows, layout)).to_dense(damping)
+    return Metric(layout, params, complete_data_without_holes(n_rows, layout)).to_dense(damping)
 
 
 @pytest.mark.parametrize("decay", [[0.5], [0.999], [1 - 1e-7], [-0.9], [0.99, 0.3, -0.8], [0.0]])
@@ -152,7 +152,7 @@ def test_solving_inverts_the_dense_matrix(rng, shape, noise, variance, damping):
     model = oracle.random_model(rng, d, k)._replace(noise=np.full(d, variance))
     layout = Coordinates(d, k, noise, True)
     moments = rng.standard_normal((40, k))
-    seen = Seen(rng.integers(20, 60, d).astype(float), moments.T @ moments, 60.0)
+    seen = CompleteData(rng.integers(20, 60, d).astype(float), moments.T @ moments, 60.0)
     metric = Metric(layout, to_parameters(model), seen, rng.standard_normal(layout.size))
     free = np.ones(layout.size, dtype=bool)
     free[layout.slices[2]] = np.arange(layout.n_noise) % 3 != 1
@@ -171,7 +171,7 @@ def test_solving_inverts_the_dense_matrix(rng, shape, noise, variance, damping):
 def test_the_coarse_metric_is_the_diagonal_blocks_of_the_fine_one(rng, monkeypatch):
     """Of the loadings within the span, noise and decay: what couples them is left out."""
     model, layout = oracle.random_model(rng, 6, 3), Coordinates(6, 3, "diagonal", True)
-    params, seen = to_parameters(model), seen_complete(10.0, layout)
+    params, seen = to_parameters(model), complete_data_without_holes(10.0, layout)
     fine = Metric(layout, params, seen).to_dense()
     monkeypatch.setattr(metric_module, "_MOST_WITHIN", 8)
     metric = Metric(layout, params, seen)

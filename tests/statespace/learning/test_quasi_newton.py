@@ -10,15 +10,15 @@ from tests.tolerances import OPTIM
 
 
 class Dense:
-    """A metric as a matrix, braked by the identity."""
+    """A metric as a matrix, damped by the identity."""
 
     def __init__(self, matrix):
         self.matrix = matrix
 
     def solve(self, gradient, free, damping):
         step = np.zeros_like(gradient)
-        braked = (self.matrix + damping * np.eye(len(gradient)))[np.ix_(free, free)]
-        step[free] = factorise(braked)(gradient[free])
+        damped = (self.matrix + damping * np.eye(len(gradient)))[np.ix_(free, free)]
+        step[free] = factorise(damped)(gradient[free])
         return step
 
 

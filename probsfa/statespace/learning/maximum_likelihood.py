@@ -1,0 +1,301 @@
+"""Maximum likelihood from data to parameters, in the units of the data.
+
+Every fit takes the same steps: units of the columns, standardised observations, what the noise may do, the
+climb (:mod:`.fit`), and back to the units of the data. Where the data lie differs: in memory
+(:class:`InMemory`), in a file (:mod:`probsfa.statespace.streaming`) or on a cluster
+(:mod:`probsfa.distributed`). That much is behind the protocol :class:`TrainingData`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from probsfa._typing import FloatArray
+from probsfa._validation import Sequences
+from probsfa.statespace.columns import standardisation
+from probsfa.statespace.learning.fit import fit
+from probsfa.statespace.learning.noise import HEYWOOD_FLOOR, is_heywood
+from probsfa.statespace.learning.objective import STATUS_SENTENCES, EStep, FitResult, Report
+from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.panel import Panel, make_panel
+from probsfa.statespace.parameters import Parameters, canonical, rescale
+
+__all__ = [
+    "FitProblem",
+    "InMemory",
+    "MaximumLikelihood",
+    "Observations",
+    "TrainingData",
+    "check_lengths_for_timescales",
+    "in_data_units",
+    "maximise",
+    "maximum_likelihood",
+    "pose",
+]
+
+
+class Observations(NamedTuple):
+    """Standardised observations, as a fit takes them.
+
+    Attributes
+    ----------
+    panel : Panel
+        Packed observations; where there is an `e_step`, a sample of them on which starts are sought.
+    counts : ndarray of shape (D,)
+        Number of observed cells of each feature, in all the data.
+    e_step : callable or None, default=None
+        Expected statistics of parameters over all the data, where these are not in the panel.
+    """
+
+    panel: Panel
+    counts: FloatArray
+    e_step: EStep | None = None
+
+
+class TrainingData(Protocol):
+    """Checked data that a model can be fitted to, wherever they lie."""
+
+    @property
+    def time_unit(self) -> float:
+        """Unit of time of the decays."""
+        ...
+
+    def units(self, *, by_feature: bool) -> tuple[FloatArray, FloatArray]:
+        """Shift and scale (D,) of the columns; one scale for all unless `by_feature`."""
+        ...
+
+    def standardised(self, shift: FloatArray, scale: FloatArray) -> Observations:
+        """Observations in these units."""
+        ...
+
+
+class InMemory:
+    """Checked data in memory.
+
+    Parameters
+    ----------
+    sequences : Sequences
+        Checked rows, NaN where missing.
+
+    Raises
+    ------
+    ValueError
+        If no sequence has two rows.
+    """
+
+    def __init__(self, sequences: Sequences) -> None:
+        check_lengths_for_timescales(sequences.lengths)
+        self.sequences = sequences
+        self.time_unit = sequences.time_unit
+
+    def units(self, *, by_feature: bool) -> tuple[FloatArray, FloatArray]:
+        """Shift and scale (D,) of the columns."""
+        return standardisation(self.sequences.values, by_feature=by_feature)
+
+    def standardised(self, shift: FloatArray, scale: FloatArray) -> Observations:
+        """Observations in these units."""
+        panel = make_panel(self.sequences.standardised(shift, scale).retimed(self.time_unit))
+        return Observations(panel, panel.mask[:].sum(axis=0))
+
+
+def check_lengths_for_timescales(lengths: Sequence[int]) -> None:
+    """Raise a ValueError unless a sequence has two rows or more."""
+    if max(lengths) < 2:
+        raise ValueError("X has no sequence of two rows or more; time scales need at least one.")
+
+
+@dataclass(frozen=True, eq=False)
+class MaximumLikelihood:
+    """Outcome of a fit, in the units of the data.
+
+    Attributes
+    ----------
+    params : Parameters
+        The parameters, slowest latent first.
+    shift, scale : ndarray of shape (D,)
+        Origin and unit of each standardised column.
+    time_unit : float
+        Unit of time of the decays.
+    log_likelihood : float
+        Log-likelihood of the training data, in nats.
+    history : ndarray of shape (n_iter,)
+        Log-likelihood after each accepted step.
+    n_evaluations : int
+        Number of posterior evaluations.
+    converged : bool
+        Whether the fit ended at a maximum.
+    status : str
+        How the fit ended, in a sentence, with what to try.
+    options : FitOptions
+        What was asked for.
+    """
+
+    params: Parameters
+    shift: FloatArray
+    scale: FloatArray
+    time_unit: float
+    log_likelihood: float
+    history: FloatArray
+    n_evaluations: int
+    converged: bool
+    status: str
+    options: FitOptions
+
+    @property
+    def n_iter(self) -> int:
+        """Number of accepted steps."""
+        return max(len(self.history), 1)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the fit was interrupted from the keyboard."""
+        return self.status.startswith(STATUS_SENTENCES["interrupted"])
+
+    @property
+    def standardised_params(self) -> Parameters:
+        """The parameters of the standardised data."""
+        return rescale(self.params, -self.shift / self.scale, 1.0 / self.scale)
+
+
+class FitProblem(NamedTuple):
+    """A likelihood to maximise: standardised observations, their units, and what was asked for.
+
+    Attributes
+    ----------
+    observations : Observations
+        Standardised observations.
+    shift, scale : ndarray of shape (D,)
+        Origin and unit of each column.
+    time_unit : float
+        Unit of time of the decays.
+    options : FitOptions
+        Checked options.
+    """
+
+    observations: Observations
+    shift: FloatArray
+    scale: FloatArray
+    time_unit: float
+    options: FitOptions
+
+    @property
+    def log_volume(self) -> float:
+        """What the log-likelihood of the standardised data exceeds that of the data by, in nats.
+
+        ``log p(x) = log p((x - shift) / scale) - log(scale)`` for each observed cell.
+        """
+        return float(self.observations.counts @ np.log(self.scale))
+
+
+def maximum_likelihood(
+    data: TrainingData, options: FitOptions, *, report: Report | None = None
+) -> MaximumLikelihood:
+    """Find the parameters that maximise the likelihood of data.
+
+    Parameters
+    ----------
+    data : TrainingData
+        Checked data.
+    options : FitOptions
+        What is asked for, with noise.
+    report : callable, optional
+        Called with the number of posterior evaluations and the best log-likelihood so far.
+
+    Returns
+    -------
+    MaximumLikelihood
+        Also after an interrupt from the keyboard, with the best parameters so far.
+
+    Raises
+    ------
+    ValueError
+        If an option is not valid, or no column varies.
+    """
+    problem = pose(data, options)
+    return in_data_units(problem, maximise(problem, report=report))
+
+
+def pose(data: TrainingData, options: FitOptions) -> FitProblem:
+    """Standardise data for a fit; parameters as in :func:`maximum_likelihood`."""
+    options.check()
+    shift, scale = data.units(by_feature=options.noise_kind == "diagonal")
+    return FitProblem(data.standardised(shift, scale), shift, scale, data.time_unit, options)
+
+
+def maximise(
+    problem: FitProblem, *, start: Parameters | None = None, report: Report | None = None
+) -> FitResult:
+    """Maximise the likelihood of standardised data.
+
+    Parameters
+    ----------
+    problem : Problem
+        Standardised data and what is asked for.
+    start : Parameters, optional
+        Where to start, in standardised units, if that is known.
+    report : callable, optional
+        Called with the number of posterior evaluations and the best log-likelihood so far, in data units.
+
+    Returns
+    -------
+    FitResult
+        In standardised units.
+    """
+    options, observations = problem.options, problem.observations
+
+    def report_in_data_units(count: int, best: float) -> None:
+        assert report is not None
+        report(count, best - problem.log_volume)
+
+    return fit(
+        observations.panel,
+        options.n_components,
+        options.learned_noise(problem.scale),
+        options.known_noise(problem.scale),
+        solver=options.solver,
+        max_iter=options.max_iter,
+        tol=options.tol,
+        hold_heywood_cases=options.holds_heywood_cases,
+        start=start,
+        report=None if report is None else report_in_data_units,
+        e_step=observations.e_step,
+    )
+
+
+def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
+    """Bring what :func:`maximise` returned to the units of the data."""
+    shift, scale = problem.shift, problem.scale
+    params = canonical(rescale(result.params, shift, scale), np.where(scale > 0.0, scale, 1.0))
+    return MaximumLikelihood(
+        params=params,
+        shift=shift,
+        scale=scale,
+        time_unit=problem.time_unit,
+        log_likelihood=result.log_likelihood - problem.log_volume,
+        history=np.asarray(result.history) - problem.log_volume,
+        n_evaluations=result.n_evaluations,
+        converged=result.converged,
+        status=STATUS_SENTENCES[result.status]
+        + _about_floors(params.noise_variance / scale**2, problem.options),
+        options=problem.options,
+    )
+
+
+def _about_floors(variance: FloatArray, options: FitOptions) -> str:
+    """A sentence on noise variances (D,), standardised, that are at a floor or nearly zero; or nothing."""
+    if options.noise_kind == "fixed":
+        return ""
+    if options.holds_heywood_cases and options.noise_kind == "diagonal" and is_heywood(variance):
+        return (
+            f" The noise variance of feature {int(np.argmin(variance))} is nearly zero while most "
+            "are not (a Heywood case): intervals may be too narrow. Raise max_iter, or set noise_floor."
+        )
+    at = np.flatnonzero(
+        np.any(np.isclose(variance[:, None], [options.least_noise, HEYWOOD_FLOOR], rtol=1e-6), axis=1)
+    )
+    if at.size == 0:
+        return ""
+    listed = ", ".join(map(str, at[:5])) + (", ..." if at.size > 5 else "")
+    return f" The noise variance of {at.size} of {variance.size} features is at its floor ({listed})."

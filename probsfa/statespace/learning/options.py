@@ -1,0 +1,115 @@
+"""What a fit is asked for."""
+
+import numbers
+from dataclasses import dataclass, fields
+from typing import Any, Self, TypeGuard, cast
+
+import numpy as np
+
+from probsfa._typing import FloatArray
+from probsfa._validation import check_count, check_option
+from probsfa.statespace.learning.noise import HEYWOOD_FLOOR, LEAST_NOISE, Noise, NoiseKind
+
+__all__ = ["FitOptions"]
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    """Whether a value is a real number; True and False are not."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """Parameters of a fit, with the names and meanings they have in :class:`probsfa.ProbabilisticSFA`.
+
+    Attributes
+    ----------
+    n_components : int
+        Number of latents.
+    noise : {"diagonal", "isotropic"} or float, default="diagonal"
+        A noise variance for each feature, one for all, or a known one in squared data units.
+    solver : {"auto", "lbfgs", "em"}, default="auto"
+        How to climb the likelihood; "auto" is "lbfgs".
+    max_iter : int, default=200
+        Most posterior evaluations.
+    tol : float, default=1e-4
+        Expected gain of log-likelihood at which to stop, in nats.
+    noise_floor : float or "auto", default="auto"
+        Smallest noise variance, as a fraction of each feature's variance.
+    """
+
+    n_components: int
+    noise: str | float = "diagonal"
+    solver: str = "auto"
+    max_iter: int = 200
+    tol: float = 1e-4
+    noise_floor: str | float = "auto"
+
+    @classmethod
+    def of(cls, estimator: Any) -> Self:
+        """Options from the public parameters of an estimator."""
+        return cls(**{field.name: getattr(estimator, field.name) for field in fields(cls)})
+
+    def check(self) -> Self:
+        """Check every option.
+
+        Returns
+        -------
+        FitOptions
+            The same.
+
+        Raises
+        ------
+        ValueError
+            That names the parameter, what came and what is wanted.
+        """
+        check_count("n_components", self.n_components)
+        check_count("max_iter", self.max_iter)
+        check_option("solver", self.solver, ("auto", "em", "lbfgs"))
+        if _is_number(self.noise):
+            if not (np.isfinite(self.noise) and self.noise >= 0.0):
+                raise ValueError(f"noise must be a finite variance, zero or larger; got {self.noise!r}.")
+        elif self.noise not in ("diagonal", "isotropic"):
+            raise ValueError(f"noise must be 'diagonal', 'isotropic' or a variance; got {self.noise!r}.")
+        if not (_is_number(self.tol) and self.tol > 0.0):
+            raise ValueError(f"tol must be a positive number of nats; got {self.tol!r}.")
+        floor = self.noise_floor
+        if floor != "auto" and not (_is_number(floor) and 0.0 < floor < 1.0):
+            raise ValueError(
+                f"noise_floor must be 'auto' or a fraction of the variance between 0 and 1; got {floor!r}."
+            )
+        return self
+
+    @property
+    def noise_kind(self) -> NoiseKind:
+        """How the noise is learned: "diagonal", "isotropic", or "fixed" where a variance is given."""
+        return "fixed" if _is_number(self.noise) else cast(NoiseKind, self.noise)
+
+    @property
+    def noise_free(self) -> bool:
+        """Whether there is no noise at all, so that the fit is slow feature analysis."""
+        return _is_number(self.noise) and self.noise == 0.0
+
+    @property
+    def holds_heywood_cases(self) -> bool:
+        """Whether single features that lose all their noise are held to a higher floor."""
+        return self.noise_floor == "auto"
+
+    @property
+    def least_noise(self) -> float:
+        """Smallest noise variance allowed at first, as a fraction of each feature's variance."""
+        return LEAST_NOISE if isinstance(self.noise_floor, str) else float(self.noise_floor)
+
+    @property
+    def noise_floors(self) -> tuple[float, ...]:
+        """Noise variances at which a feature counts as held up, as fractions of its variance."""
+        return (self.least_noise, HEYWOOD_FLOOR) if self.holds_heywood_cases else (self.least_noise,)
+
+    def known_noise(self, scale: FloatArray) -> FloatArray | None:
+        """Noise variance (D,) where it is given, in squared units of `scale` (D,)."""
+        return float(self.noise) / scale**2 if self.noise_kind == "fixed" else None
+
+    def learned_noise(self, scale: FloatArray) -> Noise:
+        """What learning may do to the noise, in squared units of `scale` (D,)."""
+        known = self.known_noise(scale)
+        return Noise(self.noise_kind, np.full(scale.size, self.least_noise) if known is None else known)

@@ -1,0 +1,178 @@
+"""A fitted model and its verbs: what can be asked of it about checked data.
+
+There are two kinds, :class:`LinearGaussianModel` with observation noise and
+:class:`~probsfa.statespace.noise_free.NoiseFreeModel` without. Both obey the protocol :class:`FittedModel`,
+so that the estimator asks its questions without knowing which it holds.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probsfa._typing import FloatArray
+from probsfa._validation import Sequences
+from probsfa.statespace.engine.plan import Plan
+from probsfa.statespace.filtering import FilterResult, FilterState, run_filter
+from probsfa.statespace.learning.coordinates import Coordinates
+from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
+from probsfa.statespace.learning.standard_errors import StandardErrors, standard_errors
+from probsfa.statespace.panel import Panel, make_panel
+from probsfa.statespace.posterior import Posterior, log_likelihood, plan_for, smooth
+from probsfa.statespace.prediction import Forecast, fill, forecast, observation_moments
+from probsfa.statespace.simulation import draw_latents, simulate
+
+__all__ = ["FittedModel", "LinearGaussianModel"]
+
+
+class FittedModel(Protocol):
+    """What a fitted model can be asked.
+
+    Data come as checked sequences, with times as they were given. Results are for all their rows, one
+    sequence after the other, unless they are lists with one entry for each sequence.
+    """
+
+    @property
+    def fitted(self) -> MaximumLikelihood:
+        """Parameters, units, and how the fit ended."""
+        ...
+
+    @property
+    def takes_missing(self) -> bool:
+        """Whether cells may be missing."""
+        ...
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of free parameters."""
+        ...
+
+    def posterior(self, sequences: Sequences) -> Posterior:
+        """Distribution of the latents given all rows of each sequence."""
+        ...
+
+    def filter(self, sequences: Sequences, state: FilterState | None) -> list[FilterResult]:
+        """Distribution of the latents of each sequence given the rows up to their own."""
+        ...
+
+    def log_likelihood(self, sequences: Sequences) -> float:
+        """Log-likelihood of all rows, in nats."""
+        ...
+
+    def impute(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
+        """Values (N, D) with missing cells filled, and standard deviations (N, D), zero where observed."""
+        ...
+
+    def forecast(self, sequences: Sequences, n_steps: int) -> list[Forecast]:
+        """Distribution of the steps after each sequence."""
+        ...
+
+    def sample(self, n_steps: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        """Observations (n_steps, D) and latents (n_steps, K) drawn from the model."""
+        ...
+
+    def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Courses of the latents (n_draws, N, K), from their joint distribution given the data."""
+        ...
+
+    def standard_errors(self, sequences: Sequences) -> StandardErrors:
+        """Standard errors of the parameters, which were fitted to these data."""
+        ...
+
+    def arrays_to_save(self) -> Mapping[str, NDArray[Any]]:
+        """What a file holds of the model beyond its parameters."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class LinearGaussianModel:
+    """The factorial AR(1) model with observation noise, at fitted parameters.
+
+    Attributes
+    ----------
+    fitted : MaximumLikelihood
+        Parameters, units, and how the fit ended.
+    """
+
+    fitted: MaximumLikelihood
+
+    @property
+    def takes_missing(self) -> bool:
+        """Missing cells say nothing, and get a distribution."""
+        return True
+
+    @property
+    def n_parameters(self) -> int:
+        """Decays, loadings, means, and those noise variances that were learned."""
+        return self._coordinates(evenly_sampled=True).size
+
+    def posterior(self, sequences: Sequences) -> Posterior:
+        """Distribution of the latents given all rows of each sequence."""
+        return smooth(self.fitted.params, self._panel(sequences))
+
+    def filter(self, sequences: Sequences, state: FilterState | None) -> list[FilterResult]:
+        """Distribution of the latents of each sequence given the rows up to their own."""
+        if state is not None and sequences.is_list:
+            raise ValueError("state goes on with one sequence; X is a list of them.")
+        timed = sequences.retimed(self.fitted.time_unit)
+        return [
+            run_filter(
+                self.fitted.params,
+                Sequences(timed.values[s], (n,), None if timed.times is None else timed.times[s]),
+                state,
+            )
+            for s, n in zip(timed.slices, timed.lengths, strict=True)
+        ]
+
+    def log_likelihood(self, sequences: Sequences) -> float:
+        """Log-likelihood of all rows, in nats."""
+        return log_likelihood(self.fitted.params, self._panel(sequences))
+
+    def impute(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
+        """Values with missing cells filled, and the standard deviations of what would have been observed."""
+        whole = self.posterior(sequences)
+        moments = observation_moments(self.fitted.params, whole.means, whole.covariances)
+        return fill(sequences.values, *moments)
+
+    def forecast(self, sequences: Sequences, n_steps: int) -> list[Forecast]:
+        """Distribution of the steps after each sequence."""
+        whole = self.posterior(sequences)
+        return [
+            forecast(self.fitted.params, whole.means[s.stop - 1], whole.covariances[s.stop - 1], n_steps)
+            for s in sequences.slices
+        ]
+
+    def sample(self, n_steps: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        """Observations and latents drawn from the model."""
+        return simulate(self.fitted.params, n_steps, rng)
+
+    def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Courses of the latents, from their joint distribution given the data."""
+        return draw_latents(self.fitted.params, self._panel(sequences), n_draws, rng)
+
+    def standard_errors(self, sequences: Sequences) -> StandardErrors:
+        """Standard errors of the parameters, from the observed information of the data."""
+        fitted = self.fitted
+        panel = self._panel(sequences.standardised(fitted.shift, fitted.scale))
+        coordinates = self._coordinates(evenly_sampled=panel.evenly_sampled)
+        floors = fitted.options.noise_floors
+        params = fitted.standardised_params
+        return standard_errors(coordinates, params, panel, floors, fitted.scale, fitted.time_unit)
+
+    def arrays_to_save(self) -> Mapping[str, NDArray[Any]]:
+        """Nothing: the parameters are the model."""
+        return {}
+
+    def plan(self, sequences: Sequences) -> Plan:
+        """How the engine works through these data, and why."""
+        return plan_for(self.fitted.params, self._panel(sequences))
+
+    def _panel(self, sequences: Sequences) -> Panel:
+        return make_panel(sequences.retimed(self.fitted.time_unit))
+
+    def _coordinates(self, *, evenly_sampled: bool) -> Coordinates:
+        params = self.fitted.params
+        kind = self.fitted.options.noise_kind
+        return Coordinates(params.n_features, params.n_components, kind, evenly_sampled)

@@ -1,0 +1,125 @@
+"""Maximum likelihood from data to parameters: units, likelihoods and options, whatever the data lie in."""
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator
+
+from probsfa import ProbabilisticSFA
+from probsfa._validation import Sequences
+from probsfa.statespace.learning.maximum_likelihood import InMemory, maximum_likelihood, pose
+from probsfa.statespace.learning.objective import STATUS_SENTENCES
+from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.streaming import InBlocks
+from tests.oracles import statespace as oracle
+from tests.tolerances import EXACT
+
+
+@pytest.fixture(scope="module")
+def data():
+    """A hundred rows with holes, in units far apart."""
+    rng = np.random.default_rng(4)
+    model = oracle.Model(
+        np.array([0.95, 0.5]), rng.standard_normal((4, 2)), np.full(4, 0.3), rng.standard_normal(4)
+    )
+    X = oracle.simulate(rng, model, [100])[0] * [1.0, 1e3, 1e-3, 10.0] + [0.0, 1e4, 0.0, -5.0]
+    return np.where(rng.random(X.shape) < 0.1, np.nan, X)
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    return maximum_likelihood(in_memory(data), FitOptions(2))
+
+
+def in_memory(X, lengths=None, times=None):
+    return InMemory(Sequences(X, (len(X),) if lengths is None else lengths, times))
+
+
+def test_the_log_likelihood_is_that_of_the_data_at_the_parameters(data, fitted):
+    wanted = oracle.kalman_loop(oracle.Model(*fitted.params), [data]).row_log_likelihoods.sum()
+    assert fitted.log_likelihood == pytest.approx(wanted, rel=EXACT)
+    assert fitted.history[-1] == fitted.log_likelihood and fitted.n_iter == len(fitted.history)
+    assert fitted.converged and not fitted.interrupted
+    assert fitted.status.startswith(STATUS_SENTENCES["converged"])
+
+
+def test_it_is_what_the_estimator_says(data, fitted):
+    estimator = ProbabilisticSFA(2).fit(data)
+    assert estimator.log_likelihood_ == fitted.log_likelihood
+    assert estimator.status_ == fitted.status and estimator.n_evaluations_ == fitted.n_evaluations
+    for one, other in zip(estimator.params_, fitted.params, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_columns_are_standardised_by_their_observed_cells(data):
+    problem = pose(in_memory(data), FitOptions(2))
+    np.testing.assert_allclose(problem.shift, np.nanmean(data, axis=0), rtol=1e-12)
+    np.testing.assert_allclose(problem.scale, np.nanstd(data, axis=0), rtol=1e-12)
+    panel = problem.observations.panel
+    seen = np.where(panel.mask > 0, panel.values, np.nan)[:100]
+    np.testing.assert_allclose(np.nanmean(seen, axis=0), 0.0, atol=1e-12)
+    np.testing.assert_allclose(np.nanstd(seen, axis=0), 1.0, rtol=1e-12)
+    np.testing.assert_array_equal(problem.observations.counts, np.sum(~np.isnan(data), axis=0))
+
+
+@pytest.mark.parametrize("noise", ["isotropic", 0.3])
+def test_one_noise_for_all_means_one_unit_for_all(data, noise):
+    problem = pose(in_memory(data), FitOptions(2, noise=noise))
+    assert np.ptp(problem.scale) == 0.0
+    assert problem.scale[0] ** 2 == pytest.approx(np.nanvar(data, axis=0).mean(), rel=1e-12)
+
+
+def test_data_read_in_blocks_have_the_units_of_data_in_memory(data):
+    one = pose(in_memory(data), FitOptions(2))
+    other = pose(InBlocks(BaseEstimator(), data), FitOptions(2))
+    np.testing.assert_allclose(other.shift, one.shift, rtol=1e-12)
+    np.testing.assert_allclose(other.scale, one.scale, rtol=1e-12)
+    assert other.log_volume == pytest.approx(one.log_volume, rel=1e-12)
+    assert other.time_unit == one.time_unit == 1.0
+
+
+def test_progress_is_told_in_data_units(data):
+    told = []
+    options = FitOptions(2, noise="isotropic")  # no floor, under which the likelihood could fall again
+    fitted = maximum_likelihood(in_memory(data), options, report=lambda n, best: told.append((n, best)))
+    counts = [n for n, _ in told]
+    assert counts == sorted(set(counts)) and counts[-1] == fitted.n_evaluations
+    assert told[-1][1] == pytest.approx(fitted.log_likelihood, abs=1e-4)
+
+
+def test_parameters_in_standardised_units_have_the_likelihood_of_standardised_data(data, fitted):
+    standardised = (data - fitted.shift) / fitted.scale
+    model = oracle.Model(*fitted.standardised_params)
+    wanted = oracle.kalman_loop(model, [standardised]).row_log_likelihoods.sum()
+    volume = pose(in_memory(data), FitOptions(2)).log_volume
+    assert fitted.log_likelihood == pytest.approx(wanted - volume, rel=EXACT)
+
+
+def test_times_give_the_unit_of_time(data):
+    times = 60.0 * np.r_[0.0:50.0, 70.0:120.0]
+    found = maximum_likelihood(in_memory(data, times=times), FitOptions(1))
+    assert found.time_unit == 60.0
+    cut = np.concatenate([times[:50], times[:50]])  # a new sequence may begin at any time
+    assert in_memory(data, (50, 50), cut).time_unit == 60.0
+
+
+def test_no_sequence_of_two_rows_has_no_time_scale(data):
+    with pytest.raises(ValueError, match="two rows"):
+        in_memory(data[:3], (1, 1, 1))
+
+
+def test_options_are_those_of_an_estimator_and_are_checked():
+    options = FitOptions.of(ProbabilisticSFA(3, noise="isotropic", tol=0.1, noise_floor=0.01))
+    assert options == FitOptions(3, noise="isotropic", tol=0.1, noise_floor=0.01)
+    assert options.noise_kind == "isotropic" and options.noise_floors == (0.01,)
+    assert FitOptions(1, noise=0.5).noise_kind == "fixed" and not FitOptions(1, noise=0.5).noise_free
+    assert FitOptions(1, noise=0).noise_free and not FitOptions(1).noise_free
+    with pytest.raises(ValueError, match="tol must be"):
+        pose(in_memory(np.eye(3)), FitOptions(1, tol=-1.0))
+
+
+def test_a_known_noise_is_known_in_standardised_units():
+    scale = np.array([2.0, 4.0])
+    np.testing.assert_array_equal(FitOptions(1, noise=8.0).known_noise(scale), [2.0, 0.5])
+    np.testing.assert_array_equal(FitOptions(1, noise=8.0).learned_noise(scale).floor, [2.0, 0.5])
+    assert FitOptions(1).known_noise(scale) is None
+    np.testing.assert_array_equal(FitOptions(1, noise_floor=0.1).learned_noise(scale).floor, [0.1, 0.1])

@@ -1,0 +1,52 @@
+"""Files saved by the first version of the format are read, and the models in them answer as they did."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import probsfa
+
+DATA = Path(__file__).parent / "data"
+
+
+@pytest.fixture(scope="module")
+def expected():
+    with np.load(DATA / "saved_v1_expected.npz") as file:
+        return dict(file)
+
+
+@pytest.mark.parametrize("kind", ["", "noise_free_"])
+def test_a_model_saved_by_the_first_version_answers_as_it_did(expected, kind):
+    model = probsfa.load(DATA / ("saved_v1_noise_free.npz" if kind else "saved_v1.npz"))
+    X = expected["complete" if kind else "X"]
+    forecast = model.forecast(X, 3)
+    answers = {
+        "means": model.transform(X),
+        "log_likelihood": model.log_likelihood(X),
+        "forecast": forecast.means,
+        "forecast_std": forecast.std,
+        "filled": model.impute(X),
+        "bic": model.bic(X),
+        "sample": model.sample(4, random_state=0)[0],
+        "draws": model.sample_posterior(X, 2, random_state=0),
+    }
+    for name, answer in answers.items():
+        np.testing.assert_allclose(answer, expected[kind + name], rtol=1e-9, atol=1e-9, err_msg=name)
+    assert model.log_likelihood_ == pytest.approx(expected[kind + "log_likelihood"], rel=1e-9)
+    assert model.converged_ and model.n_features_in_ == 3
+
+
+def test_standard_errors_of_a_model_saved_by_the_first_version(expected):
+    model = probsfa.load(DATA / "saved_v1.npz")
+    found = model.standard_errors(expected["X"]).decay
+    np.testing.assert_allclose(found, expected["standard_errors_decay"], rtol=1e-6)
+
+
+def test_a_fit_reaches_what_was_saved_by_the_first_version(expected):
+    saved = probsfa.load(DATA / "saved_v1.npz")
+    again = probsfa.ProbabilisticSFA(**saved.get_params()).fit(expected["X"])
+    assert again.log_likelihood_ == pytest.approx(saved.log_likelihood_, rel=1e-9)
+    assert again.n_evaluations_ == saved.n_evaluations_ and again.status_ == saved.status_
+    np.testing.assert_allclose(again.decay_, saved.decay_, rtol=1e-9)
+    np.testing.assert_allclose(again.loadings_, saved.loadings_, rtol=1e-9, atol=1e-9)

@@ -1,0 +1,23 @@
+"""Sources of rows: arrays, and what is read when it is asked for."""
+
+import numpy as np
+
+from probsfa.statespace.sources import RowSource, resident_bytes
+
+
+class Reader:
+    shape = (4, 2)
+
+    def __getitem__(self, rows):
+        return np.ones((4, 2))[rows]
+
+
+def test_arrays_and_readers_are_sources_of_rows():
+    assert isinstance(np.ones((4, 2)), RowSource) and isinstance(Reader(), RowSource)
+    assert not isinstance([1.0], RowSource)
+
+
+def test_only_arrays_in_memory_take_bytes(tmp_path):
+    assert resident_bytes(np.ones((4, 2))) == 64
+    assert resident_bytes(Reader()) is None
+    assert resident_bytes(np.memmap(tmp_path / "rows", np.float64, "w+", shape=(4, 2))) is None
