@@ -100,8 +100,8 @@ def test_uncertain_parameters_widen_what_one_draw_says(sampled, frame):
     for chain, draw in itertools.product(range(4), (0, 149)):
         one = Parameters(*(x[chain, draw] for x in sampled.draws_))
         panel = make_panel(Sequences(frame[0].to_numpy(), (80,)))
-        law = smooth(one, panel)
-        mean, variance = observation_moments(one, law.means, law.covariances)
+        latents = smooth(one, panel)
+        mean, variance = observation_moments(one, latents.means, latents.covariances)
         means.append(mean[hole])
         variances.append(variance[hole])
     np.testing.assert_allclose(std**2, np.mean(variances, axis=0) + np.var(means, axis=0), rtol=1e-8)
@@ -110,14 +110,14 @@ def test_uncertain_parameters_widen_what_one_draw_says(sampled, frame):
 
 def test_transform_and_posterior_are_the_mean_over_draws_of_latents(sampled, frame):
     drawn = sampled.sample_posterior(frame[0], 600, random_state=1)
-    law = sampled.posterior(frame[0])
-    std = law.std
+    smoothed = sampled.posterior(frame[0])
+    std = smoothed.std
     assert drawn.shape == (600, 80, 1)
-    assert np.all(np.abs(drawn.mean(0) - law.means) < mc_tolerance(1.0, 600, 5) * std + 0.15 * std)
-    np.testing.assert_allclose(np.asarray(sampled.transform(frame[0])), law.means)
+    assert np.all(np.abs(drawn.mean(0) - smoothed.means) < mc_tolerance(1.0, 600, 5) * std + 0.15 * std)
+    np.testing.assert_allclose(np.asarray(sampled.transform(frame[0])), smoothed.means)
 
 
-def test_forecast_widens_towards_the_stationary_law(sampled, frame):
+def test_forecast_widens_towards_the_stationary_distribution(sampled, frame):
     out = sampled.forecast(frame[0], 500, interval=0.8)
     assert out.means.shape == (500, 3) and out.latent_std.shape == (500, 1)
     assert out.std[0, 0] < out.std[-1, 0]

@@ -1,4 +1,7 @@
-"""A way around a fault of XLA's compiler for CPUs that comes with JAX 0.10, the last for Python 3.11."""
+"""What has to be seen to while NumPyro's programs are traced: a lock, and a fault of a compiler.
+
+Tracing is the one run of a model's Python code from which JAX makes a compiled program.
+"""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -8,6 +11,7 @@ import jax
 
 from probsfa.statespace.engine import batched
 
+# The compiler of JAX 0.10, the last for Python 3.11, ends the process on single kernels inside loops on CPUs.
 _FAULTY = jax.__version_info__ < (0, 11)
 
 _no_loop: ContextVar[bool] = ContextVar("no_loop", default=False)
@@ -23,6 +27,6 @@ def no_loop_around() -> Iterator[None]:
         _no_loop.reset(token)
 
 
-def without_kernel_hints() -> AbstractContextManager[None]:
+def kernel_hints_outside_loops() -> AbstractContextManager[None]:
     """Trace the likelihood without asking for single kernels where, inside a loop, that would fail."""
     return batched.without_kernel_hints() if _FAULTY and not _no_loop.get() else nullcontext()
