@@ -22,6 +22,7 @@ from probsfa.bayes.draws import Draws, in_data_units, parameters_of_draws, times
 from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.model import OBSERVATIONS
 from probsfa.bayes.predictive import panels_and_draws
+from probsfa.bayes.tracing import handlers_lock
 from probsfa.statespace.posterior import smooth
 from probsfa.statespace.simulation import draw_latents
 
@@ -102,7 +103,8 @@ def build_tree(fitted: FittedPosterior, n_predictive: int, status: str) -> Any:
 @partial(jax.jit, static_argnames=("target", "n_draws"))
 def draw_from_priors(target: Target, data: TargetData, key: jax.Array, n_draws: int) -> dict[str, jax.Array]:
     """Draws (n_draws, ...) of all sites of the model from its priors, observations included."""
-    return Predictive(target.model, num_samples=n_draws)(key, data, predict=True)
+    with handlers_lock:
+        return Predictive(target.model, num_samples=n_draws)(key, data, predict=True)
 
 
 class _Maker:

@@ -3,6 +3,7 @@
 Tracing is the one run of a model's Python code from which JAX makes a compiled program.
 """
 
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -10,6 +11,12 @@ from contextvars import ContextVar
 import jax
 
 from probsfa.statespace.engine import batched
+
+#: Held while NumPyro's handlers are at work. NumPyro has one list of them for the whole process, so that a
+#: second thread would run its model under the handlers of the first. Compiled programs run without the lock.
+#: Those that take it while they are traced must not be called by whoever holds it: another thread may be
+#: tracing one of them, waiting for the lock, and JAX lets only one thread trace a program.
+handlers_lock = threading.RLock()
 
 # The compiler of JAX 0.10, the last for Python 3.11, ends the process on single kernels inside loops on CPUs.
 _FAULTY = jax.__version_info__ < (0, 11)

@@ -33,6 +33,7 @@ from probsfa.bayes.coordinates.rotation import RotationFrame, diagonalize
 from probsfa.bayes.coordinates.symmetry import SymmetryReference, log_weight
 from probsfa.bayes.model import OBSERVATIONS, Series, factorial_ar1_model
 from probsfa.bayes.priors import Priors
+from probsfa.bayes.tracing import handlers_lock
 
 FloatArray = NDArray[np.float64]
 
@@ -84,7 +85,7 @@ class Target:
         nothing = Series(np.zeros(rows), np.zeros(rows, bool), np.ones(rows[:-1], np.int32), np.ones(1))
         data = TargetData(nothing, np.ones(self.n_features))
         seeded = numpyro.handlers.seed(self.model, jax.random.key(0))
-        with jax.enable_x64(True):
+        with jax.enable_x64(True), handlers_lock:
             trace = numpyro.handlers.trace(seeded).get_trace(data)
         sites = {}
         for name, site in trace.items():
@@ -183,7 +184,8 @@ class Target:
     def potential(self, vector: Array, data: TargetData) -> Array:
         """Minus the log posterior density of a vector, up to a constant."""
         free, log_det = self.unravel(vector, data)
-        energy = potential_energy(self.model, (data,), {}, free) - log_det
+        with handlers_lock:
+            energy = potential_energy(self.model, (data,), {}, free) - log_det
         if data.symmetry_reference is None:
             return energy
         return energy - self.log_weight(vector, data.symmetry_reference, data.chart.rotation)
@@ -219,7 +221,7 @@ class Target:
         free = self.unravel(vector, data)[0]
         values = {name: biject_to(site.support)(free[name]) for name, site in self.sites.items()}
         fixed = numpyro.handlers.substitute(self.model, data=values)
-        with numpyro.handlers.block():
+        with handlers_lock, numpyro.handlers.block():
             series = numpyro.handlers.trace(fixed).get_trace(data)[OBSERVATIONS]["fn"]
         while not hasattr(series, "decay"):  # inside a plate
             series = series.base_dist
