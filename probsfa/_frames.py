@@ -1,6 +1,7 @@
 """Frames out: what scikit-learn's ``set_output`` cannot do for a list of sequences."""
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -28,14 +29,19 @@ def lists_in_lists_out(cls: _Estimator) -> _Estimator:
             X
         ):
             return wrapped(self, X, *args, **kwargs)
-        return [wrapped(self, x, *args, **kwargs) for x in X]
+        times = kwargs.pop("times", None)
+        if times is None:
+            return [wrapped(self, x, *args, **kwargs) for x in X]
+        return [wrapped(self, x, *args, times=t, **kwargs) for x, t in zip(X, times, strict=True)]
 
     inherited: Callable[..., Any] = cls.fit_transform  # type: ignore[attr-defined]
+    taken_by_transform = frozenset(inspect.signature(wrapped).parameters)
 
     @functools.wraps(inherited)
     def fit_transform(self: Any, X: Any, y: Any = None, **fit_params: Any) -> Any:
         if is_list_of_sequences(X):
-            return self.fit(X, y, **fit_params).transform(X)
+            again = {name: value for name, value in fit_params.items() if name in taken_by_transform}
+            return self.fit(X, y, **fit_params).transform(X, **again)
         return inherited(self, X, y, **fit_params)
 
     cls.transform = transform  # type: ignore[attr-defined]

@@ -133,6 +133,8 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     Intervals of filled cells and forecasts are quantiles of the mixture over the draws.
 
+    Models can be fitted in several threads at once, with the results of one after the other.
+
     References
     ----------
     Turner & Sahani (2007), Neural Computation 19:1022, doi:10.1162/neco.2007.19.4.1022.
@@ -247,6 +249,25 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         for doubt in outcome.doubts:
             warnings.warn(doubt, UserWarning, stacklevel=2)
         return self
+
+    def fit_transform(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None) -> Any:
+        """Fit, and return the posterior means of the latents of the same rows.
+
+        Parameters
+        ----------
+        X, y, lengths, times
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray (T, K), or list of ndarrays (T_i, K)
+            As from ``fit(X, ...).transform(X, ...)``, with the same `lengths` and `times`.
+
+        See Also
+        --------
+        fit, transform : The two steps.
+        """
+        return self.fit(X, y, lengths=lengths, times=times).transform(X, lengths=lengths, times=times)
 
     def _set_fitted(self, fitted: FittedPosterior, outcome: FitReport) -> None:
         """Set the fitted attributes."""

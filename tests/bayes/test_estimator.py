@@ -9,8 +9,11 @@ import numpy as np
 import numpyro.distributions as dist
 import pandas as pd
 import pytest
+from sklearn import config_context
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError, UnsetMetadataPassedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 import probsfa
 from probsfa import BayesianSFA
@@ -140,6 +143,49 @@ def test_lists_come_back_as_lists(sampled, frame):
     assert [f.shape for f in sampled.impute(pieces)] == [(50, 3), (30, 3)]
     assert len(sampled.forecast(pieces, 2)) == 2
     assert [d.shape for d in sampled.sample_posterior(pieces, 2)] == [(2, 50, 1), (2, 30, 1)]
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_fit_transform_hands_lengths_and_times_to_both(frame, as_list):
+    X, times = frame[0].to_numpy(), np.arange(80.0) + (np.arange(80) >= 20)
+    pieces = [X[:50], X[50:]], {"times": [times[:50], times[50:]]}
+    data, given = pieces if as_list else (X, {"lengths": [50, 30], "times": times})
+    model = quick()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        at_once = model.fit_transform(data, **given)
+    # A row of two steps and a new sequence both matter to the rows beside them.
+    np.testing.assert_array_equal(
+        np.concatenate(at_once) if as_list else at_once,
+        np.concatenate(model.transform(*pieces[:1], **pieces[1])),
+    )
+    assert np.max(np.abs(model.transform(X, times=times) - model.transform(X))) > 1e-6
+    assert (
+        np.max(np.abs(model.transform(X, lengths=[50, 30], times=times) - model.transform(X, times=times)))
+        > 1e-6
+    )
+    model.set_output(transform="pandas")
+    frames = model.transform(*pieces[:1], **pieces[1])
+    np.testing.assert_array_equal(pd.concat(frames), np.concatenate(at_once) if as_list else at_once)
+
+
+def test_pipelines_route_lengths_and_times(frame):
+    X, times = frame[0].to_numpy(), np.arange(80.0) + (np.arange(80) >= 20)
+    given = {"lengths": [50, 30], "times": times}
+    with config_context(enable_metadata_routing=True):
+        model = (
+            quick().set_fit_request(lengths=True, times=True).set_transform_request(lengths=True, times=True)
+        )
+        model.set_score_request(lengths=True, times=True)
+        pipeline = make_pipeline(FunctionTransformer(), model)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            latents = pipeline.fit_transform(X, **given)
+        np.testing.assert_array_equal(latents, model.transform(X, **given))
+        np.testing.assert_array_equal(pipeline.transform(X, **given), latents)
+        assert pipeline.score(X, **given) == model.score(X, **given)
+        with pytest.raises(UnsetMetadataPassedError, match="lengths"):
+            make_pipeline(quick()).fit(X, lengths=[50, 30])
 
 
 def test_hierarchical_models_tell_the_noise_of_sequences_apart():
