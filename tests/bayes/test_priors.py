@@ -1,4 +1,4 @@
-"""Priors: their shapes, their errors, and the law of shrinkage against what it integrates out."""
+"""Priors: their shapes, their errors, and the shrinkage prior against what it integrates out."""
 
 import jax
 import jax.numpy as jnp

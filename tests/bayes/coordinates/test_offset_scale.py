@@ -10,7 +10,7 @@ from probsfa.bayes.coordinates.offset_scale import make_offset_scale, precision_
 
 
 def dense_precision(decay, loadings, noise, n_steps, prior):
-    """Precision of the offset given a complete series: ones' Sigma^-1 ones of the dense joint law."""
+    """Precision of the offset given a complete series: ones' Sigma^-1 ones of the joint distribution."""
     d = len(noise)
     powers = [scipy.linalg.toeplitz(a ** np.arange(n_steps)) for a in decay]
     covariance = sum(np.kron(p, np.outer(c, c)) for p, c in zip(powers, loadings.T, strict=True))
