@@ -16,7 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from probsfa._typing import FloatArray
 
 __all__ = [
     "RankError",
@@ -29,7 +31,6 @@ __all__ = [
     "whiten",
 ]
 
-FloatArray = NDArray[np.float64]
 
 _TIE = 1e-8  # relative; correlations closer than this count as equal, whatever the rounding
 

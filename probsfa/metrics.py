@@ -19,6 +19,7 @@ import scipy.special
 from numpy.typing import ArrayLike, NDArray
 
 from probsfa._arrays import as_float_array
+from probsfa._typing import FloatArray
 
 __all__ = [
     "Alignment",
@@ -32,8 +33,6 @@ __all__ = [
     "slowness",
     "timescale",
 ]
-
-FloatArray = NDArray[np.float64]
 
 
 def delta_value(y: Any, *, lag: int = 1, lengths: Sequence[int] | None = None) -> Any:

@@ -1,10 +1,43 @@
-"""The Bayesian factorial AR(1) model: a NumPyro distribution, models and priors, and the estimator."""
+"""The Bayesian factorial AR(1) model: a NumPyro distribution, models and priors, and the estimator.
+
+The model is that of :mod:`probsfa.statespace`, with priors on its parameters::
+
+    z_k,1 ~ N(0, 1),   z_k,t = a_k z_k,t-1 + sqrt(1 - a_k^2) e_k,t      a_k = exp(-1 / timescale_k)
+    x_t = mu + C z_t + n_t,   n_t ~ N(0, diag(r))
+    timescale, C, sqrt(r), mu ~ priors                                  in units of the standardised data
+
+The latents are integrated out, so that the parameters alone are drawn; for each draw of them the posterior of
+the latents is exact, and an answer is the mixture of these.
+
+Who calls whom, from the top; nothing calls upwards:
+
+========================  ==============================================================================
+``estimator``             ``BayesianSFA``: checks its input, calls the functions below, keeps the result
+``inference_data``        a fit as a tree for ArviZ
+``diagnostics``           R-hat, effective sample size, and the sentences that a user reads
+``predictive``            latents, missing cells, forecasts and draws from a fit
+``mixtures``              mean, covariance and quantiles of mixtures over draws
+``fitting``               a whole fit, in the order of the lines below; ``fitted``: its record
+``start``                 the maximum of the likelihood
+``relabelling/``          one labelling for all draws: ``matching`` of one draw to a reference, the
+                          ``labelling`` of a maximum, canonical ``ordering``
+``sampling/``             ``laplace``: maximum a posteriori and its curvature; ``nuts`` and ``variational``
+                          draw in coordinates whitened by it; ``importance`` weights; ``evaluation`` of
+                          the density on all cores
+``coordinates/``          ``target``: the log density of a vector of real numbers. The ``chart`` of some
+                          data: ``rotation`` of latents, ``offset_scale``. ``symmetry``: one of the mirror
+                          images. ``batches``: parameters at many vectors
+``packing``, ``draws``    data as the model takes them; draws of its parameters
+``model``                 the NumPyro model: ``priors``, and ``distribution`` of a series given parameters
+``tracing``               what has to be seen to while NumPyro's programs are traced
+========================  ==============================================================================
+"""
 
 from probsfa.bayes import _loading as _loading
 from probsfa.bayes.distribution import FactorialAR1 as FactorialAR1
-from probsfa.bayes.estimator import BayesianForecast as BayesianForecast
 from probsfa.bayes.estimator import BayesianSFA as BayesianSFA
 from probsfa.bayes.model import factorial_ar1_model as factorial_ar1_model
+from probsfa.bayes.predictive import BayesianForecast as BayesianForecast
 from probsfa.bayes.priors import Priors as Priors
 from probsfa.bayes.priors import SharedScaleNormal as SharedScaleNormal
 from probsfa.bayes.relabelling.matching import relabel as relabel

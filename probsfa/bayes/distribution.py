@@ -9,12 +9,12 @@ from jax import Array, random
 from numpyro.distributions import constraints
 from numpyro.distributions.util import validate_sample
 
-from probsfa.bayes.sampling.compiling import without_kernel_hints
+from probsfa.bayes.tracing import kernel_hints_outside_loops
 from probsfa.statespace.engine.likelihood import marginal_log_likelihood
 
 
 class FactorialAR1(dist.Distribution):
-    """Law of a series driven by independent AR(1) latents, which are integrated out exactly.
+    """Distribution of a series driven by independent AR(1) latents, which are integrated out exactly.
 
     The model of :class:`probsfa.ProbabilisticSFA`::
 
@@ -61,9 +61,9 @@ class FactorialAR1(dist.Distribution):
     >>> import jax
     >>> from probsfa.bayes import FactorialAR1
     >>> with jax.enable_x64(True):
-    ...     law = FactorialAR1(jax.numpy.array([0.9]), jax.numpy.ones((3, 1)), 0.5, n_steps=100)
-    ...     x = law.sample(jax.random.key(0))
-    ...     print(x.shape, law.log_prob(x).shape)
+    ...     series = FactorialAR1(jax.numpy.array([0.9]), jax.numpy.ones((3, 1)), 0.5, n_steps=100)
+    ...     x = series.sample(jax.random.key(0))
+    ...     print(x.shape, series.log_prob(x).shape)
     (100, 3) ()
     """
 
@@ -150,7 +150,7 @@ class FactorialAR1(dist.Distribution):
         values = jnp.where(self.observed, value, 0.0)
         mask = jnp.broadcast_to(self.observed, values.shape).astype(values.dtype)
         args = (self.decay, self.loadings, self.noise_variance, self.offset, values, mask, self.gap_index)
-        with without_kernel_hints():
+        with kernel_hints_outside_loops():
             if values.ndim == 2 and not self.batch_shape:
                 return marginal_log_likelihood(*args, self.gaps)
             one = jnp.vectorize(

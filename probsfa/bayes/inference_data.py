@@ -5,39 +5,41 @@ ArviZ 1 reads such trees; for ArviZ 0.23, the last for Python 3.11, they become 
 
 import importlib.metadata
 import warnings
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 from numpyro.infer import Predictive
 
-from probsfa._timescales import timescales_from_decay
+from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
-from probsfa.bayes.coordinates.target import Draws
+from probsfa.bayes.coordinates.data import TargetData
+from probsfa.bayes.coordinates.target import Target
+from probsfa.bayes.diagnostics import relabelling_sentence
+from probsfa.bayes.draws import Draws, in_data_units, parameters_of_draws, timescales
+from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.model import OBSERVATIONS
-from probsfa.bayes.relabelling.draws import each_draw, in_data_units, spread_out
+from probsfa.bayes.predictive import panels_and_draws
+from probsfa.bayes.tracing import handlers_lock
 from probsfa.statespace.posterior import smooth
 from probsfa.statespace.simulation import draw_latents
-
-if TYPE_CHECKING:
-    from probsfa.bayes.estimator import BayesianSFA
-
-FloatArray = NDArray[np.float64]
 
 # Most cells of a group of predicted series: 160 MB.
 _MOST_CELLS = 20_000_000
 _PRIOR_DRAWS = 200
 
 
-def time_index(X: Any, found: Sequences, times: Any) -> NDArray[Any]:
+def time_index(X: Any, sequences: Sequences, times: Any) -> NDArray[Any]:
     """The user's own times of all rows: the index of frames, the times given, or row numbers."""
-    pieces = X if found.is_list else [X]
+    pieces = X if sequences.is_list else [X]
     if all(hasattr(x, "index") and hasattr(x, "columns") for x in pieces):
         return np.concatenate([_plain(x.index) for x in pieces])
     if times is not None:
-        return np.concatenate([_plain(t) for t in (times if found.is_list else [times])])
-    return np.concatenate([np.arange(n) for n in found.lengths])
+        return np.concatenate([_plain(t) for t in (times if sequences.is_list else [times])])
+    return np.concatenate([np.arange(n) for n in sequences.lengths])
 
 
 def _plain(index: Any) -> NDArray[Any]:
@@ -59,42 +61,63 @@ def for_arviz(tree: Any) -> Any:
     return arviz.InferenceData.from_datatree(tree)
 
 
-def build(model: "BayesianSFA", rng: np.random.Generator) -> Any:
-    """Make the tree of a fitted estimator; see :meth:`BayesianSFA.to_datatree`."""
+def build_tree(fitted: FittedPosterior, n_predictive: int, status: str) -> Any:
+    """Make the tree of a fit; see :meth:`probsfa.BayesianSFA.to_datatree`.
+
+    Parameters
+    ----------
+    fitted : FittedPosterior
+        The fit.
+    n_predictive : int
+        Draws that predictions are made for.
+    status : str
+        How the fit ended.
+
+    Returns
+    -------
+    xarray.DataTree
+    """
     import xarray as xr
 
-    maker = _Maker(model)
+    rng, maker = np.random.default_rng(fitted.seed), _Maker(fitted, n_predictive)
     groups = {
-        "posterior": maker.parameters(model.draws_),
-        "posterior_raw": maker.parameters(model.raw_draws_),
+        "posterior": maker.parameters(fitted.draws),
+        "posterior_raw": maker.parameters(fitted.raw_draws),
         **maker.given_the_data(rng),
         **maker.before_the_data(int(rng.integers(2**31))),
         **maker.data(),
     }
-    if model.sample_stats_:
-        stats = {name: (("chain", "draw"), values) for name, values in model.sample_stats_.items()}
-        groups["sample_stats"] = maker.dataset(stats, model.draws_.decay.shape[:2])
-    groups["posterior"].attrs["relabelling"] = model.relabelling_
-    groups["posterior"].attrs["inference"] = model.inference
+    if fitted.inferred.sample_stats:
+        stats = {name: (("chain", "draw"), values) for name, values in fitted.inferred.sample_stats.items()}
+        groups["sample_stats"] = maker.dataset(stats, fitted.draws.decay.shape[:2])
+    groups["posterior"].attrs["relabelling"] = relabelling_sentence(fitted.relabelling)
+    groups["posterior"].attrs["inference"] = fitted.method
     groups["log_likelihood"].attrs["meaning"] = (
         "log density of each row given the rows before it and the parameters (one step ahead)"
     )
-    attrs = {"created_by": "probsfa", "status": model.status_}
+    attrs = {"created_by": "probsfa", "status": status}
     return xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs), **groups})
 
 
-class _Maker:
-    """Datasets with the names and coordinates of one model."""
+@partial(jax.jit, static_argnames=("target", "n_draws"))
+def draw_from_priors(target: Target, data: TargetData, key: jax.Array, n_draws: int) -> dict[str, jax.Array]:
+    """Draws (n_draws, ...) of all sites of the model from its priors, observations included."""
+    with handlers_lock:
+        return Predictive(target.model, num_samples=n_draws)(key, data, predict=True)
 
-    def __init__(self, model: "BayesianSFA") -> None:
-        self._model = model
-        self._found = found = model._training
-        names = getattr(model, "feature_names_in_", None)
+
+class _Maker:
+    """Datasets with the names and coordinates of one fit."""
+
+    def __init__(self, fitted: FittedPosterior, n_predictive: int) -> None:
+        self._fitted, self._n_predictive = fitted, n_predictive
+        self._sequences = sequences = fitted.sequences
+        names = sequences.feature_names
         self._coordinates = {
-            "component": np.arange(model.n_components),
-            "feature": np.arange(found.n_features) if names is None else np.asarray(names, dtype=str),
-            "time": model._index,
-            "sequence": np.arange(len(found.lengths)),
+            "component": np.arange(fitted.target.n_components),
+            "feature": np.arange(sequences.n_features) if names is None else np.asarray(names, dtype=str),
+            "time": fitted.time_index,
+            "sequence": np.arange(len(sequences.lengths)),
         }
 
     def dataset(self, variables: dict[str, Any], shape: tuple[int, ...] | None, draws: Any = None) -> Any:
@@ -112,7 +135,7 @@ class _Maker:
         lead = ("chain", "draw")
         by_noise = (*lead, "feature") if draws.noise_variance.ndim == 3 else (*lead, "sequence", "feature")
         variables = {
-            "timescale": ((*lead, "component"), timescales_from_decay(draws.decay, self._model.time_unit_)),
+            "timescale": ((*lead, "component"), timescales(draws, self._fitted.units.time_unit)),
             "decay": ((*lead, "component"), draws.decay),
             "loadings": ((*lead, "feature", "component"), draws.loadings),
             "noise_std": (by_noise, np.sqrt(draws.noise_variance)),
@@ -123,18 +146,16 @@ class _Maker:
 
     def given_the_data(self, rng: np.random.Generator) -> dict[str, Any]:
         """Latents and observations by a simulation smoother, and one-step-ahead log densities."""
-        model, found = self._model, self._found
-        draws = model.draws_
-        chains = draws.decay.shape[0]
-        fits = max(chains, _MOST_CELLS // (found.n_rows * found.n_features))
-        chosen = spread_out(draws, min(model.n_predictive, fits))
-        panels, _ = model._panels(found)
+        sequences, draws = self._sequences, self._fitted.draws
+        chains, _, k = draws.decay.shape
+        affordable = max(chains, _MOST_CELLS // (sequences.n_rows * sequences.n_features))
+        panels, chosen = panels_and_draws(self._fitted, min(self._n_predictive, affordable))
         shape = (chains, len(chosen))
         # Filled draw by draw: no more is in memory than what is kept.
-        latents = np.empty((*shape, found.n_rows, model.n_components))
-        observed = np.empty((*shape, found.n_rows, found.n_features))
-        logs = np.empty((*shape, found.n_rows))
-        for i, draw in enumerate(each_draw(draws, len(panels), chosen)):
+        latents = np.empty((*shape, sequences.n_rows, k))
+        observed = np.empty((*shape, sequences.n_rows, sequences.n_features))
+        logs = np.empty((*shape, sequences.n_rows))
+        for i, draw in enumerate(parameters_of_draws(draws, len(panels), chosen)):
             at, begin = divmod(i, len(chosen)), 0
             for params, panel in zip(draw, panels, strict=True):
                 rows = slice(begin, begin + panel.n_rows)
@@ -155,21 +176,23 @@ class _Maker:
 
     def before_the_data(self, seed: int) -> dict[str, Any]:
         """Draws of parameters and observations from the priors."""
-        model, found, target = self._model, self._found, self._model._target
-        n = max(10, min(_PRIOR_DRAWS, _MOST_CELLS // (found.n_rows * found.n_features)))
+        fitted, sequences = self._fitted, self._sequences
+        n = max(10, min(_PRIOR_DRAWS, _MOST_CELLS // (sequences.n_rows * sequences.n_features)))
         with jax.enable_x64(True):
-            drawn = Predictive(target.model, num_samples=n)(jax.random.key(seed), model._data, predict=True)
+            data = jax.tree.map(jnp.asarray, fitted.data)
+            drawn = draw_from_priors(fitted.target, data, jax.random.key(seed), n)
             drawn = {name: np.asarray(values) for name, values in drawn.items()}
-        shape = (n, *model.draws_.noise_variance.shape[2:])
-        noise = drawn.get("noise_variance", model._data.known_noise)
+        shape = (n, *fitted.draws.noise_variance.shape[2:])
+        noise = drawn.get("noise_variance", fitted.data.known_noise)
         draws = Draws(
             np.exp(-1.0 / drawn["timescale"]),
             drawn["loadings"],
             np.broadcast_to(noise, shape),
             drawn["offset"],
         )
-        one_chain = Draws(*(x[None] for x in in_data_units(draws, model._shift, model._scale)))
-        observed = model._shift + model._scale * self._by_row(drawn[OBSERVATIONS])
+        shift, scale, _ = fitted.units
+        one_chain = Draws(*(x[None] for x in in_data_units(draws, shift, scale)))
+        observed = shift + scale * self._by_row(drawn[OBSERVATIONS])
         lead = ("chain", "draw", "time", "feature")
         return {
             "prior": self.parameters(one_chain),
@@ -179,17 +202,17 @@ class _Maker:
     def _by_row(self, observed: FloatArray) -> FloatArray:
         """Draws of padded observations as those of the rows that are data, (N, T, D)."""
         if observed.ndim == 3:
-            return observed[:, : self._found.n_rows]
-        pieces = [observed[:, i, :n] for i, n in enumerate(self._found.lengths)]
+            return observed[:, : self._sequences.n_rows]
+        pieces = [observed[:, i, :n] for i, n in enumerate(self._sequences.lengths)]
         return np.concatenate(pieces, axis=1)
 
     def data(self) -> dict[str, Any]:
         """What was observed, where, and in which sequence."""
-        found = self._found
-        which = np.repeat(np.arange(len(found.lengths)), found.lengths)
+        sequences = self._sequences
+        which = np.repeat(np.arange(len(sequences.lengths)), sequences.lengths)
         cells = ("time", "feature")
-        constant = {"observed": (cells, found.mask), "sequence_of_row": (("time",), which)}
+        constant = {"observed": (cells, sequences.mask), "sequence_of_row": (("time",), which)}
         return {
-            "observed_data": self.dataset({OBSERVATIONS: (cells, found.values)}, None),
+            "observed_data": self.dataset({OBSERVATIONS: (cells, sequences.values)}, None),
             "constant_data": self.dataset(constant, None),
         }

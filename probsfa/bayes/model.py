@@ -8,7 +8,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from probsfa.bayes.distribution import FactorialAR1
-from probsfa.bayes.priors import DEFAULT_PRIORS, Priors, over
+from probsfa.bayes.priors import DEFAULT_PRIORS, Priors, expand_prior
 from probsfa.statespace.panel import Panel
 
 #: Name of the observed site.
@@ -104,21 +104,25 @@ def factorial_ar1_model(
     series = X if isinstance(X, Series) else as_series(X)
     priors = DEFAULT_PRIORS if priors is None else priors
     n_features = series.values.shape[-1]
-    timescale = numpyro.sample("timescale", over(priors.timescale, (n_components,)))
+    timescale = numpyro.sample("timescale", expand_prior(priors.timescale, (n_components,)))
     decay = numpyro.deterministic("decay", jnp.exp(-1.0 / timescale))
     loadings = numpyro.sample("loadings", priors.of_loadings(n_features, n_components))
     hierarchical = len(series.values.shape) == 3
     variance = _noise_variance(priors, noise, n_features, series.values.shape[0] if hierarchical else None)
-    offset = numpyro.sample("offset", over(priors.offset, (n_features,)))
+    offset = numpyro.sample("offset", expand_prior(priors.offset, (n_features,)))
     obs = None if predict else series.values
     if not hierarchical:
-        law = _law(decay, loadings, variance, offset, series)
-        return numpyro.sample(OBSERVATIONS, law, obs=obs)
+        given = _given_parameters(decay, loadings, variance, offset, series)
+        return numpyro.sample(OBSERVATIONS, given, obs=obs)
     with numpyro.plate("sequence", series.values.shape[0]):
-        return numpyro.sample(OBSERVATIONS, _law(decay, loadings, variance, offset, series), obs=obs)
+        given = _given_parameters(decay, loadings, variance, offset, series)
+        return numpyro.sample(OBSERVATIONS, given, obs=obs)
 
 
-def _law(decay: Array, loadings: Array, variance: Array, offset: Array, series: Series) -> FactorialAR1:
+def _given_parameters(
+    decay: Array, loadings: Array, variance: Array, offset: Array, series: Series
+) -> FactorialAR1:
+    """Distribution of the series given the parameters."""
     return FactorialAR1(
         decay,
         loadings,
@@ -137,12 +141,12 @@ def _noise_variance(priors: Priors, noise: Any, n_features: int, n_sequences: in
         return known if n_sequences is None else jnp.broadcast_to(known, (n_sequences, n_features))
     shape = (n_features,) if noise == "diagonal" else (1,)
     if priors.noise_variance is None:
-        variance = jnp.square(numpyro.sample("noise_std", over(priors.noise_std, shape)))
+        variance = jnp.square(numpyro.sample("noise_std", expand_prior(priors.noise_std, shape)))
     elif n_sequences is None:
-        variance = numpyro.sample("noise_variance", over(priors.noise_variance, shape))
+        variance = numpyro.sample("noise_variance", expand_prior(priors.noise_variance, shape))
         return jnp.broadcast_to(variance, (n_features,))
     else:
-        variance = numpyro.sample("typical_noise_variance", over(priors.noise_variance, shape))
+        variance = numpyro.sample("typical_noise_variance", expand_prior(priors.noise_variance, shape))
     variance = jnp.broadcast_to(variance, (n_features,))
     if n_sequences is not None:
         spread = numpyro.sample("noise_spread", priors.noise_spread)

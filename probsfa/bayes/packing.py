@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from probsfa._timescales import timescales_from_decay
 from probsfa._validation import Sequences
@@ -12,38 +11,36 @@ from probsfa.bayes.model import Series, from_panel
 from probsfa.statespace.panel import Panel, make_panel, padded_length
 from probsfa.statespace.parameters import Parameters
 
-FloatArray = NDArray[np.float64]
-
 # Decays within which a start is kept: time scales from a fifth of a step to a hundred thousand steps.
 _FASTEST, _SLOWEST = float(np.exp(-5.0)), float(np.exp(-1e-5))
 # Smallest noise of a start, as a share of a column's variance; priors do not hold it there.
 _LEAST_NOISE = 1e-12
 
 
-def pack(found: Sequences, hierarchical: bool) -> Series:
+def pack(sequences: Sequences, hierarchical: bool) -> Series:
     """All sequences on one axis of time; those of a hierarchical model each on its own, padded."""
     if not hierarchical:
-        return from_panel(make_panel(found))
-    whole = make_panel(found, pad=False)
-    n_steps, d = padded_length(max(found.lengths)), found.n_features
-    shape = (len(found.lengths), n_steps)
+        return from_panel(make_panel(sequences))
+    whole = make_panel(sequences, pad=False)
+    n_steps, d = padded_length(max(sequences.lengths)), sequences.n_features
+    shape = (len(sequences.lengths), n_steps)
     values, mask = np.zeros((*shape, d)), np.zeros((*shape, d), dtype=bool)
     index = np.full(shape, whole.gaps.size, dtype=np.int32)
-    for i, (rows, n) in enumerate(zip(found.slices, found.lengths, strict=True)):
+    for i, (rows, n) in enumerate(zip(sequences.slices, sequences.lengths, strict=True)):
         values[i, :n], mask[i, :n] = whole.values[rows], whole.mask[rows] > 0.0
         index[i, :n] = whole.gap_index[rows]
     return Series(values, mask, index, whole.gaps)
 
 
-def panels_of(found: Sequences, hierarchical: bool) -> tuple[list[Panel], list[list[tuple[int, int]]]]:
+def panels_of(sequences: Sequences, hierarchical: bool) -> tuple[list[Panel], list[list[tuple[int, int]]]]:
     """Panels that share one noise, and for each the sequences it holds, with their last rows in it."""
     if not hierarchical:
-        return [make_panel(found)], [[(i, s.stop - 1) for i, s in enumerate(found.slices)]]
+        return [make_panel(sequences)], [[(i, s.stop - 1) for i, s in enumerate(sequences.slices)]]
     panels = []
-    for rows, n in zip(found.slices, found.lengths, strict=True):
-        times = None if found.times is None else found.times[rows]
-        panels.append(make_panel(Sequences(found.values[rows], (n,), times)))
-    return panels, [[(i, n - 1)] for i, n in enumerate(found.lengths)]
+    for rows, n in zip(sequences.slices, sequences.lengths, strict=True):
+        times = None if sequences.times is None else sequences.times[rows]
+        panels.append(make_panel(Sequences(sequences.values[rows], (n,), times)))
+    return panels, [[(i, n - 1)] for i, n in enumerate(sequences.lengths)]
 
 
 def start_values(params: Parameters, target: Target) -> dict[str, Any]:

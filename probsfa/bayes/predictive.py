@@ -1,194 +1,179 @@
-"""Prediction with parameters that are not known: a mixture over posterior draws, each solved exactly.
+"""What a fitted posterior says of sequences: latents, missing cells, forecasts, and draws of these.
 
-Given the parameters everything is normal, so no latent has to be drawn: the law of a latent or of a missing
-cell is a mixture of one normal law for each draw of the parameters. Its moments follow from the law of total
-variance, its quantiles from the mixture's distribution function.
+Each answer is a mixture over draws of the parameters; with the parameters of one draw, the functions of
+:mod:`probsfa.statespace` give it exactly.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-import scipy.special
 from numpy.typing import NDArray
 
+from probsfa._typing import FloatArray
+from probsfa._validation import Sequences
+from probsfa.bayes.draws import parameters_of_draw, parameters_of_draws, thinned
+from probsfa.bayes.fitted import FittedPosterior
+from probsfa.bayes.mixtures import CellMixture, cell_mixtures, make_cell_mixture, mixture_posteriors
+from probsfa.bayes.packing import panels_of
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import Posterior, smooth
-from probsfa.statespace.prediction import observation_moments
-
-FloatArray = NDArray[np.float64]
-
-
-class Mean:
-    """A running mean of arrays."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.value: FloatArray = np.zeros(())
-
-    def add(self, x: FloatArray) -> None:
-        """Take in one more array."""
-        self.count += 1
-        self.value = self.value + (x - self.value) / self.count
+from probsfa.statespace.prediction import Forecast, forecast
+from probsfa.statespace.simulation import draw_latents, simulate
 
 
-class Moments:
-    """Mean and variance of a mixture of laws, added one by one without loss of digits (Welford)."""
+class BayesianForecast(NamedTuple):
+    """Distribution of the ``H`` steps after the last row, the parameters as uncertain as they are.
 
-    def __init__(self) -> None:
-        self._mean, self._within = Mean(), Mean()
-        self._between: FloatArray = np.zeros(())
-
-    def add(self, mean: FloatArray, variance: FloatArray) -> None:
-        """Take in one more law, given by its mean and its variance."""
-        before = mean - self._mean.value
-        self._mean.add(mean)
-        self._within.add(variance)
-        self._between = self._between + before * (mean - self._mean.value)
-
-    @property
-    def mean(self) -> FloatArray:
-        """Mean of the mixture."""
-        return self._mean.value
-
-    @property
-    def variance(self) -> FloatArray:
-        """Variance of the mixture: that within its laws, and that of their means."""
-        return self._within.value + self._between / self._mean.count
-
-
-def mixed_posterior(draws: Iterable[Sequence[Parameters]], panels: Sequence[Panel]) -> list[Posterior]:
-    """Law of the latents, the parameters being as uncertain as their draws.
-
-    Parameters
+    Attributes
     ----------
-    draws : iterable of sequences of Parameters
-        For each draw the parameters of each panel.
-    panels : sequence of Panel
-        Packed observations.
+    means, std : ndarray of shape (H, D)
+        Means and standard deviations of the observations, their noise included, in data units.
+    latent_means, latent_std : ndarray of shape (H, K)
+        Means and standard deviations of the latents.
+    lower, upper : ndarray of shape (H, D)
+        Ends of the central interval of the observations, of the probability asked for.
 
-    Returns
-    -------
-    list of Posterior
-        For each panel. Its ``row_log_likelihoods`` are those of the mixture: the log density of each row
-        given those before it, with every draw weighted by how well it foretold these.
-    """
-    mixed = [_MixedPosterior() for _ in panels]
-    for draw in draws:
-        for one, params, panel in zip(mixed, draw, panels, strict=True):
-            one.add(smooth(params, panel))
-    return [one.result() for one in mixed]
-
-
-class _MixedPosterior:
-    """Total mean and covariances of the latents over the draws added so far."""
-
-    def __init__(self) -> None:
-        self._mean, self._within, self._lag_one = Mean(), Mean(), Mean()
-        self._between: FloatArray = np.zeros(())
-        self._between_lags: FloatArray = np.zeros(())
-        self._rows: list[FloatArray] = []
-
-    def add(self, one: Posterior) -> None:
-        before = one.means - self._mean.value
-        self._mean.add(one.means)
-        after = one.means - self._mean.value
-        self._within.add(one.covariances)
-        self._lag_one.add(one.lag_one_covariances)
-        self._between = self._between + before[:, :, None] * after[:, None, :]
-        self._between_lags = self._between_lags + before[1:, :, None] * after[:-1, None, :]
-        self._rows.append(np.cumsum(one.row_log_likelihoods))
-
-    def result(self) -> Posterior:
-        n = self._mean.count
-        total = scipy.special.logsumexp(self._rows, axis=0) - np.log(n)
-        return Posterior(
-            self._mean.value,
-            self._within.value + self._between / n,
-            self._lag_one.value + self._between_lags / n,
-            np.diff(total, prepend=0.0),
-        )
-
-
-class Cells(NamedTuple):
-    """Law of chosen cells: mean and standard deviation, and those of each draw (M, N)."""
-
-    mean: FloatArray
-    std: FloatArray
-    means: FloatArray
-    stds: FloatArray
-
-    def quantile(self, probability: float) -> FloatArray:
-        """Quantile of each cell's mixture."""
-        return mixture_quantile(self.means, self.stds, probability)
-
-
-def make_cells(means: FloatArray, stds: FloatArray) -> Cells:
-    """Law of cells from the laws that the draws give it, each (M, ...)."""
-    moments = Moments()
-    for mean, std in zip(means, stds, strict=True):
-        moments.add(mean, std**2)
-    return Cells(moments.mean, np.sqrt(moments.variance), means, stds)
-
-
-def mixed_cells(
-    draws: Iterable[Sequence[Parameters]], panels: Sequence[Panel], chosen: Sequence[NDArray[np.bool_]]
-) -> list[Cells]:
-    """Law of what would be observed in chosen cells of each panel, noise included.
-
-    Parameters
-    ----------
-    draws : iterable of sequences of Parameters
-        For each draw the parameters of each panel.
-    panels : sequence of Panel
-        Packed observations.
-    chosen : sequence of bool ndarray (N, D)
-        The cells.
-
-    Returns
-    -------
-    list of Cells
-    """
-    means: list[list[FloatArray]] = [[] for _ in panels]
-    stds: list[list[FloatArray]] = [[] for _ in panels]
-    for draw in draws:
-        for i, (params, panel) in enumerate(zip(draw, panels, strict=True)):
-            one = smooth(params, panel)
-            mean, variance = observation_moments(params, one.means, one.covariances)
-            means[i].append(mean[chosen[i]])
-            stds[i].append(np.sqrt(variance[chosen[i]]))
-    return [make_cells(np.array(m), np.array(s)) for m, s in zip(means, stds, strict=True)]
-
-
-def mixture_quantile(means: FloatArray, stds: FloatArray, probability: float) -> FloatArray:
-    """Quantile of mixtures of normal laws, by bisection.
-
-    Parameters
-    ----------
-    means, stds : ndarray (M, ...)
-        Laws that are mixed, all with the same weight.
-    probability : float
-        Between 0 and 1.
-
-    Returns
-    -------
-    ndarray (...)
+    See Also
+    --------
+    BayesianSFA.forecast : Makes it.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> round(float(mixture_quantile(np.array([0.0, 0.0]), np.array([1.0, 1.0]), 0.975)), 4)
-    1.96
+    >>> from probsfa import BayesianSFA
+    >>> from probsfa.datasets import make_slow_mixture
+    >>> X = make_slow_mixture(100, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
+    >>> model = BayesianSFA(1, inference="svi", progress_bar=False, random_state=0).fit(X)
+    >>> future = model.forecast(X, 5)
+    >>> future.means.shape, bool((future.lower < future.upper).all())
+    ((5, 3), True)
     """
-    at = scipy.special.ndtri(probability)
-    ends = means + at * stds
-    # The quantile of a mixture lies between the smallest and the largest of its parts' quantiles.
-    low, high = ends.min(axis=0), ends.max(axis=0)
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        below = np.mean(scipy.special.ndtr((middle - means) / stds), axis=0) < probability
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-        if np.all(high - low <= 1e-10 * np.max(stds, axis=0)):
-            break
-    return 0.5 * (low + high)
+
+    means: FloatArray
+    std: FloatArray
+    latent_means: FloatArray
+    latent_std: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+
+
+def predict_latents(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> Posterior:
+    """Distribution of the latents of all rows, sequences one after the other.
+
+    Parameters
+    ----------
+    fitted : FittedPosterior
+        A fit.
+    sequences : Sequences
+        Checked data, in data units.
+    n_predictive : int
+        Draws to mix, spread over the chains.
+
+    Returns
+    -------
+    Posterior
+        Lag-one covariances between sequences are zero.
+    """
+    panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
+    parts = mixture_posteriors(_thinned_parameters(fitted, n_predictive, len(panels)), panels)
+    if len(parts) == 1:
+        return parts[0]
+    k = parts[0].means.shape[1]
+    lags = [part for one in parts for part in (one.lag_one_covariances, np.zeros((1, k, k)))][:-1]
+    return Posterior(
+        np.concatenate([one.means for one in parts]),
+        np.concatenate([one.covariances for one in parts]),
+        np.concatenate(lags),
+        np.concatenate([one.row_log_likelihoods for one in parts]),
+    )
+
+
+def predict_missing(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> CellMixture:
+    """Distribution of the missing cells, row by row; parameters as in :func:`predict_latents`."""
+    panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
+    missing = np.isnan(sequences.values)
+    cuts = np.cumsum([panel.n_rows for panel in panels])[:-1]
+    draws = _thinned_parameters(fitted, n_predictive, len(panels))
+    parts = cell_mixtures(draws, panels, np.split(missing, cuts))
+    return CellMixture(
+        np.concatenate([one.mean for one in parts]),
+        np.concatenate([one.std for one in parts]),
+        np.concatenate([one.means for one in parts], axis=1),
+        np.concatenate([one.stds for one in parts], axis=1),
+    )
+
+
+def predict_ahead(
+    fitted: FittedPosterior, sequences: Sequences, n_predictive: int, n_steps: int, ends: tuple[float, float]
+) -> list[BayesianForecast]:
+    """Forecast of each sequence.
+
+    Parameters
+    ----------
+    fitted, sequences, n_predictive
+        As in :func:`predict_latents`.
+    n_steps : int
+        Number of steps after the last row.
+    ends : (float, float)
+        Probabilities below the two ends of the intervals.
+    """
+    panels, last_rows = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
+    forecasts: list[list[Forecast]] = [[] for _ in sequences.lengths]
+    for draw in _thinned_parameters(fitted, n_predictive, len(panels)):
+        for params, panel, rows in zip(draw, panels, last_rows, strict=True):
+            one = smooth(params, panel)
+            for i, last in rows:
+                forecasts[i].append(forecast(params, one.means[last], one.covariances[last], n_steps))
+    return [_mix_forecasts(many, ends) for many in forecasts]
+
+
+def _mix_forecasts(many: list[Forecast], ends: tuple[float, float]) -> BayesianForecast:
+    """Mixture of the forecasts of the draws."""
+    observed = make_cell_mixture(np.array([one.means for one in many]), np.array([one.std for one in many]))
+    latent = make_cell_mixture(
+        np.array([one.latent_means for one in many]), np.array([one.latent_std for one in many])
+    )
+    lower, upper = (observed.quantile(p) for p in ends)
+    return BayesianForecast(observed.mean, observed.std, latent.mean, latent.std, lower, upper)
+
+
+def draw_latent_paths(
+    fitted: FittedPosterior, sequences: Sequences, n_draws: int, rng: np.random.Generator
+) -> FloatArray:
+    """Paths of the latents given the data (n_draws, T, K), each with parameters of another draw."""
+    panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
+    chains, n = fitted.draws.decay.shape[:2]
+    picked = np.unravel_index(rng.integers(chains * n, size=n_draws), (chains, n))
+    paths = []
+    for chain, draw in zip(*picked, strict=True):
+        params = parameters_of_draw(fitted.draws, chain, draw, len(panels))
+        parts = [draw_latents(p, panel, 1, rng)[0] for p, panel in zip(params, panels, strict=True)]
+        paths.append(np.concatenate(parts))
+    return np.array(paths)
+
+
+def draw_series(
+    fitted: FittedPosterior, n_steps: int, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray]:
+    """A new series (n_steps, D) and its latents (n_steps, K), with the parameters of one draw."""
+    chains, n = fitted.draws.decay.shape[:2]
+    chain, draw = int(rng.integers(chains)), int(rng.integers(n))
+    params = Parameters(*(x[chain, draw] for x in fitted.draws))
+    if params.noise_variance.ndim == 2:
+        noise = params.noise_variance[int(rng.integers(len(params.noise_variance)))]
+        params = params._replace(noise_variance=noise)
+    return simulate(params, n_steps, rng)
+
+
+def _thinned_parameters(
+    fitted: FittedPosterior, n_predictive: int, n_panels: int
+) -> Iterator[list[Parameters]]:
+    """Parameters of each panel, for the draws that predictions are mixed of."""
+    return parameters_of_draws(fitted.draws, n_panels, thinned(fitted.draws, n_predictive))
+
+
+def panels_and_draws(fitted: FittedPosterior, n_wanted: int) -> tuple[list[Panel], NDArray[np.intp]]:
+    """Packed training data, and which draws to use of each chain."""
+    panels, _ = panels_of(fitted.units.retimed(fitted.sequences), fitted.hierarchical)
+    return panels, thinned(fitted.draws, n_wanted)

@@ -53,8 +53,8 @@ class Priors:
     offset : Distribution, default=Normal(0, 1)
         Mean of the observations, in standard deviations of the columns, from the mean of each.
     shrinkage : float or None, default=None
-        Automatic relevance: the loadings of each latent share a scale of its own, whose typical size this
-        is; latents that the data do not need shrink to nothing (:class:`SharedScaleNormal`).
+        Automatic relevance: the loadings of each latent share a scale of its own, whose typical size
+        this is; latents that the data do not need shrink to nothing (:class:`SharedScaleNormal`).
     noise_spread : Distribution, default=HalfNormal(0.5)
         Used by hierarchical models only: how much the logarithm of the noise differs between sequences.
 
@@ -92,14 +92,14 @@ class Priors:
         """Prior of the loadings, with event shape (D, K)."""
         if self.shrinkage is not None:
             return SharedScaleNormal(self.shrinkage, n_features, n_components)
-        return over(self.loadings, (n_features, n_components))
+        return expand_prior(self.loadings, (n_features, n_components))
 
 
-#: What is used where no priors are given; one object, so that compiled programs are found again.
+#: What is used where no priors are given; one object, so that compiled programs are used again.
 DEFAULT_PRIORS = Priors()
 
 
-def over(prior: dist.Distribution, shape: tuple[int, ...]) -> dist.Distribution:
+def expand_prior(prior: dist.Distribution, shape: tuple[int, ...]) -> dist.Distribution:
     """A prior of one number for all entries of an array, or a prior of the whole array as it is.
 
     Raises
@@ -126,8 +126,8 @@ class SharedScaleNormal(dist.Distribution):
     """Normal loadings with a scale for each latent, the scales integrated out: automatic relevance.
 
     With ``s_k^2 ~ InverseGamma(1/2, scale^2 / 2)`` and ``C_dk ~ N(0, s_k^2)``, a column of loadings has a
-    multivariate Cauchy law: a peak at zero that draws in the columns that are not needed, and tails that
-    leave the others alone. Without the scales there is no funnel to sample from.
+    multivariate Cauchy distribution: a peak at zero that draws in the columns that are not needed, and tails
+    that leave the others alone. Without the scales there is no funnel to sample from.
 
     Parameters
     ----------

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probsfa import plots
+from probsfa._typing import FloatArray
 from probsfa.cli._errors import CommandError
 from probsfa.cli.tables.input import Input
 from probsfa.imputation import Comparison, EstimatorImputation, LinearInterpolation
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["check_format", "draw_demo", "draw_holes", "longest_hole", "save_picture", "window"]
 
 _SHOWN = "temp_LGA"
-
-FloatArray = NDArray[np.float64]
 
 
 def draw_holes(series: Input, filled: FloatArray, std: FloatArray, most: int = 4) -> "Figure":

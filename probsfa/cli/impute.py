@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from probsfa._files import replacing
+from probsfa._typing import FloatArray
 from probsfa.cli._errors import CommandError
 from probsfa.cli._outputs import check_outputs
 from probsfa.cli._parser import ENOUGH
@@ -21,7 +21,6 @@ from probsfa.cli.tables.table import write_text
 
 __all__ = ["filled_texts", "run", "std_texts"]
 
-FloatArray = NDArray[np.float64]
 Texts = list[list[str | None]]
 
 

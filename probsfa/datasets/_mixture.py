@@ -7,11 +7,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Bunch
 
 from probsfa._timescales import timescales_from_decay
+from probsfa._typing import FloatArray
 from probsfa.datasets._masking import Seed, hide_blocks, hide_cells
 
 __all__ = ["make_slow_mixture"]
-
-FloatArray = NDArray[np.float64]
 
 
 def make_slow_mixture(

@@ -9,9 +9,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
+from probsfa._typing import FloatArray
+
 __all__ = ["load_nyc_weather"]
 
-FloatArray = NDArray[np.float64]
 
 AIRPORTS = ("EWR", "JFK", "LGA")
 START = "2013-01-01T06:00"

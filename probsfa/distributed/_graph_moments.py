@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from probsfa._typing import FloatArray
 from probsfa.distributed._dask import compute, delayed, reduce_tree
 from probsfa.distributed._moments import expander_of, sum_moments
 from probsfa.distributed._parts import DistributedRows, NoEstimator, checked_parts
@@ -17,7 +18,6 @@ from probsfa.sfa._expand import Expander
 
 __all__ = ["graph_moments", "of_time", "sum_graph_moments"]
 
-FloatArray = NDArray[np.float64]
 
 _PANEL_CELLS = 2**23  # 64 MiB of float64: columns that one task takes through the Laplacian
 

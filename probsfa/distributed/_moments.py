@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
+from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count
 from probsfa.distributed._dask import compute, delayed, reduce_tree
 from probsfa.distributed._parts import DistributedRows, NoEstimator, Part, checked_parts
@@ -15,8 +15,6 @@ from probsfa.graphs.moments import Moments, MomentStream
 from probsfa.sfa._expand import Expander, extend_stream
 
 __all__ = ["Summed", "expander_of", "sum_moments", "temporal_moments"]
-
-FloatArray = NDArray[np.float64]
 
 
 class Summed(NamedTuple):

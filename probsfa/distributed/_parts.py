@@ -5,16 +5,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
 from probsfa._arrays import check_array
+from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_lengths
 from probsfa.distributed._dask import compute, delayed, is_array, is_delayed
 
 __all__ = ["NoEstimator", "Part", "DistributedRows", "checked_parts", "whole_sequences"]
-
-FloatArray = NDArray[np.float64]
 
 
 class Part(NamedTuple):

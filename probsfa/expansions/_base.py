@@ -10,11 +10,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from probsfa._frames import lists_in_lists_out
+from probsfa._typing import FloatArray
 from probsfa._validation import check_sequences
 
 __all__ = ["Expansion", "FloatArray", "check_positive", "is_stateless"]
-
-FloatArray = NDArray[np.float64]
 
 
 @lists_in_lists_out

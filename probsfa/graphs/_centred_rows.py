@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from probsfa._typing import FloatArray
 from probsfa.graphs.moments import block_rows
 
 __all__ = ["CentredRows"]
 
-FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 
 

@@ -3,16 +3,15 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from probsfa._typing import FloatArray
 from probsfa.graphs._centred_rows import CentredRows
 from probsfa.graphs._rows import check_rows
 from probsfa.graphs.moments import block_rows, rounding_variance
 from probsfa.graphs.training_graph import TrainingGraph
 
 __all__ = ["GraphMoments", "graph_moments"]
-
-FloatArray = NDArray[np.float64]
 
 
 class GraphMoments(NamedTuple):

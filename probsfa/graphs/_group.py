@@ -7,9 +7,10 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
 
+from probsfa._typing import FloatArray
 from probsfa.graphs._centred_rows import CentredRows
 from probsfa.graphs._walk import SparseWalk
-from probsfa.graphs.training_graph import FloatArray, IntArray, TrainingGraph
+from probsfa.graphs.training_graph import IntArray, TrainingGraph
 
 __all__ = ["GroupGraph"]
 

@@ -4,8 +4,9 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from probsfa._typing import FloatArray
 from probsfa.graphs._centred_rows import CentredRows
-from probsfa.graphs.training_graph import FloatArray, IntArray, TrainingGraph
+from probsfa.graphs.training_graph import IntArray, TrainingGraph
 
 __all__ = ["PermutedGraph"]
 

@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from probsfa._typing import FloatArray
 from probsfa._validation import check_count
 from probsfa.graphs._centred_rows import CentredRows
 from probsfa.graphs._labels import check_labels
 from probsfa.graphs._permuted import PermutedGraph
 from probsfa.graphs._walk import SparseWalk
 from probsfa.graphs.moments import block_rows
-from probsfa.graphs.training_graph import FloatArray, IntArray, TrainingGraph
+from probsfa.graphs.training_graph import IntArray, TrainingGraph
 
 __all__ = ["WindowGraph", "sliding_window"]
 

@@ -8,8 +8,9 @@ import scipy.sparse
 from scipy.sparse.csgraph import connected_components
 
 from probsfa._arrays import as_float_array
+from probsfa._typing import FloatArray
 from probsfa.graphs._walk import SparseWalk
-from probsfa.graphs.training_graph import FloatArray, IntArray, TrainingGraph
+from probsfa.graphs.training_graph import IntArray, TrainingGraph
 
 __all__ = ["SparseGraph", "from_sparse"]
 

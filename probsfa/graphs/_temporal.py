@@ -8,10 +8,11 @@ import scipy.sparse
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
+from probsfa._typing import FloatArray
 from probsfa._validation import check_count, check_lengths
 from probsfa.graphs._centred_rows import CentredRows
 from probsfa.graphs._walk import SparseWalk
-from probsfa.graphs.training_graph import FloatArray, IntArray, TrainingGraph
+from probsfa.graphs.training_graph import IntArray, TrainingGraph
 
 __all__ = ["TemporalGraph", "temporal"]
 

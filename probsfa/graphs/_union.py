@@ -8,11 +8,12 @@ import numpy as np
 import scipy.sparse
 from scipy.sparse.csgraph import connected_components
 
+from probsfa._typing import FloatArray
 from probsfa._validation import check_count
 from probsfa.graphs._centred_rows import CentredRows
 from probsfa.graphs._subset import SubsetGraph
 from probsfa.graphs._walk import SparseWalk
-from probsfa.graphs.training_graph import FloatArray, IntArray, TrainingGraph
+from probsfa.graphs.training_graph import IntArray, TrainingGraph
 
 __all__ = ["UnionGraph", "union"]
 

@@ -22,12 +22,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from probsfa._arrays import as_float_array
+from probsfa._typing import FloatArray
 from probsfa._validation import check_count, check_lengths
 from probsfa.graphs._rows import check_rows
 
 __all__ = ["MomentStream", "Moments", "block_rows", "rounding_variance", "temporal_moments"]
 
-FloatArray = NDArray[np.float64]
 
 _BLOCK_CELLS = 2**17  # 1 MiB of float64: with the differences beside it, about what a core's cache holds
 _BLOCK_ROWS = (256, 8192)  # fewer rows waste the matrix product, more gain nothing

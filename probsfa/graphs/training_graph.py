@@ -32,12 +32,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
 from probsfa._arrays import as_float_array
+from probsfa._typing import FloatArray
 from probsfa._validation import check_count
 from probsfa.graphs._centred_rows import CentredRows
 
 __all__ = ["ReweightedGraph", "TrainingGraph"]
 
-FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 
 _PANEL_CELLS = 2**23  # 64 MiB of float64: columns taken at a time through the Laplacian

@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from probsfa._arrays import as_float_array
+from probsfa._typing import BoolArray
 from probsfa.datasets import hide_blocks, hide_cells
 
 __all__ = ["HiddenBlocks", "HiddenCells", "Hiding", "hide"]
 
-BoolArray = NDArray[np.bool_]
 _FEWEST = 2  # observed cells of a column, without which no method could fill it
 
 

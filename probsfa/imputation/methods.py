@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from probsfa._threads import one_blas_thread
+from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.imputation.filled import Filled, Method, check_series, fill_holes
 from probsfa.sfa import SFA
@@ -25,7 +25,6 @@ __all__ = [
     "fit_quietly",
 ]
 
-FloatArray = NDArray[np.float64]
 
 _MOST_COMPONENTS = 20
 _ROUNDS = 5

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from probsfa._arrays import as_float_array
+from probsfa._typing import BoolArray, FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,9 +22,6 @@ __all__ = [
     "row_times",
     "vector",
 ]
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 
 def matrix(values: ArrayLike, name: str) -> FloatArray:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from probsfa._typing import FloatArray
 from probsfa.plots.arguments import check_axes, check_level, holes_and_beside, matrix, row_times, vector
 from probsfa.plots.style import BLACK, BLUE, GREY, ORANGE, PALETTE, axes_or_new, figure, tidy
 
@@ -21,8 +22,6 @@ __all__ = [
     "plot_predictive_check",
     "plot_timescales",
 ]
-
-FloatArray = NDArray[np.float64]
 
 
 def plot_timescales(model: "BayesianSFA", *, ax: "Axes | None" = None) -> "Axes":
@@ -118,7 +117,7 @@ def plot_loadings(
     'component 1'
     """
     draws = model.draws_.loadings
-    flat = (draws / model._scale[:, None]).reshape(-1, *draws.shape[2:])
+    flat = (draws / model.fitted_.units.scale[:, None]).reshape(-1, *draws.shape[2:])
     d, k = flat.shape[1:]
     if axes is None:
         axes = figure(1.5 + 2.2 * k, 1.0 + 0.22 * d).subplots(1, k, sharey=True, sharex=True, squeeze=False)[
@@ -187,13 +186,13 @@ def plot_latents(
     axes = check_axes(axes, k, "one for each component")
     low, high = _central(flat, level)
     for j, ax in enumerate(axes):
-        for rows in model._training.slices:  # no line from one sequence to the next
-            when = model._index[rows]
+        for rows in model.fitted_.sequences.slices:  # no line from one sequence to the next
+            when = model.fitted_.time_index[rows]
             ax.fill_between(when, low[rows, j], high[rows, j], color=BLUE, alpha=0.25, lw=0)
             ax.plot(when, np.median(flat[:, rows, j], axis=0), color=BLUE, lw=1.0)
         ax.axhline(0.0, color=GREY, lw=0.5, zorder=0)
         ax.set_ylabel(f"component {j + 1}")
-        tidy(ax, model._index)
+        tidy(ax, model.fitted_.time_index)
     return axes
 
 
@@ -234,17 +233,17 @@ def plot_predictive_check(
     >>> ax.get_ylabel()
     'autocorrelation of 0'
     """
-    n_steps = max(model._training.lengths)
+    n_steps = max(model.fitted_.sequences.lengths)
     lags = min(lags, n_steps - 2)
-    rng = np.random.default_rng(model._seed)
+    rng = np.random.default_rng(model.fitted_.seed)
     replicas = [
         _autocorrelation(
-            [model.sample(n, random_state=rng)[0][:, feature] for n in model._training.lengths], lags
+            [model.sample(n, random_state=rng)[0][:, feature] for n in model.fitted_.sequences.lengths], lags
         )
         for _ in range(100)
     ]
     observed = _autocorrelation(
-        [model._training.values[rows, feature] for rows in model._training.slices], lags
+        [model.fitted_.sequences.values[rows, feature] for rows in model.fitted_.sequences.slices], lags
     )
     ax = axes_or_new(ax, 6.0, 3.2)
     low, high = _central(np.array(replicas), 0.9)

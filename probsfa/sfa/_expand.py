@@ -4,15 +4,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
+from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.graphs.moments import MomentStream, block_rows
 
 __all__ = ["Expander", "extend_stream"]
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,10 +3,10 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_array
 
 from probsfa._arrays import as_float_array
+from probsfa._typing import FloatArray
 from probsfa._validation import is_list_of_sequences
 from probsfa.graphs._graph_moments import GraphMoments
 from probsfa.graphs.moments import Moments, block_rows
@@ -15,8 +15,6 @@ from probsfa.metrics import timescale
 from probsfa.sfa._expand import Expander
 
 __all__ = ["inputs_from", "outputs_from", "set_linear_map"]
-
-FloatArray = NDArray[np.float64]
 
 
 def set_linear_map(

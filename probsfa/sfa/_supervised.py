@@ -10,6 +10,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticD
 from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
+from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_sequences
 from probsfa.linalg import RankError
 from probsfa.sfa._labels_of_rows import labels_of_rows
@@ -17,7 +18,6 @@ from probsfa.sfa.graph import GraphSFA
 
 __all__ = ["fit_classifier", "fit_slow_features", "on_slow_features", "rows_and_labels"]
 
-FloatArray = NDArray[np.float64]
 
 # Slow features have unit variance, so this is 1 % of the variance of all classes together added to each.
 _REGULARIZATION = 0.01

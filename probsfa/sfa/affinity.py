@@ -15,6 +15,7 @@ from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
 from sklearn.utils.validation import validate_data
 
 from probsfa._arrays import as_float_array
+from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.graphs._nearest_neighbors import neighbor_edges
 from probsfa.sfa.laplacian import is_sparse
@@ -30,7 +31,6 @@ __all__ = [
     "same_rows",
 ]
 
-FloatArray = NDArray[np.float64]
 
 _DEFAULT_NEIGHBORS = 10
 _SYMMETRY_TOL = 1e-10  # relative to the largest weight

@@ -15,11 +15,11 @@ import warnings
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from probsfa._frames import lists_in_lists_out
+from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.graphs._nearest_neighbors import neighbor_edges
 from probsfa.linalg import canonical_signs
@@ -35,7 +35,6 @@ from probsfa.sfa.laplacian import GraphSpectrum, graph_spectrum
 
 __all__ = ["LaplacianEigenmaps", "spectrum_of_graph"]
 
-FloatArray = NDArray[np.float64]
 
 _EXTENSION_BLOCK = 2**22  # weights between new and old points held at a time
 

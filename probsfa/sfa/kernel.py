@@ -22,6 +22,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from probsfa._frames import lists_in_lists_out
+from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.linalg import check_rank_tol
 from probsfa.metrics import timescale
@@ -32,7 +33,6 @@ from probsfa.sfa.support import mp_kpca, mp_mah, online_mah, random_support
 
 __all__ = ["KernelSFA", "RegularizationPath"]
 
-FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 
 _SELECTIONS = ("mp_mah", "online_mah", "mp_kpca", "random")

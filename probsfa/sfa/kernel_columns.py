@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 
+from probsfa._typing import FloatArray
+
 __all__ = ["KernelColumns", "check_kernel", "kernel_block", "rows_at_a_time"]
 
-FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 Metric = str | Callable[..., float]
 

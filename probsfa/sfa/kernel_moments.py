@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
+from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.graphs.moments import Moments
 from probsfa.sfa.kernel_columns import KernelColumns, rows_at_a_time
 
 __all__ = ["center_support", "kernel_moments"]
 
-FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 
 _ORIGIN_ROWS = 128

@@ -9,15 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
+from probsfa._typing import FloatArray
 from probsfa.graphs.moments import Moments
 from probsfa.linalg import RankError, canonical_signs, whiten
 from probsfa.sfa.kernel_moments import center_support
 
 __all__ = ["KernelProblem", "KernelSolution", "pose", "solve"]
-
-FloatArray = NDArray[np.float64]
 
 
 class KernelProblem(NamedTuple):

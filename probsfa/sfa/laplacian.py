@@ -27,10 +27,10 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components
 from scipy.sparse.linalg import LinearOperator, eigsh, splu
 
 from probsfa._threads import one_blas_thread
+from probsfa._typing import FloatArray
 
 __all__ = ["GraphSpectrum", "choose_method", "connected_parts", "graph_spectrum", "is_sparse"]
 
-FloatArray = NDArray[np.float64]
 
 _DENSE_ROWS = 300  # below, a full eigendecomposition takes milliseconds and repeated eigenvalues no thought
 _PROBE_STEPS = 5

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
@@ -22,8 +21,6 @@ from probsfa.sfa._expand import Expander, extend_stream
 from probsfa.sfa._linear_map import inputs_from, outputs_from, set_linear_map
 
 __all__ = ["SFA", "check_parameters", "set_fitted"]
-
-FloatArray = NDArray[np.float64]
 
 
 @lists_in_lists_out

@@ -10,17 +10,16 @@ import warnings
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin, clone
 from sklearn.cluster import KMeans
 
+from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count
 from probsfa.sfa.affinity import affinity_graph, affinity_tags
 from probsfa.sfa.eigenmaps import spectrum_of_graph
 
 __all__ = ["SpectralClustering"]
 
-FloatArray = NDArray[np.float64]
 
 _KMEANS_STARTS = 10
 

@@ -20,11 +20,11 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from probsfa._typing import FloatArray
 from probsfa.sfa.kernel_columns import KernelColumns, rows_at_a_time
 
 __all__ = ["mp_kpca", "mp_mah", "online_mah", "random_support"]
 
-FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 
 _CANDIDATES = 256  # rows kept up to date pivot by pivot; all others in blocks

@@ -3,14 +3,12 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.panel import decay_over, make_panel, step_decay, whole_if_close
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import filter_rows
-
-FloatArray = NDArray[np.float64]
 
 
 class FilterState(NamedTuple):

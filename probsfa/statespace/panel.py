@@ -11,10 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.sources import RowSource
-
-FloatArray = NDArray[np.float64]
 
 
 class Panel(NamedTuple):

@@ -18,11 +18,10 @@ symbol    field             shape     meaning
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from probsfa._typing import FloatArray
 from probsfa.linalg import canonical_signs
-
-FloatArray = NDArray[np.float64]
 
 
 class Parameters(NamedTuple):

@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
 from probsfa._processes import check_not_forked
 from probsfa._threads import one_blas_thread
+from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import Gaussian, Transition
 from probsfa.statespace.engine.plan import Plan, Shape, plan, route_for_draws
 from probsfa.statespace.engine.problem import Model, Problem, make_model
@@ -23,8 +23,6 @@ from probsfa.statespace.engine.recursions import Recursions
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
-
-FloatArray = NDArray[np.float64]
 
 
 @contextmanager

@@ -3,11 +3,9 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from probsfa._typing import FloatArray
 from probsfa.statespace.parameters import Parameters
-
-FloatArray = NDArray[np.float64]
 
 
 class Forecast(NamedTuple):

@@ -1,14 +1,12 @@
 """Simulation: of the model itself, and of its latents given observations."""
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.signal import lfilter
 
+from probsfa._typing import FloatArray
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import draw_states
-
-FloatArray = NDArray[np.float64]
 
 
 def simulate_latents(decay: FloatArray, n_steps: int, rng: np.random.Generator) -> FloatArray:

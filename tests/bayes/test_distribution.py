@@ -27,7 +27,7 @@ def positive_model(rng, d, k, noise=0.3):
     return model._replace(decay=np.abs(model.decay))
 
 
-def law_of(model, mask, **options):
+def distribution_of(model, mask, **options):
     return FactorialAR1(*model, mask=mask, **options)
 
 
@@ -41,8 +41,8 @@ def test_log_prob_is_that_of_the_joint_gaussian(rng, shape, holes):
         wanted = 0.0
     else:
         wanted = oracle.log_likelihood(model, [x])
-    found = law_of(model, ~np.isnan(x)).log_prob(x)
-    assert abs(float(found) - wanted) < EXACT * max(1.0, abs(wanted))
+    log_prob = distribution_of(model, ~np.isnan(x)).log_prob(x)
+    assert abs(float(log_prob) - wanted) < EXACT * max(1.0, abs(wanted))
 
 
 def test_several_sequences_and_uneven_gaps(rng):
@@ -51,9 +51,9 @@ def test_several_sequences_and_uneven_gaps(rng):
     xs = oracle.simulate(rng, model, [5, 3], times)
     gaps, index = np.array([0.5, 2.0]), np.array([2, 0, 1, 0, 0, 2, 1, 0])
     x = np.concatenate(xs)
-    found = law_of(model, np.isfinite(x), gap_index=index, gaps=gaps).log_prob(x)
+    log_prob = distribution_of(model, np.isfinite(x), gap_index=index, gaps=gaps).log_prob(x)
     wanted = oracle.log_likelihood(model, xs, times)
-    assert abs(float(found) - wanted) < EXACT * abs(wanted)
+    assert abs(float(log_prob) - wanted) < EXACT * abs(wanted)
 
 
 @pytest.mark.parametrize("holes", ["none", "scattered", "empty rows"])
@@ -61,7 +61,9 @@ def test_gradient_is_that_of_finite_differences_of_the_joint_gaussian(rng, holes
     model = positive_model(rng, 3, 2)
     (x,) = punch(rng, oracle.simulate(rng, model, [8]), holes)
     mask = ~np.isnan(x)
-    slopes = jax.grad(lambda parts: law_of(parts, mask).log_prob(x))(oracle.Model(*map(jnp.asarray, model)))
+    slopes = jax.grad(lambda parts: distribution_of(parts, mask).log_prob(x))(
+        oracle.Model(*map(jnp.asarray, model))
+    )
     for name, slope in zip(model._fields, slopes, strict=True):
         for at in np.ndindex(np.shape(slope)):
             ends = []
@@ -79,7 +81,7 @@ def test_no_nan_from_tiny_to_huge_noise(rng, noise):
     (x,) = punch(rng, oracle.simulate(rng, model, [50]), "scattered")
 
     def log_prob(parts):
-        return law_of(parts, ~np.isnan(x)).log_prob(x)
+        return distribution_of(parts, ~np.isnan(x)).log_prob(x)
 
     value, slopes = jax.value_and_grad(log_prob)(oracle.Model(*map(jnp.asarray, model)))
     assert np.isfinite(value)
@@ -92,7 +94,7 @@ def test_second_derivatives_are_those_of_differences(rng):
     flat, unravel = jax.flatten_util.ravel_pytree(oracle.Model(*map(jnp.asarray, model)))
 
     def log_prob(vector):
-        return law_of(unravel(vector), np.isfinite(x)).log_prob(x)
+        return distribution_of(unravel(vector), np.isfinite(x)).log_prob(x)
 
     hessian, slope = jax.hessian(log_prob)(flat), jax.grad(log_prob)
     steps = 1e-5 * np.eye(len(flat))
@@ -106,7 +108,7 @@ def test_nan_in_hidden_cells_reaches_neither_value_nor_gradient(rng):
     mask = rng.random(x.shape) < 0.7
 
     def log_prob(loadings, cells):
-        return law_of(model._replace(loadings=loadings), mask, validate_args=True).log_prob(cells)
+        return distribution_of(model._replace(loadings=loadings), mask, validate_args=True).log_prob(cells)
 
     both = [jax.value_and_grad(log_prob)(model.loadings, np.where(mask, x, v)) for v in (np.nan, 7.0)]
     assert np.array_equal(both[0][0], both[1][0])
@@ -118,22 +120,26 @@ def test_batches_by_broadcasting_by_vmap_and_under_jit_agree(rng):
     stacked = oracle.Model(*(jnp.stack([jnp.asarray(m[i]) for m in models]) for i in range(4)))
     xs = np.stack([oracle.simulate(rng, m, [9])[0] for m in models])
     masks = rng.random(xs.shape) < 0.8
-    one_by_one = [law_of(m, mask).log_prob(x) for m, mask, x in zip(models, masks, xs, strict=True)]
-    batch = law_of(stacked, masks)
+    one_by_one = [distribution_of(m, mask).log_prob(x) for m, mask, x in zip(models, masks, xs, strict=True)]
+    batch = distribution_of(stacked, masks)
     assert batch.batch_shape == (4,) and batch.event_shape == (9, 3)
     np.testing.assert_allclose(batch.log_prob(xs), one_by_one, rtol=EXACT)
-    mapped = jax.vmap(lambda m, mask, x: law_of(m, mask).log_prob(x))(stacked, masks, xs)
+    mapped = jax.vmap(lambda m, mask, x: distribution_of(m, mask).log_prob(x))(stacked, masks, xs)
     np.testing.assert_allclose(mapped, one_by_one, rtol=EXACT)
     # The object itself crosses jit and vmap as a pytree.
-    laws = jax.vmap(lambda m, mask: law_of(m, mask))(stacked, jnp.asarray(masks))
-    np.testing.assert_allclose(jax.vmap(lambda law, x: law.log_prob(x))(laws, xs), one_by_one, rtol=EXACT)
-    np.testing.assert_allclose(jax.jit(lambda law, x: law.log_prob(x))(batch, xs), one_by_one, rtol=EXACT)
+    distributions = jax.vmap(lambda m, mask: distribution_of(m, mask))(stacked, jnp.asarray(masks))
+    np.testing.assert_allclose(
+        jax.vmap(lambda series, x: series.log_prob(x))(distributions, xs), one_by_one, rtol=EXACT
+    )
+    np.testing.assert_allclose(
+        jax.jit(lambda series, x: series.log_prob(x))(batch, xs), one_by_one, rtol=EXACT
+    )
 
 
 def test_samples_have_the_moments_of_the_model(rng):
     model = positive_model(rng, 2, 2)
-    law = FactorialAR1(*model, n_steps=3)
-    drawn = np.asarray(law.sample(jax.random.key(1), (20_000,))).reshape(20_000, -1)
+    series = FactorialAR1(*model, n_steps=3)
+    drawn = np.asarray(series.sample(jax.random.key(1), (20_000,))).reshape(20_000, -1)
     H, P = oracle.observation_matrix(model, 3), oracle.latent_covariance(model, [np.zeros((3, 2))])
     wanted = H @ P @ H.T + np.diag(np.tile(model.noise, 3))
     spread = mc_tolerance(2.0 * float(np.max(np.diag(wanted))) ** 2, 20_000)
@@ -141,13 +147,13 @@ def test_samples_have_the_moments_of_the_model(rng):
     np.testing.assert_allclose(
         drawn.mean(0), np.tile(model.offset, 3), atol=mc_tolerance(np.max(wanted), 2e4)
     )
-    np.testing.assert_allclose(law.variance.ravel(), np.diag(wanted), rtol=EXACT)
-    np.testing.assert_allclose(law.mean.ravel(), np.tile(model.offset, 3), rtol=EXACT)
+    np.testing.assert_allclose(series.variance.ravel(), np.diag(wanted), rtol=EXACT)
+    np.testing.assert_allclose(series.mean.ravel(), np.tile(model.offset, 3), rtol=EXACT)
 
 
 def test_samples_restart_where_a_sequence_starts(rng):
-    law = FactorialAR1([0.99], np.ones((1, 1)), 1e-6, n_steps=2, gap_index=[1, 1])
-    drawn = np.asarray(law.sample(jax.random.key(0), (4000,)))[:, :, 0]
+    series = FactorialAR1([0.99], np.ones((1, 1)), 1e-6, n_steps=2, gap_index=[1, 1])
+    drawn = np.asarray(series.sample(jax.random.key(0), (4000,)))[:, :, 0]
     assert abs(np.corrcoef(drawn.T)[0, 1]) < mc_tolerance(1.0, 4000)
 
 
@@ -161,8 +167,8 @@ def test_log_prob_integrates_the_latents_out(rng):
     each = np.prod(
         np.exp(-0.5 * (x - means) ** 2 / model.noise) / np.sqrt(2 * np.pi * model.noise), axis=(1, 2)
     )
-    found = np.exp(float(FactorialAR1(*model, n_steps=2).log_prob(x)))
-    assert abs(found - each.mean()) < mc_tolerance(each.var(), len(each))
+    log_prob = np.exp(float(FactorialAR1(*model, n_steps=2).log_prob(x)))
+    assert abs(log_prob - each.mean()) < mc_tolerance(each.var(), len(each))
 
 
 @pytest.mark.parametrize(
@@ -217,10 +223,10 @@ def test_numpyro_fits_guides_to_the_model(rng, guide):
     x = small_data(rng)
     auto = guide(factorial_ar1_model)
     svi = SVI(factorial_ar1_model, auto, numpyro.optim.Adam(0.02), Trace_ELBO())
-    found = svi.run(jax.random.key(0), 200, x, 1, progress_bar=False)
-    assert np.all(np.isfinite(found.losses))
-    assert np.mean(found.losses[-20:]) < np.mean(found.losses[:20])
-    drawn = auto.sample_posterior(jax.random.key(1), found.params, x, 1, sample_shape=(5,))
+    log_prob = svi.run(jax.random.key(0), 200, x, 1, progress_bar=False)
+    assert np.all(np.isfinite(log_prob.losses))
+    assert np.mean(log_prob.losses[-20:]) < np.mean(log_prob.losses[:20])
+    drawn = auto.sample_posterior(jax.random.key(1), log_prob.params, x, 1, sample_shape=(5,))
     assert drawn["loadings"].shape == (5, 3, 1)
 
 
@@ -252,8 +258,8 @@ def test_prior_predictive_draws_from_the_priors(rng):
 
 def test_kept_in_single_precision_where_the_user_has_it():
     with jax.enable_x64(False):
-        law = FactorialAR1(jnp.array([0.9]), jnp.ones((2, 1)), 0.5, n_steps=20)
-        assert law.log_prob(law.sample(jax.random.key(0))).dtype == jnp.float32
+        series = FactorialAR1(jnp.array([0.9]), jnp.ones((2, 1)), 0.5, n_steps=20)
+        assert series.log_prob(series.sample(jax.random.key(0))).dtype == jnp.float32
 
 
 def test_import_does_not_touch_the_configuration():

@@ -9,8 +9,11 @@ import numpy as np
 import numpyro.distributions as dist
 import pandas as pd
 import pytest
+from sklearn import config_context
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError, UnsetMetadataPassedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 import probsfa
 from probsfa import BayesianSFA
@@ -100,8 +103,8 @@ def test_uncertain_parameters_widen_what_one_draw_says(sampled, frame):
     for chain, draw in itertools.product(range(4), (0, 149)):
         one = Parameters(*(x[chain, draw] for x in sampled.draws_))
         panel = make_panel(Sequences(frame[0].to_numpy(), (80,)))
-        law = smooth(one, panel)
-        mean, variance = observation_moments(one, law.means, law.covariances)
+        latents = smooth(one, panel)
+        mean, variance = observation_moments(one, latents.means, latents.covariances)
         means.append(mean[hole])
         variances.append(variance[hole])
     np.testing.assert_allclose(std**2, np.mean(variances, axis=0) + np.var(means, axis=0), rtol=1e-8)
@@ -110,14 +113,14 @@ def test_uncertain_parameters_widen_what_one_draw_says(sampled, frame):
 
 def test_transform_and_posterior_are_the_mean_over_draws_of_latents(sampled, frame):
     drawn = sampled.sample_posterior(frame[0], 600, random_state=1)
-    law = sampled.posterior(frame[0])
-    std = law.std
+    smoothed = sampled.posterior(frame[0])
+    std = smoothed.std
     assert drawn.shape == (600, 80, 1)
-    assert np.all(np.abs(drawn.mean(0) - law.means) < mc_tolerance(1.0, 600, 5) * std + 0.15 * std)
-    np.testing.assert_allclose(np.asarray(sampled.transform(frame[0])), law.means)
+    assert np.all(np.abs(drawn.mean(0) - smoothed.means) < mc_tolerance(1.0, 600, 5) * std + 0.15 * std)
+    np.testing.assert_allclose(np.asarray(sampled.transform(frame[0])), smoothed.means)
 
 
-def test_forecast_widens_towards_the_stationary_law(sampled, frame):
+def test_forecast_widens_towards_the_stationary_distribution(sampled, frame):
     out = sampled.forecast(frame[0], 500, interval=0.8)
     assert out.means.shape == (500, 3) and out.latent_std.shape == (500, 1)
     assert out.std[0, 0] < out.std[-1, 0]
@@ -140,6 +143,47 @@ def test_lists_come_back_as_lists(sampled, frame):
     assert [f.shape for f in sampled.impute(pieces)] == [(50, 3), (30, 3)]
     assert len(sampled.forecast(pieces, 2)) == 2
     assert [d.shape for d in sampled.sample_posterior(pieces, 2)] == [(2, 50, 1), (2, 30, 1)]
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_fit_transform_hands_lengths_and_times_to_both(frame, as_list):
+    X, times = frame[0].to_numpy(), np.arange(80.0) + (np.arange(80) >= 20)
+    pieces = [X[:50], X[50:]], {"times": [times[:50], times[50:]]}
+    data, given = pieces if as_list else (X, {"lengths": [50, 30], "times": times})
+    model = quick()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        at_once = model.fit_transform(data, **given)
+    # A row of two steps and a new sequence both matter to the rows beside them.
+    np.testing.assert_array_equal(
+        np.concatenate(at_once) if as_list else at_once,
+        np.concatenate(model.transform(*pieces[:1], **pieces[1])),
+    )
+    assert np.max(np.abs(model.transform(X, times=times) - model.transform(X))) > 1e-6
+    assert (
+        np.max(np.abs(model.transform(X, lengths=[50, 30], times=times) - model.transform(X, times=times)))
+        > 1e-6
+    )
+    model.set_output(transform="pandas")
+    frames = model.transform(*pieces[:1], **pieces[1])
+    np.testing.assert_array_equal(pd.concat(frames), np.concatenate(at_once) if as_list else at_once)
+
+
+def test_pipelines_route_lengths_and_times(frame):
+    X, times = frame[0].to_numpy(), np.arange(80.0) + (np.arange(80) >= 20)
+    given = {"lengths": [50, 30], "times": times}
+    with config_context(enable_metadata_routing=True):
+        model = (
+            quick().set_fit_request(lengths=True, times=True).set_transform_request(lengths=True, times=True)
+        )
+        pipeline = make_pipeline(FunctionTransformer(), model)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            latents = pipeline.fit_transform(X, **given)
+        np.testing.assert_array_equal(latents, model.transform(X, **given))
+        np.testing.assert_array_equal(pipeline.transform(X, **given), latents)
+        with pytest.raises(UnsetMetadataPassedError, match="lengths"):
+            make_pipeline(quick()).fit(X, lengths=[50, 30])
 
 
 def test_hierarchical_models_tell_the_noise_of_sequences_apart():

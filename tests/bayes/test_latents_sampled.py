@@ -38,9 +38,9 @@ def draws(model, *args):
         progress_bar=False,
     )
     mcmc.run(jax.random.key(0), *args)
-    found = {k: np.asarray(v) for k, v in mcmc.get_samples(group_by_chain=True).items()}
-    c = found["loadings"][..., 0]
-    own = [np.log(found["timescale"]), np.log(found["noise_std"]), found["offset"], np.abs(c)]
+    samples = {k: np.asarray(v) for k, v in mcmc.get_samples(group_by_chain=True).items()}
+    c = samples["loadings"][..., 0]
+    own = [np.log(samples["timescale"]), np.log(samples["noise_std"]), samples["offset"], np.abs(c)]
     return np.concatenate([*own, (c[..., :1] * c[..., 1:])], axis=-1)
 
 

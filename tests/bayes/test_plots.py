@@ -36,7 +36,7 @@ def test_timescales_integrate_to_one_over_their_logarithm(sampled, ax):
 
 def test_forest_shows_medians(sampled):
     (ax,) = plots.plot_loadings(sampled)
-    medians = np.median(sampled.draws_.loadings / sampled._scale[:, None], axis=(0, 1))[:, 0]
+    medians = np.median(sampled.draws_.loadings / sampled.fitted_.units.scale[:, None], axis=(0, 1))[:, 0]
     np.testing.assert_allclose(ax.get_lines()[-1].get_xdata(), medians)
     assert [t.get_text() for t in ax.get_yticklabels()] == ["a", "b", "c"]
     with pytest.raises(ValueError, match="axes must be 1"):

@@ -1,4 +1,4 @@
-"""Priors: their shapes, their errors, and the law of shrinkage against what it integrates out."""
+"""Priors: their shapes, their errors, and the shrinkage prior against what it integrates out."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from scipy.integrate import quad
 from scipy.stats import invgamma, kstest, norm
 
 from probsfa.bayes import Priors, SharedScaleNormal, factorial_ar1_model
-from probsfa.bayes.priors import over
+from probsfa.bayes.priors import expand_prior
 
 
 @pytest.fixture(autouse=True)
@@ -43,10 +43,10 @@ def test_shared_scale_draws_what_its_density_says():
 
 
 def test_a_prior_of_one_number_serves_all_entries_and_a_whole_one_stays():
-    assert over(dist.Normal(0.0, 1.0), (3, 2)).event_shape == (3, 2)
+    assert expand_prior(dist.Normal(0.0, 1.0), (3, 2)).event_shape == (3, 2)
     whole = dist.Normal(jnp.arange(3.0), 1.0)
-    assert over(whole, (3,)).event_shape == (3,)
-    assert over(dist.MultivariateNormal(jnp.zeros(3), jnp.eye(3)), (3,)).event_shape == (3,)
+    assert expand_prior(whole, (3,)).event_shape == (3,)
+    assert expand_prior(dist.MultivariateNormal(jnp.zeros(3), jnp.eye(3)), (3,)).event_shape == (3,)
 
 
 @pytest.mark.parametrize(
@@ -54,9 +54,9 @@ def test_a_prior_of_one_number_serves_all_entries_and_a_whole_one_stays():
 )
 def test_a_prior_of_the_wrong_shape_is_named(prior):
     with pytest.raises(ValueError, match="does not fit a parameter of shape"):
-        over(prior, (3,))
+        expand_prior(prior, (3,))
     with pytest.raises(ValueError, match="must be a NumPyro distribution"):
-        over(3.0, (3,))
+        expand_prior(3.0, (3,))
 
 
 def test_shrinkage_must_be_positive():

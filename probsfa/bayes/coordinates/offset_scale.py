@@ -1,7 +1,7 @@
 """Coordinates of the offset in which its posterior is as wide for slow latents as for fast ones.
 
-A slow latent does not average out over the data, so that its mean cannot be told from the offset's: the
-offset is as uncertain as ``C`` times the mean of the latents, which grows with their time scales. To a
+A slow latent does not average out over the data, so that its mean cannot be distinguished from the offset's:
+the offset is as uncertain as ``C`` times the mean of the latents, which grows with their time scales. To a
 sampler this is a funnel. Here the offset is ``M(theta)`` times a vector that is about standard normal, with
 ``M`` from the power spectrum at frequency zero.
 """
@@ -12,16 +12,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from probsfa._typing import FloatArray
 
 #: Longest time scale, as a share of the rows, for which the formula holds: the mean of a slower latent is as
 #: uncertain as the latent itself, and the prior of the offset decides.
 LONGEST = 0.15
 
 
-class Level(NamedTuple):
+class OffsetScale(NamedTuple):
     """What the uncertainty of an offset depends on beside the parameters.
 
     Attributes
@@ -43,35 +42,35 @@ class Level(NamedTuple):
     root: Any
 
 
-def precision_root(level: Level, decay: Any, loadings: Any, noise_variance: Any) -> Array:
+def precision_root(scale: OffsetScale, decay: Any, loadings: Any, noise_variance: Any) -> Array:
     """Lower root (D, D) of the offset's precision: that of the mean of a series, and that of the prior.
 
     The mean of ``n`` rows of an AR(1) latent has the variance ``g / n`` with ``g = (1 + a) / (1 - a)``, and
     at most one for each sequence.
     """
     power = (1.0 + decay) / (1.0 - decay)
-    latent = power / (level.n_rows + level.n_sequences * power)
-    spread = (loadings * latent) @ loadings.T + jnp.diag(noise_variance / jnp.maximum(level.counts, 1.0))
+    latent = power / (scale.n_rows + scale.n_sequences * power)
+    spread = (loadings * latent) @ loadings.T + jnp.diag(noise_variance / jnp.maximum(scale.counts, 1.0))
     lower = jnp.linalg.cholesky(spread, symmetrize_input=False)
     identity = jnp.eye(loadings.shape[0], dtype=spread.dtype)
     half = jax.lax.linalg.triangular_solve(lower, identity, left_side=True, lower=True)
-    precision = half.T @ half + jnp.diag(level.prior_precision)
+    precision = half.T @ half + jnp.diag(scale.prior_precision)
     return jnp.linalg.cholesky(precision, symmetrize_input=False)
 
 
-def place(
-    level: Level, coordinates: Array, decay: Array, loadings: Array, noise_variance: Array
+def scaled_offset(
+    scale: OffsetScale, coordinates: Array, decay: Array, loadings: Array, noise_variance: Array
 ) -> tuple[Array, Array]:
     """Offset (D,) at coordinates (D,), and the log determinant of the map."""
-    root = precision_root(level, decay, loadings, noise_variance)
+    root = precision_root(scale, decay, loadings, noise_variance)
     offset = jax.lax.linalg.triangular_solve(
-        root, (level.root @ coordinates)[:, None], left_side=True, lower=True, transpose_a=True
+        root, (scale.root @ coordinates)[:, None], left_side=True, lower=True, transpose_a=True
     )[:, 0]
-    diagonals = jnp.diagonal(level.root), jnp.diagonal(root)
+    diagonals = jnp.diagonal(scale.root), jnp.diagonal(root)
     return offset, jnp.sum(jnp.log(diagonals[0])) - jnp.sum(jnp.log(diagonals[1]))
 
 
-def make_level(
+def make_offset_scale(
     counts: FloatArray,
     n_rows: float,
     n_sequences: float,
@@ -79,8 +78,8 @@ def make_level(
     decay: FloatArray,
     loadings: FloatArray,
     noise_variance: FloatArray,
-) -> Level:
-    """Level whose reference are given parameters."""
-    level = Level(counts, n_rows, n_sequences, prior_precision, None)
-    root = precision_root(level, decay, loadings, noise_variance)
-    return level._replace(root=np.asarray(root).T)
+) -> OffsetScale:
+    """Scale of the offset with given parameters as its reference."""
+    scale = OffsetScale(counts, n_rows, n_sequences, prior_precision, None)
+    root = precision_root(scale, decay, loadings, noise_variance)
+    return scale._replace(root=np.asarray(root).T)

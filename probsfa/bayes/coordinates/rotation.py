@@ -23,7 +23,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from probsfa._typing import FloatArray
 
 # Share of a row's variance that counts as noise at least: no row decides on the alignment alone.
 _LEAST_NOISE = 0.1
@@ -33,7 +33,7 @@ _PRECISION = 25.0
 _VAGUE, _APART = 0.6, 2.25
 
 
-class Frame(NamedTuple):
+class RotationFrame(NamedTuple):
     """A reference for rotations among some of the latents.
 
     Attributes
@@ -65,7 +65,7 @@ def choose_frame(
     reference: FloatArray,
     noise_variance: FloatArray,
     n_rows: int,
-) -> Frame | None:
+) -> RotationFrame | None:
     """Frame for the latents that are seen well; None where fewer than two are, or any two may be one.
 
     Where two time scales may be equal, ``M`` may be a multiple of the identity, and there its density has a
@@ -105,17 +105,19 @@ def may_merge(members: NDArray[np.intp], coordinate: FloatArray, errors: FloatAr
 
 def make_frame(
     timescale: FloatArray, reference: FloatArray, weights: FloatArray, members: NDArray[np.intp]
-) -> Frame:
+) -> RotationFrame:
     """Frame at time scales (K,) and loadings (D, K), with a weight (D,) for each row."""
     members = members[np.argsort(timescale[members], kind="stable")]
     chosen, ordered = reference[:, members], timescale[members]
     weighted = chosen * weights[:, None]
     sizes, axes = np.linalg.eigh(chosen.T @ weighted)
-    return Frame(members, chosen, weighted, axes, sizes, ordered - ordered[:, None])
+    return RotationFrame(members, chosen, weighted, axes, sizes, ordered - ordered[:, None])
 
 
-def turn(frame: Frame, timescale: Array, loadings: Array) -> tuple[Array, Array, Array]:
+def diagonalize(frame: RotationFrame, timescale: Array, loadings: Array) -> tuple[Array, Array, Array]:
     """Time scales (K,) and loadings (D, K) at coordinates of the same shapes, and the log determinant.
+
+    The eigenvectors of ``M`` are the rotation, its eigenvalues the time scales.
 
     The log determinant is NaN where nothing has such coordinates: aligned loadings would have to be turned
     once more.
@@ -151,8 +153,11 @@ def _compound(symmetric: Array) -> Array:
     )
 
 
-def turn_back(frame: Frame, timescale: FloatArray, loadings: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Coordinates of time scales (K,) and loadings (D, K): the inverse of :func:`turn`."""
+def align(frame: RotationFrame, timescale: FloatArray, loadings: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Coordinates of time scales (K,) and loadings (D, K), aligned with the reference.
+
+    The inverse of :func:`diagonalize`, up to the order and the signs of the latents.
+    """
     members = np.asarray(frame.members)
     chosen = loadings[:, members]
     left, _, right = np.linalg.svd(np.asarray(frame.weighted).T @ chosen)

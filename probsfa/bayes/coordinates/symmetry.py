@@ -2,9 +2,9 @@
 
 The posterior is the same under all signed permutations ``g`` of the latents. A sampler's coordinates suit one
 of its mirror images, and suit the others badly. Multiply the density by a weight ``w`` that adds to one
-over the images, ``sum_g w(g x) = 1``: whatever does not depend on the labelling has exactly the law it had,
-and what is left is one image, fading smoothly where labels are in doubt. Here ``w`` is the responsibility of
-a normal law around a reference among those around its images.
+over the images, ``sum_g w(g x) = 1``: whatever does not depend on the labelling has exactly the distribution
+it had, and what is left is one image, fading smoothly where labels are in doubt. Here ``w`` is the
+responsibility of a normal distribution around a reference among those around its images.
 """
 
 import itertools
@@ -18,11 +18,11 @@ from jax.scipy.special import logsumexp
 
 #: Most latents whose permutations are summed over.
 MOST_PERMUTED = 5
-#: Width of the normal laws, in posterior standard deviations: wide, so that the weight is nearly flat.
+#: Width of these distributions, in posterior standard deviations: wide, so that the weight is nearly flat.
 WIDTH = 2.0
 
 
-class Anchor(NamedTuple):
+class SymmetryReference(NamedTuple):
     """A reference and the widths around it, in the coordinates of the sampled vector.
 
     ``timescale`` and ``timescale_width`` (K,), ``loadings`` and ``loadings_width`` (D, K).
@@ -34,12 +34,14 @@ class Anchor(NamedTuple):
     loadings_width: Any
 
 
-def log_weight(anchor: Anchor, timescale: Array, loadings: Array, permuted: bool, members: Any = ()) -> Array:
+def log_weight(
+    reference: SymmetryReference, timescale: Array, loadings: Array, permuted: bool, members: Any = ()
+) -> Array:
     """Logarithm of the weight.
 
     Parameters
     ----------
-    anchor : Anchor
+    reference : SymmetryReference
         Where the chosen image is.
     timescale : Array (K,)
         Coordinates of the time scales.
@@ -55,9 +57,9 @@ def log_weight(anchor: Anchor, timescale: Array, loadings: Array, permuted: bool
     -------
     Array of shape ()
     """
-    weights = 1.0 / anchor.loadings_width**2
-    product = loadings.T @ (anchor.loadings * weights)
-    apart = (timescale[:, None] - anchor.timescale) / anchor.timescale_width
+    weights = 1.0 / reference.loadings_width**2
+    product = loadings.T @ (reference.loadings * weights)
+    apart = (timescale[:, None] - reference.timescale) / reference.timescale_width
     # -|s C_j - C*_k|^2 / 2 up to what all images share by label, for both signs s.
     base = -0.5 * (apart**2 + (loadings**2).T @ weights)
     either = base + jnp.logaddexp(product, -product)

@@ -11,11 +11,10 @@ posterior of a noise that may be nothing is flat there, and its logarithm has a 
 to explore.
 
 Rotations of the latents are coordinates of their own, and the offset is in units of its uncertainty, where
-the data come with a :class:`Chart` (:mod:`.rotation`, :mod:`.offset_scale`).
+the data come with a chart (:mod:`.chart`, :mod:`.rotation`, :mod:`.offset_scale`).
 """
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -24,53 +23,17 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 from jax import Array
-from numpy.typing import NDArray
 from numpyro.distributions import biject_to, constraints
 from numpyro.infer.util import potential_energy
 
-from probsfa.bayes.coordinates.offset_scale import LONGEST, Level, make_level, place
-from probsfa.bayes.coordinates.rotation import Frame, choose_frame, turn
-from probsfa.bayes.coordinates.symmetry import Anchor, log_weight
+from probsfa._typing import FloatArray
+from probsfa.bayes.coordinates.data import TargetData
+from probsfa.bayes.coordinates.offset_scale import scaled_offset
+from probsfa.bayes.coordinates.rotation import RotationFrame, diagonalize
+from probsfa.bayes.coordinates.symmetry import SymmetryReference, log_weight
 from probsfa.bayes.model import OBSERVATIONS, Series, factorial_ar1_model
 from probsfa.bayes.priors import Priors
-
-FloatArray = NDArray[np.float64]
-
-
-#: Vectors that small programs take at once.
-BLOCK = 64
-
-
-class Chart(NamedTuple):
-    """References of the coordinates of rotations and of the offset; None where these are plain."""
-
-    frame: Frame | None = None
-    level: Level | None = None
-
-
-class Data(NamedTuple):
-    """What changes from fit to fit while the compiled programs stay.
-
-    The series, known noise (D,), which of the posterior's mirror images is wanted, if only one is, and what
-    the coordinates refer to.
-    """
-
-    series: Series
-    known_noise: Any = None
-    anchor: Anchor | None = None
-    chart: Chart = Chart()
-
-
-class Draws(NamedTuple):
-    """Parameters of many draws: ``decay`` (..., K), ``loadings`` (..., D, K), and the others (..., D).
-
-    The noise of a hierarchical model has a further axis for the sequences, (..., S, D).
-    """
-
-    decay: FloatArray
-    loadings: FloatArray
-    noise_variance: FloatArray
-    offset: FloatArray
+from probsfa.bayes.tracing import handlers_lock
 
 
 class Symmetry(NamedTuple):
@@ -108,7 +71,7 @@ class Target:
     priors: Priors
     n_sequences: int | None = None
 
-    def model(self, data: Data, predict: bool = False) -> Any:
+    def model(self, data: TargetData, predict: bool = False) -> Any:
         """The NumPyro model of the data."""
         noise = data.known_noise if self.noise == "fixed" else self.noise
         return factorial_ar1_model(data.series, self.n_components, self.priors, noise, predict=predict)
@@ -118,29 +81,29 @@ class Target:
         """What is sampled, in the order of the vector."""
         rows = (1, self.n_features) if self.n_sequences is None else (self.n_sequences, 1, self.n_features)
         nothing = Series(np.zeros(rows), np.zeros(rows, bool), np.ones(rows[:-1], np.int32), np.ones(1))
-        data = Data(nothing, np.ones(self.n_features))
+        data = TargetData(nothing, np.ones(self.n_features))
         seeded = numpyro.handlers.seed(self.model, jax.random.key(0))
-        with jax.enable_x64(True):
+        with jax.enable_x64(True), handlers_lock:
             trace = numpyro.handlers.trace(seeded).get_trace(data)
-        found = {}
+        sites = {}
         for name, site in trace.items():
             if site["type"] == "sample" and not site["is_observed"]:
                 support, shape = site["fn"].support, jnp.shape(site["value"])
-                found[name] = _Site(support, shape, biject_to(support).inverse_shape(shape))
-        return found
+                sites[name] = _Site(support, shape, biject_to(support).inverse_shape(shape))
+        return sites
 
     @functools.cached_property
     def size(self) -> int:
         """Length of the vector, ``P``."""
         return sum(int(np.prod(site.free_shape)) for site in self.sites.values())
 
-    def unravel(self, vector: Array, data: Data) -> tuple[dict[str, Array], Array]:
+    def unravel(self, vector: Array, data: TargetData) -> tuple[dict[str, Array], Array]:
         """The unconstrained value of each site, and the log determinant of the map to them."""
         out = {name: vector[part].reshape(self.sites[name].free_shape) for name, part in self.slices.items()}
         log_det = jnp.zeros(())
-        if data.chart.frame is not None:
-            out["timescale"], out["loadings"], log_det = turn(
-                data.chart.frame, out["timescale"], out["loadings"]
+        if data.chart.rotation is not None:
+            out["timescale"], out["loadings"], log_det = diagonalize(
+                data.chart.rotation, out["timescale"], out["loadings"]
             )
         if self.by_innovation:
             timescale = biject_to(self.sites["timescale"].support)(out["timescale"])
@@ -150,14 +113,16 @@ class Target:
         if self.by_magnitude:
             out["noise_std"] = jnp.log(jnp.abs(out["noise_std"]))
             log_det -= jnp.sum(out["noise_std"])
-        if data.chart.level is not None:
+        if data.chart.offset_scale is not None:
             values = {name: biject_to(self.sites[name].support)(free) for name, free in out.items()}
             decay, noise = jnp.exp(-1.0 / values["timescale"]), self._noise(values, data)
-            out["offset"], more = place(data.chart.level, out["offset"], decay, values["loadings"], noise)
+            out["offset"], more = scaled_offset(
+                data.chart.offset_scale, out["offset"], decay, values["loadings"], noise
+            )
             log_det += more
         return out, log_det
 
-    def _noise(self, values: dict[str, Any], data: Data) -> Any:
+    def _noise(self, values: dict[str, Any], data: TargetData) -> Any:
         """Noise variances (D,) from values of the sites."""
         if self.noise == "fixed":
             noise = data.known_noise
@@ -166,41 +131,6 @@ class Target:
         else:
             noise = values["noise_variance"]
         return noise + 0.0 * values["loadings"][:, 0]
-
-    def chart(self, values: dict[str, Any], data: Data) -> Chart:
-        """Chart that refers to values of all sites, as far as the model has one."""
-        if not self.by_innovation:
-            return Chart()
-        loadings, timescale = (np.asarray(values[name]) for name in ("loadings", "timescale"))
-        noise = np.asarray(data.known_noise if self.noise == "fixed" else values["noise_variance"])
-        noise = np.broadcast_to(noise, (self.n_features,))
-        mask = np.asarray(data.series.mask)
-        frame = None
-        if self.symmetry.order and self.symmetry.signs:
-            vector = self.to_vector(values)
-            coordinate, scaled = (vector[self.slices[name]] for name in ("timescale", "loadings"))
-            scaled = scaled.reshape(loadings.shape)
-            n_rows = int(np.sum(np.any(mask, axis=-1)))
-            frame = choose_frame(timescale, coordinate, loadings, scaled, noise, n_rows)
-        if self.n_sequences is not None or not _is_real(self.sites["offset"].support):
-            return Chart(frame)
-        seen = np.flatnonzero(np.any(mask, axis=1))
-        if np.max(timescale) > LONGEST * len(seen):
-            return Chart(frame)
-        # Rows after the last are padding, each a sequence of its own.
-        index = np.asarray(data.series.gap_index)[: 1 + np.max(seen, initial=0)]
-        n_sequences = np.sum(index == len(data.series.gaps))
-        with jax.enable_x64(True):
-            level = make_level(
-                np.sum(mask, axis=0, dtype=np.float64),
-                max(float(len(seen)), 1.0),
-                float(n_sequences),
-                np.broadcast_to(_precision(self.priors.offset), (self.n_features,)),
-                np.exp(-1.0 / timescale),
-                loadings,
-                noise,
-            )
-        return Chart(frame, level)
 
     @functools.cached_property
     def by_magnitude(self) -> bool:
@@ -215,7 +145,7 @@ class Target:
     @functools.cached_property
     def by_innovation(self) -> bool:
         """Whether loadings are in units of the innovations: where they may be any number."""
-        return self.sites["loadings"].free_shape == (self.n_features, self.n_components) and _is_real(
+        return self.sites["loadings"].free_shape == (self.n_features, self.n_components) and is_real(
             self.sites["loadings"].support
         )
 
@@ -241,33 +171,34 @@ class Target:
                 )
         return np.concatenate(parts)
 
-    def small(self, vector: FloatArray) -> FloatArray:
-        """Changes of a vector (P,) that are small whatever the scale of the noise."""
+    def difference_steps(self, vector: FloatArray) -> FloatArray:
+        """Steps (P,) for differences of the gradient, small whatever the scale of the noise."""
         steps = np.full_like(vector, 1e-4)
         if self.by_magnitude:
             part = self.slices["noise_std"]
             steps[part] = 1e-2 * np.minimum(np.abs(vector[part]), 1e-2)
         return steps
 
-    def potential(self, vector: Array, data: Data) -> Array:
+    def potential(self, vector: Array, data: TargetData) -> Array:
         """Minus the log posterior density of a vector, up to a constant."""
         free, log_det = self.unravel(vector, data)
-        energy = potential_energy(self.model, (data,), {}, free) - log_det
-        if data.anchor is None:
+        with handlers_lock:
+            energy = potential_energy(self.model, (data,), {}, free) - log_det
+        if data.symmetry_reference is None:
             return energy
-        return energy - self.log_weight(vector, data.anchor, data.chart.frame)
+        return energy - self.log_weight(vector, data.symmetry_reference, data.chart.rotation)
 
-    def log_weight(self, vector: Array, anchor: Anchor, frame: Frame | None) -> Array:
+    def log_weight(self, vector: Array, reference: SymmetryReference, frame: RotationFrame | None) -> Array:
         """Logarithm of the weight that chooses one of the posterior's mirror images."""
         timescale, loadings = self.latents(vector, frame)
         members = () if frame is None else frame.members
-        return log_weight(anchor, timescale, loadings, self.symmetry.order, members)
+        return log_weight(reference, timescale, loadings, self.symmetry.order, members)
 
-    def latents(self, vector: Array, frame: Frame | None) -> tuple[Array, Array]:
+    def latents(self, vector: Array, frame: RotationFrame | None) -> tuple[Array, Array]:
         """Coordinates of the time scales (K,) and of the loadings (D, K), whatever the chart."""
         timescale = vector[self.slices["timescale"]]
         loadings = vector[self.slices["loadings"]].reshape(-1, self.n_components)
-        return (timescale, loadings) if frame is None else turn(frame, timescale, loadings)[:2]
+        return (timescale, loadings) if frame is None else diagonalize(frame, timescale, loadings)[:2]
 
     @functools.cached_property
     def symmetry(self) -> Symmetry:
@@ -283,68 +214,19 @@ class Target:
             signs = bool(np.allclose(upright, turned))
         return Symmetry(shared and signs, signs)
 
-    def constrain(self, vector: Array, data: Data) -> tuple[Array, Array, Array, Array]:
+    def constrain(self, vector: Array, data: TargetData) -> tuple[Array, Array, Array, Array]:
         """Decay, loadings, noise variance and offset at a vector."""
         free = self.unravel(vector, data)[0]
         values = {name: biject_to(site.support)(free[name]) for name, site in self.sites.items()}
         fixed = numpyro.handlers.substitute(self.model, data=values)
-        with numpyro.handlers.block():
-            law = numpyro.handlers.trace(fixed).get_trace(data)[OBSERVATIONS]["fn"]
-        while not hasattr(law, "decay"):  # inside a plate
-            law = law.base_dist
-        return law.decay, law.loadings, law.noise_variance, law.offset
+        with handlers_lock, numpyro.handlers.block():
+            series = numpyro.handlers.trace(fixed).get_trace(data)[OBSERVATIONS]["fn"]
+        while not hasattr(series, "decay"):  # inside a plate
+            series = series.base_dist
+        return series.decay, series.loadings, series.noise_variance, series.offset
 
 
-def _precision(prior: Any) -> FloatArray:
-    """Inverse variance of a prior; zero where it has none."""
-    with jax.enable_x64(True), jax.ensure_compile_time_eval():
-        try:
-            variance = np.asarray(prior.variance, np.float64)
-        except NotImplementedError:
-            return np.zeros(())
-    known = np.isfinite(variance) & (variance > 0.0)
-    return np.where(known, 1.0 / np.where(known, variance, 1.0), 0.0)
-
-
-def _is_real(support: Any) -> bool:
+def is_real(support: Any) -> bool:
+    """Whether a support is the real line, entry by entry."""
     base = getattr(support, "base_constraint", support)
     return base is constraints.real
-
-
-def in_blocks(program: Callable[[Array], tuple[Array, ...]], vectors: FloatArray) -> list[FloatArray]:
-    """What a program gives for each of some vectors (N, P), not compiled again for another number of them."""
-    filled = np.concatenate([vectors, np.repeat(vectors[-1:], -len(vectors) % BLOCK, axis=0)])
-    blocks = filled.reshape(-1, BLOCK, vectors.shape[1])
-    parts = [[np.asarray(x) for x in program(jnp.asarray(block))] for block in blocks]
-    return [np.concatenate(x)[: len(vectors)] for x in zip(*parts, strict=True)]
-
-
-@functools.partial(jax.jit, static_argnames="target")
-def _constrain_all(target: Target, data: Data, vectors: Array) -> tuple[Array, ...]:
-    return jax.vmap(target.constrain, in_axes=(0, None))(vectors, data)
-
-
-def constrain(target: Target, data: Data, vectors: FloatArray) -> Draws:
-    """Parameters at vectors (..., P)."""
-    # Parameters do not depend on the rows: one row keeps the program small.
-    one = Data(jax.tree.map(np.asarray, _first_row(data.series)), data.known_noise, chart=data.chart)
-    with jax.enable_x64(True):
-        program = functools.partial(_constrain_all, target, one)
-        flat = in_blocks(program, vectors.reshape(-1, target.size))
-    return Draws(*(x.reshape(*vectors.shape[:-1], *x.shape[1:]) for x in flat))
-
-
-def _first_row(series: Series) -> Series:
-    return Series(series.values[..., :1, :], series.mask[..., :1, :], series.gap_index[..., :1], series.gaps)
-
-
-@functools.partial(jax.jit, static_argnames="target")
-def _all_latents(target: Target, frame: Frame | None, vectors: Array) -> tuple[Array, Array]:
-    return jax.vmap(target.latents, in_axes=(0, None))(vectors, frame)
-
-
-def latents(target: Target, frame: Frame | None, vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Coordinates of the time scales (N, K) and of the loadings (N, D, K) at vectors (N, P)."""
-    with jax.enable_x64(True):
-        timescales, loadings = in_blocks(functools.partial(_all_latents, target, frame), vectors)
-    return timescales, loadings

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.optimize
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from probsfa._typing import FloatArray
 
 #: Two latents whose order in time scale is this uncertain are hard to tell apart.
 CLOSE = 0.05
@@ -82,8 +82,8 @@ def relabel(
     --------
     >>> import numpy as np
     >>> draw, reference = np.array([[0.0, -1.0]]), np.array([[1.0, 0.0]])
-    >>> found = relabel(np.array([[2.0, 9.0]]), draw[None], np.array([9.0, 2.0]), reference)
-    >>> found.permutations, found.signs
+    >>> relabelling = relabel(np.array([[2.0, 9.0]]), draw[None], np.array([9.0, 2.0]), reference)
+    >>> relabelling.permutations, relabelling.signs
     (array([[1, 0]]), array([[-1.,  1.]]))
     """
     by_time = 1.0 if timescale_spread is None else timescale_spread

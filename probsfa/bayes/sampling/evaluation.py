@@ -1,9 +1,9 @@
 """A posterior's potential and gradient at many vectors, on all cores, by few compiled programs.
 
 What fits and samplers wait for most is their programs being compiled, so gradients have one, for one vector
-and without the anchor, which is a small program of its own. A processor runs it as fast as one for many
-vectors at once, because the likelihood has lanes already (:mod:`.segmented`). Where many
-potentials are wanted without gradients, a second program for these repays its compilation.
+and without the symmetry weight, which is a small program of its own. A processor runs it as fast as one for
+many vectors at once, because the likelihood is a batch over segments of time already. Where many potentials
+are wanted without gradients, a second program for these repays its compilation.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -14,49 +14,49 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
 from probsfa._threads import n_cores
-from probsfa.bayes.coordinates.rotation import Frame
-from probsfa.bayes.coordinates.symmetry import Anchor
-from probsfa.bayes.coordinates.target import Data, Target, in_blocks
-from probsfa.bayes.sampling.compiling import no_loop_around
+from probsfa._typing import FloatArray
+from probsfa.bayes.coordinates.batches import in_blocks
+from probsfa.bayes.coordinates.data import TargetData
+from probsfa.bayes.coordinates.rotation import RotationFrame
+from probsfa.bayes.coordinates.symmetry import SymmetryReference
+from probsfa.bayes.coordinates.target import Target
+from probsfa.bayes.tracing import no_loop_around
 from probsfa.statespace.engine.compiler import on_cpu
-
-FloatArray = NDArray[np.float64]
 
 # Threads of ours run these programs side by side; each by itself is to stay in its thread.
 _IN_ONE_THREAD = {"xla_cpu_multi_thread_eigen": False}
 
 
 @partial(jax.jit, static_argnames="target", compiler_options=_IN_ONE_THREAD)
-def _value_and_gradient(target: Target, data: Data, vector: Array) -> tuple[Array, Array]:
+def _value_and_gradient(target: Target, data: TargetData, vector: Array) -> tuple[Array, Array]:
     with no_loop_around():
         return jax.value_and_grad(target.potential)(vector, data)
 
 
 @partial(jax.jit, static_argnames="target", compiler_options=_IN_ONE_THREAD)
-def _value(target: Target, data: Data, vector: Array) -> Array:
+def _value(target: Target, data: TargetData, vector: Array) -> Array:
     with no_loop_around():
         return target.potential(vector, data)
 
 
 @partial(jax.jit, static_argnames="target")
-def _anchor_values_and_gradients(
-    target: Target, anchor: Anchor, frame: Frame | None, vectors: Array
+def _symmetry_weights_and_gradients(
+    target: Target, reference: SymmetryReference, frame: RotationFrame | None, vectors: Array
 ) -> tuple[Array, Array]:
     weigh = jax.vmap(jax.value_and_grad(target.log_weight), in_axes=(0, None, None))
-    return weigh(vectors, anchor, frame)
+    return weigh(vectors, reference, frame)
 
 
-class Evaluator:
+class PotentialEvaluator:
     """Evaluations of a posterior's potential, counted; a context manager, which ends its threads.
 
     Parameters
     ----------
     target : Target
         The posterior.
-    data : Data
+    data : TargetData
         What it is conditioned on.
 
     Attributes
@@ -65,11 +65,11 @@ class Evaluator:
         Gradients taken so far.
     """
 
-    def __init__(self, target: Target, data: Data) -> None:
+    def __init__(self, target: Target, data: TargetData) -> None:
         self.target, self.count = target, 0
         with jax.enable_x64(True):
             data = jax.tree.map(jnp.asarray, data)
-        self._data, self._anchor = data._replace(anchor=None), data.anchor
+        self._data, self._reference = data._replace(symmetry_reference=None), data.symmetry_reference
         self._n_threads = n_cores() if on_cpu() else 1
         self._pool = ThreadPoolExecutor(self._n_threads)
         self._device = jax.config.jax_default_device  # type: ignore[attr-defined]
@@ -93,25 +93,27 @@ class Evaluator:
         self.count += len(vectors)
         done = self._on_all_cores(_value_and_gradient, vectors)
         values, gradients = (np.array(x) for x in zip(*done, strict=True))
-        if self._anchor is not None:
-            by_anchor, slopes = self._by_anchor(vectors)
-            values, gradients = values - by_anchor, gradients - slopes
+        if self._reference is not None:
+            log_weights, slopes = self._log_symmetry_weights(vectors)
+            values, gradients = values - log_weights, gradients - slopes
         return values, gradients
 
     def values(self, vectors: FloatArray) -> FloatArray:
         """Potentials (N,) alone, at many vectors (N, P)."""
         values = np.array(self._on_all_cores(_value, vectors))
-        return values if self._anchor is None else values - self._by_anchor(vectors)[0]
+        return values if self._reference is None else values - self._log_symmetry_weights(vectors)[0]
 
-    def _by_anchor(self, vectors: FloatArray) -> list[FloatArray]:
-        """Logarithms (N,) of the anchor's weight and their gradients (N, P)."""
-        program = partial(_anchor_values_and_gradients, self.target, self._anchor, self._data.chart.frame)
+    def _log_symmetry_weights(self, vectors: FloatArray) -> list[FloatArray]:
+        """Logarithms (N,) of the symmetry weight and their gradients (N, P)."""
+        program = partial(
+            _symmetry_weights_and_gradients, self.target, self._reference, self._data.chart.rotation
+        )
         with jax.enable_x64(True):
             return in_blocks(program, vectors)
 
     def _on_all_cores(self, program: Any, inputs: FloatArray) -> list[Any]:
         """What a program gives for each of the inputs, in their order."""
-        # Two threads that meet a new program would both compile it.
+        # Two threads that come to a new program at once would both compile it.
         first = 0 if program in self._compiled else 1
         done = self._in_turn(program, inputs[:first])
         self._compiled.add(program)

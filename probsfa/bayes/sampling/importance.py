@@ -8,7 +8,7 @@ Technometrics 51:316.
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from probsfa._typing import FloatArray
 
 #: Tail index above which weights do not mend an approximation.
 UNRELIABLE = 0.7
@@ -17,7 +17,7 @@ _SHORTEST_TAIL = 5
 
 
 def fit_tail(excesses: FloatArray) -> tuple[float, float]:
-    """Shape and scale of a generalised Pareto law for positive numbers in ascending order.
+    """Shape and scale of a generalised Pareto distribution for positive numbers in ascending order.
 
     The shape is the mean of a quasi-posterior over a grid (Zhang & Stephens 2009, section 4), drawn towards
     one half as if by ten more numbers (Vehtari et al. 2024, appendix C).

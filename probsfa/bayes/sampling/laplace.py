@@ -9,12 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.optimize
-from numpy.typing import NDArray
 
-from probsfa.bayes.coordinates.target import Data, Target
-from probsfa.bayes.sampling.evaluation import Evaluator
-
-FloatArray = NDArray[np.float64]
+from probsfa._typing import FloatArray
+from probsfa.bayes.coordinates.data import TargetData
+from probsfa.bayes.coordinates.target import Target
+from probsfa.bayes.sampling.evaluation import PotentialEvaluator
 
 # Step of the differences of the gradient, in standard deviations.
 _STEP = 0.02
@@ -24,7 +23,7 @@ _MOST_ROUNDS, _WORTH = 6, 1e-2
 _FLATTEST = 1e-3
 
 
-class Whitening(NamedTuple):
+class LaplaceApproximation(NamedTuple):
     """Coordinates ``u``, ``vector = centre + factor u``, in which the posterior is nearly standard normal.
 
     Attributes
@@ -60,28 +59,28 @@ class Whitening(NamedTuple):
         return float(-self.potential + 0.5 * (len(self.centre) * np.log(2.0 * np.pi) + log_det))
 
 
-def find_whitening(target: Target, data: Data, start: FloatArray) -> Whitening:
+def approximate_by_laplace(target: Target, data: TargetData, start: FloatArray) -> LaplaceApproximation:
     """Climb to the maximum of the posterior density and take its curvature.
 
     Parameters
     ----------
     target : Target
         The posterior.
-    data : Data
+    data : TargetData
         What it is conditioned on.
     start : ndarray (P,)
         Where to begin.
 
     Returns
     -------
-    Whitening
+    LaplaceApproximation
 
     Raises
     ------
     FloatingPointError
         If the density is not finite at the start.
     """
-    with Evaluator(target, data) as evaluate:
+    with PotentialEvaluator(target, data) as evaluate:
         value = evaluate.one(start)[0]
         if not np.isfinite(value):
             raise FloatingPointError(
@@ -98,18 +97,18 @@ def find_whitening(target: Target, data: Data, start: FloatArray) -> Whitening:
             gain, value = value - better, better
             if round_already and gain < _WORTH:
                 break
-        return Whitening(centre, factor, value, evaluate.count)
+        return LaplaceApproximation(centre, factor, value, evaluate.count)
 
 
-def _scales(evaluate: Evaluator, vector: FloatArray) -> FloatArray:
+def _scales(evaluate: PotentialEvaluator, vector: FloatArray) -> FloatArray:
     """Diagonal matrix of rough conditional standard deviations."""
-    n, steps = len(vector), evaluate.target.small(vector)
+    n, steps = len(vector), evaluate.target.difference_steps(vector)
     ends = evaluate.many(np.concatenate([vector + np.diag(steps), vector - np.diag(steps)]))[1]
     curvature = np.nan_to_num(np.diag(ends[:n] - ends[n:]) / (2.0 * steps), nan=1.0)
     return np.diag(1.0 / np.sqrt(np.maximum(np.abs(curvature), 1.0)))
 
 
-def _hessian(evaluate: Evaluator, centre: FloatArray, factor: FloatArray) -> FloatArray:
+def _hessian(evaluate: PotentialEvaluator, centre: FloatArray, factor: FloatArray) -> FloatArray:
     """Second derivative of the potential by ``u``, as differences of the gradient."""
     steps = _STEP * factor.T
     ahead, behind = np.split(evaluate.many(np.concatenate([centre + steps, centre - steps]))[1], 2)
@@ -122,7 +121,7 @@ def _hessian(evaluate: Evaluator, centre: FloatArray, factor: FloatArray) -> Flo
 
 
 def _climb(
-    evaluate: Evaluator, centre: FloatArray, factor: FloatArray, value: float
+    evaluate: PotentialEvaluator, centre: FloatArray, factor: FloatArray, value: float
 ) -> tuple[FloatArray, float]:
     """Minimise the potential, of that value at the centre, in whitened coordinates."""
 
@@ -132,13 +131,13 @@ def _climb(
             return 1e300, np.zeros_like(u)
         return value, factor.T @ gradient
 
-    found = scipy.optimize.minimize(
+    optimum = scipy.optimize.minimize(
         whitened,
         np.zeros_like(centre),
         jac=True,
         method="L-BFGS-B",
         options={"maxiter": 100, "ftol": 1e-12, "gtol": 1e-4},
     )
-    if not found.fun < value:
+    if not optimum.fun < value:
         return centre, value
-    return centre + factor @ found.x, float(found.fun)
+    return centre + factor @ optimum.x, float(optimum.fun)

@@ -18,11 +18,11 @@ from numpyro.infer.hmc import hmc
 from numpyro.infer.util import ParamInfo
 from sklearn.covariance import ledoit_wolf
 
-from probsfa.bayes.coordinates.target import Data, Target
-from probsfa.bayes.sampling.evaluation import Evaluator
-from probsfa.bayes.sampling.laplace import Whitening
-
-FloatArray = NDArray[np.float64]
+from probsfa._typing import FloatArray
+from probsfa.bayes.coordinates.data import TargetData
+from probsfa.bayes.coordinates.target import Target
+from probsfa.bayes.sampling.evaluation import PotentialEvaluator
+from probsfa.bayes.sampling.laplace import LaplaceApproximation
 
 #: Iterations of one compiled stretch. The warm-up has two parts, each a whole number of stretches.
 STRETCH = 25
@@ -30,8 +30,8 @@ STRETCH = 25
 CHAIN_METHODS = ("vectorized", "parallel", "sequential")
 
 
-class Settings(NamedTuple):
-    """What the sampler is told: iterations of warm-up, acceptance wanted, deepest tree."""
+class SamplerSettings(NamedTuple):
+    """Settings of the sampler: iterations of warm-up, acceptance wanted, deepest tree."""
 
     n_warmup: int
     target_accept: float
@@ -59,12 +59,12 @@ class Chains(NamedTuple):
 class _Problem(NamedTuple):
     """The posterior in the coordinates of the sampler."""
 
-    data: Data
+    data: TargetData
     centre: Array
     factor: Array
 
 
-def _kernel(target: Target, problem: _Problem, settings: Settings) -> tuple[Any, Any]:
+def _kernel(target: Target, problem: _Problem, settings: SamplerSettings) -> tuple[Any, Any]:
     """Start and step of the sampler of one chain, in units of the standard normal."""
 
     def potential(u: Array) -> Array:
@@ -88,7 +88,7 @@ def _kernel(target: Target, problem: _Problem, settings: Settings) -> tuple[Any,
 
 @partial(jax.jit, static_argnames=("target", "settings"))
 def _start(
-    target: Target, problem: _Problem, settings: Settings, at: ParamInfo, keys: Array, step_size: Array
+    target: Target, problem: _Problem, settings: SamplerSettings, at: ParamInfo, keys: Array, step_size: Array
 ) -> Any:
     start = _kernel(target, problem, settings)[0]
     return jax.vmap(lambda one, key: start(one, key, step_size))(at, keys)
@@ -96,7 +96,7 @@ def _start(
 
 @partial(jax.jit, static_argnames=("target", "settings"))
 def _advance(
-    target: Target, problem: _Problem, settings: Settings, states: Any
+    target: Target, problem: _Problem, settings: SamplerSettings, states: Any
 ) -> tuple[Any, tuple[Array, ...]]:
     start, step = _kernel(target, problem, settings)
     # The sampler's pieces are made when it starts; what it starts with here is not used.
@@ -124,12 +124,12 @@ Fold = Callable[[FloatArray], FloatArray]
 Report = Callable[[int], None]
 
 
-def sample(
+def sample_chains(
     target: Target,
-    data: Data,
-    whitening: Whitening,
+    data: TargetData,
+    laplace: LaplaceApproximation,
     *,
-    settings: Settings,
+    settings: SamplerSettings,
     n_draws: int,
     n_chains: int,
     chain_method: str,
@@ -143,12 +143,12 @@ def sample(
     ----------
     target : Target
         The posterior.
-    data : Data
+    data : TargetData
         What it is conditioned on.
-    whitening : Whitening
-        Coordinates to start with; chains start at draws from its normal law. Half-way through the warm-up
-        they are refined by the draws of all chains.
-    settings : Settings
+    laplace : LaplaceApproximation
+        Coordinates to start with; chains start at draws from this normal distribution. Half-way through the
+        warm-up they are refined by the draws of all chains.
+    settings : SamplerSettings
         Warm-up, acceptance, tree depth. The warm-up is rounded up to a multiple of 50, at least 100.
     n_draws, n_chains : int
         Draws of each chain after the warm-up, and number of chains.
@@ -173,8 +173,8 @@ def sample(
     rng = np.random.default_rng(seed)
     try:
         with jax.enable_x64(True):
-            problem = _Problem(*jax.tree.map(jnp.asarray, (data, whitening.centre, whitening.factor)))
-            starts = whitening.apply(rng.standard_normal((n_chains, target.size)))
+            problem = _Problem(*jax.tree.map(jnp.asarray, (data, laplace.centre, laplace.factor)))
+            starts = laplace.apply(rng.standard_normal((n_chains, target.size)))
             first = runner.run(problem, starts, half, target.size**-0.25, rng)
             step_size = float(np.median(first[_STATS.index("step_size") + 1][:, -1]))
             vectors = fold(_vectors(problem, first)[:, half // 4 :])
@@ -209,7 +209,7 @@ def _root(problem: _Problem, vectors: FloatArray) -> FloatArray:
 class _Runner:
     """Runs chains in stretches, in the way that was asked for."""
 
-    def __init__(self, target: Target, settings: Settings, chain_method: str, report: Report) -> None:
+    def __init__(self, target: Target, settings: SamplerSettings, chain_method: str, report: Report) -> None:
         self._target, self._settings = target, settings
         self._chain_method, self._report = chain_method, report
         self.interrupted = False
@@ -225,10 +225,10 @@ class _Runner:
     ) -> list[NDArray[Any]]:
         """Outputs (C, n_iterations, ...) of chains from vectors (C, P), at least.
 
-        An interrupt ends the run; it is raised again where no draw after the warm-up is there to keep.
+        An interrupt ends the run; it is raised again where no draw after the warm-up is left.
         """
         chains = len(starts)
-        with Evaluator(self._target, problem.data) as evaluate:
+        with PotentialEvaluator(self._target, problem.data) as evaluate:
             values, slopes = evaluate.many(starts)
         at = ParamInfo(
             jnp.linalg.solve(problem.factor, (starts - problem.centre).T).T,
@@ -238,10 +238,10 @@ class _Runner:
         keys = jax.random.split(jax.random.key(int(rng.integers(2**31))), chains)
         states = _start(self._target, problem, self._settings, at, keys, jnp.asarray(step_size))
         groups = [slice(0, chains)] if self._chain_method == "vectorized" else _one_each(chains)
-        lanes: list[list[list[NDArray[Any]]]] = [[] for _ in groups]
+        outputs: list[list[list[NDArray[Any]]]] = [[] for _ in groups]
         jobs = [
-            (problem, jax.tree.map(lambda leaf, g=group: leaf[g], states), n_iterations, lane)
-            for group, lane in zip(groups, lanes, strict=True)
+            (problem, jax.tree.map(lambda leaf, g=group: leaf[g], states), n_iterations, output)
+            for group, output in zip(groups, outputs, strict=True)
         ]
         try:
             if self._chain_method == "parallel":
@@ -251,10 +251,10 @@ class _Runner:
                     self._advance(*job)
         except KeyboardInterrupt:
             self.interrupted = True
-        return self._join(lanes)
+        return self._join(outputs)
 
     def _advance(
-        self, problem: _Problem, states: Any, n_iterations: int, lane: list[list[NDArray[Any]]]
+        self, problem: _Problem, states: Any, n_iterations: int, output: list[list[NDArray[Any]]]
     ) -> None:
         # The switch to 64 bits holds for one thread.
         with jax.enable_x64(True):
@@ -262,7 +262,7 @@ class _Runner:
                 if self._stopped:
                     return
                 states, out = _advance(self._target, problem, self._settings, states)
-                lane.append([np.asarray(x) for x in out])
+                output.append([np.asarray(x) for x in out])
                 self._report(out[1].size)
 
     def _run_in_threads(self, jobs: list[Any]) -> None:
@@ -275,17 +275,17 @@ class _Runner:
                 self._stopped = True
                 raise
 
-    def _join(self, lanes: list[list[list[NDArray[Any]]]]) -> list[NDArray[Any]]:
+    def _join(self, outputs: list[list[list[NDArray[Any]]]]) -> list[NDArray[Any]]:
         """Stretches joined, chains side by side, cut to the length that all of them have."""
         half = self._settings.n_warmup // 2
         # One run after the other, an interrupt finds some chains not begun: those are left out.
-        begun = [lane for lane in lanes if len(lane) * STRETCH > half or not self.interrupted]
+        begun = [output for output in outputs if len(output) * STRETCH > half or not self.interrupted]
         if not begun:
             raise KeyboardInterrupt
         shortest = min(map(len, begun))
         return [
             np.concatenate(
-                [np.concatenate([stretch[i] for stretch in lane[:shortest]], axis=1) for lane in begun]
+                [np.concatenate([stretch[i] for stretch in output[:shortest]], axis=1) for output in begun]
             )
             for i in range(len(_STATS) + 1)
         ]

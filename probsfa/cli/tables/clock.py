@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from probsfa._typing import FloatArray
 from probsfa.cli._errors import CommandError
 from probsfa.cli.tables.roles import CALENDAR, Roles, as_numbers
 from probsfa.cli.tables.table import Table
 
 __all__ = ["Clock", "read_clock"]
 
-FloatArray = NDArray[np.float64]
 
 _UNITS = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 

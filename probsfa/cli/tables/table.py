@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from probsfa._typing import FloatArray
 from probsfa.cli._errors import CommandError
 
 __all__ = ["Missing", "Table", "plain_number", "read_table", "write_text"]
 
-FloatArray = NDArray[np.float64]
 
 DELIMITERS = (",", ";", "\t", "|")
 _NOT_A_VALUE = frozenset({"", "na", "n/a", "<na>", "nan", "null", "none"})

@@ -9,15 +9,12 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
+from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import Transition
 from probsfa.statespace.engine.moments import PackedMoments
 from probsfa.statespace.engine.symmetric import triangle, unpack
-
-FloatArray = NDArray[np.float64]
 
 
 class Statistics(NamedTuple):

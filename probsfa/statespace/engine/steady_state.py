@@ -21,16 +21,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.lax.linalg import triangular_solve
-from numpy.typing import NDArray
 
+from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import Gaussian, Transition, stationary
 from probsfa.statespace.engine.problem import cached
 from probsfa.statespace.engine.recursions import Collapsed, Filtered, condition, filter_pass, smoother_pass
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.panel import Panel, decay_over
 from probsfa.statespace.parameters import Parameters
-
-FloatArray = NDArray[np.float64]
 
 # What may be left of the past in a variance.
 _FORGOTTEN = 1e-18

@@ -8,18 +8,15 @@ serves is decided by :func:`probsfa.statespace.engine.plan.plan` alone.
 
 from typing import Any, Protocol
 
-import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
+from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import Gaussian
 from probsfa.statespace.engine.moments import PackedMoments, RowMoments
 from probsfa.statespace.engine.problem import Problem
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
-
-FloatArray = NDArray[np.float64]
 
 
 class Forward(Protocol):

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
+from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import Gaussian
 from probsfa.statespace.engine.moments import RowMoments
 from probsfa.statespace.engine.problem import Chunks, Model, Rows, following_index, make_model, make_problem
@@ -30,8 +30,6 @@ from probsfa.statespace.engine.strategy import Forward, Strategy
 from probsfa.statespace.engine.symmetric import unpack
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
-
-FloatArray = NDArray[np.float64]
 
 
 @partial(jax.jit, static_argnames="strategy")

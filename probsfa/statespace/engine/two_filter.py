@@ -26,17 +26,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 
+from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import Gaussian, Transition
 from probsfa.statespace.engine.problem import Chunks, cached_rows
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.engine.sweep import InTurn, Sweep, complete
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
-
-FloatArray = NDArray[np.float64]
 
 
 class End(NamedTuple):

@@ -13,7 +13,7 @@ from probsfa.statespace.learning.noise import HEYWOOD_FLOOR, LEAST_NOISE, Noise,
 __all__ = ["FitOptions"]
 
 
-def _is_number(value: Any) -> TypeGuard[float]:
+def is_number(value: Any) -> TypeGuard[float]:
     """Whether a value is a real number; True and False are not."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
@@ -66,15 +66,15 @@ class FitOptions:
         check_count("n_components", self.n_components)
         check_count("max_iter", self.max_iter)
         check_option("solver", self.solver, ("auto", "em", "lbfgs"))
-        if _is_number(self.noise):
+        if is_number(self.noise):
             if not (np.isfinite(self.noise) and self.noise >= 0.0):
                 raise ValueError(f"noise must be a finite variance, zero or larger; got {self.noise!r}.")
         elif self.noise not in ("diagonal", "isotropic"):
             raise ValueError(f"noise must be 'diagonal', 'isotropic' or a variance; got {self.noise!r}.")
-        if not (_is_number(self.tol) and self.tol > 0.0):
+        if not (is_number(self.tol) and self.tol > 0.0):
             raise ValueError(f"tol must be a positive number of nats; got {self.tol!r}.")
         floor = self.noise_floor
-        if floor != "auto" and not (_is_number(floor) and 0.0 < floor < 1.0):
+        if floor != "auto" and not (is_number(floor) and 0.0 < floor < 1.0):
             raise ValueError(
                 f"noise_floor must be 'auto' or a fraction of the variance between 0 and 1; got {floor!r}."
             )
@@ -83,12 +83,12 @@ class FitOptions:
     @property
     def noise_kind(self) -> NoiseKind:
         """How the noise is learned: "diagonal", "isotropic", or "fixed" where a variance is given."""
-        return "fixed" if _is_number(self.noise) else cast(NoiseKind, self.noise)
+        return "fixed" if is_number(self.noise) else cast(NoiseKind, self.noise)
 
     @property
     def noise_free(self) -> bool:
         """Whether there is no noise at all, so that the fit is slow feature analysis."""
-        return _is_number(self.noise) and self.noise == 0.0
+        return is_number(self.noise) and self.noise == 0.0
 
     @property
     def holds_heywood_cases(self) -> bool:

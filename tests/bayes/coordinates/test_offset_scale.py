@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from probsfa.bayes.coordinates.offset_scale import make_level, place, precision_root
+from probsfa.bayes.coordinates.offset_scale import make_offset_scale, precision_root, scaled_offset
 
 
 def dense_precision(decay, loadings, noise, n_steps, prior):
-    """Precision of the offset given a complete series: ones' Sigma^-1 ones of the dense joint law."""
+    """Precision of the offset given a complete series: ones' Sigma^-1 ones of the joint distribution."""
     d = len(noise)
     powers = [scipy.linalg.toeplitz(a ** np.arange(n_steps)) for a in decay]
     covariance = sum(np.kron(p, np.outer(c, c)) for p, c in zip(powers, loadings.T, strict=True))
@@ -24,7 +24,7 @@ def test_precision_is_that_of_a_long_series(rng, decay):
     decay, loadings, noise = np.array(decay), rng.standard_normal((3, 2)), rng.uniform(0.2, 1.0, 3)
     n, prior = 400, np.full(3, 0.5)
     with jax.enable_x64(True):
-        level = make_level(np.full(3, n), n, 1.0, prior, decay, loadings, noise)
+        level = make_offset_scale(np.full(3, n), n, 1.0, prior, decay, loadings, noise)
         root = np.asarray(precision_root(level, decay, loadings, noise))
     expected = dense_precision(decay, loadings, noise, n, prior)
     ratios = scipy.linalg.eigvalsh(root @ root.T, expected)
@@ -36,8 +36,8 @@ def test_offsets_at_the_reference_are_their_own_coordinates(rng):
     parameters = np.array([0.9, 0.5]), rng.standard_normal((4, 2)), rng.uniform(0.2, 1.0, 4)
     at = rng.standard_normal(4)
     with jax.enable_x64(True):
-        level = make_level(np.full(4, 50), 50.0, 1.0, np.ones(4), *parameters)
-        offset, log_det = place(level, jnp.asarray(at), *map(jnp.asarray, parameters))
+        level = make_offset_scale(np.full(4, 50), 50.0, 1.0, np.ones(4), *parameters)
+        offset, log_det = scaled_offset(level, jnp.asarray(at), *map(jnp.asarray, parameters))
     np.testing.assert_allclose(offset, at, atol=1e-12)
     assert abs(float(log_det)) < 1e-12
 
@@ -46,9 +46,11 @@ def test_log_determinant_is_that_of_the_map(rng):
     parameters = np.array([0.9, 0.5]), rng.standard_normal((4, 2)), rng.uniform(0.2, 1.0, 4)
     others = np.array([0.99, 0.2]), rng.standard_normal((4, 2)), rng.uniform(0.2, 1.0, 4)
     with jax.enable_x64(True):
-        level = make_level(np.full(4, 50), 50.0, 1.0, np.ones(4), *parameters)
-        columns = [np.asarray(place(level, jnp.asarray(e), *map(jnp.asarray, others))[0]) for e in np.eye(4)]
-        log_det = place(level, jnp.zeros(4), *map(jnp.asarray, others))[1]
+        level = make_offset_scale(np.full(4, 50), 50.0, 1.0, np.ones(4), *parameters)
+        columns = [
+            np.asarray(scaled_offset(level, jnp.asarray(e), *map(jnp.asarray, others))[0]) for e in np.eye(4)
+        ]
+        log_det = scaled_offset(level, jnp.zeros(4), *map(jnp.asarray, others))[1]
     assert abs(float(log_det) - np.linalg.slogdet(np.array(columns))[1]) < 1e-11
 
 
@@ -56,8 +58,8 @@ def test_very_slow_latents_and_empty_columns_stay_finite(rng):
     loadings = rng.standard_normal((3, 1))
     counts = np.array([10.0, 0.0, 10.0])
     with jax.enable_x64(True):
-        level = make_level(counts, 10.0, 2.0, np.zeros(3), np.array([0.5]), loadings, np.ones(3))
-        offset, log_det = place(
+        level = make_offset_scale(counts, 10.0, 2.0, np.zeros(3), np.array([0.5]), loadings, np.ones(3))
+        offset, log_det = scaled_offset(
             level, jnp.ones(3), jnp.asarray([1.0 - 1e-14]), jnp.asarray(loadings), jnp.full(3, 1e-8)
         )
     assert np.all(np.isfinite(offset)) and np.isfinite(log_det)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from probsfa.bayes.coordinates.rotation import choose_frame, make_frame, turn, turn_back
+from probsfa.bayes.coordinates.rotation import align, choose_frame, diagonalize, make_frame
 
 SHAPES = [(2, 2), (5, 2), (6, 3), (7, 5)]
 
@@ -29,31 +29,31 @@ def by_size(timescale, loadings):
     return np.asarray(timescale)[order], loadings * signs
 
 
-def turned(frame, timescale, loadings):
+def rotated(frame, timescale, loadings):
     """What the coordinates stand for, as NumPy arrays."""
     with jax.enable_x64(True):
-        return tuple(np.asarray(x) for x in turn(frame, jnp.asarray(timescale), jnp.asarray(loadings)))
+        return tuple(np.asarray(x) for x in diagonalize(frame, jnp.asarray(timescale), jnp.asarray(loadings)))
 
 
 @pytest.mark.parametrize("members", [None, (0, 2)])
 @pytest.mark.parametrize(("d", "k"), [(6, 3), (7, 5)])
 def test_some_or_all_latents_come_back(rng, d, k, members):
     frame, timescale, loadings = problem(rng, d, k, members)
-    found = turned(frame, *turn_back(frame, timescale, loadings))
-    for x, y in zip(by_size(*found[:2]), by_size(timescale, loadings), strict=True):
+    got = rotated(frame, *align(frame, timescale, loadings))
+    for x, y in zip(by_size(*got[:2]), by_size(timescale, loadings), strict=True):
         np.testing.assert_allclose(x, y, atol=1e-11)
     others = np.setdiff1d(np.arange(k), frame.members)
-    np.testing.assert_array_equal(found[1][:, others], loadings[:, others])
+    np.testing.assert_array_equal(got[1][:, others], loadings[:, others])
 
 
 @pytest.mark.parametrize(("d", "k"), SHAPES)
 def test_all_orders_and_signs_are_one_point(rng, d, k):
     frame, timescale, loadings = problem(rng, d, k)
-    expected = turn_back(frame, timescale, loadings)
+    expected = align(frame, timescale, loadings)
     for order in itertools.islice(itertools.permutations(range(k)), 10):
         signs = rng.choice([-1.0, 1.0], k)
-        found = turn_back(frame, timescale[list(order)], loadings[:, list(order)] * signs)
-        for x, y in zip(found, expected, strict=True):
+        got = align(frame, timescale[list(order)], loadings[:, list(order)] * signs)
+        for x, y in zip(got, expected, strict=True):
             np.testing.assert_allclose(x, y, atol=1e-11)
 
 
@@ -66,8 +66,8 @@ def test_coordinates_are_the_parameters_near_the_reference(rng, d, k):
     errors = []
     for step in (1e-3, 1e-4):
         near = timescale + step * changes[0], frame.reference + step * changes[1]
-        found = turn_back(frame, *near)
-        errors.append(max(np.max(np.abs(x - y)) for x, y in zip(found, near, strict=True)))
+        got = align(frame, *near)
+        errors.append(max(np.max(np.abs(x - y)) for x, y in zip(got, near, strict=True)))
     assert errors[1] < 0.02 * errors[0]  # what is left is of the second order
 
 
@@ -75,26 +75,26 @@ def test_coordinates_are_the_parameters_near_the_reference(rng, d, k):
 @pytest.mark.parametrize(("d", "k"), SHAPES)
 def test_log_determinant_is_that_of_the_numerical_jacobian(rng, d, k, members):
     frame, timescale, loadings = problem(rng, d, k, members)
-    start = np.concatenate([x.ravel() for x in turn_back(frame, timescale, loadings)])
+    start = np.concatenate([x.ravel() for x in align(frame, timescale, loadings)])
 
     def flat(vector):
-        t, c, _ = turned(frame, vector[:k], vector[k:].reshape(d, k))
+        t, c, _ = rotated(frame, vector[:k], vector[k:].reshape(d, k))
         return np.concatenate([t, c.ravel()])
 
     step = 1e-6
     moves = step * np.eye(len(start))
     jacobian = np.array([(flat(start + m) - flat(start - m)) / (2.0 * step) for m in moves])
-    log_det = turned(frame, start[:k], start[k:].reshape(d, k))[2]
+    log_det = rotated(frame, start[:k], start[k:].reshape(d, k))[2]
     assert abs(log_det - np.linalg.slogdet(jacobian)[1]) < 1e-6
 
 
 def test_the_process_does_not_jump_where_time_scales_cross(rng):
     """On a line through equal time scales the covariance function of the observations is continuous."""
     frame, _, loadings = problem(rng, 5, 2)
-    centre = turn_back(frame, np.array([1.0, 1.0]), loadings)
+    centre = align(frame, np.array([1.0, 1.0]), loadings)
 
     def covariances(shift):
-        t, c, _ = turned(frame, centre[0] + np.array([shift, -shift]), centre[1])
+        t, c, _ = rotated(frame, centre[0] + np.array([shift, -shift]), centre[1])
         decay = np.exp(-np.exp(-t))
         return [(c / (1.0 - decay**2) * decay**lag) @ c.T for lag in range(3)]
 
@@ -102,8 +102,8 @@ def test_the_process_does_not_jump_where_time_scales_cross(rng):
         np.testing.assert_allclose(before, after, atol=1e-4)
     # The labels do change there.
     assert not np.allclose(
-        turned(frame, centre[0] + [-1e-3, 1e-3], centre[1])[1],
-        turned(frame, centre[0] + [1e-3, -1e-3], centre[1])[1],
+        rotated(frame, centre[0] + [-1e-3, 1e-3], centre[1])[1],
+        rotated(frame, centre[0] + [1e-3, -1e-3], centre[1])[1],
         atol=0.1,
     )
 
@@ -121,11 +121,11 @@ def test_time_scales_that_may_be_equal_are_left_as_they_are(rng):
     loadings, noise = rng.standard_normal((6, 2)), np.full(6, 0.5)
     for ratio, known in [(1.0, False), (1.05, False), (2.0, True)]:
         timescale = np.array([10.0, 10.0 * ratio])
-        found = choose_frame(timescale, np.log(timescale), loadings, loadings, noise, 1000)
-        assert (found is not None) == known
+        frame = choose_frame(timescale, np.log(timescale), loadings, loadings, noise, 1000)
+        assert (frame is not None) == known
 
 
 def test_coordinates_of_nothing_have_no_density(rng):
     frame, timescale, loadings = problem(rng, 5, 2)
-    centre = turn_back(frame, timescale, loadings)
-    assert np.isnan(turned(frame, centre[0], -centre[1])[2])
+    centre = align(frame, timescale, loadings)
+    assert np.isnan(rotated(frame, centre[0], -centre[1])[2])

@@ -1,4 +1,4 @@
-"""Potentials and gradients at many vectors: those of the density, whatever the threads and the anchor."""
+"""Potentials and gradients at many vectors: those of the density, for any threads and symmetry weight."""
 
 import jax
 import jax.numpy as jnp
@@ -6,33 +6,36 @@ import numpy as np
 import pytest
 
 from probsfa.bayes import Priors
-from probsfa.bayes.coordinates.symmetry import Anchor
-from probsfa.bayes.coordinates.target import BLOCK, Data, Target, in_blocks
+from probsfa.bayes.coordinates.data import TargetData
+from probsfa.bayes.coordinates.symmetry import SymmetryReference
+from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.model import as_series
 from probsfa.bayes.sampling import evaluation
-from probsfa.bayes.sampling.evaluation import Evaluator
+from probsfa.bayes.sampling.evaluation import PotentialEvaluator
 
 K, D = 2, 3
 
 
 @pytest.fixture
 def problem(rng):
-    """A target, and data with an anchor."""
+    """A target, and data with a symmetry reference."""
     X = rng.standard_normal((40, D)).cumsum(axis=0)
     X[rng.random(X.shape) < 0.2] = np.nan
-    anchor = Anchor(np.array([1.0, 2.0]), rng.standard_normal((D, K)), np.ones(K), np.ones((D, K)))
+    reference = SymmetryReference(
+        np.array([1.0, 2.0]), rng.standard_normal((D, K)), np.ones(K), np.ones((D, K))
+    )
     with jax.enable_x64(True):
-        return Target(K, D, "diagonal", Priors()), Data(as_series(X), anchor=anchor)
+        return Target(K, D, "diagonal", Priors()), TargetData(as_series(X), symmetry_reference=reference)
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 5])
-@pytest.mark.parametrize("anchored", [True, False])
-def test_it_is_the_density_and_its_gradient(problem, rng, monkeypatch, n_threads, anchored):
+@pytest.mark.parametrize("weighted", [True, False])
+def test_it_is_the_density_and_its_gradient(problem, rng, monkeypatch, n_threads, weighted):
     monkeypatch.setattr(evaluation, "n_cores", lambda: n_threads)
     target, data = problem
-    data = data if anchored else data._replace(anchor=None)
+    data = data if weighted else data._replace(symmetry_reference=None)
     vectors = 0.3 * rng.standard_normal((7, target.size))
-    with Evaluator(target, data) as evaluate:
+    with PotentialEvaluator(target, data) as evaluate:
         values, gradients = evaluate.many(vectors)
         value, gradient = evaluate.one(vectors[3])
         assert evaluate.count == 8
@@ -53,7 +56,7 @@ def test_it_is_the_density_and_its_gradient(problem, rng, monkeypatch, n_threads
 def test_many_vectors_take_one_compiled_program(problem, rng):
     target, data = problem
     evaluation._value_and_gradient.clear_cache()
-    with Evaluator(target, data) as evaluate:
+    with PotentialEvaluator(target, data) as evaluate:
         for n in (1, 4, 9):
             evaluate.many(rng.standard_normal((n, target.size)))
     assert evaluation._value_and_gradient._cache_size() == 1
@@ -63,7 +66,7 @@ def test_single_kernels_are_asked_for_outside_loops_alone(problem, rng):
     target = problem[0]
     with jax.enable_x64(True):
         # As many rows as are cut into segments.
-        data = jax.tree.map(jnp.asarray, Data(as_series(rng.standard_normal((128, D)))))
+        data = jax.tree.map(jnp.asarray, TargetData(as_series(rng.standard_normal((128, D)))))
         vector = jnp.zeros(target.size)
         ours = evaluation._value_and_gradient.lower(target, data, vector).as_text()
 
@@ -89,20 +92,6 @@ def test_an_interrupt_ends_the_threads(problem, rng, monkeypatch):
         return program(*args)
 
     monkeypatch.setattr(evaluation, "_value_and_gradient", interrupted)
-    with pytest.raises(KeyboardInterrupt), Evaluator(target, data) as evaluate:
+    with pytest.raises(KeyboardInterrupt), PotentialEvaluator(target, data) as evaluate:
         evaluate.many(rng.standard_normal((2000, target.size)))
     assert len(done) < 1500
-
-
-@pytest.mark.parametrize("n", [1, BLOCK - 1, BLOCK, 2 * BLOCK + 3])
-def test_blocks_give_every_vector_once(rng, n):
-    vectors, shapes = rng.standard_normal((n, 3)), set()
-
-    def program(block):
-        shapes.add(block.shape)
-        return 2.0 * block, jnp.sum(block, axis=1)
-
-    doubled, sums = in_blocks(program, vectors)
-    np.testing.assert_allclose(doubled, 2.0 * vectors, rtol=1e-6)
-    np.testing.assert_allclose(sums, vectors.sum(axis=1), rtol=1e-5, atol=1e-6)
-    assert shapes == {(BLOCK, 3)}

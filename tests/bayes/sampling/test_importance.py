@@ -1,4 +1,4 @@
-"""Importance weights: against ArviZ, and against laws that are known."""
+"""Importance weights: against ArviZ, and against distributions that are known."""
 
 import warnings
 
@@ -36,14 +36,14 @@ def test_weights_are_those_of_arviz(rng, n, scale):
 
 
 @pytest.mark.parametrize("shape", [-0.3, 0.2, 0.8])
-def test_the_tail_of_a_pareto_law_is_found(rng, shape):
+def test_the_tail_of_a_pareto_distribution_is_estimated(rng, shape):
     draws = np.sort(stats.genpareto.rvs(shape, scale=3.0, size=20_000, random_state=rng))
-    found, scale = fit_tail(draws)
-    assert abs(found - shape) < 0.03
+    estimate, scale = fit_tail(draws)
+    assert abs(estimate - shape) < 0.03
     assert abs(scale / 3.0 - 1.0) < 0.05
 
 
-def test_moments_of_another_law_are_mended(rng):
+def test_moments_of_another_distribution_are_mended(rng):
     """Draws of N(0, 1) weighted to N(0.3, 0.8^2)."""
     draws = rng.standard_normal(40_000)
     weights, pareto_k = smoothed_weights(stats.norm.logpdf(draws, 0.3, 0.8) - stats.norm.logpdf(draws))

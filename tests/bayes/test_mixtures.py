@@ -3,7 +3,13 @@
 import numpy as np
 import scipy.stats
 
-from probsfa.bayes.predictive import Moments, make_cells, mixed_cells, mixed_posterior, mixture_quantile
+from probsfa.bayes.mixtures import (
+    MixtureMoments,
+    cell_mixtures,
+    make_cell_mixture,
+    mixture_posteriors,
+    mixture_quantile,
+)
 from probsfa.statespace.posterior import smooth
 from probsfa.statespace.prediction import observation_moments
 from tests.oracles import statespace as oracle
@@ -13,14 +19,14 @@ from tests.tolerances import EXACT, mc_tolerance
 
 def test_moments_follow_from_the_law_of_total_variance(rng):
     means, stds = 1e8 + rng.standard_normal((7, 3)), rng.uniform(0.5, 2.0, (7, 3))
-    found = Moments()
+    moments = MixtureMoments()
     for mean, std in zip(means, stds, strict=True):
-        found.add(mean, std**2)
-    np.testing.assert_allclose(found.mean, means.mean(0), rtol=1e-15)
-    np.testing.assert_allclose(found.variance, np.mean(stds**2, axis=0) + np.var(means, axis=0), rtol=1e-6)
+        moments.add(mean, std**2)
+    np.testing.assert_allclose(moments.mean, means.mean(0), rtol=1e-15)
+    np.testing.assert_allclose(moments.variance, np.mean(stds**2, axis=0) + np.var(means, axis=0), rtol=1e-6)
 
 
-def test_quantile_of_one_law_is_the_normal_quantile():
+def test_quantile_of_one_draw_is_the_normal_quantile():
     means, stds = np.array([[2.0, -1e6]]), np.array([[3.0, 1e-3]])
     for p in (0.025, 0.5, 0.9):
         np.testing.assert_allclose(
@@ -40,11 +46,11 @@ def test_draws_that_agree_are_one_model(rng):
     panel = to_panel(punch(rng, oracle.simulate(rng, model, [12]), "scattered"))
     params = to_parameters(model)
     one = smooth(params, panel)
-    (found,) = mixed_posterior([[params]] * 5, [panel])
-    for got, wanted in zip(found, one, strict=True):
+    (mixture,) = mixture_posteriors([[params]] * 5, [panel])
+    for got, wanted in zip(mixture, one, strict=True):
         np.testing.assert_allclose(got, wanted, atol=EXACT)
     chosen = rng.random((12, 3)) < 0.4
-    (cells,) = mixed_cells([[params]] * 5, [panel], [chosen])
+    (cells,) = cell_mixtures([[params]] * 5, [panel], [chosen])
     mean, variance = observation_moments(params, one.means, one.covariances)
     np.testing.assert_allclose(cells.mean, mean[chosen], atol=EXACT)
     np.testing.assert_allclose(cells.std, np.sqrt(variance[chosen]), atol=EXACT)
@@ -55,23 +61,23 @@ def test_mixed_posterior_has_the_moments_of_the_mixture(rng):
     xs = punch(rng, oracle.simulate(rng, models[0], [8]), "scattered")
     panel = to_panel(xs)
     dense = [oracle.joint_posterior(model, xs) for model in models]
-    (found,) = mixed_posterior([[to_parameters(model)] for model in models], [panel])
+    (mixture,) = mixture_posteriors([[to_parameters(model)] for model in models], [panel])
     means = np.array([d.means for d in dense])
-    np.testing.assert_allclose(found.means, means.mean(0), atol=EXACT)
+    np.testing.assert_allclose(mixture.means, means.mean(0), atol=EXACT)
     gap = means - means.mean(0)
     total = np.mean([d.covariances for d in dense], axis=0) + np.einsum("nti,ntj->tij", gap, gap) / 6
-    np.testing.assert_allclose(found.covariances, total, atol=EXACT)
+    np.testing.assert_allclose(mixture.covariances, total, atol=EXACT)
     lags = (
         np.mean([d.lag_one for d in dense], axis=0) + np.einsum("nti,ntj->tij", gap[:, 1:], gap[:, :-1]) / 6
     )
-    np.testing.assert_allclose(found.lag_one_covariances, lags, atol=EXACT)
+    np.testing.assert_allclose(mixture.lag_one_covariances, lags, atol=EXACT)
     wanted = scipy.special.logsumexp([d.log_likelihood for d in dense]) - np.log(6)
-    assert abs(found.log_likelihood - wanted) < EXACT * abs(wanted)
+    assert abs(mixture.log_likelihood - wanted) < EXACT * abs(wanted)
 
 
 def test_cells_hold_what_is_drawn_from_them(rng):
     means, stds = rng.standard_normal((30, 4)), rng.uniform(0.2, 1.0, (30, 4))
-    cells = make_cells(means, stds)
+    cells = make_cell_mixture(means, stds)
     which = rng.integers(30, size=100_000)
     drawn = means[which] + stds[which] * rng.standard_normal((100_000, 4))
     np.testing.assert_allclose(cells.mean, drawn.mean(0), atol=mc_tolerance(np.max(cells.std) ** 2, 1e5))

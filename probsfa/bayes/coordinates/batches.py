@@ -1,0 +1,71 @@
+"""Parameters at many vectors at once, by programs that are not compiled again for another number of them."""
+
+import functools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from probsfa._typing import FloatArray
+from probsfa.bayes.coordinates.data import TargetData
+from probsfa.bayes.coordinates.rotation import RotationFrame
+from probsfa.bayes.coordinates.target import Target
+from probsfa.bayes.draws import Draws
+from probsfa.bayes.model import Series
+
+#: Vectors that small programs take at once.
+BLOCK = 64
+
+
+def in_blocks(program: Callable[[Array], tuple[Array, ...]], vectors: FloatArray) -> list[FloatArray]:
+    """Results of a program for each of some vectors, computed in blocks of one size.
+
+    Parameters
+    ----------
+    program : callable
+        Gives a tuple of arrays (BLOCK, ...) for vectors (BLOCK, P).
+    vectors : ndarray (N, P)
+
+    Returns
+    -------
+    list of ndarray (N, ...)
+    """
+    filled = np.concatenate([vectors, np.repeat(vectors[-1:], -len(vectors) % BLOCK, axis=0)])
+    blocks = filled.reshape(-1, BLOCK, vectors.shape[1])
+    parts = [[np.asarray(x) for x in program(jnp.asarray(block))] for block in blocks]
+    return [np.concatenate(x)[: len(vectors)] for x in zip(*parts, strict=True)]
+
+
+@functools.partial(jax.jit, static_argnames="target")
+def _constrain_all(target: Target, data: TargetData, vectors: Array) -> tuple[Array, ...]:
+    return jax.vmap(target.constrain, in_axes=(0, None))(vectors, data)
+
+
+def constrain(target: Target, data: TargetData, vectors: FloatArray) -> Draws:
+    """Parameters at vectors (..., P)."""
+    # Parameters do not depend on the rows: one row keeps the program small.
+    one = TargetData(jax.tree.map(np.asarray, _first_row(data.series)), data.known_noise, chart=data.chart)
+    with jax.enable_x64(True):
+        program = functools.partial(_constrain_all, target, one)
+        flat = in_blocks(program, vectors.reshape(-1, target.size))
+    return Draws(*(x.reshape(*vectors.shape[:-1], *x.shape[1:]) for x in flat))
+
+
+def _first_row(series: Series) -> Series:
+    return Series(series.values[..., :1, :], series.mask[..., :1, :], series.gap_index[..., :1], series.gaps)
+
+
+@functools.partial(jax.jit, static_argnames="target")
+def _all_latents(target: Target, frame: RotationFrame | None, vectors: Array) -> tuple[Array, Array]:
+    return jax.vmap(target.latents, in_axes=(0, None))(vectors, frame)
+
+
+def latent_coordinates(
+    target: Target, frame: RotationFrame | None, vectors: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Coordinates of the time scales (N, K) and of the loadings (N, D, K) at vectors (N, P)."""
+    with jax.enable_x64(True):
+        timescales, loadings = in_blocks(functools.partial(_all_latents, target, frame), vectors)
+    return timescales, loadings

@@ -1,0 +1,84 @@
+"""The choice of coordinates for some data: what rotations and the offset refer to."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from probsfa._typing import FloatArray
+from probsfa.bayes.coordinates.data import Chart, TargetData
+from probsfa.bayes.coordinates.offset_scale import LONGEST, OffsetScale, make_offset_scale
+from probsfa.bayes.coordinates.rotation import RotationFrame, choose_frame
+from probsfa.bayes.coordinates.target import Target, is_real
+
+
+def choose_chart(target: Target, values: dict[str, Any], data: TargetData) -> Chart:
+    """Chart that refers to given parameters, as far as the model and the data have one.
+
+    Parameters
+    ----------
+    target : Target
+        The posterior.
+    values : dict
+        Values of all sites of the model.
+    data : TargetData
+        What the posterior is conditioned on; its own chart is not used.
+
+    Returns
+    -------
+    Chart
+    """
+    if not target.by_innovation:
+        return Chart()
+    noise = np.asarray(data.known_noise if target.noise == "fixed" else values["noise_variance"])
+    noise = np.broadcast_to(noise, (target.n_features,))
+    return Chart(_rotation(target, values, data, noise), _offset_scale(target, values, data, noise))
+
+
+def _rotation(
+    target: Target, values: dict[str, Any], data: TargetData, noise: FloatArray
+) -> RotationFrame | None:
+    """Frame of rotations, where the priors tell neither the order nor the signs of the latents."""
+    if not (target.symmetry.order and target.symmetry.signs):
+        return None
+    loadings, timescale = (np.asarray(values[name]) for name in ("loadings", "timescale"))
+    vector = target.to_vector(values)
+    coordinate, scaled = (vector[target.slices[name]] for name in ("timescale", "loadings"))
+    n_rows = int(np.sum(np.any(np.asarray(data.series.mask), axis=-1)))
+    return choose_frame(timescale, coordinate, loadings, scaled.reshape(loadings.shape), noise, n_rows)
+
+
+def _offset_scale(
+    target: Target, values: dict[str, Any], data: TargetData, noise: FloatArray
+) -> OffsetScale | None:
+    """Scale of the offset, where it may be any number and no latent is too slow for the formula."""
+    if target.n_sequences is not None or not is_real(target.sites["offset"].support):
+        return None
+    mask, timescale = np.asarray(data.series.mask), np.asarray(values["timescale"])
+    seen = np.flatnonzero(np.any(mask, axis=1))
+    if np.max(timescale) > LONGEST * len(seen):
+        return None
+    # Rows after the last are padding, each a sequence of its own.
+    index = np.asarray(data.series.gap_index)[: 1 + np.max(seen, initial=0)]
+    n_sequences = np.sum(index == len(data.series.gaps))
+    with jax.enable_x64(True):
+        return make_offset_scale(
+            np.sum(mask, axis=0, dtype=np.float64),
+            max(float(len(seen)), 1.0),
+            float(n_sequences),
+            np.broadcast_to(_precision(target.priors.offset), (target.n_features,)),
+            np.exp(-1.0 / timescale),
+            np.asarray(values["loadings"]),
+            noise,
+        )
+
+
+def _precision(prior: Any) -> FloatArray:
+    """Inverse variance of a prior; zero where it has none."""
+    with jax.enable_x64(True), jax.ensure_compile_time_eval():
+        try:
+            variance = np.asarray(prior.variance, np.float64)
+        except NotImplementedError:
+            return np.zeros(())
+    known = np.isfinite(variance) & (variance > 0.0)
+    return np.where(known, 1.0 / np.where(known, variance, 1.0), 0.0)

@@ -1,0 +1,128 @@
+"""Whether the draws of a fit can be trusted, in numbers and in sentences."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
+
+from probsfa._typing import FloatArray
+from probsfa.bayes.draws import Draws, timescales
+from probsfa.bayes.fitted import FittedPosterior
+from probsfa.bayes.relabelling.matching import Relabelling, close_pairs
+from probsfa.bayes.sampling.importance import UNRELIABLE
+
+#: Largest R-hat and smallest effective sample size of draws that have converged.
+MAX_RHAT, MIN_ESS = 1.01, 400.0
+# R-hat above which more draws are not the remedy.
+_DISAGREEING = 1.05
+
+
+class FitReport(NamedTuple):
+    """What there is to say about a fit.
+
+    Attributes
+    ----------
+    diagnostics : dict
+        ``"rhat"`` and ``"ess"`` of all parameters, ``"divergences"``; ``"pareto_k"`` of a variational fit.
+    converged : bool
+        Whether the draws are good enough.
+    status : str
+        How the fit ended, in a sentence, with what to try.
+    doubts : tuple of str
+        A sentence for each pair of latents that cannot be told apart.
+    """
+
+    diagnostics: dict[str, Any]
+    converged: bool
+    status: str
+    doubts: tuple[str, ...]
+
+
+def convergence_diagnostics(draws: Draws) -> dict[str, dict[str, FloatArray]]:
+    """Split R-hat and effective sample size of each entry: ``{"rhat": {...}, "ess": {...}}``.
+
+    NaN for what does not vary, such as a known noise, and for R-hat of a single draw.
+    """
+    measures = {"rhat": split_gelman_rubin, "ess": effective_sample_size}
+    out: dict[str, dict[str, FloatArray]] = {kind: {} for kind in measures}
+    for name, values in draws._asdict().items():
+        flat = values.reshape(*values.shape[:2], -1)
+        varies = np.ptp(flat, axis=(0, 1)) > 1e-12 * np.max(np.abs(flat), axis=(0, 1), initial=1e-300)
+        for kind, measure in measures.items():
+            entries = np.full(flat.shape[-1], np.nan)
+            if flat.shape[1] >= 4 and np.any(varies):
+                entries[varies] = np.asarray(measure(flat[..., varies]))
+            out[kind][name] = entries.reshape(values.shape[2:])
+    return out
+
+
+def report(fitted: FittedPosterior) -> FitReport:
+    """Diagnostics of a fit, and the sentences that a user reads."""
+    inferred, draws = fitted.inferred, fitted.draws
+    measured = convergence_diagnostics(draws)
+    divergences = int(np.sum(inferred.sample_stats.get("diverging", 0)))
+    diagnostics: dict[str, Any] = {**measured, "divergences": divergences}
+    chains, n = draws.decay.shape[:2]
+    if inferred.pareto_k is not None:
+        diagnostics["pareto_k"] = inferred.pareto_k
+        converged = not inferred.interrupted and inferred.pareto_k <= UNRELIABLE
+        status = _svi_status(n, inferred.pareto_k, inferred.interrupted)
+    elif not inferred.sample_stats:
+        converged = False
+        status = (
+            "Interrupted in the warm-up: the draws are those of Laplace's approximation at the "
+            "maximum a posteriori, not of the sampler."
+        )
+    else:
+        rhat = max(float(np.nanmax(x, initial=1.0)) for x in measured["rhat"].values())
+        ess = min(float(np.nanmin(x, initial=np.inf)) for x in measured["ess"].values())
+        converged = rhat <= MAX_RHAT and ess >= MIN_ESS
+        interrupted = "Interrupted: the draws so far are kept. " if inferred.interrupted else ""
+        advice = "" if converged else _advice(rhat)
+        status = (
+            f"{interrupted}{n} draws of {chains} chains: R-hat at most {rhat:.3f}, effective sample "
+            f"size at least {ess:.0f}, {divergences} divergences.{advice}"
+        )
+    return FitReport(diagnostics, converged, status, _doubts(draws))
+
+
+def relabelling_sentence(relabelling: Relabelling) -> str:
+    """What was done to bring the draws to one labelling."""
+    return (
+        "Each draw has the signed permutation of its latents closest to the maximum a posteriori: "
+        f"{relabelling.n_permuted} of {len(relabelling.permutations)} draws were permuted, "
+        f"{relabelling.n_flipped} had signs changed. Labels are ordered by median time scale."
+    )
+
+
+def _svi_status(n_draws: int, pareto_k: float, interrupted: bool) -> str:
+    if interrupted:
+        return f"Interrupted: {n_draws} draws from the Gaussian approximation of the steps so far."
+    advice = (
+        ""
+        if pareto_k <= UNRELIABLE
+        else f" Above {UNRELIABLE} the weights do not mend it: use inference='nuts'."
+    )
+    return (
+        f"{n_draws} draws from a Gaussian approximation in whitened coordinates, by importance weights of "
+        f"tail index {pareto_k:.2f}.{advice}"
+    )
+
+
+def _advice(rhat: float) -> str:
+    if rhat > _DISAGREEING:
+        return (
+            " The chains do not agree: look at raw_draws_; two latents may have the same time scale, or "
+            "n_components may be too large."
+        )
+    return f" Raise n_draws: {MIN_ESS:.0f} effective draws and an R-hat of {MAX_RHAT} are wanted."
+
+
+def _doubts(draws: Draws) -> tuple[str, ...]:
+    every = timescales(draws)
+    return tuple(
+        f"Latents {i} and {j} have time scales too close to tell apart: the second is the slower one "
+        f"with probability {slower:.2f}. Their loadings may be mixed with each other; look at the "
+        "two together, or use fewer components."
+        for i, j, slower in close_pairs(every.reshape(-1, every.shape[-1]))
+    )

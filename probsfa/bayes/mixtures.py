@@ -1,0 +1,201 @@
+"""Prediction with parameters that are not known: a mixture over posterior draws, each solved exactly.
+
+Given the parameters everything is normal, so no latent has to be drawn: the distribution of a latent or of a
+missing cell is a mixture of normal distributions, one for each draw of the parameters. Its moments follow
+from the law of total variance, its quantiles from the mixture's distribution function.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import scipy.special
+from numpy.typing import NDArray
+
+from probsfa._typing import FloatArray
+from probsfa.statespace.panel import Panel
+from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.posterior import Posterior, smooth
+from probsfa.statespace.prediction import observation_moments
+
+
+class RunningMean:
+    """A running mean of arrays."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.value: FloatArray = np.zeros(())
+
+    def add(self, x: FloatArray) -> None:
+        """Take in one more array."""
+        self.count += 1
+        self.value = self.value + (x - self.value) / self.count
+
+
+class MixtureMoments:
+    """Mean and variance of a mixture of distributions, added one by one without loss of digits (Welford)."""
+
+    def __init__(self) -> None:
+        self._mean, self._within = RunningMean(), RunningMean()
+        self._between: FloatArray = np.zeros(())
+
+    def add(self, mean: FloatArray, variance: FloatArray) -> None:
+        """Take in one more distribution, given by its mean and its variance."""
+        before = mean - self._mean.value
+        self._mean.add(mean)
+        self._within.add(variance)
+        self._between = self._between + before * (mean - self._mean.value)
+
+    @property
+    def mean(self) -> FloatArray:
+        """Mean of the mixture."""
+        return self._mean.value
+
+    @property
+    def variance(self) -> FloatArray:
+        """Variance of the mixture: that within its parts, and that of their means."""
+        return self._within.value + self._between / self._mean.count
+
+
+def mixture_posteriors(draws: Iterable[Sequence[Parameters]], panels: Sequence[Panel]) -> list[Posterior]:
+    """Distribution of the latents, the parameters being as uncertain as their draws.
+
+    Parameters
+    ----------
+    draws : iterable of sequences of Parameters
+        For each draw the parameters of each panel.
+    panels : sequence of Panel
+        Packed observations.
+
+    Returns
+    -------
+    list of Posterior
+        For each panel. Its ``row_log_likelihoods`` are those of the mixture: the log density of each row
+        given those before it, with every draw weighted by how well it predicted these.
+    """
+    mixtures = [_PosteriorMixture() for _ in panels]
+    for draw in draws:
+        for one, params, panel in zip(mixtures, draw, panels, strict=True):
+            one.add(smooth(params, panel))
+    return [one.result() for one in mixtures]
+
+
+class _PosteriorMixture:
+    """Total mean and covariances of the latents over the draws added so far."""
+
+    def __init__(self) -> None:
+        self._mean, self._within, self._lag_one = RunningMean(), RunningMean(), RunningMean()
+        self._between: FloatArray = np.zeros(())
+        self._between_lags: FloatArray = np.zeros(())
+        self._rows: list[FloatArray] = []
+
+    def add(self, one: Posterior) -> None:
+        before = one.means - self._mean.value
+        self._mean.add(one.means)
+        after = one.means - self._mean.value
+        self._within.add(one.covariances)
+        self._lag_one.add(one.lag_one_covariances)
+        self._between = self._between + before[:, :, None] * after[:, None, :]
+        self._between_lags = self._between_lags + before[1:, :, None] * after[:-1, None, :]
+        self._rows.append(np.cumsum(one.row_log_likelihoods))
+
+    def result(self) -> Posterior:
+        n = self._mean.count
+        total = scipy.special.logsumexp(self._rows, axis=0) - np.log(n)
+        return Posterior(
+            self._mean.value,
+            self._within.value + self._between / n,
+            self._lag_one.value + self._between_lags / n,
+            np.diff(total, prepend=0.0),
+        )
+
+
+class CellMixture(NamedTuple):
+    """Distribution of chosen cells, a mixture of one normal distribution for each draw.
+
+    Attributes
+    ----------
+    mean, std : ndarray (N,)
+        Mean and standard deviation of each cell.
+    means, stds : ndarray (M, N)
+        The same for each of the M draws.
+    """
+
+    mean: FloatArray
+    std: FloatArray
+    means: FloatArray
+    stds: FloatArray
+
+    def quantile(self, probability: float) -> FloatArray:
+        """Quantile of each cell's mixture."""
+        return mixture_quantile(self.means, self.stds, probability)
+
+
+def make_cell_mixture(means: FloatArray, stds: FloatArray) -> CellMixture:
+    """Mixture of the normal distributions that M draws give some cells, means and stds (M, ...)."""
+    moments = MixtureMoments()
+    for mean, std in zip(means, stds, strict=True):
+        moments.add(mean, std**2)
+    return CellMixture(moments.mean, np.sqrt(moments.variance), means, stds)
+
+
+def cell_mixtures(
+    draws: Iterable[Sequence[Parameters]], panels: Sequence[Panel], chosen: Sequence[NDArray[np.bool_]]
+) -> list[CellMixture]:
+    """Distribution of what would be observed in chosen cells of each panel, noise included.
+
+    Parameters
+    ----------
+    draws : iterable of sequences of Parameters
+        For each draw the parameters of each panel.
+    panels : sequence of Panel
+        Packed observations.
+    chosen : sequence of bool ndarray (N, D)
+        The cells.
+
+    Returns
+    -------
+    list of CellMixture
+    """
+    means: list[list[FloatArray]] = [[] for _ in panels]
+    stds: list[list[FloatArray]] = [[] for _ in panels]
+    for draw in draws:
+        for i, (params, panel) in enumerate(zip(draw, panels, strict=True)):
+            one = smooth(params, panel)
+            mean, variance = observation_moments(params, one.means, one.covariances)
+            means[i].append(mean[chosen[i]])
+            stds[i].append(np.sqrt(variance[chosen[i]]))
+    return [make_cell_mixture(np.array(m), np.array(s)) for m, s in zip(means, stds, strict=True)]
+
+
+def mixture_quantile(means: FloatArray, stds: FloatArray, probability: float) -> FloatArray:
+    """Quantile of mixtures of normal distributions, by bisection.
+
+    Parameters
+    ----------
+    means, stds : ndarray (M, ...)
+        Parts of the mixture, all with the same weight.
+    probability : float
+        Between 0 and 1.
+
+    Returns
+    -------
+    ndarray (...)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> round(float(mixture_quantile(np.array([0.0, 0.0]), np.array([1.0, 1.0]), 0.975)), 4)
+    1.96
+    """
+    at = scipy.special.ndtri(probability)
+    ends = means + at * stds
+    # The quantile of a mixture lies between the smallest and the largest of its parts' quantiles.
+    low, high = ends.min(axis=0), ends.max(axis=0)
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        below = np.mean(scipy.special.ndtr((middle - means) / stds), axis=0) < probability
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+        if np.all(high - low <= 1e-10 * np.max(stds, axis=0)):
+            break
+    return 0.5 * (low + high)

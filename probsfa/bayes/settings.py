@@ -1,0 +1,59 @@
+"""What a user may ask for: checks of the estimator's parameters."""
+
+from typing import Any
+
+import numpy as np
+
+from probsfa._validation import check_count, check_option
+from probsfa.bayes.priors import Priors
+from probsfa.bayes.sampling.nuts import CHAIN_METHODS
+from probsfa.statespace.learning.options import is_number
+
+_COUNTS = (
+    "n_components",
+    "n_draws",
+    "n_chains",
+    "n_warmup",
+    "max_tree_depth",
+    "n_steps_svi",
+    "n_predictive",
+)
+
+
+def check_settings(model: Any) -> None:
+    """Check the parameters of a :class:`probsfa.BayesianSFA`.
+
+    Raises
+    ------
+    ValueError
+        That names the parameter, what came and what is wanted.
+    """
+    noise = model.noise
+    if isinstance(noise, str):
+        check_option("noise", noise, ("diagonal", "isotropic"))
+    elif not (is_number(noise) and np.isfinite(noise) and noise > 0.0):
+        raise ValueError(
+            f"noise must be 'diagonal', 'isotropic' or a positive variance; got {noise!r}. "
+            "The limit of no noise is ProbabilisticSFA(noise=0.0)."
+        )
+    check_option("inference", model.inference, ("nuts", "svi"))
+    check_option("chain_method", model.chain_method, CHAIN_METHODS)
+    for name in _COUNTS:
+        check_count(name, getattr(model, name))
+    if not 0.0 < model.target_accept < 1.0:
+        raise ValueError(f"target_accept must lie between 0 and 1; got {model.target_accept!r}.")
+    if model.priors is not None and not isinstance(model.priors, Priors):
+        raise ValueError(f"priors must be probsfa.bayes.Priors; got {type(model.priors).__name__}.")
+
+
+def central_interval(probability: float) -> tuple[float, float]:
+    """Probabilities below the two ends of a central interval.
+
+    Raises
+    ------
+    ValueError
+        If it is not the probability of an interval.
+    """
+    if not 0.0 < probability < 1.0:
+        raise ValueError(f"interval must be a probability above 0 and below 1; got {probability!r}.")
+    return 0.5 - probability / 2.0, 0.5 + probability / 2.0

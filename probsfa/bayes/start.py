@@ -1,0 +1,45 @@
+"""Where a fit starts: the maximum of the likelihood, near which that of the posterior is."""
+
+from typing import NamedTuple
+
+from probsfa._validation import Sequences
+from probsfa.bayes.fitted import Units
+from probsfa.statespace.learning.maximum_likelihood import InMemory, maximum_likelihood
+from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.parameters import Parameters
+
+# A start need not have converged.
+_MAX_ITER, _TOL = 100, 1e-2
+
+
+class Start(NamedTuple):
+    """Parameters in data units, and the units in which the data are standardised."""
+
+    params: Parameters
+    units: Units
+
+
+def maximum_likelihood_start(sequences: Sequences, n_components: int, noise: str | float) -> Start:
+    """Maximise the likelihood, roughly.
+
+    Parameters
+    ----------
+    sequences : Sequences
+        Checked data.
+    n_components : int
+        Number of latents.
+    noise : {"diagonal", "isotropic"} or float
+        As in :class:`probsfa.BayesianSFA`.
+
+    Raises
+    ------
+    ValueError
+        If no column varies, or no sequence has two rows.
+    KeyboardInterrupt
+        If an interrupt from the keyboard cut it short: there is nothing to draw from yet.
+    """
+    options = FitOptions(n_components, noise=noise, max_iter=_MAX_ITER, tol=_TOL)
+    fitted = maximum_likelihood(InMemory(sequences), options)
+    if fitted.interrupted:
+        raise KeyboardInterrupt
+    return Start(fitted.params, Units(fitted.shift, fitted.scale, fitted.time_unit))

@@ -1,0 +1,48 @@
+"""The symmetry weight: choosing one of the mirror images changes no invariant."""
+
+import math
+
+import jax
+import numpy as np
+import pytest
+
+from probsfa.bayes.coordinates.symmetry import SymmetryReference, log_images, log_weight
+from tests.bayes.support import images
+from tests.tolerances import EXACT
+
+
+@pytest.mark.parametrize("permuted", [True, False])
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_weights_add_to_one_over_the_images(rng, k, permuted):
+    draw, c = rng.standard_normal(k), rng.standard_normal((4, k))
+    reference = SymmetryReference(
+        rng.standard_normal(k),
+        rng.standard_normal((4, k)),
+        rng.uniform(0.5, 2.0, k) if not permuted else np.full(k, 0.7),
+        rng.uniform(0.5, 2.0, (4, k)),
+    )
+    with jax.enable_x64(True):
+        all_images = list(images(draw, c))
+        if not permuted:
+            all_images = [(t, x) for t, x in all_images if np.array_equal(t, draw)]
+        total = sum(math.exp(log_weight(reference, t, x, permuted)) for t, x in all_images)
+    assert abs(total - 1.0) < EXACT
+    assert abs(math.exp(log_images(k, permuted)) - len(all_images)) < 1e-9
+
+
+@pytest.mark.parametrize("members", [(), (0,), (0, 2), (0, 1, 2)])
+def test_images_that_are_one_point_of_the_coordinates_count_together(rng, members):
+    """Over all images the weights add to the number of images that each point stands for."""
+    k = 3
+    reference = SymmetryReference(
+        rng.standard_normal(k), rng.standard_normal((4, k)), np.full(k, 0.7), rng.uniform(0.5, 2.0, (4, k))
+    )
+    draw, c = rng.standard_normal(k), rng.standard_normal((4, k))
+    with jax.enable_x64(True):
+        weights = [
+            math.exp(log_weight(reference, t, x, True, np.array(members, dtype=int)))
+            for t, x in images(draw, c)
+        ]
+    assert abs(sum(weights) - math.factorial(len(members)) * 2 ** len(members)) < EXACT
+    if len(members) == k:
+        np.testing.assert_allclose(weights, 1.0, atol=EXACT)

@@ -1,0 +1,41 @@
+"""A posterior that is known: a normal density, in place of the model's."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from probsfa.bayes.coordinates.data import TargetData
+
+
+@dataclass(frozen=True)
+class GaussianTarget:
+    """Stands for a target whose density of vectors (P,) is normal, times ``exp(log_evidence)``."""
+
+    size: int
+    log_evidence: float = 0.0
+
+    def potential(self, vector, data):
+        mean, precision = data.series
+        apart = vector - mean
+        log_norm = 0.5 * (np.linalg.slogdet(self.precision())[1] - self.size * np.log(2.0 * np.pi))
+        return 0.5 * apart @ precision @ apart - log_norm - self.log_evidence
+
+    def difference_steps(self, vector):
+        return np.full_like(vector, 1e-4)
+
+    def precision(self):
+        """Far from round: standard deviations from 1e-3 to 10, correlated."""
+        rng = np.random.default_rng(self.size)
+        stds = np.geomspace(1e-3, 10.0, self.size)
+        turned = np.linalg.qr(rng.standard_normal((self.size, self.size)))[0]
+        root = (np.eye(self.size) + 0.3 * turned) / stds
+        return root.T @ root
+
+    def mean(self):
+        return np.arange(self.size, dtype=float) - 1.0
+
+    def covariance(self):
+        return np.linalg.inv(self.precision())
+
+    def data(self):
+        return TargetData((self.mean(), self.precision()))

@@ -1,0 +1,51 @@
+"""The sampler in whitened coordinates: draws of a known density, whatever the way of running chains."""
+
+import numpy as np
+import pytest
+
+from probsfa.bayes.sampling import nuts
+from probsfa.bayes.sampling.laplace import LaplaceApproximation
+from tests.bayes.sampling.gaussian import GaussianTarget
+from tests.tolerances import mc_tolerance
+
+
+def sample(target, n_draws, chain_method="vectorized", report=None):
+    root = np.linalg.cholesky(target.covariance())
+    laplace = LaplaceApproximation(target.mean(), 1.3 * root, 0.0, 0)
+    return nuts.sample_chains(
+        target,
+        target.data(),
+        laplace,
+        settings=nuts.SamplerSettings(100, 0.8, 10),
+        n_draws=n_draws,
+        n_chains=2,
+        chain_method=chain_method,
+        seed=0,
+        fold=lambda vectors: vectors,
+        report=report,
+    )
+
+
+def test_moments_are_those_of_the_density():
+    target, counts = GaussianTarget(3), []
+    chains = sample(target, 1000, report=counts.append)
+    assert chains.vectors.shape == (2, 1000, 3) and not chains.interrupted
+    assert sum(counts) == 2 * (100 + 1000) and chains.stats["diverging"].sum() == 0
+    assert 0.6 < chains.stats["acceptance_rate"].mean() < 0.99
+    std = np.sqrt(np.diag(target.covariance()))
+    flat = (chains.vectors.reshape(-1, 3) - target.mean()) / std
+    # Draws of one chain are not independent: at least half of them count.
+    assert np.all(np.abs(flat.mean(axis=0)) < mc_tolerance(1.0, 1000, 5))
+    assert np.all(np.abs((flat**2).mean(axis=0) - 1.0) < mc_tolerance(2.0, 1000, 5))
+    expected = target.covariance() / np.outer(std, std)
+    np.testing.assert_allclose(flat.T @ flat / len(flat), expected, atol=0.2)
+    potential = np.array([float(target.potential(v, target.data())) for v in chains.vectors[0, :5]])
+    np.testing.assert_allclose(chains.stats["lp"][0, :5], -potential, rtol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["sequential", "parallel"])
+def test_ways_of_running_chains_agree(method):
+    target = GaussianTarget(3)
+    one, other = sample(target, 50), sample(target, 50, method)
+    # Up to rounding, which trajectories amplify.
+    np.testing.assert_allclose(other.vectors[:, 0], one.vectors[:, 0], rtol=1e-6)

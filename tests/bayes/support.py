@@ -1,0 +1,39 @@
+"""What tests of several folders of this room share."""
+
+import itertools
+
+import jax
+import numpy as np
+
+from probsfa.bayes import Priors
+from probsfa.bayes.coordinates.data import TargetData
+from probsfa.bayes.coordinates.target import Target
+from probsfa.bayes.model import as_series
+
+K, D = 2, 4
+
+
+def images(timescale, loadings):
+    """All signed permutations of a draw."""
+    k = len(timescale)
+    for order in itertools.permutations(range(k)):
+        for signs in itertools.product([1.0, -1.0], repeat=k):
+            yield timescale[list(order)], loadings[:, list(order)] * np.array(signs)
+
+
+def small_problem(rng, priors=None, noise="diagonal"):
+    """A target, data with holes, and values of all sites."""
+    X = rng.standard_normal((500, D)).cumsum(axis=0)
+    X[rng.random(X.shape) < 0.2] = np.nan
+    with jax.enable_x64(True):
+        series = as_series(X)
+    values = {
+        "timescale": np.array([4.0, 20.0]),
+        "loadings": rng.standard_normal((D, K)),
+        "noise_std": np.full(D if noise == "diagonal" else 1, 0.5),
+        "noise_variance": np.full(D if noise == "diagonal" else 1, 0.25),
+        "offset": rng.standard_normal(D),
+    }
+    target = Target(K, D, noise, priors if priors is not None else Priors())
+    data = TargetData(series, np.full(D, 0.3) if noise == "fixed" else None)
+    return target, data, values

@@ -1,0 +1,81 @@
+"""What is said of draws: numbers by their definitions, and sentences that fit them."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from probsfa.bayes.diagnostics import convergence_diagnostics, report
+from probsfa.bayes.draws import Draws
+from probsfa.bayes.fitted import Inferred
+
+
+def make_draws(rng, chains=4, n=500, apart=0.0):
+    """Independent draws, the offsets of whose chains are so far apart."""
+    shape = (chains, n)
+    return Draws(
+        rng.uniform(0.85, 0.9, (*shape, 1)),
+        1.0 + 0.1 * rng.standard_normal((*shape, 2, 1)),
+        np.full((*shape, 2), 0.3),
+        rng.standard_normal((*shape, 2)) + apart * np.arange(chains)[:, None, None],
+    )
+
+
+def fitted(draws, **outcome):
+    outcome = {"sample_stats": {"diverging": np.zeros((4, 500), bool)}, "interrupted": False, **outcome}
+    return SimpleNamespace(draws=draws, inferred=Inferred(np.empty((4, 500, 0)), **outcome))
+
+
+def split_rhat(x):
+    """Gelman et al. (2013), Bayesian Data Analysis, 11.4, of chains (C, N) split into halves."""
+    halves = x.reshape(2 * len(x), -1)
+    n = halves.shape[1]
+    within, between = halves.var(axis=1, ddof=1).mean(), n * halves.mean(axis=1).var(ddof=1)
+    return np.sqrt(((n - 1) / n * within + between / n) / within)
+
+
+def test_rhat_is_the_textbooks_and_what_does_not_vary_has_none(rng):
+    draws = make_draws(rng, apart=0.2)
+    out = convergence_diagnostics(draws)
+    expected = [split_rhat(draws.offset[..., i]) for i in range(2)]
+    np.testing.assert_allclose(out["rhat"]["offset"], expected, rtol=1e-6)
+    assert out["rhat"]["loadings"].shape == (2, 1)
+    assert np.isnan(out["rhat"]["noise_variance"]).all() and np.isnan(out["ess"]["noise_variance"]).all()
+
+
+def test_independent_draws_have_converged(rng):
+    judged = report(fitted(make_draws(rng)))
+    assert judged.converged and judged.doubts == ()
+    assert min(np.nanmin(x, initial=np.inf) for x in judged.diagnostics["ess"].values()) > 1000
+    assert "500 draws of 4 chains" in judged.status and "Raise" not in judged.status
+
+
+def test_chains_apart_are_said_to_disagree_and_few_draws_to_be_more(rng):
+    assert "The chains do not agree" in report(fitted(make_draws(rng, apart=3.0))).status
+    few = report(fitted(make_draws(rng, n=40)))
+    assert not few.converged and "Raise n_draws" in few.status
+
+
+def test_divergences_and_interrupts_are_reported(rng):
+    stats = {"diverging": np.arange(2000).reshape(4, 500) < 7}
+    judged = report(fitted(make_draws(rng), sample_stats=stats, interrupted=True))
+    assert judged.diagnostics["divergences"] == 7 and "7 divergences" in judged.status
+    assert judged.status.startswith("Interrupted: the draws so far are kept.")
+    assert "Laplace" in report(fitted(make_draws(rng), sample_stats={}, interrupted=True)).status
+
+
+@pytest.mark.parametrize(
+    ("pareto_k", "interrupted", "converged"), [(0.3, False, True), (0.9, False, False), (0.3, True, False)]
+)
+def test_a_variational_fit_is_judged_by_its_weights(rng, pareto_k, interrupted, converged):
+    outcome = {"sample_stats": {}, "elbo": np.zeros(3), "pareto_k": pareto_k, "interrupted": interrupted}
+    judged = report(fitted(make_draws(rng, 1, 100), **outcome))
+    assert judged.converged == converged and judged.diagnostics["pareto_k"] == pareto_k
+    assert ("use inference='nuts'" in judged.status) == (pareto_k > 0.7)
+
+
+def test_latents_of_one_time_scale_are_in_doubt(rng):
+    draws = make_draws(rng)
+    twice = draws._replace(decay=rng.uniform(0.85, 0.9, (4, 500, 2)), loadings=np.tile(draws.loadings, 2))
+    (doubt,) = report(fitted(twice)).doubts
+    assert doubt.startswith("Latents 0 and 1 have time scales too close")
