@@ -2,18 +2,36 @@
 
 All sequences lie one after the other on one time axis. What separates them, and what uneven sampling means,
 is said by one array alone: the time since the row before. It is infinite on the first row of a sequence, so
-that ``a ** inf = 0`` cuts the chain there and the stationary law starts it again; no sequence needs code of
-its own.
+that ``a ** inf = 0`` cuts the chain there and the stationary distribution starts it again; no sequence needs code
+of its own.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
-from probsfa.statespace.sources import RowSource
+
+
+@runtime_checkable
+class RowSource(Protocol):
+    """Rows of float64 that are cut out by slices; NumPy arrays are row sources too."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of rows and of columns."""
+        ...
+
+    def __getitem__(self, rows: slice, /) -> FloatArray:
+        """Rows of a slice, as an array."""
+        ...
+
+
+def resident_bytes(x: RowSource) -> int | None:
+    """Bytes that the rows take in memory; None where they are read only when asked for."""
+    return int(x.nbytes) if isinstance(x, np.ndarray) and not isinstance(x, np.memmap) else None
 
 
 class Panel(NamedTuple):
@@ -21,9 +39,9 @@ class Panel(NamedTuple):
 
     Attributes
     ----------
-    values : ndarray of shape (T, D)
+    values : ndarray of shape (T, D), or RowSource
         Observations; zero where missing.
-    mask : ndarray of shape (T, D)
+    mask : ndarray of shape (T, D), or RowSource
         1.0 where observed, 0.0 where missing.
     gap_index : ndarray of shape (T,)
         Which of ``gaps`` separates a row from the row before; ``len(gaps)`` on the first row of a sequence.
@@ -33,6 +51,8 @@ class Panel(NamedTuple):
         ``N``, the number of rows that are data.
     lengths : tuple of int
         Length of each sequence.
+    complete : bool, default=False
+        Whether all cells of all rows are known to be observed.
     """
 
     values: RowSource
@@ -41,6 +61,7 @@ class Panel(NamedTuple):
     gaps: FloatArray
     n_rows: int
     lengths: tuple[int, ...]
+    complete: bool = False
 
     @property
     def evenly_sampled(self) -> bool:
@@ -102,7 +123,8 @@ def make_panel(sequences: Sequences, *, pad: bool = True) -> Panel:
         inverse = np.zeros(n_steps, dtype=np.int64)
         inverse[within] = inside
     gap_index = np.where(starts, gaps.size, inverse).astype(np.int32)
-    return Panel(values, mask, gap_index, gaps, n_rows, sequences.lengths)
+    complete = bool(sequences.mask.all())
+    return Panel(values, mask, gap_index, gaps, n_rows, sequences.lengths, complete)
 
 
 def whole_if_close(elapsed: FloatArray) -> FloatArray:

@@ -26,9 +26,8 @@ from probsfa.statespace.engine.steady_state import SteadyState
 from probsfa.statespace.engine.strategy import Route, Strategy
 from probsfa.statespace.engine.sweep import InTurn
 from probsfa.statespace.engine.two_filter import TwoFilter
-from probsfa.statespace.panel import Panel, decay_over, padded_length
+from probsfa.statespace.panel import Panel, decay_over, padded_length, resident_bytes
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.sources import resident_bytes
 
 # Most latents for which segments are quicker on a CPU than one step for each row.
 _MOST_SEGMENTED = MOST_UNROLLED
@@ -334,7 +333,8 @@ def _steady_end(params: Parameters, panel: Panel, request: Request) -> int | Non
         size = resident_bytes(panel.values)
         unfit = size is None or size > _MOST_BYTES_STEADY or panel.n_rows < _FEWEST_ROWS_STEADY
     n_end = None
-    if not unfit and steady_state.complete_values(panel) is not None:
+    one_even_series = panel.complete and len(panel.lengths) == 1 and panel.gaps.size == 1
+    if one_even_series and not unfit:
         needed = steady_state.rows_of_an_end(params, panel.gaps, most)
         n_end = None if needed is None else next((n for n in ends if needed <= n <= most), None)
     if asked and n_end is None:

@@ -13,9 +13,8 @@ import numpy as np
 from jax import Array
 
 from probsfa.statespace.engine.dynamics import Transition
-from probsfa.statespace.panel import Panel, decay_over
+from probsfa.statespace.panel import Panel, decay_over, resident_bytes
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.sources import resident_bytes
 
 # Data up to this size are kept ready for the next evaluation.
 _MOST_CACHED_BYTES = 512 * 2**20

@@ -68,22 +68,6 @@ def rows_until_steady(decay: FloatArray, precision: FloatArray, most: int) -> in
     return n
 
 
-_complete: dict[tuple[int, ...], Array | None] = {}
-
-
-def complete_values(panel: Panel) -> Array | None:
-    """Values of a complete series of even steps, on the device; None for any other panel."""
-    if panel.gaps.size != 1:
-        return None
-    return cached(_complete, panel, lambda: _values_if_complete(panel))
-
-
-def _values_if_complete(panel: Panel) -> Array | None:
-    n = panel.n_rows
-    even = np.array_equal(panel.gap_index[:n], np.r_[panel.gaps.size, np.zeros(n - 1, dtype=np.intp)])
-    return jnp.asarray(panel.values) if even and np.all(panel.mask[:n] > 0.0) else None
-
-
 def rows_of_an_end(params: Parameters, gap: FloatArray, most: int) -> int | None:
     """Rows after which covariances are those of the steady state; None where that takes more than ``most``.
 
@@ -347,7 +331,9 @@ class SteadyState:
         )
 
 
+_values: dict[tuple[int, ...], Array] = {}
+
+
 def _series(panel: Panel) -> tuple[Array, int]:
-    values = complete_values(panel)
-    assert values is not None
-    return values, panel.n_rows
+    """Values (T, D) on the device, and how many of these rows are data."""
+    return cached(_values, panel, lambda: jnp.asarray(panel.values[:])), panel.n_rows

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from probsfa.statespace.sources import RowSource, resident_bytes
+from probsfa.statespace.panel import RowSource, resident_bytes
 
 
 class Reader:
