@@ -2,8 +2,8 @@
 
 All sequences lie one after the other on one time axis. What separates them, and what uneven sampling means,
 is said by one array alone: the time since the row before. It is infinite on the first row of a sequence, so
-that ``a ** inf = 0`` cuts the chain there and the stationary distribution starts it again; no sequence needs code
-of its own.
+that ``a ** inf = 0`` cuts the chain there and the stationary distribution starts it again; no sequence needs
+code of its own.
 """
 
 from typing import NamedTuple, Protocol, runtime_checkable

@@ -77,11 +77,17 @@ class Transition(NamedTuple):
 
     def move_covariance(self, covariance: Array) -> Array:
         """``A P A'``."""
-        return (self.decay[:, None] * self.decay[None]) * covariance
+        return self._on_both_sides(covariance)
 
     def move_information_back(self, information: Array) -> Array:
         """``A' N A``: what information about the next state is about this one, the innovation left aside."""
-        return (self.decay[:, None] * self.decay[None]) * information
+        return self._on_both_sides(information)
+
+    def _on_both_sides(self, matrix: Array) -> Array:
+        # Both orders are right and differ in the last digit: fits have always followed these.
+        if self.decay.ndim == 1:
+            return self.decay[:, None] * matrix * self.decay
+        return (self.decay[:, None] * self.decay[None]) * matrix
 
     def predict_covariance(self, covariance: Array) -> Array:
         """``A P A' + Q``."""
