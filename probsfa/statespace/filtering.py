@@ -1,4 +1,4 @@
-"""Causal inference that can stop and go on: the law of each state given the rows up to its own."""
+"""Causal inference that can stop and go on: the distribution of each state given the rows so far."""
 
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ class FilterState(NamedTuple):
 
 
 class FilterResult(NamedTuple):
-    """Causal laws of the latents.
+    """Causal distributions of the latents.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ def run_filter(params: Parameters, sequence: Sequences, state: FilterState | Non
     sequence : Sequences
         One sequence, with times in units of the model's time or evenly sampled.
     state : FilterState, optional
-        Where the rows before it ended; the stationary law when there are none.
+        Where the rows before it ended; the stationary distribution when there are none.
 
     Returns
     -------

@@ -1,15 +1,16 @@
-"""From posterior laws of the latents to laws of observations: imputation and forecasts."""
+"""From the posterior of the latents to that of observations: imputation and forecasts."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from probsfa._typing import FloatArray
+from probsfa.statespace.engine.dynamics import Transition
 from probsfa.statespace.parameters import Parameters
 
 
 class Forecast(NamedTuple):
-    """Law of the steps after the last row, ``H`` of them.
+    """Distribution of the steps after the last row, ``H`` of them.
 
     Attributes
     ----------
@@ -32,7 +33,7 @@ class Forecast(NamedTuple):
 def observation_moments(
     params: Parameters, means: FloatArray, covariances: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Means and variances (T, D) of new observations, noise included, at given laws of the latents."""
+    """Means and variances (T, D) of new observations, noise included, from those of the latents."""
     n_steps, k = means.shape
     outer = (params.loadings[:, :, None] * params.loadings[:, None, :]).reshape(-1, k * k)
     explained = covariances.reshape(n_steps, k * k) @ outer.T
@@ -42,16 +43,16 @@ def observation_moments(
 def propagate(
     decay: FloatArray, mean: FloatArray, covariance: FloatArray, n_steps: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Laws of the latents 1 to ``n_steps`` steps after a given law: means (H, K), covariances (H, K, K)."""
-    powers = decay ** np.arange(1, n_steps + 1)[:, None]
-    covariances = powers[:, :, None] * covariance * powers[:, None, :]
-    diagonal = np.arange(decay.shape[0])
-    covariances[:, diagonal, diagonal] += (1.0 - powers) * (1.0 + powers)
-    return powers * mean, covariances
+    """The latents 1 to ``n_steps`` steps after a given Gaussian: means (H, K), covariances (H, K, K)."""
+    powers: Any = decay ** np.arange(1, n_steps + 1)[:, None]
+    state: Any = covariance[:, :, None]
+    ahead = Transition(powers.T)  # a batch over the steps
+    covariances = np.asarray(ahead.predict_covariance(state))
+    return np.asarray(ahead.move(mean[:, None])).T, np.moveaxis(covariances, -1, 0)
 
 
 def forecast(params: Parameters, mean: FloatArray, covariance: FloatArray, n_steps: int) -> Forecast:
-    """Forecast from the law of the last latent state.
+    """Forecast from the last latent state.
 
     Parameters
     ----------
@@ -75,6 +76,6 @@ def forecast(params: Parameters, mean: FloatArray, covariance: FloatArray, n_ste
 
 
 def fill(values: FloatArray, means: FloatArray, variances: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Observed cells as they are with std 0, missing ones by the means and std of their law."""
+    """Observed cells as they are with std 0, missing ones by their means and std."""
     missing = np.isnan(values)
     return np.where(missing, means, values), np.where(missing, np.sqrt(variances), 0.0)

@@ -41,9 +41,9 @@ def simulate(params: Parameters, n_steps: int, rng: np.random.Generator) -> tupl
 
 
 def draw_latents(params: Parameters, panel: Panel, n_draws: int, rng: np.random.Generator) -> FloatArray:
-    """Draw latents from their joint law given the observations.
+    """Draw latents from their joint distribution given the observations.
 
-    Forward filtering, then sampling backwards from the law of each state given the next one
+    Forward filtering, then sampling each state backwards given the next one
     (Fruehwirth-Schnatter 1994), for all draws at once.
 
     Parameters
