@@ -162,8 +162,8 @@ def check_sequences(
     >>> import numpy as np
     >>> from sklearn.base import BaseEstimator
     >>> X = [np.ones((3, 2)), np.ones((1, 2))]
-    >>> found = check_sequences(BaseEstimator(), X, reset=True, allow_nan=False)
-    >>> found.lengths, found.starts.tolist()
+    >>> sequences = check_sequences(BaseEstimator(), X, reset=True, allow_nan=False)
+    >>> sequences.lengths, sequences.starts.tolist()
     ((3, 1), [True, False, False, True])
     """
     is_list = is_list_of_sequences(X)
@@ -185,7 +185,7 @@ def check_sequences(
         values = check_array(estimator, X, "X", reset=reset, allow_nan=allow_nan, min_rows=min_rows)
         sizes = check_lengths(lengths, len(values))
     names = getattr(estimator, "feature_names_in_", None)
-    found = Sequences(
+    sequences = Sequences(
         values=values,
         lengths=sizes,
         times=None if times is None else check_times(times, sizes, as_list=is_list),
@@ -193,8 +193,8 @@ def check_sequences(
         feature_names=None if names is None else tuple(str(n) for n in names),
     )
     if allow_nan and (reset if require_observed is None else require_observed):
-        check_observed(found)
-    return found
+        check_observed(sequences)
+    return sequences
 
 
 def is_list_of_sequences(X: Any) -> bool:
@@ -258,15 +258,15 @@ def check_lengths(lengths: Any, n_rows: int) -> tuple[int, ...]:
     return tuple(array.tolist())
 
 
-def check_observed(found: Sequences) -> None:
+def check_observed(sequences: Sequences) -> None:
     """Raise a ValueError that names the columns in which every cell is missing, if there are any."""
-    seen = np.zeros(found.n_features, dtype=bool)
-    for start in range(0, found.n_rows, SCAN_ROWS):
-        seen |= ~np.isnan(found.values[start : start + SCAN_ROWS]).all(axis=0)
+    seen = np.zeros(sequences.n_features, dtype=bool)
+    for start in range(0, sequences.n_rows, SCAN_ROWS):
+        seen |= ~np.isnan(sequences.values[start : start + SCAN_ROWS]).all(axis=0)
         if seen.all():
             return
     empty = np.flatnonzero(~seen).tolist()
-    names = found.feature_names
+    names = sequences.feature_names
     listed = ", ".join(f"{j}" if names is None else f"{j} ({names[j]!r})" for j in empty[:5])
     more = f" and {len(empty) - 5} more" if len(empty) > 5 else ""
     raise ValueError(

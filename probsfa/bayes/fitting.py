@@ -48,7 +48,7 @@ class InferenceSettings(NamedTuple):
     n_steps_svi: int
 
 
-class Problem(NamedTuple):
+class InferenceProblem(NamedTuple):
     """A posterior density, what it is conditioned on, and coordinates in which it is nearly round.
 
     Attributes
@@ -124,7 +124,7 @@ def fit_posterior(
     )
 
 
-def make_problem(sequences: Sequences, model: ModelSettings) -> tuple[Problem, Units]:
+def make_problem(sequences: Sequences, model: ModelSettings) -> tuple[InferenceProblem, Units]:
     """Find the maximum a posteriori, and coordinates around it.
 
     Parameters
@@ -136,7 +136,7 @@ def make_problem(sequences: Sequences, model: ModelSettings) -> tuple[Problem, U
 
     Returns
     -------
-    problem : Problem
+    problem : InferenceProblem
     units : Units
         Units of the values in it.
     """
@@ -163,11 +163,11 @@ def make_problem(sequences: Sequences, model: ModelSettings) -> tuple[Problem, U
         laplace = approximate_by_laplace(target, data, vector)
     labelling = Labelling(target, laplace, data.chart.rotation)
     data = data._replace(symmetry_reference=labelling.symmetry_reference)
-    return Problem(target, data, laplace, labelling), units
+    return InferenceProblem(target, data, laplace, labelling), units
 
 
 def _run_nuts(
-    problem: Problem, settings: InferenceSettings, rng: np.random.Generator, progress: ProgressBar
+    problem: InferenceProblem, settings: InferenceSettings, rng: np.random.Generator, progress: ProgressBar
 ) -> Inferred:
     target, data, laplace, labelling = problem
     total = (settings.sampler.n_warmup + settings.n_draws) * settings.n_chains
@@ -192,7 +192,7 @@ def _run_nuts(
 
 
 def _run_svi(
-    problem: Problem, settings: InferenceSettings, rng: np.random.Generator, progress: ProgressBar
+    problem: InferenceProblem, settings: InferenceSettings, rng: np.random.Generator, progress: ProgressBar
 ) -> Inferred:
     target, data, laplace, _ = problem
     with progress(settings.n_steps_svi, "steps") as bar:

@@ -56,7 +56,7 @@ MOST_COLUMNS = 0.5
 MOST_PRECISION = 1e5
 
 
-class FilteredRows(NamedTuple):
+class FilteredStates(NamedTuple):
     """What the forward pass leaves of each row.
 
     ``means`` (T, K) and ``covariances`` (T, K, K) of the state given the rows up to its own; ``gains``
@@ -70,10 +70,10 @@ class FilteredRows(NamedTuple):
     innovations: Array
 
 
-class Forward(NamedTuple):
+class CovarianceForward(NamedTuple):
     """What the forward pass leaves for the backward one."""
 
-    filtered: FilteredRows
+    filtered: FilteredStates
     last: Gaussian
 
     @property
@@ -124,7 +124,7 @@ def _later_than_all(last: Gaussian, after: Gaussian, following: Transition) -> _
     return _Later(score, root.T @ (identity - root @ after.covariance @ root.T) @ root)
 
 
-def _with_row(filtered: FilteredRows, later: _Later) -> _Later:
+def _with_row(filtered: FilteredStates, later: _Later) -> _Later:
     """Score and information about a row's predicted state from those about its filtered state."""
     _, _, gain, loadings, innovation = filtered
     gained = gain @ later.information
@@ -137,10 +137,10 @@ def _with_row(filtered: FilteredRows, later: _Later) -> _Later:
 
 
 def _backward(
-    problem: Problem, result: Forward, after: Gaussian, *, full: bool
+    problem: Problem, result: CovarianceForward, after: Gaussian, *, full: bool
 ) -> RowMoments | PackedMoments:
     def step(
-        later: _Later, row: tuple[FilteredRows, Transition]
+        later: _Later, row: tuple[FilteredStates, Transition]
     ) -> tuple[_Later, RowMoments | PackedMoments]:
         filtered, following = row
         score, covariance = following.move_back(later.score), filtered.covariances
@@ -167,7 +167,7 @@ class CovarianceForm:
 
     name: ClassVar[str] = "covariance_form"
 
-    def forward(self, problem: Problem, before: Gaussian) -> tuple[Forward, Array]:
+    def forward(self, problem: Problem, before: Gaussian) -> tuple[CovarianceForward, Array]:
         """See :class:`.Strategy`."""
         n_components = problem.loadings.shape[1]
         spread = jnp.sqrt(problem.noise_variance)
@@ -177,7 +177,7 @@ class CovarianceForm:
 
         def step(
             state: Gaussian, row: tuple[Array, Array, Transition]
-        ) -> tuple[Gaussian, tuple[FilteredRows, Array]]:
+        ) -> tuple[Gaussian, tuple[FilteredStates, Array]]:
             values, seen, transition = row
             mean, covariance = transition.predict(state)
             seen_loadings = seen[:, None] * loadings
@@ -193,17 +193,17 @@ class CovarianceForm:
             )
             state = Gaussian(mean + innovation @ gain, covariance - gain.T @ gain)
             minus_twice = 2.0 * jnp.sum(jnp.log(jnp.diag(factor))) + innovation @ innovation
-            return state, (FilteredRows(*state, gain, whitened, innovation), minus_twice)
+            return state, (FilteredStates(*state, gain, whitened, innovation), minus_twice)
 
         rows = (scaled, problem.mask, problem.transitions)
         last, (filtered, minus_twice) = jax.lax.scan(step, before, rows)
         log_norm = problem.mask @ jnp.log(2.0 * jnp.pi * problem.noise_variance)
-        return Forward(filtered, last), -0.5 * (log_norm + minus_twice)
+        return CovarianceForward(filtered, last), -0.5 * (log_norm + minus_twice)
 
-    def packed_moments(self, problem: Problem, result: Forward, after: Gaussian) -> PackedMoments:
+    def packed_moments(self, problem: Problem, result: CovarianceForward, after: Gaussian) -> PackedMoments:
         """See :class:`.Strategy`."""
         return PackedMoments(*(x.T for x in _backward(problem, result, after, full=False)))
 
-    def moments(self, problem: Problem, result: Forward, after: Gaussian) -> RowMoments:
+    def moments(self, problem: Problem, result: CovarianceForward, after: Gaussian) -> RowMoments:
         """See :class:`.Strategy`."""
         return _backward(problem, result, after, full=True)  # type: ignore[return-value]

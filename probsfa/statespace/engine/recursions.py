@@ -161,7 +161,7 @@ def draw_backwards(filtered: Filtered, following: Transition, normals: Array, af
     return jax.lax.scan(step, after, rows, reverse=True)[1]
 
 
-class Forward(NamedTuple):
+class RecursionsForward(NamedTuple):
     """What the forward pass leaves for the backward one."""
 
     filtered: Filtered
@@ -179,19 +179,19 @@ class Recursions:
 
     name: ClassVar[str] = "recursions"
 
-    def forward(self, problem: Problem, before: Gaussian) -> tuple[Forward, Array]:
+    def forward(self, problem: Problem, before: Gaussian) -> tuple[RecursionsForward, Array]:
         """See :class:`.Strategy`."""
         filtered, last = filter_pass(collapse(problem), problem.transitions, before)
         terms = (filtered.means, filtered.log_dets, filtered.distances)
-        return Forward(filtered, last), row_log_likelihoods(problem, *terms)
+        return RecursionsForward(filtered, last), row_log_likelihoods(problem, *terms)
 
-    def packed_moments(self, problem: Problem, result: Forward, after: Gaussian) -> PackedMoments:
+    def packed_moments(self, problem: Problem, result: RecursionsForward, after: Gaussian) -> PackedMoments:
         """See :class:`.Strategy`."""
         smoothed = smoother_pass(result.filtered, problem.following, after, full=False)
         n_rows, n_components = smoothed.means.shape
         packed = smoothed.covariances.reshape(n_rows, -1)[:, triangle(n_components).flat]
         return PackedMoments(smoothed.means.T, packed.T, smoothed.lag_one.T)
 
-    def moments(self, problem: Problem, result: Forward, after: Gaussian) -> RowMoments:
+    def moments(self, problem: Problem, result: RecursionsForward, after: Gaussian) -> RowMoments:
         """See :class:`.Strategy`."""
         return smoother_pass(result.filtered, problem.following, after)

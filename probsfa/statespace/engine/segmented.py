@@ -66,7 +66,7 @@ class Summaries(NamedTuple):
     potential: Array
 
 
-class FilteredRows(NamedTuple):
+class FilteredSegments(NamedTuple):
     """Filtered ``means`` (L, K, S), transposed ``roots`` (L, K, K, S), and two terms of the likelihood."""
 
     means: Array
@@ -250,16 +250,16 @@ def join_back(segments: Summaries, borders: Borders) -> Gaussian:
 
 
 @one_kernel
-def filter_rows(rows: SegmentRows, left: Gaussian) -> FilteredRows:
+def filter_rows(rows: SegmentRows, left: Gaussian) -> FilteredSegments:
     """Filter every segment from the state at its left border."""
 
-    def body(state: Gaussian, row: SegmentRows) -> tuple[Gaussian, FilteredRows]:
+    def body(state: Gaussian, row: SegmentRows) -> tuple[Gaussian, FilteredSegments]:
         predicted = row.transitions.move(state.mean)[:, None]
         covariance = row.transitions.predict_covariance(state.covariance)
         step = update(covariance, row.precision, predicted, row.information)
         mean = (predicted + transpose_times(step.root, step.surprise))[:, 0]
         shift = solve_upper(step.factor, step.reciprocals, step.surprise)[:, 0]
-        out = FilteredRows(mean, step.root, products(step.reciprocals), jnp.sum(shift**2, axis=0))
+        out = FilteredSegments(mean, step.root, products(step.reciprocals), jnp.sum(shift**2, axis=0))
         return Gaussian(mean, transpose_times(step.root, step.root)), out
 
     filtered = jax.lax.scan(body, left, rows)[1]
@@ -285,14 +285,14 @@ def _smooth_row(later: Gaussian, row: _Row, last: Gaussian) -> tuple[Gaussian, A
     return state, jnp.where(is_last, transposed_gain, crossed)
 
 
-def _smoother_rows(filtered: FilteredRows, following: Transition) -> _Row:
+def _smoother_rows(filtered: FilteredSegments, following: Transition) -> _Row:
     """What the backward pass reads of each row; last, whether it is the last one."""
     n_rows = filtered.means.shape[0]
     return filtered.means, filtered.roots, following, jnp.arange(n_rows) == n_rows - 1
 
 
 @one_kernel
-def smooth_rows(filtered: FilteredRows, following: Transition, last: Gaussian) -> SmoothedRows:
+def smooth_rows(filtered: FilteredSegments, following: Transition, last: Gaussian) -> SmoothedRows:
     """Smooth every segment from its last state; ``following`` (L, K, S) leads to the next row."""
 
     def body(later: Gaussian, row: _Row) -> tuple[Gaussian, SmoothedRows]:
@@ -303,7 +303,7 @@ def smooth_rows(filtered: FilteredRows, following: Transition, last: Gaussian) -
 
 
 @one_kernel
-def smooth_rows_for_sums(filtered: FilteredRows, following: Transition, last: Gaussian) -> SummedRows:
+def smooth_rows_for_sums(filtered: FilteredSegments, following: Transition, last: Gaussian) -> SummedRows:
     """Smooth every segment, and store what sums over rows need."""
     n = last.mean.shape[0]
 
@@ -328,7 +328,7 @@ def cut(collapsed: Collapsed, transitions: Transition, n_segments: int) -> Segme
     return SegmentRows(precision, information, Transition(decay))
 
 
-def filtered_terms(filtered: FilteredRows) -> tuple[Array, Array, Array]:
+def filtered_terms(filtered: FilteredSegments) -> tuple[Array, Array, Array]:
     """Filtered means and the two terms of the likelihood in the order of rows."""
     terms = (filtered.log_dets.T.reshape(-1), filtered.distances.T.reshape(-1))
     return from_segments(filtered.means), *terms
@@ -347,10 +347,10 @@ def packed_in_order(rows: SummedRows, after: Gaussian) -> PackedMoments:
     return PackedMoments(*(jnp.transpose(x, (1, 2, 0)).reshape(x.shape[1], -1) for x in moments))
 
 
-class Forward(NamedTuple):
+class SegmentedForward(NamedTuple):
     """What the forward pass leaves for the backward one."""
 
-    filtered: FilteredRows
+    filtered: FilteredSegments
     segments: Summaries
     borders: Borders
 
@@ -392,23 +392,23 @@ class Segmented:
         """Inside which programs with this strategy are traced."""
         return nullcontext()
 
-    def forward(self, problem: Problem, before: Gaussian) -> tuple[Forward, Array]:
+    def forward(self, problem: Problem, before: Gaussian) -> tuple[SegmentedForward, Array]:
         """See :class:`.Strategy`."""
         rows = cut(collapse(problem), problem.transitions, self.n_segments)
         with self.tracing():
             segments = summarize(rows)
             borders = self.join(segments, before)
             filtered = filter_rows(rows, borders.left)
-        result = Forward(filtered, segments, borders)
+        result = SegmentedForward(filtered, segments, borders)
         return result, row_log_likelihoods(problem, *filtered_terms(filtered))
 
-    def packed_moments(self, problem: Problem, result: Forward, after: Gaussian) -> PackedMoments:
+    def packed_moments(self, problem: Problem, result: SegmentedForward, after: Gaussian) -> PackedMoments:
         """See :class:`.Strategy`."""
         with self.tracing():
             ends, following = self._ends(problem, result, after)
             return packed_in_order(smooth_rows_for_sums(result.filtered, following, ends), after)
 
-    def moments(self, problem: Problem, result: Forward, after: Gaussian) -> RowMoments:
+    def moments(self, problem: Problem, result: SegmentedForward, after: Gaussian) -> RowMoments:
         """See :class:`.Strategy`."""
         with self.tracing():
             ends, following = self._ends(problem, result, after)
@@ -417,7 +417,9 @@ class Segmented:
         in_segments = (rows.means, rows.covariances, rows.lag_one.at[-1].set(across))
         return RowMoments(*map(from_segments, in_segments))
 
-    def _ends(self, problem: Problem, result: Forward, after: Gaussian) -> tuple[Gaussian, Transition]:
+    def _ends(
+        self, problem: Problem, result: SegmentedForward, after: Gaussian
+    ) -> tuple[Gaussian, Transition]:
         """Last state of every segment given all rows, and the transitions from each row to the next."""
         following = problem.following.decay
         # The last state of all given the one after it, by the formulas of the plain recursions.

@@ -117,7 +117,7 @@ def _powers(matrix: Array, most: int) -> Array:
     return powers[: most + 1]
 
 
-class Forward(NamedTuple):
+class SteadyForward(NamedTuple):
     """Filtered means of all rows (T, K), log densities of the rows (T,), and the first rows one by one."""
 
     means: Array
@@ -153,7 +153,7 @@ class _Model(NamedTuple):
     offset: Array
 
 
-def _forward(model: _Model, values: Array, n_rows: Array, n_end: int) -> Forward:
+def _forward(model: _Model, values: Array, n_rows: Array, n_end: int) -> SteadyForward:
     transition, loadings, noise_variance, offset = model
     n = loadings.shape[1]
     index = jnp.arange(values.shape[0])
@@ -182,10 +182,12 @@ def _forward(model: _Model, values: Array, n_rows: Array, n_end: int) -> Forward
     )
     residuals = centred - means @ loadings.T
     quadratic = (residuals**2) @ (1.0 / noise_variance) + jnp.sum(jnp.log(2.0 * jnp.pi * noise_variance))
-    return Forward(means, -0.5 * there * (quadratic + log_dets + distances), start, root)
+    return SteadyForward(means, -0.5 * there * (quadratic + log_dets + distances), start, root)
 
 
-def _backward(transition: Transition, forward: Forward, n_rows: Array, n_end: int) -> tuple[Array, Ends]:
+def _backward(
+    transition: Transition, forward: SteadyForward, n_rows: Array, n_end: int
+) -> tuple[Array, Ends]:
     gain, narrowed = condition(forward.root, transition)
     spread = narrowed @ narrowed.T
     n = spread.shape[0]
