@@ -7,11 +7,12 @@ import scipy.sparse
 
 from probsfa._validation import check_option
 from probsfa.graphs._group import GroupGraph
-from probsfa.graphs._labels import check_classes
+from probsfa.graphs._labels import check_classes, from_labels
 
 __all__ = ["clustered"]
 
 
+@from_labels
 def clustered(y: Any, weighting: str = "samples") -> GroupGraph:
     """Return the graph of a classification, which makes GSFA Fisher's discriminant analysis.
 

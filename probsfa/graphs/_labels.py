@@ -1,6 +1,7 @@
-"""Labels: checked, ordered, cut into groups."""
+"""Labels: checked, ordered, cut into groups; and the graphs that are built from them, by name."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,8 +9,19 @@ from sklearn.utils import check_array, column_or_1d
 
 from probsfa._validation import check_count
 from probsfa.graphs._rows import check_unmasked
+from probsfa.graphs.training_graph import TrainingGraph
 
-__all__ = ["check_classes", "check_labels", "label_groups"]
+__all__ = ["LABEL_GRAPHS", "check_classes", "check_labels", "from_labels", "label_groups"]
+
+_Builder = TypeVar("_Builder", bound=Callable[..., TrainingGraph])
+#: Builders of graphs that need nothing but labels, by name; :func:`from_labels` puts them here.
+LABEL_GRAPHS: dict[str, Callable[[Any], TrainingGraph]] = {}
+
+
+def from_labels(builder: _Builder) -> _Builder:
+    """Let estimators know a builder of graphs from labels by its name."""
+    LABEL_GRAPHS[builder.__name__] = builder
+    return builder
 
 
 def check_labels(y: Any) -> NDArray[np.float64]:

@@ -6,12 +6,13 @@ import numpy as np
 import scipy.sparse
 
 from probsfa.graphs._group import GroupGraph
-from probsfa.graphs._labels import label_groups
+from probsfa.graphs._labels import from_labels, label_groups
 from probsfa.graphs._serial import neighbour_edges
 
 __all__ = ["mixed"]
 
 
+@from_labels
 def mixed(y: Any, n_groups: int | None = None) -> GroupGraph:
     """Return the mixed graph of numeric labels, serial and clustered in one.
 

@@ -1,35 +1,24 @@
 """Training graphs by name, built from the samples or their labels."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from probsfa.graphs._clustered import clustered
-from probsfa.graphs._mixed import mixed
+from probsfa.graphs._labels import LABEL_GRAPHS
 from probsfa.graphs._nearest_neighbors import nearest_neighbors
-from probsfa.graphs._reordering import reordering
-from probsfa.graphs._serial import serial
-from probsfa.graphs._sliding_window import sliding_window
 from probsfa.graphs._temporal import temporal
 from probsfa.graphs.training_graph import TrainingGraph
 
 __all__ = ["NAMED_GRAPHS", "build_graph", "needs_labels"]
 
-_FROM_LABELS: dict[str, Callable[[Any], TrainingGraph]] = {
-    "clustered": clustered,
-    "mixed": mixed,
-    "reordering": reordering,
-    "serial": serial,
-    "sliding_window": sliding_window,
-}
-NAMED_GRAPHS = ("temporal", "nearest_neighbors", *_FROM_LABELS)
+# The builders of this package that take labels have registered themselves when it was imported.
+NAMED_GRAPHS = ("temporal", "nearest_neighbors", *LABEL_GRAPHS)
 
 
 def needs_labels(graph: Any) -> bool:
     """Tell whether a graph given by name is built from labels."""
-    return isinstance(graph, str) and graph in _FROM_LABELS
+    return isinstance(graph, str) and graph in LABEL_GRAPHS
 
 
 def build_graph(graph: Any, X: NDArray[np.float64], y: Any = None, *, lengths: Any = None) -> TrainingGraph:
@@ -69,7 +58,7 @@ def build_graph(graph: Any, X: NDArray[np.float64], y: Any = None, *, lengths: A
     elif y is None:
         raise ValueError(f"graph={graph!r} requires y to be passed, but the target y is None.")
     else:
-        built = _FROM_LABELS[graph](y)
+        built = LABEL_GRAPHS[graph](y)
     if built.n_vertices != len(X):
         raise ValueError(f"graph has {built.n_vertices} vertices; X has {len(X)} rows; both must agree.")
     return built

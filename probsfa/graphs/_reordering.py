@@ -4,13 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from probsfa.graphs._labels import check_labels
+from probsfa.graphs._labels import check_labels, from_labels
 from probsfa.graphs._permuted import PermutedGraph
 from probsfa.graphs._temporal import temporal
 
 __all__ = ["reordering"]
 
 
+@from_labels
 def reordering(y: Any) -> PermutedGraph:
     """Return the graph that joins every sample to the next one in the order of the labels.
 

@@ -6,11 +6,12 @@ import numpy as np
 import scipy.sparse
 
 from probsfa.graphs._group import GroupGraph
-from probsfa.graphs._labels import label_groups
+from probsfa.graphs._labels import from_labels, label_groups
 
 __all__ = ["serial"]
 
 
+@from_labels
 def serial(y: Any, n_groups: int | None = None) -> GroupGraph:
     """Return the serial graph of numeric labels.
 

@@ -9,7 +9,7 @@ import scipy.sparse
 from probsfa._typing import FloatArray
 from probsfa._validation import check_count
 from probsfa.graphs._centred_rows import CentredRows
-from probsfa.graphs._labels import check_labels
+from probsfa.graphs._labels import check_labels, from_labels
 from probsfa.graphs._permuted import PermutedGraph
 from probsfa.graphs._walk import SparseWalk
 from probsfa.graphs.moments import block_rows
@@ -18,6 +18,7 @@ from probsfa.graphs.training_graph import IntArray, TrainingGraph
 __all__ = ["WindowGraph", "sliding_window"]
 
 
+@from_labels
 def sliding_window(y: Any, half_width: int | None = None, mirrored: bool = True) -> PermutedGraph:
     """Return the sliding window graph of the samples sorted by label.
 

@@ -1,8 +1,8 @@
 """Gaussian distributions of a state, and the transition that leads from one state to the next.
 
-Every recursion of the engine is written in these two. What kind of process a latent is, is known to
-:class:`Transition` alone; the recursions only ask it to move states, to predict, and to say what a known next
-state would tell about this one.
+Every recursion of the engine is written in these two: the recursions only ask a transition to move states, to
+predict, and to say what a known next state would tell about this one. What else knows that a latent is an
+AR(1) process are the sums over transitions (:mod:`.statistics`), learning, and the parameters themselves.
 
 Arrays are those of one state, with mean (K,) and covariance (K, K); or those of a batch of states, with the
 batch along a last axis: mean (K, S) and covariance (K, K, S).
