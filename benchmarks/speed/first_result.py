@@ -9,7 +9,7 @@ that. With ``--cache`` the compiled programs are kept in a temporary folder by
 
 With ``--components`` it is the seconds that tracing and compiling the posterior takes instead: its moments
 (`smooth`) and its sums (`expected_statistics`), each for K = 1 to 8, on 1,000 and 10,000 rows with gaps (run
-row by row and in lockstep), every program in a process of its own.
+row by row and in segments), every program in a process of its own.
 
     python benchmarks/speed/first_result.py [--repeats 5] [--cache] [--components]
 """

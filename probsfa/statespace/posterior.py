@@ -17,10 +17,11 @@ from probsfa._processes import check_not_forked
 from probsfa._threads import one_blas_thread
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import Gaussian, Transition
-from probsfa.statespace.engine.plan import Plan, Shape, plan, route_for_draws
+from probsfa.statespace.engine.plan import Plan, plan, settings_for_draws
 from probsfa.statespace.engine.problem import Model, Problem, make_model
 from probsfa.statespace.engine.recursions import Recursions
 from probsfa.statespace.engine.statistics import Statistics
+from probsfa.statespace.engine.sweep import draw_in_turn
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 
@@ -76,18 +77,10 @@ class Filtering(NamedTuple):
     log_likelihoods: FloatArray
 
 
-def _shape(params: Parameters, panel: Panel) -> Shape:
-    return Shape(panel.values.shape[0], *params.loadings.shape)
-
-
-def _plan(params: Parameters, panel: Panel) -> Plan:
-    return plan(_shape(params, panel), params, panel)
-
-
 def plan_for(params: Parameters, panel: Panel) -> Plan:
     """How the engine works through a panel, and why."""
     with _engine():
-        return _plan(params, panel)
+        return plan(params, panel)
 
 
 def smooth(params: Parameters, panel: Panel) -> Posterior:
@@ -106,19 +99,19 @@ def smooth(params: Parameters, panel: Panel) -> Posterior:
         Moments for the ``n_rows`` rows of the panel, one sequence after the other.
     """
     with _engine():
-        return Posterior(*_plan(params, panel).route.moments(params, panel))
+        return Posterior(**plan(params, panel).route.moments(params, panel)._asdict())
 
 
 def log_likelihood(params: Parameters, panel: Panel) -> float:
     """Log-likelihood of the observations in nats; the forward pass alone."""
     with _engine():
-        return _plan(params, panel).route.log_likelihood(params, panel)
+        return plan(params, panel).route.log_likelihood(params, panel)
 
 
 def expected_statistics(params: Parameters, panel: Panel) -> Statistics:
     """Sums of expected moments that EM and the score are made of, with the log-likelihood."""
     with _engine():
-        return _plan(params, panel).route.expected_statistics(params, panel)
+        return plan(params, panel).route.expected_statistics(params, panel)
 
 
 @jax.jit
@@ -178,4 +171,5 @@ def draw_states(params: Parameters, panel: Panel, normals: FloatArray) -> FloatA
     ndarray of shape (n_draws, N, K)
     """
     with _engine():
-        return route_for_draws(_shape(params, panel)).draw(params, panel, normals)
+        settings = settings_for_draws(panel.values.shape[0], params.n_components)
+        return draw_in_turn(params, panel, normals, *settings)

@@ -9,22 +9,15 @@ import jax.numpy as jnp
 from jax import Array
 
 from probsfa.statespace.engine.dynamics import Transition, stationary
-from probsfa.statespace.engine.plan import Shape, plan
+from probsfa.statespace.engine.plan import strategy_for_sampling
 from probsfa.statespace.engine.problem import Model, Rows, following_index, make_problem
 from probsfa.statespace.engine.statistics import observation_statistics, transition_statistics
-from probsfa.statespace.engine.strategy import Strategy
 
 
 def decay_table(decay: Array, gaps: Array | None) -> Array:
     """Decay over each of ``gaps``, and zero for the first row of a sequence: (U + 1, K)."""
     over = decay[None, :] if gaps is None else decay ** gaps[:, None]
     return jnp.concatenate([over, jnp.zeros_like(decay[None, :])])
-
-
-def _strategy(values: Array, decay: Array) -> Strategy:
-    """Strategy of a likelihood that is traced: it is chosen by shapes alone, for many evaluations."""
-    n_rows, n_features = values.shape
-    return plan(Shape(n_rows, n_features, decay.shape[0])).strategy
 
 
 @jax.custom_vjp
@@ -69,7 +62,7 @@ def marginal_log_likelihood(
     model = Model(Transition(decay_table(decay, gaps)), loadings, noise_variance, offset)
     problem = make_problem(model, Rows(values, mask, gap_index), model.n_gaps)
     prior = stationary(decay.shape[0], values.dtype)
-    return jnp.sum(_strategy(values, decay).forward(problem, prior)[1])
+    return jnp.sum(strategy_for_sampling(values.shape[0], decay.shape[0]).forward(problem, prior)[1])
 
 
 _Residual = tuple[tuple[Array, Array, Array, Array], Array, Array, Array | None]
@@ -90,7 +83,7 @@ def _value_and_score(
     rows, n_gaps = Rows(values, mask, gap_index), model.n_gaps
     problem = make_problem(model, rows, n_gaps)
     prior = stationary(decay.shape[0], values.dtype)
-    strategy = _strategy(values, decay)
+    strategy = strategy_for_sampling(values.shape[0], decay.shape[0])
     result, log_likelihoods = strategy.forward(problem, prior)
     nothing = jax.tree.map(jnp.zeros_like, prior)
     moments = strategy.packed_moments(problem, result, nothing)

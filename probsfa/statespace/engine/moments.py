@@ -1,9 +1,10 @@
-"""Posterior moments of a stretch of rows, in full or as far as sums over rows need them."""
+"""Posterior moments: of a whole panel, of a stretch of rows, or as far as sums over rows need them."""
 
 from typing import NamedTuple
 
 from jax import Array
 
+from probsfa._typing import FloatArray
 from probsfa.statespace.engine.symmetric import triangle
 
 
@@ -17,6 +18,19 @@ class RowMoments(NamedTuple):
     means: Array
     covariances: Array
     lag_one: Array
+
+
+class PanelMoments(NamedTuple):
+    """Moments of the states of a whole panel, as NumPy arrays.
+
+    ``means`` (N, K), ``covariances`` (N, K, K), ``lag_one_covariances`` (N - 1, K, K), of each state with the
+    one before it, and ``row_log_likelihoods`` (N,), the log density of each row given the rows before it.
+    """
+
+    means: FloatArray
+    covariances: FloatArray
+    lag_one_covariances: FloatArray
+    row_log_likelihoods: FloatArray
 
 
 class PackedMoments(NamedTuple):

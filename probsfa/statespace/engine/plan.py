@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from probsfa._threads import n_cores
+from probsfa._validation import check_count
 from probsfa.statespace.engine import steady_state
 from probsfa.statespace.engine.batched import MOST_UNROLLED
 from probsfa.statespace.engine.compiler import on_cpu
@@ -137,7 +138,7 @@ def use_strategy(
         parallel scan, as on accelerators; by updates of covariances of the rank of the columns; or, for a
         complete series at even steps, by the steady state. By default what serves is chosen.
     n_segments : int, optional
-        Number of segments of the second and the third.
+        Number of segments of the second and the third; of each device inside :func:`probsfa.on_devices`.
     two_filter : bool, optional
         Whether sums over rows are computed from both ends at once, with a thread at each. Not with
         ``"steady_state"``. By default no where a strategy is given.
@@ -150,8 +151,15 @@ def use_strategy(
     Raises
     ------
     ValueError
-        If there is no such strategy; and, from what is called inside, if the data do not allow it: they must
-        be complete and even for ``"steady_state"``, and segments must divide the rows.
+        If an argument is not valid, or two of them exclude each other; and, from what is called inside, if
+        the data do not allow it: segments must divide the rows, and for ``"steady_state"`` the series must be
+        complete and even, with parameters whose covariances are soon steady. A fit may come by others.
+
+    Notes
+    -----
+    It holds for the thread that enters it. Inside another one, it adds to what that asks for. Likelihoods
+    that are traced into programs of JAX, as those of :class:`probsfa.BayesianSFA`, know the first three
+    strategies alone, and a program that is compiled already keeps the one it has.
 
     See Also
     --------
@@ -172,19 +180,21 @@ def use_strategy(
     if strategy is not None and strategy not in get_args(StrategyName):
         known = ", ".join(map(repr, get_args(StrategyName)))
         raise ValueError(f"strategy must be one of {known}; got {strategy!r}.")
-    token = _request.set(Request(strategy, n_segments, two_filter, chunk_rows, cached_bytes))
+    for name, count in (("n_segments", n_segments), ("chunk_rows", chunk_rows)):
+        if count is not None:
+            check_count(name, count)
+    if cached_bytes is not None and cached_bytes < 0:
+        raise ValueError(f"cached_bytes must not be negative; got {cached_bytes!r}.")
+    asked = Request(strategy, n_segments, two_filter, chunk_rows, cached_bytes)
+    given = {name: value for name, value in asked._asdict().items() if value is not None}
+    request = _request.get()._replace(**given)
+    if request.strategy == "steady_state" and request.two_filter:
+        raise ValueError("two_filter=True excludes strategy='steady_state'.")
+    token = _request.set(request)
     try:
         yield
     finally:
         _request.reset(token)
-
-
-class Shape(NamedTuple):
-    """Rows ``T`` of a panel, padded as they are; its features ``D``; and latents ``K``."""
-
-    n_rows: int
-    n_features: int
-    n_components: int
 
 
 class Plan(NamedTuple):
@@ -192,30 +202,30 @@ class Plan(NamedTuple):
 
     Attributes
     ----------
-    strategy : Strategy
-        How stretches of rows are worked through, where the route has any.
+    strategy : Strategy or None
+        How stretches of rows are; None where the route has no need of a strategy.
     route : Route
         How the whole panel is.
     reason : str
         Why, in words.
     """
 
-    strategy: Strategy
+    strategy: Strategy | None
     route: Route
     reason: str
 
 
-def plan(shape: Shape, params: Parameters | None = None, panel: Panel | None = None) -> Plan:
+_ASKED = "it is asked for"
+
+
+def plan(params: Parameters, panel: Panel) -> Plan:
     """Choose how a panel is worked through.
 
     Parameters
     ----------
-    shape : Shape
-        Numbers of rows, features and latents.
-    params : Parameters, optional
-        Parameters of the model. Without them, and the panel, the choice is for a program that is compiled
-        once for any, and run many thousand times: by shapes alone, all rows in one piece.
-    panel : Panel, optional
+    params : Parameters
+        Parameters of the model.
+    panel : Panel
         Packed observations.
 
     Returns
@@ -228,43 +238,71 @@ def plan(shape: Shape, params: Parameters | None = None, panel: Panel | None = N
         If :func:`~probsfa.statespace.use_strategy` asks for what the data do not allow.
     """
     request = _request.get()
-    cached_bytes = _cached_bytes(request)
-    if params is None or panel is None:
-        strategy, reason = _strategy(shape, shape.n_rows, _FEWEST_ROWS_SAMPLING, request)
-        return Plan(strategy, InTurn(strategy, shape.n_rows, cached_bytes), reason)
+    chosen = _on_one_device(params, panel, request)
+    share = _device_share(panel, params.n_components, request)
+    if share is None:
+        return chosen
+    devices = _devices.get()
+    reason = f"{chosen.reason}; sums over rows are spread over {len(devices)} devices"
+    return chosen._replace(route=Sharded(chosen.route, devices, share), reason=reason)
 
+
+def _on_one_device(params: Parameters, panel: Panel, request: Request) -> Plan:
+    n_rows, n_components = panel.values.shape[0], params.n_components
     n_end = _steady_end(params, panel, request)
-    if n_end is not None and not _device_share(shape, request):
+    if n_end is not None:
         reason = f"nothing is missing, and covariances are steady within {n_end} rows"
-        return Plan(Recursions(), SteadyState(n_end), reason)
+        return Plan(None, SteadyState(n_end), reason if request.strategy is None else _ASKED)
 
-    rows = request.chunk_rows or chunk_rows(shape.n_rows, shape.n_components)
-    if request.strategy in (None, "covariance_form") and _few_columns(shape, params, panel, request):
-        strategy, reason = CovarianceForm(), "there are many latents and few columns"
-    else:
-        strategy, reason = _strategy(shape, rows, _FEWEST_ROWS, request)
-    in_turn = (strategy, rows, cached_bytes)
+    few_columns = request.strategy is None and _has_few_columns(params, panel)
 
-    if _both_ends(shape, strategy, request):
-        half = request.chunk_rows or chunk_rows(-(-shape.n_rows // 2), shape.n_components)
-        reason += ", and enough work for a thread at each end of the rows"
-        return Plan(strategy, TwoFilter(*in_turn, half_rows=half), reason)
-    share = _device_share(shape, request)
-    if share is not None:
-        reason += f"; rows are spread over {len(_devices.get())} devices"
-        return Plan(strategy, Sharded(*in_turn, _devices.get(), share), reason)
-    return Plan(strategy, InTurn(*in_turn), reason)
+    def choose(rows: int) -> tuple[Strategy, str]:
+        if few_columns:
+            return CovarianceForm(), "there are many latents and few columns"
+        return _choose_strategy(rows, n_components, _FEWEST_ROWS, request)
+
+    rows = _chunk_rows(n_rows, n_components, request)
+    strategy, reason = choose(rows)
+    in_turn = (strategy, rows, _cached_bytes(request))
+    if not _both_ends(n_rows, n_components, request):
+        return Plan(strategy, InTurn(*in_turn), reason)
+    half = min(_chunk_rows(-(-n_rows // 2), n_components, request), -(-n_rows // 2))
+    if request.two_filter is None:
+        reason += ", and there is enough work for a thread at each end of the rows"
+    return Plan(strategy, TwoFilter(*in_turn, half_rows=half, half_strategy=choose(half)[0]), reason)
 
 
-def route_for_draws(shape: Shape) -> InTurn:
-    """The route by which states are drawn, backwards and row by row whatever serves for moments."""
+def strategy_for_sampling(n_rows: int, n_components: int) -> Strategy:
+    """Strategy for a likelihood that is traced into a program which is run many thousand times.
+
+    It is chosen by shapes alone, because one program serves any parameters and any data. Hence it is never
+    one whose accuracy or use depends on these. A program that JAX has compiled already keeps its strategy.
+
+    Parameters
+    ----------
+    n_rows : int
+        Rows, all in one piece.
+    n_components : int
+        Number of latents.
+    """
     request = _request.get()
-    rows = request.chunk_rows or chunk_rows(shape.n_rows, shape.n_components)
-    return InTurn(Recursions(), rows, _cached_bytes(request))
+    if request.strategy in ("covariance_form", "steady_state"):
+        request = Request()
+    return _choose_strategy(n_rows, n_components, _FEWEST_ROWS_SAMPLING, request)[0]
+
+
+def settings_for_draws(n_rows: int, n_components: int) -> tuple[int, int]:
+    """Rows of a chunk, and most memory for the forward pass, where states are drawn row by row."""
+    request = _request.get()
+    return _chunk_rows(n_rows, n_components, request), _cached_bytes(request)
 
 
 def _cached_bytes(request: Request) -> int:
     return _CACHED_BYTES if request.cached_bytes is None else request.cached_bytes
+
+
+def _chunk_rows(n_rows: int, n_components: int, request: Request) -> int:
+    return chunk_rows(n_rows, n_components) if request.chunk_rows is None else request.chunk_rows
 
 
 def chunk_rows(n_rows: int, n_components: int) -> int:
@@ -282,33 +320,44 @@ def chunk_rows(n_rows: int, n_components: int) -> int:
     return padded_length(-(-n_rows // n_chunks))
 
 
-def _strategy(shape: Shape, n_rows: int, fewest_rows: int, request: Request) -> tuple[Strategy, str]:
+def _choose_strategy(
+    n_rows: int, n_components: int, fewest_rows: int, request: Request
+) -> tuple[Strategy, str]:
     """Strategy for stretches of ``n_rows``, and why; by shapes alone."""
-    asked, n_components = request.strategy, shape.n_components
-    if asked == "parallel_scan" or (asked is None and not on_cpu()):
-        n_segments = request.n_segments or _segments_at_once(n_rows)
+    if request.strategy is not None:
+        return _requested_strategy(n_rows, request), _ASKED
+    if not on_cpu():
         if n_rows <= _SEGMENTS[0]:
             return Recursions(), f"{n_rows} rows are too few to be joined by a parallel scan"
+        n_segments = _segments_at_once(n_rows)
         return ParallelScan(n_segments), f"an accelerator takes {n_segments} segments at once"
-    if asked == "covariance_form":
-        return CovarianceForm(), "it is asked for"
-    if asked == "segmented" or (asked is None and n_components <= _MOST_SEGMENTED and n_rows >= fewest_rows):
-        shortest = _SHORTEST_SEGMENT if asked is None else 2
-        known = _SEGMENTS if request.n_segments is None else (request.n_segments,)
-        fitting = [s for s in known if n_rows % s == 0 and n_rows // s >= shortest]
-        if fitting:
-            return Segmented(fitting[0]), f"few latents: {fitting[0]} segments of rows go side by side"
-        if asked is not None:
-            raise ValueError(
-                f"strategy='segmented' needs rows that {' or '.join(map(str, known))} segments divide; there "
-                f"are {n_rows}."
-            )
-        return Recursions(), f"{n_rows} rows cannot be cut into equal segments"
-    if asked in ("recursions", "steady_state"):
-        return Recursions(), "it is asked for"
     if n_components > _MOST_SEGMENTED:
         return Recursions(), f"{n_components} latents fill a processor row by row"
-    return Recursions(), f"{n_rows} rows are too few to repay the compilation of segments"
+    if n_rows < fewest_rows:
+        return Recursions(), f"{n_rows} rows are too few to repay the compilation of segments"
+    for n_segments in _SEGMENTS:
+        if n_rows % n_segments == 0 and n_rows // n_segments >= _SHORTEST_SEGMENT:
+            return Segmented(n_segments), f"few latents: {n_segments} segments of rows go side by side"
+    return Recursions(), f"{n_rows} rows cannot be cut into equal segments"
+
+
+def _requested_strategy(n_rows: int, request: Request) -> Strategy:
+    if request.strategy == "covariance_form":
+        return CovarianceForm()
+    if request.strategy not in ("segmented", "parallel_scan"):
+        return Recursions()
+    shortest = 2 if request.strategy == "segmented" else 1
+    if request.n_segments is not None:
+        known: tuple[int, ...] = (request.n_segments,)
+    else:
+        known = _SEGMENTS if request.strategy == "segmented" else (_segments_at_once(n_rows),)
+    fitting = [s for s in known if n_rows % s == 0 and n_rows // s >= shortest]
+    if not fitting:
+        raise ValueError(
+            f"strategy={request.strategy!r} needs rows that {' or '.join(map(str, known))} segments divide, "
+            f"with {shortest} or more in each; there are {n_rows}."
+        )
+    return Segmented(fitting[0]) if request.strategy == "segmented" else ParallelScan(fitting[0])
 
 
 def _segments_at_once(n_rows: int) -> int:
@@ -322,19 +371,23 @@ def _segments_at_once(n_rows: int) -> int:
 
 def _steady_end(params: Parameters, panel: Panel, request: Request) -> int | None:
     """Rows of an end by the steady state; None where it is of no use: gaps, a short or a slow series."""
-    if request.strategy not in (None, "steady_state"):
-        return None
-    asked = request.strategy is not None
+    asked = request.strategy == "steady_state"
     if asked:
         most, ends = panel.n_rows // 2 - 1, tuple(2**i for i in range(32))
-        unfit = False
+        fits = True
     else:
         most, ends = min(_ENDS[-1], int(_LONGEST_END * panel.n_rows)), _ENDS
         size = resident_bytes(panel.values)
-        unfit = size is None or size > _MOST_BYTES_STEADY or panel.n_rows < _FEWEST_ROWS_STEADY
+        fits = (
+            # Whoever asks for chunks, segments or two threads means to use them.
+            request._replace(cached_bytes=None) == _NOTHING
+            and size is not None
+            and size <= _MOST_BYTES_STEADY
+            and panel.n_rows >= _FEWEST_ROWS_STEADY
+        )
     n_end = None
     one_even_series = panel.complete and len(panel.lengths) == 1 and panel.gaps.size == 1
-    if one_even_series and not unfit:
+    if one_even_series and fits:
         needed = steady_state.rows_of_an_end(params, panel.gaps, most)
         n_end = None if needed is None else next((n for n in ends if needed <= n <= most), None)
     if asked and n_end is None:
@@ -345,36 +398,38 @@ def _steady_end(params: Parameters, panel: Panel, request: Request) -> int | Non
     return n_end
 
 
-def _few_columns(shape: Shape, params: Parameters, panel: Panel, request: Request) -> bool:
+def _has_few_columns(params: Parameters, panel: Panel) -> bool:
     """Whether updates of the rank of the columns are quicker than recursions, and as accurate."""
-    if request.strategy == "covariance_form":
-        return True
+    n_features, n_components = params.loadings.shape
     return (
-        shape.n_components > _MOST_SEGMENTED
-        and shape.n_features <= MOST_COLUMNS * shape.n_components
+        n_components > _MOST_SEGMENTED
+        and n_features <= MOST_COLUMNS * n_components
         and on_cpu()
         and largest_precision(params, decay_over(params.decay, panel.gaps), panel.n_rows) <= MOST_PRECISION
     )
 
 
-def _both_ends(shape: Shape, strategy: Strategy, request: Request) -> bool:
+def _both_ends(n_rows: int, n_components: int, request: Request) -> bool:
     """Whether two threads are quicker: with two cores and enough work on matrices that fill only one."""
     if request.two_filter is not None or request.strategy is not None:
-        return bool(request.two_filter)
+        return bool(request.two_filter) and n_rows > 1
     return (
-        shape.n_components > _MOST_SEGMENTED
-        and shape.n_rows * (shape.n_components**3 + _ROW_WORK) >= _LEAST_WORK
+        n_components > _MOST_SEGMENTED
+        and n_rows * (n_components**3 + _ROW_WORK) >= _LEAST_WORK
         and n_cores() > 1
         and on_cpu()
     )
 
 
-def _device_share(shape: Shape, request: Request) -> Segmented | None:
+def _device_share(panel: Panel, n_components: int, request: Request) -> Segmented | None:
     """How each of several devices works through its rows; None where the work is not to be shared."""
-    n_devices = len(_devices.get())
-    if n_devices < 2 or shape.n_rows % n_devices or shape.n_rows < n_devices * _FEWEST_ROWS_ON_A_DEVICE:
+    n_devices, n_rows = len(_devices.get()), panel.values.shape[0]
+    if n_devices < 2 or n_rows % n_devices or n_rows < n_devices * _FEWEST_ROWS_ON_A_DEVICE:
         return None
-    if chunk_rows(shape.n_rows, shape.n_components) < shape.n_rows:
+    if _chunk_rows(n_rows, n_components, request) < n_rows:
         return None
-    own, _ = _strategy(shape, shape.n_rows // n_devices, _FEWEST_ROWS_ON_A_DEVICE, request)
+    try:
+        own, _ = _choose_strategy(n_rows // n_devices, n_components, _FEWEST_ROWS_ON_A_DEVICE, request)
+    except ValueError:  # segments that are asked for divide all rows, but not those of a device
+        return None
     return own if isinstance(own, Segmented) else None

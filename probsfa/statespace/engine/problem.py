@@ -21,6 +21,8 @@ _MOST_CACHED_BYTES = 512 * 2**20
 
 _Key = tuple[int, ...]
 _T = TypeVar("_T")
+# Two threads that ask for one entry at once would both make it.
+_making = threading.RLock()
 
 
 class Model(NamedTuple):
@@ -114,11 +116,12 @@ def cached(store: dict[_Key, _T], panel: Panel, make: Callable[[], _T], *how: in
     """
     arrays = (panel.values, panel.mask, panel.gap_index)
     key = (*map(id, arrays), *how)
-    if key not in store:
-        store[key] = make()
-        for array in arrays:
-            weakref.finalize(array, store.pop, key, None)
-    return store[key]
+    with _making:
+        if key not in store:
+            store[key] = make()
+            for array in arrays:
+                weakref.finalize(array, store.pop, key, None)
+        return store[key]
 
 
 _rows: dict[_Key, dict[int, Rows]] = {}

@@ -16,10 +16,11 @@ from jax.sharding import Mesh, PartitionSpec
 
 from probsfa.statespace.engine import segmented
 from probsfa.statespace.engine.dynamics import Gaussian, Transition, stationary
+from probsfa.statespace.engine.moments import PanelMoments
 from probsfa.statespace.engine.problem import Chunks, Model, Problem, Rows, following_index, make_model
 from probsfa.statespace.engine.recursions import collapse, row_log_likelihoods
 from probsfa.statespace.engine.statistics import Statistics, observation_statistics, transition_statistics
-from probsfa.statespace.engine.sweep import InTurn
+from probsfa.statespace.engine.strategy import Route
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 
@@ -90,19 +91,30 @@ def _program(devices: tuple[jax.Device, ...], strategy: segmented.Segmented) -> 
 
 
 @dataclass(frozen=True)
-class Sharded(InTurn):
-    """Sums over rows spread over devices; everything else on one, chunk by chunk in turn.
+class Sharded:
+    """Sums over rows spread over devices; everything else on one, by the route that serves there.
 
     Attributes
     ----------
+    route : Route
+        How the panel is worked through on one device.
     devices : tuple of jax.Device
         At least two, whose number divides the rows.
     segments : Segmented
         How each device works through its rows.
     """
 
+    route: Route
     devices: tuple[jax.Device, ...]
     segments: segmented.Segmented
+
+    def log_likelihood(self, params: Parameters, panel: Panel) -> float:
+        """See :class:`.Route`."""
+        return self.route.log_likelihood(params, panel)
+
+    def moments(self, params: Parameters, panel: Panel) -> PanelMoments:
+        """See :class:`.Route`."""
+        return self.route.moments(params, panel)
 
     def expected_statistics(self, params: Parameters, panel: Panel) -> Statistics:
         """See :class:`.Route`."""

@@ -24,6 +24,7 @@ from jax.lax.linalg import triangular_solve
 
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import Gaussian, Transition, stationary
+from probsfa.statespace.engine.moments import PanelMoments
 from probsfa.statespace.engine.problem import cached
 from probsfa.statespace.engine.recursions import Collapsed, Filtered, condition, filter_pass, smoother_pass
 from probsfa.statespace.engine.statistics import Statistics
@@ -280,9 +281,7 @@ class SteadyState:
         values, n_rows = _series(panel)
         return float(_likelihood_program(_model(params, panel), values, n_rows, n_end=self.n_end))
 
-    def moments(
-        self, params: Parameters, panel: Panel
-    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    def moments(self, params: Parameters, panel: Panel) -> PanelMoments:
         """See :class:`.Route`."""
         values, n = _series(panel)
         m = self.n_end
@@ -296,7 +295,7 @@ class SteadyState:
             end_lag_one[-1],
             end_lag_one[::-1],
         )
-        return np.asarray(means)[:n], covariances, lag_one, np.asarray(rows)[:n]
+        return PanelMoments(np.asarray(means)[:n], covariances, lag_one, np.asarray(rows)[:n])
 
     def expected_statistics(self, params: Parameters, panel: Panel) -> Statistics:
         """See :class:`.Route`."""

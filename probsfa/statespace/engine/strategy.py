@@ -12,7 +12,7 @@ from jax import Array
 
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import Gaussian
-from probsfa.statespace.engine.moments import PackedMoments, RowMoments
+from probsfa.statespace.engine.moments import PackedMoments, PanelMoments, RowMoments
 from probsfa.statespace.engine.problem import Problem
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.panel import Panel
@@ -67,10 +67,8 @@ class Route(Protocol):
         """Log-likelihood in nats."""
         ...
 
-    def moments(
-        self, params: Parameters, panel: Panel
-    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Means (N, K), covariances (N, K, K), lag-one covariances (N - 1, K, K), row log-likelihoods."""
+    def moments(self, params: Parameters, panel: Panel) -> PanelMoments:
+        """Posterior moments of all rows, with their log-likelihoods."""
         ...
 
     def expected_statistics(self, params: Parameters, panel: Panel) -> Statistics:

@@ -16,9 +16,9 @@ from jax import Array
 
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import Gaussian
-from probsfa.statespace.engine.moments import RowMoments
+from probsfa.statespace.engine.moments import PanelMoments, RowMoments
 from probsfa.statespace.engine.problem import Chunks, Model, Rows, following_index, make_model, make_problem
-from probsfa.statespace.engine.recursions import draw_backwards
+from probsfa.statespace.engine.recursions import Recursions, draw_backwards
 from probsfa.statespace.engine.statistics import (
     ObservationSums,
     Statistics,
@@ -252,9 +252,7 @@ class InTurn:
             parts.append(part)
         return float(np.sum(parts))
 
-    def moments(
-        self, params: Parameters, panel: Panel
-    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    def moments(self, params: Parameters, panel: Panel) -> PanelMoments:
         """See :class:`.Route`."""
         sweep, n = self._sweep(params, panel), panel.n_rows
         after = sweep.nothing
@@ -262,7 +260,7 @@ class InTurn:
             first = (sweep.chunks[0], sweep.chunks.after_index(0), sweep.prior)
             smoothed, log_likelihoods = _posterior_program(self.strategy, sweep.model, *first, after)
             means, covariances, lag_one = map(np.asarray, smoothed)
-            return means[:n], covariances[:n], lag_one[: n - 1], np.asarray(log_likelihoods)[:n]
+            return PanelMoments(means[:n], covariances[:n], lag_one[: n - 1], np.asarray(log_likelihoods)[:n])
         sweep.forward()
         # Parts are copied into NumPy's memory, which comes in large pages, while they are in the cache: to
         # join them at the end took a fifth longer, and twice the memory.
@@ -275,7 +273,7 @@ class InTurn:
             for target, moments in zip(whole, smoothed, strict=True):
                 target[part] = np.asarray(moments)[: len(target[part])]
         means, covariances, lag_one = whole
-        return means, covariances, lag_one[: n - 1], _joined(sweep.log_likelihoods)[:n]
+        return PanelMoments(means, covariances, lag_one[: n - 1], _joined(sweep.log_likelihoods)[:n])
 
     def expected_statistics(self, params: Parameters, panel: Panel) -> Statistics:
         """See :class:`.Route`."""
@@ -289,18 +287,21 @@ class InTurn:
             pass
         return complete(sweep.model, sweep.log_likelihood, sweep.totals)
 
-    def draw(self, params: Parameters, panel: Panel, normals: FloatArray) -> FloatArray:
-        """Draws (n_draws, N, K) of the states given all rows, from standard normals (T, n_draws, K).
 
-        For :class:`.Recursions`, whose forward pass has the roots of all rows one after the other.
-        """
-        sweep = self._sweep(params, panel)
-        sweep.forward()
-        after, parts = np.zeros(normals.shape[1:]), []
-        for k, rows, after_index, result in sweep.backward():
-            noise = normals[k * self.chunk_rows : (k + 1) * self.chunk_rows]
-            noise = np.pad(noise, ((0, self.chunk_rows - noise.shape[0]), (0, 0), (0, 0)))
-            draws = _draw_program(sweep.model, rows, after_index, result, noise, after)
-            after = draws[0]
-            parts.append(draws)
-        return _joined(parts[::-1])[: panel.n_rows].swapaxes(0, 1)
+def draw_in_turn(
+    params: Parameters, panel: Panel, normals: FloatArray, chunk_rows: int, cached_bytes: int
+) -> FloatArray:
+    """Draws (n_draws, N, K) of the states given all rows, from standard normals (T, n_draws, K).
+
+    Draws go backwards row by row, and so take :class:`.Recursions`, whatever serves for moments.
+    """
+    sweep = Sweep(params, panel, Recursions(), Chunks.of(panel, chunk_rows), cached_bytes)
+    sweep.forward()
+    after, parts = np.zeros(normals.shape[1:]), []
+    for k, rows, after_index, result in sweep.backward():
+        noise = normals[k * chunk_rows : (k + 1) * chunk_rows]
+        noise = np.pad(noise, ((0, chunk_rows - noise.shape[0]), (0, 0), (0, 0)))
+        draws = _draw_program(sweep.model, rows, after_index, result, noise, after)
+        after = draws[0]
+        parts.append(draws)
+    return _joined(parts[::-1])[: panel.n_rows].swapaxes(0, 1)

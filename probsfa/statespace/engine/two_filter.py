@@ -32,6 +32,7 @@ from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import Gaussian, Transition
 from probsfa.statespace.engine.problem import Chunks, cached_rows
 from probsfa.statespace.engine.statistics import Statistics
+from probsfa.statespace.engine.strategy import Strategy
 from probsfa.statespace.engine.sweep import InTurn, Sweep, complete
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
@@ -115,7 +116,7 @@ def backwards(panel: Panel, first: int, n_rows: int) -> Panel:
     known = panel.gap_index[first : first + n_rows + 1]
     index[: known.shape[0]] = known
     values, mask = (_Backwards(rows, first, n_rows) for rows in (panel.values, panel.mask))
-    return panel._replace(values=values, mask=mask, gap_index=index[::-1])
+    return panel._replace(values=values, mask=mask, gap_index=index[::-1], complete=False)
 
 
 def run_both(first: Iterable[object], second: Iterable[object]) -> None:
@@ -164,15 +165,18 @@ class TwoFilter(InTurn):
     Attributes
     ----------
     half_rows : int
-        Rows of a chunk where the two halves are worked through at once.
+        Rows of a chunk where the two halves are worked through at once, at most half of all rows.
+    half_strategy : Strategy
+        How each of these is.
     """
 
     half_rows: int
+    half_strategy: Strategy
 
     def expected_statistics(self, params: Parameters, panel: Panel) -> Statistics:
         """See :class:`.Route`."""
         first, second = (
-            Sweep(params, panel, self.strategy, chunks, self.cached_bytes // 2)
+            Sweep(params, panel, self.half_strategy, chunks, self.cached_bytes // 2)
             for chunks in halves(panel, self.half_rows)
         )
         run_both(*(map(jax.block_until_ready, side.filter_chunks()) for side in (first, second)))

@@ -14,7 +14,7 @@ from probsfa.statespace.engine import batched, compiler, parallel_scan, segmente
 from probsfa.statespace.engine.dynamics import Transition
 from probsfa.statespace.engine.likelihood import marginal_log_likelihood
 from probsfa.statespace.engine.parallel_scan import ParallelScan
-from probsfa.statespace.engine.plan import Shape, plan
+from probsfa.statespace.engine.plan import strategy_for_sampling
 from probsfa.statespace.engine.recursions import Recursions
 from probsfa.statespace.engine.segmented import Segmented
 from probsfa.statespace.posterior import expected_statistics, log_likelihood, smooth
@@ -132,7 +132,7 @@ def both_ways(rng, n_components, derive):
             return jax.tree.leaves(derive(lambda *p: marginal_log_likelihood(*p, *data), params))
 
         with use_strategy("parallel_scan"):
-            assert plan(Shape(n_rows, 4, n_components)).strategy == ParallelScan(n_rows)
+            assert strategy_for_sampling(n_rows, n_components) == ParallelScan(n_rows)
             found = results()
         with use_strategy("recursions"):
             wanted = results()
@@ -196,7 +196,7 @@ def test_combining_is_summing_up_together_in_any_order(rng, monkeypatch, n, plat
 def test_segments_divide_the_rows_and_fill_the_card():
     def n_segments(n_rows):
         with use_strategy("parallel_scan"):
-            return plan(Shape(n_rows, 3, 5)).strategy.n_segments
+            return strategy_for_sampling(n_rows, 5).n_segments
 
     for n_rows in [65, 101, 4096, 10_240, 65_521, 65_536, 163_840]:
         assert n_rows % n_segments(n_rows) == 0
@@ -207,9 +207,7 @@ def test_segments_divide_the_rows_and_fill_the_card():
 
 
 def test_the_platform_decides(monkeypatch):
-    def chosen(n_rows, n_components):
-        return plan(Shape(n_rows, 3, n_components)).strategy
-
+    chosen = strategy_for_sampling
     assert chosen(65_536, 5) == Segmented(64)
     assert chosen(65_536, 20) == Recursions()
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")

@@ -12,10 +12,12 @@ from probsfa.statespace.engine import compiler, sweep
 from probsfa.statespace.engine import plan as planning
 from probsfa.statespace.engine.dynamics import Gaussian, Transition, stationary
 from probsfa.statespace.engine.likelihood import marginal_log_likelihood
-from probsfa.statespace.engine.plan import Shape, plan
+from probsfa.statespace.engine.plan import strategy_for_sampling
 from probsfa.statespace.engine.problem import Problem
 from probsfa.statespace.engine.recursions import Recursions
 from probsfa.statespace.engine.segmented import Segmented
+from probsfa.statespace.engine.steady_state import SteadyState
+from probsfa.statespace.engine.two_filter import TwoFilter
 from probsfa.statespace.posterior import (
     draw_states,
     expected_statistics,
@@ -161,10 +163,10 @@ def test_draws_in_chunks_are_those_at_once(rng, strategy, cached_bytes):
 def test_segments_divide_the_rows_and_are_not_used_for_large_matrices():
     for n_rows in [1, 16, 100, 4096, 10_240, 65_536]:
         for n_components in [1, 5, 8, 20]:
-            chosen = plan(Shape(n_rows, 3, n_components)).strategy
+            chosen = strategy_for_sampling(n_rows, n_components)
             assert chosen == Recursions() or n_rows % chosen.n_segments == 0
-    assert isinstance(plan(Shape(10_240, 3, 8)).strategy, Segmented)
-    assert plan(Shape(10_240, 3, 9)).strategy == Recursions()
+    assert isinstance(strategy_for_sampling(10_240, 8), Segmented)
+    assert strategy_for_sampling(10_240, 9) == Recursions()
 
 
 def test_programs_for_one_fit_take_segments_where_there_are_more_rows(rng):
@@ -175,7 +177,7 @@ def test_programs_for_one_fit_take_segments_where_there_are_more_rows(rng):
         for n in (1024, 4096)
     ]
     assert chosen == [Recursions(), Segmented(64)]
-    assert plan(Shape(1024, 3, 3)).strategy == Segmented(64)
+    assert strategy_for_sampling(1024, 3) == Segmented(64)
 
 
 def test_a_plan_says_why(rng):
@@ -185,7 +187,44 @@ def test_a_plan_says_why(rng):
     with jax.enable_x64(True):
         assert "steady" in plan_for(params, panel).reason
         assert "too few" in plan_for(params, to_panel(punch(rng, [complete[0][:50]], "scattered"))).reason
-        assert "side by side" in plan(Shape(10_240, 4, 2)).reason
+        long = to_panel(punch(rng, [rng.standard_normal((4096, 4))], "scattered"))
+        assert "side by side" in plan_for(params, long).reason
+        with use_strategy("recursions"):
+            assert plan_for(params, long).reason == "it is asked for"
+
+
+def test_what_is_asked_for_is_used_though_nothing_is_missing(rng):
+    """The steady state would serve, and has neither chunks nor segments nor two sides."""
+    params = to_parameters(oracle.random_model(rng, 4, 2))
+    panel = to_panel([rng.standard_normal((2048, 4))])
+    assert isinstance(plan_for(params, panel).route, SteadyState)
+    with use_strategy(two_filter=True):
+        assert isinstance(plan_for(params, panel).route, TwoFilter)
+    with use_strategy(chunk_rows=64):
+        assert plan_for(params, panel).route.chunk_rows == 64
+        with use_strategy("segmented", n_segments=4):  # adds to what is asked for outside
+            route = plan_for(params, panel).route
+            assert (route.strategy, route.chunk_rows) == (Segmented(4), 64)
+
+
+@pytest.mark.parametrize("name", ["recursions", "segmented", "parallel_scan", "covariance_form"])
+@pytest.mark.parametrize("chunk_rows", [None, 512])
+def test_any_strategy_goes_from_both_ends(rng, name, chunk_rows):
+    model = oracle.random_model(rng, 3, 2)
+    params = to_parameters(model)
+    panel = to_panel(punch(rng, oracle.simulate(rng, model, [200]), "scattered"))
+    with use_strategy("recursions"):
+        wanted = expected_statistics(params, panel)
+    with use_strategy(name, two_filter=True, chunk_rows=chunk_rows):
+        assert_same(expected_statistics(params, panel), wanted)
+
+
+def test_samplers_never_take_what_depends_on_parameters():
+    for name in ("covariance_form", "steady_state"):
+        with use_strategy(name):
+            assert strategy_for_sampling(10_240, 2) == Segmented(64)
+    with use_strategy("recursions"):
+        assert strategy_for_sampling(10_240, 2) == Recursions()
 
 
 def test_what_cannot_be_used_is_refused(rng):
@@ -196,8 +235,16 @@ def test_what_cannot_be_used_is_refused(rng):
             pass
     with use_strategy("steady_state"), pytest.raises(ValueError, match="one complete series"):
         smooth(params, panel)
-    with use_strategy("segmented", n_segments=7), pytest.raises(ValueError, match="7 segments divide"):
-        smooth(params, panel)
+    for name in ("segmented", "parallel_scan"):
+        with use_strategy(name, n_segments=7), pytest.raises(ValueError, match="7 segments divide"):
+            smooth(params, panel)
+    for wrong in ({"n_segments": 0}, {"chunk_rows": -5}, {"cached_bytes": -1}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            with use_strategy(**wrong):
+                pass
+    with pytest.raises(ValueError, match="excludes"):
+        with use_strategy("steady_state", two_filter=True):
+            pass
     assert plan_for(params, panel).strategy == Recursions()
 
 
