@@ -17,7 +17,7 @@ from probsfa.statespace.posterior import (
     smooth,
 )
 from tests.oracles import statespace as oracle
-from tests.statespace.support import HOLES, punch, scaled_error, to_panel, to_parameters, uneven_times
+from tests.statespace.support import HOLES, STRICT, punch, scaled_error, to_panel, to_parameters, uneven_times
 from tests.tolerances import EXACT, small_noise_tolerance
 
 SHAPES = {"D below K": (2, 3), "D equals K": (3, 3), "D above K": (5, 3), "one of each": (1, 1)}
@@ -291,7 +291,7 @@ def test_float64_whatever_the_flag():
     printed = []
     for flag in ("0", "1"):
         done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", PROGRAM],
+            [sys.executable, *STRICT, "-c", PROGRAM],
             env={**os.environ, "JAX_ENABLE_X64": flag},
             capture_output=True,
             text=True,

@@ -14,7 +14,7 @@ from probsfa.statespace.engine import batched, chunks, inference, likelihood, pa
 from probsfa.statespace.engine.likelihood import marginal_log_likelihood
 from probsfa.statespace.posterior import expected_statistics, log_likelihood, smooth
 from tests.oracles import statespace as oracle
-from tests.statespace.support import punch, scaled_error, to_panel, to_parameters, uneven_times
+from tests.statespace.support import STRICT, punch, scaled_error, to_panel, to_parameters, uneven_times
 from tests.tolerances import EXACT, small_noise_tolerance
 
 LENGTHS = [90, 1, 53]
@@ -255,7 +255,7 @@ for name, found, wanted in zip(one._fields, several, one, strict=True):
 
 def test_several_devices_share_the_segments():
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", SHARDED],
+        [sys.executable, *STRICT, "-c", SHARDED],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])},
         capture_output=True,
         text=True,

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests.statespace.support import STRICT
+
 PROGRAM = """
 import sys
 import jax
@@ -43,7 +45,7 @@ assert len(calls) == 1  # outside of the context all is as before
 @pytest.mark.parametrize("n_devices", [2, 4])
 def test_several_devices_give_the_sums_of_one(n_devices, sampling):
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROGRAM, str(n_devices), sampling],
+        [sys.executable, *STRICT, "-c", PROGRAM, str(n_devices), sampling],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])},
         capture_output=True,
         text=True,
