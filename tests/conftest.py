@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-# What JAX compiles is kept in pytest's folder, for the other workers and for the next run: compilation is most of
-# a run's time. By the environment, which JAX reads when it is imported, so that tests in processes of their own do
+# What JAX compiles is kept in pytest's folder, for the other workers and for the next run: compiling is most of a
+# run's time. By the environment, which JAX reads when it is imported, so that tests in processes of their own do
 # the same. `pytest --cache-clear` empties the folder, and so does a run that finds it too large.
 _PROGRAMS = Path(__file__).resolve().parents[1] / ".pytest_cache" / "d" / "jax"
 _MOST_BYTES = 2**31

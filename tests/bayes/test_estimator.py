@@ -22,6 +22,7 @@ from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import smooth
 from probsfa.statespace.prediction import observation_moments
+from tests.sampling import sparsely
 from tests.tolerances import mc_tolerance
 
 
@@ -244,7 +245,7 @@ def test_an_interrupt_of_svi_keeps_the_guide_so_far(frame, monkeypatch):
     assert len(model.elbo_) == 10 and not model.converged_
 
 
-@pytest.mark.parametrize("method", ["sequential", "parallel"])
+@sparsely("method", ["sequential", "parallel"], shown=["parallel"])
 def test_chain_methods_draw_the_same_chains(sampled, frame, method):
     model = clone(sampled).set_params(chain_method=method, n_draws=25, n_chains=2, n_warmup=50)
     with warnings.catch_warnings():

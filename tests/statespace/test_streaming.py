@@ -8,6 +8,7 @@ from probsfa.statespace import posterior, streaming
 from probsfa.statespace.engine import chunks
 from probsfa.statespace.posterior import expected_statistics, log_likelihood
 from tests.oracles import statespace as oracle
+from tests.sampling import sparsely
 from tests.statespace.support import punch, scaled_error, to_panel, to_parameters
 from tests.tolerances import EXACT
 
@@ -19,7 +20,7 @@ def series(rng):
     return model, np.concatenate(data), (150, 1, 250)
 
 
-@pytest.mark.parametrize("kept", [0, 2**30])
+@sparsely("kept", [0, 2**30])
 def test_streamed_sums_are_those_in_memory(series, monkeypatch, kept):
     model, X, lengths = series
     params = to_parameters(model)

@@ -9,6 +9,7 @@ import pytest
 
 from probsfa.bayes.coordinates.symmetry import Anchor, log_images, log_weight
 from probsfa.bayes.relabelling.matching import close_pairs, relabel
+from tests.sampling import sparsely
 from tests.tolerances import EXACT
 
 
@@ -20,7 +21,7 @@ def images(timescale, loadings):
             yield timescale[list(order)], loadings[:, list(order)] * np.array(signs)
 
 
-@pytest.mark.parametrize("k", [1, 2, 3])
+@sparsely("k", [1, 2, 3], shown=[3])
 def test_every_image_of_a_draw_gets_the_same_labels(rng, k):
     reference, at = rng.standard_normal((5, k)), rng.standard_normal(k)
     timescale, loadings = at + 0.1 * rng.standard_normal(k), reference + 0.1 * rng.standard_normal((5, k))
@@ -47,7 +48,7 @@ def test_the_closest_image_is_chosen(rng):
 
 
 @pytest.mark.parametrize("permuted", [True, False])
-@pytest.mark.parametrize("k", [1, 2, 3])
+@sparsely("k", [1, 2, 3], shown=[3])
 def test_weights_add_to_one_over_the_images(rng, k, permuted):
     draw, c = rng.standard_normal(k), rng.standard_normal((4, k))
     anchor = Anchor(

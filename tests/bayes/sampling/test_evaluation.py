@@ -11,6 +11,7 @@ from probsfa.bayes.coordinates.target import BLOCK, Data, Target, in_blocks
 from probsfa.bayes.model import as_series
 from probsfa.bayes.sampling import evaluation
 from probsfa.bayes.sampling.evaluation import Evaluator
+from tests.sampling import sparsely
 
 K, D = 2, 3
 
@@ -25,8 +26,8 @@ def problem(rng):
         return Target(K, D, "diagonal", Priors()), Data(as_series(X), anchor=anchor)
 
 
-@pytest.mark.parametrize("n_threads", [1, 2, 5])
-@pytest.mark.parametrize("anchored", [True, False])
+@sparsely("n_threads", [1, 2, 5], shown=[2])
+@sparsely("anchored", [True, False])
 def test_it_is_the_density_and_its_gradient(problem, rng, monkeypatch, n_threads, anchored):
     monkeypatch.setattr(evaluation, "n_cores", lambda: n_threads)
     target, data = problem

@@ -14,6 +14,7 @@ from probsfa.statespace.engine import batched, chunks, inference, likelihood, pa
 from probsfa.statespace.engine.likelihood import marginal_log_likelihood
 from probsfa.statespace.posterior import expected_statistics, log_likelihood, smooth
 from tests.oracles import statespace as oracle
+from tests.sampling import sparsely
 from tests.statespace.support import STRICT, punch, scaled_error, to_panel, to_parameters, uneven_times
 from tests.tolerances import EXACT, small_noise_tolerance
 
@@ -31,7 +32,7 @@ def assert_same(found, wanted, tolerance=EXACT):
         assert scaled_error(one, other) < tolerance, name
 
 
-@pytest.mark.parametrize("n_components", [1, 3, 8, 10])
+@sparsely("n_components", [1, 3, 8, 10], shown=[3])
 def test_moments_are_those_of_the_plain_recursion(rng, n_components):
     model = random_model(rng, 5, n_components)
     times = uneven_times(rng, LENGTHS)
@@ -44,7 +45,7 @@ def test_moments_are_those_of_the_plain_recursion(rng, n_components):
         assert_same(found, wanted)
 
 
-@pytest.mark.parametrize("n_components", [2, 10])
+@sparsely("n_components", [2, 10])
 def test_sums_are_those_of_the_plain_recursion(rng, n_components):
     model = random_model(rng, 5, n_components)
     data = punch(rng, oracle.simulate(rng, model, LENGTHS), "scattered")
@@ -69,8 +70,8 @@ def test_moments_are_those_of_the_joint_gaussian(rng):
     assert scaled_error(found.log_likelihood, wanted.log_likelihood) < EXACT
 
 
-@pytest.mark.parametrize("size", [(3, 2), (2, 3)], ids=["wide", "more latents than features"])
-@pytest.mark.parametrize("noise", [1e-8, 1e-4, 1e3])
+@sparsely("size", [(3, 2), (2, 3)], ids=["wide", "more latents than features"])
+@sparsely("noise", [1e-8, 1e-4, 1e3])
 def test_any_noise_against_decimals(rng, noise, size):
     """What rounding the data's collapse ``C'x / r`` leaves open, and no more: nothing is lost in merges."""
     model = oracle.random_model(rng, *size)._replace(noise=np.full(size[0], noise))
@@ -84,7 +85,7 @@ def test_any_noise_against_decimals(rng, noise, size):
     assert scaled_error(found.log_likelihood, wanted.log_likelihood) < tolerance
 
 
-@pytest.mark.parametrize("noise", [1e-8, 1e-2, 1e3])
+@sparsely("noise", [1e-8, 1e-2, 1e3])
 def test_time_scales_far_longer_than_the_data(rng, noise):
     model = oracle.random_model(rng, 4, 3)._replace(noise=np.full(4, noise))
     data = punch(rng, oracle.simulate(rng, model, [128]), "scattered")
@@ -94,7 +95,7 @@ def test_time_scales_far_longer_than_the_data(rng, noise):
         assert_same(smooth(params, to_panel(data)), wanted, small_noise_tolerance(noise))
 
 
-@pytest.mark.parametrize("keep", [True, False])
+@sparsely("keep", [True, False])
 def test_chunks_hand_over(rng, monkeypatch, keep):
     model = oracle.random_model(rng, 5, 2)
     data = punch(rng, oracle.simulate(rng, model, [300, 40]), "scattered")
@@ -155,7 +156,7 @@ def test_curvature(rng):
     both_ways(rng, 1, derive)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 8, 100])
+@sparsely("n", [1, 2, 3, 8, 100], shown=[3, 8])
 def test_scan_is_the_product_of_all_before(rng, n):
     with jax.enable_x64(True):
         matrices = rng.standard_normal((3, 3, n)) / np.sqrt(3.0)
@@ -177,7 +178,7 @@ def random_rows(rng, n_rows, n, n_segments):
     )
 
 
-@pytest.mark.parametrize("n", [1, 3, 10])
+@sparsely("n", [1, 3, 10], shown=[3])
 @pytest.mark.parametrize("platform", ["cpu", "gpu"])
 def test_merging_is_summing_up_together_in_any_order(rng, monkeypatch, n, platform):
     monkeypatch.setattr(jax, "default_backend", lambda: platform)

@@ -4,8 +4,7 @@ import os
 import subprocess
 import sys
 
-import pytest
-
+from tests.sampling import sparsely
 from tests.statespace.support import STRICT
 
 PROGRAM = """
@@ -41,8 +40,8 @@ assert len(calls) == 1  # outside of the context all is as before
 """
 
 
-@pytest.mark.parametrize("sampling", ["even", "uneven"])
-@pytest.mark.parametrize("n_devices", [2, 4])
+@sparsely("sampling", ["even", "uneven"], shown=["uneven"])
+@sparsely("n_devices", [2, 4])
 def test_several_devices_give_the_sums_of_one(n_devices, sampling):
     done = subprocess.run(
         [sys.executable, *STRICT, "-c", PROGRAM, str(n_devices), sampling],

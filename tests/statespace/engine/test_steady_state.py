@@ -9,6 +9,7 @@ import scipy.linalg
 from probsfa.statespace.engine import steady_state
 from probsfa.statespace.engine.statistics import Statistics
 from tests.oracles import statespace as oracle
+from tests.sampling import sparsely
 from tests.statespace.support import punch, scaled_error, to_panel, to_parameters
 from tests.tolerances import EXACT, small_noise_tolerance
 
@@ -33,9 +34,9 @@ def one_series(rng, n_rows=200, n_features=4, n_components=2, noise=0.3):
     return model, oracle.simulate(rng, model, [n_rows])
 
 
-@pytest.mark.parametrize("n_rows", [260, 320, 321])
-@pytest.mark.parametrize("n_components", [1, 3])
-@pytest.mark.parametrize("pad", [True, False])
+@sparsely("n_rows", [260, 320, 321], shown=[320])
+@sparsely("n_components", [1, 3], shown=[3])
+@sparsely("pad", [True, False])
 def test_posterior_is_that_of_the_dense_joint_law(rng, n_rows, n_components, pad):
     model, data = one_series(rng, n_rows, 5, n_components)
     params, panel, plan = planned(model, data, pad=pad)
@@ -49,7 +50,7 @@ def test_posterior_is_that_of_the_dense_joint_law(rng, n_rows, n_components, pad
     assert scaled_error(steady_state.log_likelihood(params, panel, plan), rows.sum()) < EXACT
 
 
-@pytest.mark.parametrize("noise", [1e-8, 1e-4, 1.0, 1e2])
+@sparsely("noise", [1e-8, 1e-4, 1.0, 1e2])
 def test_any_noise(rng, noise):
     model, data = one_series(rng, 1200, 4, 2, noise)
     params, panel, plan = planned(model, data)
@@ -119,8 +120,8 @@ def test_the_past_is_forgotten_after_as_many_rows(rng):
     assert steady_state.rows_to_settle(decay, precision, n // 2) is None
 
 
-@pytest.mark.parametrize("n_rows", [1, 2, 7, 16, 17, 300])
-@pytest.mark.parametrize("n_block", [1, 4, 16])
+@sparsely("n_rows", [1, 2, 7, 16, 17, 300], shown=[17, 300])
+@sparsely("n_block", [1, 4, 16], shown=[4])
 def test_recursion_is_the_loop(rng, n_rows, n_block):
     if n_block == 1 and n_rows > 1:
         n_block = 2

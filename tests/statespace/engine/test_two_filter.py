@@ -14,6 +14,7 @@ from probsfa.statespace import posterior, streaming
 from probsfa.statespace.engine import chunks, two_filter
 from probsfa.statespace.posterior import expected_statistics, log_likelihood
 from tests.oracles import statespace as oracle
+from tests.sampling import sparsely
 from tests.statespace.support import punch, scaled_error, to_panel, to_parameters, uneven_times
 from tests.tolerances import EXACT, small_noise_tolerance
 
@@ -47,9 +48,9 @@ def assert_same(found, wanted, tolerance=EXACT):
         assert scaled_error(one, other) < tolerance, name
 
 
-@pytest.mark.parametrize("lengths", list(LENGTHS))
-@pytest.mark.parametrize("holes", ["none", "scattered", "empty rows", "everything"])
-@pytest.mark.parametrize("even", [True, False])
+@sparsely("lengths", list(LENGTHS), shown=["several"])
+@sparsely("holes", ["none", "scattered", "empty rows", "everything"], shown=["scattered"])
+@sparsely("even", [True, False], shown=[False])
 def test_sums_are_those_from_one_end(rng, sums, lengths, holes, even):
     model = oracle.random_model(rng, 4, 3)
     if not even:
@@ -76,8 +77,8 @@ def padded_to(panel, n_steps):
     )
 
 
-@pytest.mark.parametrize("even", [True, False])
-@pytest.mark.parametrize("rows", [[13, 1, 12], [16, 10], [26]])
+@sparsely("even", [True, False], shown=[False])
+@sparsely("rows", [[13, 1, 12], [16, 10], [26]])
 def test_sums_are_those_of_the_joint_gaussian(rng, sums, rows, even):
     model = oracle.random_model(rng, 4, 3)._replace(decay=np.array([0.97, 0.7, 0.2]))
     times = None if even else uneven_times(rng, rows)
@@ -90,8 +91,8 @@ def test_sums_are_those_of_the_joint_gaussian(rng, sums, rows, even):
         assert scaled_error(getattr(found, name), value) < EXACT, name
 
 
-@pytest.mark.parametrize("noise", [1e-8, 1e-4, 1.0, 1e2])
-@pytest.mark.parametrize("decay", [[1.0 - 1e-6, 0.3, -0.4], [1.0 - 1e-6, 0.0, 1e-8], [0.99, -0.999, 0.5]])
+@sparsely("noise", [1e-8, 1e-4, 1.0, 1e2])
+@sparsely("decay", [[1.0 - 1e-6, 0.3, -0.4], [1.0 - 1e-6, 0.0, 1e-8], [0.99, -0.999, 0.5]])
 def test_sums_agree_at_any_noise_and_time_scale(rng, sums, noise, decay):
     model = oracle.random_model(rng, 4, 3)._replace(decay=np.array(decay), noise=np.full(4, noise))
     data = punch(rng, oracle.simulate(rng, model, [150]), "scattered")
