@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-# What JAX compiles is kept in pytest's folder, for the other workers and for the next run: compiling is most of a
-# run's time. By the environment, which JAX reads when it is imported, so that tests in processes of their own do
-# the same. `pytest --cache-clear` empties the folder, and so does a run that finds it too large.
+# What JAX compiles is kept in pytest's folder, for the other workers and for the next run: compiling takes
+# most of the time. By the environment, which JAX reads when it is imported, so that tests in processes of
+# their own do the same. `pytest --cache-clear` empties the folder, and so does a run that finds it too
+# large.
 _PROGRAMS = Path(__file__).resolve().parents[1] / ".pytest_cache" / "d" / "jax"
-_MOST_BYTES = 2**31
+_MOST_BYTES = 2**29
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_PROGRAMS))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")

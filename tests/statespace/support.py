@@ -6,7 +6,7 @@ from probsfa._validation import Sequences
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters
 
-# For Python itself: warnings are errors, but for half a compiled program that was found, which JAX makes anew.
+# For Python itself: a warning is an error, unless it tells of half a compiled program, which JAX makes anew.
 STRICT = ("-W", "error", "-W", "ignore:Error reading persistent compilation cache")
 
 # Holes by name: which entries of a (T, D) array are missing.
