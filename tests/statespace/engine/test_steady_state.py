@@ -64,7 +64,7 @@ def test_any_noise(rng, noise):
     assert scaled_error(rows, wanted.row_log_likelihoods) < same
 
 
-@pytest.mark.parametrize("decay", [(0.0, 0.9), (-0.7, 0.7), (0.95, 0.5)])
+@sparsely("decay", [(0.0, 0.9), (-0.7, 0.7), (0.95, 0.5)])
 def test_any_decay_and_the_sums_for_learning(rng, decay):
     model, _ = one_series(rng)
     model = model._replace(decay=np.array(decay))
