@@ -378,7 +378,7 @@ def dynamic_factor(x):
         )
 
 
-@pytest.mark.parametrize("own_start", [True, False])
+@sparsely("own_start", [True, False])
 def test_our_optimum_is_at_least_as_high_as_statsmodels(own_start):
     """Its EM ignores the stationary start and stops where the likelihood first falls; ours goes on."""
     rng = np.random.default_rng(10)

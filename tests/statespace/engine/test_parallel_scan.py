@@ -257,6 +257,7 @@ for name, found, wanted in zip(one._fields, several, one, strict=True):
 """
 
 
+@pytest.mark.exhaustive
 def test_several_devices_share_the_segments():
     done = subprocess.run(
         [sys.executable, *STRICT, "-c", SHARDED],

@@ -47,7 +47,7 @@ WAYS = {
 }
 
 
-@sparsely("way", list(WAYS), shown=["lockstep", "chunks"])
+@sparsely("way", list(WAYS), shown=["chunks"])
 @sparsely("n_components", [1, 4], shown=[4])
 @sparsely("holes", ["none", "scattered", "empty rows", "everything"], shown=["scattered"])
 def test_strategies_agree(rng, strategy, way, n_components, holes):

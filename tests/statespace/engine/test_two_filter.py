@@ -111,6 +111,7 @@ def test_many_latents_and_more_latents_than_columns(rng, sums):
     assert_same(sums(params, panel, both=True), sums(params, panel, both=False))
 
 
+@pytest.mark.exhaustive
 def test_sums_do_not_depend_on_chunks_and_are_the_same_each_time(rng, sums):
     model = oracle.random_model(rng, 4, 3)
     params = to_parameters(model)
@@ -256,6 +257,7 @@ def test_a_second_thread_is_used_where_it_pays(monkeypatch):
     assert not two_filter.pays(20_448, 90)
 
 
+@pytest.mark.exhaustive
 def test_a_fit_is_the_same_from_both_ends(rng, monkeypatch):
     model = oracle.random_model(rng, 5, 2)
     X = punch(rng, oracle.simulate(rng, model, [200]), "scattered")[0]
