@@ -202,6 +202,7 @@ def test_shrinkage_draws_in_what_is_not_needed():
     assert left[1] < 0.8 * left[0]
 
 
+@pytest.mark.exhaustive
 def test_latents_of_one_time_scale_are_warned_about():
     rng = np.random.default_rng(0)
     X = make_slow_mixture(60, 4, decay=[0.8, 0.79], noise_variance=0.3, random_state=rng).data

@@ -228,6 +228,7 @@ def test_iterations_end_by_a_rule(fitted):
 
 
 @QUIET
+@pytest.mark.exhaustive
 def test_many_features_and_150_em_steps():
     """D = 73, T = 1000, 150 EM iterations gave NaN (dynamax 355), and asymmetry (pykalman 47)."""
     rng = np.random.default_rng(5)
@@ -378,7 +379,7 @@ def dynamic_factor(x):
         )
 
 
-@sparsely("own_start", [True, False])
+@sparsely("own_start", [True, False], shown=0)
 def test_our_optimum_is_at_least_as_high_as_statsmodels(own_start):
     """Its EM ignores the stationary start and stops where the likelihood first falls; ours goes on."""
     rng = np.random.default_rng(10)

@@ -30,7 +30,7 @@ def test_the_number_of_latents_is_found_again(decay):
     assert np.all(best - found.log_density[: len(decay) - 1] > 0.05)
 
 
-@sparsely("seed", [0, 1])
+@sparsely("seed", [0, 1], shown=0)
 def test_warm_starts_need_fewer_evaluations_than_cold_ones(seed):
     X = mixture(seed)
     warm = select_n_components(X, range(1, 6), random_state=seed)
@@ -101,7 +101,7 @@ def test_new_latents_raise_the_likelihood(rng):
     assert selection._enlarged(inner, panel, 11, noise).n_components == 11
 
 
-@sparsely("noise", ["isotropic", 0.3])
+@sparsely("noise", ["isotropic", 0.3], shown=0)
 def test_other_noise_and_other_input(noise):
     X = mixture(0, (0.95,), 300, 4)
     frames = [pd.DataFrame(X[:120]), pd.DataFrame(X[120:])]

@@ -34,7 +34,7 @@ def one_series(rng, n_rows=200, n_features=4, n_components=2, noise=0.3):
     return model, oracle.simulate(rng, model, [n_rows])
 
 
-@sparsely("n_rows", [260, 320, 321], shown=[320])
+@sparsely("n_rows", [260, 320, 321], shown=[260])
 @sparsely("n_components", [1, 3], shown=[3])
 @sparsely("pad", [True, False])
 def test_posterior_is_that_of_the_dense_joint_law(rng, n_rows, n_components, pad):

@@ -102,6 +102,7 @@ def test_sums_agree_at_any_noise_and_time_scale(rng, sums, noise, decay):
     assert both.log_likelihood == pytest.approx(one.log_likelihood, rel=small_noise_tolerance(noise))
 
 
+@pytest.mark.exhaustive
 def test_many_latents_and_more_latents_than_columns(rng, sums):
     model = oracle.Model(
         np.linspace(0.99, -0.5, 12), rng.standard_normal((7, 12)), np.full(7, 0.1), rng.standard_normal(7)
