@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+# What JAX compiles is kept in pytest's folder, for the other workers and for the next run: compiling takes
+# most of the time. By the environment, which JAX reads when it is imported, so that tests in processes of
+# their own do the same. `pytest --cache-clear` empties the folder, and so does a run that finds it too
+# large.
+_PROGRAMS = Path(__file__).resolve().parents[1] / ".pytest_cache" / "d" / "jax"
+_MOST_BYTES = 2**29
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_PROGRAMS))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+assert "jax" not in sys.modules, "JAX was imported before the tests could say where it keeps its programs."
 
 # A shell's background jobs ignore interrupts; tests of what an interrupt does must not depend on that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -31,6 +43,13 @@ def few_pieces_of_memory() -> Iterator[None]:
     if "jax" in sys.modules and _pieces_of_memory() > _MOST_PIECES:
         sys.modules["jax"].clear_caches()
         gc.collect()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Empty the folder of compiled programs when old ones have piled up."""
+    is_worker = hasattr(config, "workerinput")
+    if not is_worker and sum(x.stat().st_size for x in _PROGRAMS.glob("*")) > _MOST_BYTES:
+        shutil.rmtree(_PROGRAMS, ignore_errors=True)
 
 
 def _seeds() -> list[int]:

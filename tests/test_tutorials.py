@@ -4,14 +4,13 @@ import os
 import runpy
 from pathlib import Path
 
-import pytest
+from tests.sampling import sparsely
 
 FOLDER = Path(__file__).resolve().parents[1] / "tutorials"
 SCRIPTS = sorted(FOLDER.glob("*.py"))
 
 
-@pytest.mark.tutorial
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+@sparsely("script", SCRIPTS, ids=lambda path: path.stem)
 def test_tutorial(script, monkeypatch, capsys):
     monkeypatch.setitem(os.environ, "MPLBACKEND", "Agg")
     import matplotlib.pyplot as plt

@@ -12,6 +12,7 @@ from scipy.stats import kstest
 
 from probsfa.bayes import FactorialAR1, factorial_ar1_model
 from tests.oracles import statespace as oracle
+from tests.sampling import sparsely
 from tests.statespace.support import HOLES, punch
 from tests.tolerances import EXACT, mc_tolerance
 
@@ -31,8 +32,8 @@ def distribution_of(model, mask, **options):
     return FactorialAR1(*model, mask=mask, **options)
 
 
-@pytest.mark.parametrize("holes", HOLES)
-@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 3, 2), (9, 4, 2), (7, 2, 3)])
+@sparsely("holes", HOLES, shown=["scattered", "everything"])
+@sparsely("shape", [(1, 1, 1), (2, 3, 2), (9, 4, 2), (7, 2, 3)], shown=[(9, 4, 2)])
 def test_log_prob_is_that_of_the_joint_gaussian(rng, shape, holes):
     t, d, k = shape
     model = oracle.random_model(rng, d, k)
@@ -56,12 +57,12 @@ def test_several_sequences_and_uneven_gaps(rng):
     assert abs(float(log_prob) - wanted) < EXACT * abs(wanted)
 
 
-@pytest.mark.parametrize("holes", ["none", "scattered", "empty rows"])
+@sparsely("holes", ["none", "scattered", "empty rows"], shown=["scattered"])
 def test_gradient_is_that_of_finite_differences_of_the_joint_gaussian(rng, holes):
     model = positive_model(rng, 3, 2)
     (x,) = punch(rng, oracle.simulate(rng, model, [8]), holes)
     mask = ~np.isnan(x)
-    slopes = jax.grad(lambda parts: distribution_of(parts, mask).log_prob(x))(
+    slopes = jax.jit(jax.grad(lambda parts: distribution_of(parts, mask).log_prob(x)))(
         oracle.Model(*map(jnp.asarray, model))
     )
     for name, slope in zip(model._fields, slopes, strict=True):
@@ -75,7 +76,7 @@ def test_gradient_is_that_of_finite_differences_of_the_joint_gaussian(rng, holes
             assert abs(float(slope[at]) - wanted) < 1e-6 * max(1.0, abs(wanted))
 
 
-@pytest.mark.parametrize("noise", [1e-8, 1e-6, 1e-4, 1e-2, 1.0, 1e3])
+@sparsely("noise", [1e-8, 1e-6, 1e-4, 1e-2, 1.0, 1e3], shown=[1e-8])
 def test_no_nan_from_tiny_to_huge_noise(rng, noise):
     model = positive_model(rng, 4, 2, noise)
     (x,) = punch(rng, oracle.simulate(rng, model, [50]), "scattered")
@@ -83,7 +84,7 @@ def test_no_nan_from_tiny_to_huge_noise(rng, noise):
     def log_prob(parts):
         return distribution_of(parts, ~np.isnan(x)).log_prob(x)
 
-    value, slopes = jax.value_and_grad(log_prob)(oracle.Model(*map(jnp.asarray, model)))
+    value, slopes = jax.jit(jax.value_and_grad(log_prob))(oracle.Model(*map(jnp.asarray, model)))
     assert np.isfinite(value)
     assert all(np.all(np.isfinite(s)) for s in slopes)
 
@@ -96,7 +97,7 @@ def test_second_derivatives_are_those_of_differences(rng):
     def log_prob(vector):
         return distribution_of(unravel(vector), np.isfinite(x)).log_prob(x)
 
-    hessian, slope = jax.hessian(log_prob)(flat), jax.grad(log_prob)
+    hessian, slope = jax.jit(jax.hessian(log_prob))(flat), jax.jit(jax.grad(log_prob))
     steps = 1e-5 * np.eye(len(flat))
     wanted = np.array([(slope(flat + s) - slope(flat - s)) / 2e-5 for s in steps])
     np.testing.assert_allclose(hessian, wanted, rtol=1e-5, atol=1e-4)
@@ -110,7 +111,8 @@ def test_nan_in_hidden_cells_reaches_neither_value_nor_gradient(rng):
     def log_prob(loadings, cells):
         return distribution_of(model._replace(loadings=loadings), mask, validate_args=True).log_prob(cells)
 
-    both = [jax.value_and_grad(log_prob)(model.loadings, np.where(mask, x, v)) for v in (np.nan, 7.0)]
+    slope = jax.jit(jax.value_and_grad(log_prob))
+    both = [slope(model.loadings, np.where(mask, x, v)) for v in (np.nan, 7.0)]
     assert np.array_equal(both[0][0], both[1][0])
     assert np.array_equal(both[0][1], both[1][1])
 
@@ -201,7 +203,7 @@ def small_data(rng, t=30):
     return (x - np.nanmean(x, axis=0)) / np.nanstd(x, axis=0)
 
 
-@pytest.mark.parametrize("method", ["sequential", "vectorized", "parallel"])
+@sparsely("method", ["sequential", "vectorized", "parallel"], shown=0)
 @pytest.mark.filterwarnings("ignore:There are not enough devices")
 def test_numpyro_samples_the_model_by_all_chain_methods(rng, method):
     x = small_data(rng)
@@ -218,7 +220,7 @@ def test_numpyro_samples_the_model_by_all_chain_methods(rng, method):
     assert all(np.all(np.isfinite(v)) for v in mcmc.get_samples().values())
 
 
-@pytest.mark.parametrize("guide", [AutoLaplaceApproximation, AutoNormal])
+@sparsely("guide", [AutoLaplaceApproximation, AutoNormal], shown=0)
 def test_numpyro_fits_guides_to_the_model(rng, guide):
     x = small_data(rng)
     auto = guide(factorial_ar1_model)

@@ -25,6 +25,7 @@ from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import smooth
 from probsfa.statespace.prediction import observation_moments
+from tests.sampling import sparsely
 from tests.tolerances import mc_tolerance
 
 
@@ -232,6 +233,7 @@ def test_priors_can_be_changed(frame):
     assert abs(model.timescales_[0] - 500.0) < 20.0
 
 
+@pytest.mark.exhaustive
 def test_shrinkage_draws_in_what_is_not_needed():
     # One latent, and two asked for: the other is left with less than under the plain prior.
     X = make_slow_mixture(300, 5, timescales=[30.0], noise_variance=0.3, random_state=0).data
@@ -244,6 +246,7 @@ def test_shrinkage_draws_in_what_is_not_needed():
     assert left[1] < 0.8 * left[0]
 
 
+@pytest.mark.exhaustive
 def test_latents_of_one_time_scale_are_warned_about():
     rng = np.random.default_rng(0)
     X = make_slow_mixture(60, 4, decay=[0.8, 0.79], noise_variance=0.3, random_state=rng).data
@@ -288,7 +291,7 @@ def test_an_interrupt_of_svi_keeps_the_guide_so_far(frame, monkeypatch):
     assert len(model.elbo_) == 10 and not model.converged_
 
 
-@pytest.mark.parametrize("method", ["sequential", "parallel"])
+@sparsely("method", ["sequential", "parallel"], shown=0)
 def test_chain_methods_draw_the_same_chains(sampled, frame, method):
     model = clone(sampled).set_params(chain_method=method, n_draws=25, n_chains=2, n_warmup=50)
     with warnings.catch_warnings():

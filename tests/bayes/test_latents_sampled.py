@@ -44,7 +44,7 @@ def draws(model, *args):
     return np.concatenate([*own, (c[..., :1] * c[..., 1:])], axis=-1)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_posteriors_agree():
     X = make_slow_mixture(10, 2, decay=[0.8], noise_variance=0.3, random_state=1).data
     mask = np.ones(X.shape, bool)

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-import pytest
+from tests.sampling import sparsely
 
 PROGRAM = """
 import warnings
@@ -16,7 +16,7 @@ print(BayesianSFA(1, inference="svi", n_steps_svi=25, progress_bar=False, random
 """
 
 
-@pytest.mark.parametrize("first", ["arviz", "numpyro", "numpy"])
+@sparsely("first", ["arviz", "numpyro", "numpy"], shown=["numpyro"])
 def test_order_of_imports_does_not_matter(first):
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(first=first)], capture_output=True, text=True, check=False

@@ -115,7 +115,7 @@ def test_too_many_components_for_the_rows_are_one_line(tmp_path, monkeypatch, ca
     assert not (tmp_path / "out.npz").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_demo_shows_what_the_readme_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["demo", "-o", "demo", "-q"]) == 0

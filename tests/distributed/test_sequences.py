@@ -9,6 +9,7 @@ from probsfa.datasets import make_slow_mixture
 from probsfa.statespace import make_parameters
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.posterior import expected_statistics
+from tests.sampling import sparsely
 from tests.tolerances import EXACT
 
 dask = pytest.importorskip("dask", reason="needs probsfa[dask]")
@@ -60,7 +61,7 @@ def test_a_list_of_sequences_some_to_a_task(X, near, monkeypatch):
     assert_same(distributed.fit(ProbabilisticSFA(2), far), near)
 
 
-@pytest.mark.parametrize("noise", ["isotropic", 0.05])
+@sparsely("noise", ["isotropic", 0.05])
 def test_other_noise(X, noise):
     X = X - np.nanmean(X, axis=0)
     expected = ProbabilisticSFA(2, noise=noise).fit(X, lengths=LENGTHS)

@@ -7,6 +7,7 @@ import pytest
 
 from probsfa import graphs
 from probsfa.graphs import _centred_rows, _sliding_window, graph_moments, training_graph
+from tests.sampling import sparsely
 from tests.tolerances import STREAM
 
 KINDS = {
@@ -63,7 +64,7 @@ def test_panels_change_nothing(monkeypatch, rng, cells):
     np.testing.assert_allclose(found, A, atol=STREAM * np.abs(A).max())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@sparsely("kind", KINDS, shown=2)
 def test_memory_is_that_of_a_few_panels(monkeypatch, rng, kind):
     X, y = rng.standard_normal((50_000, 40)), rng.random(50_000)
     graph = KINDS[kind](y)

@@ -21,6 +21,7 @@ from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import log_likelihood, smooth
 from probsfa.statespace.simulation import draw_latents
 from tests.oracles import statespace as oracle
+from tests.sampling import sparsely
 from tests.tolerances import EXACT, small_noise_tolerance
 
 QUIET = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -59,7 +60,7 @@ def fitted():
 # ------------------------------------------------ small noise, float32, jitter (dynamax, cuthbert)
 
 
-@pytest.mark.parametrize("noise", [1e-2, 1e-4, 1e-6, 1e-8])
+@sparsely("noise", [1e-2, 1e-4, 1e-6, 1e-8], shown=[1e-8])
 def test_log_likelihood_at_small_noise(noise):
     """At 1e-8 float32 covariance forms gave NaN, square roots errors of -6184; jitter biases float64."""
     rng = np.random.default_rng(0)
@@ -85,7 +86,7 @@ def test_posterior_stays_positive_at_small_noise():
 
 
 @QUIET
-@pytest.mark.parametrize("noise", [1e-1, 1e-3, 1e-4])
+@sparsely("noise", [1e-1, 1e-3, 1e-4], shown=[1e-4])
 def test_learning_does_not_stall_at_small_noise(noise):
     """EM was still hundreds of nats short after 3,000 iterations at noise 1e-3 and below."""
     rng = np.random.default_rng(4)
@@ -228,6 +229,7 @@ def test_iterations_end_by_a_rule(fitted):
 
 
 @QUIET
+@pytest.mark.exhaustive
 def test_many_features_and_150_em_steps():
     """D = 73, T = 1000, 150 EM iterations gave NaN (dynamax 355), and asymmetry (pykalman 47)."""
     rng = np.random.default_rng(5)
@@ -250,8 +252,8 @@ def test_more_than_a_hundred_series():
 
 
 @QUIET
-@pytest.mark.parametrize("n_rows", [2, 3])
-@pytest.mark.parametrize("n_features", [1, 3])
+@sparsely("n_rows", [2, 3])
+@sparsely("n_features", [1, 3], shown=[3])
 def test_shortest_series(n_rows, n_features):
     x = np.random.default_rng(n_rows).standard_normal((n_rows, n_features))
     found = ProbabilisticSFA(1).fit(x)
@@ -263,7 +265,7 @@ def test_shortest_series(n_rows, n_features):
 # ------------------------------------------------ units (deeptime, sksfa)
 
 
-@pytest.mark.parametrize("scale", [1e-4, (1e-3, 1, 1e3, 1, 1), (1e-6, 1, 1e6, 1, 1)])
+@sparsely("scale", [1e-4, (1e-3, 1, 1e3, 1, 1), (1e-6, 1, 1e6, 1, 1)], shown=[1e-4])
 def test_scales_are_free(fitted, scale):
     """All data times 1e-4 was a ZeroRankError (deeptime); mixed scales were silently wrong (also sksfa)."""
     _, data, estimator = fitted
@@ -272,7 +274,7 @@ def test_scales_are_free(fitted, scale):
     np.testing.assert_allclose(found.transform(data * scale), estimator.transform(data), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("offset", [1e6, 1e8])
+@sparsely("offset", [1e6, 1e8], shown=[1e8])
 def test_offsets_are_free(fitted, offset):
     """Uncentred sums lose everything at an offset of 1e8 (MDP, tsdr)."""
     _, data, estimator = fitted
@@ -378,7 +380,7 @@ def dynamic_factor(x):
         )
 
 
-@pytest.mark.parametrize("own_start", [True, False])
+@sparsely("own_start", [True, False], shown=0)
 def test_our_optimum_is_at_least_as_high_as_statsmodels(own_start):
     """Its EM ignores the stationary start and stops where the likelihood first falls; ours goes on."""
     rng = np.random.default_rng(10)

@@ -6,6 +6,9 @@ from probsfa._validation import Sequences
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters
 
+# For Python itself: a warning is an error, unless it tells of half a compiled program, which JAX makes anew.
+STRICT = ("-W", "error", "-W", "ignore:Error reading persistent compilation cache")
+
 # Holes by name: which entries of a (T, D) array are missing.
 HOLES = {
     "none": lambda rng, shape: np.zeros(shape, dtype=bool),

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from probsfa import ProbabilisticSFA
+from tests.sampling import sparsely
 from tests.statespace.support import uneven_times
 from tests.tolerances import small_noise_tolerance
 
@@ -148,7 +149,18 @@ TAKEN["one cell in a column"][0][30, 2] = 1.0
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("case", list(TAKEN))
+@sparsely(
+    "case",
+    list(TAKEN),
+    shown=[
+        "two rows",
+        "constant column",
+        "scales",
+        "one cell a row",
+        "many short sequences",
+        "without noise",
+    ],
+)
 def test_taken_without_a_warning_or_nan(case):
     X, k, *options = TAKEN[case]
     fitted = ProbabilisticSFA(k, **(options[0] if options else {})).fit(X)

@@ -14,6 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from probsfa import ProbabilisticSFA
 from tests.oracles import statespace as oracle
+from tests.sampling import sparsely
 from tests.statespace.support import punch, scaled_error, uneven_times
 from tests.tolerances import EXACT, mc_tolerance
 
@@ -134,7 +135,7 @@ def test_sample_draws_from_the_model(series):
     assert abs((residual**2).mean() - 1.0) < mc_tolerance(2.0, residual.size)
 
 
-@pytest.mark.parametrize("seed_type", [int, np.random.default_rng, np.random.RandomState])
+@sparsely("seed_type", [int, np.random.default_rng, np.random.RandomState])
 def test_random_state_of_the_estimator_is_the_default(series, seed_type):
     _, data, fitted = series
     one, other = (clone(fitted).set_params(random_state=seed_type(5)) for _ in range(2))
@@ -267,7 +268,7 @@ def test_filter_resumes_with_times(timed):
     np.testing.assert_allclose(np.vstack([first.means, second.means]), at_once.means, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("unit", [1.0, 3600.0, 0.1, 1e-3])
+@sparsely("unit", [1.0, 3600.0, 0.1, 1e-3], shown=[3600.0])
 def test_an_even_grid_of_times_is_no_times(series, unit):
     """Whatever the grid's spacing, and however it rounds in binary."""
     _, data, fitted = series
@@ -316,7 +317,7 @@ def test_time_reversal_changes_nothing(series):
     assert scaled_error(fitted.transform(data[::-1])[::-1], fitted.transform(data)) < EXACT
 
 
-@pytest.mark.parametrize("offset", [0.0, 1e4])
+@sparsely("offset", [0.0, 1e4], shown=[1e4])
 def test_units_of_the_columns_are_free(series, offset):
     """Column scales from 1e-8 to 1e8: the fit is the one after rescaling by hand."""
     _, data, fitted = series

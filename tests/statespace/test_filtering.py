@@ -6,6 +6,7 @@ import pytest
 from probsfa._validation import Sequences
 from probsfa.statespace.filtering import FilterState, run_filter
 from tests.oracles import statespace as oracle
+from tests.sampling import sparsely
 from tests.statespace.support import punch, scaled_error, to_parameters, uneven_times
 from tests.tolerances import EXACT
 
@@ -36,7 +37,7 @@ def test_filter_equals_the_textbook_loop(rng, sampling):
 
 
 @pytest.mark.parametrize("sampling", ["even", "uneven"])
-@pytest.mark.parametrize("cuts", [(5,), (1, 2, 3), tuple(range(1, 12))])
+@sparsely("cuts", [(5,), (1, 2, 3), tuple(range(1, 12))])
 def test_resumed_is_at_once(rng, sampling, cuts):
     model, data, times = case(rng, sampling)
     params = to_parameters(model)

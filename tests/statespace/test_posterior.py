@@ -17,7 +17,8 @@ from probsfa.statespace.posterior import (
     smooth,
 )
 from tests.oracles import statespace as oracle
-from tests.statespace.support import HOLES, punch, scaled_error, to_panel, to_parameters, uneven_times
+from tests.sampling import sparsely
+from tests.statespace.support import HOLES, STRICT, punch, scaled_error, to_panel, to_parameters, uneven_times
 from tests.tolerances import EXACT, small_noise_tolerance
 
 SHAPES = {"D below K": (2, 3), "D equals K": (3, 3), "D above K": (5, 3), "one of each": (1, 1)}
@@ -31,9 +32,9 @@ def assert_same_law(found, wanted, tolerance=EXACT):
     assert scaled_error(found.log_likelihood, wanted.log_likelihood) < tolerance
 
 
-@pytest.mark.parametrize("n_steps", [1, 2, 25])
+@sparsely("n_steps", [1, 2, 25], shown=[25])
 @pytest.mark.parametrize("holes", list(HOLES))
-@pytest.mark.parametrize("shape", list(SHAPES))
+@sparsely("shape", list(SHAPES), shown=["D above K"])
 def test_posterior_equals_the_joint_gaussian(rng, n_steps, holes, shape):
     model = oracle.random_model(rng, *SHAPES[shape])
     data = punch(rng, oracle.simulate(rng, model, [n_steps]), holes)
@@ -42,8 +43,8 @@ def test_posterior_equals_the_joint_gaussian(rng, n_steps, holes, shape):
     assert_same_law(found, oracle.joint_posterior(model, data))
 
 
-@pytest.mark.parametrize("holes", ["none", "scattered", "empty rows"])
-@pytest.mark.parametrize("lengths", [(12,), (1, 1, 1), (1, 9, 2), (5, 7)])
+@sparsely("holes", ["none", "scattered", "empty rows"], shown=["scattered"])
+@sparsely("lengths", [(12,), (1, 1, 1), (1, 9, 2), (5, 7)], shown=[(1, 9, 2)])
 @pytest.mark.parametrize("sampling", ["even", "uneven"])
 def test_sequences_and_uneven_times_equal_the_joint_gaussian(rng, lengths, holes, sampling):
     model = oracle.random_model(rng, 5, 3)
@@ -156,7 +157,7 @@ def filter_all(params, panel):
     return filter_rows(params, panel, step_decay(params.decay, panel), np.zeros(k), np.eye(k))
 
 
-@pytest.mark.parametrize("holes", ["none", "scattered", "empty rows"])
+@sparsely("holes", ["none", "scattered", "empty rows"], shown=["scattered"])
 def test_filter_equals_the_textbook_loop(rng, holes):
     model = oracle.random_model(rng, 5, 3)
     data = punch(rng, oracle.simulate(rng, model, [5, 7]), holes)
@@ -220,8 +221,8 @@ def test_covariances_are_symmetric_and_positive(rng):
         assert np.all(np.isfinite(found.std)) and found.std.max() <= 1.0 + 1e-12
 
 
-@pytest.mark.parametrize("shape", ["D below K", "D equals K", "D above K"])
-@pytest.mark.parametrize("noise", [1e-2, 1e-4, 1e-6, 1e-8, 1e-10])
+@sparsely("shape", ["D below K", "D equals K", "D above K"])
+@sparsely("noise", [1e-2, 1e-4, 1e-6, 1e-8, 1e-10], shown=[1e-10])
 def test_small_noise_stays_accurate(rng, noise, shape):
     """Against seventy-digit arithmetic; forms with jitter or differences of covariances lose all digits."""
     d, k = SHAPES[shape]
@@ -291,7 +292,7 @@ def test_float64_whatever_the_flag():
     printed = []
     for flag in ("0", "1"):
         done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", PROGRAM],
+            [sys.executable, *STRICT, "-c", PROGRAM],
             env={**os.environ, "JAX_ENABLE_X64": flag},
             capture_output=True,
             text=True,

@@ -10,6 +10,7 @@ from probsfa.datasets import make_slow_mixture
 from probsfa.statespace import selection
 from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.posterior import log_likelihood
+from tests.sampling import sparsely
 from tests.statespace.support import to_panel
 
 
@@ -18,7 +19,7 @@ def mixture(seed, decay=(0.98, 0.9, 0.6), n_rows=500, n_features=8):
 
 
 # Data and hidden cells are drawn: one draw in some tens rightly takes one latent too many.
-@pytest.mark.parametrize("decay", [(0.95,), (0.98, 0.8), (0.98, 0.9, 0.6)])
+@sparsely("decay", [(0.95,), (0.98, 0.8), (0.98, 0.9, 0.6)], shown=0)
 def test_the_number_of_latents_is_found_again(decay):
     found = select_n_components(mixture(0, decay), [5, 1, 2, 3, 4], random_state=0)
     assert found.n_components == len(decay)
@@ -29,7 +30,7 @@ def test_the_number_of_latents_is_found_again(decay):
     assert np.all(best - found.log_density[: len(decay) - 1] > 0.05)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@sparsely("seed", [0, 1], shown=0)
 def test_warm_starts_need_fewer_evaluations_than_cold_ones(seed):
     X = mixture(seed)
     warm = select_n_components(X, range(1, 6), random_state=seed)
@@ -100,7 +101,7 @@ def test_new_latents_raise_the_likelihood(rng):
     assert selection._enlarged(inner, panel, 11, noise).n_components == 11
 
 
-@pytest.mark.parametrize("noise", ["isotropic", 0.3])
+@sparsely("noise", ["isotropic", 0.3], shown=0)
 def test_other_noise_and_other_input(noise):
     X = mixture(0, (0.95,), 300, 4)
     frames = [pd.DataFrame(X[:120]), pd.DataFrame(X[120:])]

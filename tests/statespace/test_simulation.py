@@ -6,11 +6,12 @@ import pytest
 from probsfa.statespace.posterior import draw_states, smooth
 from probsfa.statespace.simulation import draw_latents, simulate, simulate_latents
 from tests.oracles import statespace as oracle
+from tests.sampling import sparsely
 from tests.statespace.support import punch, scaled_error, to_panel, to_parameters, uneven_times
 from tests.tolerances import EXACT, mc_tolerance
 
 
-@pytest.mark.parametrize("holes", ["none", "scattered", "empty rows", "everything"])
+@sparsely("holes", ["none", "scattered", "empty rows", "everything"], shown=["scattered"])
 @pytest.mark.parametrize("sampling", ["even", "uneven"])
 def test_draws_have_exactly_the_posterior_law(rng, holes, sampling):
     """A draw is affine in its normals: zero gives the mean, unit vectors a root of the covariance.

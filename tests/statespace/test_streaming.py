@@ -9,6 +9,7 @@ from probsfa import ProbabilisticSFA
 from probsfa.statespace import streaming, use_strategy
 from probsfa.statespace.posterior import expected_statistics, log_likelihood
 from tests.oracles import statespace as oracle
+from tests.sampling import sparsely
 from tests.statespace.support import punch, scaled_error, to_panel, to_parameters
 from tests.tolerances import EXACT
 
@@ -20,7 +21,7 @@ def series(rng):
     return model, np.concatenate(data), (150, 1, 250)
 
 
-@pytest.mark.parametrize("cached_bytes", [0, 2**30])
+@sparsely("cached_bytes", [0, 2**30])
 def test_streamed_sums_are_those_in_memory(series, cached_bytes):
     model, X, lengths = series
     params = to_parameters(model)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from probsfa.bayes.coordinates.rotation import align, choose_frame, diagonalize, make_frame
+from tests.sampling import sparsely
 
 SHAPES = [(2, 2), (5, 2), (6, 3), (7, 5)]
 
@@ -46,7 +47,7 @@ def test_some_or_all_latents_come_back(rng, d, k, members):
     np.testing.assert_array_equal(got[1][:, others], loadings[:, others])
 
 
-@pytest.mark.parametrize(("d", "k"), SHAPES)
+@sparsely(("d", "k"), SHAPES)
 def test_all_orders_and_signs_are_one_point(rng, d, k):
     frame, timescale, loadings = problem(rng, d, k)
     expected = align(frame, timescale, loadings)
@@ -57,7 +58,7 @@ def test_all_orders_and_signs_are_one_point(rng, d, k):
             np.testing.assert_allclose(x, y, atol=1e-11)
 
 
-@pytest.mark.parametrize(("d", "k"), SHAPES)
+@sparsely(("d", "k"), SHAPES)
 def test_coordinates_are_the_parameters_near_the_reference(rng, d, k):
     frame, _, _ = problem(rng, d, k)
     timescale = np.arange(k) * 0.7  # ascending, as the members are
@@ -71,8 +72,8 @@ def test_coordinates_are_the_parameters_near_the_reference(rng, d, k):
     assert errors[1] < 0.02 * errors[0]  # what is left is of the second order
 
 
-@pytest.mark.parametrize("members", [None, (0, 1)])
-@pytest.mark.parametrize(("d", "k"), SHAPES)
+@sparsely("members", [None, (0, 1)], shown=[(0, 1)])
+@sparsely(("d", "k"), SHAPES)
 def test_log_determinant_is_that_of_the_numerical_jacobian(rng, d, k, members):
     frame, timescale, loadings = problem(rng, d, k, members)
     start = np.concatenate([x.ravel() for x in align(frame, timescale, loadings)])

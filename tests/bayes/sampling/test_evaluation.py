@@ -12,6 +12,7 @@ from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.model import as_series
 from probsfa.bayes.sampling import evaluation
 from probsfa.bayes.sampling.evaluation import PotentialEvaluator
+from tests.sampling import sparsely
 
 K, D = 2, 3
 
@@ -28,8 +29,8 @@ def problem(rng):
         return Target(K, D, "diagonal", Priors()), TargetData(as_series(X), symmetry_reference=reference)
 
 
-@pytest.mark.parametrize("n_threads", [1, 2, 5])
-@pytest.mark.parametrize("weighted", [True, False])
+@sparsely("n_threads", [1, 2, 5], shown=[2])
+@sparsely("weighted", [True, False])
 def test_it_is_the_density_and_its_gradient(problem, rng, monkeypatch, n_threads, weighted):
     monkeypatch.setattr(evaluation, "n_cores", lambda: n_threads)
     target, data = problem

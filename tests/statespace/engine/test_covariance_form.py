@@ -13,6 +13,7 @@ from probsfa.statespace.engine.recursions import Recursions
 from probsfa.statespace.panel import decay_over
 from probsfa.statespace.posterior import expected_statistics, log_likelihood, plan_for, smooth
 from tests.oracles import statespace as oracle
+from tests.sampling import sparsely
 from tests.statespace.support import HOLES, punch, scaled_error, to_panel, to_parameters, uneven_times
 from tests.tolerances import EXACT
 
@@ -64,16 +65,20 @@ def assert_is_the_joint_gaussian(model, data, times=None):
         assert scaled_error(getattr(sums, name), value) < EXACT, name
 
 
-@pytest.mark.parametrize("n_components", [1, 5])
-@pytest.mark.parametrize("holes", list(HOLES))
+@sparsely("n_components", [1, 5], shown=[5])
+@sparsely("holes", list(HOLES), shown=["scattered", "everything"])
 def test_moments_and_sums_are_those_of_the_joint_gaussian(rng, use, n_components, holes):
     model = oracle.random_model(rng, 2, n_components)
     use(True)
     assert_is_the_joint_gaussian(model, punch(rng, oracle.simulate(rng, model, [13, 1, 9]), holes))
 
 
-@pytest.mark.parametrize("n_features", [1, 6])
-@pytest.mark.parametrize("ways", [{}, {"chunk_rows": 8}, {"chunk_rows": 8, "two_filter": True}])
+@sparsely("n_features", [1, 6], shown=[6])
+@sparsely(
+    "ways",
+    [{}, {"chunk_rows": 8}, {"chunk_rows": 8, "two_filter": True}],
+    shown=[{"chunk_rows": 8, "two_filter": True}],
+)
 def test_at_uneven_times_in_chunks_and_from_both_ends(rng, use, n_features, ways):
     model = oracle.random_model(rng, n_features, 3)
     model = model._replace(decay=np.abs(model.decay))
@@ -107,8 +112,8 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", list(WAYS))
-@pytest.mark.parametrize("holes", ["none", "scattered", "empty rows"])
+@sparsely("way", list(WAYS), shown=0)
+@sparsely("holes", ["none", "scattered", "empty rows"], shown=["scattered"])
 def test_the_answer_is_that_of_the_other_strategies(rng, use, way, holes):
     model = many_latents(rng, 4, 16)
     data = punch(rng, oracle.simulate(rng, model, [90, 1, 53]), holes)
@@ -134,8 +139,8 @@ def relative_variance_error(found, wanted):
     return float(np.max(np.abs(one - other) / other))
 
 
-@pytest.mark.parametrize("kind", ["dense", "one latent a column", "alike columns", "alike decays"])
-@pytest.mark.parametrize("slowest", [0.6, 1.0 - 1e-12])
+@sparsely("kind", ["dense", "one latent a column", "alike columns", "alike decays"], shown=["alike columns"])
+@sparsely("slowest", [0.6, 1.0 - 1e-12], shown=[1.0 - 1e-12])
 def test_the_smallest_variances_are_right_at_the_least_noise_for_which_it_is_chosen(rng, kind, slowest):
     n_features, n_components, n_rows = 4, 9, 7
     model = many_latents(rng, n_features, n_components, slowest)

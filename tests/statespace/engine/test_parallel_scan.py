@@ -19,7 +19,8 @@ from probsfa.statespace.engine.recursions import Recursions
 from probsfa.statespace.engine.segmented import Segmented
 from probsfa.statespace.posterior import expected_statistics, log_likelihood, smooth
 from tests.oracles import statespace as oracle
-from tests.statespace.support import punch, scaled_error, to_panel, to_parameters, uneven_times
+from tests.sampling import sparsely
+from tests.statespace.support import STRICT, punch, scaled_error, to_panel, to_parameters, uneven_times
 from tests.tolerances import EXACT, small_noise_tolerance
 
 LENGTHS = [90, 1, 53]
@@ -36,7 +37,7 @@ def assert_same(found, wanted, tolerance=EXACT):
         assert scaled_error(one, other) < tolerance, name
 
 
-@pytest.mark.parametrize("n_components", [1, 3, 8, 10])
+@sparsely("n_components", [1, 3, 8, 10], shown=0)
 def test_moments_are_those_of_the_plain_recursion(rng, n_components):
     model = random_model(rng, 5, n_components)
     times = uneven_times(rng, LENGTHS)
@@ -49,7 +50,7 @@ def test_moments_are_those_of_the_plain_recursion(rng, n_components):
         assert_same(found, wanted)
 
 
-@pytest.mark.parametrize("n_components", [2, 10])
+@sparsely("n_components", [2, 10], shown=0)
 def test_sums_are_those_of_the_plain_recursion(rng, n_components):
     model = random_model(rng, 5, n_components)
     data = punch(rng, oracle.simulate(rng, model, LENGTHS), "scattered")
@@ -74,8 +75,8 @@ def test_moments_are_those_of_the_joint_gaussian(rng):
     assert scaled_error(found.log_likelihood, wanted.log_likelihood) < EXACT
 
 
-@pytest.mark.parametrize("size", [(3, 2), (2, 3)], ids=["wide", "more latents than features"])
-@pytest.mark.parametrize("noise", [1e-8, 1e-4, 1e3])
+@sparsely("size", [(3, 2), (2, 3)], ids=["wide", "more latents than features"])
+@sparsely("noise", [1e-8, 1e-4, 1e3])
 def test_any_noise_against_decimals(rng, noise, size):
     """What rounding the data's collapse ``C'x / r`` leaves open, and no more: nothing is lost in merges."""
     model = oracle.random_model(rng, *size)._replace(noise=np.full(size[0], noise))
@@ -89,7 +90,7 @@ def test_any_noise_against_decimals(rng, noise, size):
     assert scaled_error(found.log_likelihood, wanted.log_likelihood) < tolerance
 
 
-@pytest.mark.parametrize("noise", [1e-8, 1e-2, 1e3])
+@sparsely("noise", [1e-8, 1e-2, 1e3], shown=0)
 def test_time_scales_far_longer_than_the_data(rng, noise):
     model = oracle.random_model(rng, 4, 3)._replace(noise=np.full(4, noise))
     data = punch(rng, oracle.simulate(rng, model, [128]), "scattered")
@@ -99,7 +100,7 @@ def test_time_scales_far_longer_than_the_data(rng, noise):
         assert_same(smooth(params, to_panel(data)), wanted, small_noise_tolerance(noise))
 
 
-@pytest.mark.parametrize("cached_bytes", [2**40, 0])
+@sparsely("cached_bytes", [2**40, 0], shown=0)
 def test_chunks_hand_over(rng, cached_bytes):
     model = oracle.random_model(rng, 5, 2)
     data = punch(rng, oracle.simulate(rng, model, [300, 40]), "scattered")
@@ -110,6 +111,7 @@ def test_chunks_hand_over(rng, cached_bytes):
         assert_same(expected_statistics(params, panel), wanted[1])
 
 
+@pytest.mark.exhaustive
 def test_segments_of_several_rows(rng):
     model = oracle.random_model(rng, 5, 3)
     data = punch(rng, oracle.simulate(rng, model, [200, 56]), "scattered")
@@ -140,6 +142,7 @@ def both_ways(rng, n_components, derive):
         assert scaled_error(one, other) < EXACT
 
 
+@pytest.mark.exhaustive
 def test_score_for_several_parameter_sets_at_once(rng):
     def derive(value, params):
         sets = tuple(jnp.stack([p * (1.0 - 0.1 * i) for i in range(4)]) for p in params)
@@ -148,6 +151,7 @@ def test_score_for_several_parameter_sets_at_once(rng):
     both_ways(rng, 2, derive)
 
 
+@pytest.mark.exhaustive
 def test_curvature(rng):
     def derive(value, params):
         return jax.jit(jax.hessian(lambda decay: value(decay, *params[1:])))(params[0])
@@ -155,7 +159,7 @@ def test_curvature(rng):
     both_ways(rng, 1, derive)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 8, 100])
+@sparsely("n", [1, 2, 3, 8, 100], shown=[3, 8])
 def test_scan_is_the_product_of_all_before(rng, n):
     with jax.enable_x64(True):
         matrices = rng.standard_normal((3, 3, n)) / np.sqrt(3.0)
@@ -177,7 +181,7 @@ def random_rows(rng, n_rows, n, n_segments):
     )
 
 
-@pytest.mark.parametrize("n", [1, 3, 10])
+@sparsely("n", [1, 3, 10], shown=[3])
 @pytest.mark.parametrize("platform", ["cpu", "gpu"])
 def test_combining_is_summing_up_together_in_any_order(rng, monkeypatch, n, platform):
     monkeypatch.setattr(jax, "default_backend", lambda: platform)
@@ -257,9 +261,10 @@ for name, found, wanted in zip(one._fields, several, one, strict=True):
 """
 
 
+@pytest.mark.exhaustive
 def test_several_devices_share_the_segments():
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", SHARDED],
+        [sys.executable, *STRICT, "-c", SHARDED],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])},
         capture_output=True,
         text=True,

@@ -4,7 +4,8 @@ import os
 import subprocess
 import sys
 
-import pytest
+from tests.sampling import sparsely
+from tests.statespace.support import STRICT
 
 PROGRAM = """
 import sys
@@ -37,11 +38,11 @@ assert not isinstance(posterior.plan_for(params, panel).route, Sharded)
 """
 
 
-@pytest.mark.parametrize("sampling", ["even", "uneven"])
-@pytest.mark.parametrize("n_devices", [2, 4])
+@sparsely("sampling", ["even", "uneven"], shown=["uneven"])
+@sparsely("n_devices", [2, 4])
 def test_several_devices_give_the_sums_of_one(n_devices, sampling):
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROGRAM, str(n_devices), sampling],
+        [sys.executable, *STRICT, "-c", PROGRAM, str(n_devices), sampling],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])},
         capture_output=True,
         text=True,

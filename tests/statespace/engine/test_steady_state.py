@@ -12,6 +12,7 @@ from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.engine.steady_state import SteadyState
 from probsfa.statespace.posterior import expected_statistics, log_likelihood, plan_for, smooth
 from tests.oracles import statespace as oracle
+from tests.sampling import sparsely
 from tests.statespace.support import punch, scaled_error, to_panel, to_parameters
 from tests.tolerances import EXACT, small_noise_tolerance
 
@@ -35,9 +36,9 @@ def one_series(rng, n_rows=200, n_features=4, n_components=2, noise=0.3):
     return model, oracle.simulate(rng, model, [n_rows])
 
 
-@pytest.mark.parametrize("n_rows", [260, 320, 321])
-@pytest.mark.parametrize("n_components", [1, 3])
-@pytest.mark.parametrize("pad", [True, False])
+@sparsely("n_rows", [260, 320, 321], shown=[260])
+@sparsely("n_components", [1, 3], shown=[3])
+@sparsely("pad", [True, False])
 @pytest.mark.usefixtures("short_series")
 def test_posterior_is_that_of_the_dense_joint_distribution(rng, n_rows, n_components, pad):
     model, data = one_series(rng, n_rows, 5, n_components)
@@ -51,7 +52,7 @@ def test_posterior_is_that_of_the_dense_joint_distribution(rng, n_rows, n_compon
     assert scaled_error(log_likelihood(params, panel), rows.sum()) < EXACT
 
 
-@pytest.mark.parametrize("noise", [1e-8, 1e-4, 1.0, 1e2])
+@sparsely("noise", [1e-8, 1e-4, 1.0, 1e2])
 @pytest.mark.usefixtures("short_series")
 def test_any_noise(rng, noise):
     model, data = one_series(rng, 1200, 4, 2, noise)
@@ -64,7 +65,7 @@ def test_any_noise(rng, noise):
     assert scaled_error(rows, wanted.row_log_likelihoods) < same
 
 
-@pytest.mark.parametrize("decay", [(0.0, 0.9), (-0.7, 0.7), (0.95, 0.5)])
+@sparsely("decay", [(0.0, 0.9), (-0.7, 0.7), (0.95, 0.5)])
 @pytest.mark.usefixtures("short_series")
 def test_any_decay_and_the_sums_for_learning(rng, decay):
     model, _ = one_series(rng)
@@ -119,8 +120,8 @@ def test_the_past_is_forgotten_after_as_many_rows(rng):
     assert steady_state.rows_until_steady(decay, precision, n // 2) is None
 
 
-@pytest.mark.parametrize("n_rows", [1, 2, 7, 16, 17, 300])
-@pytest.mark.parametrize("n_block", [1, 4, 16])
+@sparsely("n_rows", [1, 2, 7, 16, 17, 300], shown=[17, 300])
+@sparsely("n_block", [1, 4, 16], shown=[4])
 def test_recursion_is_the_loop(rng, n_rows, n_block):
     if n_block == 1 and n_rows > 1:
         n_block = 2

@@ -26,6 +26,7 @@ from probsfa.statespace.posterior import (
     smooth,
 )
 from tests.oracles import statespace as oracle
+from tests.sampling import sparsely
 from tests.statespace.support import punch, scaled_error, to_panel, to_parameters, uneven_times
 from tests.tolerances import small_noise_tolerance
 
@@ -58,9 +59,9 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", list(WAYS))
-@pytest.mark.parametrize("n_components", [1, 4])
-@pytest.mark.parametrize("holes", ["none", "scattered", "empty rows", "everything"])
+@sparsely("way", list(WAYS), shown=["chunks"])
+@sparsely("n_components", [1, 4], shown=[4])
+@sparsely("holes", ["none", "scattered", "empty rows", "everything"], shown=["scattered"])
 def test_strategies_agree(rng, strategy, way, n_components, holes):
     model = oracle.random_model(rng, 5, n_components)
     data = punch(rng, oracle.simulate(rng, model, [90, 1, 53]), holes)
@@ -73,7 +74,7 @@ def test_strategies_agree(rng, strategy, way, n_components, holes):
     assert scaled_error(log_likelihood(params, panel), wanted[2]) < SAME
 
 
-@pytest.mark.parametrize("way", list(WAYS))
+@sparsely("way", list(WAYS), shown=0)
 def test_strategies_agree_at_uneven_times(rng, strategy, way):
     model = oracle.random_model(rng, 4, 3)
     model = model._replace(decay=np.abs(model.decay))
@@ -88,8 +89,8 @@ def test_strategies_agree_at_uneven_times(rng, strategy, way):
     assert_same(expected_statistics(params, panel), wanted[1])
 
 
-@pytest.mark.parametrize("n", [1, 3])
-@pytest.mark.parametrize("length", [1, 8])
+@sparsely("n", [1, 3], shown=[3])
+@sparsely("length", [1, 8], shown=0)
 def test_moments_for_sums_are_those_in_full(rng, n, length):
     n_segments, d = 8, 4
     n_rows = n_segments * length
@@ -130,8 +131,8 @@ def test_segments_equal_the_joint_gaussian(rng, strategy):
     assert scaled_error(found.log_likelihood, wanted.log_likelihood) < SAME
 
 
-@pytest.mark.parametrize("noise", [1e-8, 1e-4, 1e2])
-@pytest.mark.parametrize("slowest", [0.5, 1.0 - 1e-6])
+@sparsely("noise", [1e-8, 1e-4, 1e2])
+@sparsely("slowest", [0.5, 1.0 - 1e-6], shown=[1.0 - 1e-6])
 def test_strategies_agree_at_any_noise_and_time_scale(rng, strategy, noise, slowest):
     model = oracle.random_model(rng, 4, 3)
     data = punch(rng, oracle.simulate(rng, model._replace(noise=np.full(4, noise)), [128]), "scattered")
@@ -146,7 +147,7 @@ def test_strategies_agree_at_any_noise_and_time_scale(rng, strategy, noise, slow
     assert scaled_error(together.log_likelihood, plain.log_likelihood) < tolerance
 
 
-@pytest.mark.parametrize("cached_bytes", [2**40, 0])
+@sparsely("cached_bytes", [2**40, 0])
 def test_draws_in_chunks_are_those_at_once(rng, strategy, cached_bytes):
     model = oracle.random_model(rng, 4, 3)
     params, panel = (
@@ -207,8 +208,8 @@ def test_what_is_asked_for_is_used_though_nothing_is_missing(rng):
             assert (route.strategy, route.chunk_rows) == (Segmented(4), 64)
 
 
-@pytest.mark.parametrize("name", ["recursions", "segmented", "parallel_scan", "covariance_form"])
-@pytest.mark.parametrize("chunk_rows", [None, 512])
+@sparsely("name", ["recursions", "segmented", "parallel_scan", "covariance_form"], shown=["segmented"])
+@sparsely("chunk_rows", [None, 512])
 def test_any_strategy_goes_from_both_ends(rng, name, chunk_rows):
     model = oracle.random_model(rng, 3, 2)
     params = to_parameters(model)
@@ -284,7 +285,7 @@ def _arrays(rng, n_steps, holes="scattered"):
     return tuple(params), (panel.values, panel.mask, panel.gap_index)
 
 
-@pytest.mark.parametrize("n_steps", [40, 400])
+@sparsely("n_steps", [40, 400])
 def test_likelihood_for_jax_is_the_likelihood(rng, n_steps):
     model = oracle.random_model(rng, 4, 2)
     data = punch(rng, oracle.simulate(rng, model, [n_steps]), "scattered")
@@ -294,7 +295,7 @@ def test_likelihood_for_jax_is_the_likelihood(rng, n_steps):
     assert scaled_error(float(found), log_likelihood(params, panel)) < SAME
 
 
-@pytest.mark.parametrize("n_steps", [40, 400])
+@sparsely("n_steps", [40, 400])
 def test_gradient_of_the_likelihood_is_that_of_finite_differences(rng, n_steps):
     params, data = _arrays(rng, n_steps)
     with jax.enable_x64(True):
@@ -311,7 +312,7 @@ def test_gradient_of_the_likelihood_is_that_of_finite_differences(rng, n_steps):
             assert abs(float(ahead - behind) / (2 * step) - slope) < 1e-5 * max(1.0, abs(slope))
 
 
-@pytest.mark.parametrize("n_steps", [24, 256])
+@sparsely("n_steps", [24, 256])
 def test_gradient_is_differentiable_again(rng, n_steps):
     params, data = _arrays(rng, n_steps)
     with jax.enable_x64(True):
@@ -331,12 +332,14 @@ def test_gradient_is_differentiable_again(rng, n_steps):
             )
 
 
-@pytest.mark.parametrize("n_steps", [40, 400])
+@sparsely("n_steps", [40, 400])
 def test_several_parameter_sets_at_once(rng, n_steps):
     params, data = _arrays(rng, n_steps)
     with jax.enable_x64(True):
         params, data = tuple(map(jnp.asarray, params)), tuple(map(jnp.asarray, data))
-        both = jax.value_and_grad(lambda *p: marginal_log_likelihood(*p, *data), argnums=(0, 1, 2, 3))
+        both = jax.jit(
+            jax.value_and_grad(lambda *p: marginal_log_likelihood(*p, *data), argnums=(0, 1, 2, 3))
+        )
         sets = tuple(jnp.stack([p * (1.0 - 0.1 * i) for i in range(4)]) for p in params)
         values, gradients = jax.jit(jax.vmap(both))(*sets)
         for i in range(4):

@@ -16,6 +16,7 @@ from probsfa.statespace.engine import two_filter
 from probsfa.statespace.engine.dynamics import Transition
 from probsfa.statespace.posterior import expected_statistics, log_likelihood, plan_for
 from tests.oracles import statespace as oracle
+from tests.sampling import sparsely
 from tests.statespace.support import punch, scaled_error, to_panel, to_parameters, uneven_times
 from tests.tolerances import EXACT, small_noise_tolerance
 
@@ -46,9 +47,9 @@ def assert_same(found, wanted, tolerance=EXACT):
         assert scaled_error(one, other) < tolerance, name
 
 
-@pytest.mark.parametrize("lengths", list(LENGTHS))
-@pytest.mark.parametrize("holes", ["none", "scattered", "empty rows", "everything"])
-@pytest.mark.parametrize("even", [True, False])
+@sparsely("lengths", list(LENGTHS), shown=["several"])
+@sparsely("holes", ["none", "scattered", "empty rows", "everything"], shown=["scattered"])
+@sparsely("even", [True, False], shown=[False])
 def test_sums_are_those_from_one_end(rng, sums, lengths, holes, even):
     model = oracle.random_model(rng, 4, 3)
     if not even:
@@ -75,8 +76,8 @@ def padded_to(panel, n_steps):
     )
 
 
-@pytest.mark.parametrize("even", [True, False])
-@pytest.mark.parametrize("rows", [[13, 1, 12], [16, 10], [26]])
+@sparsely("even", [True, False], shown=[False])
+@sparsely("rows", [[13, 1, 12], [16, 10], [26]])
 def test_sums_are_those_of_the_joint_gaussian(rng, sums, rows, even):
     model = oracle.random_model(rng, 4, 3)._replace(decay=np.array([0.97, 0.7, 0.2]))
     times = None if even else uneven_times(rng, rows)
@@ -89,8 +90,8 @@ def test_sums_are_those_of_the_joint_gaussian(rng, sums, rows, even):
         assert scaled_error(getattr(found, name), value) < EXACT, name
 
 
-@pytest.mark.parametrize("noise", [1e-8, 1e-4, 1.0, 1e2])
-@pytest.mark.parametrize("decay", [[1.0 - 1e-6, 0.3, -0.4], [1.0 - 1e-6, 0.0, 1e-8], [0.99, -0.999, 0.5]])
+@sparsely("noise", [1e-8, 1e-4, 1.0, 1e2])
+@sparsely("decay", [[1.0 - 1e-6, 0.3, -0.4], [1.0 - 1e-6, 0.0, 1e-8], [0.99, -0.999, 0.5]])
 def test_sums_agree_at_any_noise_and_time_scale(rng, sums, noise, decay):
     model = oracle.random_model(rng, 4, 3)._replace(decay=np.array(decay), noise=np.full(4, noise))
     data = punch(rng, oracle.simulate(rng, model, [150]), "scattered")
@@ -100,6 +101,7 @@ def test_sums_agree_at_any_noise_and_time_scale(rng, sums, noise, decay):
     assert both.log_likelihood == pytest.approx(one.log_likelihood, rel=small_noise_tolerance(noise))
 
 
+@pytest.mark.exhaustive
 def test_many_latents_and_more_latents_than_columns(rng, sums):
     model = oracle.Model(
         np.linspace(0.99, -0.5, 12), rng.standard_normal((7, 12)), np.full(7, 0.1), rng.standard_normal(7)
@@ -109,6 +111,7 @@ def test_many_latents_and_more_latents_than_columns(rng, sums):
     assert_same(sums(params, panel, both=True), sums(params, panel, both=False))
 
 
+@pytest.mark.exhaustive
 def test_sums_do_not_depend_on_chunks_and_are_the_same_each_time(rng, sums):
     model = oracle.random_model(rng, 4, 3)
     params = to_parameters(model)
@@ -259,6 +262,7 @@ def test_a_second_thread_is_used_where_it_pays(rng, monkeypatch):
     assert not pays(20_448, 20)
 
 
+@pytest.mark.exhaustive
 def test_a_fit_is_the_same_from_both_ends(rng):
     model = oracle.random_model(rng, 5, 2)
     X = punch(rng, oracle.simulate(rng, model, [200]), "scattered")[0]

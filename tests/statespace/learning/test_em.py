@@ -9,6 +9,7 @@ from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import STATUS_SENTENCES, CountedEStep, fit_quasi_newton
 from probsfa.statespace.posterior import expected_statistics
 from tests.oracles import statespace as oracle
+from tests.sampling import sparsely
 from tests.statespace.support import punch, scaled_error, to_panel, to_parameters, uneven_times
 from tests.tolerances import EXACT
 
@@ -34,8 +35,8 @@ def m_step(model, data, times, kind, floor=NO_FLOOR):
     return maximize(params, expected_statistics(params, panel), Noise(kind, floor), panel.gaps)
 
 
-@pytest.mark.parametrize("noise", ["diagonal", "isotropic", "fixed"])
-@pytest.mark.parametrize("sampling", ["even", "uneven"])
+@sparsely("noise", ["diagonal", "isotropic", "fixed"])
+@sparsely("sampling", ["even", "uneven"], shown=["uneven"])
 def test_m_step_is_the_numerical_optimum(rng, sampling, noise):
     model, data, times = case(rng, sampling, (4, 7), noise=noise, shape=(3, 2))
     found = oracle.Model(*m_step(model, data, times, noise))
@@ -52,9 +53,9 @@ def test_m_step_is_the_numerical_optimum(rng, sampling, noise):
     assert np.max(np.abs(oracle.numerical_gradient(value, at))) < 1e-6
 
 
-@pytest.mark.parametrize("sampling", ["even", "uneven"])
-@pytest.mark.parametrize("noise", ["diagonal", "isotropic", "fixed"])
-@pytest.mark.parametrize("variance", [1.0, 1e-4])
+@sparsely("sampling", ["even", "uneven"], shown=["uneven"])
+@sparsely("noise", ["diagonal", "isotropic", "fixed"])
+@sparsely("variance", [1.0, 1e-4], shown=[1e-4])
 def test_em_never_lowers_the_likelihood(rng, sampling, noise, variance):
     model, data, times = case(rng, sampling, noise=noise, variance=variance)
     start = model._replace(loadings=rng.standard_normal((5, 3)), decay=np.array([0.9, 0.6, 0.2]))
@@ -66,7 +67,7 @@ def test_em_never_lowers_the_likelihood(rng, sampling, noise, variance):
     assert values[-1] > values[0] + 1.0
 
 
-@pytest.mark.parametrize("sampling", ["even", "uneven"])
+@sparsely("sampling", ["even", "uneven"], shown=["uneven"])
 def test_noise_floor_holds_and_keeps_the_likelihood_rising(rng, sampling):
     model, data, times = case(rng, sampling)
     floor = np.array([0.5, 1e-6, 0.2, 1e-6, 0.1])
@@ -134,7 +135,7 @@ def test_fit_em_reports_a_rising_history(rng):
     )
 
 
-@pytest.mark.parametrize("tol", [10.0, 0.5])
+@sparsely("tol", [10.0, 0.5], shown=[0.5])
 def test_fit_em_does_not_stop_after_one_step(rng, tol):
     """Convergence needs two gains to compare: the first step alone says nothing about what is to come."""
     model, data, _ = case(rng, lengths=(25,))
@@ -183,7 +184,7 @@ def test_interrupt_keeps_the_best(rng):
     assert scaled_error(result.params.loadings, wanted.loadings) == 0.0
 
 
-@pytest.mark.parametrize("tol", [1.0, 0.01])
+@sparsely("tol", [1.0, 0.01], shown=[0.01])
 def test_em_stops_no_further_from_the_top_than_it_says(tol):
     """The gain that is still to come when it stops, against a climb that goes on much longer."""
     rng = np.random.default_rng(5)

@@ -10,6 +10,7 @@ from probsfa import ProbabilisticSFA
 from probsfa.statespace.learning import fit, objective, whittle
 from probsfa.statespace.learning.objective import STATUS_SENTENCES
 from tests.oracles import statespace as oracle
+from tests.sampling import sparsely
 from tests.statespace.support import punch, to_panel, uneven_times
 from tests.tolerances import small_noise_tolerance
 
@@ -26,8 +27,8 @@ def draw(rng, noise=0.3, n_rows=100):
 
 
 @QUIET
-@pytest.mark.parametrize("solver", ["auto", "lbfgs", "em"])
-@pytest.mark.parametrize("noise", ["diagonal", "isotropic", 0.3])
+@sparsely("solver", ["auto", "lbfgs", "em"], shown=["lbfgs"])
+@sparsely("noise", ["diagonal", "isotropic", 0.3], shown=["isotropic"])
 def test_solvers_agree(rng, solver, noise):
     model, data = draw(rng)
     best = ProbabilisticSFA(2, noise=noise, tol=1e-6).fit(data)
@@ -44,8 +45,8 @@ def test_solvers_agree(rng, solver, noise):
         np.testing.assert_allclose(found.noise_variance_, 0.3, rtol=1e-14)
 
 
-@pytest.mark.parametrize("sampling", ["even", "uneven"])
-@pytest.mark.parametrize("noise", ["diagonal", "isotropic"])
+@sparsely("sampling", ["even", "uneven"], shown=["uneven"])
+@sparsely("noise", ["diagonal", "isotropic"])
 def test_fits_end_at_a_maximum(rng, sampling, noise):
     """The likelihood's slope is zero there, in every direction, by differences of the textbook loop."""
     model, data = draw(rng)
@@ -68,7 +69,7 @@ def test_fits_end_at_a_maximum(rng, sampling, noise):
     assert np.max(np.abs(slope[free])) < 1e-2
 
 
-@pytest.mark.parametrize("noise", [1e-6, 1e-3, 0.3, 3.0])
+@sparsely("noise", [1e-6, 1e-3, 0.3, 3.0], shown=[0.3])
 def test_fits_are_at_least_as_high_as_the_truth_and_cheap(rng, noise):
     model, data = draw(rng, noise)
     fitted = ProbabilisticSFA(2).fit(data)
@@ -117,7 +118,7 @@ def test_a_heywood_case_is_held_at_a_floor(rng):
 
 @QUIET
 @pytest.mark.parametrize("solver", ["lbfgs", "em"])
-@pytest.mark.parametrize("max_iter", [1, 2, 5, 10, 15, 25, 50])
+@sparsely("max_iter", [1, 2, 5, 10, 15, 25, 50], shown=[10])
 def test_a_heywood_case_is_held_or_told_however_few_evaluations_there_are(rng, solver, max_iter):
     data = heywood_data(rng)
     fitted = ProbabilisticSFA(3, solver=solver, max_iter=max_iter).fit(data)
@@ -151,7 +152,7 @@ def test_every_status_has_a_sentence_with_a_remedy():
 
 
 @pytest.mark.parametrize("solver", ["lbfgs", "em"])
-@pytest.mark.parametrize("max_iter", [1, 2, 5])
+@sparsely("max_iter", [1, 2, 5], shown=[2])
 def test_max_iter_is_kept_and_said(rng, solver, max_iter):
     model, data = draw(rng)
     with pytest.warns(ConvergenceWarning, match="max_iter"):
@@ -162,7 +163,7 @@ def test_max_iter_is_kept_and_said(rng, solver, max_iter):
 
 
 @pytest.mark.parametrize("solver", ["lbfgs", "em"])
-@pytest.mark.parametrize("at", [1, 2, 4, 8])
+@sparsely("at", [1, 2, 4, 8], shown=[4])
 def test_an_interrupt_keeps_the_best_parameters(rng, solver, at, monkeypatch):
     model, data = draw(rng)
     whole = objective.expected_statistics
@@ -185,7 +186,7 @@ def test_an_interrupt_keeps_the_best_parameters(rng, solver, at, monkeypatch):
     assert np.all(np.isfinite(fitted.impute(data)))
 
 
-@pytest.mark.parametrize("later", [0, 1, 3])
+@sparsely("later", [0, 1, 3], shown=[1])
 def test_an_interrupt_under_the_floor_keeps_the_best_parameters(later, monkeypatch):
     """The climb that follows a Heywood case begins anew: an interrupt at its first step loses nothing."""
     data = heywood_data(np.random.default_rng(0))
@@ -213,7 +214,7 @@ def test_an_interrupt_under_the_floor_keeps_the_best_parameters(later, monkeypat
     assert fitted.log_likelihood_ == pytest.approx(fitted.log_likelihood(data), rel=rounding)
 
 
-@pytest.mark.parametrize("at", [0, 3, 10])
+@sparsely("at", [0, 3, 10], shown=[3])
 def test_an_interrupt_while_starting_gives_a_start(rng, at, monkeypatch):
     """Ctrl-C before the first posterior: there are parameters all the same, and their likelihood is told."""
     model, data = draw(rng)

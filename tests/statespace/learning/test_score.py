@@ -7,6 +7,7 @@ from probsfa.statespace.learning.coordinates import Coordinates, from_vector, sc
 from probsfa.statespace.panel import decay_over
 from probsfa.statespace.posterior import expected_statistics
 from tests.oracles import statespace as oracle
+from tests.sampling import sparsely
 from tests.statespace.support import punch, scaled_error, to_panel, to_parameters, uneven_times
 from tests.tolerances import EXACT
 
@@ -128,7 +129,7 @@ def test_even_times_are_no_times(rng):
     np.testing.assert_array_equal(plain, timed)
 
 
-@pytest.mark.parametrize("gap", [50.0, 1e4, 1e9])
+@sparsely("gap", [50.0, 1e4, 1e9], shown=[1e9])
 def test_score_across_a_gap_that_forgets_everything(rng, gap):
     """a ** gap underflows to zero there: the rows before and after are two sequences, and so is the score."""
     model, _, _ = case(rng, "uneven", "diagonal")

@@ -5,6 +5,7 @@ import pytest
 
 from probsfa import ProbabilisticSFA
 from tests.oracles import statespace as oracle
+from tests.sampling import sparsely
 from tests.statespace.support import punch, uneven_times
 
 SHAPE = (2, 1)
@@ -24,8 +25,8 @@ def fitted_case(sampling, noise):
     return estimator, found, data, times, units
 
 
-@pytest.mark.parametrize("noise", ["diagonal", "isotropic", "fixed"])
-@pytest.mark.parametrize("sampling", ["even", "uneven"])
+@sparsely("noise", ["diagonal", "isotropic", "fixed"])
+@sparsely("sampling", ["even", "uneven"], shown=["uneven"])
 def test_standard_errors_equal_the_numerical_ones(sampling, noise):
     estimator, model, data, times, units = fitted_case(sampling, noise)
     even = units is None
