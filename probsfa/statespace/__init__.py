@@ -9,13 +9,16 @@ Who calls whom, from the top down; nothing imports upwards::
 
     selection                          how many latents
     estimator                          ProbabilisticSFA: checks its input, keeps its parameters, calls these
-    persistence, streaming             files; series that are read block by block
+    persistence, streaming, progress   files; series that are read block by block; a bar
+    models, noise_free                 a fitted model and its verbs, with noise and in the limit of none
     learning/                          maximum likelihood: starts, objectives, climbs, standard errors
-    filtering, prediction, simulation  the verbs, as functions
-    noise_free                         the limit of no noise, which is slow feature analysis
-    posterior                          the one place through which the engine is asked
+    filtering, prediction, simulation  what the verbs compute, as functions
+    posterior                          asks the engine, for all of these
     engine/                            exact inference over rows, by the strategy that serves
-    panel, parameters                  packed observations; decays, loadings, noise and offset
+    panel, parameters, columns         packed observations; decays, loadings, noise, offset; units of columns
+
+Samplers alone go to the engine directly, by the likelihood as a function that JAX can differentiate
+(:mod:`probsfa.statespace.engine.likelihood`).
 """
 
 from probsfa.statespace.engine.plan import on_devices as on_devices

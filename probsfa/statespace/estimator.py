@@ -47,8 +47,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         units. With ``0.0`` the fit is slow feature analysis itself, in closed form; it needs complete rows,
         and `n_components` at most the rank of the data.
     solver : {"auto", "lbfgs", "em"}, default="auto"
-        How to climb the likelihood: quasi-Newton steps on the exact score, plain expectation maximisation,
-        or the first where the number of parameters allows it.
+        How to climb the likelihood: by quasi-Newton steps on the exact score, which is also "auto", or by
+        plain expectation maximisation.
     max_iter : int, default=200
         Most posterior evaluations.
     tol : float, default=1e-4
@@ -60,7 +60,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     random_state : int, Generator or None, default=None
         Default source of randomness of `sample` and `sample_posterior`; fitting uses none.
     verbose : bool, default=False
-        Show progress, and which strategy of the engine served, on standard error.
+        Show progress on standard error, and after `fit` how the engine works through these data, and why.
 
     Attributes
     ----------
@@ -186,9 +186,9 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             set_fitted(self, fit_noise_free(sequences, options))
             return self
         model = self._maximise(InMemory(sequences), options)
+        set_fitted(self, model)
         if self.verbose:
             tell(f"engine: {model.plan(sequences).reason}")
-        set_fitted(self, model)
         return self
 
     def fit_stream(self, X: Any, *, lengths: Any = None) -> Self:

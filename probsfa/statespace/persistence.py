@@ -1,5 +1,6 @@
 """What of a fitted model goes into a file, and back."""
 
+import dataclasses
 import numbers
 import os
 from typing import Any
@@ -39,6 +40,8 @@ def write(
         options = {**options, "random_state": None}
     scalars = {
         "options": options,
+        # A parameter that was set after the fit is the estimator's, not the model's.
+        "fitted_with": dataclasses.asdict(fitted.options),
         "time_unit": fitted.time_unit,
         "log_likelihood": fitted.log_likelihood,
         "n_iter": fitted.n_iter,
@@ -72,6 +75,7 @@ def read(path: str | os.PathLike[str]) -> tuple[FittedModel, dict[str, Any], Any
     """
     scalars, arrays = _storage.read(path, _KIND)
     options = scalars["options"]
+    fitted_with = scalars.get("fitted_with", options)
     fitted = MaximumLikelihood(
         params=Parameters(*(arrays[name] for name in Parameters._fields)),
         shift=arrays["shift"],
@@ -82,7 +86,7 @@ def read(path: str | os.PathLike[str]) -> tuple[FittedModel, dict[str, Any], Any
         n_evaluations=scalars["n_evaluations"],
         converged=scalars["converged"],
         status=scalars["status"],
-        options=FitOptions(**{name: options[name] for name in FitOptions.__dataclass_fields__}),
+        options=FitOptions(**{name: fitted_with[name] for name in FitOptions.__dataclass_fields__}),
     )
     model: FittedModel = LinearGaussianModel(fitted)
     if "limit_decay" in arrays:

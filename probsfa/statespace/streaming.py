@@ -2,7 +2,7 @@
 
 The likelihood needs two sweeps over the rows: one forwards, which filters, and one backwards, which smooths
 and sums. Both go chunk by chunk. What one chunk hands to the next is the distribution of one state, so the
-sums are those of the whole series, exactly (:mod:`probsfa.statespace.posterior`). Here are the chunks'
+sums are those of the whole series, exactly (:mod:`probsfa.statespace.engine.sweep`). Here are the chunks'
 source, the scan that checks all rows and finds the units of the columns, and the sample of rows on which
 starts are sought.
 """

@@ -169,3 +169,13 @@ def test_a_truncated_file_is_refused(series, tmp_path):
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(ValueError, match="saved by probsfa"):
         probsfa.load(path)
+
+
+def test_a_parameter_set_after_the_fit_does_not_change_the_saved_model(tmp_path, series):
+    _, data, fitted = series
+    model = ProbabilisticSFA(**fitted.get_params()).fit(data)
+    wanted = model.bic(data)
+    model.set_params(noise="isotropic").save(tmp_path / "model.npz")
+    loaded = probsfa.load(tmp_path / "model.npz")
+    assert loaded.noise == "isotropic"
+    assert loaded.bic(data) == model.bic(data) == wanted

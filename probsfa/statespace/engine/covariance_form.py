@@ -22,13 +22,13 @@ state (Bierman 1973; de Jong 1989; Durbin & Koopman 2012, section 4.4),
 ``r`` and ``N`` about the row after a stretch follow from the distribution of its state.
 
 *Floating-point operations of a row*, terms of order ``K D^2`` left out: ``4 K^2 D`` forward, ``6 K^2 D``
-backward, and ``4 K^3`` for the two products that make the covariances. Those of the engine are ``23/3 K^3``
-forward and ``28/3 K^3`` backward. So where ``D << K`` a posterior takes a quarter of them, and the likelihood
-alone ``D / (2 K)`` of them. The covariance ``P`` of each row, ``8 K^2`` bytes, is kept from one pass to the
-other, where the engine keeps its root.
+backward, and ``4 K^3`` for the two products that make the covariances. Those of the recursions are
+``23/3 K^3`` forward and ``28/3 K^3`` backward. So where ``D << K`` a posterior takes a quarter of them, and
+the likelihood alone ``D / (2 K)`` of them. The covariance ``P`` of each row, ``8 K^2`` bytes, is kept from one pass to the
+other, where the recursions keep its root.
 
 *Accuracy.* Nothing of the size of ``1 / (1 - a^2)`` or of the inverse noise is formed and multiplied out
-again, so with slow latents and small noise this is more accurate than the engine. But a posterior variance
+again, so with slow latents and small noise this is more accurate than they are. But a posterior variance
 ``v`` is a difference of prior variances, of size one, and has lost ``1 / v`` roundings: with as many columns
 as latents and tiny noise, nothing would be left. :func:`largest_precision` bounds
 ``1 / v`` from the parameters.
@@ -42,8 +42,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.lax.linalg import triangular_solve
-from numpy.typing import NDArray
 
+from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import Gaussian, Transition
 from probsfa.statespace.engine.moments import PackedMoments, RowMoments
 from probsfa.statespace.engine.problem import Problem
@@ -77,7 +77,7 @@ class CovarianceForward(NamedTuple):
     last: Gaussian
 
     @property
-    def last_root(self) -> NDArray[np.float64]:
+    def last_root(self) -> FloatArray:
         """Root ``W`` (K, K) of the covariance ``W W'`` of the last state, outside compiled programs."""
         return np.linalg.cholesky(np.asarray(self.last.covariance))
 
@@ -89,7 +89,7 @@ class _Later(NamedTuple):
     information: Array
 
 
-def largest_precision(params: Parameters, decays: NDArray[np.float64], n_rows: int) -> float:
+def largest_precision(params: Parameters, decays: FloatArray, n_rows: int) -> float:
     """Bound on the posterior precision of any latent or mixture of latents, those of the prior being one.
 
     One row adds at most ``s``, the largest eigenvalue of ``C' R^-1 C``; of the rows on either side, as many

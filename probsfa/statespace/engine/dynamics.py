@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
-ArrayLike = Array | NDArray[np.float64]
+from probsfa._typing import FloatArray
+
+AnyArray = Array | FloatArray
 
 
 class Gaussian(NamedTuple):
@@ -49,11 +50,11 @@ class Transition(NamedTuple):
         """Diagonal of ``Q``, without the cancellation of ``1 - a^2`` for slow latents."""
         return (1.0 - self.decay) * (1.0 + self.decay)
 
-    def _columns(self, vector: Array, columns: ArrayLike) -> Array:
+    def _columns(self, vector: Array, columns: AnyArray) -> Array:
         """A number for each latent, ready to multiply a mean or the rows of a matrix."""
         return vector[:, None] if columns.ndim > vector.ndim else vector
 
-    def move(self, states: ArrayLike) -> Array:
+    def move(self, states: AnyArray) -> Array:
         """``A x``, for a state ``x`` or a matrix (K, J) of several."""
         return self._columns(self.decay, states) * states
 

@@ -7,7 +7,7 @@ whatever order neighbours are combined, the result is the same (Särkkä & Garc�
 doi:10.1109/TAC.2020.2976316). So all the borders are known after ``log2 S`` steps, each done for all ``S``
 segments at once, and a card that runs 100,000 threads is given segments of few rows, or of one each.
 
-*Forward.* With ``P = L L'`` of the first of two neighbours, ``J`` and ``h`` of the second, and the engine's
+*Forward.* With ``P = L L'`` of the first of two neighbours, ``J`` and ``h`` of the second, and
 ``B = I + L' J L`` and ``W = L B^-1/2``, the state between them, given the one before them, has the covariance
 ``W W'`` and the mean ``g = F s + m + L B^-1 L' (h - J (F s + m))``, and the two together::
 
@@ -29,7 +29,7 @@ each of its levels: 47 s to compile for 5 latents and 8,192 segments, on a CPU, 
 
 *Work.* With ``n`` latents, a row costs about ``17 n^3`` flops to sum up, ``8 n^3`` to filter and ``9 n^3``
 to smooth, a merge ``21 n^3`` forward and ``6 n^3`` backward. For ``T`` rows in ``S`` segments that is
-``34 T n^3 + 27 S log2(S) n^3``; in 65,536 rows and 8,192 segments, ``78 n^3`` a row, where the plain strategy
+``34 T n^3 + 27 S log2(S) n^3``; in 65,536 rows and 8,192 segments, ``78 n^3`` a row, where plain recursions
 has 17. It moves at least ``8 (5.5 n^2 + 9.5 n)`` bytes a row for sums, ``12 n^2`` more for all moments, and
 ``8 (15 n^2 + 9 n)`` a merge, both ways together: at ``n = 5`` about 7 kB a row, 0.14 ms for 65,536 rows at an
 H100's 3.35 TB/s. Its 0.6 GFLOP take less.

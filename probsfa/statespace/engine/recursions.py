@@ -32,8 +32,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.lax.linalg import triangular_solve
-from numpy.typing import NDArray
 
+from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import Gaussian, Transition
 from probsfa.statespace.engine.moments import PackedMoments, RowMoments
 from probsfa.statespace.engine.problem import Problem
@@ -168,7 +168,7 @@ class RecursionsForward(NamedTuple):
     last: Gaussian
 
     @property
-    def last_root(self) -> NDArray[np.float64]:
+    def last_root(self) -> FloatArray:
         """Root ``W`` (K, K) of the covariance ``W W'`` of the last state, outside compiled programs."""
         return np.array(np.asarray(self.filtered.roots)[-1])
 

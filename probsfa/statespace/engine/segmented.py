@@ -6,7 +6,7 @@ those before it is the distribution of the state at its left border, and this is
 
 1. *Summarize.* Filter every segment as if the state ``s`` at its left border were known. The segment's last
    state is then ``N(F s + m, P)``, and the rows of the segment multiply the density of ``s`` by the
-   potential ``exp(h' s - s' J s / 2)``. Only these five are kept.
+   potential ``exp(h' s - s' J s / 2)``. Only these are kept.
 2. *Join.* Run through the ``S`` borders: they are a short chain of the same kind.
 3. *Filter* every segment again, now from the distribution at its left border.
 4. *Smooth* every segment backwards, from the distribution of its last state given all rows, which the
@@ -25,8 +25,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.lax.linalg import triangular_solve
-from numpy.typing import NDArray
 
+from probsfa._typing import FloatArray
 from probsfa.statespace.engine.batched import (
     cholesky,
     identity_like,
@@ -218,7 +218,7 @@ def given_next(segments: Summaries, roots: Array) -> tuple[Array, Array]:
 
     ``roots`` (K, K, S) are the transposed ones of the state given the rows up to the next border.
     Not by a library on CPUs: its calls for whole batches wait for each other without end where several of
-    them meet on few cores (JAX 0.10).
+    them run on few cores (JAX 0.10).
     """
     n = segments.covariance.shape[0]
     identity = identity_like(segments.covariance)
@@ -360,7 +360,7 @@ class SegmentedForward(NamedTuple):
         return self.borders.last
 
     @property
-    def last_root(self) -> NDArray[np.float64]:
+    def last_root(self) -> FloatArray:
         """Root ``W`` (K, K) of the covariance ``W W'`` of the last state, outside compiled programs."""
         return np.array(np.asarray(self.filtered.roots)[-1, :, :, -1].T)
 

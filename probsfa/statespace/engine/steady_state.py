@@ -60,7 +60,7 @@ def rows_until_steady(decay: FloatArray, precision: FloatArray, most: int) -> in
         n *= 2
         if n > most:
             return None
-        # (I + P J)^-1 [F, P]: the state between two halves, as the second tells of it.
+        # (I + P J)^-1 [F, P]: the state between two halves, given what the second says of it.
         both = np.linalg.solve(identity + narrow @ information, np.hstack([transfer, narrow]))
         between, spread = np.hsplit(both, 2)
         narrow = narrow + transfer @ spread @ transfer.T

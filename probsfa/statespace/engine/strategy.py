@@ -3,7 +3,8 @@
 A *strategy* works through a stretch of rows: forwards, which filters, and backwards, which smooths. A *route*
 takes a whole panel through the engine: chunk by chunk with some strategy, from both ends at once, spread over
 devices, or by the steady state without any strategy. All of them give the same numbers up to rounding; which
-serves is decided by :func:`probsfa.statespace.engine.plan.plan` alone.
+serves is decided in :mod:`probsfa.statespace.engine.plan` alone. What only the recursions can do, filtering
+on from a given state and drawing, takes :mod:`.recursions` without asking.
 """
 
 from typing import Any, Protocol

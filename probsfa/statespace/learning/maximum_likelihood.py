@@ -231,7 +231,7 @@ def maximise(
 
     Parameters
     ----------
-    problem : Problem
+    problem : FitProblem
         Standardised data and what is asked for.
     start : Parameters, optional
         Where to start, in standardised units, if that is known.
