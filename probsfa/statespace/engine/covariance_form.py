@@ -24,8 +24,8 @@ state (Bierman 1973; de Jong 1989; Durbin & Koopman 2012, section 4.4),
 *Floating-point operations of a row*, terms of order ``K D^2`` left out: ``4 K^2 D`` forward, ``6 K^2 D``
 backward, and ``4 K^3`` for the two products that make the covariances. Those of the recursions are
 ``23/3 K^3`` forward and ``28/3 K^3`` backward. So where ``D << K`` a posterior takes a quarter of them, and
-the likelihood alone ``D / (2 K)`` of them. The covariance ``P`` of each row, ``8 K^2`` bytes, is kept from one pass to the
-other, where the recursions keep its root.
+the likelihood alone ``D / (2 K)`` of them. The covariance ``P`` of each row, ``8 K^2`` bytes, is kept from
+one pass to the other, where the recursions keep its root.
 
 *Accuracy.* Nothing of the size of ``1 / (1 - a^2)`` or of the inverse noise is formed and multiplied out
 again, so with slow latents and small noise this is more accurate than they are. But a posterior variance
