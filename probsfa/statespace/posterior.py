@@ -20,6 +20,7 @@ from probsfa.statespace.engine.dynamics import Gaussian, Transition
 from probsfa.statespace.engine.plan import Plan, Shape, plan, route_for_draws
 from probsfa.statespace.engine.problem import Model, Problem, make_model
 from probsfa.statespace.engine.recursions import Recursions
+from probsfa.statespace.engine.settings import engine_settings
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
@@ -29,7 +30,7 @@ from probsfa.statespace.parameters import Parameters
 def _engine() -> Iterator[None]:
     """Settings under which the engine is asked."""
     check_not_forked()
-    with jax.enable_x64(True), one_blas_thread():
+    with engine_settings(), one_blas_thread():
         yield
 
 
