@@ -126,6 +126,7 @@ def _check_cells_of(X: Any, name: str, wanted: str) -> NDArray[Any] | None:
 
     `wanted` says what to give instead of rows of unequal length.
     """
+    _check_collected(X, name)
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
         for j, column in enumerate(X.columns):
             cells = X.iloc[:, j] if hasattr(X, "iloc") else X[column]
@@ -139,6 +140,19 @@ def _check_cells_of(X: Any, name: str, wanted: str) -> NDArray[Any] | None:
         raise ValueError(f"{name} has rows of unequal length; {wanted}") from None
     _check_cells(array, name)
     return array
+
+
+def _check_collected(X: Any, name: str) -> None:
+    """Raise for a query whose rows are not there yet, such as a LazyFrame of polars, alone or in a list."""
+    if isinstance(X, (list, tuple)):
+        for i, member in enumerate(X):
+            if hasattr(member, "collect"):
+                _check_collected(member, f"{name}[{i}]")
+    elif hasattr(X, "collect") and not hasattr(X, "shape"):
+        raise ValueError(
+            f"{name} is a {type(X).__name__}, whose rows are not there until it is collected; "
+            f"give {name}.collect()."
+        )
 
 
 def _check_cells(array: NDArray[Any], name: str) -> None:

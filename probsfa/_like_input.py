@@ -13,8 +13,8 @@ def like_input(X: Any, sequences: Sequences, values: FloatArray) -> Any:
 
     Parameters
     ----------
-    X : array-like, DataFrame, or list of them
-        What the caller gave.
+    X : array-like, DataFrame or Table, or list of them
+        What the caller gave. Frames are those of pandas and polars, tables those of pyarrow.
     sequences : Sequences
         The same, checked.
     values : ndarray of shape (N, D)
@@ -22,7 +22,9 @@ def like_input(X: Any, sequences: Sequences, values: FloatArray) -> Any:
 
     Returns
     -------
-    ndarray or DataFrame, or list of them
+    ndarray, DataFrame or Table, or list of them
+        Frames and tables have the columns of the input; those of pandas its index, too. All else gives
+        arrays.
     """
     if sequences.is_list:
         return [_like_one(x, values[s]) for x, s in zip(X, sequences.slices, strict=True)]
@@ -30,7 +32,11 @@ def like_input(X: Any, sequences: Sequences, values: FloatArray) -> Any:
 
 
 def _like_one(x: Any, values: FloatArray) -> Any:
-    # Frames are recognised by what is used of them, so that pandas need not be loaded for arrays.
+    # Frames are recognised by what is used of them, so that their libraries need not be loaded for arrays.
     if hasattr(x, "columns") and hasattr(x, "index") and hasattr(x, "iloc"):
         return type(x)(values, index=x.index, columns=x.columns)
+    if hasattr(x, "columns") and hasattr(x, "schema") and hasattr(x, "with_columns"):  # polars
+        return type(x)(values, schema=x.columns, orient="row")
+    if hasattr(x, "column_names") and hasattr(x, "schema") and hasattr(type(x), "from_arrays"):  # pyarrow
+        return type(x).from_arrays(list(values.T), names=x.column_names)
     return values

@@ -77,3 +77,28 @@ def test_estimators_refuse_dates_with_a_time_zone():
     dates = pd.date_range("2024-01-01", periods=3, tz="UTC")
     with pytest.raises(ValueError, match="column 'when' of X holds a date or duration"):
         check(pd.DataFrame({"when": dates}))
+
+
+class LazyFrame:
+    """Stands in for that of polars: a query, whose rows are not there."""
+
+    columns = dtypes = property(lambda self: pytest.fail("what the query would give is not to be found out"))
+
+    def collect(self):
+        raise AssertionError("collecting is left to the caller")
+
+
+@pytest.mark.parametrize(("X", "name"), [(LazyFrame(), "X"), ([LazyFrame(), LazyFrame()], r"X\[0\]")])
+def test_a_lazy_frame_is_to_be_collected(X, name):
+    with pytest.raises(ValueError, match=rf"{name} is a LazyFrame.*{name}\.collect\(\)"):
+        check(X)
+    with pytest.raises(ValueError, match=rf"{name} is a LazyFrame.*{name}\.collect\(\)"):
+        as_float_array(X, "X")
+
+
+def test_a_lazy_frame_of_polars_is_to_be_collected():
+    polars = pytest.importorskip("polars", reason="polars is not installed")
+    frame = polars.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0]})
+    with pytest.raises(ValueError, match=r"X is a LazyFrame.*X\.collect\(\)"):
+        check(frame.lazy())
+    np.testing.assert_array_equal(check(frame), [[1.0, 3.0], [2.0, 4.0]])

@@ -65,7 +65,7 @@ ax.fill_between(
 ax.plot(steps, probabilistic[window], label="posterior mean")
 ax.plot(steps, slowest[window], "k--", lw=1, label="truth")
 ax.set(xlabel="step", ylabel="slowest feature")
-ax.legend(ncols=4, fontsize="small", loc="upper center")
+_ = ax.legend(ncols=4, fontsize="small", loc="upper center")
 
 # %% [markdown]
 # ## The holes, filled

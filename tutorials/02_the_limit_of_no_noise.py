@@ -50,7 +50,7 @@ for noise in noises:
 # %%
 fig, ax = plt.subplots(figsize=(5, 3.2), layout="constrained")
 ax.loglog(noises, angles, "o-")
-ax.set(xlabel="noise variance", ylabel="largest angle (degrees)")
+_ = ax.set(xlabel="noise variance", ylabel="largest angle (degrees)")
 
 # %% [markdown]
 # ## Key takeaways

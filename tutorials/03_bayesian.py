@@ -47,7 +47,7 @@ print("posterior medians: ", model.timescales_.round(1), " truth:", (-1 / np.log
 
 # %%
 fig, ax = plt.subplots(figsize=(7, 3.2), layout="constrained")
-plots.plot_timescales(model, ax=ax)
+_ = plots.plot_timescales(model, ax=ax)
 
 # %% [markdown]
 # A hundred steps hold few swings of the slow latent: its time scale is known up to a factor of three or so.
@@ -66,7 +66,7 @@ print(table.to_string())
 
 # %%
 fig, axes = plt.subplots(1, 2, figsize=(7, 2.8), sharey=True, sharex=True, layout="constrained")
-plots.plot_loadings(model, axes=axes)
+_ = plots.plot_loadings(model, axes=axes)
 
 # %% [markdown]
 # ## Holes and forecasts
@@ -75,7 +75,7 @@ plots.plot_loadings(model, axes=axes)
 
 # %%
 fig, ax = plt.subplots(figsize=(9, 3.2), layout="constrained")
-plots.plot_imputation_fan(model, X, 0, truth=whole["north"], rows=slice(35, 80), ax=ax)
+_ = plots.plot_imputation_fan(model, X, 0, truth=whole["north"], rows=slice(35, 80), ax=ax)
 
 # %%
 filled, low, high = model.impute(X, interval=0.9)

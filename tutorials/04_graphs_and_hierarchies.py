@@ -48,7 +48,7 @@ fig, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
 plots.plot_graph(graphs.clustered(np.repeat([0, 1, 2], 6)), labels=np.repeat([0, 1, 2], 6), ax=axes[0])
 axes[0].set_title("three classes, joined inside")
 plots.plot_embedding(features[few], y_unseen[few], ax=axes[1])
-axes[1].set_title("unseen digits 0 to 5")
+_ = axes[1].set_title("unseen digits 0 to 5")
 
 # %% [markdown]
 # ## Distances as a graph: an eigenmap, and a hierarchy that comes close to it

@@ -11,6 +11,7 @@ from numpyro.distributions.util import validate_sample
 
 from probsfa.bayes.tracing import kernel_hints_outside_loops
 from probsfa.statespace.engine.likelihood import marginal_log_likelihood
+from probsfa.statespace.engine.settings import broadcasting
 
 
 class FactorialAR1(dist.Distribution):
@@ -129,16 +130,19 @@ class FactorialAR1(dist.Distribution):
         super().__init__(batch_shape, event_shape, validate_args=validate_args)
 
     @property
+    @broadcasting()
     def mean(self) -> Array:
         """Mean of each cell."""
         return jnp.broadcast_to(self.offset[..., None, :], self.batch_shape + self.event_shape)
 
     @property
+    @broadcasting()
     def variance(self) -> Array:
         """Variance of each cell."""
         cells = jnp.sum(self.loadings**2, axis=-1) + self.noise_variance
         return jnp.broadcast_to(cells[..., None, :], self.batch_shape + self.event_shape)
 
+    @broadcasting()
     @validate_sample  # type: ignore[untyped-decorator]
     def log_prob(self, value: Array) -> Array:
         """Log-likelihood of series (..., T, D), in nats: the observed cells alone.
@@ -159,6 +163,7 @@ class FactorialAR1(dist.Distribution):
             )
             return one(*args)
 
+    @broadcasting()
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draw complete series (..., T, D), the cells that `mask` hides included."""
         by_latent, by_noise = random.split(key)

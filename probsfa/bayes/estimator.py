@@ -346,7 +346,7 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
         Parameters
         ----------
-        X : array-like or DataFrame (T, D), or list of them
+        X : array-like, DataFrame or Table (T, D), or list of them
             Rows in order of time, NaN where missing.
         return_std : bool, default=False
             Whether to return standard deviations too.

@@ -24,6 +24,7 @@ from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.model import OBSERVATIONS
 from probsfa.bayes.predictive import panels_and_draws
 from probsfa.bayes.tracing import handlers_lock
+from probsfa.statespace.engine.settings import engine_settings
 from probsfa.statespace.posterior import smooth
 from probsfa.statespace.simulation import draw_latents
 
@@ -178,7 +179,7 @@ class _Maker:
         """Draws of parameters and observations from the priors."""
         fitted, sequences = self._fitted, self._sequences
         n = max(10, min(_PRIOR_DRAWS, _MOST_CELLS // (sequences.n_rows * sequences.n_features)))
-        with jax.enable_x64(True):
+        with engine_settings():
             data = jax.tree.map(jnp.asarray, fitted.data)
             drawn = draw_from_priors(fitted.target, data, jax.random.key(seed), n)
             drawn = {name: np.asarray(values) for name, values in drawn.items()}

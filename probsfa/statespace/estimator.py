@@ -327,7 +327,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
         Parameters
         ----------
-        X : array-like or DataFrame (T, D), or list of them
+        X : array-like, DataFrame or Table (T, D), or list of them
             Rows in order of time, NaN where missing.
         return_std : bool, default=False
             Whether to return standard deviations too.

@@ -20,6 +20,7 @@ from probsfa.statespace.engine.dynamics import Gaussian, Transition
 from probsfa.statespace.engine.plan import Plan, plan, settings_for_draws
 from probsfa.statespace.engine.problem import Model, Problem, make_model
 from probsfa.statespace.engine.recursions import Recursions
+from probsfa.statespace.engine.settings import engine_settings
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.engine.sweep import draw_in_turn
 from probsfa.statespace.panel import Panel
@@ -30,7 +31,7 @@ from probsfa.statespace.parameters import Parameters
 def _engine() -> Iterator[None]:
     """Settings under which the engine is asked."""
     check_not_forked()
-    with jax.enable_x64(True), one_blas_thread():
+    with engine_settings(), one_blas_thread():
         yield
 
 

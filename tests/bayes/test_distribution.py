@@ -268,3 +268,19 @@ def test_import_does_not_touch_the_configuration():
     assert isinstance(dist.Normal(0.0, 1.0), dist.Distribution)
     with jax.enable_x64(False):
         assert jnp.zeros(1).dtype == jnp.float32
+
+
+def test_rank_promotion_that_the_user_forbids_does_not_break_the_distribution(rng):
+    decay = jnp.array([[0.9, 0.5], [0.8, 0.3]])
+    mask = jnp.asarray(rng.random((2, 7, 3)) > 0.2)
+
+    def results():
+        batch = FactorialAR1(decay, jnp.ones((3, 2)), 0.5, jnp.arange(3.0), mask=mask, validate_args=True)
+        x = batch.sample(jax.random.key(0), (4,))
+        slope = jax.grad(lambda a: FactorialAR1(a, jnp.ones((3, 2)), 0.5, mask=mask[0]).log_prob(x[0, 0]))
+        return x, batch.log_prob(x), batch.mean, batch.variance, slope(decay[0])
+
+    with jax.numpy_rank_promotion("raise"):
+        found = results()
+    for one, other in zip(found, results(), strict=True):
+        np.testing.assert_array_equal(one, other)

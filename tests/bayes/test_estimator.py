@@ -341,3 +341,30 @@ def test_bad_input(sampled, frame):
         sampled.impute(frame[0], interval=1.5)
     with pytest.raises(NotFittedError):
         BayesianSFA().transform(X)
+
+
+def test_rank_promotion_that_the_user_forbids_does_not_break_fits(rng):
+    X = np.cumsum(rng.standard_normal((30, 3)), axis=0)
+    X[4, 1] = np.nan
+    few = {"n_draws": 5, "n_steps_svi": 3, "n_chains": 2, "n_predictive": 3}
+    with jax.numpy_rank_promotion("raise"):
+        found = fit_anyhow(quick(**few), X)
+        filled = found.impute(X)
+    wanted = fit_anyhow(quick(**few), X)
+    for one, other in zip(found.draws_, wanted.draws_, strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(filled, wanted.impute(X))
+
+
+def test_hierarchical_models_give_a_frame_for_each_sequence_of_a_list(rng):
+    """They take all their sequences at once, so frames cannot be made of one sequence at a time."""
+    X = [
+        pd.DataFrame(rng.standard_normal((n, 3)).cumsum(axis=0), columns=list("abc"), index=range(5, 5 + n))
+        for n in (30, 20)
+    ]
+    few = {"n_draws": 5, "n_steps_svi": 3, "n_chains": 2, "n_predictive": 3}
+    model = fit_anyhow(quick(hierarchical=True, **few), X)
+    wanted = model.transform(X)
+    for frame, values, x in zip(model.set_output(transform="pandas").transform(X), wanted, X, strict=True):
+        assert isinstance(frame, pd.DataFrame) and frame.index.equals(x.index)
+        np.testing.assert_array_equal(frame, values)

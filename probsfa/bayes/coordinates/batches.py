@@ -14,6 +14,7 @@ from probsfa.bayes.coordinates.rotation import RotationFrame
 from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.draws import Draws
 from probsfa.bayes.model import Series
+from probsfa.statespace.engine.settings import engine_settings
 
 #: Vectors that small programs take at once.
 BLOCK = 64
@@ -47,7 +48,7 @@ def constrain(target: Target, data: TargetData, vectors: FloatArray) -> Draws:
     """Parameters at vectors (..., P)."""
     # Parameters do not depend on the rows: one row keeps the program small.
     one = TargetData(jax.tree.map(np.asarray, _first_row(data.series)), data.known_noise, chart=data.chart)
-    with jax.enable_x64(True):
+    with engine_settings():
         program = functools.partial(_constrain_all, target, one)
         flat = in_blocks(program, vectors.reshape(-1, target.size))
     return Draws(*(x.reshape(*vectors.shape[:-1], *x.shape[1:]) for x in flat))
@@ -66,6 +67,6 @@ def latent_coordinates(
     target: Target, frame: RotationFrame | None, vectors: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Coordinates of the time scales (N, K) and of the loadings (N, D, K) at vectors (N, P)."""
-    with jax.enable_x64(True):
+    with engine_settings():
         timescales, loadings = in_blocks(functools.partial(_all_latents, target, frame), vectors)
     return timescales, loadings

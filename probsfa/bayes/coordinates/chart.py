@@ -10,6 +10,7 @@ from probsfa.bayes.coordinates.data import Chart, TargetData
 from probsfa.bayes.coordinates.offset_scale import LONGEST, OffsetScale, make_offset_scale
 from probsfa.bayes.coordinates.rotation import RotationFrame, choose_frame
 from probsfa.bayes.coordinates.target import Target, is_real
+from probsfa.statespace.engine.settings import engine_settings
 
 
 def choose_chart(target: Target, values: dict[str, Any], data: TargetData) -> Chart:
@@ -61,7 +62,7 @@ def _offset_scale(
     # Rows after the last are padding, each a sequence of its own.
     index = np.asarray(data.series.gap_index)[: 1 + np.max(seen, initial=0)]
     n_sequences = np.sum(index == len(data.series.gaps))
-    with jax.enable_x64(True):
+    with engine_settings():
         return make_offset_scale(
             np.sum(mask, axis=0, dtype=np.float64),
             max(float(len(seen)), 1.0),
@@ -75,7 +76,7 @@ def _offset_scale(
 
 def _precision(prior: Any) -> FloatArray:
     """Inverse variance of a prior; zero where it has none."""
-    with jax.enable_x64(True), jax.ensure_compile_time_eval():
+    with engine_settings(), jax.ensure_compile_time_eval():
         try:
             variance = np.asarray(prior.variance, np.float64)
         except NotImplementedError:

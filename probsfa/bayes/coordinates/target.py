@@ -34,6 +34,7 @@ from probsfa.bayes.coordinates.symmetry import SymmetryReference, log_weight
 from probsfa.bayes.model import OBSERVATIONS, Series, factorial_ar1_model
 from probsfa.bayes.priors import Priors
 from probsfa.bayes.tracing import handlers_lock
+from probsfa.statespace.engine.settings import engine_settings
 
 
 class Symmetry(NamedTuple):
@@ -83,7 +84,7 @@ class Target:
         nothing = Series(np.zeros(rows), np.zeros(rows, bool), np.ones(rows[:-1], np.int32), np.ones(1))
         data = TargetData(nothing, np.ones(self.n_features))
         seeded = numpyro.handlers.seed(self.model, jax.random.key(0))
-        with jax.enable_x64(True), handlers_lock:
+        with engine_settings(), handlers_lock:
             trace = numpyro.handlers.trace(seeded).get_trace(data)
         sites = {}
         for name, site in trace.items():
@@ -138,7 +139,7 @@ class Target:
         site = self.sites.get("noise_std")
         if site is None or getattr(site.support, "base_constraint", site.support) is not constraints.positive:
             return False
-        with jax.enable_x64(True), jax.ensure_compile_time_eval():
+        with engine_settings(), jax.ensure_compile_time_eval():
             near, nearer = (self.priors.noise_std.log_prob(jnp.asarray(x)) for x in (1e-6, 1e-9))
             return bool(np.all(np.abs(near - nearer) < 1e-3))
 
@@ -161,7 +162,7 @@ class Target:
         if self.by_innovation:
             innovation = -np.expm1(-2.0 / np.asarray(values["timescale"]))
             values = {**values, "loadings": values["loadings"] * np.sqrt(innovation)}
-        with jax.enable_x64(True):
+        with engine_settings():
             for name, site in self.sites.items():
                 value = jnp.asarray(np.broadcast_to(np.asarray(values[name], np.float64), site.shape))
                 free = np.asarray(biject_to(site.support)._inverse(value), np.float64)
@@ -208,7 +209,7 @@ class Target:
             return Symmetry(shared, True)
         if self.priors.loadings.shape() != ():
             return Symmetry(False, False)
-        with jax.enable_x64(True), jax.ensure_compile_time_eval():
+        with engine_settings(), jax.ensure_compile_time_eval():
             points = jnp.array([0.1, 0.7, 2.3])
             upright, turned = (self.priors.loadings.log_prob(sign * points) for sign in (1.0, -1.0))
             signs = bool(np.allclose(upright, turned))

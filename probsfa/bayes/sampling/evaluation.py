@@ -24,6 +24,7 @@ from probsfa.bayes.coordinates.symmetry import SymmetryReference
 from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.tracing import no_loop_around
 from probsfa.statespace.engine.compiler import on_cpu
+from probsfa.statespace.engine.settings import engine_settings
 
 # Threads of ours run these programs side by side; each by itself is to stay in its thread.
 _IN_ONE_THREAD = {"xla_cpu_multi_thread_eigen": False}
@@ -67,7 +68,7 @@ class PotentialEvaluator:
 
     def __init__(self, target: Target, data: TargetData) -> None:
         self.target, self.count = target, 0
-        with jax.enable_x64(True):
+        with engine_settings():
             data = jax.tree.map(jnp.asarray, data)
         self._data, self._reference = data._replace(symmetry_reference=None), data.symmetry_reference
         self._n_threads = n_cores() if on_cpu() else 1
@@ -108,7 +109,7 @@ class PotentialEvaluator:
         program = partial(
             _symmetry_weights_and_gradients, self.target, self._reference, self._data.chart.rotation
         )
-        with jax.enable_x64(True):
+        with engine_settings():
             return in_blocks(program, vectors)
 
     def _on_all_cores(self, program: Any, inputs: FloatArray) -> list[Any]:
@@ -130,7 +131,7 @@ class PotentialEvaluator:
     def _in_turn(self, program: Any, inputs: FloatArray) -> list[Any]:
         done = []
         # Settings of JAX made in a `with` block are those of one thread.
-        with jax.enable_x64(True), jax.default_device(self._device):
+        with engine_settings(), jax.default_device(self._device):
             for one in inputs:
                 if self._stopped:
                     break

@@ -23,6 +23,7 @@ from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.sampling.evaluation import PotentialEvaluator
 from probsfa.bayes.sampling.laplace import LaplaceApproximation
+from probsfa.statespace.engine.settings import engine_settings
 
 #: Iterations of one compiled stretch. The warm-up has two parts, each a whole number of stretches.
 STRETCH = 25
@@ -172,7 +173,7 @@ def sample_chains(
     runner = _Runner(target, settings, chain_method, report if report is not None else _silent)
     rng = np.random.default_rng(seed)
     try:
-        with jax.enable_x64(True):
+        with engine_settings():
             problem = _Problem(*jax.tree.map(jnp.asarray, (data, laplace.centre, laplace.factor)))
             starts = laplace.apply(rng.standard_normal((n_chains, target.size)))
             first = runner.run(problem, starts, half, target.size**-0.25, rng)
@@ -257,7 +258,7 @@ class _Runner:
         self, problem: _Problem, states: Any, n_iterations: int, output: list[list[NDArray[Any]]]
     ) -> None:
         # The switch to 64 bits holds for one thread.
-        with jax.enable_x64(True):
+        with engine_settings():
             for _ in range(-(-n_iterations // STRETCH)):
                 if self._stopped:
                     return

@@ -11,6 +11,7 @@ from jax import Array
 from probsfa.statespace.engine.dynamics import Transition, stationary
 from probsfa.statespace.engine.plan import strategy_for_sampling
 from probsfa.statespace.engine.problem import Model, Rows, following_index, make_problem
+from probsfa.statespace.engine.settings import broadcasting
 from probsfa.statespace.engine.statistics import observation_statistics, transition_statistics
 
 
@@ -21,6 +22,7 @@ def decay_table(decay: Array, gaps: Array | None) -> Array:
 
 
 @jax.custom_vjp
+@broadcasting()
 def marginal_log_likelihood(
     decay: Array,
     loadings: Array,
@@ -68,6 +70,7 @@ def marginal_log_likelihood(
 _Residual = tuple[tuple[Array, Array, Array, Array], Array, Array, Array | None]
 
 
+@broadcasting()
 def _value_and_score(
     decay: Array,
     loadings: Array,
@@ -103,6 +106,7 @@ def _value_and_score(
     return jnp.sum(log_likelihoods), (score, values, mask, gaps)
 
 
+@broadcasting()
 def _pull_back(residual: _Residual, cotangent: Array) -> tuple[Array | None, ...]:
     score, values, mask, gaps = residual
     data = (

@@ -31,6 +31,7 @@ from scipy.linalg import cho_solve, cholesky, solve_triangular
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import Gaussian, Transition
 from probsfa.statespace.engine.problem import Chunks, cached_rows
+from probsfa.statespace.engine.settings import engine_settings
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.engine.strategy import Strategy
 from probsfa.statespace.engine.sweep import InTurn, Sweep, complete
@@ -140,7 +141,7 @@ def run_both(first: Iterable[object], second: Iterable[object]) -> None:
     def exhaust_in_thread() -> None:
         try:
             # Settings of JAX made in a `with` block are those of one thread.
-            with jax.enable_x64(True), jax.default_device(device):
+            with engine_settings(), jax.default_device(device):
                 exhaust(second)
         except BaseException as error:
             failures.append(error)

@@ -1,0 +1,46 @@
+"""Settings of JAX under which everything here is traced and run, whatever the user's are.
+
+JAX keeps settings that are made in a ``with`` block for one thread: what starts a thread makes them anew
+in it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import jax
+
+__all__ = ["broadcasting", "engine_settings"]
+
+
+@contextmanager
+def broadcasting() -> Iterator[None]:
+    """Let arrays of different ranks be combined, also where the user has made that a warning or an error.
+
+    Functions that users call in programs of their own are decorated with ``@broadcasting()``. Those with a
+    derivative of their own (``jax.custom_vjp``) need it on each part: JAX traces them at different times.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp
+    >>> with jax.numpy_rank_promotion("raise"), broadcasting():
+    ...     print(jnp.ones((2, 3)) + jnp.ones(3))
+    [[2. 2. 2.]
+     [2. 2. 2.]]
+    """
+    with jax.numpy_rank_promotion("allow"):
+        yield
+
+
+@contextmanager
+def engine_settings() -> Iterator[None]:
+    """Numbers of 64 bits, and arrays of different ranks: what the engine is written for.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> with engine_settings():
+    ...     print(jnp.ones(3).dtype)
+    float64
+    """
+    with jax.enable_x64(True), broadcasting():
+        yield

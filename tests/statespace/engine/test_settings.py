@@ -1,0 +1,77 @@
+"""The engine's settings of JAX hold whatever the user's are, in each of its threads, and end with it."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from probsfa import ProbabilisticSFA
+from probsfa.statespace.engine import two_filter
+from probsfa.statespace.engine.likelihood import marginal_log_likelihood
+
+
+def fit_anyhow(model, X, **given):
+    """Fit, converged or not."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return model.fit(X, **given)
+
+
+def results(X, times):
+    fitted = fit_anyhow(ProbabilisticSFA(2, max_iter=3), X)
+    filled, std = fitted.impute(X, return_std=True)
+    return [
+        fitted.log_likelihood_,
+        fitted.transform(X),
+        *fitted.posterior(X),
+        filled,
+        std,
+        fitted.filter(X).means,
+        fitted.forecast(X, 2).means,
+        fitted.sample_posterior(X, random_state=0),
+        fitted.transform(X, times=times),
+    ]
+
+
+def test_rank_promotion_that_the_user_forbids_does_not_break_fits(rng):
+    X = np.cumsum(rng.standard_normal((40, 3)), axis=0)
+    X[5, 1] = np.nan
+    times = np.cumsum(rng.uniform(0.5, 1.5, 40))
+    wanted = results(X, times)
+    with jax.numpy_rank_promotion("raise"):
+        found = results(X, times)
+        with pytest.raises(ValueError, match="rank_promotion"):
+            jnp.ones((2, 3)) + jnp.ones(3)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_settings_hold_in_the_thread_of_the_second_side():
+    seen = []
+
+    def look():
+        seen.append((jnp.ones(3).dtype, (jnp.ones((2, 3)) + jnp.ones(3)).shape))
+        yield
+
+    with jax.numpy_rank_promotion("raise"):
+        two_filter.run_both([], look())
+    assert seen == [(jnp.float64, (2, 3))]
+
+
+@pytest.mark.parametrize("derivative", [lambda f: f, jax.grad, lambda f: jax.jacrev(jax.grad(f))])
+def test_rank_promotion_that_the_user_forbids_does_not_break_derivatives(rng, derivative):
+    with jax.enable_x64(True):
+        values = jnp.asarray(rng.standard_normal((12, 3)))
+        rest = jnp.ones((3, 2)), jnp.ones(3), jnp.zeros(3), values, jnp.ones_like(values)
+        index = (jnp.arange(12) == 0).astype(int)
+
+        def of_decay(decay):
+            return marginal_log_likelihood(decay, *rest, index)
+
+        at = jnp.array([0.9, 0.5])
+        wanted = jax.jit(derivative(of_decay))(at)
+        with jax.numpy_rank_promotion("raise"):
+            found = jax.jit(derivative(of_decay))(at)
+    np.testing.assert_array_equal(found, wanted)
