@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 from threadpoolctl import ThreadpoolController
 
-from probsfa import SFA, LaplacianEigenmaps, ProbabilisticSFA
+from probsfa import SFA, GraphSFA, KernelSFA, LaplacianEigenmaps, ProbabilisticSFA, graphs
 from probsfa._threads import ThreadLimit, n_cores, one_blas_thread
 
 N_THREADS = 8
@@ -207,3 +207,54 @@ def test_grid_search_on_threads_gives_the_serial_results(rng):
 
 def test_cores_are_those_this_process_may_use():
     assert 1 <= n_cores() <= (os.cpu_count() or 1)
+
+
+def calls_on_fitted_models(rng):
+    """Calls by name, and the arguments of each: of all rooms, on models that all threads share."""
+    X = np.cumsum(rng.standard_normal((64, 4)), axis=0)
+    holey = X.copy()
+    holey[rng.random(X.shape) < 0.1] = np.nan
+    graph = graphs.clustered(np.repeat([0, 1, 2, 3], 16))
+    probabilistic = ProbabilisticSFA(2, max_iter=3).fit(holey)
+    slow, kernel = SFA(2).fit(X), KernelSFA(2).fit(X)
+    labelled = GraphSFA(2, graph=graph).fit(X)
+    eigenmaps = LaplacianEigenmaps(2, n_neighbors=5).fit(X)
+    return holey, [
+        ("ProbabilisticSFA.transform", probabilistic.transform, True),
+        (
+            "ProbabilisticSFA.posterior",
+            lambda x: probabilistic.posterior(x).covariances,
+            True,
+        ),
+        ("ProbabilisticSFA.impute", probabilistic.impute, True),
+        ("ProbabilisticSFA.log_likelihood", probabilistic.log_likelihood, True),
+        ("ProbabilisticSFA.filter", lambda x: probabilistic.filter(x).means, True),
+        ("SFA.transform", slow.transform, False),
+        ("KernelSFA.transform", kernel.transform, False),
+        ("GraphSFA.transform", labelled.transform, False),
+        ("LaplacianEigenmaps.transform", eigenmaps.transform, False),
+        ("SFA.fit", lambda x: SFA(2).fit(x).transform(x), False),
+        ("GraphSFA.fit", lambda x: GraphSFA(2, graph=graph).fit(x).transform(x), False),
+    ]
+
+
+@pytest.mark.filterwarnings("ignore:.*did not converge:UserWarning", "ignore:.*stopped:UserWarning")
+def test_eight_threads_of_a_hundred_mixed_calls_give_the_serial_results(rng):
+    holey, calls = calls_on_fitted_models(rng)
+    pieces = [holey + 1e-3 * i for i in range(4)]
+    jobs = [(call, x if holes else np.nan_to_num(x)) for _, call, holes in calls for x in pieces]
+    serial = [call(x) for call, x in jobs]
+
+    def work(seed):
+        found = []
+        for index in random.Random(seed).choices(range(len(jobs)), k=100):
+            call, x = jobs[index]
+            found.append((index, call(x)))
+        return found
+
+    with ThreadPoolExecutor(N_THREADS) as executor:
+        done = [one for found in executor.map(work, range(N_THREADS)) for one in found]
+    assert len(done) == 100 * N_THREADS and {index for index, _ in done} == set(range(len(jobs)))
+    for index, result in done:
+        np.testing.assert_array_equal(result, serial[index], err_msg=calls[index // len(pieces)][0])
+    assert set(blas_threads()) == {2}
