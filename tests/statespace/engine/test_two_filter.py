@@ -250,7 +250,8 @@ def test_both_sides_are_worked_in_double_precision():
 
 def test_a_second_thread_is_used_where_it_pays(rng, monkeypatch):
     def pays(n_rows, n_components):
-        model = oracle.random_model(rng, 3, n_components)
+        decay, loadings = np.linspace(0.9, 0.1, n_components), rng.standard_normal((3, n_components))
+        model = oracle.Model(decay, loadings, np.ones(3), np.zeros(3))
         panel = to_panel(punch(rng, [np.zeros((n_rows, 3))], "scattered"))
         return isinstance(plan_for(to_parameters(model), panel).route, two_filter.TwoFilter)
 
