@@ -5,6 +5,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from probsfa import BayesianSFA
 
+# The quick set runs these checks on ProbabilisticSFA, by the same border.
+pytestmark = pytest.mark.exhaustive
+
 EXPECTED = {
     "check_methods_subset_invariance": "rows are a time series: a part of it is inferred from less",
     "check_methods_sample_order_invariance": "rows are a time series: their order is what is modelled",
