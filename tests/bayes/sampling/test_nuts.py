@@ -47,5 +47,6 @@ def test_moments_are_those_of_the_density():
 def test_ways_of_running_chains_agree(method):
     target = GaussianTarget(3)
     one, other = sample(target, 50), sample(target, 50, method)
-    # Up to rounding, which trajectories amplify.
-    np.testing.assert_allclose(other.vectors[:, 0], one.vectors[:, 0], rtol=1e-6)
+    # The same trajectories, where others would be a standard deviation apart. Rounding differs between
+    # compiled programs, and the hundred iterations of adaptation before the first draw amplify it.
+    np.testing.assert_allclose(other.vectors[:, 0], one.vectors[:, 0], rtol=1e-4)
