@@ -94,6 +94,13 @@ class Sequences:
         """Return the same rows with their values in other units: ``(values - shift) / scale``."""
         return replace(self, values=(self.values - shift) / scale)
 
+    def cut_out(self, stretches: list[slice]) -> "Sequences":
+        """Return some stretches of rows, each a sequence of its own."""
+        rows = np.concatenate([np.arange(s.start, s.stop) for s in stretches])
+        times = None if self.times is None else self.times[rows]
+        lengths = tuple(s.stop - s.start for s in stretches)
+        return replace(self, values=self.values[rows], times=times, lengths=lengths)
+
     def restore(self, result: Any) -> Any:
         """Give a result with one entry per row the shape of the input.
 

@@ -30,7 +30,7 @@ from probsfa.bayes.predictive import (
 )
 from probsfa.bayes.priors import Priors
 from probsfa.bayes.sampling.nuts import SamplerSettings
-from probsfa.bayes.settings import central_interval, check_settings
+from probsfa.bayes.settings import central_interval, check_settings, default_n_components
 from probsfa.statespace.posterior import Posterior
 
 __all__ = ["BayesianForecast", "BayesianSFA"]
@@ -47,8 +47,9 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     Parameters
     ----------
-    n_components : int, default=2
-        Number of latents.
+    n_components : int or None, default=None
+        Number of latents. None takes one for each feature that varies, up to what data and time allow, which
+        with ``inference="nuts"`` is often two to five; `status_` says how many.
     noise : {"diagonal", "isotropic"} or float, default="diagonal"
         Observation noise: a variance for each feature, one for all, or a known variance in squared data
         units.
@@ -150,7 +151,7 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     def __init__(
         self,
-        n_components: int = 2,
+        n_components: int | None = None,
         *,
         noise: str | float = "diagonal",
         priors: Priors | None = None,
@@ -225,10 +226,13 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         )
         if self.hierarchical and len(sequences.lengths) < 2:
             raise ValueError("hierarchical=True needs several sequences, as a list or by lengths; got one.")
+        n_components = self.n_components
+        if n_components is None:
+            n_components = default_n_components(sequences, self.inference)
         fitted = fit_posterior(
             sequences,
             inference_data.time_index(X, sequences, times),
-            ModelSettings(self.n_components, self.noise, self.priors, self.hierarchical, self.standardize),
+            ModelSettings(n_components, self.noise, self.priors, self.hierarchical, self.standardize),
             InferenceSettings(
                 self.inference,
                 self.n_draws,
@@ -241,6 +245,9 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             self._bar,
         )
         outcome = report(fitted)
+        if self.n_components is None:
+            chosen = f"{outcome.status} n_components=None took {n_components} latents."
+            outcome = outcome._replace(status=chosen)
         self._set_fitted(fitted, outcome)
         if not outcome.converged:
             warnings.warn(outcome.status, ConvergenceWarning, stacklevel=2)

@@ -28,7 +28,7 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
         raise CommandError(
             f"--block must be at most the {len(series.values)} rows that there are, got {args.block}."
         )
-    estimator = make_estimator(args, len(series.names))
+    estimator = make_estimator(args)
     comparisons = compare_on(
         series.values, estimator, args, screen, block=args.block, times=series.clock.times
     )

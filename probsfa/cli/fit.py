@@ -30,7 +30,7 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
 
 def fit_model(series: Input, args: argparse.Namespace, screen: Screen) -> Any:
     """Fit a model to a file as the options say, showing progress and how it ended."""
-    model = make_estimator(args, len(series.names), verbose=not screen.quiet)
+    model = make_estimator(args, verbose=not screen.quiet)
     fit_quietly(model, series.frame, times=series.clock.times)
     if model.converged_:
         screen.note(model.status_)

@@ -40,8 +40,11 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     Parameters
     ----------
-    n_components : int, default=2
-        Number of latents; may exceed the number of features.
+    n_components : int or None, default=None
+        Number of latents; may exceed the number of features. None takes what serves to fill holes: one for
+        each feature that varies, up to 32 and to what data and time allow, learned from evenly spread
+        stretches where there are very many cells; `status_` says what was taken. For a few slow features,
+        give their number.
     noise : {"diagonal", "isotropic"} or float, default="diagonal"
         Observation noise: a variance for each feature, one for all, or a known variance in squared data
         units. With ``0.0`` the fit is slow feature analysis itself, in closed form; it needs complete rows,
@@ -51,8 +54,10 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         plain expectation maximisation.
     max_iter : int, default=200
         Most posterior evaluations.
-    tol : float, default=1e-4
-        Expected gain of log-likelihood, in nats, below which a further step is not worth taking.
+    tol : float or "auto", default="auto"
+        Expected gain of log-likelihood, in nats, below which a further step is not worth taking. ``"auto"``
+        is a small part of the half nat for each free parameter by which the maximum exceeds the likelihood
+        of the truth on average: ``1e-4 P**2`` for few parameters ``P``, ``0.03 P`` for 300 or more.
     noise_floor : float or "auto", default="auto"
         Smallest noise variance, as a fraction of each feature's variance. It keeps a latent from explaining
         one feature without any noise (a Heywood case), which makes intervals too narrow. ``"auto"`` allows
@@ -127,12 +132,12 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     def __init__(
         self,
-        n_components: int = 2,
+        n_components: int | None = None,
         *,
         noise: str | float = "diagonal",
         solver: str = "auto",
         max_iter: int = 200,
-        tol: float = 1e-4,
+        tol: float | str = "auto",
         noise_floor: float | str = "auto",
         random_state: Seed = None,
         verbose: bool = False,
@@ -186,6 +191,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             set_fitted(self, fit_noise_free(sequences, options))
             return self
         model = self._maximise(InMemory(sequences), options)
+        if options.n_components is None:
+            model = model.beside_interpolation(sequences)
         set_fitted(self, model)
         if self.verbose:
             tell(f"engine: {model.plan(sequences).reason}")
@@ -341,9 +348,17 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         std : like X
             With `return_std`: standard deviation of each filled cell (of the value that would have been
             observed, noise included); zero for observed ones.
+
+        Warns
+        -----
+        UserWarning
+            If observed cells, left out one at a time, are found no better than by linear interpolation: the
+            model is then no better at filling single cells either.
         """
         sequences = self._check(X, lengths, times)
-        filled, std = self._model.impute(sequences)
+        filled, std, beside_interpolation = self._model.impute(sequences)
+        if beside_interpolation is not None and beside_interpolation.sentence:
+            warnings.warn(beside_interpolation.sentence, UserWarning, stacklevel=2)
         values = like_input(X, sequences, filled)
         return (values, like_input(X, sequences, std)) if return_std else values
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import Transition
+from probsfa.statespace.leave_one_out import Comparison
 from probsfa.statespace.parameters import Parameters
 
 
@@ -73,6 +74,24 @@ def forecast(params: Parameters, mean: FloatArray, covariance: FloatArray, n_ste
     means, variances = observation_moments(params, latent_means, covariances)
     latent_std = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
     return Forecast(means, np.sqrt(variances), latent_means, latent_std)
+
+
+class Imputation(NamedTuple):
+    """Values without holes.
+
+    Attributes
+    ----------
+    values : ndarray of shape (N, D)
+        Observed cells as they were, missing ones filled.
+    std : ndarray of shape (N, D)
+        Standard deviations of what would have been observed, zero where something was.
+    beside_interpolation : Comparison, or None, default=None
+        How the model and straight lines find observed cells again; None where nothing is missing.
+    """
+
+    values: FloatArray
+    std: FloatArray
+    beside_interpolation: Comparison | None = None
 
 
 def fill(values: FloatArray, means: FloatArray, variances: FloatArray) -> tuple[FloatArray, FloatArray]:
