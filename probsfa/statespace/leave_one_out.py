@@ -44,8 +44,9 @@ class Comparison(NamedTuple):
         if self.n_cells < _FEWEST or self.model < self.interpolation:
             return ""
         return (
-            f"Observed cells left out one at a time are found no better than by linear interpolation: RMSE "
-            f"{self.model:.3g} against {self.interpolation:.3g} standard deviations, over {self.n_cells:,} cells. "
+            "Observed cells left out one at a time are found no better than by linear interpolation: RMSE "
+            f"{self.model:.3g} against {self.interpolation:.3g} standard deviations, over {self.n_cells:,} "
+            "cells. "
             "Other numbers of latents may serve better (n_components, select_n_components), and so may "
             "interpolation."
         )

@@ -142,7 +142,7 @@ class LinearGaussianModel:
         return Imputation(values, std, compare_with_interpolation(sequences, *moments, params.noise_variance))
 
     def beside_interpolation(self, sequences: Sequences) -> Self:
-        """The same model, whose status says so where it finds observed cells no better than straight lines."""
+        """The same model; its status says so where straight lines find observed cells as well."""
         params = self.fitted.params
         affordable = affordable_rows(params.n_components, params.n_features)
         if sequences.n_rows > affordable:

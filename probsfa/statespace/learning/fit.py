@@ -28,7 +28,7 @@ from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import smooth
 
 _WHITTLE_EVALUATIONS = 80
-# Nats for each free parameter that a step on Whittle's likelihood is worth taking for, which is not exact itself.
+# Nats for each free parameter for which a step on Whittle's likelihood, itself not exact, is worth taking.
 _WHITTLE_WORTH = 0.003
 # Starts whose log-likelihoods differ by less than this (nats) are at the same optimum.
 _SAME_OPTIMUM = 0.05
