@@ -93,12 +93,15 @@ def in_model_time(sequences: Sequences, axis: TimeAxis, time_unit: float) -> Seq
         If rows come without times and those of the fit were unevenly spaced.
     """
     kind = sequences.axis.kind
+    if axis.kind == "numbers" and sequences.axis.from_index and sequences.axis.even:
+        # Their unit is not known, but they are evenly spaced, as rows without times are.
+        kind, sequences = "rows", replace(sequences, times=None)
     if kind == "rows":
         if axis.kind in ("numbers", "seconds") and not axis.even:
             unit = f"{time_unit:g}" + (f" s ({duration_text(time_unit)})" if axis.kind == "seconds" else "")
             warnings.warn(
-                f"The model was fitted with uneven times and X comes without: its rows are taken as one "
-                f"time_unit_ apart, {unit}. Give times=, or a frame with its index.",
+                "The model was fitted with uneven times and X comes without such: its rows are taken as one "
+                f"time_unit_ apart, {unit}. Give times= as to fit, or a frame with its index if fit had one.",
                 UserWarning,
                 stacklevel=4,
             )
@@ -115,7 +118,7 @@ def in_model_time(sequences: Sequences, axis: TimeAxis, time_unit: float) -> Seq
             f"{duration_text(time_unit)}, and X comes with times that are plain numbers. Give dates, or "
             "durations such as times=pandas.to_timedelta(times, unit='h')."
         )
-    source = "the index of X holds" if sequences.axis.from_index else "times are"
+    source = "the index of X tells uneven" if sequences.axis.from_index else "times are"
     raise ValueError(
         f"The model was fitted with times that are plain numbers, and {source} dates or durations. Give "
         "times= as numbers in the unit of the fit, for example (dates - start) / pandas.Timedelta('1h') if "
