@@ -2,7 +2,7 @@
 
 Steps that are all alike are even sampling, whether they are alike by the clock (hours) or by the calendar
 (months, business days, days of a time zone that sets its clocks forward and back). All other indexes are read
-as times of observation, in seconds. An index of plain numbers or of text tells no times.
+as times of observation. An index of plain numbers or of text tells no times.
 """
 
 import re
@@ -48,6 +48,12 @@ class IndexTimes(NamedTuple):
     times: NDArray[np.float64]
     step: float | None
     axis: TimeAxis
+
+    def in_steps(self) -> "IndexTimes":
+        """Return even times in units of their step, others as they are."""
+        if self.step is None:
+            return self
+        return IndexTimes(self.times / self.step, 1.0, self.axis._replace(unit=self.step))
 
 
 def index_of(X: Any) -> Any:
@@ -154,14 +160,14 @@ def read_dates(
         unit = CALENDARS[calendar]
         step = _common([np.diff(count) * unit for count in counted])
         times = np.concatenate([count * unit for count in counted])
-        return IndexTimes(times, step, TimeAxis("seconds", calendar, from_index, _even(step, counted)))
+        return IndexTimes(times, step, TimeAxis("dates", calendar, from_index, _even(step, counted)))
     step = _common([_clock_steps(piece) for piece in stamps])
     if step is None and infer:
         for each in CALENDARS:
             counted = _counts(stamps, each)
             if counted is not None and _common([np.diff(count) for count in counted]) is not None:
                 return read_dates(pieces, labels, calendar=each, from_index=from_index)
-    axis = TimeAxis("seconds", None, from_index, _even(step, seconds))
+    axis = TimeAxis("dates", None, from_index, _even(step, seconds))
     return IndexTimes(np.concatenate(seconds), step, axis)
 
 

@@ -31,9 +31,9 @@ class TimeAxis(NamedTuple):
 
     Attributes
     ----------
-    kind : {"rows", "numbers", "seconds", "unknown"}
-        Rows without times; times that are plain numbers, in a unit that nobody told; dates or durations,
-        which become seconds; or, in files of earlier versions, not known.
+    kind : {"rows", "numbers", "dates", "unknown"}
+        Rows without times; times that are plain numbers, in a unit that nobody told; dates or durations; or,
+        in files of earlier versions, not known.
     calendar : {"day", "month", "business day"} or None
         Calendar by which rows are counted whose distances in seconds differ, such as months. Their times are
         the number of such steps since 1970, each as long as it is in the mean, in seconds.
@@ -41,12 +41,19 @@ class TimeAxis(NamedTuple):
         Whether the times are those of the index of a frame.
     even : bool
         Whether all rows are one step apart.
+    unit : float
+        Seconds of one unit of times that are dates or durations: the step of an even index, else 1.
     """
 
     kind: str = "rows"
     calendar: str | None = None
     from_index: bool = False
     even: bool = True
+    unit: float = 1.0
+
+    def seconds(self, time_unit: float) -> float | None:
+        """Return how long so many units of the times are, in seconds; None where that is not known."""
+        return self.unit * time_unit if self.kind == "dates" else None
 
 
 def check_times(
@@ -97,7 +104,7 @@ def read_times(
     times : ndarray (N,)
         As of :func:`check_times`.
     axis : TimeAxis
-        ``"numbers"`` or ``"seconds"``.
+        Of ``"numbers"`` or ``"dates"``.
     """
     if not as_list:
         edges = np.cumsum([0, *lengths])
@@ -122,7 +129,7 @@ def read_times(
         seconds = _to_float(piece)
         _check_increasing(seconds, label)
         checked.append(seconds)
-    axis = TimeAxis("numbers" if _unit(pieces[0]) == "numbers" else "seconds", even=_is_even(checked))
+    axis = TimeAxis("numbers" if _unit(pieces[0]) == "numbers" else "dates", even=_is_even(checked))
     return np.concatenate(checked), axis
 
 

@@ -40,7 +40,7 @@ class Sequences:
     lengths : tuple of int
         Rows of every sequence, all positive, summing to N.
     times : ndarray (N,) or None
-        Times of observation; dates are in seconds since 1970-01-01 UTC.
+        Times of observation; dates are in seconds since 1970-01-01 UTC, or in the unit that `axis` says.
     is_list : bool
         Whether the input was a list of sequences, so that results go back as a list.
     feature_names : tuple of str or None
@@ -173,7 +173,8 @@ def check_sequences(
         What becomes of the index of a frame of pandas where there are no `times`: dates, durations and
         periods are the times, or a warning says that they are not used where rows are not evenly spaced.
     axis : TimeAxis, optional
-        What the times of a fitted model are counted in; dates are counted by its calendar.
+        What the times of a fitted model are counted in; dates are counted by its calendar, in seconds.
+        Without one, an even index is in units of its step.
 
     Returns
     -------
@@ -242,13 +243,14 @@ def _times_of_rows(
 ) -> IndexTimes | None:
     """Return the times that were given, else those of the index where it is to be used."""
     calendar = None if axis is None else axis.calendar
-    infer = axis is None or axis.kind != "seconds"
+    infer = axis is None or axis.kind != "dates"
     if times is None:
         if index != "use":
             return None
-        return read_index(X, lengths, as_list=is_list, calendar=calendar, infer=infer)
+        read = read_index(X, lengths, as_list=is_list, calendar=calendar, infer=infer)
+        return read.in_steps() if read is not None and axis is None else read
     floats, of_times = read_times(times, lengths, as_list=is_list)
-    if calendar is not None and of_times.kind == "seconds":
+    if calendar is not None and of_times.kind == "dates":
         import pandas as pd  # the calendar came from an index of pandas
 
         edges = np.cumsum([0, *lengths])

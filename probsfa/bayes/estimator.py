@@ -99,10 +99,11 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     decay_, timescales_, loadings_, noise_variance_, mean_ : ndarray
         Posterior means, slowest first; the time scales are medians.
     time_unit_ : float
-        Unit of time of `decay_`: one row; or the median time between rows if times were given, in their unit,
-        or by the index of a frame. Dates and durations are in seconds.
+        Unit of time of `decay_`: one row; or the median time between rows if times were given or an uneven
+        index told them, in their unit, which is a second for dates and durations.
     time_unit_seconds_ : float or None
-        The same in seconds, where the fit had dates or durations; None where that is not known.
+        The same in seconds, where `times` or the index of a frame were dates or durations; None where that is
+        not known.
     diagnostics_ : dict
         ``"rhat"`` and ``"ess"`` of all relabelled parameters, and ``"divergences"``. With ``"svi"`` the tail
         index ``"pareto_k"`` of the importance weights: above 0.7 the approximation is poor.
@@ -280,7 +281,7 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self.params_ = posterior_mean(fitted.draws)
         self.decay_, self.loadings_, self.noise_variance_, self.mean_ = self.params_
         self.time_unit_ = fitted.units.time_unit
-        self.time_unit_seconds_ = self.time_unit_ if fitted.sequences.axis.kind == "seconds" else None
+        self.time_unit_seconds_ = fitted.sequences.axis.seconds(self.time_unit_)
         self.timescales_ = np.median(timescales(fitted.draws, self.time_unit_), axis=(0, 1))
         self.relabelling_ = relabelling_sentence(fitted.relabelling)
         self.sample_stats_ = fitted.inferred.sample_stats

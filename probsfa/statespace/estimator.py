@@ -84,10 +84,11 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     timescales_ : ndarray (K,)
         ``-time_unit_ / log(decay_)``; NaN where the decay is not positive.
     time_unit_ : float
-        Unit of time of `decay_`: one row; or the median time between rows if times were given, in their unit,
-        or by the index of a frame. Dates and durations are in seconds.
+        Unit of time of `decay_`: one row; or the median time between rows if times were given or an uneven
+        index told them, in their unit, which is a second for dates and durations.
     time_unit_seconds_ : float or None
-        The same in seconds, where the fit had dates or durations; None where that is not known.
+        The same in seconds, where `times` or the index of a frame were dates or durations; None where that is
+        not known.
     loadings_ : ndarray (D, K)
         How each latent shows in each feature, in data units per standard deviation of the latent.
     noise_variance_ : ndarray (D,)
@@ -116,10 +117,10 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     frequency domain.
 
     *Times.* Where no `times` are given, a frame of pandas tells them by its index, if that holds dates (with
-    or without a time zone), periods or durations; `status_` says so, and time scales are in seconds. Rows
-    that are one step of the clock or of the calendar apart (hours, months, business days) are evenly sampled;
-    all other indexes, those with rows left out among them, are read as `times`. An index of plain numbers is
-    not read.
+    or without a time zone), periods or durations; `status_` says so. Rows that are one step of the clock or
+    of the calendar apart (hours, months, business days) are evenly sampled, and time scales are in these
+    steps. All other indexes, those with rows left out among them, are read as `times`, and time scales are in
+    seconds. An index of plain numbers is not read.
 
     A fitted model keeps its unit of time. Data with dates at another rate are converted, ``decay_ ** (dt /
     time_unit_)``, so that an hourly model serves six-minute data; where a decay is negative and the steps are
@@ -279,7 +280,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.params_ = fitted.params
         self.decay_, self.loadings_, self.noise_variance_, self.mean_ = fitted.params
         self.time_unit_ = fitted.time_unit
-        self.time_unit_seconds_ = fitted.time_unit if fitted.axis.kind == "seconds" else None
+        self.time_unit_seconds_ = fitted.axis.seconds(fitted.time_unit)
         self.timescales_ = timescales_from_decay(fitted.params.decay, fitted.time_unit)
         self.log_likelihood_, self.history_ = fitted.log_likelihood, fitted.history
         self.n_iter_, self.n_evaluations_ = fitted.n_iter, fitted.n_evaluations

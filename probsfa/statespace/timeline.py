@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from probsfa._index import calendar_seconds, index_of, tells_times
+from probsfa._index import CALENDARS, calendar_seconds, index_of, tells_times
 from probsfa._times import TimeAxis, duration_text
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count
@@ -30,19 +30,25 @@ __all__ = [
 
 def describe_index(sequences: Sequences) -> str:
     """Return a sentence, with a space before it, on the index whose times were used; nothing without one."""
-    if not sequences.axis.from_index:
+    axis = sequences.axis
+    if not axis.from_index:
         return ""
-    unit = sequences.time_unit
-    if sequences.axis.calendar in ("month", "business day"):
-        months = round(unit / (365.2425 / 12.0 * 86_400.0))
-        counted = {1: "1 month", 3: "1 quarter", 12: "1 year"}.get(months, f"{months} months")
-        length = counted if sequences.axis.calendar == "month" else "1 business day"
-    else:
-        length = duration_text(unit)
-    spacing = f"evenly spaced, {length} apart" if sequences.axis.even else f"uneven, {length} at the median"
+    seconds = axis.unit * sequences.time_unit
+    length = duration_text(seconds)
+    if axis.calendar == "business day":
+        length = f"{seconds / CALENDARS['business day']:g} business day"
+    elif axis.calendar == "month":
+        months = round(seconds / CALENDARS["month"])
+        length = {1: "1 month", 3: "1 quarter", 12: "1 year"}.get(months, f"{months} months")
+    if axis.even and axis.unit != 1.0:
+        return (
+            f" The index of X is used as times: rows are evenly spaced, {length} apart, and time scales are "
+            "in such steps."
+        )
+    spacing = "evenly" if axis.even else "unevenly"
     return (
-        f" The index of X is used as times: rows are {spacing}; time_unit_ is {unit:g} s, and time scales "
-        "are in seconds."
+        f" The index of X is used as times: rows are {spacing} spaced, {length} apart at the median "
+        "(time_unit_), and time scales are in seconds."
     )
 
 
@@ -97,8 +103,9 @@ def in_model_time(sequences: Sequences, axis: TimeAxis, time_unit: float) -> Seq
         # Their unit is not known, but they are evenly spaced, as rows without times are.
         kind, sequences = "rows", replace(sequences, times=None)
     if kind == "rows":
-        if axis.kind in ("numbers", "seconds") and not axis.even:
-            unit = f"{time_unit:g}" + (f" s ({duration_text(time_unit)})" if axis.kind == "seconds" else "")
+        if not axis.even:
+            seconds = axis.seconds(time_unit)
+            unit = f"{time_unit:g}" if seconds is None else duration_text(seconds)
             warnings.warn(
                 "The model was fitted with uneven times and X comes without such: its rows are taken as one "
                 f"time_unit_ apart, {unit}. Give times= as to fit, or a frame with its index if fit had one.",
@@ -107,16 +114,16 @@ def in_model_time(sequences: Sequences, axis: TimeAxis, time_unit: float) -> Seq
             )
         return sequences
     if axis.kind == kind:
-        return sequences
+        return sequences if axis.unit == 1.0 else sequences.retimed(axis.unit)
     if axis.kind == "rows":
         return sequences if kind == "numbers" else _as_rows(sequences)
     if axis.kind == "unknown":
         return _in_unknown_units(sequences, time_unit)
-    if axis.kind == "seconds":
+    if axis.kind == "dates":
         raise ValueError(
             "The model was fitted with dates or durations, so that one unit of its time is "
-            f"{duration_text(time_unit)}, and X comes with times that are plain numbers. Give dates, or "
-            "durations such as times=pandas.to_timedelta(times, unit='h')."
+            f"{duration_text(axis.unit * time_unit)}, and X comes with times that are plain numbers. Give "
+            "dates, or durations such as times=pandas.to_timedelta(times, unit='h')."
         )
     source = "the index of X tells uneven" if sequences.axis.from_index else "times are"
     raise ValueError(
@@ -216,8 +223,8 @@ def make_horizon(
     """
     if (n_steps is None) == (fh is None):
         raise ValueError("give either n_steps, a number of steps, or fh, the steps or times to forecast.")
-    if axis.kind == "seconds":
-        seconds, calendar = time_unit, axis.calendar
+    if axis.kind == "dates":
+        seconds, calendar = axis.unit * time_unit, axis.calendar
     else:  # a row of these data, where their index tells how long that is
         seconds, calendar = sequences.step or np.nan, sequences.axis.calendar
     if n_steps is not None:
@@ -229,9 +236,10 @@ def make_horizon(
         index = _index_of_sequence(X, sequences, times, i)
         steps = _steps(given, index, seconds, calendar)
         frame = index_of(X[i] if sequences.is_list else X)
-        ahead = (
-            None if frame is None else _continued(given, index, frame, steps, sequences, seconds, calendar)
-        )
+        by_rows = sequences.step is not None and (sequences.times is None or sequences.step == time_unit)
+        ahead = None
+        if frame is not None:
+            ahead = _continued(given, index, frame, steps, by_rows, seconds, calendar)
         out.append(Horizon(steps, ahead))
     return out
 
@@ -271,7 +279,7 @@ def _index_of_sequence(X: Any, sequences: Sequences, times: Any, which: int) -> 
     """Return the index of one sequence: its times where these are dates, else that of its frame, or None."""
     rows = sequences.slices[which]
     if times is not None:
-        if sequences.axis.kind != "seconds":
+        if sequences.axis.kind != "dates":
             return None
         import pandas as pd
 
@@ -327,17 +335,20 @@ def _continued(
     index: Any,
     frame: Any,
     steps: FloatArray,
-    sequences: Sequences,
+    by_rows: bool,
     seconds: float,
     calendar: str | None,
 ) -> Any:
-    """Return the index of forecasts: that of the frame, continued where it can be."""
+    """Return the index of forecasts: that of the frame, continued where it can be.
+
+    `by_rows` says whether the rows of the frame are one step of the model apart.
+    """
     import pandas as pd
 
     if isinstance(given, (pd.DatetimeIndex, pd.PeriodIndex)):
         return given.rename(frame.name)
     if tells_times(index) and np.isfinite(seconds):
-        ahead = _dates_ahead(given, index, steps, sequences, seconds, calendar)
+        ahead = _dates_ahead(given, index, steps, by_rows, seconds, calendar)
         if ahead is not None:
             return ahead.rename(frame.name)
     whole = bool(np.all(steps == np.rint(steps)))
@@ -359,7 +370,7 @@ def _continued(
 
 
 def _dates_ahead(
-    given: Any, index: Any, steps: FloatArray, sequences: Sequences, seconds: float, calendar: str | None
+    given: Any, index: Any, steps: FloatArray, by_rows: bool, seconds: float, calendar: str | None
 ) -> Any:
     """Return dates, durations or periods so many steps after the last; None where there are none."""
     import pandas as pd
@@ -372,24 +383,38 @@ def _dates_ahead(
         counted = calendar_seconds(_timestamps(index), calendar)
         ordinals = index.asi8
         ahead = steps * seconds * (ordinals[-1] - ordinals[0]) / (counted[-1] - counted[0])
-        ahead = whole_if_close(ahead)
+        ahead = whole_if_close(ahead / index.freq.n)  # what is added to a period counts its own spans
         if np.any(ahead != np.rint(ahead)):
             return None
         return pd.PeriodIndex([last + int(n) for n in ahead])
     if isinstance(given, pd.TimedeltaIndex):
         return last + given
-    index = index if isinstance(index, pd.TimedeltaIndex) else pd.DatetimeIndex(index)
-    same_step = sequences.step == seconds or (sequences.step is not None and sequences.times is None)
-    if whole and same_step:
-        freq = index.freq if index.freq is not None else index.inferred_freq
-        if freq is not None:
-            make = pd.timedelta_range if isinstance(index, pd.TimedeltaIndex) else pd.date_range
-            ahead = make(last, periods=int(steps[-1]) + 1, freq=freq)[1:]
-            return ahead if len(ahead) == len(steps) else ahead[steps.astype(np.int64) - 1]
-    if whole and calendar == "month":
-        months = np.rint(steps * seconds / (365.2425 / 12.0 * 86_400.0)).astype(int)
-        return pd.DatetimeIndex([last + pd.DateOffset(months=int(n)) for n in months])
+    if not isinstance(index, pd.TimedeltaIndex):
+        index = pd.DatetimeIndex(index)
+        last = index[-1]
+    if whole and by_rows and index.freq is not None:
+        make = pd.timedelta_range if isinstance(index, pd.TimedeltaIndex) else pd.date_range
+        ahead = make(last, periods=int(steps[-1]) + 1, freq=index.freq)[1:]
+        return ahead if len(ahead) == len(steps) else ahead[steps.astype(np.int64) - 1]
+    if whole and calendar is not None and isinstance(index, pd.DatetimeIndex):
+        counts = np.rint(steps * seconds / CALENDARS[calendar]).astype(int)
+        offset = _calendar_offset(index, calendar)
+        return pd.DatetimeIndex([last + int(n) * offset for n in counts])
     spans = np.rint(steps * seconds * 1e9).astype(np.int64).astype("timedelta64[ns]")
     exact = (last + pd.TimedeltaIndex(spans)).as_unit("ns")
     coarse = exact.as_unit(index.unit)
     return coarse if bool(np.all(coarse == exact)) else exact
+
+
+def _calendar_offset(index: Any, calendar: str) -> Any:
+    """Return one step of a calendar, such as dates take it: months from their ends, or day by day."""
+    from pandas import offsets
+
+    if calendar == "day":
+        return offsets.DateOffset(days=1)
+    if calendar == "business day":
+        return offsets.BusinessDay()
+    for each in (offsets.MonthEnd(), offsets.BMonthEnd(), offsets.BMonthBegin()):
+        if len(set(index.day)) > 1 and all(each.is_on_offset(stamp) for stamp in index):
+            return each
+    return offsets.DateOffset(months=1)
