@@ -383,7 +383,8 @@ def _dates_ahead(
         counted = calendar_seconds(_timestamps(index), calendar)
         ordinals = index.asi8
         ahead = steps * seconds * (ordinals[-1] - ordinals[0]) / (counted[-1] - counted[0])
-        ahead = whole_if_close(ahead / index.freq.n)  # what is added to a period counts its own spans
+        span: Any = index.freq  # what is added to a period is a number of its spans
+        ahead = whole_if_close(ahead / span.n)
         if np.any(ahead != np.rint(ahead)):
             return None
         return pd.PeriodIndex([last + int(n) for n in ahead])

@@ -122,11 +122,16 @@ def test_transform_and_posterior_are_the_mean_over_draws_of_latents(sampled, fra
 
 
 def test_forecast_widens_towards_the_stationary_distribution(sampled, frame):
-    out = sampled.forecast(frame[0].to_numpy(), 500, interval=0.8)
+    out = sampled.forecast(frame[0], 500, interval=0.8)
     assert out.means.shape == (500, 3) and out.latent_std.shape == (500, 1)
-    assert out.std[0, 0] < out.std[-1, 0]
-    np.testing.assert_allclose(out.latent_std[-1], 1.0, atol=0.05)
+    assert out.std.iloc[0, 0] < out.std.iloc[-1, 0]
+    np.testing.assert_allclose(out.latent_std.iloc[-1], 1.0, atol=0.05)
     assert np.all((out.lower < out.means) & (out.means < out.upper))
+    hours = pd.date_range(frame[0].index[-1], periods=501, freq="h")[1:]
+    assert all(each.index.equals(hours) for each in out) and list(out.upper.columns) == ["a", "b", "c"]
+    sooner = sampled.forecast(frame[0], fh=[0.5, 1.0, 7.0], interval=0.8)
+    np.testing.assert_allclose(sooner.lower.iloc[1:], out.lower.iloc[[0, 6]], rtol=1e-10)
+    assert np.all(sooner.latent_std.iloc[0] < out.latent_std.iloc[0])
 
 
 def test_samples_and_scores(sampled, frame):
