@@ -375,3 +375,28 @@ def test_hierarchical_models_give_a_frame_for_each_sequence_of_a_list(rng):
     for frame, values, x in zip(model.set_output(transform="pandas").transform(X), wanted, X, strict=True):
         assert isinstance(frame, pd.DataFrame) and frame.index.equals(x.index)
         np.testing.assert_array_equal(frame, values)
+
+
+def test_the_index_of_a_frame_is_its_times(guided, frame):
+    """Even hours are rows, with a length; uneven ones are times, and the status says so."""
+    X = frame[0]
+    assert guided.time_unit_ == 1.0 and guided.time_unit_seconds_ == 3600.0
+    assert "index of X is used as times: rows are evenly spaced, 1 h apart" in guided.status_
+    kept = np.delete(np.arange(80), [20, 21, 50])
+    cut = X.iloc[kept]
+    plain = cut.reset_index(drop=True)
+    model, other = (quick(inference="svi") for _ in range(2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(cut)
+        other.fit(plain, times=cut.index)
+    np.testing.assert_array_equal(model.draws_.decay, other.draws_.decay)
+    assert model.time_unit_ == 3600.0 and "rows are unevenly spaced" in model.status_
+    np.testing.assert_array_equal(model.impute(cut), other.impute(plain, times=cut.index))
+    holes = X.copy()
+    holes.iloc[[20, 21, 50]] = np.nan
+    assert guided.log_likelihood(cut) == pytest.approx(guided.log_likelihood(holes), rel=1e-9)
+    with pytest.raises(ValueError, match="fitted with dates or durations"):
+        guided.impute(plain, times=np.arange(77.0))
+    with pytest.raises(ValueError, match="must increase strictly"):
+        guided.impute(X.iloc[::-1])

@@ -131,14 +131,14 @@ def test_the_demo_shows_what_the_readme_says(tmp_path, monkeypatch):
 
 
 def test_a_saved_model_keeps_its_unit_of_time(tmp_path, capsys):
-    """An hourly model fills six-minute data at a tenth of its step, and refuses hours that are plain numbers."""
+    """An hourly model fills six-minute data at a tenth of its step; plain numbers of hours are refused."""
     fine = make_slow_mixture(800, 3, timescales=[300.0, 40.0], noise_variance=0.05, random_state=1).data
     dates = pd.date_range("2024-01-01", periods=800, freq="6min", name="time")
     frame = pd.DataFrame(fine, index=dates, columns=list("abc"))
     holes = frame.mask(np.random.default_rng(0).random(frame.shape) < 0.2)
     frame.iloc[::10].to_csv(tmp_path / "hourly.csv")
     holes.to_csv(tmp_path / "fine.csv")
-    holes.set_axis(pd.Index(0.1 * np.arange(800), name="hours")).to_csv(tmp_path / "hours.csv")
+    holes.set_axis(pd.Index(0.1 * np.arange(800), name="time")).to_csv(tmp_path / "hours.csv")
     model = tmp_path / "model.npz"
     assert main(["fit", str(tmp_path / "hourly.csv"), "-o", str(model), "-k", "2"]) == 0
     assert "time scale (steps of 1 h)" in capsys.readouterr().out
