@@ -289,7 +289,7 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         if fitted.inferred.elbo is not None:
             self.elbo_ = fitted.inferred.elbo
         self.diagnostics_, self.converged_ = outcome.diagnostics, outcome.converged
-        self.status_ = outcome.status + describe_index(fitted.sequences)
+        self.status_ = outcome.status + describe_index(fitted.sequences.axis, self.time_unit_)
         self._tree: Any = None
 
     # ---------------------------------------------------------------- inference

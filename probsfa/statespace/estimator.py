@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from probsfa._frames import lists_in_lists_out
 from probsfa._like_input import like_input, like_rows
 from probsfa._random import generator
+from probsfa._times import TimeAxis
 from probsfa._timescales import timescales_from_decay
 from probsfa._typing import FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_sequences
@@ -32,6 +33,7 @@ from probsfa.statespace.posterior import Posterior
 from probsfa.statespace.prediction import Forecast
 from probsfa.statespace.progress import Progress, tell
 from probsfa.statespace.timeline import (
+    check_index_of_stream,
     check_steps_of_limit,
     describe_index,
     in_model_time,
@@ -220,10 +222,12 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         )
         if options.noise_free:
             limit = fit_noise_free(refuse_uneven(sequences), options)
-            set_fitted(self, replace(limit, fitted=_with_times(limit.fitted, sequences)))
+            set_fitted(
+                self, replace(limit, fitted=_with_times(limit.fitted, sequences.axis, sequences.time_unit))
+            )
             return self
         model = self._maximise(InMemory(sequences), options)
-        model = replace(model, fitted=_with_times(model.fitted, sequences))
+        model = replace(model, fitted=_with_times(model.fitted, sequences.axis, sequences.time_unit))
         set_fitted(self, model)
         if self.verbose:
             tell(f"engine: {model.plan(sequences).reason}")
@@ -241,7 +245,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         X : array-like (T, D)
             Rows in order of time, NaN or under a mask where missing: anything that has a shape and gives rows
             for a slice, such as `numpy.memmap`, a dataset of an HDF5 or Zarr file, a variable of a netCDF
-            file, or a frame.
+            file, or a frame, whose index tells the length of a step where its rows are evenly spaced.
         lengths : array-like of int, optional
             Cuts the rows into consecutive sequences.
 
@@ -254,6 +258,11 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         ------
         ValueError
             If the data or a parameter is not valid; see the message.
+
+        Warns
+        -----
+        UserWarning
+            If the index of a frame tells that rows are not evenly spaced, as which they are taken.
 
         Examples
         --------
@@ -268,7 +277,10 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             raise ValueError(
                 "noise=0.0 is slow feature analysis itself; use SFA.partial_fit on blocks of rows."
             )
-        set_fitted(self, self._maximise(streaming.InBlocks(self, X, lengths), options))
+        data = streaming.InBlocks(self, X, lengths)
+        axis = check_index_of_stream(X, lengths)
+        model = self._maximise(data, options)
+        set_fitted(self, replace(model, fitted=_with_times(model.fitted, axis, model.fitted.time_unit)))
         return self
 
     def _maximise(self, data: TrainingData, options: FitOptions) -> LinearGaussianModel:
@@ -596,14 +608,10 @@ def set_fitted(estimator: ProbabilisticSFA, model: FittedModel) -> None:
         warnings.warn(estimator.status_, ConvergenceWarning, stacklevel=3)
 
 
-def _with_times(fitted: MaximumLikelihood, sequences: Sequences) -> MaximumLikelihood:
+def _with_times(fitted: MaximumLikelihood, axis: TimeAxis, time_unit: float) -> MaximumLikelihood:
     """The outcome of a fit, which knows what the times of its data were counted in."""
-    return replace(
-        fitted,
-        time_unit=sequences.time_unit,
-        status=fitted.status + describe_index(sequences),
-        axis=sequences.axis,
-    )
+    status = fitted.status + describe_index(axis, time_unit)
+    return replace(fitted, time_unit=time_unit, status=status, axis=axis)
 
 
 def load(path: str | os.PathLike[str]) -> ProbabilisticSFA:

@@ -12,14 +12,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from probsfa._index import CALENDARS, calendar_seconds, index_of, tells_times
+from probsfa._index import CALENDARS, calendar_seconds, index_of, read_index, tells_times
 from probsfa._times import TimeAxis, duration_text
 from probsfa._typing import FloatArray
-from probsfa._validation import Sequences, check_count
+from probsfa._validation import Sequences, check_count, check_lengths
 from probsfa.statespace.panel import whole_if_close
 
 __all__ = [
     "Horizon",
+    "check_index_of_stream",
     "check_steps_of_limit",
     "describe_index",
     "in_model_time",
@@ -28,12 +29,11 @@ __all__ = [
 ]
 
 
-def describe_index(sequences: Sequences) -> str:
+def describe_index(axis: TimeAxis, time_unit: float) -> str:
     """Return a sentence, with a space before it, on the index whose times were used; nothing without one."""
-    axis = sequences.axis
     if not axis.from_index:
         return ""
-    seconds = axis.unit * sequences.time_unit
+    seconds = axis.unit * time_unit
     length = duration_text(seconds)
     if axis.calendar == "business day":
         length = f"{seconds / CALENDARS['business day']:g} business day"
@@ -159,6 +159,28 @@ def _in_unknown_units(sequences: Sequences, time_unit: float) -> Sequences:
         f"time_unit_={time_unit:g}, and X has an index of times. Give times= as they were given to fit; or "
         "fit the model again."
     )
+
+
+def check_index_of_stream(X: Any, lengths: Any) -> TimeAxis:
+    """Say what the rows of a stream are counted in, which are one step apart.
+
+    Warns
+    -----
+    UserWarning
+        If the index of a frame tells that they are not.
+    """
+    read = read_index(X, check_lengths(lengths, int(X.shape[0])), as_list=False)
+    if read is None:
+        return TimeAxis()
+    if read.step is None:
+        warnings.warn(
+            "fit_stream takes rows as evenly spaced in their order and does not use the index of X, although "
+            "its rows are unevenly spaced; fit uses it.",
+            UserWarning,
+            stacklevel=3,
+        )
+        return TimeAxis()
+    return read.in_steps().axis
 
 
 def check_steps_of_limit(sequences: Sequences, time_unit: float) -> None:

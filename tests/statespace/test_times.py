@@ -137,7 +137,7 @@ def test_time_units_are_known_in_seconds(hourly, plain, dated, values):
     assert fit(values, times=np.arange(60.0)).time_unit_seconds_ is None
 
 
-def test_rows_left_out_of_an_index_are_missing_rows(values, hourly):
+def test_rows_left_out_of_an_index_are_missing_rows(values):
     kept = np.delete(np.arange(60), [10, 11, 30])
     holes = values.copy()
     holes[[10, 11, 30]] = np.nan
@@ -221,6 +221,21 @@ def test_other_readers_of_frames_use_the_index(values, uneven):
     np.testing.assert_array_equal(one.log_density, other.log_density)
     without = select_n_components(values, [1], random_state=0, max_iter=20)
     assert one.log_density[0] != pytest.approx(without.log_density[0], rel=1e-6)
+
+
+def test_streams_know_the_step_of_an_even_index_and_warn_of_an_uneven_one(values, uneven):
+    def stream(index):
+        return ProbabilisticSFA(2, tol=1.0).fit_stream(framed(values, index))
+
+    found = stream(HOURS)
+    assert found.time_unit_seconds_ == 3600.0 and "index of X is used" in found.status_
+    six = framed(values, pd.date_range("2021", periods=60, freq="6min"))
+    wanted = oracle.log_likelihood(fitted_model(found), [values], [0.1 * np.arange(60)])
+    assert found.log_likelihood(six) == pytest.approx(wanted, rel=EXACT)
+    with pytest.warns(UserWarning, match="fit_stream takes rows as evenly spaced"):
+        assert stream(uneven).time_unit_seconds_ is None
+    with pytest.raises(ValueError, match="X.index must increase"):
+        stream(HOURS[::-1])
 
 
 def test_the_limit_of_no_noise_needs_even_steps(uneven):
