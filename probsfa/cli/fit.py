@@ -31,18 +31,23 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
 def fit_model(series: Input, args: argparse.Namespace, screen: Screen) -> Any:
     """Fit a model to a file as the options say, showing progress and how it ended."""
     model = make_estimator(args, verbose=not screen.quiet)
-    fit_quietly(model, series.frame, times=series.clock.times)
+    fit_quietly(model, series.frame, times=series.times)
     if model.converged_:
-        screen.note(model.status_)
+        screen.note(_ending(model))
     else:
         screen.warn(_advice(model))
     return model
 
 
+def _ending(model: Any) -> str:
+    """How the fit ended, without what the status says of times, which the commands say of the file."""
+    return str(model.status_).partition(" The index of X")[0]
+
+
 def _advice(model: Any) -> str:
     """What a fit that did not end at a maximum is good for, in the words of the command line."""
     if not model.status_.startswith("Stopped at max_iter"):
-        return model.status_
+        return _ending(model)
     words = (
         f"the fit stopped after {model.max_iter} evaluations (--max-iter), while the log-likelihood was "
         "still rising. "
@@ -57,9 +62,10 @@ def summarize(model: Any, series: Input) -> str:
     rows = len(series.values)
     step = "steps" if series.clock.step is None else f"steps of {series.clock.step}"
     scales = [("slow feature", f"time scale ({step})")]
-    # A decay that is not positive has no time scale.
+    # A decay that is not positive has no time scale. A model of uneven dates counts seconds, not steps.
     scales += [
-        (str(k + 1), "-" if np.isnan(scale) else f"{scale:.4g}") for k, scale in enumerate(model.timescales_)
+        (str(k + 1), "-" if np.isnan(scale) else f"{scale:.4g}")
+        for k, scale in enumerate(model.timescales_ / getattr(model, "time_unit_", 1.0))
     ]
     share = model.noise_variance_ / np.nanvar(series.values, axis=0)
     noise = [("column", "standard deviation of the noise", "part of the variance")]
@@ -74,6 +80,6 @@ def summarize(model: Any, series: Input) -> str:
             align(noise),
             "",
             f"log-likelihood {model.log_likelihood_:.6g} nats, {model.log_likelihood_ / rows:.4g} per row",
-            f"after {model.n_evaluations_} evaluations: {model.status_}",
+            f"after {model.n_evaluations_} evaluations: {_ending(model)}",
         ]
     )

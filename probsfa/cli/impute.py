@@ -55,7 +55,7 @@ def _fill(series: Input, args: argparse.Namespace, screen: Screen) -> tuple[Floa
         return series.values, np.zeros_like(series.values)
     if model is None:
         model = fit_model(series, args, screen)
-    filled, std = model.impute(series.frame, return_std=True, times=series.clock.times)
+    filled, std = model.impute(series.frame, return_std=True, times=series.times)
     return np.asarray(filled), np.asarray(std)
 
 

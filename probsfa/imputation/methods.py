@@ -277,7 +277,9 @@ def fit_quietly(estimator: Any, X: Any, *, times: Any = None) -> Any:
 
 def _interpolated(series: Sequences) -> FloatArray:
     """Straight lines (N, D) through the observed cells of each sequence, at all of its rows."""
-    times = np.arange(series.n_rows, dtype=np.float64) if series.times is None else series.times
+    times = np.arange(series.n_rows, dtype=np.float64)
+    if series.times is not None and series.step is None:
+        times = series.times
     lines = np.empty_like(series.values)
     means = np.nanmean(series.values, axis=0)
     for rows in series.slices:

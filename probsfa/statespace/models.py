@@ -5,7 +5,7 @@ There are two kinds, :class:`LinearGaussianModel` with observation noise and
 so that the estimator asks its questions without knowing which it holds.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
@@ -67,8 +67,8 @@ class FittedModel(Protocol):
         """Values with missing cells filled, and their standard deviations."""
         ...
 
-    def forecast(self, sequences: Sequences, n_steps: int) -> list[Forecast]:
-        """Distribution of the steps after each sequence."""
+    def forecast(self, sequences: Sequences, steps: Sequence[FloatArray]) -> list[Forecast]:
+        """Distribution so many units of time after each sequence, steps (H,) for each."""
         ...
 
     def sample(self, n_steps: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
@@ -119,14 +119,7 @@ class LinearGaussianModel:
         if state is not None and sequences.is_list:
             raise ValueError("state goes on with one sequence; X is a list of them.")
         timed = sequences.retimed(self.fitted.time_unit)
-        return [
-            run_filter(
-                self.fitted.params,
-                Sequences(timed.values[s], (n,), None if timed.times is None else timed.times[s]),
-                state,
-            )
-            for s, n in zip(timed.slices, timed.lengths, strict=True)
-        ]
+        return [run_filter(self.fitted.params, timed.one(i), state) for i in range(len(timed.lengths))]
 
     def log_likelihood(self, sequences: Sequences) -> float:
         """Log-likelihood of all rows, in nats."""
@@ -154,12 +147,12 @@ class LinearGaussianModel:
         status = f"{self.fitted.status} {comparison.sentence}"
         return replace(self, fitted=replace(self.fitted, status=status))
 
-    def forecast(self, sequences: Sequences, n_steps: int) -> list[Forecast]:
-        """Distribution of the steps after each sequence."""
+    def forecast(self, sequences: Sequences, steps: Sequence[FloatArray]) -> list[Forecast]:
+        """Distribution so many units of time after each sequence."""
         whole = self.posterior(sequences)
         return [
-            forecast(self.fitted.params, whole.means[s.stop - 1], whole.covariances[s.stop - 1], n_steps)
-            for s in sequences.slices
+            forecast(self.fitted.params, whole.means[s.stop - 1], whole.covariances[s.stop - 1], ahead)
+            for s, ahead in zip(sequences.slices, steps, strict=True)
         ]
 
     def sample(self, n_steps: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:

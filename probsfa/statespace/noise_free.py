@@ -7,7 +7,7 @@ module takes that solution as it is: the square model is solved, and the slowest
 reported.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, NoReturn
 
@@ -154,14 +154,14 @@ class NoiseFreeModel:
         """The values as they are, for nothing is missing, and zeros."""
         return Imputation(sequences.values.copy(), np.zeros_like(sequences.values))
 
-    def forecast(self, sequences: Sequences, n_steps: int) -> list[Forecast]:
+    def forecast(self, sequences: Sequences, steps: Sequence[FloatArray]) -> list[Forecast]:
         """Forecasts from the last rows: observations from all latents, of which the slowest are reported."""
         k, rank = self.n_components, self.square.rank
         params = self.square.parameters(rank)
         forecasts = []
-        for s in sequences.slices:
+        for s, ahead in zip(sequences.slices, steps, strict=True):
             last = self.square.latents(sequences.values[s.stop - 1 : s.stop])[0]
-            full = forecast(params, last, np.zeros((rank, rank)), n_steps)
+            full = forecast(params, last, np.zeros((rank, rank)), ahead)
             forecasts.append(
                 full._replace(latent_means=full.latent_means[:, :k], latent_std=full.latent_std[:, :k])
             )

@@ -14,8 +14,10 @@ from probsfa.imputation import (
     ClassicSFA,
     ColumnMean,
     EstimatorImputation,
+    HiddenCells,
     IterativeRegression,
     LinearInterpolation,
+    compare_methods,
     default_methods,
     fit_quietly,
 )
@@ -230,3 +232,29 @@ def test_masked_arrays_and_nullable_frames_have_holes(method, series):
 def test_misuse_is_explained(method, X, times, match):
     with pytest.raises(ValueError, match=match):
         method.fill(X, times=times)
+
+
+def test_the_index_of_a_frame_is_its_times():
+    """Uneven dates as `times`, even ones as rows without times, bit for bit."""
+    uneven = pd.DatetimeIndex(["2024-01-01", "2024-01-04", "2024-01-05"])
+    filled = LinearInterpolation().fill(pd.DataFrame({"a": [1.0, NAN, 3.0]}, index=uneven)).values
+    assert filled["a"].tolist() == [1.0, 2.5, 3.0] and filled.index.equals(uneven)
+    values = np.array([[0.1], [NAN], [NAN], [0.7]])
+    frame = pd.DataFrame(values, index=pd.date_range("2024-01-01 00:20", periods=4, freq="7min"))
+    found = LinearInterpolation().fill(frame).values.to_numpy()
+    np.testing.assert_array_equal(found, LinearInterpolation().fill(values).values)
+    with pytest.raises(ValueError, match=r"X.index must increase strictly"):
+        LinearInterpolation().fill(frame.iloc[::-1])
+
+
+def test_comparisons_use_the_index_of_a_frame():
+    """As times that are given; a line in time is no line in rows."""
+    hours = np.cumsum(np.tile([1.0, 9.0], 30))
+    line = pd.DataFrame({"a": hours}, index=pd.Timestamp(2024, 1, 1) + pd.to_timedelta(hours, "h"))
+    asked = [LinearInterpolation()], [HiddenCells(0.1)]
+    [indexed], [given] = (
+        compare_methods(line, *asked),
+        compare_methods(hours[:, None], *asked, times=line.index),
+    )
+    [rows] = compare_methods(line.to_numpy(), *asked)
+    assert indexed.scores[0].rmse == given.scores[0].rmse < 0.8 * rows.scores[0].rmse

@@ -45,8 +45,16 @@ class Input:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The numbers under their names, so that a model that is saved knows its columns."""
-        return pd.DataFrame(self.values, columns=self.names)
+        """The numbers under their names and at their dates, so that a model that is saved knows both."""
+        stamps = self.clock.stamps
+        dates = stamps if stamps is not None and stamps.dtype.kind == "M" else None
+        return pd.DataFrame(self.values, columns=self.names, index=dates)
+
+    @property
+    def times(self) -> NDArray[np.generic] | None:
+        """Times that are plain numbers, as they are in the file; dates are the index of the frame."""
+        stamps = self.clock.stamps
+        return None if stamps is None or stamps.dtype.kind == "M" else stamps
 
 
 def read_input(args: argparse.Namespace, screen: Screen) -> Input:

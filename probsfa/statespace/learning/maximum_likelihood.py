@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from probsfa._times import TimeAxis
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.columns import standardisation
@@ -145,6 +146,8 @@ class MaximumLikelihood:
         How the fit ended, in a sentence, with what to try.
     options : FitOptions
         What was asked for.
+    axis : TimeAxis
+        What the times of the data were counted in.
     """
 
     params: Parameters
@@ -157,6 +160,7 @@ class MaximumLikelihood:
     converged: bool
     status: str
     options: FitOptions
+    axis: TimeAxis = TimeAxis()
 
     @property
     def n_iter(self) -> int:
