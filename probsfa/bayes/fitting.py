@@ -14,7 +14,7 @@ from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.draws import in_data_units, posterior_mean
 from probsfa.bayes.fitted import FittedPosterior, Inferred, Units
-from probsfa.bayes.packing import pack, start_values
+from probsfa.bayes.packing import LEAST_NOISE, pack, start_values
 from probsfa.bayes.priors import DEFAULT_PRIORS, Priors
 from probsfa.bayes.relabelling.labelling import Labelling, merges
 from probsfa.bayes.relabelling.ordering import canonical_order, relabelled, reordered
@@ -141,6 +141,7 @@ def make_problem(sequences: Sequences, model: ModelSettings) -> tuple[InferenceP
         Units of the values in it.
     """
     params, units = maximum_likelihood_start(sequences, model.n_components, model.noise)
+    variances = units.scale**2
     if not model.standardize:
         units = units._replace(shift=np.zeros_like(units.shift), scale=np.ones_like(units.scale))
     inner = rescale(params, -units.shift / units.scale, 1.0 / units.scale)
@@ -154,7 +155,8 @@ def make_problem(sequences: Sequences, model: ModelSettings) -> tuple[InferenceP
         len(sequences.lengths) if model.hierarchical else None,
     )
     values = start_values(inner, target)
-    data = TargetData(series, None if learned else float(model.noise) / units.scale**2)
+    known = None if learned else float(model.noise) / units.scale**2
+    data = TargetData(series, known, least_noise=LEAST_NOISE * variances / units.scale**2)
     data = data._replace(chart=choose_chart(target, values, data))
     vector = target.to_vector(values)
     laplace = approximate_by_laplace(target, data, vector)

@@ -21,7 +21,7 @@ from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
 from probsfa.statespace.learning.standard_errors import StandardErrors, standard_errors
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.posterior import Posterior, log_likelihood, plan_for, smooth
-from probsfa.statespace.prediction import Forecast, fill, forecast, observation_moments
+from probsfa.statespace.prediction import Forecast, check_finite, fill, forecast, observation_moments
 from probsfa.statespace.simulation import draw_latents, simulate
 
 __all__ = ["FittedModel", "LinearGaussianModel"]
@@ -110,14 +110,16 @@ class LinearGaussianModel:
 
     def posterior(self, sequences: Sequences) -> Posterior:
         """Distribution of the latents given all rows of each sequence."""
-        return smooth(self.fitted.params, self._panel(sequences))
+        whole = smooth(self.fitted.params, self._panel(sequences))
+        check_finite(sequences, self.fitted.params, *whole)
+        return whole
 
     def filter(self, sequences: Sequences, state: FilterState | None) -> list[FilterResult]:
         """Distribution of the latents of each sequence given the rows up to their own."""
         if state is not None and sequences.is_list:
             raise ValueError("state goes on with one sequence; X is a list of them.")
         timed = sequences.retimed(self.fitted.time_unit)
-        return [
+        results = [
             run_filter(
                 self.fitted.params,
                 Sequences(timed.values[s], (n,), None if timed.times is None else timed.times[s]),
@@ -125,15 +127,21 @@ class LinearGaussianModel:
             )
             for s, n in zip(timed.slices, timed.lengths, strict=True)
         ]
+        for result in results:
+            check_finite(sequences, self.fitted.params, *result[:3])
+        return results
 
     def log_likelihood(self, sequences: Sequences) -> float:
         """Log-likelihood of all rows, in nats."""
-        return log_likelihood(self.fitted.params, self._panel(sequences))
+        value = log_likelihood(self.fitted.params, self._panel(sequences))
+        check_finite(sequences, self.fitted.params, value)
+        return value
 
     def impute(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
         """Values with missing cells filled, and the standard deviations of what would have been observed."""
         whole = self.posterior(sequences)
         moments = observation_moments(self.fitted.params, whole.means, whole.covariances)
+        check_finite(sequences, self.fitted.params, *moments)
         return fill(sequences.values, *moments)
 
     def forecast(self, sequences: Sequences, n_steps: int) -> list[Forecast]:
@@ -150,7 +158,9 @@ class LinearGaussianModel:
 
     def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Courses of the latents, from their joint distribution given the data."""
-        return draw_latents(self.fitted.params, self._panel(sequences), n_draws, rng)
+        drawn = draw_latents(self.fitted.params, self._panel(sequences), n_draws, rng)
+        check_finite(sequences, self.fitted.params, drawn)
+        return drawn
 
     def standard_errors(self, sequences: Sequences) -> StandardErrors:
         """Standard errors of the parameters, from the observed information of the data."""

@@ -268,6 +268,11 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
     """Bring what :func:`maximise` returned to the units of the data."""
     shift, scale = problem.shift, problem.scale
     params = canonical(rescale(result.params, shift, scale), np.where(scale > 0.0, scale, 1.0))
+    if not (np.isfinite(result.log_likelihood) and all(np.isfinite(part).all() for part in params)):
+        raise ValueError(
+            "The fit ended at parameters that are no finite numbers: some values of X are too far from the "
+            "others, or the noise that is given is too small or too large for them."
+        )
     return MaximumLikelihood(
         params=params,
         shift=shift,
