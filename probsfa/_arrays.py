@@ -95,7 +95,7 @@ def check_array(
         columns = getattr(estimator, "feature_names_in_", None)
         raise ValueError(
             f"{name} is too large in {_cell(place, columns)}: the square of {values[place]:.3g} is no number "
-            f"in double precision, nor is that of anything beyond {LARGEST:g}. Give the column in larger units, "
+            f"in double precision, nor of anything beyond {LARGEST:g}. Give the column in larger units, "
             "or replace the value by NaN where it stands for a missing measurement."
         )
     return values

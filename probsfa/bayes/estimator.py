@@ -5,6 +5,7 @@ import warnings
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
@@ -49,9 +50,9 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     ----------
     n_components : int, default=2
         Number of latents.
-    noise : {"diagonal", "isotropic"} or float, default="diagonal"
-        Observation noise: a variance for each feature, one for all, or a known variance in squared data
-        units.
+    noise : {"diagonal", "isotropic"}, float or array-like (D,), default="diagonal"
+        Observation noise: a variance for each feature, one for all, or known variances in squared data
+        units, the same for all features or one for each.
     priors : Priors or None, default=None
         Priors, in units of the sampling step and of each column's standard deviation; :class:`Priors` as it
         is by default.
@@ -152,7 +153,7 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self,
         n_components: int = 2,
         *,
-        noise: str | float = "diagonal",
+        noise: str | float | ArrayLike = "diagonal",
         priors: Priors | None = None,
         inference: str = "nuts",
         n_warmup: int = 500,

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from probsfa._validation import Sequences
 from probsfa.bayes.coordinates.batches import constrain
@@ -31,7 +31,7 @@ class ModelSettings(NamedTuple):
     """Settings of the model: see the parameters of :class:`probsfa.BayesianSFA`."""
 
     n_components: int
-    noise: str | float
+    noise: str | float | ArrayLike
     priors: Priors | None
     hierarchical: bool
     standardize: bool
@@ -155,8 +155,11 @@ def make_problem(sequences: Sequences, model: ModelSettings) -> tuple[InferenceP
         len(sequences.lengths) if model.hierarchical else None,
     )
     values = start_values(inner, target)
-    known = None if learned else float(model.noise) / units.scale**2
-    data = TargetData(series, known, least_noise=LEAST_NOISE * variances / units.scale**2)
+    least = LEAST_NOISE * variances / units.scale**2
+    known = None
+    if not learned:
+        known = np.maximum(np.asarray(model.noise, dtype=np.float64) / units.scale**2, least)
+    data = TargetData(series, known, least_noise=least)
     data = data._replace(chart=choose_chart(target, values, data))
     vector = target.to_vector(values)
     laplace = approximate_by_laplace(target, data, vector)

@@ -7,7 +7,7 @@ import numpy as np
 from probsfa._validation import check_count, check_option
 from probsfa.bayes.priors import Priors
 from probsfa.bayes.sampling.nuts import CHAIN_METHODS
-from probsfa.statespace.learning.options import is_number
+from probsfa.statespace.learning.options import as_noise, check_variances, is_number
 
 _COUNTS = (
     "n_components",
@@ -31,9 +31,12 @@ def check_settings(model: Any) -> None:
     noise = model.noise
     if isinstance(noise, str):
         check_option("noise", noise, ("diagonal", "isotropic"))
+    elif isinstance(known := as_noise(noise), tuple) and known:
+        check_variances(known)
     elif not (is_number(noise) and np.isfinite(noise) and noise > 0.0):
         raise ValueError(
-            f"noise must be 'diagonal', 'isotropic' or a positive variance; got {noise!r}. "
+            "noise must be 'diagonal', 'isotropic', a positive variance, or one for each column; "
+            f"got {noise!r}. "
             "The limit of no noise is ProbabilisticSFA(noise=0.0)."
         )
     check_option("inference", model.inference, ("nuts", "svi"))

@@ -75,8 +75,8 @@ class OnCluster:
         self.columns = compute(reduce_tree(merge_columns, moments))[0]
         names = getattr(estimator, "feature_names_in_", None)
         seen = np.where(self.columns.counts > 0, 0.0, np.nan)[None]
-        feature_names = None if names is None else tuple(map(str, names))
-        check_observed(Sequences(seen, (1,), feature_names=feature_names))
+        self.feature_names = None if names is None else tuple(map(str, names))
+        check_observed(Sequences(seen, (1,), feature_names=self.feature_names))
         check_lengths_for_timescales(self.columns.lengths)
 
     def units(self, *, by_feature: bool) -> tuple[FloatArray, FloatArray]:

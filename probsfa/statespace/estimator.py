@@ -5,6 +5,7 @@ import warnings
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
@@ -18,7 +19,7 @@ from probsfa._validation import Sequences, check_count, check_sequences
 from probsfa.statespace import persistence, streaming
 from probsfa.statespace.filtering import FilterResult, FilterState
 from probsfa.statespace.learning.maximum_likelihood import InMemory, TrainingData, maximum_likelihood
-from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.learning.options import FitOptions, is_number
 from probsfa.statespace.learning.standard_errors import StandardErrors
 from probsfa.statespace.models import FittedModel, LinearGaussianModel
 from probsfa.statespace.noise_free import fit_noise_free
@@ -42,10 +43,11 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     ----------
     n_components : int, default=2
         Number of latents; may exceed the number of features.
-    noise : {"diagonal", "isotropic"} or float, default="diagonal"
-        Observation noise: a variance for each feature, one for all, or a known variance in squared data
-        units. With ``0.0`` the fit is slow feature analysis itself, in closed form; it needs complete rows,
-        and `n_components` at most the rank of the data.
+    noise : {"diagonal", "isotropic"}, float or array-like (D,), default="diagonal"
+        Observation noise: a variance for each feature, one for all, or known variances in squared data
+        units, the same for all features or one for each. A known variance below 1e-12 of that of the data is
+        held there, and `status_` says so. With ``0.0`` the fit is slow feature analysis itself, in closed
+        form; it needs complete rows, and `n_components` at most the rank of the data.
     solver : {"auto", "lbfgs", "em"}, default="auto"
         How to climb the likelihood: by quasi-Newton steps on the exact score, which is also "auto", or by
         plain expectation maximisation.
@@ -129,7 +131,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self,
         n_components: int = 2,
         *,
-        noise: str | float = "diagonal",
+        noise: str | float | ArrayLike = "diagonal",
         solver: str = "auto",
         max_iter: int = 200,
         tol: float = 1e-4,
@@ -482,7 +484,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn what the estimator accepts."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = isinstance(self.noise, str) or self.noise != 0.0
+        tags.input_tags.allow_nan = not (is_number(self.noise) and self.noise == 0.0)
         return tags
 
     @property

@@ -9,7 +9,7 @@ import numpy as np
 
 from probsfa import _storage
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
-from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.learning.options import FitOptions, as_noise
 from probsfa.statespace.models import FittedModel, LinearGaussianModel
 from probsfa.statespace.noise_free import NoiseFreeModel, SquareModel
 from probsfa.statespace.parameters import Parameters
@@ -38,6 +38,7 @@ def write(
     fitted = model.fitted
     if not (options["random_state"] is None or isinstance(options["random_state"], numbers.Integral)):
         options = {**options, "random_state": None}
+    options = {**options, "noise": as_noise(options["noise"])}
     scalars = {
         "options": options,
         # A parameter that was set after the fit is the estimator's, not the model's.
@@ -75,6 +76,8 @@ def read(path: str | os.PathLike[str]) -> tuple[FittedModel, dict[str, Any], Any
     """
     scalars, arrays = _storage.read(path, _KIND)
     options = scalars["options"]
+    if isinstance(options["noise"], list):
+        options["noise"] = np.array(options["noise"])
     fitted_with = scalars.get("fitted_with", options)
     fitted = MaximumLikelihood(
         params=Parameters(*(arrays[name] for name in Parameters._fields)),

@@ -56,6 +56,8 @@ class InBlocks:
         self.lengths = check_lengths(lengths, int(X.shape[0]))
         check_lengths_for_timescales(self.lengths)
         self.columns = scan(estimator, X)
+        names = getattr(estimator, "feature_names_in_", None)
+        self.feature_names = None if names is None else tuple(str(name) for name in names)
 
     def units(self, *, by_feature: bool) -> tuple[FloatArray, FloatArray]:
         """Shift and scale (D,) of the columns."""

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.columns import standardisation
 from probsfa.statespace.learning.fit import fit
-from probsfa.statespace.learning.noise import HEYWOOD_FLOOR, is_heywood
+from probsfa.statespace.learning.noise import HEYWOOD_FLOOR, LEAST_KNOWN_NOISE, is_heywood
 from probsfa.statespace.learning.objective import STATUS_SENTENCES, EStep, FitResult, Report
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.panel import Panel, make_panel
@@ -62,6 +63,11 @@ class TrainingData(Protocol):
         """Unit of time of the decays."""
         ...
 
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """What the columns are called, if they have names."""
+        ...
+
     def units(self, *, by_feature: bool) -> tuple[FloatArray, FloatArray]:
         """Shift and scale (D,) of the columns; one scale for all unless `by_feature`."""
         ...
@@ -89,6 +95,7 @@ class InMemory:
         check_lengths_for_timescales(sequences.lengths)
         self.sequences = sequences
         self.time_unit = sequences.time_unit
+        self.feature_names = sequences.feature_names
 
     def units(self, *, by_feature: bool) -> tuple[FloatArray, FloatArray]:
         """Shift and scale (D,) of the columns."""
@@ -172,6 +179,8 @@ class FitProblem(NamedTuple):
         Unit of time of the decays.
     options : FitOptions
         Checked options.
+    feature_names : tuple of str or None, default=None
+        What the columns are called.
     """
 
     observations: Observations
@@ -179,6 +188,7 @@ class FitProblem(NamedTuple):
     scale: FloatArray
     time_unit: float
     options: FitOptions
+    feature_names: tuple[str, ...] | None = None
 
     @property
     def log_volume(self) -> float:
@@ -220,8 +230,10 @@ def maximum_likelihood(
 def pose(data: TrainingData, options: FitOptions) -> FitProblem:
     """Standardise data for a fit; parameters as in :func:`maximum_likelihood`."""
     options.check()
-    shift, scale = data.units(by_feature=options.noise_kind == "diagonal")
-    return FitProblem(data.standardised(shift, scale), shift, scale, data.time_unit, options)
+    shift, scale = data.units(by_feature=options.scales_by_feature)
+    options.known_noise(scale)  # whether it fits the columns, before they are standardised
+    names = data.feature_names
+    return FitProblem(data.standardised(shift, scale), shift, scale, data.time_unit, options, names)
 
 
 def maximise(
@@ -282,19 +294,27 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
         history=np.asarray(result.history) - problem.log_volume,
         n_evaluations=result.n_evaluations,
         converged=result.converged,
-        status=STATUS_SENTENCES[result.status]
-        + _about_floors(params.noise_variance / scale**2, problem.options),
+        status=STATUS_SENTENCES[result.status] + _about_floors(params.noise_variance, problem),
         options=problem.options,
     )
 
 
-def _about_floors(variance: FloatArray, options: FitOptions) -> str:
-    """A sentence on noise variances (D,), standardised, that are at a floor or nearly zero; or nothing."""
+def _about_floors(noise_variance: FloatArray, problem: FitProblem) -> str:
+    """A sentence on noise variances (D,) that are at a floor or nearly zero; or nothing."""
+    options = problem.options
     if options.noise_kind == "fixed":
-        return ""
-    if options.holds_heywood_cases and options.noise_kind == "diagonal" and is_heywood(variance):
+        raised = np.flatnonzero(options.raised_noise(problem.scale))
+        if raised.size == 0:
+            return ""
         return (
-            f" The noise variance of feature {int(np.argmin(variance))} is nearly zero while most "
+            f" The noise given for {_listed(raised, problem)} is less than can be told from rounding: "
+            f"{LEAST_KNOWN_NOISE:g} of the variance is used. noise=0.0 is the limit of none."
+        )
+    variance = noise_variance / problem.scale**2
+    if options.holds_heywood_cases and options.noise_kind == "diagonal" and is_heywood(variance):
+        lowest = _listed(np.array([np.argmin(variance)]), problem)
+        return (
+            f" The noise variance of {lowest} is nearly zero while most "
             "are not (a Heywood case): intervals may be too narrow. Raise max_iter, or set noise_floor."
         )
     at = np.flatnonzero(
@@ -302,5 +322,17 @@ def _about_floors(variance: FloatArray, options: FitOptions) -> str:
     )
     if at.size == 0:
         return ""
-    listed = ", ".join(map(str, at[:5])) + (", ..." if at.size > 5 else "")
-    return f" The noise variance of {at.size} of {variance.size} features is at its floor ({listed})."
+    return (
+        f" The noise variance of {at.size} of {variance.size} features is at its floor "
+        f"({_listed(at, problem, '')})."
+    )
+
+
+def _listed(features: NDArray[np.intp], problem: FitProblem, noun: str = "feature") -> str:
+    """Features by their names, or by their numbers where they have none; five at most."""
+    names = problem.feature_names
+    words = ", ".join(str(j) if names is None else repr(names[j]) for j in features[:5].tolist())
+    more = ", ..." if features.size > 5 else ""
+    if not noun:
+        return words + more
+    return f"{noun}{'s' if features.size > 1 else ''} {words}{more}"
