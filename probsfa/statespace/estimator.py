@@ -525,10 +525,22 @@ def load(path: str | os.PathLike[str]) -> ProbabilisticSFA:
     FileNotFoundError
         If there is no such file.
     ValueError
-        If it is not a model of this package, or of a later version of the format.
+        If it is not a model of this package, is broken, or of a later version of the format. Sizes are
+        checked before anything is unpacked.
     """
     model, options, names = persistence.read(path)
+    unknown = sorted(set(options) - set(ProbabilisticSFA().get_params()))
+    if unknown:
+        raise ValueError(f"{os.fspath(path)} has parameters that this release does not know: {unknown}.")
     estimator = ProbabilisticSFA(**options)
+    try:
+        FitOptions.of(estimator).check()
+        if estimator.random_state is not None:
+            check_count("random_state", estimator.random_state, minimum=0)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{os.fspath(path)} has a parameter that is none: {str(error).rstrip('.')}."
+        ) from None
     estimator._take_over(model)
     estimator.n_features_in_ = model.fitted.params.n_features
     if names is not None:
