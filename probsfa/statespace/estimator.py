@@ -101,6 +101,9 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     from slow feature analysis of the interpolated data and from its lagged covariances, refined in the
     frequency domain.
 
+    A column that does not vary tells no spread. Its missing cells are filled by the constant, with standard
+    deviation zero, and `status_` says so; where the noise is given, or one for all columns, that is its spread.
+
     See Also
     --------
     probsfa.SFA : The limit of no noise, for complete data.

@@ -140,7 +140,7 @@ class LinearGaussianModel:
     def impute(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
         """Values with missing cells filled, and the standard deviations of what would have been observed."""
         whole = self.posterior(sequences)
-        moments = observation_moments(self.fitted.params, whole.means, whole.covariances)
+        moments = observation_moments(self.fitted.predictive_params, whole.means, whole.covariances)
         check_finite(sequences, self.fitted.params, *moments)
         return fill(sequences.values, *moments)
 
@@ -148,13 +148,15 @@ class LinearGaussianModel:
         """Distribution of the steps after each sequence."""
         whole = self.posterior(sequences)
         return [
-            forecast(self.fitted.params, whole.means[s.stop - 1], whole.covariances[s.stop - 1], n_steps)
+            forecast(
+                self.fitted.predictive_params, whole.means[s.stop - 1], whole.covariances[s.stop - 1], n_steps
+            )
             for s in sequences.slices
         ]
 
     def sample(self, n_steps: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """Observations and latents drawn from the model."""
-        return simulate(self.fitted.params, n_steps, rng)
+        return simulate(self.fitted.predictive_params, n_steps, rng)
 
     def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Courses of the latents, from their joint distribution given the data."""

@@ -57,6 +57,8 @@ def write(
         "scale": fitted.scale,
         **{f"limit_{name}": value for name, value in model.arrays_to_save().items()},
     }
+    if fitted.constant is not None:
+        arrays["constant"] = fitted.constant.astype(np.uint8)
     if feature_names is not None:
         arrays["feature_names"] = np.asarray(feature_names, dtype=str)
     _storage.write(path, _KIND, scalars, arrays)
@@ -105,6 +107,8 @@ def _assemble(scalars: dict[str, Any], arrays: dict[str, Any]) -> tuple[FittedMo
         options=FitOptions(**{name: fitted_with[name] for name in FitOptions.__dataclass_fields__}),
     )
     fitted.options.check()
+    if "constant" in arrays:
+        fitted = dataclasses.replace(fitted, constant=arrays["constant"] > 0)
     model: FittedModel = LinearGaussianModel(fitted)
     if "limit_decay" in arrays:
         square = SquareModel(*(arrays[f"limit_{name}"] for name in SquareModel._fields))
@@ -168,6 +172,9 @@ def _check_arrays(arrays: dict[str, Any]) -> dict[str, Any]:
         raise ValueError("scale must be positive, and noise_variance must not be negative")
     if sizes.get("R", sizes["K"]) < sizes["K"]:
         raise ValueError("the limit has fewer latents than the model")
+    constant = arrays.get("constant")
+    if constant is not None and (constant.dtype.kind != "u" or constant.shape != (sizes["D"],)):
+        raise ValueError("constant must tell of each feature whether it is")
     names = arrays.get("feature_names")
     if names is not None and (names.dtype.kind != "U" or names.shape != (sizes["D"],)):
         raise ValueError("feature_names must be a name for each feature")

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from probsfa._arrays import as_float_array, check_array
-from probsfa._typing import FloatArray
+from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences, check_lengths
-from probsfa.statespace.columns import ColumnMoments, column_moments, merge_columns, units
+from probsfa.statespace.columns import ColumnMoments, column_moments, is_constant, merge_columns, units
 from probsfa.statespace.learning.maximum_likelihood import Observations, check_lengths_for_timescales
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.posterior import expected_statistics
@@ -58,6 +58,11 @@ class InBlocks:
         self.columns = scan(estimator, X)
         names = getattr(estimator, "feature_names_in_", None)
         self.feature_names = None if names is None else tuple(str(name) for name in names)
+
+    @property
+    def constant(self) -> BoolArray:
+        """Columns (D,) that do not vary."""
+        return is_constant(self.columns.means, self.columns.stds)
 
     def units(self, *, by_feature: bool) -> tuple[FloatArray, FloatArray]:
         """Shift and scale (D,) of the columns."""

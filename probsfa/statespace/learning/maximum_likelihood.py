@@ -13,9 +13,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from probsfa._typing import FloatArray
+from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
-from probsfa.statespace.columns import standardisation
+from probsfa.statespace.columns import column_moments, is_constant, standardisation
 from probsfa.statespace.learning.fit import fit
 from probsfa.statespace.learning.noise import HEYWOOD_FLOOR, LEAST_KNOWN_NOISE, is_heywood
 from probsfa.statespace.learning.objective import STATUS_SENTENCES, EStep, FitResult, Report
@@ -68,6 +68,11 @@ class TrainingData(Protocol):
         """What the columns are called, if they have names."""
         ...
 
+    @property
+    def constant(self) -> BoolArray:
+        """Columns (D,) that do not vary."""
+        ...
+
     def units(self, *, by_feature: bool) -> tuple[FloatArray, FloatArray]:
         """Shift and scale (D,) of the columns; one scale for all unless `by_feature`."""
         ...
@@ -96,6 +101,12 @@ class InMemory:
         self.sequences = sequences
         self.time_unit = sequences.time_unit
         self.feature_names = sequences.feature_names
+
+    @property
+    def constant(self) -> BoolArray:
+        """Columns (D,) that do not vary."""
+        moments = column_moments(self.sequences)
+        return is_constant(moments.means, moments.stds)
 
     def units(self, *, by_feature: bool) -> tuple[FloatArray, FloatArray]:
         """Shift and scale (D,) of the columns."""
@@ -137,6 +148,9 @@ class MaximumLikelihood:
         How the fit ended, in a sentence, with what to try.
     options : FitOptions
         What was asked for.
+    constant : ndarray of shape (D,) or None, default=None
+        Columns that do not vary and have noise of their own. Nothing is known of their spread: they are
+        predicted as the constant, with standard deviation zero.
     """
 
     params: Parameters
@@ -149,6 +163,7 @@ class MaximumLikelihood:
     converged: bool
     status: str
     options: FitOptions
+    constant: BoolArray | None = None
 
     @property
     def n_iter(self) -> int:
@@ -159,6 +174,14 @@ class MaximumLikelihood:
     def interrupted(self) -> bool:
         """Whether the fit was interrupted from the keyboard."""
         return self.status.startswith(STATUS_SENTENCES["interrupted"])
+
+    @property
+    def predictive_params(self) -> Parameters:
+        """The parameters from which observations are predicted: constant columns have no noise."""
+        if self.constant is None:
+            return self.params
+        noise = np.where(self.constant, 0.0, self.params.noise_variance)
+        return self.params._replace(noise_variance=noise)
 
     @property
     def standardised_params(self) -> Parameters:
@@ -181,6 +204,8 @@ class FitProblem(NamedTuple):
         Checked options.
     feature_names : tuple of str or None, default=None
         What the columns are called.
+    constant : ndarray of shape (D,) or None, default=None
+        Columns that do not vary and have noise of their own.
     """
 
     observations: Observations
@@ -189,6 +214,7 @@ class FitProblem(NamedTuple):
     time_unit: float
     options: FitOptions
     feature_names: tuple[str, ...] | None = None
+    constant: BoolArray | None = None
 
     @property
     def log_volume(self) -> float:
@@ -232,8 +258,17 @@ def pose(data: TrainingData, options: FitOptions) -> FitProblem:
     options.check()
     shift, scale = data.units(by_feature=options.scales_by_feature)
     options.known_noise(scale)  # whether it fits the columns, before they are standardised
-    names = data.feature_names
-    return FitProblem(data.standardised(shift, scale), shift, scale, data.time_unit, options, names)
+    # Under noise that is given, or the same for all columns, a constant column has a spread.
+    constant = data.constant if options.noise_kind == "diagonal" else None
+    return FitProblem(
+        data.standardised(shift, scale),
+        shift,
+        scale,
+        data.time_unit,
+        options,
+        data.feature_names,
+        constant if constant is not None and constant.any() else None,
+    )
 
 
 def maximise(
@@ -280,6 +315,11 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
     """Bring what :func:`maximise` returned to the units of the data."""
     shift, scale = problem.shift, problem.scale
     params = canonical(rescale(result.params, shift, scale), np.where(scale > 0.0, scale, 1.0))
+    if problem.constant is not None:  # up to rounding they are so already
+        params = params._replace(
+            loadings=np.where(problem.constant[:, None], 0.0, params.loadings),
+            offset=np.where(problem.constant, shift, params.offset),
+        )
     if not (np.isfinite(result.log_likelihood) and all(np.isfinite(part).all() for part in params)):
         raise ValueError(
             "The fit ended at parameters that are no finite numbers: some values of X are too far from the "
@@ -294,8 +334,11 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
         history=np.asarray(result.history) - problem.log_volume,
         n_evaluations=result.n_evaluations,
         converged=result.converged,
-        status=STATUS_SENTENCES[result.status] + _about_floors(params.noise_variance, problem),
+        status=STATUS_SENTENCES[result.status]
+        + _about_floors(params.noise_variance, problem)
+        + _about_constants(problem),
         options=problem.options,
+        constant=problem.constant,
     )
 
 
@@ -317,14 +360,27 @@ def _about_floors(noise_variance: FloatArray, problem: FitProblem) -> str:
             f" The noise variance of {lowest} is nearly zero while most "
             "are not (a Heywood case): intervals may be too narrow. Raise max_iter, or set noise_floor."
         )
-    at = np.flatnonzero(
-        np.any(np.isclose(variance[:, None], [options.least_noise, HEYWOOD_FLOOR], rtol=1e-6), axis=1)
-    )
+    at_floor = np.any(np.isclose(variance[:, None], [options.least_noise, HEYWOOD_FLOOR], rtol=1e-6), axis=1)
+    if problem.constant is not None:
+        at_floor &= ~problem.constant  # they have a sentence of their own
+    at = np.flatnonzero(at_floor)
     if at.size == 0:
         return ""
     return (
         f" The noise variance of {at.size} of {variance.size} features is at its floor "
         f"({_listed(at, problem, '')})."
+    )
+
+
+def _about_constants(problem: FitProblem) -> str:
+    """A sentence on columns that do not vary; or nothing."""
+    if problem.constant is None:
+        return ""
+    constant = np.flatnonzero(problem.constant)
+    who = _listed(constant, problem)
+    return (
+        f" {who[0].upper() + who[1:]} {'is' if constant.size == 1 else 'are'} constant, which tells "
+        "no spread: missing cells are filled by the constant, with standard deviation 0."
     )
 
 
