@@ -20,6 +20,7 @@ from probsfa.statespace import persistence, streaming
 from probsfa.statespace.filtering import FilterResult, FilterState
 from probsfa.statespace.learning.maximum_likelihood import InMemory, TrainingData, maximum_likelihood
 from probsfa.statespace.learning.options import FitOptions, is_number
+from probsfa.statespace.learning.profile import TimescaleProfile
 from probsfa.statespace.learning.standard_errors import StandardErrors
 from probsfa.statespace.models import FittedModel, LinearGaussianModel
 from probsfa.statespace.noise_free import fit_noise_free
@@ -102,7 +103,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     frequency domain.
 
     A column that does not vary tells no spread. Its missing cells are filled by the constant, with standard
-    deviation zero, and `status_` says so; where the noise is given, or one for all columns, that is its spread.
+    deviation zero, and `status_` says so. Where the noise is given, or one for all columns, that is its
+    spread.
 
     See Also
     --------
@@ -453,7 +455,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Returns
         -------
         StandardErrors
-            With the shapes and units of the parameters; costs two posterior evaluations for each free
+            With the shapes and units of the parameters, and intervals by ``interval(name, level)``: those
+            of time scales are on the logarithmic scale. Costs two posterior evaluations for each free
             parameter.
 
         Raises
@@ -463,6 +466,59 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """
         sequences = self._check(X, lengths, times)
         return self._model.standard_errors(sequences)
+
+    def profile_timescale(
+        self, X: Any, component: int = 0, *, level: float = 0.95, lengths: Any = None, times: Any = None
+    ) -> TimescaleProfile:
+        """Return an interval of the time scale of a latent by profile likelihood.
+
+        All other parameters are fitted again for each time scale that is tried, on the exact likelihood. The
+        interval is as skewed as the likelihood, and may reach to infinity where the series is too short to
+        tell a slow latent from a drift. Where two latents have nearly the same time scale, another one may
+        take the place of this one, and the interval covers both.
+
+        Parameters
+        ----------
+        X, lengths, times
+            The data the model was fitted to.
+        component : int, default=0
+            Which latent; they come slowest first.
+        level : float, default=0.95
+            Probability to cover.
+
+        Returns
+        -------
+        TimescaleProfile
+            ``lower``, ``upper``, and the profile itself. Costs two posterior evaluations for each free
+            parameter, as `standard_errors` does, and some hundred more: about as much as a fit.
+
+        Raises
+        ------
+        ValueError
+            If the model has no noise (``noise=0.0``), or the latent no positive decay.
+
+        See Also
+        --------
+        standard_errors : Intervals of all parameters, from the curvature at the maximum alone.
+
+        References
+        ----------
+        Venzon & Moolgavkar (1988), Applied Statistics 37:87, doi:10.2307/2347496.
+
+        Examples
+        --------
+        >>> from probsfa import ProbabilisticSFA
+        >>> from probsfa.datasets import make_slow_mixture
+        >>> X = make_slow_mixture(100, 3, decay=[0.95], noise_variance=0.3, random_state=0).data
+        >>> profile = ProbabilisticSFA(1).fit(X).profile_timescale(X, level=0.9)
+        >>> bool(profile.upper - profile.timescale > profile.timescale - profile.lower > 0)
+        True
+        """
+        sequences = self._check(X, lengths, times)
+        check_count("component", component, minimum=0)
+        if component >= self.decay_.shape[0]:
+            raise ValueError(f"component={component} is none of the {self.decay_.shape[0]} latents, 0 first.")
+        return self._model.profile_timescale(sequences, component, level)
 
     # ------------------------------------------------------------------- storage
 

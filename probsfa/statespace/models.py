@@ -18,7 +18,12 @@ from probsfa.statespace.engine.plan import Plan
 from probsfa.statespace.filtering import FilterResult, FilterState, run_filter
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
-from probsfa.statespace.learning.standard_errors import StandardErrors, standard_errors
+from probsfa.statespace.learning.profile import TimescaleProfile, profile_decay
+from probsfa.statespace.learning.standard_errors import (
+    StandardErrors,
+    free_coordinates,
+    standard_errors,
+)
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.posterior import Posterior, log_likelihood, plan_for, smooth
 from probsfa.statespace.prediction import Forecast, check_finite, fill, forecast, observation_moments
@@ -79,6 +84,10 @@ class FittedModel(Protocol):
 
     def standard_errors(self, sequences: Sequences) -> StandardErrors:
         """Standard errors of the parameters, which were fitted to these data."""
+        ...
+
+    def profile_timescale(self, sequences: Sequences, component: int, level: float) -> TimescaleProfile:
+        """Interval of the time scale of a latent by profile likelihood of these data."""
         ...
 
     def arrays_to_save(self) -> Mapping[str, NDArray[Any]]:
@@ -171,7 +180,17 @@ class LinearGaussianModel:
         coordinates = self._coordinates(evenly_sampled=panel.evenly_sampled)
         floors = fitted.options.noise_floors
         params = fitted.standardised_params
-        return standard_errors(coordinates, params, panel, floors, fitted.scale, fitted.time_unit)
+        return standard_errors(
+            coordinates, params, panel, floors, fitted.scale, fitted.time_unit, fitted.params
+        )
+
+    def profile_timescale(self, sequences: Sequences, component: int, level: float) -> TimescaleProfile:
+        """Interval of the time scale of a latent by profile likelihood."""
+        fitted, params = self.fitted, self.fitted.standardised_params
+        panel = self._panel(sequences.standardised(fitted.shift, fitted.scale))
+        coordinates = self._coordinates(evenly_sampled=panel.evenly_sampled)
+        free = free_coordinates(coordinates, params, fitted.options.noise_floors)
+        return profile_decay(coordinates, params, panel, free, component, level, fitted.time_unit)
 
     def arrays_to_save(self) -> Mapping[str, NDArray[Any]]:
         """Nothing: the parameters are the model."""

@@ -180,6 +180,10 @@ class NoiseFreeModel:
         """Raise a ValueError: there is no uncertainty."""
         raise ValueError("standard_errors needs observation noise; noise=0.0 is a limit of no uncertainty.")
 
+    def profile_timescale(self, sequences: Sequences, component: int, level: float) -> NoReturn:
+        """Raise a ValueError: there is no uncertainty."""
+        raise ValueError("profile_timescale needs observation noise; noise=0.0 is a limit of no uncertainty.")
+
     def arrays_to_save(self) -> Mapping[str, NDArray[Any]]:
         """The square model."""
         return self.square._asdict()
