@@ -48,7 +48,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Observation noise: a variance for each feature, one for all, or known variances in squared data
         units, the same for all features or one for each. A known variance below 1e-12 of that of the data is
         held there, and `status_` says so. With ``0.0`` the fit is slow feature analysis itself, in closed
-        form; it needs complete rows, and `n_components` at most the rank of the data.
+        form; it is fitted to complete rows, with `n_components` at most the rank of the data, and then fills
+        missing cells of any.
     solver : {"auto", "lbfgs", "em"}, default="auto"
         How to climb the likelihood: by quasi-Newton steps on the exact score, which is also "auto", or by
         plain expectation maximisation.
@@ -198,7 +199,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             tell(f"engine: {model.plan(sequences).reason}")
         return self
 
-    def fit_stream(self, X: Any, *, lengths: Any = None) -> Self:
+    def fit_stream(self, X: Any, *, lengths: Any = None, times: Any = None) -> Self:
         """Fit to a series too long for memory, read block by block from where it lies.
 
         The result is that of `fit`: each chunk of rows hands the exact distribution of its last state to the
@@ -213,6 +214,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             file, or a frame.
         lengths : array-like of int, optional
             Cuts the rows into consecutive sequences.
+        times : array-like (T,), optional
+            Times of the rows, as in `fit`; eight bytes a row.
 
         Returns
         -------
@@ -237,7 +240,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             raise ValueError(
                 "noise=0.0 is slow feature analysis itself; use SFA.partial_fit on blocks of rows."
             )
-        set_fitted(self, self._maximise(streaming.InBlocks(self, X, lengths), options))
+        set_fitted(self, self._maximise(streaming.InBlocks(self, X, lengths, times), options))
         return self
 
     def _maximise(self, data: TrainingData, options: FitOptions) -> LinearGaussianModel:
@@ -302,7 +305,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         ]
 
     def filter(
-        self, X: Any, state: FilterState | None = None, *, times: Any = None
+        self, X: Any, state: FilterState | None = None, *, lengths: Any = None, times: Any = None
     ) -> FilterResult | list[FilterResult]:
         """Return the distribution of each latent state given the rows up to its own.
 
@@ -312,22 +315,23 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             Rows in order of time, NaN where missing.
         state : FilterState, optional
             ``state`` of the result for the rows before, to go on with one sequence.
-        times : optional
+        lengths, times : optional
             As in `fit`.
 
         Returns
         -------
         FilterResult, or list of FilterResult
-            Causal means and covariances, log-likelihoods of the rows, and the state from which to go on.
+            Causal means and covariances, log-likelihoods of the rows, and the state from which to go on. An
+            array cut by `lengths` gives a list.
 
         Raises
         ------
         ValueError
             If a state comes with several sequences, or does not fit the model or the times.
         """
-        sequences = self._check(X, None, times)
+        sequences = self._check(X, lengths, times)
         results = self._model.filter(sequences, state)
-        return results if sequences.is_list else results[0]
+        return results if sequences.is_list or lengths is not None else results[0]
 
     def impute(self, X: Any, return_std: bool = False, *, lengths: Any = None, times: Any = None) -> Any:
         """Fill missing cells with their posterior means.

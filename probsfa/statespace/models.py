@@ -125,8 +125,8 @@ class LinearGaussianModel:
 
     def filter(self, sequences: Sequences, state: FilterState | None) -> list[FilterResult]:
         """Distribution of the latents of each sequence given the rows up to their own."""
-        if state is not None and sequences.is_list:
-            raise ValueError("state goes on with one sequence; X is a list of them.")
+        if state is not None and len(sequences.lengths) > 1:
+            raise ValueError("state goes on with one sequence; X holds several.")
         timed = sequences.retimed(self.fitted.time_unit)
         results = [
             run_filter(
