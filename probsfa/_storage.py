@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from probsfa._files import replacing
 
-__all__ = ["FORMAT", "VERSION", "read", "write"]
+__all__ = ["FORMAT", "VERSION", "kind_of", "read", "write"]
 
 FORMAT = "probsfa"
 VERSION = 1
@@ -102,6 +102,21 @@ def read(path: str | os.PathLike[str], *kinds: str) -> tuple[dict[str, Any], dic
     return header, arrays
 
 
+def kind_of(path: str | os.PathLike[str]) -> Any:
+    """What a file says that it holds; None where it does not say. Nothing else of it is read."""
+    try:
+        with Path(path).open("rb") as stream, zipfile.ZipFile(stream) as archive:
+            member = archive.getinfo("header.npy")
+            if member.file_size > _MOST_TEXT:
+                return None
+            with archive.open(member) as packed:
+                return json.loads(str(_unpack_array(packed, member.file_size, True)))["kind"]
+    except OSError:
+        raise
+    except Exception:  # what is wrong with the file is said by whoever reads it
+        return None
+
+
 class _TooLarge(Exception):
     """A file that would take far more memory than its size allows."""
 
@@ -144,7 +159,7 @@ def _unpack_array(packed: IO[bytes], size: int, is_text: bool) -> NDArray[Any]:
     shape, in_fortran_order, dtype = reader(packed, max_header_size=_MOST_HEADER)
     if dtype.kind not in "fiuU" or dtype.itemsize == 0:
         raise ValueError("an array of neither numbers nor text")
-    if any(length < 0 for length in shape) or len(shape) > 3:
+    if any(length < 0 for length in shape) or len(shape) > 5:
         raise ValueError("an array of an impossible shape")
     count = math.prod(shape)
     if count * dtype.itemsize != size - packed.tell() or (is_text and size > _MOST_TEXT):

@@ -1,5 +1,6 @@
 """Bayesian slow feature analysis as a scikit-learn estimator, thin over this room's functions."""
 
+import os
 import sys
 import warnings
 from typing import Any, Self
@@ -16,9 +17,10 @@ from probsfa._like_input import like_input
 from probsfa._random import generator
 from probsfa._typing import FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_sequences
-from probsfa.bayes import inference_data
+from probsfa.bayes import inference_data, persistence
 from probsfa.bayes.diagnostics import FitReport, relabelling_sentence, report
 from probsfa.bayes.draws import posterior_mean, timescales
+from probsfa.bayes.filtering import BayesianFilterResult, BayesianFilterState, filter_sequences
 from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.fitting import InferenceSettings, ModelSettings, fit_posterior
 from probsfa.bayes.predictive import (
@@ -378,6 +380,37 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             out.append(like_input(X, sequences, _with_missing(observed, observed, cells.quantile(p))))
         return out[0] if len(out) == 1 else tuple(out)
 
+    def filter(
+        self, X: Any, state: BayesianFilterState | None = None, *, lengths: Any = None, times: Any = None
+    ) -> BayesianFilterResult | list[BayesianFilterResult]:
+        """Return the distribution of each latent state given the rows up to its own.
+
+        The posterior of the parameters stays as it is; the rows tell the latents alone.
+
+        Parameters
+        ----------
+        X : array-like (T, D), or list of array-likes (T_i, D)
+            Rows in order of time, NaN where missing.
+        state : BayesianFilterState, optional
+            ``state`` of the result for the rows before, to go on with one sequence.
+        lengths, times : optional
+            As in `fit`.
+
+        Returns
+        -------
+        BayesianFilterResult, or list of BayesianFilterResult
+            Causal means and covariances, log densities of the rows, and the state from which to go on. An
+            array cut by `lengths` gives a list.
+
+        Raises
+        ------
+        ValueError
+            If a state comes with several sequences, or does not fit the model or the times.
+        """
+        sequences = self._check(X, lengths, times)
+        results = filter_sequences(self.fitted_, sequences, self.n_predictive, state)
+        return results if sequences.is_list or lengths is not None else results[0]
+
     def forecast(
         self, X: Any, n_steps: int, *, interval: float = 0.9, lengths: Any = None, times: Any = None
     ) -> BayesianForecast | list[BayesianForecast]:
@@ -491,6 +524,28 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             self._tree = inference_data.build_tree(self.fitted_, self.n_predictive, self.status_)
         return self._tree
 
+    # ------------------------------------------------------------------- storage
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the posterior to a file that :func:`probsfa.load` reads; no pickle.
+
+        The file holds the draws, the training data, which ArviZ is told of, and the priors by name and
+        numbers; not the coordinates of the sampler.
+
+        Parameters
+        ----------
+        path : path-like
+            File to write; what is there is replaced in one piece.
+
+        Raises
+        ------
+        ValueError
+            If a prior is not one of NumPyro's distributions that are made of numbers by their name.
+        """
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        persistence.write(path, self.fitted_, self.get_params(), names)
+
     # ------------------------------------------------------------------ plumbing
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -520,6 +575,25 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     def _bar(self, total: int, unit: str) -> Any:
         return tqdm(total=total, desc="fit", unit=unit, file=sys.stderr, disable=not self.progress_bar)
+
+
+def load(path: str | os.PathLike[str]) -> BayesianSFA:
+    """Load a model that :meth:`BayesianSFA.save` wrote; errors as of :func:`probsfa.load`."""
+    fitted, options, names = persistence.read(path)
+    unknown = sorted(set(options) - set(BayesianSFA().get_params()))
+    if unknown:
+        raise ValueError(f"{os.fspath(path)} has parameters that this release does not know: {unknown}.")
+    estimator = BayesianSFA(**options)
+    try:
+        check_settings(estimator)
+        outcome = report(fitted)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{os.fspath(path)} holds no usable model: {str(error).rstrip('.')}.") from error
+    estimator._set_fitted(fitted, outcome)
+    estimator.n_features_in_ = fitted.target.n_features
+    if names is not None:
+        estimator.feature_names_in_ = names
+    return estimator
 
 
 def _with_missing(values: FloatArray, observed: FloatArray, cells: FloatArray) -> FloatArray:

@@ -136,18 +136,22 @@ def test_what_is_no_interval_is_said(small):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:The observed information")
 def test_intervals_cover_as_often_as_they_say():
-    """Of 200 short series."""
-    truth, n = -1 / np.log(0.9), 200
-    inside = {"factors": 0, "profile": 0}
+    """Ten time scales of data are enough for a profile, forty for factors; symmetric ones want more."""
+    truth, n = -1 / np.log(0.9), 100
+    inside = {"symmetric": 0, "factors": 0, "profile": 0}
     for seed in range(n):
-        X = make_slow_mixture(100, 3, decay=[0.9], noise_variance=0.3, random_state=seed).data
-        model = ProbabilisticSFA(1).fit(X)
-        errors = model.standard_errors(X)
-        ends = {"factors": np.ravel(errors.interval("timescales", level=0.9))}
-        profile = model.profile_timescale(X, level=0.9)
-        ends["profile"] = np.array([profile.lower, profile.upper])
-        for name, (lower, upper) in ends.items():
-            inside[name] += lower <= truth <= upper
-    # Six standard errors of a share of 200 would tell little.
+        short, longer = (
+            make_slow_mixture(n_rows, 3, decay=[0.9], noise_variance=0.3, random_state=seed).data
+            for n_rows in (100, 400)
+        )
+        profile = ProbabilisticSFA(1).fit(short).profile_timescale(short, level=0.9)
+        inside["profile"] += profile.lower <= truth <= profile.upper
+        model = ProbabilisticSFA(1).fit(longer)
+        errors = model.standard_errors(longer)
+        lower, upper = errors.interval("timescales", level=0.9)
+        inside["factors"] += lower[0] <= truth <= upper[0]
+        inside["symmetric"] += abs(model.timescales_[0] - truth) <= 1.645 * errors.timescales[0]
+    # Six standard errors of a share of 100 would tell little.
     for name in ("factors", "profile"):
         assert abs(inside[name] / n - 0.9) < 3 * np.sqrt(0.09 / n), inside
+    assert inside["symmetric"] < inside["factors"]
