@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from probsfa._interrupts import interrupts_kept
 from probsfa._validation import Sequences
 from probsfa.bayes.coordinates.batches import constrain
 from probsfa.bayes.coordinates.chart import choose_chart
@@ -69,6 +70,7 @@ class InferenceProblem(NamedTuple):
     labelling: Labelling
 
 
+@interrupts_kept()
 def fit_posterior(
     sequences: Sequences,
     time_index: NDArray[Any],

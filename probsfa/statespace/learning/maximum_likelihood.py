@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from probsfa._interrupts import interrupts_kept
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.columns import column_moments, is_constant, standardisation
@@ -271,6 +272,7 @@ def pose(data: TrainingData, options: FitOptions) -> FitProblem:
     )
 
 
+@interrupts_kept()
 def maximise(
     problem: FitProblem, *, start: Parameters | None = None, report: Report | None = None
 ) -> FitResult:
