@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from probsfa._typing import FloatArray
+from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 
 
@@ -111,22 +111,43 @@ def make_panel(sequences: Sequences, *, pad: bool = True) -> Panel:
 
     starts = np.ones(n_steps, dtype=bool)
     starts[:n_rows] = sequences.starts
-    if sequences.times is None:
-        gaps, inverse = np.ones(1), np.zeros(n_steps, dtype=np.int64)
-    elif sequences.step is not None:
-        gaps, inverse = whole_if_close(np.array([sequences.step])), np.zeros(n_steps, dtype=np.int64)
-    else:
-        elapsed = np.ones(n_steps)
-        elapsed[1:n_rows] = whole_if_close(np.diff(sequences.times))
-        within = ~starts
-        gaps, inside = np.unique(elapsed[within], return_inverse=True)
-        if gaps.size == 0:
-            gaps = np.ones(1)
-        inverse = np.zeros(n_steps, dtype=np.int64)
-        inverse[within] = inside
-    gap_index = np.where(starts, gaps.size, inverse).astype(np.int32)
+    gap_index, gaps = index_gaps(starts, sequences.times, sequences.step)
     complete = bool(sequences.mask.all())
     return Panel(values, mask, gap_index, gaps, n_rows, sequences.lengths, complete)
+
+
+def index_gaps(
+    starts: BoolArray, times: FloatArray | None, step: float | None = None
+) -> tuple[NDArray[np.int32], FloatArray]:
+    """Which gap leads to each row, and the different gaps, as a panel has them.
+
+    Parameters
+    ----------
+    starts : ndarray of bool (T,)
+        Rows that start a sequence, or pad the last one.
+    times : ndarray (N,) or None
+        Times of the first N rows, those that are data; None for even sampling.
+    step : float, optional
+        The time between all rows, where it is the same.
+
+    Returns
+    -------
+    gap_index : ndarray (T,)
+    gaps : ndarray (U,)
+    """
+    inverse = np.zeros(starts.size, dtype=np.int64)
+    if times is None:
+        gaps = np.ones(1)
+    elif step is not None:
+        gaps = whole_if_close(np.array([step]))
+    else:
+        elapsed = np.ones(starts.size)
+        elapsed[1 : times.size] = whole_if_close(np.diff(times))
+        within = ~starts
+        gaps, inverse[within] = np.unique(elapsed[within], return_inverse=True)
+        if gaps.size == 0:
+            gaps = np.ones(1)
+    return np.where(starts, gaps.size, inverse).astype(np.int32), gaps
 
 
 def whole_if_close(elapsed: FloatArray) -> FloatArray:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from probsfa._interrupts import interrupts_kept
 from probsfa._processes import check_not_forked
 from probsfa._threads import one_blas_thread
 from probsfa._typing import FloatArray
@@ -31,7 +32,7 @@ from probsfa.statespace.parameters import Parameters
 def _engine() -> Iterator[None]:
     """Settings under which the engine is asked."""
     check_not_forked()
-    with engine_settings(), one_blas_thread():
+    with interrupts_kept(), engine_settings(), one_blas_thread():
         yield
 
 

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from probsfa._typing import FloatArray
+from probsfa._validation import Sequences
 from probsfa.statespace.engine.dynamics import Transition
 from probsfa.statespace.leave_one_out import Comparison
 from probsfa.statespace.panel import decay_over
@@ -30,6 +31,35 @@ class Forecast(NamedTuple):
     std: Any
     latent_means: Any
     latent_std: Any
+
+
+def check_finite(sequences: Sequences, params: Parameters, *results: FloatArray | float) -> None:
+    """Raise a ValueError where an answer is no number, naming the cell that is farthest from the model.
+
+    Parameters
+    ----------
+    sequences : Sequences
+        The data, in the units of the parameters.
+    params : Parameters
+        Parameters of the model.
+    *results : ndarray or float
+        What was inferred from the data.
+    """
+    # A finite sum has finite terms, and takes no memory.
+    if all(np.isfinite(np.sum(result)) or np.isfinite(result).all() for result in results):
+        return
+    deviation = np.abs(sequences.values - params.offset)
+    with np.errstate(all="ignore"):
+        std = np.sqrt(np.sum(params.loadings**2, axis=1) + params.noise_variance)
+        far = np.nan_to_num(deviation / std, nan=-1.0, posinf=np.finfo(np.float64).max)
+    row, column = np.unravel_index(int(np.argmax(far)), far.shape)
+    names = sequences.feature_names
+    called = "" if names is None else f" ({names[column]!r})"
+    raise ValueError(
+        f"X cannot be inferred by this model in double precision: row {row}, column {column}{called} is "
+        f"{sequences.values[row, column]:.3g}, {far[row, column]:.2g} standard deviations from the model's "
+        "mean. Look at that value, or fit the model to data in these units."
+    )
 
 
 def observation_moments(

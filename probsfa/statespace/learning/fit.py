@@ -288,8 +288,9 @@ def _rank(evaluate: CountedEStep, candidates: list[Parameters]) -> list[_RankedS
         if np.isfinite(value) and all(abs(value - other.value) > _SAME_OPTIMUM for other in ranked):
             ranked.append(_RankedStart(value, params, stats))
     if not ranked:
-        raise FloatingPointError(
-            "The log-likelihood is not finite at any start; are some values extremely large?"
+        raise ValueError(
+            "The log-likelihood is no finite number at any start: some values of X are too far from the "
+            "others, or the noise that is given is too small or too large for them."
         )
     return sorted(ranked, key=lambda start: -start.value)
 
@@ -298,7 +299,8 @@ def _climb(
     evaluate: CountedEStep, layout: Coordinates, ranked: list[_RankedStart], noise: Noise, tol: float
 ) -> FitResult:
     """Climb a little way from every start that is high enough, then from the best one to the end."""
-    promising = [start for start in ranked if start.value > ranked[0].value - _TOO_LOW]
+    # Not `>`: beyond 1e17 nats, which very little noise gives, a difference of a few is lost.
+    promising = [start for start in ranked if start.value >= ranked[0].value - _TOO_LOW]
     limit = evaluate.limit
     results: list[FitResult] = []
     for _, params, stats in promising:
