@@ -3,6 +3,7 @@
 import dataclasses
 import numbers
 import os
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,7 @@ def write(
         "status": fitted.status,
     }
     arrays = {
-        **fitted.params._asdict(),
+        **{name: value for name, value in fitted.params._asdict().items() if value is not None},
         "history": fitted.history,
         "shift": fitted.shift,
         "scale": fitted.scale,
@@ -59,6 +60,18 @@ def write(
     if feature_names is not None:
         arrays["feature_names"] = np.asarray(feature_names, dtype=str)
     _storage.write(path, _KIND, scalars, arrays)
+
+
+def _saved(values: Mapping[str, Any], names: Iterable[str], defaults: Container[str]) -> dict[str, Any]:
+    """The values of those names; a file that is older than a field with a default need not have it."""
+    return {name: values[name] for name in names if name in values or name not in defaults}
+
+
+def _option_names() -> tuple[list[str], list[str]]:
+    """Names of the options of a fit, and of those with a default."""
+    options = dataclasses.fields(FitOptions)
+    defaulted = [option.name for option in options if option.default is not dataclasses.MISSING]
+    return [option.name for option in options], defaulted
 
 
 def read(path: str | os.PathLike[str]) -> tuple[FittedModel, dict[str, Any], Any]:
@@ -77,7 +90,7 @@ def read(path: str | os.PathLike[str]) -> tuple[FittedModel, dict[str, Any], Any
     options = scalars["options"]
     fitted_with = scalars.get("fitted_with", options)
     fitted = MaximumLikelihood(
-        params=Parameters(*(arrays[name] for name in Parameters._fields)),
+        params=Parameters(**_saved(arrays, Parameters._fields, Parameters._field_defaults)),
         shift=arrays["shift"],
         scale=arrays["scale"],
         time_unit=scalars["time_unit"],
@@ -86,7 +99,7 @@ def read(path: str | os.PathLike[str]) -> tuple[FittedModel, dict[str, Any], Any
         n_evaluations=scalars["n_evaluations"],
         converged=scalars["converged"],
         status=scalars["status"],
-        options=FitOptions(**{name: fitted_with[name] for name in FitOptions.__dataclass_fields__}),
+        options=FitOptions(**_saved(fitted_with, *_option_names())),
     )
     model: FittedModel = LinearGaussianModel(fitted)
     if "limit_decay" in arrays:
