@@ -81,7 +81,7 @@ def run_filter(params: Parameters, sequence: Sequences, state: FilterState | Non
     ValueError
         If ``state`` does not fit the model, or the times do not go on from it.
     """
-    k = params.n_components
+    k = params.n_states
     panel = make_panel(sequence)
     decays = step_decay(params.decay, panel)
     mean, covariance = np.zeros(k), np.eye(k)
@@ -100,10 +100,10 @@ def run_filter(params: Parameters, sequence: Sequences, state: FilterState | Non
     return FilterResult(*filtering, last)
 
 
-def _check_state(state: FilterState, n_components: int, times: FloatArray | None) -> None:
-    if state.mean.shape != (n_components,) or state.covariance.shape != (n_components, n_components):
+def _check_state(state: FilterState, n_states: int, times: FloatArray | None) -> None:
+    if state.mean.shape != (n_states,) or state.covariance.shape != (n_states, n_states):
         raise ValueError(
-            f"state has a mean of shape {state.mean.shape}; a model with {n_components} components needs the "
+            f"state has a mean of shape {state.mean.shape}; a model with {n_states} components needs the "
             "state of its own filter."
         )
     if (times is None) != (state.time is None):

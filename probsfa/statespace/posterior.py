@@ -172,5 +172,5 @@ def draw_states(params: Parameters, panel: Panel, normals: FloatArray) -> FloatA
     ndarray of shape (n_draws, N, K)
     """
     with _engine():
-        settings = settings_for_draws(panel.values.shape[0], params.n_components)
+        settings = settings_for_draws(panel.values.shape[0], params.n_states)
         return draw_in_turn(params, panel, normals, *settings)

@@ -62,6 +62,6 @@ def draw_latents(params: Parameters, panel: Panel, n_draws: int, rng: np.random.
     ndarray of shape (n_draws, N, K)
     """
     # Drawn row by row for the rows that are data, so that padding changes nothing.
-    normals = np.zeros((panel.values.shape[0], n_draws, params.n_components))
-    normals[: panel.n_rows] = rng.standard_normal((panel.n_rows, n_draws, params.n_components))
+    normals = np.zeros((panel.values.shape[0], n_draws, params.n_states))
+    normals[: panel.n_rows] = rng.standard_normal((panel.n_rows, n_draws, params.n_states))
     return draw_states(params, panel, normals)

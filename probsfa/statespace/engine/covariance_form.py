@@ -169,7 +169,7 @@ class CovarianceForm:
 
     def forward(self, problem: Problem, before: Gaussian) -> tuple[CovarianceForward, Array]:
         """See :class:`.Strategy`."""
-        n_components = problem.loadings.shape[1]
+        n_states = problem.loadings.shape[1]
         spread = jnp.sqrt(problem.noise_variance)
         loadings = problem.loadings / spread[:, None]
         scaled = problem.mask * (problem.values - problem.offset) / spread
@@ -187,8 +187,8 @@ class CovarianceForm:
             right = jnp.concatenate([crossed, seen_loadings, surprise[:, None]], axis=1)
             solved = triangular_solve(factor, right, left_side=True, lower=True)
             gain, whitened, innovation = (
-                solved[:, :n_components],
-                solved[:, n_components:-1],
+                solved[:, :n_states],
+                solved[:, n_states:-1],
                 solved[:, -1],
             )
             state = Gaussian(mean + innovation @ gain, covariance - gain.T @ gain)

@@ -26,9 +26,9 @@ class Gaussian(NamedTuple):
     covariance: Array
 
 
-def stationary(n_components: int, dtype: Any) -> Gaussian:
+def stationary(n_states: int, dtype: Any) -> Gaussian:
     """Stationary distribution of the latents, which is also that of the first state of a sequence."""
-    return Gaussian(jnp.zeros(n_components, dtype), jnp.eye(n_components, dtype=dtype))
+    return Gaussian(jnp.zeros(n_states, dtype), jnp.eye(n_states, dtype=dtype))
 
 
 class Transition(NamedTuple):

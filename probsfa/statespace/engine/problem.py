@@ -43,8 +43,8 @@ class Model(NamedTuple):
         return self.transitions.decay.shape[0] - 1
 
     @property
-    def n_components(self) -> int:
-        """Number of latents, ``K``."""
+    def n_states(self) -> int:
+        """Dimension of the state, ``K``."""
         return self.transitions.decay.shape[1]
 
 

@@ -62,10 +62,10 @@ class Filtered(NamedTuple):
 
 def collapse(problem: Problem) -> Collapsed:
     """Collapse observations onto the latents: two matrix products over the data."""
-    n_components = problem.loadings.shape[1]
+    n_states = problem.loadings.shape[1]
     scaled = problem.loadings / problem.noise_variance[:, None]
-    rows, columns, _ = triangle(n_components)
-    precision = unpack(problem.mask @ (scaled[:, rows] * problem.loadings[:, columns]), n_components)
+    rows, columns, _ = triangle(n_states)
+    precision = unpack(problem.mask @ (scaled[:, rows] * problem.loadings[:, columns]), n_states)
     information = (problem.mask * (problem.values - problem.offset)) @ scaled
     return Collapsed(precision, information)
 
@@ -188,8 +188,8 @@ class Recursions:
     def packed_moments(self, problem: Problem, result: RecursionsForward, after: Gaussian) -> PackedMoments:
         """See :class:`.Strategy`."""
         smoothed = smoother_pass(result.filtered, problem.following, after, full=False)
-        n_rows, n_components = smoothed.means.shape
-        packed = smoothed.covariances.reshape(n_rows, -1)[:, triangle(n_components).flat]
+        n_rows, n_states = smoothed.means.shape
+        packed = smoothed.covariances.reshape(n_rows, -1)[:, triangle(n_states).flat]
         return PackedMoments(smoothed.means.T, packed.T, smoothed.lag_one.T)
 
     def moments(self, problem: Problem, result: RecursionsForward, after: Gaussian) -> RowMoments:

@@ -46,7 +46,7 @@ def _sums(model: Model, rows: Rows, n_devices: int, strategy: segmented.Segmente
     problem = Problem(rows.values, rows.mask, transitions, following, *model[1:])
     cut = segmented.cut(collapse(problem), problem.transitions, n_segments)
     segments = jax.lax.all_gather(segmented.summarize(cut), _AXIS, axis=-1, tiled=True)
-    borders = strategy.join(segments, stationary(model.n_components, table.dtype))
+    borders = strategy.join(segments, stationary(model.n_states, table.dtype))
     ends = strategy.join_back(segments, borders)
 
     def own(states: Gaussian) -> Gaussian:

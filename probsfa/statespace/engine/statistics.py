@@ -103,8 +103,8 @@ def observation_sums(
 
 def complete_sums(sums: ObservationSums, loadings: Array) -> tuple[Array, Array, Array, Array, Array]:
     """Counts, residual power and moments, latent and total moments of :class:`Statistics`."""
-    n_components = loadings.shape[1]
-    second, counts, first = unpack(sums.second.T, n_components), sums.counts, sums.first.T
+    n_states = loadings.shape[1]
+    second, counts, first = unpack(sums.second.T, n_states), sums.counts, sums.first.T
     latent = jnp.concatenate(
         [
             jnp.concatenate([second, first[:, :, None]], axis=2),
@@ -112,7 +112,7 @@ def complete_sums(sums: ObservationSums, loadings: Array) -> tuple[Array, Array,
         ],
         axis=1,
     )
-    loaded = jnp.einsum("dij,dj->di", unpack(sums.spread.T[:-1], n_components), loadings)
+    loaded = jnp.einsum("dij,dj->di", unpack(sums.spread.T[:-1], n_states), loadings)
     power = sums.residual_power + jnp.einsum("di,di->d", loaded, loadings)
     crossed = sums.residual_moments.T.at[:, :-1].add(-loaded)
     return counts[:-1], power, crossed, latent[:-1], latent[-1]

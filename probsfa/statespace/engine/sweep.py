@@ -72,7 +72,7 @@ def _sums(
             backwards,
         ),
     )
-    first = unpack(moments.covariances[:, :1].T, model.n_components)[0]
+    first = unpack(moments.covariances[:, :1].T, model.n_states)[0]
     return sums, Gaussian(moments.means[:, 0], first)
 
 
@@ -144,12 +144,12 @@ class Sweep:
         self.strategy = strategy
         self.chunks = chunks
         self.model = make_model(params, panel)
-        n_components = self.model.n_components
-        size = 8 * (n_components + 1) ** 2 * chunks.rows * len(chunks)
+        n_states = self.model.n_states
+        size = 8 * (n_states + 1) ** 2 * chunks.rows * len(chunks)
         self.caches = size <= cached_bytes
         # NumPy arrays: each JAX operation outside a compiled program is a program of its own.
-        zeros = np.zeros((n_components, n_components))
-        self.prior = Gaussian(*map(jnp.asarray, (zeros[0], np.eye(n_components))))
+        zeros = np.zeros((n_states, n_states))
+        self.prior = Gaussian(*map(jnp.asarray, (zeros[0], np.eye(n_states))))
         #: What follows the last row: nothing, to which no transition leads.
         self.nothing = Gaussian(*map(jnp.asarray, (zeros[0], zeros)))
         self.states = [self.prior]
@@ -264,8 +264,8 @@ class InTurn:
         sweep.forward()
         # Parts are copied into NumPy's memory, which comes in large pages, while they are in the cache: to
         # join them at the end took a fifth longer, and twice the memory.
-        n_components = sweep.model.n_components
-        whole = [np.empty((n, n_components)), *(np.empty((n, n_components, n_components)) for _ in range(2))]
+        n_states = sweep.model.n_states
+        whole = [np.empty((n, n_states)), *(np.empty((n, n_states, n_states)) for _ in range(2))]
         for k, rows, after_index, result in sweep.backward():
             smoothed = _moments_program(self.strategy, sweep.model, rows, after_index, result, after)
             after = Gaussian(smoothed.means[0], smoothed.covariances[0])

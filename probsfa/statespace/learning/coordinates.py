@@ -14,7 +14,7 @@ import numpy as np
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.panel import decay_over
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import Latents, Parameters
 
 # Closest that a learned decay may come to one. 1 - a^2 must stay well above rounding, and a time scale of 1e8
 # steps is a constant for any series there is.
@@ -27,8 +27,10 @@ class Coordinates(NamedTuple):
 
     Attributes
     ----------
-    n_features, n_components : int
-        ``D`` and ``K``.
+    n_features : int
+        ``D``.
+    latents : Latents
+        Which latents there are.
     noise : {"diagonal", "isotropic", "fixed"}
         How many noise coordinates there are: ``D``, one or none.
     evenly_sampled : bool
@@ -36,9 +38,14 @@ class Coordinates(NamedTuple):
     """
 
     n_features: int
-    n_components: int
+    latents: Latents
     noise: Literal["diagonal", "isotropic", "fixed"]
     evenly_sampled: bool
+
+    @property
+    def n_states(self) -> int:
+        """Dimension of the state, the columns of the loadings."""
+        return self.latents.n_states
 
     @property
     def n_noise(self) -> int:
@@ -47,19 +54,23 @@ class Coordinates(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of coordinates, which is the number of free parameters."""
-        return self.n_components * (1 + self.n_features) + self.n_noise + self.n_features
+        """Number of coordinates, ``P``."""
+        return self.latents.n_dynamics + self.n_states * self.n_features + self.n_noise + self.n_features
+
+    @property
+    def n_free(self) -> int:
+        """Number of free parameters, on which the likelihood depends."""
+        return self.latents.n_free(self.n_features) + self.n_noise + self.n_features
 
     @property
     def slices(self) -> tuple[slice, slice, slice, slice]:
-        """Where decay, loadings, noise and offset lie in the vector."""
-        ends = np.cumsum(
-            [0, self.n_components, self.n_components * self.n_features, self.n_noise, self.n_features]
-        )
-        decay, loadings, noise, offset = (
+        """Where dynamics, loadings, noise and offset lie in the vector."""
+        sizes = [self.latents.n_dynamics, self.n_states * self.n_features, self.n_noise, self.n_features]
+        ends = np.cumsum([0, *sizes])
+        dynamics, loadings, noise, offset = (
             slice(int(i), int(j)) for i, j in zip(ends[:-1], ends[1:], strict=True)
         )
-        return decay, loadings, noise, offset
+        return dynamics, loadings, noise, offset
 
 
 def to_vector(layout: Coordinates, params: Parameters) -> FloatArray:
@@ -71,16 +82,17 @@ def to_vector(layout: Coordinates, params: Parameters) -> FloatArray:
     )
 
 
-def from_vector(layout: Coordinates, vector: FloatArray, noise_variance: FloatArray) -> Parameters:
-    """Parameters at given coordinates; ``noise_variance`` (D,) is used where the noise is fixed."""
-    decay, loadings, noise, offset = (vector[part] for part in layout.slices)
+def from_vector(layout: Coordinates, vector: FloatArray, template: Parameters) -> Parameters:
+    """Parameters at given coordinates; what has none, as a fixed noise variance, is as in ``template``."""
+    dynamics, loadings, noise, offset = (vector[part] for part in layout.slices)
+    variance = template.noise_variance
     if layout.noise != "fixed":
-        noise_variance = np.broadcast_to(np.exp(noise), (layout.n_features,))
-    return Parameters(
-        _decay_from_free(layout, decay),
-        loadings.reshape(layout.n_features, layout.n_components),
-        noise_variance,
-        offset,
+        variance = np.broadcast_to(np.exp(noise), (layout.n_features,))
+    return template._replace(
+        decay=_decay_from_free(layout, dynamics),
+        loadings=loadings.reshape(layout.n_features, layout.n_states),
+        noise_variance=variance,
+        offset=offset,
     )
 
 

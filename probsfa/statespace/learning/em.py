@@ -43,7 +43,8 @@ def maximize(params: Parameters, stats: Statistics, noise: Noise, gaps: FloatArr
     params : Parameters
     """
     loadings, offset, variance = _maximize_observations(params, stats, noise)
-    return Parameters(_maximize_decay(params.decay, stats, gaps), loadings, variance, offset)
+    decay = _maximize_decay(params.decay, stats, gaps)
+    return params._replace(decay=decay, loadings=loadings, noise_variance=variance, offset=offset)
 
 
 def _maximize_observations(

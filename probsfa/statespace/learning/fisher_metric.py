@@ -50,7 +50,7 @@ def complete_data_of(stats: Statistics) -> CompleteData:
 
 def complete_data_without_holes(n_rows: float, layout: Coordinates) -> CompleteData:
     """Moments of a series of that many rows without holes, of latents with unit variance."""
-    return CompleteData(np.full(layout.n_features, n_rows), n_rows * np.eye(layout.n_components), n_rows)
+    return CompleteData(np.full(layout.n_features, n_rows), n_rows * np.eye(layout.n_states), n_rows)
 
 
 class Metric:
@@ -118,7 +118,7 @@ class Metric:
             self.within = n * within
             precision = np.diagonal(self.outside) + np.einsum("da,ab,db->d", left, mean_inverse, left)
             noise = np.diag(0.5 * n * precision**2)
-            self.coupled = np.zeros((q * k, layout.n_noise + k))
+            self.coupled = np.zeros((q * k, layout.n_noise + layout.latents.n_dynamics))
             self.local[:] = 0.0
             decay_noise[:] = 0.0
         else:
@@ -133,7 +133,7 @@ class Metric:
             by_noise = _pairs(w * inverse, fh).transpose(0, 3, 1, 2).reshape(q * k, q * q) @ pairs.T
             moved = slope[:, :, None] * g * spectrum[:, None, :]
             by_decay = ((w * h).transpose(2, 1, 0) @ moved.transpose(1, 0, 2)).transpose(1, 2, 0)
-            self.coupled = n * np.hstack([self._gather(by_noise.T).T, by_decay.reshape(q * k, k)])
+            self.coupled = n * np.hstack([self._gather(by_noise.T).T, by_decay.reshape(q * k, -1)])
         noise *= np.outer(self.share, self.share)
         by_decay_noise = self._gather(decay_noise.T)
         self.small = np.block([[self._total(noise), by_decay_noise], [by_decay_noise.T, dynamics]])
@@ -164,7 +164,7 @@ class Metric:
         ndarray of shape (P,)
         """
         decay, loadings, noise, offset = self.layout.slices
-        d, k = self.layout.n_features, self.layout.n_components
+        d, k = self.layout.n_features, self.layout.n_states
         root, n_noise = self.root[:, None], self.layout.n_noise
         beyond = factorise(self.beyond + damping * self.moments)
         within = self._within_solver(damping)
@@ -178,7 +178,7 @@ class Metric:
         # The gradient by the scaled loadings is the one by the loadings times the noise's deviation.
         first = solve_loadings(gradient[loadings].reshape(d, k) / root)
         rest = np.concatenate([gradient[noise], gradient[decay]]) - self._from_loadings(first)
-        kept = np.concatenate([free[noise], np.ones(k, dtype=bool)])
+        kept = np.concatenate([free[noise], np.ones(self.layout.latents.n_dynamics, dtype=bool)])
         small_step = np.zeros_like(rest)
         small = small if kept.all() else small[np.ix_(kept, kept)]
         small_step[kept] = factorise(small)(rest[kept])
@@ -192,7 +192,7 @@ class Metric:
 
     def _within_solver(self, damping: float) -> Solver:
         """Solver for the loadings within the span, with vectors or columns of size q K."""
-        q, k = self.left.shape[1], self.layout.n_components
+        q, k = self.left.shape[1], self.layout.n_states
         damped = damping * self.moments
         if not self.coarse:
             return factorise(self.within[0] + np.kron(np.eye(q), damped))
@@ -264,8 +264,8 @@ class Metric:
     def to_dense(self, damping: float = 0.0) -> FloatArray:
         """The whole matrix, shape (P, P): for small models and for tests."""
         decay, loadings, noise, offset = self.layout.slices
-        d, k = self.layout.n_features, self.layout.n_components
-        n_noise = self.layout.n_noise
+        d, k = self.layout.n_features, self.layout.n_states
+        n_noise, n_dynamics = self.layout.n_noise, self.layout.latents.n_dynamics
         out = np.zeros((self.layout.size, self.layout.size))
         damped = damping * self.moments
         span = np.kron(self.left, np.eye(k))
@@ -276,9 +276,9 @@ class Metric:
         rows = np.repeat(self.root, k)
         whole = np.kron(self.outside, self.beyond + damped) + span @ within @ span.T
         out[loadings, loadings] = whole * rows[:, None] * rows
-        cross = [self._to_loadings(e).ravel() * rows for e in np.eye(n_noise + k)]
+        cross = [self._to_loadings(e).ravel() * rows for e in np.eye(n_noise + n_dynamics)]
         small = self._noise_and_decay(damping)
-        for part, first, size in ((noise, 0, n_noise), (decay, n_noise, k)):
+        for part, first, size in ((noise, 0, n_noise), (decay, n_noise, n_dynamics)):
             if size:
                 out[loadings, part] = np.array(cross[first : first + size]).T
                 out[part, loadings] = out[loadings, part].T
@@ -323,7 +323,7 @@ def _curvature(
 ) -> tuple[FloatArray, FloatArray]:
     """Curvature that the coordinates of noise and decay themselves have, where it shortens steps."""
     if gradient is None:
-        return np.zeros(layout.n_noise), np.zeros(layout.n_components)
+        return np.zeros(layout.n_noise), np.zeros(layout.latents.n_dynamics)
     decay, _, noise, _ = layout.slices
     a = params.decay
     # d^2 a / d s^2 over d a / d s is -2 a for a = tanh s, and 1 + log a for a = exp(-exp s).

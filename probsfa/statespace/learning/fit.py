@@ -24,7 +24,7 @@ from probsfa.statespace.learning.quasi_newton import ascend
 from probsfa.statespace.learning.starts import interpolate, starts
 from probsfa.statespace.learning.whittle import Periodogram, WhittleObjective, periodogram
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import Latents, Parameters
 from probsfa.statespace.posterior import smooth
 
 _WHITTLE_EVALUATIONS = 80
@@ -46,7 +46,7 @@ _RESERVED_FOR_HEYWOOD = 0.2
 
 def fit(
     panel: Panel,
-    n_components: int,
+    latents: Latents,
     noise: Noise,
     start_noise: FloatArray | None,
     *,
@@ -68,8 +68,8 @@ def fit(
     ----------
     panel : Panel
         Packed observations, each feature with mean near zero and variance near one.
-    n_components : int
-        Number of latents.
+    latents : Latents
+        Which latents there are.
     noise : Noise
         What may happen to the noise variance.
     start_noise : ndarray of shape (D,), optional
@@ -95,7 +95,7 @@ def fit(
         Also after an interrupt from the keyboard, with the best parameters so far.
     """
     hold_heywood_cases = hold_heywood_cases and noise.kind == "diagonal"
-    layout = Coordinates(panel.values.shape[1], n_components, noise.kind, panel.evenly_sampled)
+    layout = Coordinates(panel.values.shape[1], latents, noise.kind, panel.evenly_sampled)
     reserved = int(np.ceil(_RESERVED_FOR_HEYWOOD * max_iter)) if hold_heywood_cases and max_iter > 1 else 0
     evaluate = CountedEStep(panel, max_iter - reserved, report, e_step)
     # Matrices here are as small as there are features.
@@ -171,8 +171,7 @@ def _first_starts(
     """Starts that the layout can express, the most faithful to slow feature analysis first."""
     centred, offset = _centred(panel)
     return [
-        _conform(params, layout, noise, start_noise)
-        for params in starts(centred, offset, layout.n_components)
+        _conform(params, layout, noise, start_noise) for params in starts(centred, offset, layout.latents)
     ]
 
 
@@ -216,12 +215,12 @@ def _refine(
     params: Parameters, layout: Coordinates, noise: Noise, data: Periodogram
 ) -> tuple[float, Parameters]:
     even = layout._replace(evenly_sampled=True)
-    objective = WhittleObjective(even, data, params.noise_variance, _WHITTLE_EVALUATIONS)
+    objective = WhittleObjective(even, data, params, _WHITTLE_EVALUATIONS)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         # A wild step may overflow; the search then shortens it.
         warnings.simplefilter("ignore", RuntimeWarning)
         end = ascend(objective, to_vector(even, params), make_box(even, noise), tol=0.1)
-    refined = from_vector(even, end.vector, params.noise_variance)
+    refined = from_vector(even, end.vector, params)
     if end.ending == "interrupted":
         raise KeyboardInterrupt
     if not end.history or not np.isfinite(end.history[-1]):

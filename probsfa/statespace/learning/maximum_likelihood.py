@@ -251,7 +251,7 @@ def maximise(
 
     return fit(
         observations.panel,
-        options.n_components,
+        options.latents,
         options.learned_noise(problem.scale),
         options.known_noise(problem.scale),
         solver=options.solver,

@@ -122,10 +122,10 @@ def rounding(log_likelihood: float, n_rows: int) -> float:
 class ExactObjective:
     """The exact log-likelihood as an objective: one posterior gives its value and its score."""
 
-    def __init__(self, evaluate: CountedEStep, layout: Coordinates, noise_variance: FloatArray) -> None:
+    def __init__(self, evaluate: CountedEStep, layout: Coordinates, template: Parameters) -> None:
         self.evaluate = evaluate
         self.layout = layout
-        self.noise_variance = noise_variance
+        self.template = template
 
     @property
     def exhausted(self) -> bool:
@@ -138,7 +138,7 @@ class ExactObjective:
 
     def __call__(self, vector: FloatArray) -> Evaluation:
         """Log-likelihood and score."""
-        params = from_vector(self.layout, vector, self.noise_variance)
+        params = from_vector(self.layout, vector, self.template)
         return self.evaluation(params, self.evaluate(params))
 
     def evaluation(self, params: Parameters, stats: Statistics) -> Evaluation:
@@ -148,7 +148,7 @@ class ExactObjective:
 
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric:
         """Expected information, damped by that of complete data: with full damping a step is one of EM."""
-        params = from_vector(self.layout, vector, self.noise_variance)
+        params = from_vector(self.layout, vector, self.template)
         return Metric(self.layout, params, complete_data_of(evaluation.detail), evaluation.gradient)
 
 
@@ -200,9 +200,9 @@ def fit_quasi_newton(
     -------
     FitResult
     """
-    objective = ExactObjective(evaluate, layout, start.noise_variance)
+    objective = ExactObjective(evaluate, layout, start)
     known = None if stats is None else objective.evaluation(start, stats)
     end: Ascent = ascend(objective, to_vector(layout, start), make_box(layout, noise), tol, known)
-    params = from_vector(layout, end.vector, start.noise_variance)
+    params = from_vector(layout, end.vector, start)
     best = end.history[-1] if end.history else -np.inf
     return FitResult(params, best, end.history, evaluate.count, end.ending)

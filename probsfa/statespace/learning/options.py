@@ -9,6 +9,7 @@ import numpy as np
 from probsfa._typing import FloatArray
 from probsfa._validation import check_count, check_option
 from probsfa.statespace.learning.noise import HEYWOOD_FLOOR, LEAST_NOISE, Noise, NoiseKind
+from probsfa.statespace.parameters import Latents
 
 __all__ = ["FitOptions"]
 
@@ -79,6 +80,11 @@ class FitOptions:
                 f"noise_floor must be 'auto' or a fraction of the variance between 0 and 1; got {floor!r}."
             )
         return self
+
+    @property
+    def latents(self) -> Latents:
+        """Which latents are asked for."""
+        return Latents(int(self.n_components))
 
     @property
     def noise_kind(self) -> NoiseKind:

@@ -62,18 +62,15 @@ def observed_information(
         step = np.zeros_like(vector)
         step[i] = _STEP / np.sqrt(max(float(expected[i]), 1.0))
         ahead, behind = (
-            _score_at(layout, vector + sign * step, params.noise_variance, panel)[indices]
-            for sign in (1.0, -1.0)
+            _score_at(layout, vector + sign * step, params, panel)[indices] for sign in (1.0, -1.0)
         )
         columns.append((behind - ahead) / (2.0 * step[i]))
     information = np.array(columns)
     return 0.5 * (information + information.T)
 
 
-def _score_at(
-    layout: Coordinates, vector: FloatArray, noise_variance: FloatArray, panel: Panel
-) -> FloatArray:
-    params = from_vector(layout, vector, noise_variance)
+def _score_at(layout: Coordinates, vector: FloatArray, template: Parameters, panel: Panel) -> FloatArray:
+    params = from_vector(layout, vector, template)
     return score(layout, params, panel.gaps, expected_statistics(params, panel))
 
 
@@ -112,7 +109,7 @@ def standard_errors(
     UserWarning
         If the information is not positive definite; the errors concerned are NaN.
     """
-    d, k = layout.n_features, layout.n_components
+    d, k = layout.n_features, layout.n_states
     at_floor = np.any(np.isclose(params.noise_variance[:, None], floors, rtol=1e-6), axis=1)
     free = np.ones(layout.size, dtype=bool)
     free[layout.slices[2]] = {"diagonal": ~at_floor, "isotropic": [not at_floor.any()], "fixed": []}[

@@ -19,6 +19,7 @@ from probsfa.statespace.learning.coordinates import Coordinates, from_vector, pa
 from probsfa.statespace.learning.fisher_metric import Metric, complete_data_without_holes
 from probsfa.statespace.learning.information import factor_spectra, latent_spectra
 from probsfa.statespace.learning.quasi_newton import Evaluation
+from probsfa.statespace.parameters import Parameters
 
 
 class Periodogram(NamedTuple):
@@ -109,12 +110,10 @@ class WhittleObjective:
     The offset has no part in it and stays where it is.
     """
 
-    def __init__(
-        self, layout: Coordinates, data: Periodogram, noise_variance: FloatArray, limit: int
-    ) -> None:
+    def __init__(self, layout: Coordinates, data: Periodogram, template: Parameters, limit: int) -> None:
         self.layout = layout
         self.data = data
-        self.noise_variance = noise_variance
+        self.template = template
         self._complete = complete_data_without_holes(float(data.weights.sum()), layout)
         self._band = data.band
         self.limit = limit
@@ -132,7 +131,7 @@ class WhittleObjective:
     def __call__(self, vector: FloatArray) -> Evaluation:
         """Value and gradient."""
         self.count += 1
-        params = from_vector(self.layout, vector, self.noise_variance)
+        params = from_vector(self.layout, vector, self.template)
         spectrum, slope = latent_spectra(params.decay, self.data.frequencies)
         weights = self.data.weights
         root, left, scaled, inverse, log_det = factor_spectra(params, spectrum)
@@ -163,5 +162,5 @@ class WhittleObjective:
 
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric:
         """Expected and complete-data information, as for the exact likelihood."""
-        params = from_vector(self.layout, vector, self.noise_variance)
+        params = from_vector(self.layout, vector, self.template)
         return Metric(self.layout, params, self._complete, evaluation.gradient)

@@ -7,6 +7,7 @@ from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.em import _cubic_decay, fit_em, maximize
 from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import STATUS_SENTENCES, CountedEStep, fit_quasi_newton
+from probsfa.statespace.parameters import Latents
 from probsfa.statespace.posterior import expected_statistics
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
@@ -114,7 +115,11 @@ def test_em_stays_where_the_score_is_zero(rng):
     model, data, _ = case(rng, lengths=(25,))
     noise, panel = Noise("diagonal", np.full(5, 0.05)), to_panel(data)
     optimum = fit_quasi_newton(
-        CountedEStep(panel, 500), Coordinates(5, 3, "diagonal", True), to_parameters(model), noise, 1e-9
+        CountedEStep(panel, 500),
+        Coordinates(5, Latents(3), "diagonal", True),
+        to_parameters(model),
+        noise,
+        1e-9,
     )
     assert optimum.status == "converged"
     moved = oracle.Model(*m_step(oracle.Model(*optimum.params), data, None, "diagonal", noise.floor))
