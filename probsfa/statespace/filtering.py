@@ -6,7 +6,8 @@ import numpy as np
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
-from probsfa.statespace.panel import decay_over, make_panel, step_decay, whole_if_close
+from probsfa.statespace.engine.dynamics import transition_over, transition_table
+from probsfa.statespace.panel import make_panel, whole_if_close
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import filter_rows
 
@@ -83,15 +84,16 @@ def run_filter(params: Parameters, sequence: Sequences, state: FilterState | Non
     """
     k = params.n_states
     panel = make_panel(sequence)
-    decays = step_decay(params.decay, panel)
+    transitions = transition_table(params, panel.gaps).at(panel.gap_index)
     mean, covariance = np.zeros(k), np.eye(k)
     times = sequence.times
     if state is not None:
         _check_state(state, k, times)
         mean, covariance = state.mean, state.covariance
         elapsed = 1.0 if times is None or state.time is None else float(times[0]) - state.time
-        decays[0] = decay_over(params.decay, whole_if_close(np.array([elapsed])))[0]
-    filtering = filter_rows(params, panel, decays, mean, covariance)
+        onward = transition_over(params, whole_if_close(np.array([elapsed])))
+        transitions = transitions.with_first(onward.at(0))
+    filtering = filter_rows(params, panel, transitions, mean, covariance)
     last = FilterState(
         filtering.means[-1].copy(),
         filtering.covariances[-1].copy(),

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from probsfa._typing import FloatArray
-from probsfa.statespace.engine.dynamics import Transition
+from probsfa.statespace.engine.dynamics import transition_over
 from probsfa.statespace.parameters import Parameters
 
 
@@ -41,12 +41,11 @@ def observation_moments(
 
 
 def propagate(
-    decay: FloatArray, mean: FloatArray, covariance: FloatArray, n_steps: int
+    params: Parameters, mean: FloatArray, covariance: FloatArray, n_steps: int
 ) -> tuple[FloatArray, FloatArray]:
     """The latents 1 to ``n_steps`` steps after a given Gaussian: means (H, K), covariances (H, K, K)."""
-    powers: Any = decay ** np.arange(1, n_steps + 1)[:, None]
     state: Any = covariance[:, :, None]
-    ahead = Transition(powers.T)  # a batch over the steps
+    ahead = transition_over(params, np.arange(1.0, n_steps + 1.0)).as_batch()
     covariances = np.asarray(ahead.predict_covariance(state))
     return np.asarray(ahead.move(mean[:, None])).T, np.moveaxis(covariances, -1, 0)
 
@@ -69,7 +68,7 @@ def forecast(params: Parameters, mean: FloatArray, covariance: FloatArray, n_ste
     -------
     Forecast
     """
-    latent_means, covariances = propagate(params.decay, mean, covariance, n_steps)
+    latent_means, covariances = propagate(params, mean, covariance, n_steps)
     means, variances = observation_moments(params, latent_means, covariances)
     latent_std = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
     return Forecast(means, np.sqrt(variances), latent_means, latent_std)

@@ -82,7 +82,7 @@ def test_predict(seed):
     mean, covariance, root = gaussian(seed)
     a = np.diag(model.decay)
     expected = a @ mean, a @ covariance @ a + np.eye(K) - a @ a
-    means, covariances = propagate(model.decay, mean, covariance, 1)
+    means, covariances = propagate(to_parameters(model), mean, covariance, 1)
     assert scaled_error(means[0], expected[0]) < EXACT
     assert scaled_error(covariances[0], expected[1]) < EXACT
     innovations = np.sqrt(np.eye(K) - a @ a)

@@ -51,6 +51,12 @@ def to_parameters(model) -> Parameters:
     return Parameters(*(np.array(part, dtype=np.float64) for part in model))
 
 
+def of_decay(decay) -> Parameters:
+    """Latents with those decays, each seen by itself under noise of variance one."""
+    k = len(decay)
+    return Parameters(np.array(decay, dtype=np.float64), np.eye(k), np.ones(k), np.zeros(k))
+
+
 def scaled_error(found, wanted):
     """Largest difference, relative to the size of what is wanted (at least one)."""
     found, wanted = np.asarray(found), np.asarray(wanted)

@@ -19,6 +19,7 @@ from probsfa.statespace.engine.covariance_form import (
     CovarianceForm,
     largest_precision,
 )
+from probsfa.statespace.engine.dynamics import transition_over
 from probsfa.statespace.engine.parallel_scan import ParallelScan
 from probsfa.statespace.engine.recursions import Recursions
 from probsfa.statespace.engine.segmented import Segmented
@@ -27,7 +28,7 @@ from probsfa.statespace.engine.steady_state import SteadyState
 from probsfa.statespace.engine.strategy import Route, Strategy
 from probsfa.statespace.engine.sweep import InTurn
 from probsfa.statespace.engine.two_filter import TwoFilter
-from probsfa.statespace.panel import Panel, decay_over, padded_length, resident_bytes
+from probsfa.statespace.panel import Panel, padded_length, resident_bytes
 from probsfa.statespace.parameters import Parameters
 
 # Most latents for which segments are quicker on a CPU than one step for each row.
@@ -403,7 +404,7 @@ def _has_few_columns(params: Parameters, panel: Panel) -> bool:
         n_states > _MOST_SEGMENTED
         and n_features <= MOST_COLUMNS * n_states
         and on_cpu()
-        and largest_precision(params, decay_over(params.decay, panel.gaps), panel.n_rows) <= MOST_PRECISION
+        and largest_precision(params, transition_over(params, panel.gaps), panel.n_rows) <= MOST_PRECISION
     )
 
 

@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from probsfa._typing import FloatArray
+from probsfa.statespace.engine.dynamics import transition_over, transition_score
 from probsfa.statespace.engine.statistics import Statistics
-from probsfa.statespace.panel import decay_over
 from probsfa.statespace.parameters import Latents, Parameters
 
 # Closest that a learned decay may come to one. 1 - a^2 must stay well above rounding, and a time scale of 1e8
@@ -121,18 +121,15 @@ def score(layout: Coordinates, params: Parameters, gaps: FloatArray, stats: Stat
     By Fisher's identity it is the gradient of the expected complete-data log-likelihood, hence a function
     of the expected statistics at the same parameters (Olsson, Petersen & Lehn-Schioler 2007).
     """
-    over = decay_over(params.decay, gaps)
-    innovation = (1.0 - over) * (1.0 + over)
-    by_step = (
-        stats.transitions[:, None] * over
-        + stats.innovation_moments
-        - over * stats.innovation_power / innovation
-    ) / innovation
+    over = transition_over(params, gaps)
+    by_step: FloatArray = transition_score(  # type: ignore[assignment]
+        over, stats.transitions, stats.innovation_power, stats.innovation_moments
+    ).decay
     if layout.evenly_sampled:
-        by_decay = by_step[0] * innovation[0]
+        by_decay = by_step[0] * over.innovation_variance[0]
     else:
         # d a^g = a^g g log(a) d log(-log a)
-        by_decay = np.sum(by_step * over * gaps[:, None] * np.log(params.decay), axis=0)
+        by_decay = np.sum(by_step * over.decay * gaps[:, None] * np.log(params.decay), axis=0)
     r = params.noise_variance
     by_latent = stats.residual_moments / r[:, None]
     by_noise = 0.5 * (stats.residual_power / r - stats.counts)

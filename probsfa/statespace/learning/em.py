@@ -11,11 +11,11 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from probsfa._typing import FloatArray
+from probsfa.statespace.engine.dynamics import transition_over
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.learning.coordinates import FASTEST_DECAY, SLOWEST_DECAY
 from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import CountedEStep, FitResult, Status, rounding
-from probsfa.statespace.panel import decay_over
 from probsfa.statespace.parameters import Parameters
 
 Sums = FloatArray | float
@@ -43,7 +43,7 @@ def maximize(params: Parameters, stats: Statistics, noise: Noise, gaps: FloatArr
     params : Parameters
     """
     loadings, offset, variance = _maximize_observations(params, stats, noise)
-    decay = _maximize_decay(params.decay, stats, gaps)
+    decay = _maximize_decay(params, stats, gaps)
     return params._replace(decay=decay, loadings=loadings, noise_variance=variance, offset=offset)
 
 
@@ -62,8 +62,8 @@ def _maximize_observations(
     return params.loadings + change[:, :-1], params.offset + change[:, -1], variance
 
 
-def _maximize_decay(decay: FloatArray, stats: Statistics, gaps: FloatArray) -> FloatArray:
-    over = decay_over(decay, gaps)
+def _maximize_decay(params: Parameters, stats: Statistics, gaps: FloatArray) -> FloatArray:
+    decay, over = params.decay, np.asarray(transition_over(params, gaps).decay)
     # Second moments of (z_t-1, z_t) from those of the innovations.
     previous = stats.previous_power
     cross = stats.innovation_moments + over * previous

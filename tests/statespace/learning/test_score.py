@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
-from probsfa.statespace.panel import decay_over
 from probsfa.statespace.parameters import Latents
 from probsfa.statespace.posterior import expected_statistics
 from tests.oracles import statespace as oracle
@@ -114,13 +113,6 @@ def test_coordinates_go_there_and_back(rng, noise, even):
     for one, other in zip(back, params, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
     np.testing.assert_allclose(1 - back.decay, 1 - params.decay, rtol=1e-7)
-
-
-def test_decay_over_a_gap_composes(rng):
-    decay = np.array([0.9, 0.3])
-    over = decay_over(decay, np.array([0.25, 0.75, 1.0]))
-    np.testing.assert_allclose(over[0] * over[1], over[2], rtol=1e-14)
-    np.testing.assert_array_equal(decay_over(np.array([-0.5]), np.ones(1)), [[-0.5]])
 
 
 def test_even_times_are_no_times(rng):
