@@ -9,7 +9,7 @@ import numpy as np
 from probsfa._threads import one_blas_thread
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.statistics import Statistics
-from probsfa.statespace.learning.coordinates import FASTEST_DECAY, Coordinates, from_vector, to_vector
+from probsfa.statespace.learning.coordinates import Coordinates, from_vector, to_vector
 from probsfa.statespace.learning.em import fit_em, warm_up
 from probsfa.statespace.learning.noise import HEYWOOD_FLOOR, Noise, is_heywood
 from probsfa.statespace.learning.objective import (
@@ -20,6 +20,7 @@ from probsfa.statespace.learning.objective import (
     fit_quasi_newton,
     make_box,
 )
+from probsfa.statespace.learning.processes import within_range
 from probsfa.statespace.learning.quasi_newton import ascend
 from probsfa.statespace.learning.starts import interpolate, starts
 from probsfa.statespace.learning.whittle import Periodogram, WhittleObjective, periodogram
@@ -207,8 +208,8 @@ def _conform(
         variance = np.full_like(variance, variance.mean())
     elif start_noise is not None:
         variance = start_noise
-    decay = params.decay if layout.evenly_sampled else np.maximum(params.decay, 10.0 * FASTEST_DECAY)
-    return params._replace(decay=decay, noise_variance=variance)
+    within = within_range(params, evenly_sampled=layout.evenly_sampled)
+    return within._replace(noise_variance=variance)
 
 
 def _refine(
@@ -225,9 +226,7 @@ def _refine(
         raise KeyboardInterrupt
     if not end.history or not np.isfinite(end.history[-1]):
         return -np.inf, params
-    if not layout.evenly_sampled:
-        refined = refined._replace(decay=np.maximum(refined.decay, 10.0 * FASTEST_DECAY))
-    return end.history[-1], refined
+    return end.history[-1], within_range(refined, evenly_sampled=layout.evenly_sampled)
 
 
 def _refine_with_imputed_gaps(

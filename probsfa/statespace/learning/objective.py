@@ -10,6 +10,7 @@ from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
 from probsfa.statespace.learning.fisher_metric import Metric, complete_data_of
 from probsfa.statespace.learning.noise import Noise
+from probsfa.statespace.learning.processes import longest_steps
 from probsfa.statespace.learning.quasi_newton import Ascent, Box, Evaluation, ascend
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
@@ -152,8 +153,8 @@ class ExactObjective:
         return Metric(self.layout, params, complete_data_of(evaluation.detail), evaluation.gradient)
 
 
-# Longest step of one iteration: in the decay's coordinate, loadings (standard deviations), log r, mu.
-_LONGEST_STEPS = (1.0, 1.0, 3.0, 3.0)
+# Longest step of one iteration: in the loadings (standard deviations), log r, mu.
+_LONGEST_STEPS = (1.0, 3.0, 3.0)
 
 
 def make_box(layout: Coordinates, noise: Noise) -> Box:
@@ -163,9 +164,9 @@ def make_box(layout: Coordinates, noise: Noise) -> Box:
     lower[layout.slices[2]] = np.log(floor[layout.noise])
     sizes = [
         np.full(part.stop - part.start, size)
-        for part, size in zip(layout.slices, _LONGEST_STEPS, strict=True)
+        for part, size in zip(layout.slices[1:], _LONGEST_STEPS, strict=True)
     ]
-    return Box(lower, np.concatenate(sizes))
+    return Box(lower, np.concatenate([longest_steps(layout.latents), *sizes]))
 
 
 def fit_quasi_newton(

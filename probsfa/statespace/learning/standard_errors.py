@@ -12,13 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from probsfa._typing import BoolArray, FloatArray
-from probsfa.statespace.learning.coordinates import (
-    Coordinates,
-    decay_slope,
-    from_vector,
-    score,
-    to_vector,
-)
+from probsfa.statespace.learning import processes
+from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
 from probsfa.statespace.learning.fisher_metric import Metric, complete_data_of
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
@@ -132,15 +127,16 @@ def standard_errors(
         variances[free] = np.where(weak, np.nan, inverse) * unit**2
     else:
         variances[free] = np.sum(vectors**2 / values, axis=1) * unit**2
-    decay_part, loadings_part, noise_part, offset_part = (np.sqrt(variances[part]) for part in layout.slices)
-    decay = np.abs(decay_slope(layout, params.decay)) * decay_part
+    dynamics_part, loadings_part, noise_part, offset_part = (
+        np.sqrt(variances[part]) for part in layout.slices
+    )
     noise = {"diagonal": noise_part, "isotropic": np.repeat(noise_part, d), "fixed": np.full(d, np.nan)}
-    positive_decay = np.where(params.decay > 0.0, params.decay, np.nan)
+    dynamics = processes.standard_errors(
+        params, dynamics_part, time_unit, evenly_sampled=layout.evenly_sampled
+    )
     return StandardErrors(
-        decay=decay,
         loadings=loadings_part.reshape(d, k) * scale[:, None],
         noise_variance=noise[layout.noise] * params.noise_variance * scale**2,
         offset=offset_part * scale,
-        # timescale = -unit / log(a), so its derivative is unit / (a log(a)^2)
-        timescales=time_unit * decay / (positive_decay * np.log(positive_decay) ** 2),
+        **dynamics,
     )

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from probsfa.statespace.learning.coordinates import Coordinates
-from probsfa.statespace.learning.em import _cubic_decay, fit_em, maximize
+from probsfa.statespace.learning.em import fit_em, maximize
 from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import STATUS_SENTENCES, CountedEStep, fit_quasi_newton
+from probsfa.statespace.learning.processes import cubic_decay
 from probsfa.statespace.parameters import Latents
 from probsfa.statespace.posterior import expected_statistics
 from tests.oracles import statespace as oracle
@@ -93,7 +94,7 @@ def test_isotropic_floor_keeps_the_noise_isotropic(rng):
 def test_cubic_finds_the_best_decay(cross):
     """The decay of one latent with given second moments, against a grid refined around its best point."""
     n, power = 40.0, 1.1
-    found = _cubic_decay(n, n * power, n * power * cross, n * power)
+    found = cubic_decay(n, n * power, n * power * cross, n * power)
     grid = np.linspace(-1, 1, 4003)[1:-1]
     for _ in range(8):
         values = oracle.cubic_objective(grid, n, n * power, n * power * cross, n * power)

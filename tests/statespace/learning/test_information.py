@@ -6,10 +6,10 @@ import pytest
 from probsfa.statespace.learning import fisher_metric as metric_module
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.fisher_metric import CompleteData, Metric, complete_data_without_holes
-from probsfa.statespace.learning.information import frequencies, latent_spectra
+from probsfa.statespace.learning.processes import frequencies, latent_spectra
 from probsfa.statespace.parameters import Latents
 from tests.oracles import statespace as oracle
-from tests.statespace.support import scaled_error, to_panel, to_parameters, uneven_times
+from tests.statespace.support import of_decay, scaled_error, to_panel, to_parameters, uneven_times
 
 
 def information(layout, params, n_rows, damping=0.0):
@@ -21,8 +21,9 @@ def information(layout, params, n_rows, damping=0.0):
 def test_quadrature_integrates_the_spectra(decay):
     """A latent has unit variance, and the square of its spectrum the mean (1 + a^2) / (1 - a^2)."""
     decay = np.array(decay)
-    omega, weights = frequencies(decay)
-    spectrum, slope = latent_spectra(decay, omega)
+    params = of_decay(decay)
+    omega, weights = frequencies(params)
+    spectrum, slope = latent_spectra(params, omega, evenly_sampled=True)
     assert np.all((omega > 0) & (omega < np.pi)) and np.all(weights > 0)
     assert weights.sum() == pytest.approx(1.0, rel=1e-12)
     np.testing.assert_allclose(weights @ spectrum, 1.0, rtol=1e-6)
@@ -34,10 +35,12 @@ def test_spectra_are_sums_of_autocovariances(rng):
     decay, omega = np.array([0.9, -0.5, 0.0]), rng.uniform(0, np.pi, 7)
     lags = np.arange(1, 600)
     wanted = np.array([[1 + 2 * np.sum(a**lags * np.cos(w * lags)) for a in decay] for w in omega])
-    found, slope = latent_spectra(decay, omega)
+    found, slope = latent_spectra(of_decay(decay), omega, evenly_sampled=True)
     np.testing.assert_allclose(found, wanted, rtol=1e-10)
     free, h = np.arctanh(decay), 1e-5
-    up, down = (latent_spectra(np.tanh(free + s * h), omega)[0] for s in (1, -1))
+    up, down = (
+        latent_spectra(of_decay(np.tanh(free + s * h)), omega, evenly_sampled=True).values for s in (1, -1)
+    )
     np.testing.assert_allclose(slope, (up - down) / (2 * h), rtol=1e-7, atol=1e-8)
 
 
