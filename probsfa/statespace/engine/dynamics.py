@@ -202,6 +202,10 @@ class Transition(NamedTuple):
         """Terms of states that are certain: ``innovations``, ``z' - A z``, and the earlier states ``z``."""
         return TransitionTerms(innovations**2, innovations * earlier, earlier**2)
 
+    def terms_of_rows(self, innovations: AnyArray, earlier: AnyArray) -> "TransitionTerms":
+        """The same of states that are the rows of a matrix (T, K), and so are the terms."""
+        return TransitionTerms(innovations**2, innovations * earlier, earlier**2)
+
     def with_covariances(
         self, terms: "TransitionTerms", later: AnyArray, earlier: AnyArray, lag_one: AnyArray
     ) -> "TransitionTerms":

@@ -248,7 +248,7 @@ def _sums_program(model: _Model, values: Array, n_rows: Array, n_end: int) -> tu
     means = means * there
     residuals = there * (values - offset - means @ loadings.T)
     innovations = there[1:] * (means[1:] - transition.move_rows(means[:-1]))
-    terms = transition.terms_of_means(innovations, there[1:] * means[:-1])
+    terms = transition.terms_of_rows(innovations, there[1:] * means[:-1])
     return Sums(
         jnp.sum(forward.log_likelihoods),
         means.T @ means,
