@@ -126,6 +126,10 @@ class Transition(NamedTuple):
         """``X A'`` for a matrix (J, K), each row of which is a state."""
         return rows * self.decay
 
+    def move_rows_back(self, rows: Array) -> Array:
+        """``X A`` for a matrix (J, K)."""
+        return rows * self.decay
+
     def innovate(self, states: Array) -> Array:
         """``Q x``."""
         return self._columns(self.innovation_variance, states) * states

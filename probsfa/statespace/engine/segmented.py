@@ -346,7 +346,7 @@ def _next_of_last(first: Array, after: Gaussian) -> Array:
 def packed_in_order(rows: SummedRows, after: Gaussian, following: Transition) -> PackedMoments:
     """Moments in the order of rows, which are along the last axis."""
     next_covariance = _next_of_last(rows.first.covariance, after)
-    across = following.lag_terms_of_product(next_covariance, rows.last_gain)
+    across = following.at(-1).lag_terms_of_product(next_covariance, rows.last_gain)
     lag_one = jnp.concatenate([rows.lag_one[:-1], across[None]])
     moments = (rows.means, rows.covariances, lag_one)
     return PackedMoments(*(jnp.transpose(x, (1, 2, 0)).reshape(x.shape[1], -1) for x in moments))

@@ -178,7 +178,7 @@ def _forward(model: _Model, values: Array, n_rows: Array, n_end: int) -> SteadyF
     # P S^-1 A, where 1 - P J would cancel when noise is small.
     half = triangular_solve(lower, last.covariance, left_side=True, lower=True)
     solved = triangular_solve(lower, half, left_side=True, lower=True, transpose_a=True)
-    transfer = transition.move_rows(solved.T)
+    transfer = transition.move_rows_back(solved.T)
     terms = information @ last.covariance
     terms = jnp.where((index < n_end)[:, None], 0.0, terms).at[n_end - 1].set(last.mean)
     means = recursion(transfer, terms, _block(n)).at[:n_end].set(start.means)

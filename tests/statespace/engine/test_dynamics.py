@@ -46,6 +46,7 @@ def test_methods_are_products_with_the_matrices(rng):
         (one.move(x[0]), a @ x[0]),
         (one.move_back(x), a.T @ x),
         (one.move_rows(x), x @ a.T),
+        (one.move_rows_back(x), x @ a),
         (one.innovate(x), q @ x),
         (one.move_covariance(square), a @ square @ a.T),
         (one.move_information_back(square), a.T @ square @ a),
