@@ -137,7 +137,7 @@ class NoiseFreeModel:
 
     def posterior(self, sequences: Sequences) -> Posterior:
         """Latents with no uncertainty, as a posterior."""
-        n, k = sequences.n_rows, self.fitted.params.n_states
+        n, k = sequences.n_rows, self.n_components
         return Posterior(
             self.square.latents(sequences.values)[:, :k],
             np.zeros((n, k, k)),

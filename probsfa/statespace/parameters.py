@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from probsfa._typing import FloatArray
+from probsfa._typing import BoolArray, FloatArray
 from probsfa.linalg import canonical_signs
 
 
@@ -91,6 +91,14 @@ class Parameters(NamedTuple):
     def n_states(self) -> int:
         """Dimension of the state, the columns of the loadings; one for each latent."""
         return int(self.loadings.shape[1])
+
+    @property
+    def free_loadings(self) -> BoolArray:
+        """Which loadings (D, K) are free, and not held by the rule of :func:`canonical`: all of them.
+
+        With the dynamics they are as many as :meth:`Latents.n_free` counts.
+        """
+        return np.ones(self.loadings.shape, dtype=bool)
 
     @property
     def n_features(self) -> int:

@@ -107,6 +107,7 @@ def standard_errors(
     d, k = layout.n_features, layout.n_states
     at_floor = np.any(np.isclose(params.noise_variance[:, None], floors, rtol=1e-6), axis=1)
     free = np.ones(layout.size, dtype=bool)
+    free[layout.slices[1]] = params.free_loadings.ravel()
     free[layout.slices[2]] = {"diagonal": ~at_floor, "isotropic": [not at_floor.any()], "fixed": []}[
         layout.noise
     ]
