@@ -5,6 +5,7 @@ import numpy as np
 from probsfa._validation import Sequences
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters
+from tests.oracles import statespace as oracle
 
 # For Python itself: a warning is an error, unless it tells of half a compiled program, which JAX makes anew.
 STRICT = ("-W", "error", "-W", "ignore:Error reading persistent compilation cache")
@@ -49,6 +50,11 @@ def to_panel(sequences, times=None, *, pad=True) -> Panel:
 
 def to_parameters(model) -> Parameters:
     return Parameters(*(np.array(part, dtype=np.float64) for part in model))
+
+
+def to_model(params: Parameters) -> oracle.Model:
+    """The way back into the oracles."""
+    return oracle.Model(params.decay, params.loadings, params.noise_variance, params.offset)
 
 
 def of_decay(decay) -> Parameters:

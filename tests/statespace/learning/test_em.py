@@ -12,7 +12,7 @@ from probsfa.statespace.parameters import Latents
 from probsfa.statespace.posterior import expected_statistics
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
-from tests.statespace.support import punch, scaled_error, to_panel, to_parameters, uneven_times
+from tests.statespace.support import punch, scaled_error, to_model, to_panel, to_parameters, uneven_times
 from tests.tolerances import EXACT
 
 NO_FLOOR = np.full(5, 1e-300)
@@ -123,8 +123,8 @@ def test_em_stays_where_the_score_is_zero(rng):
         1e-9,
     )
     assert optimum.status == "converged"
-    moved = oracle.Model(*m_step(oracle.Model(*optimum.params), data, None, "diagonal", noise.floor))
-    gain = oracle.log_likelihood(moved, data) - oracle.log_likelihood(oracle.Model(*optimum.params), data)
+    moved = oracle.Model(*m_step(to_model(optimum.params), data, None, "diagonal", noise.floor))
+    gain = oracle.log_likelihood(moved, data) - oracle.log_likelihood(to_model(optimum.params), data)
     assert abs(gain) < 1e-8
 
 
@@ -137,7 +137,7 @@ def test_fit_em_reports_a_rising_history(rng):
     assert np.all(np.diff(result.history) >= 0.0) and len(result.history) == 40
     assert result.log_likelihood == result.history[-1]
     assert result.log_likelihood == pytest.approx(
-        oracle.log_likelihood(oracle.Model(*result.params), data), rel=EXACT
+        oracle.log_likelihood(to_model(result.params), data), rel=EXACT
     )
 
 
