@@ -289,7 +289,8 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self.raw_draws_, self.draws_ = fitted.raw_draws, fitted.draws
         self.map_ = fitted.maximum
         self.params_ = posterior_mean(fitted.draws)
-        self.decay_, self.loadings_, self.noise_variance_, self.mean_ = self.params_
+        self.decay_, self.loadings_ = self.params_.decay, self.params_.loadings
+        self.noise_variance_, self.mean_ = self.params_.noise_variance, self.params_.offset
         self.time_unit_ = fitted.units.time_unit
         self.time_unit_seconds_ = fitted.sequences.axis.seconds(self.time_unit_)
         self.timescales_ = np.median(timescales(fitted.draws, self.time_unit_), axis=(0, 1))

@@ -305,7 +305,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def _take_over(self, model: FittedModel) -> None:
         self._model, fitted = model, model.fitted
         self.params_ = fitted.params
-        self.decay_, self.loadings_, self.noise_variance_, self.mean_ = fitted.params
+        self.decay_, self.loadings_ = fitted.params.decay, fitted.params.loadings
+        self.noise_variance_, self.mean_ = fitted.params.noise_variance, fitted.params.offset
         self.time_unit_ = fitted.time_unit
         self.time_unit_seconds_ = fitted.axis.seconds(fitted.time_unit)
         self.timescales_ = timescales_from_decay(fitted.params.decay, fitted.time_unit)
@@ -655,7 +656,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     @property
     def _n_features_out(self) -> int:
-        return int(self.decay_.shape[0])
+        return self.params_.n_states
 
     def _check(self, X: Any, lengths: Any, times: Any) -> Sequences:
         check_is_fitted(self)

@@ -124,7 +124,7 @@ class LinearGaussianModel:
     @property
     def n_parameters(self) -> int:
         """Decays, loadings, means, and those noise variances that were learned."""
-        return self._coordinates(evenly_sampled=True).size
+        return self._coordinates(evenly_sampled=True).n_free
 
     def posterior(self, sequences: Sequences) -> Posterior:
         """Distribution of the latents given all rows of each sequence."""
@@ -224,4 +224,4 @@ class LinearGaussianModel:
     def _coordinates(self, *, evenly_sampled: bool) -> Coordinates:
         params = self.fitted.params
         kind = self.fitted.options.noise_kind
-        return Coordinates(params.n_features, params.n_components, kind, evenly_sampled)
+        return Coordinates(params.n_features, params.latents, kind, evenly_sampled)

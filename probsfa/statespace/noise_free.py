@@ -68,7 +68,12 @@ class SquareModel(NamedTuple):
     def parameters(self, n_components: int) -> Parameters:
         """Parameters of the slowest latents, with no noise."""
         zeros = np.zeros(self.mean.shape[0])
-        return Parameters(self.decay[:n_components], self.loadings[:, :n_components], zeros, self.mean)
+        return Parameters(
+            decay=self.decay[:n_components],
+            loadings=self.loadings[:, :n_components],
+            noise_variance=zeros,
+            offset=self.mean,
+        )
 
     def latents(self, values: FloatArray) -> FloatArray:
         """Latents of complete rows, exactly: shape (N, R)."""

@@ -2,8 +2,8 @@
 
 All sequences lie one after the other on one time axis. What separates them, and what uneven sampling means,
 is said by one array alone: the time since the row before. It is infinite on the first row of a sequence, so
-that ``a ** inf = 0`` cuts the chain there and the stationary distribution starts it again; no sequence needs
-code of its own.
+that no transition leads there and the stationary distribution starts the chain again; no sequence needs code
+of its own.
 """
 
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -154,32 +154,3 @@ def whole_if_close(elapsed: FloatArray) -> FloatArray:
     """Gaps that miss a whole number only by rounding as that number, so that an even grid of times is one."""
     whole = np.maximum(np.rint(elapsed), 1.0)
     return np.where(np.abs(elapsed - whole) <= 1e-6 * whole, whole, elapsed)
-
-
-def step_decay(decay: FloatArray, panel: Panel) -> FloatArray:
-    """Decay of each latent from the row before to each row, zero where a sequence starts: shape (T, K)."""
-    table = decay_over(decay, panel.gaps)
-    return np.vstack([table, np.zeros((1, decay.shape[0]))])[panel.gap_index]
-
-
-def decay_over(decay: FloatArray, gaps: FloatArray) -> FloatArray:
-    """Correlation of each latent over each of ``gaps``: shape (U, K).
-
-    Over one step this is the decay itself, which may be negative; an Ornstein-Uhlenbeck process seen at
-    uneven times has positive ones.
-
-    Raises
-    ------
-    ValueError
-        If a decay is negative and a gap is not a whole number of steps.
-    """
-    if np.any(decay < 0.0) and np.any(gaps != np.rint(gaps)):
-        raise ValueError(
-            "times are uneven, or fall between the steps of the model, and the decay of latent "
-            f"{int(np.argmin(decay))} is negative ({decay.min():.4g}): a process that alternates from step "
-            "to step has no value between steps. Fit the model with uneven times, or to rows as close as "
-            "these, or give rows at whole steps."
-        )
-    if np.all(gaps == 1.0):
-        return np.broadcast_to(decay, (gaps.shape[0], decay.shape[0]))
-    return decay ** gaps[:, None]

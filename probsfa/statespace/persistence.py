@@ -3,6 +3,7 @@
 import dataclasses
 import numbers
 import os
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ def write(
         "status": fitted.status,
     }
     arrays = {
-        **fitted.params._asdict(),
+        **{name: value for name, value in fitted.params._asdict().items() if value is not None},
         "history": fitted.history,
         "shift": fitted.shift,
         "scale": fitted.scale,
@@ -64,6 +65,18 @@ def write(
     if feature_names is not None:
         arrays["feature_names"] = np.asarray(feature_names, dtype=str)
     _storage.write(path, _KIND, scalars, arrays)
+
+
+def _saved(values: Mapping[str, Any], names: Iterable[str], defaults: Container[str]) -> dict[str, Any]:
+    """The values of those names; a file that is older than a field with a default need not have it."""
+    return {name: values[name] for name in names if name in values or name not in defaults}
+
+
+def _option_names() -> tuple[list[str], list[str]]:
+    """Names of the options of a fit, and of those with a default."""
+    options = dataclasses.fields(FitOptions)
+    defaulted = [option.name for option in options if option.default is not dataclasses.MISSING]
+    return [option.name for option in options], defaulted
 
 
 def read(path: str | os.PathLike[str]) -> tuple[FittedModel, dict[str, Any], Any]:
@@ -97,7 +110,7 @@ def _assemble(scalars: dict[str, Any], arrays: dict[str, Any]) -> tuple[FittedMo
         options["noise"] = np.array(options["noise"])
     fitted_with = scalars.get("fitted_with", options)
     fitted = MaximumLikelihood(
-        params=Parameters(*(arrays[name] for name in Parameters._fields)),
+        params=Parameters(**_saved(arrays, Parameters._fields, Parameters._field_defaults)),
         shift=arrays["shift"],
         scale=arrays["scale"],
         time_unit=scalars["time_unit"],
@@ -106,7 +119,7 @@ def _assemble(scalars: dict[str, Any], arrays: dict[str, Any]) -> tuple[FittedMo
         n_evaluations=scalars["n_evaluations"],
         converged=scalars["converged"],
         status=scalars["status"],
-        options=FitOptions(**{name: fitted_with[name] for name in FitOptions.__dataclass_fields__}),
+        options=FitOptions(**_saved(fitted_with, *_option_names())),
         axis=TimeAxis(**scalars.get("time_axis", {"kind": "unknown"})),
     )
     fitted.options.check()

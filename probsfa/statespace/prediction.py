@@ -6,9 +6,8 @@ import numpy as np
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
-from probsfa.statespace.engine.dynamics import Transition
+from probsfa.statespace.engine.dynamics import transition_over
 from probsfa.statespace.leave_one_out import Comparison
-from probsfa.statespace.panel import decay_over
 from probsfa.statespace.parameters import Parameters
 
 
@@ -73,16 +72,15 @@ def observation_moments(
 
 
 def propagate(
-    decay: FloatArray, mean: FloatArray, covariance: FloatArray, steps: int | FloatArray
+    params: Parameters, mean: FloatArray, covariance: FloatArray, steps: int | FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """The latents so many steps after a given Gaussian: means (H, K), covariances (H, K, K).
 
     Steps (H,) are units of time; a number stands for all from 1 to it.
     """
-    ahead_by: Any = np.arange(1, steps + 1) if isinstance(steps, int) else steps
-    powers: Any = decay_over(decay, ahead_by)
+    ahead_by = np.arange(1.0, steps + 1.0) if isinstance(steps, int) else steps
     state: Any = covariance[:, :, None]
-    ahead = Transition(powers.T)  # a batch over the steps
+    ahead = transition_over(params, ahead_by).as_batch()
     covariances = np.asarray(ahead.predict_covariance(state))
     return np.asarray(ahead.move(mean[:, None])).T, np.moveaxis(covariances, -1, 0)
 
@@ -113,7 +111,7 @@ def forecast(
     ValueError
         If a decay is negative and a step is not a whole number.
     """
-    latent_means, covariances = propagate(params.decay, mean, covariance, steps)
+    latent_means, covariances = propagate(params, mean, covariance, steps)
     means, variances = observation_moments(params, latent_means, covariances)
     latent_std = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
     return Forecast(means, np.sqrt(variances), latent_means, latent_std)

@@ -224,15 +224,16 @@ def test_other_readers_of_frames_use_the_index(values, uneven):
 
 
 def test_streams_read_the_index_as_fits_in_memory_do(values, uneven):
-    def stream(index, **options):
-        return ProbabilisticSFA(2, tol=1.0).fit_stream(framed(values, index), **options)
+    def stream(index):
+        return ProbabilisticSFA(2, tol=1.0).fit_stream(framed(values, index))
 
     found = stream(HOURS)
     assert found.time_unit_seconds_ == 3600.0 and "index of X is used" in found.status_
     six = framed(values, pd.date_range("2021", periods=60, freq="6min"))
     wanted = oracle.log_likelihood(fitted_model(found), [values], [0.1 * np.arange(60)])
     assert found.log_likelihood(six) == pytest.approx(wanted, rel=EXACT)
-    told, given = stream(uneven), stream(None, times=uneven)
+    told = stream(uneven)
+    given = ProbabilisticSFA(2, tol=1.0).fit_stream(values, times=uneven)
     assert told.log_likelihood_ == given.log_likelihood_ and told.time_unit_ == given.time_unit_
     assert (
         told.time_unit_seconds_ == ProbabilisticSFA(2, tol=1.0).fit(framed(values, uneven)).time_unit_seconds_

@@ -240,12 +240,6 @@ class FitProblem(NamedTuple):
     about_size: str = ""
 
     @property
-    def n_components(self) -> int:
-        """Number of latents."""
-        assert self.options.n_components is not None
-        return self.options.n_components
-
-    @property
     def log_volume(self) -> float:
         """What the log-likelihood of the standardised data exceeds that of the data by, in nats.
 
@@ -324,7 +318,7 @@ def maximise(
     """
     options, observations = problem.options, problem.observations
     even = observations.panel.evenly_sampled
-    layout = Coordinates(problem.scale.size, problem.n_components, options.noise_kind, even)
+    layout = Coordinates(problem.scale.size, options.latents, options.noise_kind, even)
 
     def report_in_data_units(count: int, best: float) -> None:
         assert report is not None
@@ -332,7 +326,7 @@ def maximise(
 
     return fit(
         observations.panel,
-        problem.n_components,
+        options.latents,
         options.learned_noise(problem.scale),
         options.known_noise(problem.scale),
         solver=options.solver,

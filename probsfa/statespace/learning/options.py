@@ -15,6 +15,7 @@ from probsfa.statespace.learning.noise import (
     Noise,
     NoiseKind,
 )
+from probsfa.statespace.parameters import Latents
 
 __all__ = ["FitOptions"]
 
@@ -132,6 +133,12 @@ class FitOptions:
         if not isinstance(self.tol, str):
             return self.tol
         return min(_WORTH_OF_FEW * n_parameters, _WORTH_OF_MANY) * n_parameters
+
+    @property
+    def latents(self) -> Latents:
+        """Which latents are asked for, once their number is chosen."""
+        assert self.n_components is not None
+        return Latents(int(self.n_components))
 
     @property
     def noise_kind(self) -> NoiseKind:

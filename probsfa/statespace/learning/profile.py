@@ -16,12 +16,12 @@ import scipy.optimize
 from probsfa._timescales import timescales_from_decay
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.statespace.learning.coordinates import (
-    SLOWEST_DECAY,
     Coordinates,
     from_vector,
     score,
     to_vector,
 )
+from probsfa.statespace.learning.processes import SLOWEST_DECAY
 from probsfa.statespace.learning.standard_errors import normal_quantile, observed_information
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
@@ -93,7 +93,7 @@ class _Profile:
     def log_likelihood(self, vector: FloatArray) -> tuple[float, FloatArray]:
         """Log-likelihood and score (P,)."""
         self.n_evaluations += 1
-        params = from_vector(self.layout, vector, self.params.noise_variance)
+        params = from_vector(self.layout, vector, self.params)
         stats = expected_statistics(params, self.panel)
         return float(stats.log_likelihood), score(self.layout, params, self.panel.gaps, stats)
 
@@ -101,7 +101,7 @@ class _Profile:
         """Decay so many units away from the estimate."""
         vector = self.vector.copy()
         vector[self.component] += steps * self.unit
-        return float(from_vector(self.layout, vector, self.params.noise_variance).decay[self.component])
+        return float(from_vector(self.layout, vector, self.params).decay[self.component])
 
     def root(self, steps: float) -> float:
         """Signed root of twice what the log-likelihood is below its maximum, so many units away."""

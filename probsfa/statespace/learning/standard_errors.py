@@ -15,13 +15,8 @@ from scipy.special import ndtri
 from probsfa._timescales import timescales_from_decay
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import check_option
-from probsfa.statespace.learning.coordinates import (
-    Coordinates,
-    decay_slope,
-    from_vector,
-    score,
-    to_vector,
-)
+from probsfa.statespace.learning import processes
+from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
 from probsfa.statespace.learning.fisher_metric import Metric, complete_data_of
 from probsfa.statespace.learning.options import is_number
 from probsfa.statespace.panel import Panel
@@ -169,8 +164,7 @@ def observed_information(
         step = np.zeros_like(vector)
         step[i] = _STEP / np.sqrt(max(float(expected[i]), 1.0))
         ahead, behind = (
-            _score_at(layout, vector + sign * step, params.noise_variance, panel)[indices]
-            for sign in (1.0, -1.0)
+            _score_at(layout, vector + sign * step, params, panel)[indices] for sign in (1.0, -1.0)
         )
         columns.append((behind - ahead) / (2.0 * step[i]))
     information = np.array(columns)
@@ -178,19 +172,18 @@ def observed_information(
 
 
 def free_coordinates(layout: Coordinates, params: Parameters, floors: tuple[float, ...]) -> BoolArray:
-    """Which coordinates (P,) are free: all but noise variances that are at a floor."""
+    """Which coordinates (P,) are free: all but noise variances that are at a floor, and held loadings."""
     at_floor = np.any(np.isclose(params.noise_variance[:, None], floors, rtol=1e-6), axis=1)
     free = np.ones(layout.size, dtype=bool)
+    free[layout.slices[1]] = params.free_loadings.ravel()
     free[layout.slices[2]] = {"diagonal": ~at_floor, "isotropic": [not at_floor.any()], "fixed": []}[
         layout.noise
     ]
     return free
 
 
-def _score_at(
-    layout: Coordinates, vector: FloatArray, noise_variance: FloatArray, panel: Panel
-) -> FloatArray:
-    params = from_vector(layout, vector, noise_variance)
+def _score_at(layout: Coordinates, vector: FloatArray, template: Parameters, panel: Panel) -> FloatArray:
+    params = from_vector(layout, vector, template)
     return score(layout, params, panel.gaps, expected_statistics(params, panel))
 
 
@@ -232,7 +225,7 @@ def standard_errors(
     UserWarning
         If the information is not positive definite; the errors concerned are NaN.
     """
-    d, k = layout.n_features, layout.n_components
+    d, k = layout.n_features, layout.n_states
     free = free_coordinates(layout, params, floors)
     information = observed_information(layout, params, panel, free)
     variances = np.full(layout.size, np.nan)
@@ -251,17 +244,18 @@ def standard_errors(
         variances[free] = np.where(weak, np.nan, inverse) * unit**2
     else:
         variances[free] = np.sum(vectors**2 / values, axis=1) * unit**2
-    decay_part, loadings_part, noise_part, offset_part = (np.sqrt(variances[part]) for part in layout.slices)
-    decay = np.abs(decay_slope(layout, params.decay)) * decay_part
+    dynamics_part, loadings_part, noise_part, offset_part = (
+        np.sqrt(variances[part]) for part in layout.slices
+    )
     noise = {"diagonal": noise_part, "isotropic": np.repeat(noise_part, d), "fixed": np.full(d, np.nan)}
-    positive_decay = np.where(params.decay > 0.0, params.decay, np.nan)
+    dynamics = processes.standard_errors(
+        params, dynamics_part, time_unit, evenly_sampled=layout.evenly_sampled
+    )
     return StandardErrors.of(
         estimates,
         time_unit,
-        decay=decay,
         loadings=loadings_part.reshape(d, k) * scale[:, None],
         noise_variance=noise[layout.noise] * params.noise_variance * scale**2,
         offset=offset_part * scale,
-        # timescale = -unit / log(a), so its derivative is unit / (a log(a)^2)
-        timescales=time_unit * decay / (positive_decay * np.log(positive_decay) ** 2),
+        **dynamics,
     )
