@@ -272,9 +272,11 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Returns
         -------
         ndarray (T, K), or list of ndarrays (T_i, K)
-            Posterior means, slowest first.
+            Posterior means, slowest first. With ``noise=0.0`` the latents of complete rows, by themselves;
+            `posterior` has those of rows with missing cells too.
         """
-        sequences = self._check(X, lengths, times)
+        check_is_fitted(self)
+        sequences = self._check(X, lengths, times, complete=self._model.fitted.options.noise_free)
         return sequences.restore(self._model.posterior(sequences).means)
 
     def posterior(self, X: Any, *, lengths: Any = None, times: Any = None) -> Posterior | list[Posterior]:
@@ -554,9 +556,9 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def _n_features_out(self) -> int:
         return int(self.decay_.shape[0])
 
-    def _check(self, X: Any, lengths: Any, times: Any) -> Sequences:
+    def _check(self, X: Any, lengths: Any, times: Any, *, complete: bool = False) -> Sequences:
         check_is_fitted(self)
-        allow_nan = self._model.takes_missing
+        allow_nan = self._model.takes_missing and not complete
         return check_sequences(self, X, reset=False, allow_nan=allow_nan, lengths=lengths, times=times)
 
     def _generator(self, random_state: Seed) -> np.random.Generator:
