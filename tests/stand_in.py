@@ -13,7 +13,7 @@ class StandIn(BaseEstimator):
     calls: ClassVar[list] = []
 
     def __init__(
-        self, n_components=2, max_iter=7, tol=1e-3, noise_floor="auto", random_state=None, verbose=False
+        self, n_components=None, max_iter=200, tol=1e-3, noise_floor="auto", random_state=None, verbose=False
     ):
         self.n_components = n_components
         self.max_iter = max_iter
@@ -28,7 +28,7 @@ class StandIn(BaseEstimator):
             self.feature_names_in_ = np.array(X.columns, dtype=object)
         X = np.asarray(X)
         self.mean_, self.std_ = np.nanmean(X, axis=0), np.nanstd(X, axis=0)
-        self.timescales_ = 10.0 / np.arange(1, self.n_components + 1)
+        self.timescales_ = 10.0 / np.arange(1, (self.n_components or 2) + 1)
         self.noise_variance_ = self.std_**2 / 4.0
         self.log_likelihood_, self.n_iter_, self.n_evaluations_ = -1234.5, 3, 4
         self.converged_, self.status_ = True, "Converged: as a stand-in does."
@@ -41,7 +41,7 @@ class StandIn(BaseEstimator):
         return (filled, np.where(hole, self.std_, 0.0)) if return_std else filled
 
     def posterior(self, X, *, times=None):
-        shape = len(X), self.n_components
+        shape = len(X), len(self.timescales_)
         return SimpleNamespace(means=np.zeros(shape), std=np.ones(shape))
 
     def save(self, path):

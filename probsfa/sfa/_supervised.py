@@ -67,4 +67,11 @@ def fit_classifier(classifier: Any, features: FloatArray, classes: NDArray[np.in
             classifier = QuadraticDiscriminantAnalysis(reg_param=_REGULARIZATION)
         else:
             classifier = LinearDiscriminantAnalysis()
-    return clone(classifier).fit(features, classes)
+    try:
+        return clone(classifier).fit(features, classes)
+    except IndexError:  # scikit-learn's linear discriminant analysis, where classes have no spread
+        raise ValueError(
+            f"{type(classifier).__name__} cannot be fitted to the slow features: they take one value in each "
+            "class, so that there is no spread to compare with. Take fewer columns, or more rows, or give "
+            "another classifier."
+        ) from None

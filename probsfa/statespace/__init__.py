@@ -13,6 +13,7 @@ Who calls whom, from the top down; nothing imports upwards::
     models, noise_free                 a fitted model and its verbs, with noise and in the limit of none
     learning/                          maximum likelihood: starts, objectives, climbs, standard errors
     filtering, prediction, simulation  what the verbs compute, as functions
+    noise_free_gaps                    the limit of no noise, where cells are missing
     posterior                          asks the engine, for all of these
     engine/                            exact inference over rows, by the strategy that serves
     panel, parameters, columns         packed observations; decays, loadings, noise, offset; units of columns

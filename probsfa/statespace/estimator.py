@@ -329,9 +329,11 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Returns
         -------
         ndarray (T, K), or list of ndarrays (T_i, K)
-            Posterior means, slowest first.
+            Posterior means, slowest first. With ``noise=0.0`` the latents of complete rows, by themselves;
+            `posterior` has those of rows with missing cells too.
         """
-        sequences = self._check(X, lengths, times)
+        check_is_fitted(self)
+        sequences = self._check(X, lengths, times, complete=self._model.fitted.options.noise_free)
         return sequences.restore(self._model.posterior(sequences).means)
 
     def posterior(self, X: Any, *, lengths: Any = None, times: Any = None) -> Posterior | list[Posterior]:
@@ -658,9 +660,9 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def _n_features_out(self) -> int:
         return self.params_.n_states
 
-    def _check(self, X: Any, lengths: Any, times: Any) -> Sequences:
+    def _check(self, X: Any, lengths: Any, times: Any, *, complete: bool = False) -> Sequences:
         check_is_fitted(self)
-        allow_nan, fitted = self._model.takes_missing, self._model.fitted
+        allow_nan, fitted = self._model.takes_missing and not complete, self._model.fitted
         sequences = check_sequences(
             self,
             X,

@@ -129,3 +129,10 @@ def test_errors_name_the_argument(rng):
         GraphSFARegressor().fit(X, None)
     with pytest.raises(ValueError, match="4 vertices; X has 10 rows"):
         GraphSFAClassifier(graph=graphs.temporal(4)).fit(X, np.arange(10) % 2)
+
+
+def test_classes_without_any_spread_are_told():
+    """The slow feature is the class itself: discriminant analysis has nothing to divide by."""
+    X = np.array([[-0.2, -1.2, 0.9], [-0.2, -1.2, 0.9], [-1.5, -3.8, 1.0]])
+    with pytest.raises(ValueError, match="take one value in each class"):
+        GraphSFAClassifier(n_components=1).fit(X, [0, 0, 2])

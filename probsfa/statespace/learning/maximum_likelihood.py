@@ -350,8 +350,8 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
         )
     if not (np.isfinite(result.log_likelihood) and all(np.isfinite(part).all() for part in params)):
         raise ValueError(
-            "The fit ended at parameters that are no finite numbers: some values of X are too far from the "
-            "others, or the noise that is given is too small or too large for them."
+            "The fit ended at parameters that are no finite numbers: some values of X, or some times, are "
+            "too far from the others, or the noise that is given is too small or too large for them."
         )
     return MaximumLikelihood(
         params=params,

@@ -206,7 +206,7 @@ def test_an_interrupt_under_the_floor_keeps_the_best_parameters(later, monkeypat
     monkeypatch.setattr(fit, "_fit_from_all_starts", watched)
     monkeypatch.setattr(objective, "expected_statistics", interrupted)
     with pytest.warns(ConvergenceWarning, match="[Ii]nterrupted"):
-        fitted = ProbabilisticSFA(3).fit(data)
+        fitted = ProbabilisticSFA(3, tol=1e-4).fit(data)
     assert counts["seen"] == counts["end"]
     monkeypatch.undo()
     # How far the noise of one feature has fallen decides how well any program knows the likelihood.
