@@ -53,6 +53,9 @@ def plan_as_lines(table: Table, plan: Plan, clock: Clock, n_missing: int) -> lis
             reasons.setdefault(column.why, []).append(column.name or "(no name)")
     if reasons:
         lines.append("left out: " + "; ".join(f"{_some(names)} ({why})" for why, names in reasons.items()))
+    for column in plan.columns:
+        if column.role == "data" and "," in column.why:
+            lines.append(f"{column.name}: {column.why.partition(', ')[2]}")
     if table.n_blank:
         lines.append(
             f"{_count(table.n_blank, 'line')} at the end of the file with delimiters alone: kept, and not "

@@ -191,6 +191,7 @@ def make_plan(table: Table, missing: Missing, choices: Choices | None = None) ->
     for j, column in enumerate(contents):
         if j not in roles:
             roles[j] = _other_role(column)
+    _mark_degenerate(contents, roles)
     columns = tuple(Column(name, *roles[j]) for j, name in enumerate(table.names))
     if choices.columns is None:
         data = [j for j, column in enumerate(columns) if column.role == "data"]
@@ -285,10 +286,21 @@ def _other_role(column: _Contents) -> tuple[Role, str]:
         return "left out", f"part of the calendar ({column.part}); --columns takes it as data"
     if _is_identifier(column):
         return "left out", "an identifier; --columns takes it as data, --group for sequences of their own"
-    known = column.known
-    if column.n_missing == 0 and len(known) > 2 and np.all(known == known[0]):
-        return "left out", "constant and complete: nothing to learn or to fill"
     return "data", "numbers"
+
+
+def _mark_degenerate(contents: list[_Contents], roles: dict[int, tuple[Role, str]]) -> None:
+    """Say of data columns that they are constant, or the same as another one: they tell a model nothing."""
+    seen: dict[bytes, str] = {}
+    for j, column in enumerate(contents):
+        role, why = roles[j]
+        if role != "data" or column.values is None or len(column.known) < 3:
+            continue
+        if np.all(column.known == column.known[0]):
+            roles[j] = role, f"{why}, constant"
+        same = seen.setdefault(column.values.tobytes(), column.name)
+        if same != column.name:
+            roles[j] = role, f"{why}, the same as in {same!r}"
 
 
 def _is_identifier(column: _Contents) -> bool:
@@ -451,7 +463,7 @@ def _is_named_time(column: _Contents, place: int) -> bool:
 def _is_elapsed_part(column: _Contents) -> bool:
     """Whether a column has the name of a part of the calendar and numbers beyond it: hours up to 100."""
     part = CALENDAR.get("".join(tokens(column.name)))
-    return part in ("day", "hour", "minute", "second", "week") and column.part is None
+    return part in ("day", "hour", "minute", "second", "week") and column.known.max() > _RANGES[part][1]
 
 
 def _is_decimal_year(column: _Contents) -> bool:
@@ -484,7 +496,8 @@ def _is_index(column: _Contents, place: int) -> bool:
     named = column.name.lower() in _INDEX_NAMES
     if named and (_goes_up(known) or (place == 0 and np.all(known % 1 == 0) and _is_shuffled_index(known))):
         return True
-    return place == 0 and len(known) > 1 and bool(np.all(np.diff(known) == 1.0))
+    in_calendar = "".join(tokens(column.name)) in CALENDAR
+    return place == 0 and len(known) > 1 and not in_calendar and bool(np.all(np.diff(known) == 1.0))
 
 
 def _calendar(contents: list[_Contents], parts: dict[str, int]) -> dict[int, tuple[Role, str]]:

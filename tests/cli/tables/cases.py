@@ -342,9 +342,10 @@ CASES = (
         says=("note (text)",),
     ),
     Case(
-        "a column that is constant and complete",
-        "a,b,unit\n1.5,20,7\n2.5,21,7\n1.0,19,7\n",
-        says=("unit (constant and complete",),
+        "a constant column, and two columns of the same numbers",
+        "a,b,unit,again\n1.5,20,7,20\n2.5,21,7,21\n1.0,19,7,19\n",
+        data=("a", "b", "unit", "again"),
+        says=("unit: constant", "again: the same as in 'b'"),
     ),
     Case(
         "two columns of one name",
