@@ -164,12 +164,14 @@ def read_input(args: argparse.Namespace, screen: Screen) -> Input:
 
 def _warnings(table: Table, plan: Plan, values: NDArray[np.float64]) -> list[str]:
     """Say what looks wrong: codes for missing, single cells far from all others."""
+    codes = sorted({code for column in values.T for code in suspects(column)})
     columns_of: dict[float, list[str]] = {}
     counts: dict[float, int] = {}
     wild = []
     for j, column in zip(plan.data, values.T, strict=True):
-        codes = suspects(column)
-        for code in codes:
+        # A code of one column is one in all others, too, where it lies at their ends.
+        ends = np.nanmin(column), np.nanmax(column)
+        for code in (code for code in codes if code in ends):
             columns_of.setdefault(code, []).append(repr(table.names[j]))
             counts[code] = counts.get(code, 0) + int(np.count_nonzero(column == code))
         for row, distance in outliers(column):

@@ -12,7 +12,7 @@ from probsfa.cli.tables.table import Table
 
 __all__ = ["plan_as_dict", "plan_as_lines", "plan_as_table"]
 
-_MOST_NAMES = 12
+_MOST_NAMES = 20
 
 
 def plan_as_lines(table: Table, plan: Plan, clock: Clock, n_missing: int) -> list[str]:

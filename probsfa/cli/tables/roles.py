@@ -190,7 +190,7 @@ def make_plan(table: Table, missing: Missing, choices: Choices | None = None) ->
         roles |= _time_roles(table, contents, {j for j in range(len(contents)) if j not in roles}, choices)
     for j, column in enumerate(contents):
         if j not in roles:
-            roles[j] = _other_role(column)
+            roles[j] = _other_role(column, j)
     _mark_degenerate(contents, roles)
     columns = tuple(Column(name, *roles[j]) for j, name in enumerate(table.names))
     if choices.columns is None:
@@ -272,7 +272,7 @@ def _chosen(table: Table, choices: Choices) -> dict[int, tuple[Role, str]]:
     return roles
 
 
-def _other_role(column: _Contents) -> tuple[Role, str]:
+def _other_role(column: _Contents, place: int) -> tuple[Role, str]:
     """The role of a column that does not tell the time."""
     if not column.name and column.values is not None and not len(column.known):
         return "left out", "empty"
@@ -284,6 +284,8 @@ def _other_role(column: _Contents) -> tuple[Role, str]:
         return "data", "numbers, but for some cells"
     if column.part is not None:
         return "left out", f"part of the calendar ({column.part}); --columns takes it as data"
+    if _is_index(column, place):
+        return "left out", "counts the rows; --columns takes it as data"
     if _is_identifier(column):
         return "left out", "an identifier; --columns takes it as data, --group for sequences of their own"
     return "data", "numbers"

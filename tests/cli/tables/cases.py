@@ -198,7 +198,8 @@ CASES = (
     ),
     Case(
         "full dates beside their parts",
-        "year,month,time_hour,a,b\n2020,1,2020-01-01 00:00,1.5,20\n2020,1,2020-01-01 01:00,2.5,21\n2020,1,2020-01-01 02:00,1,19\n",
+        "year,month,time_hour,a,b\n"
+        + "".join(f"2020,1,2020-01-01 0{i}:00,{a},{b}\n" for i, (a, b) in enumerate(VALUES)),
         time=("time_hour",),
         step="1 h",
     ),
@@ -324,7 +325,7 @@ CASES = (
         "`--time` with a column that tells none",
         "when,a,b\nspring,1,20\nsummer,2,21\nautumn,3,19\n",
         ("--time", "when"),
-        error="'spring' is not a time; say --date-format, another column with --time, or take the rows as evenly",
+        error="'spring' is not a time; say --date-format, another column with --time",
     ),
     # What is no data
     Case(
@@ -333,6 +334,13 @@ CASES = (
         time=("time",),
         step="1 d",
         says=("record_id, station (an identifier",),
+    ),
+    Case(
+        "a column without a name that counts the rows, beside dates",
+        ",date,a,b\n140,2020-01-01,1.5,20\n141,2020-01-02,2.5,21\n142,2020-01-03,1,19\n",
+        time=("date",),
+        step="1 d",
+        says=("(no name) (counts the rows",),
     ),
     Case(
         "text",
@@ -396,9 +404,7 @@ CASES = (
     Case(
         "-999 in a single cell",
         "a,b\n1.5,-999\n2.5,21\n1.0,19\n2.0,20\n",
-        says=(
-            "'b' is -999 once, far from all other values; if that stands for missing, say --missing-code -999",
-        ),
+        says=("'b' is -999 once, far from all other values; if that stands for missing, say --missing",),
     ),
     Case(
         "-99.9 in several cells",
