@@ -283,7 +283,7 @@ def _other_role(column: _Contents, place: int) -> tuple[Role, str]:
     if column.values is None:
         return "data", "numbers, but for some cells"
     if column.part is not None:
-        return "left out", f"part of the calendar ({column.part}); --columns takes it as data"
+        return "left out", "part of the calendar; --columns takes it as data"
     if _is_index(column, place):
         return "left out", "counts the rows; --columns takes it as data"
     if _is_identifier(column):

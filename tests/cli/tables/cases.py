@@ -277,7 +277,7 @@ CASES = (
     Case(
         "the hour of the day as a whole number, without a date",
         with_times("hour", ["22", "23", "0"]),
-        says=("rows are taken as evenly spaced", "hour (part of the calendar"),
+        says=("rows are taken as evenly spaced", "hour (part of the calendar;"),
     ),
     # Order
     Case(

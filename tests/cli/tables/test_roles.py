@@ -93,8 +93,9 @@ def test_text_is_left_out(roles):
 def test_the_user_decides(roles):
     content = "t,a,b\n1,5,1\n2,6,2\n"
     assert roles(content, columns=["t", "a"]) == (["t", "a"], [])
-    assert roles(content, time=["b"]) == (["t", "a"], ["b"])
-    assert roles(content, time=[]) == (["t", "a", "b"], [])
+    assert roles(content, time=["b"]) == (["a"], ["b"])  # t counts the rows
+    assert roles(content, time=[]) == (["a", "b"], [])
+    assert roles(content, time=[], columns=["t", "b"]) == (["t", "b"], [])
     assert roles(content, columns=["b", "a", "b"]) == (["b", "a"], ["t"])
 
 
