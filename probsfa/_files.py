@@ -58,7 +58,7 @@ def replacing(*outputs: str | os.PathLike[str]) -> Iterator[list[Path]]:
         # What can still fail comes first: a pipe may be closed, while renaming cannot but succeed.
         for draft, place, node in zip(drafts, places, nodes, strict=True):
             if node:
-                with draft.open("rb") as source, open(place, "wb") as target:
+                with draft.open("rb") as source, open(place, "ab") as target:  # "wb" empties redirected files
                     shutil.copyfileobj(source, target)
         for draft, place, node in zip(drafts, places, nodes, strict=True):
             if not node:

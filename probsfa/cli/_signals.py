@@ -77,16 +77,24 @@ def stopping() -> Iterator[None]:
                 sys.stderr.flush()
                 os._exit(128 + received[0])
 
+    hook = sys.unraisablehook
+
+    def say_nothing_of_stops(unraisable: "sys.UnraisableHookArgs") -> None:
+        if unraisable.exc_type is not Stopped:  # raised where libraries cannot pass it on
+            hook(unraisable)
+
     # The interpreter writes the number at once, even while compiled code keeps Python from handling it.
     wakeup = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
+        sys.unraisablehook = say_nothing_of_stops
         for number in before:
             signal.signal(number, stop)
         yield
     finally:
         ended.set()
+        sys.unraisablehook = hook
         for number, how in before.items():
             signal.signal(number, how)
         signal.set_wakeup_fd(wakeup)

@@ -76,7 +76,7 @@ def read_content(path: Path) -> Content:
         data = sys.stdin.buffer.read() if is_standard_stream(path) else path.read_bytes()
         if data[:2] == b"\x1f\x8b":
             data = _limited(source, gzip.GzipFile(fileobj=io.BytesIO(data)), len(data))
-        if data[:4] == b"PK\x03\x04":
+        if data[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
             data = _unzipped(source, data)
         elif data[:4] == b"PAR1" == data[-4:]:
             data = _by_pandas(source, "parquet", data)
