@@ -34,11 +34,14 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
         check_format(args.plot)
     if args.model is not None and (args.n_components or args.max_iter != ENOUGH):
         raise CommandError("--n-components and --max-iter have no meaning with --model: it is fitted.")
-    series = read_input(args, screen)
+    model = None if args.model is None else _saved_model(args.model)
+    series = read_input(args, screen, columns=getattr(model, "feature_names_in_", None))
+    if model is not None:
+        _check_columns(args.model, model, series)
     if args.dry_run:
         screen.result(json.dumps(series.plan_as_dict(), indent=2) if args.json else series.plan_as_text())
         return
-    filled, std = _fill(series, args, screen)
+    filled, std = _fill(series, model, args, screen)
     with writing(*outputs) as drafts:
         for output, draft in zip(outputs, drafts, strict=True):
             if output is args.plot:
@@ -57,12 +60,14 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
     screen.note(f"{holes} cells filled: {', '.join(map(str, outputs))}")
 
 
-def _fill(series: Input, args: argparse.Namespace, screen: Screen) -> tuple[FloatArray, FloatArray]:
-    """The series without holes, and standard deviations."""
-    model = None if args.model is None else _saved_model(args.model, series)
+def _fill(
+    series: Input, model: Any, args: argparse.Namespace, screen: Screen
+) -> tuple[FloatArray, FloatArray]:
+    """The series without holes, and standard deviations; a model is fitted first where there is none."""
     if not np.isnan(series.values).any():
         screen.warn("nothing is missing, so nothing is filled: the output is the file as it was.")
         return series.values, np.zeros_like(series.values)
+    series.table.release()
     if model is None:
         model = fit_model(series, args, screen)
     results = model.impute(series.X, return_std=True, times=series.times)
@@ -122,14 +127,17 @@ def _number(value: float, digits: int | None) -> str:
     return f"{value:.{max(digits, 0)}f}"
 
 
-def _saved_model(path: Path, series: Input) -> Any:
+def _saved_model(path: Path) -> Any:
     from probsfa import load
 
-    model = load(path)
+    return load(path)
+
+
+def _check_columns(path: Path, model: Any, series: Input) -> None:
+    """Refuse a model of other columns."""
     expected: Sequence[str] = getattr(model, "feature_names_in_", ())
     if list(expected) and list(expected) != series.names:
         raise CommandError(
             f"{path}: was fitted to the columns {', '.join(expected)}; {series.table.source} has "
             f"{', '.join(series.names)}. Choose them with --columns, in that order."
         )
-    return model

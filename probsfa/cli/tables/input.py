@@ -83,6 +83,8 @@ class Input:
 
     def in_order_of_file(self, results: Any) -> NDArray[np.float64]:
         """Put what an estimator gives for `X` into the order of the file's rows."""
+        if not self.grouped and isinstance(self._slices[0], slice):
+            return np.asarray(results)
         values = np.empty_like(self.values)
         for rows, result in zip(self._slices, results if self.grouped else [results], strict=True):
             values[rows] = np.asarray(result)
@@ -103,7 +105,7 @@ class Input:
         return [slice(None) if np.array_equal(rows, whole) else rows for rows in self.clock.sequences]
 
 
-def read_input(args: argparse.Namespace, screen: Screen) -> Input:
+def read_input(args: argparse.Namespace, screen: Screen, columns: Sequence[str] | None = None) -> Input:
     """Read the data file, and say on the screen how it was understood.
 
     Parameters
@@ -112,6 +114,9 @@ def read_input(args: argparse.Namespace, screen: Screen) -> Input:
         The options on reading a file.
     screen : Screen
         Where notes and warnings are written.
+    columns : sequence of str, optional
+        Names of the data columns where the options do not say and the file has all of them, as a fitted model
+        knows them.
 
     Returns
     -------
@@ -133,8 +138,11 @@ def read_input(args: argparse.Namespace, screen: Screen) -> Input:
         skip_rows=args.skip_rows,
     )
     missing = Missing(split_codes(args.missing_code, table.style.decimal))
+    wanted = _names(args.columns, table.names)
+    if wanted is None and columns is not None and set(columns) <= set(table.names):
+        wanted = [str(name) for name in columns]
     choices = Choices(
-        columns=_names(args.columns, table.names),
+        columns=wanted,
         exclude=_names(args.exclude, table.names) or [],
         time=_names(args.time, table.names),
         group=args.group,
@@ -174,13 +182,11 @@ def _warnings(table: Table, plan: Plan, values: NDArray[np.float64]) -> list[str
         for code in (code for code in codes if code in ends):
             columns_of.setdefault(code, []).append(repr(table.names[j]))
             counts[code] = counts.get(code, 0) + int(np.count_nonzero(column == code))
-        for row, distance in outliers(column):
-            if column[row] not in codes:
-                wild.append(
-                    f"{table.where(row, j)}: {table.text(row, j)} lies {distance:.3g} standard deviations "
-                    "beyond all "
-                    "other values of the column; if it is an error, leave the cell empty."
-                )
+        for row, distance in outliers(np.where(np.isin(column, codes), np.nan, column)):
+            wild.append(
+                f"{table.where(row, j)}: {table.text(row, j)} lies {distance:.3g} standard deviations beyond "
+                "all other values of the column; if it is an error, leave the cell empty."
+            )
     said = []
     for code, names in columns_of.items():
         times = "once" if counts[code] == 1 else f"{counts[code]} times"

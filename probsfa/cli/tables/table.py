@@ -8,6 +8,7 @@ from copies, and filling replaces the bytes of missing cells alone.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -35,8 +36,8 @@ class Table:
     ----------
     content : Content
         Its text.
-    cells : Cells
-        Where the cells of every line lie in it, the header and blank lines included.
+    delimiter : str
+        What separates cells.
     rows : ndarray of int (T,)
         Which of the lines hold data.
     names : tuple of str
@@ -50,7 +51,7 @@ class Table:
     """
 
     content: Content
-    cells: Cells
+    delimiter: str
     rows: NDArray[np.int64]
     names: tuple[str, ...]
     named: bool
@@ -62,10 +63,14 @@ class Table:
         """What the file is called in messages."""
         return self.content.source
 
-    @property
-    def delimiter(self) -> str:
-        """What separates cells."""
-        return self.cells.delimiter
+    @cached_property
+    def cells(self) -> Cells:
+        """Where the cells of every line lie in the text, the header and blank lines included."""
+        return cut(self.content, self.delimiter)
+
+    def release(self) -> None:
+        """Forget where the cells are, which can take more memory than the text, until that is asked again."""
+        self.__dict__.pop("cells", None)
 
     def texts(self, column: int) -> list[str]:
         """Return the texts of a column, without quotes and surrounding spaces."""
@@ -239,7 +244,9 @@ def make_table(
         )
     # Rows without anything in them end a file, as spreadsheets write them; elsewhere they are data.
     n_blank = int(np.count_nonzero(counts[last + 1 :] > 1))
-    return Table(content, cells, rows, names, named, style, n_blank)
+    table = Table(content, delimiter, rows, names, named, style, n_blank)
+    table.__dict__["cells"] = cells  # cut already
+    return table
 
 
 def _is_header(first: list[str], cells: Cells, written: NDArray[np.int64], style: Style) -> bool:
