@@ -116,6 +116,6 @@ def outliers(values: NDArray[np.float64]) -> list[tuple[int, float]]:
             scale = float(np.max(np.abs(rest)))
             spread = scale * float(np.std(rest / scale)) if scale > 0.0 else 0.0
             away = abs(known[cell] - known[order[beside]])
-        if spread > 0.0 and away > FAR * spread:
-            far.append((int(rows[cell]), float(away / spread)))
+            if spread > 0.0 and away > FAR * spread:
+                far.append((int(rows[cell]), float(away / spread)))
     return far
