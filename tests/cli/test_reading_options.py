@@ -208,7 +208,7 @@ def test_thousands(command, written, tmp_path):
     text = 'a,b\n"1,234",1\n,2\n"2,234.5",4\n'
     done = command("impute", written(text), "-o", "out.csv", "-q")
     assert done.code == 2
-    assert "it is 1234 with --thousands ,, 1.234 with --decimal ," in done.err
+    assert "say --thousands , for 1234, or --decimal , for 1.234" in done.err
     assert command("impute", "in.csv", "--thousands", ",", "-o", "out.csv", "-q").code == 0
     assert (tmp_path / "out.csv").read_text() == text.replace("\n,2", "\n1734.2,2")
 

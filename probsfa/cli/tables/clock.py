@@ -378,6 +378,10 @@ def _numeric_clock(times: _Times, sequences: tuple[Rows, ...]) -> Clock:
     shown = f"{step_size:g}{unit}"
     note = f"rows are unevenly spaced, the median step is {shown}"
     scaled = _relative(values, sequences) / step_size
+    if not np.all(np.isfinite(scaled)):
+        raise CommandError(
+            f"times from {np.min(values):g} to {np.max(values):g} are too far apart; see --time."
+        )
     return Clock(scaled, values, shown if unit else None, note, times.how, sequences)
 
 

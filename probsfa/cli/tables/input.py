@@ -152,8 +152,9 @@ def read_input(args: argparse.Namespace, screen: Screen, columns: Sequence[str] 
         sort=args.sort,
         even=args.even,
     )
-    plan = make_plan(table, missing, choices)
-    clock = read_clock(table, plan, missing, choices)
+    with np.errstate(over="ignore", invalid="ignore"):  # numbers as huge as 1e308 have no differences
+        plan = make_plan(table, missing, choices)
+        clock = read_clock(table, plan, missing, choices)
     values = np.column_stack([plan.values[j] for j in plan.data])
     plan = without_values(plan)
     for j, column in zip(plan.data, values.T, strict=True):

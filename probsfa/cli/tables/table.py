@@ -119,9 +119,9 @@ class Table:
             )
         if is_in_thousands(text) and self.style == Style():
             ungrouped, fraction = text.replace(",", ""), text.replace(",", ".", 1)
-            other = "" if text.count(",") > 1 or "." in text else f", {fraction} with --decimal ,"
+            other = "" if text.count(",") > 1 or "." in text else f", or --decimal , for {fraction}"
             return CommandError(
-                f"{where}: {shown} is not a number as it stands; it is {ungrouped} with --thousands ,{other}."
+                f"{where}: {shown} is not a number as it stands; say --thousands , for {ungrouped}{other}."
             )
         if is_with_comma(text):
             return CommandError(f"{where}: {shown} is not a number; for a decimal comma say --decimal ,")

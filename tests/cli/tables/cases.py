@@ -375,7 +375,7 @@ CASES = (
     Case(
         "`1,234` in quotes",
         'a,b\n1.5,"1,234"\n2.5,"2,345"\n1.0,19\n',
-        error="it is 1234 with --thousands ,, 1.234 with --decimal ,",
+        error="say --thousands , for 1234, or --decimal , for 1.234",
     ),
     Case(
         "the same with `--thousands ,`",
