@@ -14,7 +14,7 @@ from probsfa.cli._model import make_estimator
 from probsfa.cli._outputs import check_outputs, is_standard_stream, writing
 from probsfa.cli._report import scores_as_csv, scores_as_text
 from probsfa.cli._screen import Screen
-from probsfa.cli.tables.content import write_content
+from probsfa.cli.tables.content import check_written_as_text, write_content
 from probsfa.cli.tables.input import read_input
 
 __all__ = ["compare_on", "run"]
@@ -24,6 +24,8 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
     """Run the command."""
     outputs = [] if args.output is None else [args.output]
     check_outputs(outputs, force=args.force, inputs=[args.data])
+    for path in outputs:
+        check_written_as_text(path)
     series = read_input(args, screen)
     if args.dry_run:
         screen.result(json.dumps(series.plan_as_dict(), indent=2) if args.json else series.plan_as_text())

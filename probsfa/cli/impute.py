@@ -17,7 +17,7 @@ from probsfa.cli._parser import ENOUGH
 from probsfa.cli._pictures import check_format, draw_holes, save_picture
 from probsfa.cli._screen import Screen
 from probsfa.cli.fit import fit_model
-from probsfa.cli.tables.content import write_content
+from probsfa.cli.tables.content import check_written_as_text, write_content
 from probsfa.cli.tables.input import Input, read_input
 
 __all__ = ["filled_texts", "run", "std_texts"]
@@ -32,6 +32,8 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
     check_outputs(outputs, force=args.force, inputs=inputs)
     if args.plot is not None:
         check_format(args.plot)
+    for path in (path for path in (args.output, args.std) if path is not None):
+        check_written_as_text(path)
     if args.model is not None and (args.n_components or args.max_iter != ENOUGH):
         raise CommandError("--n-components and --max-iter have no meaning with --model: it is fitted.")
     model = None if args.model is None else _saved_model(args.model)

@@ -287,3 +287,11 @@ def test_warnings_come_with_quiet_too(command, written):
     assert "'b' is -999 once" in notes[0]
     assert "row 7, column 'b': 1048 lies" in notes[1]
     assert len(json.loads(done.out)["warnings"]) == 2
+
+
+def test_an_output_that_promises_a_binary_table_is_refused(command, written):
+    written(STATIONS)
+    for arguments in (["impute", "in.csv", "-o", "out.xlsx"], ["compare", "in.csv", "-o", "out.parquet"]):
+        done = command(*arguments)
+        assert done.code == 2
+        assert "tables are written as text; let the name end in .csv, .csv.gz or .zip" in done.err

@@ -221,8 +221,7 @@ def _candidates(
             bad = int(np.argmax(np.isnat(bases[0].stamps)))
             raise CommandError(
                 f"{table.where(bad, dates[0])}: {texts[bad]!r} is not a time; say --date-format, another "
-                "column with "
-                "--time, or take the rows as evenly spaced with --even."
+                "column with --time, or take the rows as evenly spaced with --even."
             )
         _check_read(_Times(bases[0].stamps, ""), texts, table, dates[0], "is not a time")
     elif clocks and not numeric:
@@ -238,11 +237,13 @@ def _candidates(
                 f"{table.source}: {names} make no dates together; choose other columns with --time."
             )
         bases = [together]
+        if compact is None:
+            parts = {}
     offset = np.zeros(len(table.rows), dtype="timedelta64[us]")
     if clocks:
         offset = read_clock_times(texts_of[clocks[0]])
         _check_read(_Times(offset, ""), texts_of[clocks[0]], table, clocks[0], "is not a time of the day")
-    elif dates or "year" not in parts:
+    else:
         for part, size in (("hour", 3_600_000_000), ("minute", 60_000_000), ("second", 1_000_000)):
             if part in parts:
                 offset = offset + (parts[part] * size).astype("timedelta64[us]")

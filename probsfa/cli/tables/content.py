@@ -12,7 +12,7 @@ from typing import IO
 from probsfa.cli._errors import CommandError
 from probsfa.cli._outputs import is_standard_stream
 
-__all__ = ["Content", "read_content", "write_content"]
+__all__ = ["Content", "check_written_as_text", "read_content", "write_content"]
 
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 _BOOK_MEMBER = "xl/workbook.xml"
@@ -88,6 +88,18 @@ def read_content(path: Path) -> Content:
         reason = getattr(error, "strerror", None) or error
         raise CommandError(f"{source}: cannot be read ({reason}).") from None
     return _decoded(source, data)
+
+
+def check_written_as_text(path: Path) -> None:
+    """Refuse the name of an output that promises a table of a binary format.
+
+    Raises
+    ------
+    CommandError
+        If it does.
+    """
+    if path.suffix.lower() in (".xlsx", ".xls", ".ods", ".parquet", ".feather", ".pq"):
+        raise CommandError(f"{path}: tables are written as text; let the name end in .csv, .csv.gz or .zip.")
 
 
 def write_content(path: Path, data: bytes) -> None:

@@ -262,12 +262,19 @@ def epoch_dates(values: NDArray[np.float64], unit: str) -> Reading:
 
 
 def from_parts(parts: dict[str, NDArray[np.float64]]) -> Reading | None:
-    """Put dates together from columns of years, months, days and so on; None where they do not make dates."""
+    """Put dates together from columns of years, months, days and so on; None where they do not make dates.
+
+    Parameters
+    ----------
+    parts : dict of str to ndarray (T,)
+        Numbers by the name of the part. Without years, the dates are those of the year 2000.
+    """
     whole = {name: values.astype(np.int64) for name, values in parts.items() if not np.isnan(values).any()}
-    if "year" not in whole:
+    if not whole:
         return None
-    ones = np.ones_like(whole["year"])
-    years = np.where(whole["year"] < 100, _century(whole["year"]), whole["year"])
+    ones = np.ones_like(next(iter(whole.values())))
+    years = whole.get("year", 2000 * ones)
+    years = np.where(years < 100, _century(years), years)
     stamps = _dates(years, whole.get("month", ones), whole.get("day", ones))
     if "dayofyear" in whole and "month" not in whole:
         if np.any((whole["dayofyear"] < 1) | (whole["dayofyear"] > 366)):

@@ -286,6 +286,8 @@ def _other_role(column: _Contents, place: int) -> tuple[Role, str]:
         return "left out", "part of the calendar; --columns takes it as data"
     if _is_index(column, place):
         return "left out", "counts the rows; --columns takes it as data"
+    if {"time", "timestamp", "ts", "t", "elapsed"} & {column.name.lower()} and _could_be_time(column):
+        return "data", f"numbers, named {column.name!r} but not in order (--time {column.name} takes them so)"
     if _is_identifier(column):
         return "left out", "an identifier; --columns takes it as data, --group for sequences of their own"
     return "data", "numbers"
@@ -347,7 +349,7 @@ def _time_roles(
         if len(named) == 1 or (named and not parts):
             best = min(named, key=lambda j: (not _TIME_WORDS & set(tokens(contents[j].name)), j))
             roles[best] = "time", "numbers under a name of time"
-        elif roles_of_parts := _calendar(contents, parts):
+        elif roles_of_parts := _calendar(contents, parts, clocks):
             roles |= roles_of_parts
         elif len(clocks) == 1 or (clocks and not numbers):
             roles[clocks[0]] = "time", "times of the day"
@@ -462,6 +464,12 @@ def _is_named_time(column: _Contents, place: int) -> bool:
     return by_unit and len(known) > 1 and _goes_up(known)
 
 
+def _could_be_time(column: _Contents) -> bool:
+    """Whether numbers could be times of rows that are not in order: none comes twice, and none is missing."""
+    known = column.known
+    return column.n_missing == 0 and len(known) > 3 and len(np.unique(known)) == len(known)
+
+
 def _is_elapsed_part(column: _Contents) -> bool:
     """Whether a column has the name of a part of the calendar and numbers beyond it: hours up to 100."""
     part = CALENDAR.get("".join(tokens(column.name)))
@@ -502,22 +510,37 @@ def _is_index(column: _Contents, place: int) -> bool:
     return place == 0 and len(known) > 1 and not in_calendar and bool(np.all(np.diff(known) == 1.0))
 
 
-def _calendar(contents: list[_Contents], parts: dict[str, int]) -> dict[int, tuple[Role, str]]:
-    """Roles of columns that make dates together: years, months and so on, without gaps in between."""
+def _calendar(
+    contents: list[_Contents], parts: dict[str, int], clocks: list[int]
+) -> dict[int, tuple[Role, str]]:
+    """Roles of columns that make dates together: years, months and so on, without gaps in between.
+
+    Where there are no years, the rows must be in order: nothing else tells one year or day from the next.
+    """
     chain = ["year"]
     chain += ["dayofyear"] if "month" not in parts and "dayofyear" in parts else ["month", "day"]
     chain += ["hour", "minute", "second"]
     used: dict[str, int] = {}
-    for part in chain:
+    for part in chain[next((i for i, part in enumerate(chain) if part in parts), 0) :]:
         if part not in parts:
             break
         used[part] = parts[part]
     values = {part: contents[j].values for part, j in used.items()}
     reading = from_parts({part: v for part, v in values.items() if v is not None})
-    if reading is None or len(np.unique(reading.stamps)) < len(reading.stamps):
+    if reading is None:
         return {}
-    role: Role = "time" if len(used) == 1 else "part of the time"
-    return {j: (role, f"{part}s of the date") for part, j in used.items()}
+    roles: dict[int, tuple[Role, str]] = {
+        j: ("time" if len(used) == 1 else "part of the time", f"{part}s of the date")
+        for part, j in used.items()
+    }
+    tells_rows_apart = "year" in used and len(np.unique(reading.stamps)) == len(reading.stamps)
+    if tells_rows_apart or _increases(reading.stamps):
+        return roles
+    if clocks and "day" in used and "hour" not in used:
+        return {j: ("part of the time", why) for j, (_, why) in roles.items()} | {
+            clocks[0]: ("part of the time", "times of the day")
+        }
+    return {}
 
 
 def _column_named(table: Table, name: str) -> int:

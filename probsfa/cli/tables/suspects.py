@@ -72,7 +72,7 @@ def suspects(values: NDArray[np.float64]) -> list[float]:
     []
     """
     known, counts = np.unique(values[~np.isnan(values)], return_counts=True)
-    if len(known) < 3:
+    if len(known) < 3 or np.abs(known[[0, -1]]).max() > 1e300:  # no code, and no differences
         return []
     codes = []
     for end, beside, rest in ((0, 1, known[1:]), (-1, -2, known[:-1])):

@@ -279,6 +279,31 @@ CASES = (
         with_times("hour", ["22", "23", "0"]),
         says=("rows are taken as evenly spaced", "hour (part of the calendar;"),
     ),
+    Case(
+        "the hour as a number that goes up, without a date",
+        with_times("hour", ["0", "1", "2", "5"]),
+        time=("hour",),
+        step="1 h",
+        times=(0, 1, 2, 5),
+    ),
+    Case(
+        "year, month and day in columns of their own, and a time of the day",
+        "Year,Month,Day,Time,a,b\n2020,12,31,23:00,1.5,20\n2020,12,31,23:30,2.5,21\n2021,1,1,00:00,1,19\n",
+        time=("Year", "Month", "Day", "Time"),
+        step="30 min",
+    ),
+    Case(
+        "`YYYYMMDD` and the hour",
+        "YEARMODA,hour,a,b\n20201231,22,1.5,20\n20201231,23,2.5,21\n20210101,0,1,19\n",
+        time=("YEARMODA", "hour"),
+        step="1 h",
+    ),
+    Case(
+        "a column named `time` that does not go up",
+        with_times("time", ["3.5", "2.5", "1.0", "1.7"]),
+        data=("time", "a", "b"),
+        says=("time: named 'time' but not in order (--time time takes them so)",),
+    ),
     # Order
     Case(
         "rows that are not in order of time",
