@@ -86,17 +86,17 @@ class Cells:
     def with_byte(self, mark: str, most: int) -> list[str]:
         """Return the texts of the first so many cells that hold a character of one byte."""
         data = np.frombuffer(self.data, dtype=np.uint8)
-        found = np.zeros(0, dtype=np.int64)
+        holders = np.zeros(0, dtype=np.int64)
         for start in range(0, len(data), _CHUNK):
             places = (np.flatnonzero(data[start : start + _CHUNK] == ord(mark)) + start).astype(
                 self.ends.dtype
             )
-            cells = np.searchsorted(self.ends, places, side="right")
-            # A delimiter lies between cells, not in one.
-            found = np.union1d(found, cells[self.starts[np.minimum(cells, len(self.starts) - 1)] <= places])
-            if len(found) >= most:
+            # The first cell that ends behind the mark holds it, unless the mark lies between cells.
+            cells = np.minimum(np.searchsorted(self.ends, places, side="right"), len(self.ends) - 1)
+            holders = np.union1d(holders, cells[(self.starts[cells] <= places) & (places < self.ends[cells])])
+            if len(holders) >= most:
                 break
-        return self.texts(found[:most])
+        return self.texts(holders[:most])
 
 
 def cut(content: Content, delimiter: str) -> Cells:

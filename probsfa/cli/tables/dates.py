@@ -1,52 +1,43 @@
-"""Texts and numbers that tell a time, read as dates in every order of day and month that makes sense."""
+"""Texts that tell a time, read as dates in every order of day and month that makes sense."""
 
 import math
 import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "EPOCH_UNITS",
-    "Reading",
-    "by_format",
-    "compact_dates",
-    "date_shape",
-    "epoch_dates",
-    "epoch_unit",
-    "from_parts",
-    "read_clock_times",
-    "read_dates",
-]
+__all__ = ["Reading", "by_format", "century", "date_shape", "read_clock_times", "read_dates", "to_dates"]
 
 Stamps = NDArray[np.datetime64]
-
-EPOCH_UNITS = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3, "min": 6e7, "h": 3.6e9, "d": 8.64e10}
 
 _TIME = (
     r"(?P<h>\d{1,2})(?:[:.](?P<mi>\d{2})(?:[:.](?P<s>\d{2})(?:[.,](?P<f>\d+))?)?)?\s*(?P<half>[AaPp]\.?[Mm]\.?)?"
     r"\s*(?P<zone>Z|UTC|GMT|[+-]\d{2}(?::?\d{2})?)?"
 )
+
 _BEHIND = rf"(?:(?:[Tt]|\s+|,\s*){_TIME})?"
+
 _YEAR_FIRST = re.compile(
     rf"(?P<a>\d{{4}})(?P<mark>[-/.])(?P<b>\d{{1,2}})(?:(?P=mark)(?P<c>\d{{1,2}}))?{_BEHIND}"
 )
+
 _YEAR_LAST = re.compile(
     rf"(?P<a>\d{{1,2}})(?P<mark>[-/.])(?P<b>\d{{1,2}})(?P=mark)(?P<c>\d{{4}}|\d{{2}}){_BEHIND}"
 )
+
 _CLOCK = re.compile(_TIME)
+
 _CLOCK_MARK = re.compile(r"\d{1,2}[:.]\d{2}|\d{1,2}\s*[AaPp]\.?[Mm]")
+
 _QUARTER = re.compile(r"(\d{4})[- ]?[Qq]([1-4])")
+
 _MONTH_NAME = re.compile(
     r"(?i)(?:^|[^a-z])(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}(?![a-z])"
 )
-
-_DAY = np.timedelta64(86_400_000_000, "us")
 
 
 @dataclass(frozen=True)
@@ -98,23 +89,6 @@ def date_shape(texts: Sequence[str]) -> str | None:
     return "date" if n_dates == most else "clock"
 
 
-def _is_date(text: str) -> bool:
-    """Whether a text looks like a date, possible or not."""
-    match = _YEAR_LAST.fullmatch(text)
-    if match is not None:  # "18.00.00" is none
-        first, second = int(match["a"]), int(match["b"])
-        return first > 0 and second > 0
-    if _YEAR_FIRST.fullmatch(text) or _QUARTER.fullmatch(text):
-        return True
-    return len(text) <= 40 and any(c.isdigit() for c in text) and bool(_MONTH_NAME.search(text))
-
-
-def _is_clock(text: str) -> bool:
-    """Whether a text is a time of the day; "31.01.20" is none."""
-    match = _CLOCK.fullmatch(text) if _CLOCK_MARK.match(text) else None
-    return match is not None and _microseconds(match) is not None
-
-
 def read_dates(texts: Sequence[str], dayfirst: bool | None = None) -> list[Reading]:
     """Return the ways to read texts as dates, those that leave the fewest texts unread.
 
@@ -157,7 +131,7 @@ def read_dates(texts: Sequence[str], dayfirst: bool | None = None) -> list[Readi
         first, second = (fields[:, 0], fields[:, 1]) if order else (fields[:, 1], fields[:, 0])
         days, months = np.where(year_last, first, days), np.where(year_last, second, months)
         years = np.where(year_last, fields[:, 2], years)
-        stamps = _dates(years, months, days) + clocks.astype("timedelta64[us]")
+        stamps = to_dates(years, months, days) + clocks.astype("timedelta64[us]")
         name = "day/month/year" if order else "month/day/year"
         readings.append(
             Reading(
@@ -188,6 +162,17 @@ def read_clock_times(texts: Sequence[str]) -> NDArray[np.timedelta64]:
 def by_format(texts: Sequence[str], form: str) -> Reading:
     """Read texts as a format of `strftime` says.
 
+    Parameters
+    ----------
+    texts : sequence of str
+        Dates and times.
+    form : str
+        The format, such as "%d.%m.%y %H:%M".
+
+    Returns
+    -------
+    Reading
+
     Raises
     ------
     ValueError
@@ -200,93 +185,47 @@ def by_format(texts: Sequence[str], form: str) -> Reading:
     return Reading(_naive(stamps), form, None, clock)
 
 
-def compact_dates(values: NDArray[np.float64], months: bool = False) -> Reading | None:
-    """Read whole numbers such as 20130131, 2013013118 or 201301311830 as dates; None for any other numbers.
+def to_dates(years: NDArray[np.int64], months: NDArray[np.int64], days: NDArray[np.int64]) -> Stamps:
+    """Make dates of their parts.
 
     Parameters
     ----------
-    values : ndarray (T,)
-        Without NaN.
-    months : bool, default=False
-        Whether numbers such as 201301 are dates, too.
+    years, months, days : ndarray of int (T,)
+        Parts of each date.
+
+    Returns
+    -------
+    ndarray of datetime64[us] (T,)
+        Not-a-time where there is no such day.
     """
-    if not len(values) or np.any(values % 1 != 0) or np.any(values < 0) or np.any(values >= 1e15):
-        return None
-    whole = values.astype(np.int64)
-    sizes = {
-        6: (100, ()),
-        8: (10_000, ()),
-        10: (10_000, (3600,)),
-        12: (10_000, (3600, 60)),
-        14: (10_000, (3600, 60, 1)),
-    }
-    digits = {len(str(int(end))) for end in (whole.min(), whole.max())}
-    if len(digits) != 1 or (size := digits.pop()) not in sizes or (size == 6 and not months):
-        return None
-    micros = np.zeros(len(whole), dtype=np.int64)
-    form = "YYYYMMDD"
-    for seconds, most in reversed(list(zip(sizes[size][1], (24, 59, 59), strict=False))):
-        part, whole = whole % 100, whole // 100
-        if np.any(part > most):
-            return None
-        micros += part * seconds * 1_000_000
-    form += {10: "HH", 12: "HHMM", 14: "HHMMSS"}.get(size, "")
-    if size == 6:
-        years, month, day, form = whole // 100, whole % 100, np.ones_like(whole), "YYYYMM"
-    else:
-        years, month, day = whole // 10_000, whole // 100 % 100, whole % 100
-    if np.any((years < 1500) | (years > 2500)):
-        return None
-    stamps = _dates(years, month, day)
-    if np.isnat(stamps).any():
-        return None
-    return Reading(stamps + micros.astype("timedelta64[us]"), form, None, size > 8)
+    valid = (years >= 1) & (years <= 9999) & (months >= 1) & (months <= 12) & (days >= 1) & (days <= 31)
+    month_starts = (np.where(valid, years, 1970) - 1970) * 12 + np.where(valid, months, 1) - 1
+    month = month_starts.astype("datetime64[M]")
+    date = month.astype("datetime64[D]") + (np.where(valid, days, 1) - 1)
+    valid &= date.astype("datetime64[M]") == month
+    return np.where(valid, date.astype("datetime64[us]"), np.datetime64("NaT", "us"))
 
 
-def epoch_unit(values: NDArray[np.float64]) -> str | None:
-    """Return the unit in which numbers count from 1970 to a time from 1980 to 2100, or None."""
-    low, high = 315_532_800.0, 4_102_444_800.0
-    for unit, size in (("s", 1.0), ("ms", 1e3), ("us", 1e6), ("ns", 1e9)):
-        if len(values) and np.all((values >= low * size) & (values <= high * size)):
-            return unit
-    return None
+def century(years: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Years of two digits, as POSIX reads them: from 1969 to 2068."""
+    return np.where(years < 69, years + 2000, years + 1900)
 
 
-def epoch_dates(values: NDArray[np.float64], unit: str) -> Reading:
-    """Read numbers as times since 1970-01-01; not-a-time for those that are out of reach."""
-    micros = values * EPOCH_UNITS[unit]
-    known = np.abs(micros) < 9e18
-    stamps = np.full(len(values), np.datetime64("NaT", "us"))
-    stamps[known] = np.rint(micros[known]).astype(np.int64).view("datetime64[us]")
-    return Reading(stamps, f"{unit} since 1970", None, True)
+def _is_date(text: str) -> bool:
+    """Whether a text looks like a date, possible or not."""
+    match = _YEAR_LAST.fullmatch(text)
+    if match is not None:  # "18.00.00" is none
+        first, second = int(match["a"]), int(match["b"])
+        return first > 0 and second > 0
+    if _YEAR_FIRST.fullmatch(text) or _QUARTER.fullmatch(text):
+        return True
+    return len(text) <= 40 and any(c.isdigit() for c in text) and bool(_MONTH_NAME.search(text))
 
 
-def from_parts(parts: dict[str, NDArray[np.float64]]) -> Reading | None:
-    """Put dates together from columns of years, months, days and so on; None where they do not make dates.
-
-    Parameters
-    ----------
-    parts : dict of str to ndarray (T,)
-        Numbers by the name of the part. Without years, the dates are those of the year 2000.
-    """
-    whole = {name: values.astype(np.int64) for name, values in parts.items() if not np.isnan(values).any()}
-    if not whole:
-        return None
-    ones = np.ones_like(next(iter(whole.values())))
-    years = whole.get("year", 2000 * ones)
-    years = np.where(years < 100, _century(years), years)
-    stamps = _dates(years, whole.get("month", ones), whole.get("day", ones))
-    if "dayofyear" in whole and "month" not in whole:
-        if np.any((whole["dayofyear"] < 1) | (whole["dayofyear"] > 366)):
-            return None
-        stamps = stamps + (whole["dayofyear"] - 1) * _DAY
-    for name, size in (("hour", 3_600_000_000), ("minute", 60_000_000), ("second", 1_000_000)):
-        if name in whole:
-            stamps = stamps + (whole[name] * size).astype("timedelta64[us]")
-    used = "-".join(name for name in ("year", "month", "day", "dayofyear") if name in whole)
-    clock = [name for name in ("hour", "minute", "second") if name in whole]
-    how = f"{used} {':'.join(clock)}".strip()
-    return None if np.isnat(stamps).any() else Reading(stamps, how, None, bool(clock))
+def _is_clock(text: str) -> bool:
+    """Whether a text is a time of the day; "31.01.20" is none."""
+    match = _CLOCK.fullmatch(text) if _CLOCK_MARK.match(text) else None
+    return match is not None and _microseconds(match) is not None
 
 
 def _last_field(text: str | None, is_year: bool) -> int:
@@ -294,12 +233,7 @@ def _last_field(text: str | None, is_year: bool) -> int:
     if text is None:
         return 1
     value = int(text)
-    return int(_century(np.array([value]))[0]) if is_year and len(text) == 2 else value
-
-
-def _century(years: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Years of two digits, as POSIX reads them: from 1969 to 2068."""
-    return np.where(years < 69, years + 2000, years + 1900)
+    return int(century(np.array([value]))[0]) if is_year and len(text) == 2 else value
 
 
 def _microseconds(match: re.Match[str]) -> int | None:
@@ -323,16 +257,6 @@ def _microseconds(match: re.Match[str]) -> int | None:
     return micros
 
 
-def _dates(years: NDArray[np.int64], months: NDArray[np.int64], days: NDArray[np.int64]) -> Stamps:
-    """Dates as datetime64[us], not-a-time where there is no such day."""
-    valid = (years >= 1) & (years <= 9999) & (months >= 1) & (months <= 12) & (days >= 1) & (days <= 31)
-    month_starts = (np.where(valid, years, 1970) - 1970) * 12 + np.where(valid, months, 1) - 1
-    month = month_starts.astype("datetime64[M]")
-    date = month.astype("datetime64[D]") + (np.where(valid, days, 1) - 1)
-    valid &= date.astype("datetime64[M]") == month
-    return np.where(valid, date.astype("datetime64[us]"), np.datetime64("NaT", "us"))
-
-
 def _with_names(texts: Sequence[str], others: list[int], reading: Reading) -> Reading:
     """Read texts such as "1 Jan 2020", which have the month by its name."""
     import pandas as pd
@@ -348,7 +272,7 @@ def _with_names(texts: Sequence[str], others: list[int], reading: Reading) -> Re
         )
     stamps = reading.stamps.copy()
     stamps[named] = _naive(read)
-    clock = reading.has_clock or any(":" in text for text in chain(texts[i] for i in named))
+    clock = reading.has_clock or any(":" in text for text in (texts[i] for i in named))
     how = "month by name" if len(named) == len(texts) else reading.how
     return Reading(stamps, how, None if len(named) == len(texts) else reading.dayfirst, clock)
 

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from probsfa.cli._errors import CommandError
 from probsfa.cli._screen import Screen
+from probsfa.cli.tables.choices import Choices
 from probsfa.cli.tables.clock import Clock, read_clock
 from probsfa.cli.tables.missing import Missing, split_codes
 from probsfa.cli.tables.report import plan_as_dict, plan_as_lines, plan_as_table
-from probsfa.cli.tables.roles import Choices, Plan, make_plan, without_values
+from probsfa.cli.tables.roles import Plan, make_plan, without_values
 from probsfa.cli.tables.suspects import outliers, suspects
 from probsfa.cli.tables.table import Table, read_table
 

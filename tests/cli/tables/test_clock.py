@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from probsfa.cli._errors import CommandError
+from probsfa.cli.tables.choices import Choices
 from probsfa.cli.tables.clock import read_clock
 from probsfa.cli.tables.missing import Missing
-from probsfa.cli.tables.roles import Choices, make_plan
+from probsfa.cli.tables.roles import make_plan
 from probsfa.cli.tables.table import read_table
 
 
