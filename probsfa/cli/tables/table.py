@@ -25,7 +25,7 @@ __all__ = ["Table", "make_table", "read_table"]
 DELIMITERS = (",", ";", "\t", "|")
 _DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ].*)?")
 # Cells that are looked at to tell decimal marks.
-_ENOUGH_CELLS = 100_000
+_ENOUGH_CELLS = 20_000
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import gzip
 import re
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probsfa.cli._errors import CommandError
+from probsfa.cli.tables import cells as cutting
+from probsfa.cli.tables import table as tables
 from probsfa.cli.tables.content import write_content
 from probsfa.cli.tables.missing import Missing
 from probsfa.cli.tables.table import read_table
@@ -242,3 +245,33 @@ def test_missing_file_and_folder(tmp_path):
         read_table(tmp_path / "none.csv")
     with pytest.raises(CommandError, match="cannot be read"):
         read_table(Path(tmp_path))
+
+
+def memory(run):
+    """What something gives, the memory that it holds, and the most that was held on the way."""
+    tracemalloc.start()
+    try:
+        return run(), *tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", ["c0", '"c0"'], ids=["no quotes", "quotes"])
+def test_a_table_takes_a_few_times_the_memory_of_its_file(tmp_path, monkeypatch, name):
+    # What does not grow with the file.
+    monkeypatch.setattr(cutting, "_CHUNK", 2**16)
+    monkeypatch.setattr(tables, "_ENOUGH_CELLS", 1000)
+    rng = np.random.default_rng(0)
+    lines = [",".join(f"{value:.3f}" for value in row) for row in rng.standard_normal((20_000, 10))]
+    text = "\n".join([",".join([name, *"bcdefghij"]), *lines, ""])
+    path = tmp_path / "data.csv"
+    path.write_text(text)
+    table, held, most = memory(lambda: read_table(path))
+    assert held < 4.0 * len(text)
+    assert most < 9.0 * len(text)
+    _, _, most = memory(lambda: table.numbers(3, Missing()))
+    assert most < 2.5 * len(text)
+    _, _, most = memory(lambda: table.filled({3: dict.fromkeys(range(0, 20_000, 20), "1.5")}))
+    assert most < 3.0 * len(text)
+    table.release()
+    assert table.texts(0)[0] == lines[0].split(",")[0]
