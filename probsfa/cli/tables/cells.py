@@ -175,6 +175,6 @@ def unquote(cell: str) -> str:
     '1.5'
     """
     cell = cell.strip()
-    if len(cell) >= 2 and cell[0] == cell[-1] == '"':
+    if cell[:1] == '"' == cell[-1:] and len(cell) >= 2:
         return cell[1:-1].replace('""', '"').strip()
     return cell

@@ -72,15 +72,17 @@ class Style:
         bad : list of int
             Which texts are neither missing nor numbers.
         """
-        values = np.empty(len(texts))
-        bad = []
+        plainly, is_number = self == Style(), _NUMBER.fullmatch
+        read, bad = [], []
         for i, text in enumerate(texts):
-            value = None if missing.matches(text) else self.number(text)
-            if value is None:
+            plain = text if plainly else self.plain(text)
+            value = float(plain) if is_number(plain) else math.inf
+            if math.isinf(value):
+                value = math.nan
                 if not missing.matches(text):
                     bad.append(i)
-                value = math.nan
-            values[i] = value
+            read.append(value)
+        values = np.array(read, dtype=np.float64)
         for code in missing.numbers:
             values[values == code] = math.nan
         return values, bad
