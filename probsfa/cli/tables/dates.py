@@ -35,8 +35,14 @@ _CLOCK_MARK = re.compile(r"\d{1,2}[:.]\d{2}|\d{1,2}\s*[AaPp]\.?[Mm]")
 
 _QUARTER = re.compile(r"(\d{4})[- ]?[Qq]([1-4])")
 
-_MONTH_NAME = re.compile(
-    r"(?i)(?:^|[^a-z])(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}(?![a-z])"
+_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?"
+_WITH_MONTH_NAME = re.compile(
+    r"(?i)(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6}\.?,?\s+)?"
+    rf"(?:\d{{1,2}}(?:st|nd|rd|th)?[-\s./]*{_MONTH}[-\s./,]*\d{{2,4}}"  # 1 Jan 2020
+    rf"|{_MONTH}[-\s./]*\d{{1,2}}(?:st|nd|rd|th)?,?\s+\d{{4}}"  # Jan 1, 2020
+    rf"|{_MONTH}[-\s./,]*\d{{2,4}}"  # Jan 2020
+    rf"|\d{{4}}[-\s./]*{_MONTH}(?:[-\s./]*\d{{1,2}})?)"  # 2020-Jan-01
+    rf"{_BEHIND}"
 )
 
 
@@ -219,7 +225,7 @@ def _is_date(text: str) -> bool:
         return first > 0 and second > 0
     if _YEAR_FIRST.fullmatch(text) or _QUARTER.fullmatch(text):
         return True
-    return len(text) <= 40 and any(c.isdigit() for c in text) and bool(_MONTH_NAME.search(text))
+    return bool(_WITH_MONTH_NAME.fullmatch(text))
 
 
 def _is_clock(text: str) -> bool:
@@ -261,7 +267,7 @@ def _with_names(texts: Sequence[str], others: list[int], reading: Reading) -> Re
     """Read texts such as "1 Jan 2020", which have the month by its name."""
     import pandas as pd
 
-    named = [i for i in others if _MONTH_NAME.search(texts[i])]
+    named = [i for i in others if _WITH_MONTH_NAME.fullmatch(texts[i])]
     if not named:
         return reading
     with warnings.catch_warnings():

@@ -132,9 +132,8 @@ class Table:
                 f"{where}: {shown} is not a number as it stands; say --decimal , --thousands ."
             )
         return CommandError(
-            f"{where}: {shown} is not a finite number; say --missing-code if it stands for missing, or "
-            "leave the "
-            "column out with --exclude."
+            f"{where}: {shown} is not a finite number; say --missing-code if it stands for missing, "
+            "--time if it tells the time, or leave the column out with --exclude."
         )
 
     def filled(self, texts: Mapping[int, Mapping[int, str]]) -> bytes:

@@ -71,15 +71,16 @@ def time_roles(
         (texts if is_date else clocks).append(j)
     numbers = {j: contents[j].values for j in sorted(free) if contents[j].values is not None}
     compact = [j for j in numbers if _is_compact(contents[j], j)]
+    named = [j for j in numbers if _is_named_time(contents[j], j)]
     dated = sorted(texts) or compact
     roles: dict[int, tuple[Role, str]] = {}
     if dated:
-        main, has_clock = _main_dates(table, contents, dated, choices)
-        roles[main] = "time", "dates" if has_clock else "dates without a time of the day"
-        if not has_clock:
-            roles |= _clock_beside(contents, clocks, free, table, main)
-    else:
-        named = [j for j in numbers if _is_named_time(contents[j], j)]
+        roles = _dated_roles(table, contents, dated, clocks, free, choices)
+        [main, *beside] = roles
+        is_late = not beside and not increases(_first_reading(table, contents[main], main, choices).stamps)
+        if is_late and choices.group is None and any(_goes_up(contents[j].known) for j in named):
+            roles = {}  # dates of something else: when a part was made, say
+    if not roles:
         parts = {part: j for j in numbers if (part := contents[j].part) in PARTS}
         if len(named) == 1 or (named and not parts):
             best = min(named, key=lambda j: (not _TIME_WORDS & set(tokens(contents[j].name)), j))
@@ -99,6 +100,22 @@ def time_roles(
             used = ", ".join(repr(table.names[k]) for k in roles if roles[k][0] != "left out")
             roles[j] = "left out", f"tells the time, too; {used} is used, --time chooses"
     return roles
+
+
+def _dated_roles(
+    table: Table,
+    contents: list[Contents],
+    dated: list[int],
+    clocks: list[int],
+    free: set[int],
+    choices: Choices,
+) -> dict[int, tuple[Role, str]]:
+    """Roles of the column of dates that tells the time, and of those that complete it."""
+    main, has_clock = _main_dates(table, contents, dated, choices)
+    roles: dict[int, tuple[Role, str]] = {
+        main: ("time", "dates" if has_clock else "dates without a time of the day")
+    }
+    return roles if has_clock else roles | _clock_beside(contents, clocks, free, table, main)
 
 
 def could_be_time(column: Contents) -> bool:

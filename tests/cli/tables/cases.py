@@ -215,6 +215,24 @@ CASES = (
         "start,end,a,b\n2020-01-01,2020-01-02,1.5,20\n2020-01-03,2020-01-05,2.5,21\n2020-01-06,2020-01-07,1.0,19\n",
         error="'start', 'end' could each tell the time of a row; choose one with --time",
     ),
+    Case(
+        "dates of something else beside numbers that tell the time",
+        "t,made,a,b\n0,2019-05-03,1.5,20\n1,2019-05-03,2.5,21\n3,2019-05-04,1,19\n",
+        time=("t",),
+        times=(0.0, 1 / 1.5, 2.0),
+        says=("made (tells the time, too; 't' is used",),
+    ),
+    Case(
+        "months by their names",
+        with_times("", ["1 Jan 2020", "2 Jan 2020", "3 Jan 2020"]),
+        time=("",),
+        step="1 d",
+    ),
+    Case(
+        "remarks with a date in them",
+        "a,b,remark\n1.5,20,cleaned 3 Mar 2020\n2.5,21,\n1,19,cleaned 5 Mar 2020\n",
+        says=("remark (text)",),
+    ),
     # Numbers that tell the time
     Case(
         "seconds since 1970 in a column named `ts`",
