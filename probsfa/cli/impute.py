@@ -84,11 +84,9 @@ def _check_finite(series: Input, filled: FloatArray, std: FloatArray) -> None:
     if len(bad):
         row, column = map(int, bad[0])
         raise CommandError(
-            f"{series.table.where(row, series.plan.data[column])}: the model gives no number for this "
-            "cell, so nothing "
-            "was written. Cells far beyond all others, or units far from 1, are the usual cause; see "
-            "--missing-code "
-            "and --exclude."
+            f"{series.table.where(row, series.plan.data[column])}: the model gives no number for this cell, "
+            "so nothing was written. Cells far beyond all others, or units far from 1, are the usual cause; "
+            "see --missing-code and --exclude."
         )
 
 

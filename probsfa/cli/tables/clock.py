@@ -107,8 +107,7 @@ def _in_order(times: Times, rows: Rows, table: Table, plan: Plan, choices: Choic
     if choices.sort:
         raise CommandError(
             f"{where}: {said!r} is the time of row {table.rows[before] + 1}, too{hint or ''}; remove one "
-            "of them, or "
-            "take the rows as evenly spaced with --even."
+            "of them, or take the rows as evenly spaced with --even."
         )
     if hint:
         raise CommandError(f"{where}: {what}{hint}, or take the rows as evenly spaced with --even.")

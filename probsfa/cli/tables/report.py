@@ -40,8 +40,7 @@ def plan_as_lines(table: Table, plan: Plan, clock: Clock, n_missing: int) -> lis
     share = 100.0 * n_missing / (n_rows * n_columns)
     lines.append(
         f"{table.source}: {_count(n_rows, 'row')} of {_count(n_columns, 'column')}, {share:.1f} % of the "
-        "cells missing; "
-        f"{clock.note}"
+        f"cells missing; {clock.note}"
     )
     lines.append(f"data: {_some([table.names[j] for j in plan.data])}")
     lines.append(f"time: {_time(table, plan, clock)}")

@@ -237,9 +237,8 @@ def make_table(
         row = int(rows[ragged[0]])
         raise CommandError(
             f"{content.source}: row {row + 1} has {_count(int(counts[row]))} where {len(names)} were "
-            "expected; "
-            f"is {delimiter!r} the delimiter? See --delimiter, and --skip-rows for lines in front of the "
-            "table."
+            f"expected; is {delimiter!r} the delimiter? See --delimiter, and --skip-rows for lines in front "
+            "of the table."
         )
     # Rows without anything in them end a file, as spreadsheets write them; elsewhere they are data.
     n_blank = int(np.count_nonzero(counts[last + 1 :] > 1))

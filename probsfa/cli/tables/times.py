@@ -272,6 +272,5 @@ def _check_read(times: Times, texts: Sequence[str], table: Table, column: int, w
 def _blank(table: Table, column: int, row: int) -> CommandError:
     return CommandError(
         f"{table.where(row, column)}: the row has no time; write it in, remove the row, or take the rows "
-        "as evenly "
-        "spaced with --even."
+        "as evenly spaced with --even."
     )
