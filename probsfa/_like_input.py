@@ -5,7 +5,7 @@ from typing import Any
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 
-__all__ = ["like_input"]
+__all__ = ["like_input", "like_rows"]
 
 
 def like_input(X: Any, sequences: Sequences, values: FloatArray) -> Any:
@@ -28,6 +28,33 @@ def like_input(X: Any, sequences: Sequences, values: FloatArray) -> Any:
     """
     if sequences.is_list:
         return [_like_one(x, values[s]) for x, s in zip(X, sequences.slices, strict=True)]
+    return _like_one(X, values)
+
+
+def like_rows(X: Any, values: FloatArray, *, index: Any = None, columns: Any = None) -> Any:
+    """Give other rows (H, D), such as a forecast, the type of one input.
+
+    Parameters
+    ----------
+    X : array-like, DataFrame or Table
+        What the caller gave.
+    values : ndarray of shape (H, D)
+        A row for each.
+    index : Index of pandas, optional
+        Index of the rows where `X` is a frame of pandas.
+    columns : array-like of str, optional
+        Names of the columns; those of `X` by default.
+
+    Returns
+    -------
+    ndarray, DataFrame or Table
+    """
+    if hasattr(X, "columns") and hasattr(X, "index") and hasattr(X, "iloc"):
+        return type(X)(values, index=index, columns=X.columns if columns is None else columns)
+    if columns is not None and hasattr(X, "with_columns"):  # polars
+        return type(X)(values, schema=list(columns), orient="row")
+    if columns is not None and hasattr(type(X), "from_arrays"):  # pyarrow
+        return type(X).from_arrays(list(values.T), names=list(columns))
     return _like_one(X, values)
 
 

@@ -8,12 +8,52 @@ dates closer than that the check afterwards refuses what the conversion can no l
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["check_times"]
+__all__ = ["TimeAxis", "check_times", "duration_text", "read_times"]
+
+_DURATIONS = (
+    (86_400.0, "d"),
+    (3600.0, "h"),
+    (60.0, "min"),
+    (1.0, "s"),
+    (1e-3, "ms"),
+    (1e-6, "us"),
+    (1e-9, "ns"),
+)
+
+
+class TimeAxis(NamedTuple):
+    """What the times of rows are counted in, as far as that is known.
+
+    Attributes
+    ----------
+    kind : {"rows", "numbers", "dates", "unknown"}
+        Rows without times; times that are plain numbers, in a unit that nobody told; dates or durations; or,
+        in files of earlier versions, not known.
+    calendar : {"day", "month", "business day"} or None
+        Calendar by which rows are counted whose distances in seconds differ, such as months. Their times are
+        the number of such steps since 1970, each as long as it is in the mean, in seconds.
+    from_index : bool
+        Whether the times are those of the index of a frame.
+    even : bool
+        Whether all rows are one step apart.
+    unit : float
+        Seconds of one unit of times that are dates or durations: the step of an even index, else 1.
+    """
+
+    kind: str = "rows"
+    calendar: str | None = None
+    from_index: bool = False
+    even: bool = True
+    unit: float = 1.0
+
+    def seconds(self, time_unit: float) -> float | None:
+        """Return how long so many units of the times are, in seconds; None where that is not known."""
+        return self.unit * time_unit if self.kind == "dates" else None
 
 
 def check_times(
@@ -51,6 +91,21 @@ def check_times(
     >>> check_times(dates, [2], as_list=False)
     array([    0., 21600.])
     """
+    return read_times(times, lengths, as_list=as_list, name=name)[0]
+
+
+def read_times(
+    times: Any, lengths: Sequence[int], *, as_list: bool, name: str = "times"
+) -> tuple[NDArray[np.float64], TimeAxis]:
+    """Check times as :func:`check_times` does, and tell what they are counted in.
+
+    Returns
+    -------
+    times : ndarray (N,)
+        As of :func:`check_times`.
+    axis : TimeAxis
+        Of ``"numbers"`` or ``"dates"``.
+    """
     if not as_list:
         edges = np.cumsum([0, *lengths])
         ticks = _ticks(times, int(edges[-1]), name)
@@ -74,7 +129,26 @@ def check_times(
         seconds = _to_float(piece)
         _check_increasing(seconds, label)
         checked.append(seconds)
-    return np.concatenate(checked)
+    axis = TimeAxis("numbers" if _unit(pieces[0]) == "numbers" else "dates", even=_is_even(checked))
+    return np.concatenate(checked), axis
+
+
+def _is_even(pieces: list[NDArray[np.float64]]) -> bool:
+    """Whether all rows follow the ones before after the same time, up to rounding."""
+    gaps = np.concatenate([np.diff(piece) for piece in pieces])
+    return gaps.size == 0 or bool(np.all(np.abs(gaps - gaps[0]) <= 1e-6 * gaps[0]))
+
+
+def duration_text(seconds: float) -> str:
+    """Write a time span in the largest unit that it fills.
+
+    Examples
+    --------
+    >>> duration_text(5400.0), duration_text(0.02)
+    ('1.5 h', '20 ms')
+    """
+    size, unit = next((each for each in _DURATIONS if seconds >= each[0] * (1.0 - 1e-9)), _DURATIONS[-1])
+    return f"{seconds / size:.6g} {unit}"
 
 
 def _ticks(times: Any, n_rows: int, name: str) -> NDArray[Any]:

@@ -7,6 +7,7 @@ lengths of the sequences it is made of.
 
 import functools
 import numbers
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probsfa._arrays import SCAN_ROWS, check_array
-from probsfa._times import check_times
+from probsfa._index import IndexTimes, read_dates, read_index
+from probsfa._times import TimeAxis, read_times
 
 __all__ = [
     "Sequences",
@@ -38,11 +40,15 @@ class Sequences:
     lengths : tuple of int
         Rows of every sequence, all positive, summing to N.
     times : ndarray (N,) or None
-        Times of observation; dates are in seconds since 1970-01-01 UTC.
+        Times of observation; dates are in seconds since 1970-01-01 UTC, or in the unit that `axis` says.
     is_list : bool
         Whether the input was a list of sequences, so that results go back as a list.
     feature_names : tuple of str or None
         Column names, where the estimator was fitted on a frame.
+    step : float or None
+        Time between rows, where an index tells that it is the same throughout; `times` round it.
+    axis : TimeAxis
+        What `times` are counted in.
     """
 
     values: NDArray[np.float64]
@@ -50,6 +56,8 @@ class Sequences:
     times: NDArray[np.float64] | None = None
     is_list: bool = False
     feature_names: tuple[str, ...] | None = None
+    step: float | None = None
+    axis: TimeAxis = TimeAxis()
 
     @property
     def n_rows(self) -> int:
@@ -84,15 +92,37 @@ class Sequences:
         """Unit of time: one row, or the median time between the rows of a sequence where there are times."""
         if self.times is None:
             return 1.0
+        if self.step is not None:
+            return self.step
         return float(np.median(np.concatenate([np.diff(self.times[s]) for s in self.slices])))
 
     def retimed(self, unit: float) -> "Sequences":
         """Return the same rows with their times in another unit."""
-        return self if self.times is None else replace(self, times=self.times / unit)
+        if self.times is None:
+            return self
+        return replace(self, times=self.times / unit, step=None if self.step is None else self.step / unit)
+
+    def one(self, which: int) -> "Sequences":
+        """Return one of the sequences by itself."""
+        rows = self.slices[which]
+        return replace(
+            self,
+            values=self.values[rows],
+            lengths=(self.lengths[which],),
+            times=None if self.times is None else self.times[rows],
+            is_list=False,
+        )
 
     def standardised(self, shift: NDArray[np.float64], scale: NDArray[np.float64]) -> "Sequences":
         """Return the same rows with their values in other units: ``(values - shift) / scale``."""
         return replace(self, values=(self.values - shift) / scale)
+
+    def cut_out(self, stretches: list[slice]) -> "Sequences":
+        """Return some stretches of rows, each a sequence of its own."""
+        rows = np.concatenate([np.arange(s.start, s.stop) for s in stretches])
+        times = None if self.times is None else self.times[rows]
+        lengths = tuple(s.stop - s.start for s in stretches)
+        return replace(self, values=self.values[rows], times=times, lengths=lengths)
 
     def restore(self, result: Any) -> Any:
         """Give a result with one entry per row the shape of the input.
@@ -122,6 +152,8 @@ def check_sequences(
     times: Any = None,
     min_rows: int = 1,
     require_observed: bool | None = None,
+    index: str = "ignore",
+    axis: TimeAxis | None = None,
 ) -> Sequences:
     """Check the data given to an estimator.
 
@@ -144,6 +176,12 @@ def check_sequences(
         Fewest rows of all sequences together.
     require_observed : bool, optional
         Whether a column in which every cell is missing is an error; by default when `reset` and `allow_nan`.
+    index : {"use", "warn", "ignore"}, default="ignore"
+        What becomes of the index of a frame of pandas where there are no `times`: dates, durations and
+        periods are the times, or a warning says that they are not used where rows are not evenly spaced.
+    axis : TimeAxis, optional
+        What the times of a fitted model are counted in; dates are counted by its calendar, in seconds.
+        Without one, an even index is in units of its step.
 
     Returns
     -------
@@ -156,6 +194,11 @@ def check_sequences(
         For everything the caller can put right, naming the argument, what came and what is wanted.
     TypeError
         For sparse matrices and cells that are no numbers at all, as scikit-learn does.
+
+    Warns
+    -----
+    UserWarning
+        If the index of a frame tells of uneven sampling and is not used.
 
     Examples
     --------
@@ -185,16 +228,62 @@ def check_sequences(
         values = check_array(estimator, X, "X", reset=reset, allow_nan=allow_nan, min_rows=min_rows)
         sizes = check_lengths(lengths, len(values))
     names = getattr(estimator, "feature_names_in_", None)
+    timed = _times_of_rows(X, sizes, is_list, times, index, axis)
+    if timed is None and index == "warn":
+        _warn_of_uneven_index(estimator, X, sizes, is_list)
     sequences = Sequences(
         values=values,
         lengths=sizes,
-        times=None if times is None else check_times(times, sizes, as_list=is_list),
+        times=None if timed is None else timed.times,
         is_list=is_list,
         feature_names=None if names is None else tuple(str(n) for n in names),
+        step=None if timed is None else timed.step,
+        axis=TimeAxis() if timed is None else timed.axis,
     )
     if allow_nan and (reset if require_observed is None else require_observed):
         check_observed(sequences)
     return sequences
+
+
+def _times_of_rows(
+    X: Any, lengths: tuple[int, ...], is_list: bool, times: Any, index: str, axis: TimeAxis | None
+) -> IndexTimes | None:
+    """Return the times that were given, else those of the index where it is to be used."""
+    calendar = None if axis is None else axis.calendar
+    infer = axis is None or axis.kind != "dates"
+    if times is None:
+        if index != "use":
+            return None
+        read = read_index(X, lengths, as_list=is_list, calendar=calendar, infer=infer)
+        return read.in_steps() if read is not None and axis is None else read
+    floats, of_times = read_times(times, lengths, as_list=is_list)
+    if calendar is not None and of_times.kind == "dates":
+        import pandas as pd  # the calendar came from an index of pandas
+
+        edges = np.cumsum([0, *lengths])
+        pieces = times if is_list else [times[a:b] for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        indexes = [pd.Index(piece) for piece in pieces]
+        return read_dates(indexes, ["times"] * len(indexes), calendar=calendar)
+    return IndexTimes(floats, None, of_times)
+
+
+def _warn_of_uneven_index(estimator: Any, X: Any, lengths: tuple[int, ...], is_list: bool) -> None:
+    """Warn if the index of a frame tells that rows are not evenly spaced."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            read = read_index(X, lengths, as_list=is_list)
+        why = None if read is None or read.axis.even else "its rows are unevenly spaced"
+    except ValueError as error:
+        why = str(error).partition(":")[0]
+    if why is not None:
+        warnings.warn(
+            f"{type(estimator).__name__} takes rows as evenly spaced in their order and does not use the "
+            f"index of X, although {why}. Sort and resample the rows, cut the series at its gaps (lengths=), "
+            "or use ProbabilisticSFA, which takes times as they are.",
+            UserWarning,
+            stacklevel=5,
+        )
 
 
 def is_list_of_sequences(X: Any) -> bool:

@@ -29,8 +29,9 @@ class StandIn(BaseEstimator):
             self.feature_names_in_ = np.array(parts[0].columns, dtype=object)
         X = np.concatenate([np.asarray(part) for part in parts])
         self.calls.append(SimpleNamespace(X=X, times=times, lengths=lengths, model=self))
+        self.calls[-1].index = [getattr(part, "index", None) for part in parts]
         self.mean_, self.std_ = np.nanmean(X, axis=0), np.nanstd(X, axis=0)
-        self.timescales_ = 10.0 / np.arange(1, self.n_components + 1)
+        self.timescales_ = 10.0 / np.arange(1, (self.n_components or X.shape[1]) + 1)
         self.noise_variance_ = self.std_**2 / 4.0
         self.log_likelihood_, self.n_iter_, self.n_evaluations_ = -1234.5, 3, 4
         self.converged_, self.status_ = True, "Converged: as a stand-in does."
@@ -46,7 +47,7 @@ class StandIn(BaseEstimator):
         return (filled, np.where(hole, self.std_, 0.0)) if return_std else filled
 
     def posterior(self, X, *, times=None):
-        shape = len(X), self.n_components
+        shape = len(X), len(self.timescales_)
         return SimpleNamespace(means=np.zeros(shape), std=np.ones(shape))
 
     def save(self, path):

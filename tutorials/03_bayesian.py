@@ -83,7 +83,9 @@ inside = float(np.mean(((whole > low) & (whole < high)).to_numpy()[hidden]))
 print(f"the 90 % intervals hold {100 * inside:.1f} % of the {hidden.sum()} hidden cells")
 future = model.forecast(X, 20)
 print(
-    "standard deviation of a forecast for north:", future.std[[0, 4, 19], 0].round(2), "after 1, 5, 20 days"
+    "standard deviation of a forecast for north:",
+    future.std["north"].iloc[[0, 4, 19]].round(2).to_numpy(),
+    "after 1, 5, 20 days",
 )
 
 # %% [markdown]

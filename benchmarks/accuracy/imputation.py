@@ -3,7 +3,7 @@
 Weather: the bundled record without its one impossible wind; 10 % of the observed cells are hidden, one by
 one or in blocks of 24 hours. Air: the UCI air-quality record (gaps are coded -200), 24-hour blocks in all
 channels but NMHC, which is missing for 90 % of the time. Errors are in units of each channel's standard
-deviation; K = 18 for the weather, 12 for the air, the settings of the command line otherwise.
+deviation; K = 18 for the weather, 12 for the air, defaults otherwise.
 
     python benchmarks/accuracy/imputation.py [--quick] [--data FOLDER]
 """
@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from probsfa import metrics
+from probsfa import ProbabilisticSFA, metrics
 from probsfa.datasets import hide_blocks, hide_cells, load_nyc_weather
-from probsfa.imputation import Filled, default_estimator, default_methods
+from probsfa.imputation import Filled, default_methods
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
@@ -50,7 +50,7 @@ class TruncatedSVD:
 
 def compare(name: str, X: np.ndarray, n_components: int, hide, seeds: range) -> None:
     """Print errors for each mask and their means."""
-    methods = [*default_methods(default_estimator(X.shape[1], n_components=n_components)), TruncatedSVD()]
+    methods = [*default_methods(ProbabilisticSFA(n_components)), TruncatedSVD()]
     sd = np.nanstd(X, axis=0)
     heading = "".join(f"{f'mask {s}':>15}" for s in seeds) + f"{'mean':>15}  covers  seconds"
     print(f"\n{name}\n{'':22}{heading}")

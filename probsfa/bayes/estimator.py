@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from tqdm import tqdm
 
 from probsfa._frames import lists_in_lists_out
-from probsfa._like_input import like_input
+from probsfa._like_input import like_input, like_rows
 from probsfa._random import generator
 from probsfa._typing import FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_sequences
@@ -30,8 +30,9 @@ from probsfa.bayes.predictive import (
 )
 from probsfa.bayes.priors import Priors
 from probsfa.bayes.sampling.nuts import SamplerSettings
-from probsfa.bayes.settings import central_interval, check_settings
+from probsfa.bayes.settings import central_interval, check_settings, default_n_components
 from probsfa.statespace.posterior import Posterior
+from probsfa.statespace.timeline import describe_index, in_model_time, make_horizon
 
 __all__ = ["BayesianForecast", "BayesianSFA"]
 
@@ -47,8 +48,9 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     Parameters
     ----------
-    n_components : int, default=2
-        Number of latents.
+    n_components : int or None, default=None
+        Number of latents. None takes one for each feature that varies, up to what data and time allow, which
+        with ``inference="nuts"`` is often two to five; `status_` says how many.
     noise : {"diagonal", "isotropic"} or float, default="diagonal"
         Observation noise: a variance for each feature, one for all, or a known variance in squared data
         units.
@@ -98,7 +100,11 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     decay_, timescales_, loadings_, noise_variance_, mean_ : ndarray
         Posterior means, slowest first; the time scales are medians.
     time_unit_ : float
-        One row, or the median time between rows if times were given; the unit of `decay_`.
+        Unit of time of `decay_`: one row; or the median time between rows if times were given or an uneven
+        index told them, in their unit, which is a second for dates and durations.
+    time_unit_seconds_ : float or None
+        The same in seconds, where `times` or the index of a frame were dates or durations; None where that is
+        not known.
     diagnostics_ : dict
         ``"rhat"`` and ``"ess"`` of all relabelled parameters, and ``"divergences"``. With ``"svi"`` the tail
         index ``"pareto_k"`` of the importance weights: above 0.7 the approximation is poor.
@@ -150,7 +156,7 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     def __init__(
         self,
-        n_components: int = 2,
+        n_components: int | None = None,
         *,
         noise: str | float = "diagonal",
         priors: Priors | None = None,
@@ -198,7 +204,8 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         lengths : array-like of int, optional
             Cuts one array into consecutive sequences.
         times : array-like (T,) or list of array-likes, optional
-            Times of the rows, strictly increasing in each sequence, for uneven sampling.
+            Times of the rows, strictly increasing in each sequence, for uneven sampling; by default those
+            that the index of a frame of pandas tells, as for :class:`probsfa.ProbabilisticSFA`.
 
         Returns
         -------
@@ -221,14 +228,17 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         """
         check_settings(self)
         sequences = check_sequences(
-            self, X, reset=True, allow_nan=True, lengths=lengths, times=times, min_rows=2
+            self, X, reset=True, allow_nan=True, lengths=lengths, times=times, min_rows=2, index="use"
         )
         if self.hierarchical and len(sequences.lengths) < 2:
             raise ValueError("hierarchical=True needs several sequences, as a list or by lengths; got one.")
+        n_components = self.n_components
+        if n_components is None:
+            n_components = default_n_components(sequences, self.inference)
         fitted = fit_posterior(
             sequences,
             inference_data.time_index(X, sequences, times),
-            ModelSettings(self.n_components, self.noise, self.priors, self.hierarchical, self.standardize),
+            ModelSettings(n_components, self.noise, self.priors, self.hierarchical, self.standardize),
             InferenceSettings(
                 self.inference,
                 self.n_draws,
@@ -241,6 +251,9 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             self._bar,
         )
         outcome = report(fitted)
+        if self.n_components is None:
+            chosen = f"{outcome.status} n_components=None took {n_components} latents."
+            outcome = outcome._replace(status=chosen)
         self._set_fitted(fitted, outcome)
         if not outcome.converged:
             warnings.warn(outcome.status, ConvergenceWarning, stacklevel=2)
@@ -275,6 +288,7 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self.params_ = posterior_mean(fitted.draws)
         self.decay_, self.loadings_, self.noise_variance_, self.mean_ = self.params_
         self.time_unit_ = fitted.units.time_unit
+        self.time_unit_seconds_ = fitted.sequences.axis.seconds(self.time_unit_)
         self.timescales_ = np.median(timescales(fitted.draws, self.time_unit_), axis=(0, 1))
         self.relabelling_ = relabelling_sentence(fitted.relabelling)
         self.sample_stats_ = fitted.inferred.sample_stats
@@ -282,7 +296,7 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         if fitted.inferred.elbo is not None:
             self.elbo_ = fitted.inferred.elbo
         self.diagnostics_, self.converged_ = outcome.diagnostics, outcome.converged
-        self.status_ = outcome.status
+        self.status_ = outcome.status + describe_index(fitted.sequences.axis, self.time_unit_)
         self._tree: Any = None
 
     # ---------------------------------------------------------------- inference
@@ -378,28 +392,64 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         return out[0] if len(out) == 1 else tuple(out)
 
     def forecast(
-        self, X: Any, n_steps: int, *, interval: float = 0.9, lengths: Any = None, times: Any = None
+        self,
+        X: Any,
+        n_steps: int | None = None,
+        *,
+        fh: Any = None,
+        interval: float = 0.9,
+        lengths: Any = None,
+        times: Any = None,
     ) -> BayesianForecast | list[BayesianForecast]:
-        """Forecast the steps that follow each sequence.
+        """Forecast what follows each sequence.
 
         Parameters
         ----------
         X, lengths, times
             As in `transform`; the rows from which to forecast.
-        n_steps : int
+        n_steps : int, optional
             Number of steps, each of one `time_unit_`.
+        fh : array-like (H,), optional
+            Forecasting horizon, in the place of `n_steps`, rising: numbers of steps ahead of the last row,
+            fractions of one `time_unit_` as well; durations ahead of it; or the dates to forecast, where the
+            rows have dates. Uneven steps are as exact as even ones.
         interval : float, default=0.9
             Probability of the interval from ``lower`` to ``upper``.
 
         Returns
         -------
         BayesianForecast, or list of BayesianForecast
-            An array cut by `lengths` gives a list.
+            An array cut by `lengths` gives a list, and frames give frames, as from
+            :meth:`probsfa.ProbabilisticSFA.forecast`.
+
+        Raises
+        ------
+        ValueError
+            If not exactly one of `n_steps` and `fh` is given, or `fh` does not rise or cannot be compared
+            with the times of the rows.
         """
-        check_count("n_steps", n_steps)
+        check_is_fitted(self)
+        if n_steps is not None:
+            check_count("n_steps", n_steps)
         ends = central_interval(interval)
         sequences = self._check(X, lengths, times)
-        out = predict_ahead(self.fitted_, sequences, self.n_predictive, n_steps, ends)
+        axis = self.fitted_.sequences.axis
+        horizon = make_horizon(X, sequences, times, axis, self.time_unit_, n_steps=n_steps, fh=fh)
+        steps = [each.steps for each in horizon]
+        mixed = predict_ahead(self.fitted_, sequences, self.n_predictive, steps, ends)
+        frames = X if sequences.is_list else [X] * len(mixed)
+        latents = self.get_feature_names_out()
+        out = [
+            BayesianForecast(
+                **{
+                    name: like_rows(
+                        frame, values, index=each.index, columns=latents if "latent" in name else None
+                    )
+                    for name, values in one._asdict().items()
+                }
+            )
+            for frame, one, each in zip(frames, mixed, horizon, strict=True)
+        ]
         return out if sequences.is_list or lengths is not None else out[0]
 
     def sample(self, n_steps: int = 1, *, random_state: Seed = None) -> tuple[FloatArray, FloatArray]:
@@ -508,7 +558,11 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     def _check(self, X: Any, lengths: Any, times: Any) -> Sequences:
         check_is_fitted(self)
-        sequences = check_sequences(self, X, reset=False, allow_nan=True, lengths=lengths, times=times)
+        axis = self.fitted_.sequences.axis
+        sequences = check_sequences(
+            self, X, reset=False, allow_nan=True, lengths=lengths, times=times, index="use", axis=axis
+        )
+        sequences = in_model_time(sequences, axis, self.time_unit_)
         n = self.fitted_.target.n_sequences
         if n is not None and len(sequences.lengths) != n:
             raise ValueError(

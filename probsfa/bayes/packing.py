@@ -36,10 +36,7 @@ def panels_of(sequences: Sequences, hierarchical: bool) -> tuple[list[Panel], li
     """Panels that share one noise, and for each the sequences it holds, with their last rows in it."""
     if not hierarchical:
         return [make_panel(sequences)], [[(i, s.stop - 1) for i, s in enumerate(sequences.slices)]]
-    panels = []
-    for rows, n in zip(sequences.slices, sequences.lengths, strict=True):
-        times = None if sequences.times is None else sequences.times[rows]
-        panels.append(make_panel(Sequences(sequences.values[rows], (n,), times)))
+    panels = [make_panel(sequences.one(i)) for i in range(len(sequences.lengths))]
     return panels, [[(i, n - 1)] for i, n in enumerate(sequences.lengths)]
 
 

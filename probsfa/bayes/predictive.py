@@ -5,7 +5,7 @@ Each answer is a mixture over draws of the parameters; with the parameters of on
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +28,11 @@ class BayesianForecast(NamedTuple):
 
     Attributes
     ----------
-    means, std : ndarray of shape (H, D)
+    means, std : ndarray or frame of shape (H, D)
         Means and standard deviations of the observations, their noise included, in data units.
-    latent_means, latent_std : ndarray of shape (H, K)
+    latent_means, latent_std : ndarray or frame of shape (H, K)
         Means and standard deviations of the latents.
-    lower, upper : ndarray of shape (H, D)
+    lower, upper : ndarray or frame of shape (H, D)
         Ends of the central interval of the observations, of the probability asked for.
 
     See Also
@@ -50,12 +50,12 @@ class BayesianForecast(NamedTuple):
     ((5, 3), True)
     """
 
-    means: FloatArray
-    std: FloatArray
-    latent_means: FloatArray
-    latent_std: FloatArray
-    lower: FloatArray
-    upper: FloatArray
+    means: Any
+    std: Any
+    latent_means: Any
+    latent_std: Any
+    lower: Any
+    upper: Any
 
 
 def predict_latents(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> Posterior:
@@ -105,7 +105,11 @@ def predict_missing(fitted: FittedPosterior, sequences: Sequences, n_predictive:
 
 
 def predict_ahead(
-    fitted: FittedPosterior, sequences: Sequences, n_predictive: int, n_steps: int, ends: tuple[float, float]
+    fitted: FittedPosterior,
+    sequences: Sequences,
+    n_predictive: int,
+    steps: list[FloatArray],
+    ends: tuple[float, float],
 ) -> list[BayesianForecast]:
     """Forecast of each sequence.
 
@@ -113,8 +117,8 @@ def predict_ahead(
     ----------
     fitted, sequences, n_predictive
         As in :func:`predict_latents`.
-    n_steps : int
-        Number of steps after the last row.
+    steps : list of ndarray (H,)
+        For each sequence, units of time after its last row.
     ends : (float, float)
         Probabilities below the two ends of the intervals.
     """
@@ -124,7 +128,7 @@ def predict_ahead(
         for params, panel, rows in zip(draw, panels, last_rows, strict=True):
             one = smooth(params, panel)
             for i, last in rows:
-                forecasts[i].append(forecast(params, one.means[last], one.covariances[last], n_steps))
+                forecasts[i].append(forecast(params, one.means[last], one.covariances[last], steps[i]))
     return [_mix_forecasts(many, ends) for many in forecasts]
 
 

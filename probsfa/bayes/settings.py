@@ -4,11 +4,15 @@ from typing import Any
 
 import numpy as np
 
-from probsfa._validation import check_count, check_option
+from probsfa._validation import Sequences, check_count, check_option
 from probsfa.bayes.priors import Priors
 from probsfa.bayes.sampling.nuts import CHAIN_METHODS
+from probsfa.statespace.learning.budget import most_components
 from probsfa.statespace.learning.options import is_number
 
+# What a gradient may cost where nobody says how many latents: a sampler takes a hundred thousand of them,
+# variational inference a few thousand.
+_PRODUCTS = {"nuts": 1e7, "svi": 1e8}
 _COUNTS = (
     "n_components",
     "n_draws",
@@ -39,11 +43,20 @@ def check_settings(model: Any) -> None:
     check_option("inference", model.inference, ("nuts", "svi"))
     check_option("chain_method", model.chain_method, CHAIN_METHODS)
     for name in _COUNTS:
-        check_count(name, getattr(model, name))
+        if getattr(model, name) is not None or name != "n_components":
+            check_count(name, getattr(model, name))
     if not 0.0 < model.target_accept < 1.0:
         raise ValueError(f"target_accept must lie between 0 and 1; got {model.target_accept!r}.")
     if model.priors is not None and not isinstance(model.priors, Priors):
         raise ValueError(f"priors must be probsfa.bayes.Priors; got {type(model.priors).__name__}.")
+
+
+def default_n_components(sequences: Sequences, inference: str) -> int:
+    """Number of latents that serve to fill holes, up to what data and time allow."""
+    values = sequences.values
+    varying = np.nanmin(values, axis=0) < np.nanmax(values, axis=0)
+    counts = sequences.mask.sum(axis=0)
+    return most_components(sequences.n_rows, counts, varying, _PRODUCTS[inference])
 
 
 def central_interval(probability: float) -> tuple[float, float]:

@@ -10,9 +10,8 @@ from probsfa import __version__
 __all__ = ["make_parser", "parse"]
 
 # Iterations for filling holes; what a fit still gains after them brings no cell closer to the truth.
-ENOUGH = 60
+ENOUGH = 200
 # Iterations for a model that is looked at itself.
-THOROUGH = 200
 
 DESCRIPTION = "The few slow things behind a time series, with error bars, and its holes filled."
 
@@ -120,7 +119,7 @@ def _add_fit(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "-o", "--output", type=Path, metavar="MODEL.npz", help="the saved model; - is standard output"
     )
     parser.add_argument("--force", action="store_true", help="replace files that exist")
-    _add_model_options(parser, max_iter=THOROUGH)
+    _add_model_options(parser)
 
 
 def _add_compare(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -236,7 +235,7 @@ def _add_model_options(parser: argparse.ArgumentParser, max_iter: int = ENOUGH) 
         "--n-components",
         type=_count,
         metavar="K",
-        help="number of slow features (default: one for each column, up to 20)",
+        help="number of slow features (default: one for each column, up to what data and time allow)",
     )
     group.add_argument(
         "--max-iter",

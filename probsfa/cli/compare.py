@@ -34,8 +34,8 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
         raise CommandError(
             f"--block must be at most the {len(series.values)} rows that there are, got {args.block}."
         )
-    estimator = make_estimator(args, len(series.names))
-    comparisons = compare_on(series.arrays, estimator, args, screen, block=args.block, times=series.times)
+    estimator = make_estimator(args)
+    comparisons = compare_on(series.arrays, estimator, args, screen, block=args.block, times=series.steps)
     if args.json:
         screen.result(json.dumps({"plan": series.plan_as_dict(), "hidden": _as_dicts(comparisons)}, indent=2))
     else:

@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from probsfa.cli._model import make_estimator
 from probsfa.cli._outputs import check_outputs, is_standard_stream, writing
@@ -45,21 +46,26 @@ def fit_model(series: Input, args: argparse.Namespace, screen: Screen) -> Any:
     KeyboardInterrupt
         If the fit was interrupted: who interrupts a command wants its end, not half of a model.
     """
-    model = make_estimator(args, len(series.names), verbose=not screen.quiet)
+    model = make_estimator(args, verbose=not screen.quiet)
     fit_quietly(model, series.X, times=series.times)
     if model.status_.startswith("Interrupted"):
         raise KeyboardInterrupt
     if model.converged_:
-        screen.note(model.status_)
+        screen.note(_ending(model))
     else:
         screen.warn(_advice(model))
     return model
 
 
+def _ending(model: Any) -> str:
+    """How the fit ended, without what the status says of times, which the commands say of the file."""
+    return str(model.status_).partition(" The index of X")[0]
+
+
 def _advice(model: Any) -> str:
     """What a fit that did not end at a maximum is good for, in the words of the command line."""
     if not model.status_.startswith("Stopped at max_iter"):
-        return model.status_
+        return _ending(model)
     words = (
         f"the fit stopped after {model.max_iter} evaluations (--max-iter), while the log-likelihood was "
         "still rising. "
@@ -69,14 +75,18 @@ def _advice(model: Any) -> str:
     return words + "Raise --max-iter, or take fewer slow features with -k."
 
 
+def _timescales(model: Any) -> NDArray[np.float64]:
+    """Time scales in steps; a model of uneven dates counts seconds."""
+    return np.asarray(model.timescales_ / getattr(model, "time_unit_", 1.0))
+
+
 def summarize(model: Any, series: Input) -> str:
     """Describe a fitted model: time scales, noise and log-likelihood."""
     rows = len(series.values)
     step = "steps" if series.clock.step is None else f"steps of {series.clock.step}"
     scales = [("slow feature", f"time scale ({step})")]
-    # A decay that is not positive has no time scale.
-    scales += [
-        (str(k + 1), "-" if np.isnan(scale) else f"{scale:.4g}") for k, scale in enumerate(model.timescales_)
+    scales += [  # a decay that is not positive has no time scale
+        (str(k + 1), "-" if np.isnan(scale) else f"{scale:.4g}") for k, scale in enumerate(_timescales(model))
     ]
     share = model.noise_variance_ / np.nanvar(series.values, axis=0)
     noise = [("column", "standard deviation of the noise", "part of the variance")]
@@ -91,7 +101,7 @@ def summarize(model: Any, series: Input) -> str:
             align(noise),
             "",
             f"log-likelihood {model.log_likelihood_:.6g} nats, {model.log_likelihood_ / rows:.4g} per row",
-            f"after {model.n_evaluations_} evaluations: {model.status_}",
+            f"after {model.n_evaluations_} evaluations: {_ending(model)}",
         ]
     )
 
@@ -99,7 +109,7 @@ def summarize(model: Any, series: Input) -> str:
 def model_as_dict(model: Any, series: Input) -> dict[str, Any]:
     """Give what JSON can hold of a fitted model: time scales, noise and log-likelihood."""
     return {
-        "timescales": [None if np.isnan(scale) else float(scale) for scale in model.timescales_],
+        "timescales": [None if np.isnan(scale) else float(scale) for scale in _timescales(model)],
         "step": series.clock.step,
         "noise_std": {
             name: float(np.sqrt(variance))
@@ -108,5 +118,5 @@ def model_as_dict(model: Any, series: Input) -> dict[str, Any]:
         "log_likelihood": float(model.log_likelihood_),
         "evaluations": int(model.n_evaluations_),
         "converged": bool(model.converged_),
-        "status": str(model.status_),
+        "status": _ending(model),
     }

@@ -13,6 +13,7 @@ from probsfa.statespace import ProbabilisticSFA
 from probsfa.statespace.columns import column_moments, merge_columns, units
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.estimator import set_fitted
+from probsfa.statespace.learning.budget import Size, most_components
 from probsfa.statespace.learning.maximum_likelihood import (
     Observations,
     check_lengths_for_timescales,
@@ -83,7 +84,14 @@ class OnCluster:
         """Shift and scale (D,) of the columns."""
         return units(self.columns.means, self.columns.stds, by_feature=by_feature)
 
-    def standardised(self, shift: FloatArray, scale: FloatArray) -> Observations:
+    def default_size(self) -> Size:
+        """Number of latents that a fit takes where nobody says; all rows are learned from."""
+        n_rows = sum(self.columns.lengths)
+        return Size(most_components(n_rows, self.columns.counts, self.columns.stds > 0.0))
+
+    def standardised(
+        self, shift: FloatArray, scale: FloatArray, stretches: list[slice] | None = None
+    ) -> Observations:
         """Observations in these units: a sample of them here, and the expected statistics of all."""
         scaled = [delayed(_scaled)(group, shift, scale) for group in self.groups]
         panel = DistributedPanel(persist(*(delayed(make_panel)(part) for part in scaled)))

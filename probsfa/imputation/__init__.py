@@ -34,7 +34,6 @@ from probsfa.imputation.methods import ColumnMean as ColumnMean
 from probsfa.imputation.methods import EstimatorImputation as EstimatorImputation
 from probsfa.imputation.methods import IterativeRegression as IterativeRegression
 from probsfa.imputation.methods import LinearInterpolation as LinearInterpolation
-from probsfa.imputation.methods import default_estimator as default_estimator
 from probsfa.imputation.methods import default_methods as default_methods
 from probsfa.imputation.methods import fit_quietly as fit_quietly
 
@@ -54,7 +53,6 @@ __all__ = [
     "Progress",
     "Score",
     "compare_methods",
-    "default_estimator",
     "default_methods",
     "fit_quietly",
     "hide",

@@ -103,7 +103,8 @@ def compare_methods(
     seeds : sequence of int, default=(0,)
         One choice of cells for each, averaged over.
     times : array-like (T,) or list of array-likes, optional
-        Times of the rows, strictly increasing in each sequence; evenly spaced by default.
+        Times of the rows, strictly increasing in each sequence; those of the index by default, where a frame
+        has dates, periods or durations there, and else evenly spaced.
     progress : callable, optional
         Called before each run of a method with the number of runs that are done, the number of all runs and
         the name of the method.
@@ -140,7 +141,8 @@ def compare_methods(
     if not len(seeds):
         raise ValueError("seeds must be one or more; got none.")
     series = check_series(X, times)
-    when = None if series.times is None else series.restore(series.times)
+    # Rows of an even index are evenly spaced, whatever the rounding of their times.
+    when = None if series.times is None or series.step is not None else series.restore(series.times)
     n_runs, done = len(hidings) * len(seeds) * len(methods), 0
     comparisons = []
     for hiding in hidings:

@@ -48,7 +48,8 @@ class Method(Protocol):
         X : array-like or DataFrame (T, D), or list of them
             Rows in order of time, NaN where missing; a list is several independent sequences.
         times : array-like (T,) or list of array-likes, optional
-            Times of the rows, strictly increasing in each sequence; evenly spaced by default.
+            Times of the rows, strictly increasing in each sequence; those of the index by default, where a
+            frame has dates, periods or durations there, and else evenly spaced.
 
         Returns
         -------
@@ -74,7 +75,7 @@ def check_series(X: Any, times: Any = None) -> Sequences:
     ValueError
         If a column has nothing observed, or the input is not valid; see the message.
     """
-    return check_sequences(Series(), X, reset=True, allow_nan=True, times=times)
+    return check_sequences(Series(), X, reset=True, allow_nan=True, times=times, index="use")
 
 
 def fill_holes(X: Any, series: Sequences, guesses: NDArray[np.float64]) -> Filled:

@@ -20,13 +20,11 @@ __all__ = [
     "EstimatorImputation",
     "IterativeRegression",
     "LinearInterpolation",
-    "default_estimator",
     "default_methods",
     "fit_quietly",
 ]
 
 
-_MOST_COMPONENTS = 20
 _ROUNDS = 5
 
 
@@ -178,13 +176,14 @@ class EstimatorImputation:
 
     See Also
     --------
-    default_estimator : Makes an estimator with settings for filling holes.
+    probsfa.ProbabilisticSFA : Serves as it is by default.
 
     Examples
     --------
+    >>> from probsfa import ProbabilisticSFA
     >>> from probsfa.datasets import make_slow_mixture
     >>> X = make_slow_mixture(100, 3, missing_fraction=0.1, random_state=0).data
-    >>> filled = EstimatorImputation(default_estimator(3, n_components=1)).fill(X)
+    >>> filled = EstimatorImputation(ProbabilisticSFA(1)).fill(X)
     >>> bool((filled.std[np.isnan(X)] > 0.0).all()), filled.model.n_components
     (True, 1)
     """
@@ -204,62 +203,11 @@ class EstimatorImputation:
         fitted = fit_quietly(clone(self.estimator), X, times=times)
         if fitted.status_.startswith("Interrupted"):
             raise KeyboardInterrupt
-        values, std = fitted.impute(X, return_std=True, **_only_given(times=times))
+        with warnings.catch_warnings():
+            # Straight lines stand beside it in every comparison.
+            warnings.filterwarnings("ignore", message="Observed cells left out one at a time")
+            values, std = fitted.impute(X, return_std=True, **_only_given(times=times))
         return Filled(values, std, fitted)
-
-
-def default_estimator(
-    n_features: int,
-    *,
-    n_components: int | None = None,
-    max_iter: int = 60,
-    random_state: int | None = 0,
-    verbose: bool = False,
-) -> Any:
-    """Make a `ProbabilisticSFA` with settings for filling holes, unfitted.
-
-    The fit may end early: the last nats of likelihood bring no cell closer to the truth. No column is trusted
-    beyond a thousandth of its variance: real records let a latent explain one column without any noise, and
-    intervals become too narrow.
-
-    Parameters
-    ----------
-    n_features : int
-        Columns of the series.
-    n_components : int or None, default=None
-        Number of latents. By default one for each column, up to twenty: for filling holes fast latents count
-        as much as slow ones.
-    max_iter : int, default=60
-        Most evaluations of the likelihood.
-    random_state : int or None, default=0
-        Seed of everything random.
-    verbose : bool, default=False
-        Whether the fit shows its progress.
-
-    Returns
-    -------
-    ProbabilisticSFA
-        Unfitted.
-
-    See Also
-    --------
-    EstimatorImputation : Makes a method of it.
-
-    Examples
-    --------
-    >>> default_estimator(50).n_components
-    20
-    """
-    from probsfa.statespace import ProbabilisticSFA  # loads JAX
-
-    return ProbabilisticSFA(
-        n_components=n_components or min(n_features, _MOST_COMPONENTS),
-        max_iter=max_iter,
-        tol=1.0,
-        noise_floor=1e-3,
-        random_state=random_state,
-        verbose=verbose,
-    )
 
 
 def default_methods(estimator: Any) -> tuple[Method, ...]:
@@ -268,7 +216,7 @@ def default_methods(estimator: Any) -> tuple[Method, ...]:
     Parameters
     ----------
     estimator : estimator
-        The last of them, such as `default_estimator` makes; unfitted.
+        The last of them, such as `ProbabilisticSFA`; unfitted.
 
     Returns
     -------
@@ -280,7 +228,8 @@ def default_methods(estimator: Any) -> tuple[Method, ...]:
 
     Examples
     --------
-    >>> [method.name for method in default_methods(default_estimator(4))]
+    >>> from probsfa import ProbabilisticSFA
+    >>> [method.name for method in default_methods(ProbabilisticSFA())]
     ['mean', 'linear interpolation', 'IterativeImputer', 'classic SFA', 'probabilistic SFA']
     """
     return (
@@ -315,9 +264,10 @@ def fit_quietly(estimator: Any, X: Any, *, times: Any = None) -> Any:
 
     Examples
     --------
+    >>> from probsfa import ProbabilisticSFA
     >>> from probsfa.datasets import make_slow_mixture
     >>> X = make_slow_mixture(100, 3, random_state=0).data
-    >>> fit_quietly(default_estimator(3, n_components=1, max_iter=1), X).converged_
+    >>> fit_quietly(ProbabilisticSFA(1, max_iter=1), X).converged_
     False
     """
     with warnings.catch_warnings():
@@ -327,7 +277,9 @@ def fit_quietly(estimator: Any, X: Any, *, times: Any = None) -> Any:
 
 def _interpolated(series: Sequences) -> FloatArray:
     """Straight lines (N, D) through the observed cells of each sequence, at all of its rows."""
-    times = np.arange(series.n_rows, dtype=np.float64) if series.times is None else series.times
+    times = np.arange(series.n_rows, dtype=np.float64)
+    if series.times is not None and series.step is None:
+        times = series.times
     lines = np.empty_like(series.values)
     means = np.nanmean(series.values, axis=0)
     for rows in series.slices:

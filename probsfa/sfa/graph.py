@@ -125,7 +125,16 @@ class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             number of vertices than X has rows, or the rank is below `n_components`.
         """
         check_parameters(self)
-        sequences = check_sequences(self, X, reset=True, allow_nan=False, lengths=lengths, min_rows=2)
+        of_time = isinstance(self.graph, str) and self.graph == "temporal"
+        sequences = check_sequences(
+            self,
+            X,
+            reset=True,
+            allow_nan=False,
+            lengths=lengths,
+            min_rows=2,
+            index="warn" if of_time else "ignore",
+        )
         labels = labels_of_rows(y, sequences.lengths)
         graph = build_graph(self.graph, sequences.values, labels, lengths=sequences.lengths)
         expander = Expander.fit(self.expansion, sequences.values)

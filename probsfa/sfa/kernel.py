@@ -312,7 +312,9 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _pose(self, X: Any, lengths: Any) -> tuple[Sequences, KernelColumns, KernelProblem]:
         """Check everything, choose the support, and whiten."""
         self._check_parameters()
-        sequences = check_sequences(self, X, reset=True, allow_nan=False, lengths=lengths, min_rows=2)
+        sequences = check_sequences(
+            self, X, reset=True, allow_nan=False, lengths=lengths, min_rows=2, index="warn"
+        )
         if self.kernel == "precomputed" and sequences.n_rows != sequences.n_features:
             raise ValueError(
                 "X must be square with kernel='precomputed': kernel values between all training rows; got "

@@ -136,7 +136,7 @@ class SFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             lower rank than `n_components`.
         """
         check_parameters(self)
-        sequences = self._check(X, reset=True, lengths=lengths, min_rows=2)
+        sequences = self._check(X, reset=True, lengths=lengths, min_rows=2, index="warn")
         expander = Expander.fit(self.expansion, sequences.values)
         stream = MomentStream.start(expander.n_features_out, self.lag)
         stream = extend_stream(stream, sequences, expander, skip_incomplete=self.missing == "skip")
@@ -172,7 +172,9 @@ class SFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """
         check_parameters(self)
         first = not hasattr(self, "_seen")
-        sequences = self._check(X, reset=first, lengths=lengths, min_rows=1, require_observed=False)
+        sequences = self._check(
+            X, reset=first, lengths=lengths, min_rows=1, require_observed=False, index="warn"
+        )
         if new_sequence is None:
             new_sequence = sequences.is_list or lengths is not None
         if first:

@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -10,14 +11,20 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from probsfa._frames import lists_in_lists_out
-from probsfa._like_input import like_input
+from probsfa._like_input import like_input, like_rows
 from probsfa._random import generator
+from probsfa._times import TimeAxis
 from probsfa._timescales import timescales_from_decay
 from probsfa._typing import FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_sequences
 from probsfa.statespace import persistence, streaming
 from probsfa.statespace.filtering import FilterResult, FilterState
-from probsfa.statespace.learning.maximum_likelihood import InMemory, TrainingData, maximum_likelihood
+from probsfa.statespace.learning.maximum_likelihood import (
+    InMemory,
+    MaximumLikelihood,
+    TrainingData,
+    maximum_likelihood,
+)
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.learning.standard_errors import StandardErrors
 from probsfa.statespace.models import FittedModel, LinearGaussianModel
@@ -25,6 +32,14 @@ from probsfa.statespace.noise_free import fit_noise_free
 from probsfa.statespace.posterior import Posterior
 from probsfa.statespace.prediction import Forecast
 from probsfa.statespace.progress import Progress, tell
+from probsfa.statespace.timeline import (
+    check_index_of_stream,
+    check_steps_of_limit,
+    describe_index,
+    in_model_time,
+    make_horizon,
+    refuse_uneven,
+)
 
 __all__ = ["ProbabilisticSFA", "load"]
 
@@ -40,8 +55,11 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     Parameters
     ----------
-    n_components : int, default=2
-        Number of latents; may exceed the number of features.
+    n_components : int or None, default=None
+        Number of latents; may exceed the number of features. None takes what serves to fill holes: one for
+        each feature that varies, up to 32 and to what data and time allow, learned from evenly spread
+        stretches where there are very many cells; `status_` says what was taken. For a few slow features,
+        give their number.
     noise : {"diagonal", "isotropic"} or float, default="diagonal"
         Observation noise: a variance for each feature, one for all, or a known variance in squared data
         units. With ``0.0`` the fit is slow feature analysis itself, in closed form; it needs complete rows,
@@ -51,8 +69,10 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         plain expectation maximisation.
     max_iter : int, default=200
         Most posterior evaluations.
-    tol : float, default=1e-4
-        Expected gain of log-likelihood, in nats, below which a further step is not worth taking.
+    tol : float or "auto", default="auto"
+        Expected gain of log-likelihood, in nats, below which a further step is not worth taking. ``"auto"``
+        is a small part of the half nat for each free parameter by which the maximum exceeds the likelihood
+        of the truth on average: ``1e-4 P**2`` for few parameters ``P``, ``0.03 P`` for 300 or more.
     noise_floor : float or "auto", default="auto"
         Smallest noise variance, as a fraction of each feature's variance. It keeps a latent from explaining
         one feature without any noise (a Heywood case), which makes intervals too narrow. ``"auto"`` allows
@@ -71,7 +91,11 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     timescales_ : ndarray (K,)
         ``-time_unit_ / log(decay_)``; NaN where the decay is not positive.
     time_unit_ : float
-        Unit of time of `decay_`: one row, or the median time between rows if times were given.
+        Unit of time of `decay_`: one row; or the median time between rows if times were given or an uneven
+        index told them, in their unit, which is a second for dates and durations.
+    time_unit_seconds_ : float or None
+        The same in seconds, where `times` or the index of a frame were dates or durations; None where that is
+        not known.
     loadings_ : ndarray (D, K)
         How each latent shows in each feature, in data units per standard deviation of the latent.
     noise_variance_ : ndarray (D,)
@@ -98,6 +122,17 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     Latents come slowest first; the largest correlation of a latent with a feature is positive. The fit starts
     from slow feature analysis of the interpolated data and from its lagged covariances, refined in the
     frequency domain.
+
+    *Times.* Where no `times` are given, a frame of pandas tells them by its index, if that holds dates (with
+    or without a time zone), periods or durations; `status_` says so. Rows that are one step of the clock or
+    of the calendar apart (hours, months, business days) are evenly sampled, and time scales are in these
+    steps. All other indexes, those with rows left out among them, are read as `times`, and time scales are in
+    seconds. An index of plain numbers is not read.
+
+    A fitted model keeps its unit of time. Data with dates at another rate are converted, ``decay_ ** (dt /
+    time_unit_)``, so that an hourly model serves six-minute data; where a decay is negative and the steps are
+    no whole ones, they are refused, and so are dates for a model of plain numbers, and the other way round.
+    Rows without times are taken as one `time_unit_` apart, with a warning if those of the fit were not.
 
     See Also
     --------
@@ -127,12 +162,12 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     def __init__(
         self,
-        n_components: int = 2,
+        n_components: int | None = None,
         *,
         noise: str | float = "diagonal",
         solver: str = "auto",
         max_iter: int = 200,
-        tol: float = 1e-4,
+        tol: float | str = "auto",
         noise_floor: float | str = "auto",
         random_state: Seed = None,
         verbose: bool = False,
@@ -159,8 +194,9 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         lengths : array-like of int, optional
             Cuts one array into consecutive sequences.
         times : array-like (T,) or list of array-likes, optional
-            Times of the rows, strictly increasing in each sequence, for uneven sampling. Decays are then
-            those of Ornstein-Uhlenbeck processes, hence positive.
+            Times of the rows, strictly increasing in each sequence, for uneven sampling: numbers in any unit,
+            dates, or durations. Decays are then those of Ornstein-Uhlenbeck processes, hence positive. By
+            default those that the index of a frame of pandas tells; see Notes.
 
         Returns
         -------
@@ -180,12 +216,25 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         options = FitOptions.of(self).check()
         allow_nan = not options.noise_free
         sequences = check_sequences(
-            self, X, reset=True, allow_nan=allow_nan, lengths=lengths, times=times, min_rows=2
+            self,
+            X,
+            reset=True,
+            allow_nan=allow_nan,
+            lengths=lengths,
+            times=times,
+            min_rows=2,
+            index="use",
         )
         if options.noise_free:
-            set_fitted(self, fit_noise_free(sequences, options))
+            limit = fit_noise_free(refuse_uneven(sequences), options)
+            set_fitted(
+                self, replace(limit, fitted=_with_times(limit.fitted, sequences.axis, sequences.time_unit))
+            )
             return self
         model = self._maximise(InMemory(sequences), options)
+        if options.n_components is None:
+            model = model.beside_interpolation(sequences)
+        model = replace(model, fitted=_with_times(model.fitted, sequences.axis, sequences.time_unit))
         set_fitted(self, model)
         if self.verbose:
             tell(f"engine: {model.plan(sequences).reason}")
@@ -203,7 +252,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         X : array-like (T, D)
             Rows in order of time, NaN or under a mask where missing: anything that has a shape and gives rows
             for a slice, such as `numpy.memmap`, a dataset of an HDF5 or Zarr file, a variable of a netCDF
-            file, or a frame.
+            file, or a frame, whose index tells the length of a step where its rows are evenly spaced.
         lengths : array-like of int, optional
             Cuts the rows into consecutive sequences.
 
@@ -216,6 +265,11 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         ------
         ValueError
             If the data or a parameter is not valid; see the message.
+
+        Warns
+        -----
+        UserWarning
+            If the index of a frame tells that rows are not evenly spaced, as which they are taken.
 
         Examples
         --------
@@ -230,7 +284,10 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             raise ValueError(
                 "noise=0.0 is slow feature analysis itself; use SFA.partial_fit on blocks of rows."
             )
-        set_fitted(self, self._maximise(streaming.InBlocks(self, X, lengths), options))
+        data = streaming.InBlocks(self, X, lengths)
+        axis = check_index_of_stream(X, lengths)
+        model = self._maximise(data, options)
+        set_fitted(self, replace(model, fitted=_with_times(model.fitted, axis, model.fitted.time_unit)))
         return self
 
     def _maximise(self, data: TrainingData, options: FitOptions) -> LinearGaussianModel:
@@ -242,6 +299,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.params_ = fitted.params
         self.decay_, self.loadings_, self.noise_variance_, self.mean_ = fitted.params
         self.time_unit_ = fitted.time_unit
+        self.time_unit_seconds_ = fitted.axis.seconds(fitted.time_unit)
         self.timescales_ = timescales_from_decay(fitted.params.decay, fitted.time_unit)
         self.log_likelihood_, self.history_ = fitted.log_likelihood, fitted.history
         self.n_iter_, self.n_evaluations_ = fitted.n_iter, fitted.n_evaluations
@@ -341,33 +399,80 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         std : like X
             With `return_std`: standard deviation of each filled cell (of the value that would have been
             observed, noise included); zero for observed ones.
+
+        Warns
+        -----
+        UserWarning
+            If observed cells, left out one at a time, are found no better than by linear interpolation: the
+            model is then no better at filling single cells either.
         """
         sequences = self._check(X, lengths, times)
-        filled, std = self._model.impute(sequences)
+        filled, std, beside_interpolation = self._model.impute(sequences)
+        if beside_interpolation is not None and beside_interpolation.sentence:
+            warnings.warn(beside_interpolation.sentence, UserWarning, stacklevel=2)
         values = like_input(X, sequences, filled)
         return (values, like_input(X, sequences, std)) if return_std else values
 
     def forecast(
-        self, X: Any, n_steps: int, *, lengths: Any = None, times: Any = None
+        self, X: Any, n_steps: int | None = None, *, fh: Any = None, lengths: Any = None, times: Any = None
     ) -> Forecast | list[Forecast]:
-        """Forecast the steps that follow each sequence.
+        """Forecast what follows each sequence.
 
         Parameters
         ----------
         X, lengths, times
             As in `transform`; the rows from which to forecast.
-        n_steps : int
+        n_steps : int, optional
             Number of steps, each of one `time_unit_`.
+        fh : array-like (H,), optional
+            Forecasting horizon, in the place of `n_steps`, rising: numbers of steps ahead of the last row,
+            fractions of one `time_unit_` as well; durations ahead of it; or the dates to forecast, where the
+            rows have dates. Uneven steps are as exact as even ones.
 
         Returns
         -------
         Forecast, or list of Forecast
-            Means and standard deviations of observations (n_steps, D) and latents (n_steps, K). An array
-            cut by `lengths` gives a list.
+            Means and standard deviations of observations (H, D) and latents (H, K). An array cut by `lengths`
+            gives a list. Frames give frames, whose index goes on from that of `X`: dates from dates, by their
+            calendar, and row numbers from row numbers; where it cannot, it counts the steps ahead.
+
+        Raises
+        ------
+        ValueError
+            If not exactly one of `n_steps` and `fh` is given, `fh` does not rise or cannot be compared with
+            the times of the rows, or a step is a fraction and a decay is negative.
+
+        Examples
+        --------
+        >>> import numpy as np, pandas as pd
+        >>> from probsfa import ProbabilisticSFA
+        >>> X = np.random.default_rng(0).standard_normal((60, 2)).cumsum(axis=0)
+        >>> hourly = pd.DataFrame(X, columns=["a", "b"], index=pd.date_range("2024", periods=60, freq="h"))
+        >>> model = ProbabilisticSFA(n_components=1).fit(hourly)
+        >>> print(model.forecast(hourly, 2).means.index[-1])
+        2024-01-03 13:00:00
+        >>> model.forecast(hourly, fh=pd.to_timedelta(["20min", "5h"])).std.shape
+        (2, 2)
         """
-        check_count("n_steps", n_steps)
+        check_is_fitted(self)
+        if n_steps is not None:
+            check_count("n_steps", n_steps)
         sequences = self._check(X, lengths, times)
-        forecasts = self._model.forecast(sequences, n_steps)
+        horizon = make_horizon(
+            X, sequences, times, self._model.fitted.axis, self.time_unit_, n_steps=n_steps, fh=fh
+        )
+        forecasts = self._model.forecast(sequences, [each.steps for each in horizon])
+        frames = X if sequences.is_list else [X] * len(forecasts)
+        latents = self.get_feature_names_out()
+        forecasts = [
+            Forecast(
+                like_rows(frame, one.means, index=each.index),
+                like_rows(frame, one.std, index=each.index),
+                like_rows(frame, one.latent_means, index=each.index, columns=latents),
+                like_rows(frame, one.latent_std, index=each.index, columns=latents),
+            )
+            for frame, one, each in zip(frames, forecasts, horizon, strict=True)
+        ]
         return forecasts if sequences.is_list or lengths is not None else forecasts[0]
 
     def sample(self, n_steps: int = 1, *, random_state: Seed = None) -> tuple[FloatArray, FloatArray]:
@@ -491,8 +596,21 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     def _check(self, X: Any, lengths: Any, times: Any) -> Sequences:
         check_is_fitted(self)
-        allow_nan = self._model.takes_missing
-        return check_sequences(self, X, reset=False, allow_nan=allow_nan, lengths=lengths, times=times)
+        allow_nan, fitted = self._model.takes_missing, self._model.fitted
+        sequences = check_sequences(
+            self,
+            X,
+            reset=False,
+            allow_nan=allow_nan,
+            lengths=lengths,
+            times=times,
+            index="use",
+            axis=fitted.axis,
+        )
+        sequences = in_model_time(sequences, fitted.axis, fitted.time_unit)
+        if fitted.options.noise_free:
+            check_steps_of_limit(sequences, fitted.time_unit)
+        return sequences
 
     def _generator(self, random_state: Seed) -> np.random.Generator:
         return generator(self.random_state if random_state is None else random_state)
@@ -503,6 +621,12 @@ def set_fitted(estimator: ProbabilisticSFA, model: FittedModel) -> None:
     estimator._take_over(model)
     if not estimator.converged_:
         warnings.warn(estimator.status_, ConvergenceWarning, stacklevel=3)
+
+
+def _with_times(fitted: MaximumLikelihood, axis: TimeAxis, time_unit: float) -> MaximumLikelihood:
+    """The outcome of a fit, which knows what the times of its data were counted in."""
+    status = fitted.status + describe_index(axis, time_unit)
+    return replace(fitted, time_unit=time_unit, status=status, axis=axis)
 
 
 def load(path: str | os.PathLike[str]) -> ProbabilisticSFA:

@@ -89,7 +89,12 @@ def run_filter(params: Parameters, sequence: Sequences, state: FilterState | Non
     if state is not None:
         _check_state(state, k, times)
         mean, covariance = state.mean, state.covariance
-        elapsed = 1.0 if times is None or state.time is None else float(times[0]) - state.time
+        elapsed = 1.0
+        if times is not None and state.time is not None:
+            elapsed = float(times[0]) - state.time
+            # Seconds since 1970 round a step of a millisecond; it is a whole one all the same.
+            if elapsed >= 0.5 and abs(elapsed - np.rint(elapsed)) <= 4.0 * np.spacing(abs(state.time)):
+                elapsed = float(np.rint(elapsed))
         decays[0] = decay_over(params.decay, whole_if_close(np.array([elapsed])))[0]
     filtering = filter_rows(params, panel, decays, mean, covariance)
     last = FilterState(

@@ -5,9 +5,9 @@ There are two kinds, :class:`LinearGaussianModel` with observation noise and
 so that the estimator asks its questions without knowing which it holds.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,14 @@ from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.engine.plan import Plan
 from probsfa.statespace.filtering import FilterResult, FilterState, run_filter
+from probsfa.statespace.learning.budget import affordable_rows, stretches
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
 from probsfa.statespace.learning.standard_errors import StandardErrors, standard_errors
+from probsfa.statespace.leave_one_out import compare_with_interpolation
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.posterior import Posterior, log_likelihood, plan_for, smooth
-from probsfa.statespace.prediction import Forecast, fill, forecast, observation_moments
+from probsfa.statespace.prediction import Forecast, Imputation, fill, forecast, observation_moments
 from probsfa.statespace.simulation import draw_latents, simulate
 
 __all__ = ["FittedModel", "LinearGaussianModel"]
@@ -61,12 +63,12 @@ class FittedModel(Protocol):
         """Log-likelihood of all rows, in nats."""
         ...
 
-    def impute(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
-        """Values (N, D) with missing cells filled, and standard deviations (N, D), zero where observed."""
+    def impute(self, sequences: Sequences) -> Imputation:
+        """Values with missing cells filled, and their standard deviations."""
         ...
 
-    def forecast(self, sequences: Sequences, n_steps: int) -> list[Forecast]:
-        """Distribution of the steps after each sequence."""
+    def forecast(self, sequences: Sequences, steps: Sequence[FloatArray]) -> list[Forecast]:
+        """Distribution so many units of time after each sequence, steps (H,) for each."""
         ...
 
     def sample(self, n_steps: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
@@ -117,31 +119,40 @@ class LinearGaussianModel:
         if state is not None and sequences.is_list:
             raise ValueError("state goes on with one sequence; X is a list of them.")
         timed = sequences.retimed(self.fitted.time_unit)
-        return [
-            run_filter(
-                self.fitted.params,
-                Sequences(timed.values[s], (n,), None if timed.times is None else timed.times[s]),
-                state,
-            )
-            for s, n in zip(timed.slices, timed.lengths, strict=True)
-        ]
+        return [run_filter(self.fitted.params, timed.one(i), state) for i in range(len(timed.lengths))]
 
     def log_likelihood(self, sequences: Sequences) -> float:
         """Log-likelihood of all rows, in nats."""
         return log_likelihood(self.fitted.params, self._panel(sequences))
 
-    def impute(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
+    def impute(self, sequences: Sequences) -> Imputation:
         """Values with missing cells filled, and the standard deviations of what would have been observed."""
-        whole = self.posterior(sequences)
-        moments = observation_moments(self.fitted.params, whole.means, whole.covariances)
-        return fill(sequences.values, *moments)
+        whole, params = self.posterior(sequences), self.fitted.params
+        moments = observation_moments(params, whole.means, whole.covariances)
+        values, std = fill(sequences.values, *moments)
+        if sequences.mask.all():
+            return Imputation(values, std)
+        return Imputation(values, std, compare_with_interpolation(sequences, *moments, params.noise_variance))
 
-    def forecast(self, sequences: Sequences, n_steps: int) -> list[Forecast]:
-        """Distribution of the steps after each sequence."""
+    def beside_interpolation(self, sequences: Sequences) -> Self:
+        """The same model; its status says so where straight lines find observed cells as well."""
+        params = self.fitted.params
+        affordable = affordable_rows(params.n_components, params.n_features)
+        if sequences.n_rows > affordable:
+            sample = stretches(sequences.mask, sequences.lengths, affordable)
+            sequences = sequences if sample is None else sequences.cut_out(sample)
+        comparison = self.impute(sequences).beside_interpolation
+        if comparison is None or not comparison.sentence:
+            return self
+        status = f"{self.fitted.status} {comparison.sentence}"
+        return replace(self, fitted=replace(self.fitted, status=status))
+
+    def forecast(self, sequences: Sequences, steps: Sequence[FloatArray]) -> list[Forecast]:
+        """Distribution so many units of time after each sequence."""
         whole = self.posterior(sequences)
         return [
-            forecast(self.fitted.params, whole.means[s.stop - 1], whole.covariances[s.stop - 1], n_steps)
-            for s in sequences.slices
+            forecast(self.fitted.params, whole.means[s.stop - 1], whole.covariances[s.stop - 1], ahead)
+            for s, ahead in zip(sequences.slices, steps, strict=True)
         ]
 
     def sample(self, n_steps: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:

@@ -7,8 +7,8 @@ module takes that solution as it is: the square model is solved, and the slowest
 reported.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -23,7 +23,7 @@ from probsfa.statespace.learning.objective import STATUS_SENTENCES
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import Posterior
-from probsfa.statespace.prediction import Forecast, forecast
+from probsfa.statespace.prediction import Forecast, Imputation, forecast
 from probsfa.statespace.simulation import simulate
 
 __all__ = ["NoiseFreeModel", "SquareModel", "fit_noise_free", "square_model"]
@@ -150,18 +150,18 @@ class NoiseFreeModel:
         """Log-likelihood of all rows, in nats."""
         return float(np.sum(self.square.row_log_likelihoods(sequences)))
 
-    def impute(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
+    def impute(self, sequences: Sequences) -> Imputation:
         """The values as they are, for nothing is missing, and zeros."""
-        return sequences.values.copy(), np.zeros_like(sequences.values)
+        return Imputation(sequences.values.copy(), np.zeros_like(sequences.values))
 
-    def forecast(self, sequences: Sequences, n_steps: int) -> list[Forecast]:
+    def forecast(self, sequences: Sequences, steps: Sequence[FloatArray]) -> list[Forecast]:
         """Forecasts from the last rows: observations from all latents, of which the slowest are reported."""
         k, rank = self.n_components, self.square.rank
         params = self.square.parameters(rank)
         forecasts = []
-        for s in sequences.slices:
+        for s, ahead in zip(sequences.slices, steps, strict=True):
             last = self.square.latents(sequences.values[s.stop - 1 : s.stop])[0]
-            full = forecast(params, last, np.zeros((rank, rank)), n_steps)
+            full = forecast(params, last, np.zeros((rank, rank)), ahead)
             forecasts.append(
                 full._replace(latent_means=full.latent_means[:, :k], latent_std=full.latent_std[:, :k])
             )
@@ -208,15 +208,16 @@ def fit_noise_free(sequences: Sequences, options: FitOptions) -> NoiseFreeModel:
     if sequences.times is not None:
         raise ValueError("noise=0.0 is the limit of even sampling; it takes no times.")
     full = SFA().fit(sequences.values, lengths=sequences.lengths)
-    if options.n_components > full.rank_:
+    n_components = full.rank_ if options.n_components is None else options.n_components
+    if n_components > full.rank_:
         raise ValueError(
-            f"n_components={options.n_components} exceeds the rank {full.rank_} of the data; without noise "
+            f"n_components={n_components} exceeds the rank {full.rank_} of the data; without noise "
             "there are no more latents than directions in which the data vary."
         )
     square = square_model(full.delta_values_, full.components_, full.loadings_, full.mean_)
     log_likelihood = float(np.sum(square.row_log_likelihoods(sequences)))
     fitted = MaximumLikelihood(
-        params=square.parameters(options.n_components),
+        params=square.parameters(n_components),
         shift=full.mean_,
         scale=np.ones(sequences.n_features),
         time_unit=1.0,
@@ -225,6 +226,6 @@ def fit_noise_free(sequences: Sequences, options: FitOptions) -> NoiseFreeModel:
         n_evaluations=0,
         converged=True,
         status=STATUS_SENTENCES["closed_form"],
-        options=options,
+        options=replace(options, n_components=n_components),
     )
     return NoiseFreeModel(fitted, square)

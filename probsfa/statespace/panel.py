@@ -113,6 +113,8 @@ def make_panel(sequences: Sequences, *, pad: bool = True) -> Panel:
     starts[:n_rows] = sequences.starts
     if sequences.times is None:
         gaps, inverse = np.ones(1), np.zeros(n_steps, dtype=np.int64)
+    elif sequences.step is not None:
+        gaps, inverse = whole_if_close(np.array([sequences.step])), np.zeros(n_steps, dtype=np.int64)
     else:
         elapsed = np.ones(n_steps)
         elapsed[1:n_rows] = whole_if_close(np.diff(sequences.times))
@@ -152,9 +154,10 @@ def decay_over(decay: FloatArray, gaps: FloatArray) -> FloatArray:
     """
     if np.any(decay < 0.0) and np.any(gaps != np.rint(gaps)):
         raise ValueError(
-            f"times are uneven, and the decay of latent {int(np.argmin(decay))} is negative "
-            f"({decay.min():.4g}): a process that alternates from step to step has no value between steps. "
-            "Fit the model with uneven times, or give rows at whole steps."
+            "times are uneven, or fall between the steps of the model, and the decay of latent "
+            f"{int(np.argmin(decay))} is negative ({decay.min():.4g}): a process that alternates from step "
+            "to step has no value between steps. Fit the model with uneven times, or to rows as close as "
+            "these, or give rows at whole steps."
         )
     if np.all(gaps == 1.0):
         return np.broadcast_to(decay, (gaps.shape[0], decay.shape[0]))

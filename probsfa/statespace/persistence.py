@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from probsfa import _storage
+from probsfa._times import TimeAxis
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.models import FittedModel, LinearGaussianModel
@@ -43,6 +44,7 @@ def write(
         # A parameter that was set after the fit is the estimator's, not the model's.
         "fitted_with": dataclasses.asdict(fitted.options),
         "time_unit": fitted.time_unit,
+        "time_axis": fitted.axis._asdict(),
         "log_likelihood": fitted.log_likelihood,
         "n_iter": fitted.n_iter,
         "n_evaluations": fitted.n_evaluations,
@@ -87,6 +89,7 @@ def read(path: str | os.PathLike[str]) -> tuple[FittedModel, dict[str, Any], Any
         converged=scalars["converged"],
         status=scalars["status"],
         options=FitOptions(**{name: fitted_with[name] for name in FitOptions.__dataclass_fields__}),
+        axis=TimeAxis(**scalars.get("time_axis", {"kind": "unknown"})),
     )
     model: FittedModel = LinearGaussianModel(fitted)
     if "limit_decay" in arrays:

@@ -6,6 +6,8 @@ import numpy as np
 
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import Transition
+from probsfa.statespace.leave_one_out import Comparison
+from probsfa.statespace.panel import decay_over
 from probsfa.statespace.parameters import Parameters
 
 
@@ -14,20 +16,20 @@ class Forecast(NamedTuple):
 
     Attributes
     ----------
-    means : ndarray of shape (H, D)
+    means : ndarray or frame of shape (H, D)
         Means of the observations.
-    std : ndarray of shape (H, D)
+    std : ndarray or frame of shape (H, D)
         Standard deviations of the observations, their noise included.
-    latent_means : ndarray of shape (H, K)
+    latent_means : ndarray or frame of shape (H, K)
         Means of the latents.
-    latent_std : ndarray of shape (H, K)
+    latent_std : ndarray or frame of shape (H, K)
         Standard deviations of the latents.
     """
 
-    means: FloatArray
-    std: FloatArray
-    latent_means: FloatArray
-    latent_std: FloatArray
+    means: Any
+    std: Any
+    latent_means: Any
+    latent_std: Any
 
 
 def observation_moments(
@@ -41,17 +43,23 @@ def observation_moments(
 
 
 def propagate(
-    decay: FloatArray, mean: FloatArray, covariance: FloatArray, n_steps: int
+    decay: FloatArray, mean: FloatArray, covariance: FloatArray, steps: int | FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """The latents 1 to ``n_steps`` steps after a given Gaussian: means (H, K), covariances (H, K, K)."""
-    powers: Any = decay ** np.arange(1, n_steps + 1)[:, None]
+    """The latents so many steps after a given Gaussian: means (H, K), covariances (H, K, K).
+
+    Steps (H,) are units of time; a number stands for all from 1 to it.
+    """
+    ahead_by: Any = np.arange(1, steps + 1) if isinstance(steps, int) else steps
+    powers: Any = decay_over(decay, ahead_by)
     state: Any = covariance[:, :, None]
     ahead = Transition(powers.T)  # a batch over the steps
     covariances = np.asarray(ahead.predict_covariance(state))
     return np.asarray(ahead.move(mean[:, None])).T, np.moveaxis(covariances, -1, 0)
 
 
-def forecast(params: Parameters, mean: FloatArray, covariance: FloatArray, n_steps: int) -> Forecast:
+def forecast(
+    params: Parameters, mean: FloatArray, covariance: FloatArray, steps: int | FloatArray
+) -> Forecast:
     """Forecast from the last latent state.
 
     Parameters
@@ -62,17 +70,41 @@ def forecast(params: Parameters, mean: FloatArray, covariance: FloatArray, n_ste
         Mean of the last state given all rows.
     covariance : ndarray of shape (K, K)
         Its covariance.
-    n_steps : int
-        Number of steps, ``H``.
+    steps : int or ndarray of shape (H,)
+        Units of time after it, positive; fractions of one where no decay is negative. A number stands for all
+        from 1 to it.
 
     Returns
     -------
     Forecast
+
+    Raises
+    ------
+    ValueError
+        If a decay is negative and a step is not a whole number.
     """
-    latent_means, covariances = propagate(params.decay, mean, covariance, n_steps)
+    latent_means, covariances = propagate(params.decay, mean, covariance, steps)
     means, variances = observation_moments(params, latent_means, covariances)
     latent_std = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
     return Forecast(means, np.sqrt(variances), latent_means, latent_std)
+
+
+class Imputation(NamedTuple):
+    """Values without holes.
+
+    Attributes
+    ----------
+    values : ndarray of shape (N, D)
+        Observed cells as they were, missing ones filled.
+    std : ndarray of shape (N, D)
+        Standard deviations of what would have been observed, zero where something was.
+    beside_interpolation : Comparison, or None, default=None
+        How the model and straight lines find observed cells again; None where nothing is missing.
+    """
+
+    values: FloatArray
+    std: FloatArray
+    beside_interpolation: Comparison | None = None
 
 
 def fill(values: FloatArray, means: FloatArray, variances: FloatArray) -> tuple[FloatArray, FloatArray]:

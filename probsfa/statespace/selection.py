@@ -154,7 +154,14 @@ def select_n_components(
         raise ValueError("noise must be positive: without noise there is nothing to hide and find again.")
     check_count("block", block)
     sequences = check_sequences(
-        ProbabilisticSFA(), X, reset=True, allow_nan=True, lengths=lengths, times=times, min_rows=2
+        ProbabilisticSFA(),
+        X,
+        reset=True,
+        allow_nan=True,
+        lengths=lengths,
+        times=times,
+        min_rows=2,
+        index="use",
     )
     check_lengths_for_timescales(sequences.lengths)
     cells, blocks, groups = _hide(sequences.values, block, fraction, generator(random_state))

@@ -16,6 +16,7 @@ from probsfa._arrays import as_float_array, check_array
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_lengths
 from probsfa.statespace.columns import ColumnMoments, column_moments, merge_columns, units
+from probsfa.statespace.learning.budget import Size, most_components
 from probsfa.statespace.learning.maximum_likelihood import Observations, check_lengths_for_timescales
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.posterior import expected_statistics
@@ -61,7 +62,13 @@ class InBlocks:
         """Shift and scale (D,) of the columns."""
         return units(self.columns.means, self.columns.stds, by_feature=by_feature)
 
-    def standardised(self, shift: FloatArray, scale: FloatArray) -> Observations:
+    def default_size(self) -> Size:
+        """Number of latents that a fit takes where nobody says; all rows are learned from."""
+        return Size(most_components(int(self.X.shape[0]), self.columns.counts, self.columns.stds > 0.0))
+
+    def standardised(
+        self, shift: FloatArray, scale: FloatArray, stretches: list[slice] | None = None
+    ) -> Observations:
         """Observations in these units: a sample of them, and the expected statistics of all."""
         panel = stream(self.X, self.lengths, shift, scale)
         return Observations(

@@ -124,9 +124,14 @@ def test_transform_and_posterior_are_the_mean_over_draws_of_latents(sampled, fra
 def test_forecast_widens_towards_the_stationary_distribution(sampled, frame):
     out = sampled.forecast(frame[0], 500, interval=0.8)
     assert out.means.shape == (500, 3) and out.latent_std.shape == (500, 1)
-    assert out.std[0, 0] < out.std[-1, 0]
-    np.testing.assert_allclose(out.latent_std[-1], 1.0, atol=0.05)
+    assert out.std.iloc[0, 0] < out.std.iloc[-1, 0]
+    np.testing.assert_allclose(out.latent_std.iloc[-1], 1.0, atol=0.05)
     assert np.all((out.lower < out.means) & (out.means < out.upper))
+    hours = pd.date_range(frame[0].index[-1], periods=501, freq="h")[1:]
+    assert all(each.index.equals(hours) for each in out) and list(out.upper.columns) == ["a", "b", "c"]
+    sooner = sampled.forecast(frame[0], fh=[0.5, 1.0, 7.0], interval=0.8)
+    np.testing.assert_allclose(sooner.lower.iloc[1:], out.lower.iloc[[0, 6]], rtol=1e-10)
+    assert np.all(sooner.latent_std.iloc[0] < out.latent_std.iloc[0])
 
 
 def test_samples_and_scores(sampled, frame):
@@ -160,7 +165,9 @@ def test_fit_transform_hands_lengths_and_times_to_both(frame, as_list):
         np.concatenate(at_once) if as_list else at_once,
         np.concatenate(model.transform(*pieces[:1], **pieces[1])),
     )
-    assert np.max(np.abs(model.transform(X, times=times) - model.transform(X))) > 1e-6
+    with pytest.warns(UserWarning, match="uneven times and X comes without"):
+        without = model.transform(X)
+    assert np.max(np.abs(model.transform(X, times=times) - without)) > 1e-6
     assert (
         np.max(np.abs(model.transform(X, lengths=[50, 30], times=times) - model.transform(X, times=times)))
         > 1e-6
@@ -368,3 +375,28 @@ def test_hierarchical_models_give_a_frame_for_each_sequence_of_a_list(rng):
     for frame, values, x in zip(model.set_output(transform="pandas").transform(X), wanted, X, strict=True):
         assert isinstance(frame, pd.DataFrame) and frame.index.equals(x.index)
         np.testing.assert_array_equal(frame, values)
+
+
+def test_the_index_of_a_frame_is_its_times(guided, frame):
+    """Even hours are rows, with a length; uneven ones are times, and the status says so."""
+    X = frame[0]
+    assert guided.time_unit_ == 1.0 and guided.time_unit_seconds_ == 3600.0
+    assert "index of X is used as times: rows are evenly spaced, 1 h apart" in guided.status_
+    kept = np.delete(np.arange(80), [20, 21, 50])
+    cut = X.iloc[kept]
+    plain = cut.reset_index(drop=True)
+    model, other = (quick(inference="svi") for _ in range(2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(cut)
+        other.fit(plain, times=cut.index)
+    np.testing.assert_array_equal(model.draws_.decay, other.draws_.decay)
+    assert model.time_unit_ == 3600.0 and "rows are unevenly spaced" in model.status_
+    np.testing.assert_array_equal(model.impute(cut), other.impute(plain, times=cut.index))
+    holes = X.copy()
+    holes.iloc[[20, 21, 50]] = np.nan
+    assert guided.log_likelihood(cut) == pytest.approx(guided.log_likelihood(holes), rel=1e-9)
+    with pytest.raises(ValueError, match="fitted with dates or durations"):
+        guided.impute(plain, times=np.arange(77.0))
+    with pytest.raises(ValueError, match="must increase strictly"):
+        guided.impute(X.iloc[::-1])

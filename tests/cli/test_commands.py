@@ -160,7 +160,7 @@ def test_a_fit_that_stopped_early_is_one_note(
     monkeypatch.setattr(stand_in, "fit", stop)
     done = command(verb, *IMPUTE[1:], "-o", "out", "-q", *options)
     assert done.code == 0
-    assert done.err.startswith(f"probsfa: note: {said.format(n=60 if verb == 'impute' else 200)}")
+    assert done.err.startswith(f"probsfa: note: {said.format(n=200)}")
     assert done.err.count("\n") == 1
 
 

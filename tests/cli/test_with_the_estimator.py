@@ -128,3 +128,27 @@ def test_the_demo_shows_what_the_readme_says(tmp_path, monkeypatch):
     assert blocks["mae"].idxmin() == best
     assert single.loc[best, "rmse"] < 0.265
     assert blocks.loc[best, "rmse"] < 0.36  # for this mask, the hardest of five; their mean is 0.33
+
+
+def test_a_saved_model_keeps_its_unit_of_time(tmp_path, capsys):
+    """An hourly model fills six-minute data at a tenth of its step; plain numbers of hours are refused."""
+    fine = make_slow_mixture(800, 3, timescales=[300.0, 40.0], noise_variance=0.05, random_state=1).data
+    dates = pd.date_range("2024-01-01", periods=800, freq="6min", name="time")
+    frame = pd.DataFrame(fine, index=dates, columns=list("abc"))
+    holes = frame.mask(np.random.default_rng(0).random(frame.shape) < 0.2)
+    frame.iloc[::10].to_csv(tmp_path / "hourly.csv")
+    holes.to_csv(tmp_path / "fine.csv")
+    holes.set_axis(pd.Index(0.1 * np.arange(800), name="time")).to_csv(tmp_path / "hours.csv")
+    model = tmp_path / "model.npz"
+    assert main(["fit", str(tmp_path / "hourly.csv"), "-o", str(model), "-k", "2"]) == 0
+    assert "time scale (steps of 1 h)" in capsys.readouterr().out
+    out = tmp_path / "filled.csv"
+    assert main(["impute", str(tmp_path / "fine.csv"), "--model", str(model), "-o", str(out)]) == 0
+    wanted = probsfa.load(model).impute(holes)
+    filled = pd.read_csv(out, index_col=0)
+    np.testing.assert_allclose(filled, wanted, atol=2e-3)
+    capsys.readouterr()
+    assert (
+        main(["impute", str(tmp_path / "hours.csv"), "--model", str(model), "-o", str(out), "--force"]) == 2
+    )
+    assert "fitted with dates or durations" in capsys.readouterr().err

@@ -8,14 +8,16 @@ import pytest
 import scipy.linalg
 from sklearn.exceptions import ConvergenceWarning
 
+from probsfa import ProbabilisticSFA
 from probsfa.datasets import make_slow_mixture
 from probsfa.imputation import (
     ClassicSFA,
     ColumnMean,
     EstimatorImputation,
+    HiddenCells,
     IterativeRegression,
     LinearInterpolation,
-    default_estimator,
+    compare_methods,
     default_methods,
     fit_quietly,
 )
@@ -115,16 +117,16 @@ def test_an_interrupted_fit_ends_the_filling(stand_in, series, monkeypatch):
         EstimatorImputation(stand_in()).fill(series)
 
 
-def test_the_real_estimator_has_settings_for_holes(series):
-    model = default_estimator(4, n_components=1)
+def test_the_real_estimator_fills_as_it_does_alone(series):
+    model = ProbabilisticSFA(1)
     filled = EstimatorImputation(model).fill(series)
-    assert (filled.model.tol, filled.model.noise_floor, filled.model.max_iter) == (1.0, 1e-3, 60)
-    expected = model.fit(series).impute(series, return_std=True)
+    with pytest.warns(UserWarning, match="no better than by linear interpolation"):
+        expected = model.fit(series).impute(series, return_std=True)
     np.testing.assert_allclose([filled.values, filled.std], expected, rtol=EXACT)
 
 
 def test_a_fit_that_stops_early_does_not_warn(series):
-    model = default_estimator(4, n_components=2, max_iter=1)
+    model = ProbabilisticSFA(2, max_iter=1)
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
         assert fit_quietly(model, series) is model
@@ -172,7 +174,7 @@ def test_one_row():
 def test_a_column_with_nothing_observed_is_named(method, stands_for_missing, series):
     frame = pd.DataFrame(series, columns=list("abcd")).assign(c=stands_for_missing)
     if isinstance(method, EstimatorImputation):
-        method = EstimatorImputation(default_estimator(4))
+        method = EstimatorImputation(ProbabilisticSFA())
     with pytest.raises(ValueError, match=r"nothing observed in column 2 \('c'\)"):
         method.fill(frame)
 
@@ -181,7 +183,7 @@ def test_a_column_with_nothing_observed_is_named(method, stands_for_missing, ser
 @pytest.mark.filterwarnings("ignore:1 of 3 sequences have no more than lag=1 rows")
 def test_a_list_of_sequences_comes_back_as_a_list(method, series):
     if isinstance(method, EstimatorImputation):
-        method = EstimatorImputation(default_estimator(4, n_components=1, max_iter=3))
+        method = EstimatorImputation(ProbabilisticSFA(1, max_iter=3))
     pieces = [series[:120], series[120:121], series[121:]]
     filled = method.fill(pieces)
     assert [len(piece) for piece in filled.values] == [120, 1, 79]
@@ -193,7 +195,7 @@ def test_a_list_of_sequences_comes_back_as_a_list(method, series):
 @every_method
 def test_frames_in_frames_out(method, series):
     if isinstance(method, EstimatorImputation):
-        method = EstimatorImputation(default_estimator(4, n_components=1, max_iter=3))
+        method = EstimatorImputation(ProbabilisticSFA(1, max_iter=3))
     index = pd.date_range("2024-01-01", periods=len(series), freq="h")
     frame = pd.DataFrame(series, index=index, columns=list("abcd"))
     filled = method.fill(frame)
@@ -230,3 +232,29 @@ def test_masked_arrays_and_nullable_frames_have_holes(method, series):
 def test_misuse_is_explained(method, X, times, match):
     with pytest.raises(ValueError, match=match):
         method.fill(X, times=times)
+
+
+def test_the_index_of_a_frame_is_its_times():
+    """Uneven dates as `times`, even ones as rows without times, bit for bit."""
+    uneven = pd.DatetimeIndex(["2024-01-01", "2024-01-04", "2024-01-05"])
+    filled = LinearInterpolation().fill(pd.DataFrame({"a": [1.0, NAN, 3.0]}, index=uneven)).values
+    assert filled["a"].tolist() == [1.0, 2.5, 3.0] and filled.index.equals(uneven)
+    values = np.array([[0.1], [NAN], [NAN], [0.7]])
+    frame = pd.DataFrame(values, index=pd.date_range("2024-01-01 00:20", periods=4, freq="7min"))
+    found = LinearInterpolation().fill(frame).values.to_numpy()
+    np.testing.assert_array_equal(found, LinearInterpolation().fill(values).values)
+    with pytest.raises(ValueError, match=r"X.index must increase strictly"):
+        LinearInterpolation().fill(frame.iloc[::-1])
+
+
+def test_comparisons_use_the_index_of_a_frame():
+    """As times that are given; a line in time is no line in rows."""
+    hours = np.cumsum(np.tile([1.0, 9.0], 30))
+    line = pd.DataFrame({"a": hours}, index=pd.Timestamp(2024, 1, 1) + pd.to_timedelta(hours, "h"))
+    asked = [LinearInterpolation()], [HiddenCells(0.1)]
+    [indexed], [given] = (
+        compare_methods(line, *asked),
+        compare_methods(hours[:, None], *asked, times=line.index),
+    )
+    [rows] = compare_methods(line.to_numpy(), *asked)
+    assert indexed.scores[0].rmse == given.scores[0].rmse < 0.8 * rows.scores[0].rmse

@@ -54,23 +54,36 @@ class Input:
 
     @property
     def X(self) -> Any:
-        """What an estimator is given: a frame with named columns, or a list of them, in order of time."""
-        frames = [pd.DataFrame(self.values[rows], columns=self.names, copy=False) for rows in self._slices]
+        """What an estimator is given: a frame with named columns, or a list of them, in order of time.
+
+        Dates are its index, so that a model that is saved knows its unit of time.
+        """
+        stamps = self.clock.stamps if self._is_dated else None
+        frames = [
+            pd.DataFrame(
+                self.values[rows],
+                columns=self.names,
+                index=None if stamps is None else pd.DatetimeIndex(stamps[rows]),
+                copy=False,
+            )
+            for rows in self._slices
+        ]
         return frames if self.grouped else frames[0]
 
     @property
     def arrays(self) -> Any:
         """The same as arrays: one, or a list of them."""
-        arrays = [self.values[rows] for rows in self._slices]
-        return arrays if self.grouped else arrays[0]
+        return self._of_sequences(self.values)
 
     @property
     def times(self) -> Any:
-        """The times of `X`, None where rows are evenly spaced."""
-        if self.clock.times is None:
-            return None
-        times = [self.clock.times[rows] for rows in self._slices]
-        return times if self.grouped else times[0]
+        """Times of `X` that are plain numbers, as they are in the file; dates are its index."""
+        return None if self._is_dated else self._of_sequences(self.clock.stamps)
+
+    @property
+    def steps(self) -> Any:
+        """Times of `arrays` in steps, None where rows are evenly spaced."""
+        return self._of_sequences(self.clock.times)
 
     @property
     def grouped(self) -> bool:
@@ -98,6 +111,17 @@ class Input:
     def plan_as_dict(self) -> dict[str, Any]:
         """Give what JSON can hold of how the file was read."""
         return plan_as_dict(self.table, self.plan, self.clock, self.missing, self.warnings)
+
+    @property
+    def _is_dated(self) -> bool:
+        return self.clock.stamps is not None and self.clock.stamps.dtype.kind == "M"
+
+    def _of_sequences(self, values: Any) -> Any:
+        """Rows of an array in order of time: one array, a list of them, or None where there are none."""
+        if values is None:
+            return None
+        parts = [values[rows] for rows in self._slices]
+        return parts if self.grouped else parts[0]
 
     @cached_property
     def _slices(self) -> list[Any]:

@@ -245,7 +245,16 @@ class HierarchicalSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                 "a callable that returns a new iterator each time."
             )
         else:
-            sequences = check_sequences(self, X, reset=True, allow_nan=False, lengths=lengths, min_rows=2)
+            of_time = self.graph is None or (isinstance(self.graph, str) and self.graph == "temporal")
+            sequences = check_sequences(
+                self,
+                X,
+                reset=True,
+                allow_nan=False,
+                lengths=lengths,
+                min_rows=2,
+                index="warn" if of_time else "ignore",
+            )
             sizes = sequences.lengths
         D = self.n_features_in_
         stages = plan_stages(self.layers, D, self.input_shape, self.n_channels)

@@ -20,8 +20,9 @@ from probsfa.statespace.parameters import Parameters
 
 Solver = Callable[[FloatArray], FloatArray]
 
-# Beyond this size the matrix of the loadings within the span (q K by q K) is kept in diagonal blocks only.
-_MOST_WITHIN = 2500
+# Beyond this size the matrix of the loadings within the span (q K by q K) is kept in diagonal blocks only:
+# factorising it would take longer than the steps that it saves.
+MOST_WITHIN = 400
 
 
 class CompleteData(NamedTuple):
@@ -72,6 +73,8 @@ class Metric:
         borders, the second derivative by the coordinate has a term proportional to it, which the expected
         information lacks; without it steps towards the border are far too long. Only terms that shorten
         steps are added.
+    most_within : int, default=400
+        Size beyond which the matrix of the loadings within the span is kept in diagonal blocks only.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class Metric:
         params: Parameters,
         complete: CompleteData,
         gradient: FloatArray | None = None,
+        most_within: int = MOST_WITHIN,
     ) -> None:
         d, k = params.loadings.shape
         n = complete.n_rows
@@ -92,7 +96,7 @@ class Metric:
         )
         q = left.shape[1]
         self.left = left
-        self.coarse = q * k > _MOST_WITHIN
+        self.coarse = q * k > most_within
         self.moments = complete.moments
         # What is left to learn of a noise variance is in proportion to how often it was at work.
         self.share = np.sqrt(share)

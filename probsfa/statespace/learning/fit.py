@@ -28,6 +28,8 @@ from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import smooth
 
 _WHITTLE_EVALUATIONS = 80
+# Nats for each free parameter for which a step on Whittle's likelihood, itself not exact, is worth taking.
+_WHITTLE_WORTH = 0.003
 # Starts whose log-likelihoods differ by less than this (nats) are at the same optimum.
 _SAME_OPTIMUM = 0.05
 # A start this far below the best (nats) after Whittle's likelihood is not climbed from.
@@ -220,7 +222,12 @@ def _refine(
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         # A wild step may overflow; the search then shortens it.
         warnings.simplefilter("ignore", RuntimeWarning)
-        end = ascend(objective, to_vector(even, params), make_box(even, noise), tol=0.1)
+        end = ascend(
+            objective,
+            to_vector(even, params),
+            make_box(even, noise),
+            tol=max(0.1, _WHITTLE_WORTH * layout.size),
+        )
     refined = from_vector(even, end.vector, params.noise_variance)
     if end.ending == "interrupted":
         raise KeyboardInterrupt

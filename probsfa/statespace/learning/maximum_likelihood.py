@@ -7,14 +7,17 @@ climb (:mod:`.fit`), and back to the units of the data. Where the data lie diffe
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from probsfa._times import TimeAxis
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.columns import standardisation
+from probsfa.statespace.learning.budget import Size, default_size
+from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.fit import fit
 from probsfa.statespace.learning.noise import HEYWOOD_FLOOR, is_heywood
 from probsfa.statespace.learning.objective import STATUS_SENTENCES, EStep, FitResult, Report
@@ -66,8 +69,14 @@ class TrainingData(Protocol):
         """Shift and scale (D,) of the columns; one scale for all unless `by_feature`."""
         ...
 
-    def standardised(self, shift: FloatArray, scale: FloatArray) -> Observations:
-        """Observations in these units."""
+    def default_size(self) -> Size:
+        """Number of latents and rows that a fit takes where nobody says."""
+        ...
+
+    def standardised(
+        self, shift: FloatArray, scale: FloatArray, stretches: list[slice] | None = None
+    ) -> Observations:
+        """Observations in these units: all rows, or some stretches of them."""
         ...
 
 
@@ -94,9 +103,16 @@ class InMemory:
         """Shift and scale (D,) of the columns."""
         return standardisation(self.sequences.values, by_feature=by_feature)
 
-    def standardised(self, shift: FloatArray, scale: FloatArray) -> Observations:
-        """Observations in these units."""
-        panel = make_panel(self.sequences.standardised(shift, scale).retimed(self.time_unit))
+    def default_size(self) -> Size:
+        """Number of latents and rows that a fit takes where nobody says."""
+        return default_size(self.sequences.values, self.sequences.lengths)
+
+    def standardised(
+        self, shift: FloatArray, scale: FloatArray, stretches: list[slice] | None = None
+    ) -> Observations:
+        """Observations in these units: all rows, or some stretches of them."""
+        rows = self.sequences if stretches is None else self.sequences.cut_out(stretches)
+        panel = make_panel(rows.standardised(shift, scale).retimed(self.time_unit))
         return Observations(panel, panel.mask[:].sum(axis=0))
 
 
@@ -130,6 +146,8 @@ class MaximumLikelihood:
         How the fit ended, in a sentence, with what to try.
     options : FitOptions
         What was asked for.
+    axis : TimeAxis
+        What the times of the data were counted in.
     """
 
     params: Parameters
@@ -142,6 +160,7 @@ class MaximumLikelihood:
     converged: bool
     status: str
     options: FitOptions
+    axis: TimeAxis = TimeAxis()
 
     @property
     def n_iter(self) -> int:
@@ -171,7 +190,9 @@ class FitProblem(NamedTuple):
     time_unit : float
         Unit of time of the decays.
     options : FitOptions
-        Checked options.
+        Checked options, with a number of latents.
+    about_size : str, default=""
+        A sentence on what was chosen because nobody said, for the status.
     """
 
     observations: Observations
@@ -179,6 +200,13 @@ class FitProblem(NamedTuple):
     scale: FloatArray
     time_unit: float
     options: FitOptions
+    about_size: str = ""
+
+    @property
+    def n_components(self) -> int:
+        """Number of latents."""
+        assert self.options.n_components is not None
+        return self.options.n_components
 
     @property
     def log_volume(self) -> float:
@@ -221,7 +249,12 @@ def pose(data: TrainingData, options: FitOptions) -> FitProblem:
     """Standardise data for a fit; parameters as in :func:`maximum_likelihood`."""
     options.check()
     shift, scale = data.units(by_feature=options.noise_kind == "diagonal")
-    return FitProblem(data.standardised(shift, scale), shift, scale, data.time_unit, options)
+    if options.n_components is not None:
+        return FitProblem(data.standardised(shift, scale), shift, scale, data.time_unit, options)
+    size = data.default_size()
+    observations = data.standardised(shift, scale, size.stretches)
+    options = replace(options, n_components=size.n_components)
+    return FitProblem(observations, shift, scale, data.time_unit, options, size.sentence)
 
 
 def maximise(
@@ -244,6 +277,8 @@ def maximise(
         In standardised units.
     """
     options, observations = problem.options, problem.observations
+    even = observations.panel.evenly_sampled
+    layout = Coordinates(problem.scale.size, problem.n_components, options.noise_kind, even)
 
     def report_in_data_units(count: int, best: float) -> None:
         assert report is not None
@@ -251,12 +286,12 @@ def maximise(
 
     return fit(
         observations.panel,
-        options.n_components,
+        problem.n_components,
         options.learned_noise(problem.scale),
         options.known_noise(problem.scale),
         solver=options.solver,
         max_iter=options.max_iter,
-        tol=options.tol,
+        tol=options.gain_worth_a_step(layout.size),
         hold_heywood_cases=options.holds_heywood_cases,
         start=start,
         report=None if report is None else report_in_data_units,
@@ -278,6 +313,7 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
         n_evaluations=result.n_evaluations,
         converged=result.converged,
         status=STATUS_SENTENCES[result.status]
+        + problem.about_size
         + _about_floors(params.noise_variance / scale**2, problem.options),
         options=problem.options,
     )

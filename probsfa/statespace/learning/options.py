@@ -12,6 +12,9 @@ from probsfa.statespace.learning.noise import HEYWOOD_FLOOR, LEAST_NOISE, Noise,
 
 __all__ = ["FitOptions"]
 
+# Nats for each free parameter below which a step is not worth taking: of many, and of each of few.
+_WORTH_OF_MANY, _WORTH_OF_FEW = 0.03, 1e-4
+
 
 def is_number(value: Any) -> TypeGuard[float]:
     """Whether a value is a real number; True and False are not."""
@@ -24,25 +27,25 @@ class FitOptions:
 
     Attributes
     ----------
-    n_components : int
-        Number of latents.
+    n_components : int or None
+        Number of latents; None for what serves.
     noise : {"diagonal", "isotropic"} or float, default="diagonal"
         A noise variance for each feature, one for all, or a known one in squared data units.
     solver : {"auto", "lbfgs", "em"}, default="auto"
         How to climb the likelihood; "auto" is "lbfgs".
     max_iter : int, default=200
         Most posterior evaluations.
-    tol : float, default=1e-4
+    tol : float or "auto", default="auto"
         Expected gain of log-likelihood at which to stop, in nats.
     noise_floor : float or "auto", default="auto"
         Smallest noise variance, as a fraction of each feature's variance.
     """
 
-    n_components: int
+    n_components: int | None
     noise: str | float = "diagonal"
     solver: str = "auto"
     max_iter: int = 200
-    tol: float = 1e-4
+    tol: float | str = "auto"
     noise_floor: str | float = "auto"
 
     @classmethod
@@ -63,7 +66,8 @@ class FitOptions:
         ValueError
             That names the parameter, what came and what is wanted.
         """
-        check_count("n_components", self.n_components)
+        if self.n_components is not None:
+            check_count("n_components", self.n_components)
         check_count("max_iter", self.max_iter)
         check_option("solver", self.solver, ("auto", "em", "lbfgs"))
         if is_number(self.noise):
@@ -71,14 +75,25 @@ class FitOptions:
                 raise ValueError(f"noise must be a finite variance, zero or larger; got {self.noise!r}.")
         elif self.noise not in ("diagonal", "isotropic"):
             raise ValueError(f"noise must be 'diagonal', 'isotropic' or a variance; got {self.noise!r}.")
-        if not (is_number(self.tol) and self.tol > 0.0):
-            raise ValueError(f"tol must be a positive number of nats; got {self.tol!r}.")
+        if self.tol != "auto" and not (is_number(self.tol) and self.tol > 0.0):
+            raise ValueError(f"tol must be 'auto' or a positive number of nats; got {self.tol!r}.")
         floor = self.noise_floor
         if floor != "auto" and not (is_number(floor) and 0.0 < floor < 1.0):
             raise ValueError(
                 f"noise_floor must be 'auto' or a fraction of the variance between 0 and 1; got {floor!r}."
             )
         return self
+
+    def gain_worth_a_step(self, n_parameters: int) -> float:
+        """Expected gain of a further step at which to stop, in nats.
+
+        The maximum is half a nat for each free parameter above the likelihood of the truth, on average (Wilks
+        1938): what is left below it may be a small part of that. The fewer parameters there are, the more
+        each of them is looked at, and the less it costs to find them exactly.
+        """
+        if not isinstance(self.tol, str):
+            return self.tol
+        return min(_WORTH_OF_FEW * n_parameters, _WORTH_OF_MANY) * n_parameters
 
     @property
     def noise_kind(self) -> NoiseKind:

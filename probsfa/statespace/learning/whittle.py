@@ -20,6 +20,9 @@ from probsfa.statespace.learning.fisher_metric import Metric, complete_data_with
 from probsfa.statespace.learning.information import factor_spectra, latent_spectra
 from probsfa.statespace.learning.quasi_newton import Evaluation
 
+# An evaluation costs little here, so that less may be spent on the step than where the likelihood is exact.
+_MOST_WITHIN = 144
+
 
 class Periodogram(NamedTuple):
     """Periodogram averaged over bands.
@@ -164,4 +167,4 @@ class WhittleObjective:
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric:
         """Expected and complete-data information, as for the exact likelihood."""
         params = from_vector(self.layout, vector, self.noise_variance)
-        return Metric(self.layout, params, self._complete, evaluation.gradient)
+        return Metric(self.layout, params, self._complete, evaluation.gradient, _MOST_WITHIN)

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from probsfa.statespace.learning import fisher_metric as metric_module
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.fisher_metric import CompleteData, Metric, complete_data_without_holes
 from probsfa.statespace.learning.information import frequencies, latent_spectra
@@ -168,13 +167,12 @@ def test_solving_inverts_the_dense_matrix(rng, shape, noise, variance, damping):
     assert np.linalg.norm(residual) < 1e-11 * size
 
 
-def test_the_coarse_metric_is_the_diagonal_blocks_of_the_fine_one(rng, monkeypatch):
+def test_the_coarse_metric_is_the_diagonal_blocks_of_the_fine_one(rng):
     """Of the loadings within the span, noise and decay: what couples them is left out."""
     model, layout = oracle.random_model(rng, 6, 3), Coordinates(6, 3, "diagonal", True)
     params, seen = to_parameters(model), complete_data_without_holes(10.0, layout)
     fine = Metric(layout, params, seen).to_dense()
-    monkeypatch.setattr(metric_module, "_MOST_WITHIN", 8)
-    metric = Metric(layout, params, seen)
+    metric = Metric(layout, params, seen, most_within=8)
     coarse = metric.to_dense()
     decay, loadings, noise, offset = layout.slices
     for part in (decay, offset):

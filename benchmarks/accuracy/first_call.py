@@ -1,0 +1,145 @@
+"""The first call on real records: no option at all, beside linear interpolation.
+
+``ProbabilisticSFA().fit(X).impute(X)`` and ``probsfa impute`` with no option, on six
+records: the bundled weather, the UCI air-quality record (-200 is missing), ETT,
+Tennessee Eastman (normal operation, both runs), occupancy (training file) and Beijing (one station, and all
+twelve). 10 % of the observed cells are hidden, one by one or in blocks of 24 rows, five masks each. Errors
+are root mean squares in units of each column's standard deviation. Seconds are of fit and impute together, in
+a process that has compiled nothing yet for the first mask of a record; those of the command are of the whole
+process, reading and writing included.
+
+    python benchmarks/accuracy/first_call.py [--quick] [--only NAME] [--data FOLDER]
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from probsfa import ProbabilisticSFA
+from probsfa.datasets import hide_blocks, hide_cells, load_nyc_weather
+from probsfa.imputation import LinearInterpolation
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.data import add_data_option
+from common.side_by_side import setting, table
+
+HIDINGS = {
+    "cells": lambda X, seed: hide_cells(X, 0.1, random_state=seed),
+    "24-row blocks": lambda X, seed: hide_blocks(X, 24, 0.1, random_state=seed),
+}
+
+
+def records(folder: Path):
+    """Records by name, NaN where missing; those whose files are not there are None."""
+
+    def when_there(path, read):
+        return read(folder / path) if (folder / path).exists() else None
+
+    def air(path):
+        return pd.read_csv(path).iloc[:, 2:15].astype(float).replace(-200.0, np.nan).to_numpy()
+
+    def numbers(path):
+        return pd.read_csv(path).select_dtypes("number").to_numpy(float)
+
+    def occupancy(path):
+        columns = ["Temperature", "Humidity", "Light", "CO2", "HumidityRatio"]
+        return pd.read_csv(path)[columns].to_numpy(float)
+
+    def array(name, columns=slice(None)):
+        return lambda path: np.load(path)[name][:, columns].astype(float)
+
+    beijing = "beijing_multisite/beijing_multisite.npz"
+    return {
+        "weather": load_nyc_weather(drop_impossible=True).data.to_numpy(float),
+        "air quality": when_there("air_quality_uci/AirQualityUCI.csv.gz", air),
+        "ETT": when_there("etth1/ETTh1.csv", numbers),
+        "TEP d00": when_there("tep/tep.npz", array("d00")),
+        "TEP d00_te": when_there("tep/tep.npz", array("d00_te")),
+        "occupancy": when_there("occupancy_uci/datatraining.txt.gz", occupancy),
+        "Beijing, one station": when_there(beijing, array("X", slice(11))),
+        "Beijing, all": when_there(beijing, array("X")),
+    }
+
+
+def by_package(seen):
+    """The first call; gives the fill, standard deviations and the model."""
+    model = ProbabilisticSFA().fit(seen)
+    return *model.impute(seen, return_std=True), model
+
+
+def by_command(seen):
+    """The command without an option, on a file of these values."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder, "in.csv"), Path(folder, "out.csv")
+        pd.DataFrame(seen).add_prefix("x").to_csv(source, index=False)
+        call = [sys.executable, "-m", "probsfa", "impute", str(source), "-o", str(target), "-q"]
+        subprocess.run(call, check=True, capture_output=True)
+        return pd.read_csv(target).to_numpy(float)
+
+
+def main() -> None:
+    """Print a line for each mask, and the table of means."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="one mask")
+    parser.add_argument("--only", help="the record of this name")
+    parser.add_argument("--no-command", action="store_true", help="leave the command line out")
+    add_data_option(parser, "air_quality_uci, etth1, tep, occupancy_uci, beijing_multisite")
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")
+    print(setting("jax", "jaxlib", "numpy"))
+    rows = []
+    for name, X in records(args.data).items():
+        if args.only not in (None, name):
+            continue
+        if X is None:
+            print(f"{name}: its file is not in {args.data}")
+            continue
+        scale = np.nanstd(X, axis=0)
+        scale = np.where(scale > 0.0, scale, 1.0)
+        for hiding, hide in HIDINGS.items():
+            runs = []
+            for seed in range(1 if args.quick else 5):
+                hidden = hide(X, seed)
+                seen = np.where(hidden, np.nan, X)
+
+                def error(filled, hidden=hidden, X=X, scale=scale):
+                    return float(np.sqrt(np.mean((((filled - X) / scale)[hidden]) ** 2)))
+
+                lines = error(LinearInterpolation().fill(seen).values)
+                began = time.perf_counter()
+                filled, std, model = by_package(seen)
+                seconds = time.perf_counter() - began
+                covered = float(np.mean(np.abs(filled - X)[hidden] <= 1.6449 * std[hidden]))
+                began = time.perf_counter()
+                command = np.nan if args.no_command else error(by_command(seen))
+                whole = time.perf_counter() - began
+                runs.append([lines, error(filled), command, covered, seconds, whole])
+                print(
+                    f"{name}, {hiding}, mask {seed}: linear {lines:.4f}, probsfa {runs[-1][1]:.4f} "
+                    f"(K = {len(model.decay_)}, {model.n_evaluations_} evaluations, {seconds:.1f} s), "
+                    f"command {command:.4f} ({whole:.1f} s)",
+                    flush=True,
+                )
+            lines, ours, command, covered = np.mean(runs, axis=0)[:4]
+            won = sum(run[1] < run[0] for run in runs)
+            longest, longest_whole = np.max(runs, axis=0)[4:]
+            rows.append(
+                [f"{name}, {hiding}", f"{lines:.3f}", f"{ours:.3f}", f"{command:.3f}",
+                 f"{won} of {len(runs)}", f"{100 * covered:.0f} %", f"{longest:.1f}", f"{longest_whole:.1f}"]
+            )  # fmt: skip
+    head = ["record", "linear", "first call", "command", "better in", "90 % covers", "longest s", "command s"]
+    print("\n" + table(head, rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,313 @@
+"""Times that the index of a frame tells: dates, durations and periods.
+
+Steps that are all alike are even sampling, whether they are alike by the clock (hours) or by the calendar
+(months, business days, days of a time zone that sets its clocks forward and back). All other indexes are read
+as times of observation. An index of plain numbers or of text tells no times.
+"""
+
+import re
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probsfa._times import TimeAxis, check_times
+
+__all__ = ["IndexTimes", "calendar_seconds", "index_of", "read_dates", "read_index", "tells_times"]
+
+#: Seconds of one step of each calendar, in the mean.
+CALENDARS = {"day": 86_400.0, "month": 365.2425 / 12.0 * 86_400.0, "business day": 7.0 / 5.0 * 86_400.0}
+_KINDS = {
+    "datetime64": "dates",
+    "datetime": "dates",
+    "date": "dates",
+    "period": "periods",
+    "timedelta64": "durations",
+    "timedelta": "durations",
+}
+_TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_LOOKS_LIKE_A_DATE = re.compile(r"\s*\d{4}[-/.]\d{1,2}([-/.]\d{1,2})?([T ]\d{1,2}:\d{2}.*)?\s*$")
+
+
+class IndexTimes(NamedTuple):
+    """Times of all rows, read from the index of frames.
+
+    Attributes
+    ----------
+    times : ndarray (N,)
+        Seconds.
+    step : float or None
+        Seconds between rows, where that is the same throughout.
+    axis : TimeAxis
+        What the times are counted in.
+    """
+
+    times: NDArray[np.float64]
+    step: float | None
+    axis: TimeAxis
+
+    def in_steps(self) -> "IndexTimes":
+        """Return even times in units of their step, others as they are."""
+        if self.step is None:
+            return self
+        return IndexTimes(self.times / self.step, 1.0, self.axis._replace(unit=self.step))
+
+
+def index_of(X: Any) -> Any:
+    """Return the index of a frame of pandas, None for everything else."""
+    pandas = sys.modules.get("pandas")
+    return X.index if pandas is not None and isinstance(X, pandas.DataFrame) else None
+
+
+def tells_times(index: Any) -> bool:
+    """Whether an index of pandas, or None, holds dates, durations or periods."""
+    return index is not None and index.nlevels == 1 and index.inferred_type in _KINDS
+
+
+def read_index(
+    X: Any, lengths: Sequence[int], *, as_list: bool, calendar: str | None = None, infer: bool = True
+) -> IndexTimes | None:
+    """Read the times that the index of a frame tells.
+
+    Parameters
+    ----------
+    X : object
+        What the caller gave: a frame of pandas, or a list of them where `as_list`; nothing else has an index.
+    lengths : sequence of int
+        Rows of every sequence.
+    as_list : bool
+        Whether the data came as a list of sequences.
+    calendar : {"day", "month", "business day"} or None, default=None
+        Calendar to count by, where the dates allow.
+    infer : bool, default=True
+        Whether to look for the calendar by which the steps are alike.
+
+    Returns
+    -------
+    IndexTimes or None
+        None where no index tells times.
+
+    Raises
+    ------
+    ValueError
+        If times are missing, repeated or out of order, or some sequences have times and others none.
+
+    Warns
+    -----
+    UserWarning
+        If an index seems to tell times in a form that is not read.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> months = pd.date_range("2024-01-01", periods=3, freq="MS")
+    >>> read = read_index(pd.DataFrame({"a": [1.0, 2.0, 3.0]}, index=months), [3], as_list=False)
+    >>> read.step / 86_400, read.axis.calendar
+    (30.436875, 'month')
+    """
+    indexes = [index_of(x) for x in (X if as_list else [X])]
+    labels = [f"X[{i}].index" for i in range(len(indexes))] if as_list else ["X.index"]
+    if not any(tells_times(index) for index in indexes):
+        for index, label in zip(indexes, labels, strict=True):
+            _warn_of_unread(index, label)
+        return None
+    silent = next((i for i, index in enumerate(indexes) if not tells_times(index)), None)
+    if silent is not None:
+        told = next(i for i, index in enumerate(indexes) if tells_times(index))
+        raise ValueError(
+            f"X[{told}] has an index of times and X[{silent}] has none; give all sequences an index of "
+            "times, or times= with one array for each."
+        )
+    if not as_list:
+        edges = np.cumsum([0, *lengths])
+        indexes = [indexes[0][a:b] for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        if len(indexes) > 1:
+            labels = [f"X.index (sequence {i})" for i in range(len(indexes))]
+    return read_dates(indexes, labels, calendar=calendar, infer=infer, from_index=True)
+
+
+def read_dates(
+    pieces: Sequence[Any],
+    labels: Sequence[str],
+    *,
+    calendar: str | None = None,
+    infer: bool = False,
+    from_index: bool = False,
+) -> IndexTimes:
+    """Read an index of times for each sequence; parameters as of :func:`read_index`.
+
+    Parameters
+    ----------
+    pieces : sequence of Index
+        Dates, durations or periods of every sequence.
+    labels : sequence of str
+        How to call each in error messages.
+    calendar, infer
+        As in :func:`read_index`.
+    from_index : bool, default=False
+        Whether they are the index of a frame.
+    """
+    if infer:
+        calendar = _calendar_of_periods(pieces)
+    stamps = [_stamps(piece, label) for piece, label in zip(pieces, labels, strict=True)]
+    seconds = [_checked_seconds(piece, label) for piece, label in zip(stamps, labels, strict=True)]
+    counted = None if calendar is None else _counts(stamps, calendar)
+    if counted is not None:
+        assert calendar is not None
+        unit = CALENDARS[calendar]
+        step = _common([np.diff(count) * unit for count in counted])
+        times = np.concatenate([count * unit for count in counted])
+        return IndexTimes(times, step, TimeAxis("dates", calendar, from_index, _even(step, counted)))
+    step = _common([_clock_steps(piece) for piece in stamps])
+    if step is None and infer:
+        for each in CALENDARS:
+            counted = _counts(stamps, each)
+            if counted is not None and _common([np.diff(count) for count in counted]) is not None:
+                return read_dates(pieces, labels, calendar=each, from_index=from_index)
+    axis = TimeAxis("dates", None, from_index, _even(step, seconds))
+    return IndexTimes(np.concatenate(seconds), step, axis)
+
+
+def calendar_seconds(stamps: Any, calendar: str | None) -> NDArray[np.float64]:
+    """Return dates as seconds, by a calendar where one is given and they lie on its steps."""
+    counted = None if calendar is None else _counts([stamps], calendar)
+    if counted is not None:
+        assert calendar is not None
+        return np.asarray(counted[0] * CALENDARS[calendar], dtype=np.float64)
+    naive = stamps.tz_convert(None) if getattr(stamps, "tz", None) is not None else stamps
+    return check_times(naive.to_numpy(), [len(stamps)], as_list=False, name="fh")
+
+
+def _even(step: float | None, pieces: Sequence[NDArray[Any]]) -> bool:
+    return step is not None or all(len(piece) < 2 for piece in pieces)
+
+
+def _calendar_of_periods(pieces: Sequence[Any]) -> str | None:
+    """Return the calendar that all periods count by, None for those of the clock and for all else."""
+    found = set()
+    for piece in pieces:
+        base = re.sub(r"^\d+", "", getattr(piece, "freqstr", None) or "").partition("-")[0]
+        is_periods = piece.inferred_type == "period"
+        found.add({"M": "month", "Q": "month", "Y": "month", "A": "month", "B": "business day"}.get(base))
+        if not is_periods:
+            return None
+    return found.pop() if len(found) == 1 else None
+
+
+def _stamps(index: Any, label: str) -> Any:
+    """Return an index of times as a DatetimeIndex or a TimedeltaIndex."""
+    import pandas as pd
+
+    kind = _KINDS[index.inferred_type]
+    if kind == "periods":
+        if not isinstance(index, pd.PeriodIndex):
+            index = pd.PeriodIndex(index)
+        return pd.DatetimeIndex([pd.NaT] * len(index)) if index.hasnans else index.to_timestamp(how="start")
+    wanted = pd.DatetimeIndex if kind == "dates" else pd.TimedeltaIndex
+    if isinstance(index, wanted):
+        return index
+    try:
+        return wanted(index)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{label} mixes dates that cannot be compared: {error}. Give one time zone."
+        ) from None
+
+
+def _checked_seconds(stamps: Any, label: str) -> NDArray[np.float64]:
+    """Return the seconds of one sequence, increasing."""
+    naive = stamps.tz_convert(None) if getattr(stamps, "tz", None) is not None else stamps
+    try:
+        return check_times(naive.to_numpy(), [len(stamps)], as_list=False, name=label)
+    except ValueError as error:
+        if not label.startswith("X"):
+            raise
+        clocks = (
+            " Where clocks are set back, tz_localize(zone, ambiguous='infer') tells the repeated hours apart."
+            if "repeats" in str(error) and getattr(stamps, "tz", True) is None
+            else ""
+        )
+        raise ValueError(
+            f"{error}{clocks} To take the rows as evenly spaced in the order that they have, "
+            "drop the index: X.reset_index(drop=True)."
+        ) from None
+
+
+def _clock_steps(stamps: Any) -> NDArray[np.float64]:
+    """Return the seconds between rows, which are alike where the ticks of the clock are."""
+    return np.asarray(np.diff(stamps.asi8) / _TICKS_PER_SECOND[stamps.unit], dtype=np.float64)
+
+
+def _common(steps: Sequence[NDArray[Any]]) -> float | None:
+    """Return the value that all of these have; None if they differ or there is none."""
+    joined = np.concatenate(steps)
+    return float(joined[0]) if joined.size and bool(np.all(joined == joined[0])) else None
+
+
+def _counts(pieces: Sequence[Any], calendar: str) -> list[NDArray[np.float64]] | None:
+    """Return the number of steps of a calendar since 1970, None where rows do not lie on such steps."""
+    counted = []
+    for stamps in pieces:
+        if not hasattr(stamps, "tz"):
+            return None
+        if calendar == "day" and stamps.tz is None:
+            return None
+        wall = stamps.tz_localize(None)
+        if len(np.unique((wall - wall.normalize()).asi8)) > 1:
+            return None
+        count = _count(wall, calendar)
+        if count is None or bool(np.any(np.diff(count) <= 0)):
+            return None
+        counted.append(count.astype(np.float64))
+    return counted
+
+
+def _count(wall: Any, calendar: str) -> NDArray[np.int64] | None:
+    days = wall.to_numpy().astype("datetime64[D]")
+    if calendar == "day":
+        return np.asarray(days.astype(np.int64))
+    if calendar == "business day":
+        weekdays = bool(np.all(np.is_busday(days)))
+        return np.asarray(np.busday_count("1970-01-01", days)) if weekdays else None
+    months = days.astype("datetime64[M]")
+    first, last = months.astype("datetime64[D]"), (months + 1).astype("datetime64[D]") - 1
+    on_the_same_day = (
+        len(np.unique(wall.day)) == 1,
+        np.all(days == last),
+        np.all(days == np.busday_offset(first, 0, roll="forward")),
+        np.all(days == np.busday_offset(last, 0, roll="backward")),
+    )
+    return np.asarray(months.astype(np.int64)) if any(on_the_same_day) else None
+
+
+def _warn_of_unread(index: Any, label: str) -> None:
+    """Warn about an index that seems to tell times in a form that is not read."""
+    if index is None or len(index) < 2:
+        return
+    why = None
+    if index.nlevels > 1:
+        level = next((k for k in range(index.nlevels) if index.levels[k].inferred_type in _KINDS), None)
+        if level is not None:
+            why = (
+                "has several levels, one of them of times; they are not read. Give a list of frames, one for "
+                f"each series, or times={label}.get_level_values({level}) and lengths="
+            )
+    elif index.inferred_type == "string" and _LOOKS_LIKE_A_DATE.match(str(index[0])):
+        why = (
+            f"holds text such as {str(index[0])!r}, which is not read as times. Set X.index = "
+            "pandas.to_datetime(X.index)"
+        )
+    elif index.inferred_type == "floating":
+        steps = np.diff(index.to_numpy(dtype=np.float64))
+        uneven = np.abs(steps - np.median(steps)) > 1e-6 * np.abs(np.median(steps))
+        if np.all(steps > 0.0) and np.any(uneven):
+            why = f"holds numbers that are unevenly spaced, which are not read as times. Give times={label}"
+    if why is not None:
+        warnings.warn(
+            f"{label} {why}; as it is, rows are taken as evenly spaced in their order.",
+            UserWarning,
+            stacklevel=2,
+        )

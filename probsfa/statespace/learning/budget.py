@@ -1,0 +1,167 @@
+"""How many latents, and how many rows, a fit takes where nobody says.
+
+For filling holes fast latents count as much as slow ones, so there are as many as columns, as long as data
+and time allow. Time is counted in products and not on a clock: the same data get the same model everywhere.
+A posterior costs about ``T K (K (K + D) + 400)`` products.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probsfa._typing import BoolArray, FloatArray
+
+__all__ = ["Size", "affordable_rows", "default_size", "most_components", "stretches"]
+
+# More latents than this gain little and take long, however many columns there are.
+_MOST = 32
+# Products of the one posterior over all rows that filling or transforming takes.
+_POSTERIOR = 1e10
+# Products of a posterior while learning, of which there are many.
+_EVALUATION = 1.7e8
+# What passing through a row costs beside its products, for each latent.
+_OVERHEAD = 400
+# Observed cells for each free parameter, at least: fewer leave more to chance than a latent explains.
+_CELLS_PER_PARAMETER = 6.0
+# Rows that parameters are learned from where there are too many: so many stretches, of so many rows at least,
+# and so many observed cells of each column, or a quarter of its share.
+_STRETCHES, _SHORTEST = 8, 24
+_FEWEST_CELLS = 100
+
+
+class Size(NamedTuple):
+    """What a fit takes.
+
+    Attributes
+    ----------
+    n_components : int
+        Number of latents.
+    stretches : list of slice, or None, default=None
+        Rows that parameters are learned from, where these are not all.
+    n_rows : int, default=0
+        Number of all rows.
+    """
+
+    n_components: int
+    stretches: list[slice] | None = None
+    n_rows: int = 0
+
+    @property
+    def sentence(self) -> str:
+        """What was chosen, for the status of a fit."""
+        words = f" n_components=None took {self.n_components} latents"
+        if self.stretches is None:
+            return words + "."
+        used = sum(s.stop - s.start for s in self.stretches)
+        return (
+            f"{words}, learned from {used:,} of {self.n_rows:,} rows in {len(self.stretches)} stretches; "
+            "a number of latents learns from all."
+        )
+
+
+def default_size(values: FloatArray, lengths: tuple[int, ...]) -> Size:
+    """Choose the number of latents of a fit, and its rows.
+
+    Parameters
+    ----------
+    values : ndarray of shape (N, D)
+        Rows in order, NaN where missing.
+    lengths : tuple of int
+        Rows of each sequence.
+
+    Returns
+    -------
+    Size
+    """
+    n_rows, n_features = values.shape
+    mask = ~np.isnan(values)
+    varying = np.nanmin(values, axis=0) < np.nanmax(values, axis=0)
+    k = most_components(n_rows, mask.sum(axis=0), varying)
+    if n_rows <= affordable_rows(k, n_features):
+        return Size(k)
+    chosen = stretches(mask, lengths, affordable_rows(k, n_features))
+    if chosen is not None:
+        return Size(k, chosen, n_rows)
+    while k > 1 and n_rows * _products(k, n_features) > _EVALUATION:
+        k -= 1
+    return Size(k)
+
+
+def affordable_rows(n_components: int, n_features: int) -> int:
+    """Rows over which a posterior is cheap enough to be asked for many times."""
+    return int(_EVALUATION / _products(n_components, n_features))
+
+
+def most_components(
+    n_rows: int, counts: NDArray[Any], varying: BoolArray, products: float = _POSTERIOR
+) -> int:
+    """Number of latents that serve: as many as columns that vary, up to what data and time allow.
+
+    Parameters
+    ----------
+    n_rows : int
+        Number of rows.
+    counts : ndarray of shape (D,)
+        Observed cells of each column.
+    varying : ndarray of bool of shape (D,)
+        Columns that are not constant.
+    products : float, default=1e10
+        Most that a posterior over all rows may cost.
+
+    Returns
+    -------
+    int
+        At least one.
+    """
+    n_features, n_varying, n_cells = len(counts), int(varying.sum()), float(counts[varying].sum())
+    # A latent has a loading for each column and a decay.
+    by_data = int((n_cells / _CELLS_PER_PARAMETER - 2 * n_varying) / (n_varying + 1))
+    k = max(1, min(n_varying, _MOST, by_data))
+    while k > 1 and n_rows * _products(k, n_features) > products:
+        k -= 1
+    return k
+
+
+def stretches(mask: BoolArray, lengths: tuple[int, ...], n_wanted: int) -> list[slice] | None:
+    """Choose stretches of rows, spread evenly, in which every column is observed.
+
+    Parameters
+    ----------
+    mask : ndarray of bool of shape (N, D)
+        Where cells are observed.
+    lengths : tuple of int
+        Rows of each sequence; a stretch lies within one.
+    n_wanted : int
+        How many rows, about.
+
+    Returns
+    -------
+    list of slice, or None
+        None where no such stretches show all columns.
+    """
+    n_rows = len(mask)
+    counts = mask.sum(axis=0)
+    enough = np.minimum(_FEWEST_CELLS, 0.25 * counts * n_wanted / n_rows)
+    ends = np.cumsum(lengths)
+    n_stretches = _STRETCHES
+    while n_stretches * _SHORTEST <= n_wanted:
+        length = n_wanted // n_stretches
+        chosen: list[slice] = []
+        for first in np.linspace(0, n_rows - length, n_stretches).astype(int).tolist():
+            begin = max(first, chosen[-1].stop) if chosen else first
+            # What crosses the end of a sequence stops there.
+            end = min(begin + length, int(ends[np.searchsorted(ends, begin, side="right")]))
+            if end - begin >= 2:
+                chosen.append(slice(begin, end))
+        if chosen:
+            seen = np.sum([mask[s].sum(axis=0) for s in chosen], axis=0)
+            if np.all(seen >= enough):
+                return chosen
+        n_stretches *= 2
+    return None
+
+
+def _products(n_components: int, n_features: int) -> int:
+    """What a row costs in a posterior, about."""
+    return n_components * (n_components * (n_components + n_features) + _OVERHEAD)

@@ -1,0 +1,139 @@
+"""How well a model finds observed cells again that are left out, one at a time, beside straight lines.
+
+Leaving a cell out needs no posterior of its own: that of the cell's noise-free value is Gaussian, and so is
+what the cell itself said of it, so that the second can be taken out of the first,
+
+    1 / v' = 1 / v - 1 / r,        m' = v' (m / v - x / r),
+
+with posterior mean ``m`` and variance ``v`` and noise variance ``r``.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from probsfa._typing import FloatArray
+from probsfa._validation import Sequences
+
+__all__ = ["Comparison", "compare_with_interpolation", "interpolated", "left_out"]
+
+# A cell that its own observation determines but for this part has nothing left to be told by the others.
+_LEAST_LEFT = 1e-7
+# Fewer cells say nothing of a model.
+_FEWEST = 20
+
+
+class Comparison(NamedTuple):
+    """Root mean square errors of the same cells, in units of each feature's standard deviation.
+
+    Attributes
+    ----------
+    model, interpolation : float
+        Errors of the model, and of straight lines in time.
+    n_cells : int
+        Number of cells left out.
+    """
+
+    model: float
+    interpolation: float
+    n_cells: int
+
+    @property
+    def sentence(self) -> str:
+        """A warning where the model is no better than straight lines; or nothing."""
+        if self.n_cells < _FEWEST or self.model < self.interpolation:
+            return ""
+        return (
+            "Observed cells left out one at a time are found no better than by linear interpolation: RMSE "
+            f"{self.model:.3g} against {self.interpolation:.3g} standard deviations, over {self.n_cells:,} "
+            "cells. "
+            "Other numbers of latents may serve better (n_components, select_n_components), and so may "
+            "interpolation."
+        )
+
+
+def left_out(
+    values: FloatArray, means: FloatArray, variances: FloatArray, noise_variance: FloatArray
+) -> FloatArray:
+    """Return what a model says of each observed cell without it.
+
+    Parameters
+    ----------
+    values : ndarray of shape (T, D)
+        Observations, NaN where missing.
+    means, variances : ndarray of shape (T, D)
+        Moments of new observations given all cells, noise included.
+    noise_variance : ndarray of shape (D,)
+        Noise variance.
+
+    Returns
+    -------
+    ndarray of shape (T, D)
+        NaN where a cell is missing, or where rounding leaves nothing of what the others say.
+    """
+    explained = variances - noise_variance
+    with np.errstate(divide="ignore", invalid="ignore"):
+        left = 1.0 - explained / noise_variance  # v / v'
+        without = (means - values * (explained / noise_variance)) / left
+    return np.where(left > _LEAST_LEFT, without, np.nan)
+
+
+def interpolated(sequences: Sequences) -> FloatArray:
+    """Return the straight line between the neighbours of each observed cell, at the cell's time.
+
+    At the ends of a sequence the only neighbour is repeated.
+
+    Parameters
+    ----------
+    sequences : Sequences
+        Rows, NaN where missing.
+
+    Returns
+    -------
+    ndarray of shape (N, D)
+        NaN where a cell is missing, or is the only one of its feature in its sequence.
+    """
+    times = np.arange(sequences.n_rows, dtype=np.float64) if sequences.times is None else sequences.times
+    out = np.full(sequences.values.shape, np.nan)
+    for rows in sequences.slices:
+        for d in range(sequences.n_features):
+            seen = rows.start + np.flatnonzero(sequences.mask[rows, d])
+            if len(seen) < 2:
+                continue
+            x, t = sequences.values[seen, d], times[seen]
+            out[seen[0], d], out[seen[-1], d] = x[1], x[-2]
+            share = (t[1:-1] - t[:-2]) / (t[2:] - t[:-2])
+            out[seen[1:-1], d] = x[:-2] + share * (x[2:] - x[:-2])
+    return out
+
+
+def compare_with_interpolation(
+    sequences: Sequences, means: FloatArray, variances: FloatArray, noise_variance: FloatArray
+) -> Comparison:
+    """Compare a model with straight lines on the observed cells of data.
+
+    Parameters
+    ----------
+    sequences : Sequences
+        Rows, NaN where missing.
+    means, variances, noise_variance
+        As in :func:`left_out`.
+
+    Returns
+    -------
+    Comparison
+        Over the cells of which both say something.
+    """
+    values = sequences.values
+    by_model = left_out(values, means, variances, noise_variance)
+    by_lines = interpolated(sequences)
+    both = ~np.isnan(by_model) & ~np.isnan(by_lines)
+    scale = np.nanstd(values, axis=0)
+    both &= scale > 0.0
+    n_cells = int(np.count_nonzero(both))
+    if n_cells == 0:
+        return Comparison(np.nan, np.nan, 0)
+    unit = np.broadcast_to(scale, values.shape)[both]
+    errors = [(guess[both] - values[both]) / unit for guess in (by_model, by_lines)]
+    model, interpolation = (float(np.sqrt(np.mean(error**2))) for error in errors)
+    return Comparison(model, interpolation, n_cells)

@@ -1,0 +1,443 @@
+"""Times of data and of a fitted model: whether they match, and what lies ahead of the last row.
+
+A model counts time in units of its own, `time_unit_`. Where it was fitted with dates or durations, such a
+unit is a number of seconds, and data sampled at another rate are seen over parts or multiples of it, ``decay
+** (dt / unit)``. Where one side counts seconds and the other plain numbers or rows, no one can tell how the
+two compare.
+"""
+
+import warnings
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from probsfa._index import CALENDARS, calendar_seconds, index_of, read_index, tells_times
+from probsfa._times import TimeAxis, duration_text
+from probsfa._typing import FloatArray
+from probsfa._validation import Sequences, check_count, check_lengths
+from probsfa.statespace.panel import whole_if_close
+
+__all__ = [
+    "Horizon",
+    "check_index_of_stream",
+    "check_steps_of_limit",
+    "describe_index",
+    "in_model_time",
+    "make_horizon",
+    "refuse_uneven",
+]
+
+
+def describe_index(axis: TimeAxis, time_unit: float) -> str:
+    """Return a sentence, with a space before it, on the index whose times were used; nothing without one."""
+    if not axis.from_index:
+        return ""
+    seconds = axis.unit * time_unit
+    length = duration_text(seconds)
+    if axis.calendar == "business day":
+        length = f"{seconds / CALENDARS['business day']:g} business day"
+    elif axis.calendar == "month":
+        months = round(seconds / CALENDARS["month"])
+        length = {1: "1 month", 3: "1 quarter", 12: "1 year"}.get(months, f"{months} months")
+    if axis.even and axis.unit != 1.0:
+        return (
+            f" The index of X is used as times: rows are evenly spaced, {length} apart, and time scales are "
+            "in such steps."
+        )
+    spacing = "evenly" if axis.even else "unevenly"
+    return (
+        f" The index of X is used as times: rows are {spacing} spaced, {length} apart at the median "
+        "(time_unit_), and time scales are in seconds."
+    )
+
+
+def refuse_uneven(sequences: Sequences) -> Sequences:
+    """Return rows without their times, which the limit of no noise takes only where they are even.
+
+    Raises
+    ------
+    ValueError
+        If the times of an index are not even.
+    """
+    if not sequences.axis.from_index:
+        return sequences
+    if not sequences.axis.even:
+        raise ValueError(
+            "noise=0.0 is the limit of even sampling, and the index of X tells that its rows are unevenly "
+            "spaced; resample them, or drop the index to take the rows as evenly spaced: "
+            "X.reset_index(drop=True)."
+        )
+    return replace(sequences, times=None)
+
+
+def in_model_time(sequences: Sequences, axis: TimeAxis, time_unit: float) -> Sequences:
+    """Match the times of data with those that a model was fitted with.
+
+    Parameters
+    ----------
+    sequences : Sequences
+        Checked data, dates counted by the calendar of `axis`.
+    axis : TimeAxis
+        What the model's times were counted in.
+    time_unit : float
+        Unit of its time.
+
+    Returns
+    -------
+    Sequences
+        With times in the unit of those of the fit, or without times where rows are one unit apart.
+
+    Raises
+    ------
+    ValueError
+        If it is not known how the two compare.
+
+    Warns
+    -----
+    UserWarning
+        If rows come without times and those of the fit were unevenly spaced.
+    """
+    kind = sequences.axis.kind
+    if axis.kind == "numbers" and sequences.axis.from_index and sequences.axis.even:
+        # Their unit is not known, but they are evenly spaced, as rows without times are.
+        kind, sequences = "rows", replace(sequences, times=None)
+    if kind == "rows":
+        if not axis.even:
+            seconds = axis.seconds(time_unit)
+            unit = f"{time_unit:g}" if seconds is None else duration_text(seconds)
+            warnings.warn(
+                "The model was fitted with uneven times and X comes without such: its rows are taken as one "
+                f"time_unit_ apart, {unit}. Give times= as to fit, or a frame with its index if fit had one.",
+                UserWarning,
+                stacklevel=4,
+            )
+        return sequences
+    if axis.kind == kind:
+        return sequences if axis.unit == 1.0 else sequences.retimed(axis.unit)
+    if axis.kind == "rows":
+        return sequences if kind == "numbers" else _as_rows(sequences)
+    if axis.kind == "unknown":
+        return _in_unknown_units(sequences, time_unit)
+    if axis.kind == "dates":
+        raise ValueError(
+            "The model was fitted with dates or durations, so that one unit of its time is "
+            f"{duration_text(axis.unit * time_unit)}, and X comes with times that are plain numbers. Give "
+            "dates, or durations such as times=pandas.to_timedelta(times, unit='h')."
+        )
+    source = "the index of X tells uneven" if sequences.axis.from_index else "times are"
+    raise ValueError(
+        f"The model was fitted with times that are plain numbers, and {source} dates or durations. Give "
+        "times= as numbers in the unit of the fit, for example (dates - start) / pandas.Timedelta('1h') if "
+        "it was an hour."
+    )
+
+
+def _as_rows(sequences: Sequences) -> Sequences:
+    """Return dated rows without times, for a model that was fitted to rows without times."""
+    if sequences.axis.even:
+        step = sequences.step
+        if step is None and max(sequences.lengths) > 1:
+            step = sequences.time_unit
+        return replace(sequences, times=None, step=step)
+    source = "the index of X tells" if sequences.axis.from_index else "times tell"
+    raise ValueError(
+        f"The model was fitted to rows without times, so that one unit of its time is a row, and {source} "
+        "that the rows of X are unevenly spaced in seconds. Fit the model with times too; or give times= in "
+        "rows of the fit, for example (dates - dates[0]) / pandas.Timedelta('1h') if they were an hour apart."
+    )
+
+
+def _in_unknown_units(sequences: Sequences, time_unit: float) -> Sequences:
+    """Return data for a model that was saved by an earlier version and does not know what its unit is."""
+    if not sequences.axis.from_index:
+        return sequences
+    if sequences.axis.even and time_unit in (1.0, sequences.step):
+        return replace(sequences, times=None)
+    raise ValueError(
+        "The model was saved by an earlier version, which did not write what its unit of time is, "
+        f"time_unit_={time_unit:g}, and X has an index of times. Give times= as they were given to fit; or "
+        "fit the model again."
+    )
+
+
+def check_index_of_stream(X: Any, lengths: Any) -> TimeAxis:
+    """Say what the rows of a stream are counted in, which are one step apart.
+
+    Warns
+    -----
+    UserWarning
+        If the index of a frame tells that they are not.
+    """
+    read = read_index(X, check_lengths(lengths, int(X.shape[0])), as_list=False)
+    if read is None:
+        return TimeAxis()
+    if read.step is None:
+        warnings.warn(
+            "fit_stream takes rows as evenly spaced in their order and does not use the index of X, although "
+            "its rows are unevenly spaced; fit uses it.",
+            UserWarning,
+            stacklevel=3,
+        )
+        return TimeAxis()
+    return read.in_steps().axis
+
+
+def check_steps_of_limit(sequences: Sequences, time_unit: float) -> None:
+    """Raise a ValueError unless rows are one unit apart, as the limit of no noise takes them."""
+    steps = np.ones(1)
+    if sequences.times is not None:
+        timed = sequences.retimed(time_unit)
+        assert timed.times is not None
+        apart = np.concatenate([np.diff(timed.times[rows]) for rows in timed.slices])
+        steps = whole_if_close(apart if timed.step is None else np.array([timed.step]))
+    if np.any(steps != 1.0):
+        raise ValueError(
+            "noise=0.0 is the limit of even sampling: the rows of X must be one step of the fit apart, "
+            f"time_unit_={time_unit:g}; resample them."
+        )
+
+
+class Horizon(NamedTuple):
+    """What is to be forecast after one sequence.
+
+    Attributes
+    ----------
+    steps : ndarray (H,)
+        Units of the model's time after the last row, rising.
+    index : object
+        Index of the rows of forecasts of a frame of pandas; None for everything else.
+    """
+
+    steps: FloatArray
+    index: Any
+
+
+def make_horizon(
+    X: Any,
+    sequences: Sequences,
+    times: Any,
+    axis: TimeAxis,
+    time_unit: float,
+    *,
+    n_steps: int | None,
+    fh: Any,
+) -> list[Horizon]:
+    """Say for each sequence what is to be forecast.
+
+    Parameters
+    ----------
+    X, times : object
+        What the caller gave.
+    sequences : Sequences
+        The same, in the time of the model.
+    axis, time_unit
+        As in :func:`in_model_time`.
+    n_steps : int or None
+        Number of steps, each of one unit.
+    fh : array-like (H,) or None
+        Steps ahead, durations ahead, or dates.
+
+    Raises
+    ------
+    ValueError
+        If not exactly one of `n_steps` and `fh` is given, or `fh` is not valid; see the message.
+    """
+    if (n_steps is None) == (fh is None):
+        raise ValueError("give either n_steps, a number of steps, or fh, the steps or times to forecast.")
+    if axis.kind == "dates":
+        seconds, calendar = axis.unit * time_unit, axis.calendar
+    else:  # a row of these data, where their index tells how long that is
+        seconds, calendar = sequences.step or np.nan, sequences.axis.calendar
+    if n_steps is not None:
+        given: Any = np.arange(1, check_count("n_steps", n_steps) + 1)
+    else:
+        given = _read_fh(fh)
+    out = []
+    for i in range(len(sequences.lengths)):
+        index = _index_of_sequence(X, sequences, times, i)
+        steps = _steps(given, index, seconds, calendar)
+        frame = index_of(X[i] if sequences.is_list else X)
+        by_rows = sequences.step is not None and (sequences.times is None or sequences.step == time_unit)
+        ahead = None
+        if frame is not None:
+            ahead = _continued(given, index, frame, steps, by_rows, seconds, calendar)
+        out.append(Horizon(steps, ahead))
+    return out
+
+
+def _read_fh(fh: Any) -> Any:
+    """Return a horizon as an array of numbers or as an index of times, one-dimensional and rising."""
+    import pandas as pd
+
+    array = np.atleast_1d(np.asarray(fh)) if not isinstance(fh, pd.Index) else fh
+    if array.ndim != 1 or len(array) == 0:
+        raise ValueError(f"fh must be one-dimensional with one value or more; got shape {array.shape}.")
+    if isinstance(array, np.ndarray) and array.dtype.kind in "iuf":
+        if not np.all(np.isfinite(array)) or array[0] <= 0 or np.any(np.diff(array) <= 0):
+            raise ValueError(f"fh must hold rising numbers of steps ahead, all positive; got {fh!r}.")
+        return array
+    index = pd.Index(array)
+    if index.inferred_type == "integer" or index.inferred_type == "floating":
+        return _read_fh(index.to_numpy())
+    if not tells_times(index):
+        raise ValueError(
+            f"fh must hold numbers of steps, durations or dates; got {index.inferred_type}. Text is turned "
+            "into dates by pandas.to_datetime."
+        )
+    if index.inferred_type == "date":
+        index = pd.DatetimeIndex(index)
+    index = (
+        index
+        if isinstance(index, (pd.DatetimeIndex, pd.TimedeltaIndex, pd.PeriodIndex))
+        else index.infer_objects()
+    )
+    if index.hasnans or not (index.is_monotonic_increasing and index.is_unique):
+        raise ValueError("fh must hold rising times, none of them missing.")
+    return index
+
+
+def _index_of_sequence(X: Any, sequences: Sequences, times: Any, which: int) -> Any:
+    """Return the index of one sequence: its times where these are dates, else that of its frame, or None."""
+    rows = sequences.slices[which]
+    if times is not None:
+        if sequences.axis.kind != "dates":
+            return None
+        import pandas as pd
+
+        return pd.Index(times[which] if sequences.is_list else times[rows])
+    index = index_of(X[which] if sequences.is_list else X)
+    return index if index is None or sequences.is_list else index[rows]
+
+
+def _steps(given: Any, index: Any, seconds: float, calendar: str | None) -> FloatArray:
+    """Return how many steps ahead of the last row each part of the horizon is."""
+    import pandas as pd
+
+    if isinstance(given, np.ndarray):
+        return np.asarray(given, dtype=np.float64)
+    if not np.isfinite(seconds):
+        raise ValueError(
+            "fh holds times, and the model does not know how long one of its steps is, because it was not "
+            "fitted with dates or durations. Give fh as numbers of steps ahead."
+        )
+    if isinstance(given, pd.TimedeltaIndex):
+        ahead = given.to_numpy() / np.timedelta64(1, "s")
+    else:
+        if not tells_times(index) or index.inferred_type.startswith("timedelta"):
+            raise ValueError(
+                "fh holds dates, and the rows of X have none. Give numbers of steps, or durations."
+            )
+        stamps = _timestamps(given)
+        last = _timestamps(index[-1:])
+        if (stamps.tz is None) != (last.tz is None):
+            raise ValueError(
+                "fh and the rows of X must both have a time zone, or neither; "
+                f"fh has {stamps.tz}, the rows {last.tz}."
+            )
+        together = last.append(stamps.tz_convert(last.tz) if last.tz is not None else stamps)
+        if together[1] <= together[0]:
+            raise ValueError(f"fh must lie after the last row, {index[-1]}; it starts at {given[0]}.")
+        counted = calendar_seconds(together, calendar)
+        ahead = counted[1:] - counted[0]
+    if ahead[0] <= 0.0:
+        raise ValueError(f"fh must lie after the last row; it starts {given[0]} ahead.")
+    return whole_if_close(np.asarray(ahead, dtype=np.float64) / seconds)
+
+
+def _timestamps(index: Any) -> Any:
+    """Return dates or periods as a DatetimeIndex."""
+    import pandas as pd
+
+    return index.to_timestamp(how="start") if isinstance(index, pd.PeriodIndex) else pd.DatetimeIndex(index)
+
+
+def _continued(
+    given: Any,
+    index: Any,
+    frame: Any,
+    steps: FloatArray,
+    by_rows: bool,
+    seconds: float,
+    calendar: str | None,
+) -> Any:
+    """Return the index of forecasts: that of the frame, continued where it can be.
+
+    `by_rows` says whether the rows of the frame are one step of the model apart.
+    """
+    import pandas as pd
+
+    if isinstance(given, (pd.DatetimeIndex, pd.PeriodIndex)):
+        return given.rename(frame.name)
+    if tells_times(index) and np.isfinite(seconds):
+        ahead = _dates_ahead(given, index, steps, by_rows, seconds, calendar)
+        if ahead is not None:
+            return ahead.rename(frame.name)
+    whole = bool(np.all(steps == np.rint(steps)))
+    counts = steps.astype(np.int64) if whole else steps
+    if (
+        not tells_times(frame)
+        and frame.nlevels == 1
+        and pd.api.types.is_numeric_dtype(frame.dtype)
+        and len(frame) > 1
+    ):
+        numbers = frame.to_numpy()
+        if not np.any(np.diff(numbers) != numbers[1] - numbers[0]):
+            step = numbers[1] - numbers[0]
+            if isinstance(frame, pd.RangeIndex) and whole and np.all(np.diff(counts) == 1):
+                first = int(frame[-1] + step * counts[0])
+                return pd.RangeIndex(first, first + int(step) * len(counts), int(step), name=frame.name)
+            return pd.Index(numbers[-1] + step * counts, name=frame.name)
+    return pd.Index(counts, name="steps ahead")
+
+
+def _dates_ahead(
+    given: Any, index: Any, steps: FloatArray, by_rows: bool, seconds: float, calendar: str | None
+) -> Any:
+    """Return dates, durations or periods so many steps after the last; None where there are none."""
+    import pandas as pd
+
+    whole = bool(np.all(steps == np.rint(steps)))
+    last = index[-1]
+    if isinstance(index, pd.PeriodIndex):
+        if len(index) < 2:
+            return None
+        counted = calendar_seconds(_timestamps(index), calendar)
+        ordinals = index.asi8
+        ahead = steps * seconds * (ordinals[-1] - ordinals[0]) / (counted[-1] - counted[0])
+        span: Any = index.freq  # what is added to a period is a number of its spans
+        ahead = whole_if_close(ahead / span.n)
+        if np.any(ahead != np.rint(ahead)):
+            return None
+        return pd.PeriodIndex([last + int(n) for n in ahead])
+    if isinstance(given, pd.TimedeltaIndex):
+        return last + given
+    if not isinstance(index, pd.TimedeltaIndex):
+        index = pd.DatetimeIndex(index)
+        last = index[-1]
+    if whole and by_rows and index.freq is not None:
+        make = pd.timedelta_range if isinstance(index, pd.TimedeltaIndex) else pd.date_range
+        ahead = make(last, periods=int(steps[-1]) + 1, freq=index.freq)[1:]
+        return ahead if len(ahead) == len(steps) else ahead[steps.astype(np.int64) - 1]
+    if whole and calendar is not None and isinstance(index, pd.DatetimeIndex):
+        counts = np.rint(steps * seconds / CALENDARS[calendar]).astype(int)
+        offset = _calendar_offset(index, calendar)
+        return pd.DatetimeIndex([last + int(n) * offset for n in counts])
+    spans = np.rint(steps * seconds * 1e9).astype(np.int64).astype("timedelta64[ns]")
+    exact = (last + pd.TimedeltaIndex(spans)).as_unit("ns")
+    coarse = exact.as_unit(index.unit)
+    return coarse if bool(np.all(coarse == exact)) else exact
+
+
+def _calendar_offset(index: Any, calendar: str) -> Any:
+    """Return one step of a calendar, such as dates take it: months from their ends, or day by day."""
+    from pandas import offsets
+
+    if calendar == "day":
+        return offsets.DateOffset(days=1)
+    if calendar == "business day":
+        return offsets.BusinessDay()
+    for each in (offsets.MonthEnd(), offsets.BMonthEnd(), offsets.BMonthBegin()):
+        if len(set(index.day)) > 1 and all(each.is_on_offset(stamp) for stamp in index):
+            return each
+    return offsets.DateOffset(months=1)

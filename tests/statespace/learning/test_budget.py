@@ -1,0 +1,112 @@
+"""What a fit takes where nobody says: latents, rows, and steps."""
+
+import numpy as np
+import pytest
+
+from probsfa import ProbabilisticSFA, load
+from probsfa.datasets import hide_cells, make_slow_mixture
+from probsfa.imputation import LinearInterpolation
+from probsfa.statespace.learning.budget import affordable_rows, default_size, most_components, stretches
+from probsfa.statespace.learning.options import FitOptions
+
+
+def size_of(n_rows, n_features, **kwargs):
+    return most_components(n_rows, np.full(n_features, n_rows), np.ones(n_features, dtype=bool), **kwargs)
+
+
+def test_there_are_as_many_latents_as_columns_that_vary(rng):
+    x = rng.standard_normal((500, 6))
+    x[:, 2] = 5.0
+    assert default_size(x, (500,)).n_components == 5
+
+
+def test_few_cells_carry_few_latents():
+    sizes = [size_of(n, 18) for n in (2, 20, 50, 100, 1000)]
+    assert sizes[0] == 1 and sizes == sorted(sizes) and sizes[-1] == 18 and sizes[2] < 9
+
+
+def test_many_columns_get_no_more_latents_than_serve():
+    assert size_of(5_000, 400) == 32
+
+
+def test_a_posterior_over_very_many_rows_stays_affordable():
+    sizes = [size_of(n, 30) for n in (10**4, 10**6, 10**8)]
+    assert sizes[0] == 30 > sizes[1] > sizes[2] >= 1
+
+
+@pytest.mark.parametrize("lengths", [(60_000,), (100,) * 600, (59_999, 1)])
+def test_very_many_rows_are_learned_from_in_stretches(rng, lengths):
+    x = rng.standard_normal((60_000, 18))
+    x[:50_000, 3] = np.nan
+    size = default_size(x, lengths)
+    assert size.n_components == 18 and f"of {60_000:,} rows" in size.sentence
+    rows = np.concatenate([np.arange(s.start, s.stop) for s in size.stretches])
+    assert len(rows) == len(set(rows)) <= affordable_rows(18, 18)
+    assert (~np.isnan(x[rows])).sum(axis=0).min() >= 100
+    ends = np.cumsum(lengths)
+    for s in size.stretches:  # within one sequence
+        assert np.searchsorted(ends, s.start, side="right") == np.searchsorted(ends, s.stop - 1, side="right")
+
+
+def test_a_column_that_no_stretch_shows_is_learned_from_all_rows():
+    mask = np.ones((100_000, 20), dtype=bool)
+    mask[:, 0] = False
+    mask[50_123:50_180, 0] = True
+    assert stretches(mask, (100_000,), 3_000) is None
+    size = default_size(
+        np.where(mask, np.random.default_rng(0).standard_normal(mask.shape), np.nan), (100_000,)
+    )
+    assert size.stretches is None and size.n_components < 20
+
+
+def test_a_fit_from_stretches_fills_all_rows():
+    x = make_slow_mixture(150_000, 3, decay=[0.98, 0.9], noise_variance=0.5, random_state=0).data
+    x[::7, 1] = np.nan
+    assert affordable_rows(3, 3) < len(x)
+    model = ProbabilisticSFA().fit(x)
+    assert "of 150,000 rows in 8 stretches" in model.status_
+    filled = model.impute(x)
+    assert np.array_equal(filled[~np.isnan(x)], x[~np.isnan(x)]) and not np.isnan(filled).any()
+    np.testing.assert_allclose(np.sort(model.decay_)[-2:], [0.9, 0.98], atol=0.01)
+
+
+def test_the_first_call_fills_better_than_straight_lines(tmp_path):
+    """No argument at all; real records are in the benchmark of first calls."""
+    decay = [0.98, 0.95, 0.9]
+    x = make_slow_mixture(400, 6, decay=decay, noise_variance=0.3, random_state=0).data
+    hidden = hide_cells(x, 0.1, random_state=0)
+    seen = np.where(hidden, np.nan, x)
+    model = ProbabilisticSFA().fit(seen)
+    assert model.converged_ and "n_components=None took 6 latents" in model.status_
+
+    def error(filled):
+        return np.sqrt(np.mean((filled - x)[hidden] ** 2))
+
+    assert error(model.impute(seen)) < 0.9 * error(LinearInterpolation().fill(seen).values)
+    model.save(tmp_path / "model")
+    assert load(tmp_path / "model").get_params() == model.get_params()
+    assert model.get_params()["n_components"] is None
+
+
+def test_no_noise_and_no_number_of_latents_is_all_slow_features(rng):
+    x = rng.standard_normal((50, 4)).cumsum(axis=0)
+    assert ProbabilisticSFA(noise=0.0).fit(x).transform(x).shape == (50, 4)
+
+
+def test_a_stream_chooses_its_number_of_latents(rng):
+    x = rng.standard_normal((300, 4)).cumsum(axis=0)
+    streamed = ProbabilisticSFA(tol=100.0).fit_stream(x)
+    assert streamed.loadings_.shape == (4, 4) and "took 4 latents" in streamed.status_
+
+
+def test_a_step_must_be_worth_more_where_there_are_many_parameters():
+    options = FitOptions(2)
+    worth = [options.gain_worth_a_step(n) for n in (10, 100, 300, 1000)]
+    np.testing.assert_allclose(worth, [0.01, 1.0, 9.0, 30.0])
+    assert FitOptions(2, tol=0.5).gain_worth_a_step(1000) == 0.5
+
+
+@pytest.mark.parametrize("tol", ["tight", 0.0, -1.0, np.nan, True])
+def test_a_tolerance_is_a_positive_number_or_auto(tol, rng):
+    with pytest.raises(ValueError, match="tol must be 'auto' or a positive number"):
+        ProbabilisticSFA(1, tol=tol).fit(rng.standard_normal((20, 2)))

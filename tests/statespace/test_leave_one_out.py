@@ -1,0 +1,87 @@
+"""Cells left out one at a time: against posteriors without them, and straight lines drawn one by one."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from probsfa import ProbabilisticSFA
+from probsfa._validation import Sequences
+from probsfa.datasets import make_slow_mixture
+from probsfa.statespace.leave_one_out import compare_with_interpolation, interpolated, left_out
+from tests.oracles import statespace as oracle
+
+
+@pytest.fixture
+def data(rng):
+    x = rng.standard_normal((12, 3)).cumsum(axis=0)
+    x[[2, 3, 7], [0, 0, 2]] = np.nan
+    return x
+
+
+def moments(model, x):
+    """Means and variances of new observations, by the joint Gaussian."""
+    dense = oracle.joint_posterior(model, [x])
+    explained = np.einsum("dk,tkj,dj->td", model.loadings, dense.covariances, model.loadings)
+    return model.offset + dense.means @ model.loadings.T, explained + model.noise
+
+
+def test_a_cell_left_out_is_that_of_a_posterior_without_it(rng, data):
+    model = oracle.random_model(rng, 3, 2)
+    without = left_out(data, *moments(model, data), model.noise)
+    assert np.array_equal(np.isnan(without), np.isnan(data))
+    for t, d in np.argwhere(~np.isnan(data)):
+        hidden = data.copy()
+        hidden[t, d] = np.nan
+        assert without[t, d] == pytest.approx(moments(model, hidden)[0][t, d], rel=1e-9)
+
+
+def test_a_cell_that_nothing_else_speaks_of_is_left_alone(rng, data):
+    """Hardly any noise, and no other cell that knows: rounding is no answer."""
+    model = oracle.random_model(rng, 3, 3)._replace(noise=np.full(3, 1e-17))
+    means, variances = data.copy(), np.broadcast_to(2.0 * model.noise, data.shape)
+    assert np.isnan(left_out(data, means, variances, model.noise)).all()
+
+
+@pytest.mark.parametrize("times", [None, np.cumsum([0.0, *np.linspace(0.1, 3.0, 11)])])
+def test_straight_lines_go_through_the_neighbours(data, times):
+    lines = interpolated(Sequences(data, (5, 7), times))
+    when = np.arange(12.0) if times is None else times
+    for rows in (range(5), range(5, 12)):
+        for d in range(3):
+            seen = [t for t in rows if not np.isnan(data[t, d])]
+            for t in seen:
+                others = [s for s in seen if s != t]
+                wanted = np.interp(when[t], when[others], data[others, d])
+                assert lines[t, d] == pytest.approx(wanted, rel=1e-12)
+    assert np.array_equal(np.isnan(lines), np.isnan(data))
+
+
+def test_errors_are_those_of_the_same_cells(rng, data):
+    model = oracle.random_model(rng, 3, 2)
+    series = Sequences(data, (12,))
+    comparison = compare_with_interpolation(series, *moments(model, data), model.noise)
+    scale = np.nanstd(data, axis=0)
+    for error, guess in (
+        (comparison.model, left_out(data, *moments(model, data), model.noise)),
+        (comparison.interpolation, interpolated(series)),
+    ):
+        assert error == pytest.approx(np.sqrt(np.nanmean(((guess - data) / scale) ** 2)), rel=1e-12)
+    assert comparison.n_cells == np.count_nonzero(~np.isnan(data))
+
+
+def test_impute_warns_of_a_model_that_is_no_better_than_straight_lines():
+    """Two latents for five independent walks; straight lines fill these better."""
+    x = np.random.default_rng(0).standard_normal((300, 5)).cumsum(axis=0)
+    x[50:60, 2] = np.nan
+    with pytest.warns(UserWarning, match="found no better than by linear interpolation"):
+        ProbabilisticSFA(1, max_iter=20, tol=1.0).fit(x).impute(x)
+
+
+def test_impute_does_not_warn_of_a_model_that_is_better():
+    x = make_slow_mixture(300, 5, decay=[0.98, 0.9], noise_variance=0.5, random_state=0).data
+    x[50:60, 2] = np.nan
+    model = ProbabilisticSFA(2, max_iter=20, tol=1.0).fit(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.impute(x)

@@ -1,0 +1,491 @@
+"""Times that an index tells, data at another rate than the fit's, and forecasts at any time ahead."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import probsfa
+from probsfa import ProbabilisticSFA, select_n_components
+from tests.oracles import statespace as oracle
+from tests.statespace.support import punch, scaled_error
+from tests.tolerances import EXACT
+
+HOURS = pd.date_range("2021-03-27 12:00", periods=60, freq="h", name="when")
+
+
+def fitted_model(estimator):
+    return oracle.Model(estimator.decay_, estimator.loadings_, estimator.noise_variance_, estimator.mean_)
+
+
+@pytest.fixture(scope="module")
+def values():
+    rng = np.random.default_rng(3)
+    model = oracle.Model(np.array([0.9, 0.6]), rng.standard_normal((4, 2)), np.full(4, 0.2), np.zeros(4))
+    return punch(rng, oracle.simulate(rng, model, [60]), "scattered")[0]
+
+
+def framed(values, index):
+    return pd.DataFrame(values[: len(index)], index=index, columns=list("abcd"))
+
+
+def fit(X, **options):
+    return ProbabilisticSFA(2, tol=1.0).fit(X, **options)
+
+
+@pytest.fixture(scope="module")
+def uneven():
+    gaps = np.random.default_rng(4).choice([1, 2, 5, 9], 60)
+    return pd.DatetimeIndex(HOURS[0] + pd.to_timedelta(np.cumsum(gaps), unit="h"), name="when")
+
+
+@pytest.fixture(scope="module")
+def hourly(values):
+    return fit(framed(values, HOURS))
+
+
+@pytest.fixture(scope="module")
+def plain(values):
+    return fit(values)
+
+
+@pytest.fixture(scope="module")
+def dated(values, uneven):
+    return fit(framed(values, uneven))
+
+
+# ---------------------------------------------------------------- the index is used
+
+
+def test_an_uneven_index_is_times(values, uneven, dated):
+    """The same fit as with times=index, bit for bit, and every verb reads the index."""
+    frame = framed(values, uneven)
+    wanted = fit(frame.reset_index(drop=True), times=uneven)
+    for name in ("decay_", "loadings_", "timescales_", "time_unit_", "log_likelihood_", "time_unit_seconds_"):
+        np.testing.assert_array_equal(getattr(dated, name), getattr(wanted, name), err_msg=name)
+    assert "index" not in wanted.status_
+    assert "index of X is used as times: rows are unevenly spaced" in dated.status_
+    times = {"times": uneven.to_numpy()}
+    assert dated.log_likelihood(frame) == pytest.approx(wanted.log_likelihood_, rel=EXACT)
+    np.testing.assert_array_equal(dated.impute(frame), wanted.impute(frame.reset_index(drop=True), **times))
+    wanted = fit(values, times=uneven)
+    assert dated.log_likelihood_ == pytest.approx(wanted.log_likelihood_, rel=1e-9)
+    np.testing.assert_allclose(dated.transform(frame), dated.transform(frame, **times), rtol=1e-12)
+    for ask in (
+        lambda X, **t: dated.posterior(X, **t).covariances,
+        lambda X, **t: dated.filter(X, **t).means,
+        lambda X, **t: dated.forecast(X, 2, **t).std,
+        lambda X, **t: dated.bic(X, **t),
+        lambda X, **t: dated.score(X, **t),
+        lambda X, **t: dated.sample_posterior(X, 2, random_state=0, **t),
+    ):
+        np.testing.assert_allclose(ask(frame), ask(frame, **times), rtol=1e-10, atol=1e-12)
+
+
+def test_an_uneven_index_equals_the_joint_gaussian(values, uneven, dated):
+    units = [np.asarray((uneven - uneven[0]).total_seconds()) / dated.time_unit_]
+    wanted = oracle.joint_posterior(fitted_model(dated), [values], units)
+    assert dated.log_likelihood_ == pytest.approx(wanted.log_likelihood, rel=1e-9)
+    assert scaled_error(dated.transform(framed(values, uneven)), wanted.means) < 1e-7
+
+
+EVEN = {
+    "hours": pd.date_range(HOURS[0], periods=63, freq="h"),
+    "clocks set forward": pd.date_range(HOURS[0], periods=63, freq="h")
+    .tz_localize("UTC")
+    .tz_convert("Europe/Berlin"),
+    "local days": pd.date_range("2021-03-01", periods=63, freq="D", tz="Europe/Berlin"),
+    "milliseconds": pd.date_range("2021-03-27", periods=63, freq="ms"),
+    "months": pd.date_range("2001-01-31", periods=63, freq="ME"),
+    "quarters": pd.period_range("2001Q1", periods=63, freq="Q"),
+    "business days": pd.bdate_range("2021-01-04", periods=63),
+    "the 15th": pd.DatetimeIndex([pd.Timestamp(2001 + i // 12, i % 12 + 1, 15) for i in range(63)]),
+    "periods": pd.period_range("2021-01-01", periods=63, freq="15min"),
+    "durations": pd.timedelta_range("0s", periods=63, freq="250ms"),
+    "Python's dates": pd.Index([d.date() for d in pd.date_range("2021-01-01", periods=63)], dtype=object),
+}
+
+
+@pytest.mark.parametrize("name", EVEN)
+def test_an_even_index_is_even_sampling(values, plain, name):
+    """Bit for bit the fit without an index, its steps being those of the clock or of the calendar."""
+    frame = framed(values, EVEN[name][:60])
+    wanted = fit(frame.reset_index(drop=True))
+    found = fit(frame)
+    for each in ("decay_", "loadings_", "timescales_", "time_unit_", "log_likelihood_", "n_evaluations_"):
+        np.testing.assert_array_equal(getattr(found, each), getattr(wanted, each), err_msg=each)
+    np.testing.assert_array_equal(found.impute(frame), wanted.impute(frame.reset_index(drop=True)))
+    assert "index of X is used as times: rows are evenly spaced" in found.status_
+    assert wanted.time_unit_seconds_ is None and found.time_unit_seconds_ > 0.0
+    ahead = found.forecast(frame, 3).means.index
+    assert [pd.Timestamp(x) if name == "Python's dates" else x for x in EVEN[name][60:]] == ahead.tolist()
+
+
+def test_steps_are_named_in_the_status(values):
+    said = {"months": "1 month apart", "quarters": "1 quarter apart", "business days": "1 business day apart"}
+    said |= {"hours": "1 h apart", "durations": "250 ms apart", "local days": "1 d apart"}
+    for name, words in said.items():
+        assert words in fit(framed(values, EVEN[name][:60])).status_
+
+
+def test_time_units_are_known_in_seconds(hourly, plain, dated, values):
+    assert hourly.time_unit_ == 1.0 and hourly.time_unit_seconds_ == 3600.0
+    np.testing.assert_array_equal(hourly.timescales_, -1.0 / np.log(hourly.decay_))
+    assert dated.time_unit_seconds_ == dated.time_unit_ and dated.time_unit_ % 3600.0 == 0.0
+    assert plain.time_unit_seconds_ is None
+    assert fit(values, times=np.arange(60.0)).time_unit_seconds_ is None
+
+
+def test_rows_left_out_of_an_index_are_missing_rows(values):
+    kept = np.delete(np.arange(60), [10, 11, 30])
+    holes = values.copy()
+    holes[[10, 11, 30]] = np.nan
+    model = ProbabilisticSFA(2, tol=1.0).fit(framed(values, HOURS))
+    frame = framed(values, HOURS).iloc[kept]
+    assert model.log_likelihood(frame) == pytest.approx(model.log_likelihood(framed(holes, HOURS)), rel=1e-9)
+    assert "unevenly spaced, 1 h apart at the median" in fit(frame).status_
+
+
+def test_explicit_times_win_over_the_index(values, uneven):
+    frame = framed(values, uneven)
+    found = fit(frame, times=np.arange(60.0))
+    assert found.time_unit_ == 1.0 and "index" not in found.status_
+    np.testing.assert_allclose(found.decay_, fit(values).decay_, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "index", [pd.RangeIndex(60), pd.Index(np.arange(60) * 3), pd.Index(map(str, range(60)))]
+)
+def test_an_index_of_numbers_is_not_times(values, index):
+    found = fit(framed(values, index))
+    assert found.time_unit_ == 1.0 and "index" not in found.status_
+
+
+@pytest.mark.parametrize(
+    "index,why",
+    [
+        (pd.Index(np.arange(60) ** 1.5), "unevenly spaced"),
+        (pd.Index(HOURS.astype(str)), "holds text such as '2021-03-27"),
+        (pd.MultiIndex.from_product([["a"], HOURS]), "several levels"),
+    ],
+)
+def test_an_index_that_seems_to_tell_times_is_warned_of(values, index, why):
+    with pytest.warns(UserWarning, match=why):
+        fit(framed(values, index))
+
+
+def test_lists_of_frames_have_an_index_each(values, uneven):
+    frame = framed(values, uneven)
+    pieces = [frame.iloc[:40], frame.iloc[40:]]
+    one = fit(pieces)
+    other = fit([x.reset_index(drop=True) for x in pieces], times=[uneven[:40], uneven[40:]])
+    assert one.log_likelihood_ == other.log_likelihood_ and one.time_unit_ == other.time_unit_
+    cut = fit(frame, lengths=[40, 20])
+    assert cut.log_likelihood_ == pytest.approx(one.log_likelihood_, rel=1e-9)
+    ahead = one.forecast(pieces, 2)
+    assert [a.means.index[0] - x.index[-1] for a, x in zip(ahead, pieces, strict=True)] == [
+        pd.Timedelta(seconds=one.time_unit_)
+    ] * 2
+    with pytest.raises(ValueError, match=r"X\[0\] has an index of times and X\[1\] has none"):
+        fit([pieces[0], pieces[1].reset_index(drop=True)])
+
+
+BAD = {
+    "repeated": (
+        HOURS[[*range(30), *range(29, 59)]],
+        r"X.index must increase.*row 30.*repeats.*ambiguous='infer'",
+    ),
+    "out of order": (HOURS[::-1], r"X.index must increase.*row 1 .*earlier.*reset_index"),
+    "missing": (HOURS.where(np.arange(60) != 7), r"X.index must be finite; row 7 is NaT"),
+    "missing periods": (
+        pd.PeriodIndex([*pd.period_range("2021", periods=59, freq="D"), pd.NaT]),
+        r"X.index must be finite",
+    ),
+    "repeated durations": (pd.to_timedelta([*range(59), 58], unit="s"), "row 59 .*repeats"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_index_is_refused_in_a_sentence(values, hourly, name):
+    index, sentence = BAD[name]
+    for ask in (fit, hourly.impute):
+        with pytest.raises(ValueError, match=sentence):
+            ask(framed(values, index))
+
+
+def test_other_readers_of_frames_use_the_index(values, uneven):
+    frame = framed(values, uneven)
+    one = select_n_components(frame, [1], random_state=0, max_iter=20)
+    other = select_n_components(frame, [1], times=uneven, random_state=0, max_iter=20)
+    np.testing.assert_array_equal(one.log_density, other.log_density)
+    without = select_n_components(values, [1], random_state=0, max_iter=20)
+    assert one.log_density[0] != pytest.approx(without.log_density[0], rel=1e-6)
+
+
+def test_streams_know_the_step_of_an_even_index_and_warn_of_an_uneven_one(values, uneven):
+    def stream(index):
+        return ProbabilisticSFA(2, tol=1.0).fit_stream(framed(values, index))
+
+    found = stream(HOURS)
+    assert found.time_unit_seconds_ == 3600.0 and "index of X is used" in found.status_
+    six = framed(values, pd.date_range("2021", periods=60, freq="6min"))
+    wanted = oracle.log_likelihood(fitted_model(found), [values], [0.1 * np.arange(60)])
+    assert found.log_likelihood(six) == pytest.approx(wanted, rel=EXACT)
+    with pytest.warns(UserWarning, match="fit_stream takes rows as evenly spaced"):
+        assert stream(uneven).time_unit_seconds_ is None
+    with pytest.raises(ValueError, match="X.index must increase"):
+        stream(HOURS[::-1])
+
+
+def test_the_limit_of_no_noise_needs_even_steps(uneven):
+    rng = np.random.default_rng(0)
+    x = np.cumsum(rng.standard_normal((60, 4)), axis=0)
+    even = ProbabilisticSFA(2, noise=0.0).fit(framed(x, HOURS))
+    np.testing.assert_allclose(even.decay_, ProbabilisticSFA(2, noise=0.0).fit(x).decay_, rtol=1e-12)
+    assert even.time_unit_seconds_ == 3600.0 and "index of X is used" in even.status_
+    assert np.isfinite(even.log_likelihood(framed(x, HOURS)))
+    with pytest.raises(ValueError, match="limit of even sampling, and the index of X"):
+        ProbabilisticSFA(2, noise=0.0).fit(framed(x, uneven))
+    with pytest.raises(ValueError, match="must be one step of the fit apart"):
+        even.log_likelihood(framed(x, HOURS[0] + (HOURS - HOURS[0]) / 10))
+
+
+# ---------------------------------------------------------------- data that do not match the model
+
+
+def test_an_hourly_model_serves_six_minute_data(values, hourly):
+    """The fitted unit of time is kept: a tenth of a step is a decay to the power of a tenth."""
+    index = pd.date_range("2021-05-01", periods=60, freq="6min")
+    found = hourly.posterior(framed(values, index))
+    wanted = oracle.joint_posterior(fitted_model(hourly), [values], [0.1 * np.arange(60)])
+    assert scaled_error(found.means, wanted.means) < EXACT
+    assert scaled_error(found.covariances, wanted.covariances) < EXACT
+    assert found.log_likelihood == pytest.approx(wanted.log_likelihood, rel=EXACT)
+    explicit = hourly.log_likelihood(framed(values, pd.RangeIndex(60)), times=index)
+    assert explicit == pytest.approx(wanted.log_likelihood, rel=1e-9)
+    durations = framed(values, pd.timedelta_range(0, periods=60, freq="6min"))
+    assert hourly.log_likelihood(durations) == pytest.approx(wanted.log_likelihood, rel=EXACT)
+
+
+def test_months_are_counted_by_the_calendar_of_the_fit(values):
+    """A month left out, and quarters, are whole steps, however long these months were."""
+    months = pd.date_range("2001-01-01", periods=60, freq="MS")
+    model = fit(framed(values, months))
+    kept = np.delete(np.arange(60), [5, 6, 30])
+    wanted = oracle.log_likelihood(fitted_model(model), [values[kept]], [kept.astype(float)])
+    assert model.log_likelihood(framed(values, months).iloc[kept]) == pytest.approx(wanted, rel=EXACT)
+    at_ends = framed(values, months + pd.offsets.MonthEnd()).iloc[kept]
+    assert model.log_likelihood(at_ends) == pytest.approx(wanted, rel=EXACT)
+    quarters = framed(values, pd.period_range("2001Q1", periods=60, freq="Q"))
+    wanted = oracle.log_likelihood(fitted_model(model), [values], [3.0 * np.arange(60)])
+    assert model.log_likelihood(quarters) == pytest.approx(wanted, rel=EXACT)
+    explicit = model.log_likelihood(framed(values, pd.RangeIndex(60)).iloc[kept], times=months[kept])
+    assert explicit == pytest.approx(model.log_likelihood(framed(values, months).iloc[kept]), rel=1e-9)
+
+
+@pytest.fixture(scope="module")
+def alternating():
+    rng = np.random.default_rng(0)
+    model = oracle.Model(np.array([0.9, -0.8]), rng.standard_normal((4, 2)), np.full(4, 0.1), np.zeros(4))
+    x = oracle.simulate(rng, model, [60])[0]
+    found = fit(framed(x, HOURS))
+    assert found.decay_.min() < 0.0
+    return x, found
+
+
+def test_negative_decays_refuse_steps_that_are_not_whole(alternating):
+    x, model = alternating
+    for steps in (
+        pd.date_range("2021", periods=60, freq="6min"),
+        HOURS[:1].append(HOURS[1:] + pd.Timedelta("5min")),
+    ):
+        with pytest.raises(ValueError, match=r"fall between the steps of the model.*negative"):
+            model.impute(framed(x, steps))
+    assert np.isfinite(model.log_likelihood(framed(x, pd.date_range("2021", periods=60, freq="2h"))))
+    with pytest.raises(ValueError, match="negative"):
+        model.forecast(framed(x, HOURS), fh=[0.5])
+
+
+def test_dates_and_numbers_do_not_mix(values, uneven, hourly, dated, plain):
+    named = framed(values, pd.RangeIndex(60))
+    for model in (hourly, dated):
+        with pytest.raises(ValueError, match=r"fitted with dates or durations.*plain numbers.*to_timedelta"):
+            model.impute(named, times=np.arange(60.0))
+    numbers = fit(values, times=np.arange(60.0) ** 1.1)
+    with pytest.raises(ValueError, match=r"fitted with times that are plain numbers, and times are dates"):
+        numbers.impute(values, times=uneven)
+    with pytest.raises(ValueError, match=r"fitted with times that are plain numbers, and the index"):
+        numbers.impute(pd.DataFrame(values, index=uneven))
+    with pytest.raises(ValueError, match=r"fitted to rows without times.*index of X tells.*uneven"):
+        plain.impute(pd.DataFrame(values, index=uneven))
+    with pytest.raises(ValueError, match=r"fitted to rows without times.*times tell.*uneven"):
+        plain.impute(values, times=uneven)
+    even = pd.DataFrame(values, index=HOURS)
+    np.testing.assert_allclose(plain.impute(even), plain.impute(values), rtol=1e-9)
+    np.testing.assert_allclose(plain.impute(values, times=HOURS), plain.impute(values), rtol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_rows_without_times_are_warned_of_where_the_fit_was_uneven(values, hourly, dated):
+    with pytest.warns(UserWarning, match=r"uneven times and X comes without.*one time_unit_ apart, \d+ h"):
+        dated.transform(values)
+    numbers = fit(values, times=np.arange(60.0) ** 1.1)
+    with pytest.warns(UserWarning, match="uneven times and X comes without"):
+        numbers.transform(values)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        even = fit(values, times=HOURS)
+        even.transform(values)
+        even.transform(framed(values, HOURS).to_numpy())
+
+
+@pytest.mark.parametrize("name,gap", [("hours", 5), ("milliseconds", 0), ("months", 5), ("local days", 5)])
+def test_filters_go_on_by_the_index(values, name, gap):
+    """Row by row as at once, across a gap, at any resolution, and for months."""
+    frame = framed(values, EVEN[name][:60])
+    model = fit(frame)
+    rows = frame.iloc[[*range(20), *range(20 + gap, 60)]]
+    state, means = None, []
+    for part in (rows.iloc[:10], rows.iloc[10:11], rows.iloc[11:20], rows.iloc[20:]):
+        result = model.filter(part, state)
+        state, means = result.state, [*means, result.means]
+    np.testing.assert_allclose(np.vstack(means), model.filter(rows).means, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("which", ["hourly", "dated", "plain"])
+def test_saved_models_know_their_unit_of_time(tmp_path, request, values, uneven, which):
+    model = request.getfixturevalue(which)
+    model.save(tmp_path / "model.npz")
+    loaded = probsfa.load(tmp_path / "model.npz")
+    assert loaded.time_unit_seconds_ == model.time_unit_seconds_ and loaded.status_ == model.status_
+    frame = framed(values, pd.date_range("2021", periods=60, freq="6min"))
+    frame = frame if which != "plain" else frame.set_axis(range(4), axis=1)
+    assert loaded.log_likelihood(frame) == model.log_likelihood(frame)
+
+
+def test_models_of_earlier_versions_do_not_guess(values, uneven, plain, tmp_path):
+    """Their files do not say what the unit of time is: even rows and explicit times are read as before."""
+    unknown = plain._model.fitted.axis._replace(kind="unknown")
+    old = fit(values)
+    object.__setattr__(old._model.fitted, "axis", unknown)
+    even, odd = pd.DataFrame(values, index=HOURS), pd.DataFrame(values, index=uneven)
+    np.testing.assert_allclose(old.impute(even), plain.impute(values), rtol=1e-9)
+    np.testing.assert_allclose(
+        old.impute(values, times=np.arange(60.0) * 2), plain.impute(values, times=np.arange(60.0) * 2)
+    )
+    with pytest.raises(ValueError, match="saved by an earlier version"):
+        old.impute(odd)
+
+
+# ---------------------------------------------------------------- forecasts
+
+
+def test_forecasts_of_frames_are_frames(values, hourly):
+    frame = framed(values, HOURS)
+    out, bare = hourly.forecast(frame, 5), fit(framed(values, HOURS).to_numpy()).forecast(values, 5)
+    wanted = pd.date_range(HOURS[-1], periods=6, freq="h")[1:]
+    for name in ("means", "std", "latent_means", "latent_std"):
+        each = getattr(out, name)
+        assert isinstance(each, pd.DataFrame) and each.index.equals(wanted) and each.index.name == "when"
+        assert isinstance(getattr(bare, name), np.ndarray)
+    assert list(out.std.columns) == list("abcd")
+    assert list(out.latent_means.columns) == list(hourly.get_feature_names_out())
+    np.testing.assert_allclose(out.means, hourly.forecast(frame, fh=wanted).means, rtol=1e-12)
+
+
+def test_forecasts_at_uneven_times_equal_the_joint_gaussian(values, hourly):
+    """Rows with nothing observed, at those times, in the joint distribution of all cells."""
+    frame, steps = framed(values, HOURS), np.array([0.25, 1.0, 7.5])
+    extended = [np.vstack([values, np.full((3, 4), np.nan)])]
+    times = [np.concatenate([np.arange(60.0), 59.0 + steps])]
+    means, stds = oracle.complete_entries(fitted_model(hourly), extended, times)
+    horizons = (
+        steps,
+        pd.to_timedelta(steps, unit="h"),
+        HOURS[-1] + pd.to_timedelta(steps, unit="h"),
+        list((HOURS[-1] + pd.to_timedelta(steps, unit="h")).to_pydatetime()),
+    )
+    for fh in horizons:
+        out = hourly.forecast(frame, fh=fh)
+        assert scaled_error(out.means.to_numpy(), means[-3:]) < EXACT
+        assert scaled_error(out.std.to_numpy(), stds[-3:]) < EXACT
+        assert out.means.index.equals(pd.DatetimeIndex(horizons[2]))
+    explicit = hourly.forecast(frame.reset_index(drop=True), fh=horizons[2], times=HOURS)
+    assert scaled_error(explicit.means.to_numpy(), means[-3:]) < EXACT
+    single = hourly.forecast(frame, fh=pd.Timedelta("15min"))
+    assert scaled_error(single.std.to_numpy(), stds[-3:-2]) < EXACT
+
+
+@pytest.mark.parametrize(
+    "index,wanted",
+    [
+        (pd.RangeIndex(60), [60, 61]),
+        (pd.RangeIndex(10, 130, 2), [130, 132]),
+        (pd.Index(np.arange(60) * 0.5), [30.0, 30.5]),
+        (pd.Index(list("ab") * 30), [1, 2]),
+    ],
+)
+def test_forecasts_go_on_from_row_numbers(values, plain, index, wanted):
+    frame = pd.DataFrame(values, index=index)
+    assert plain.forecast(frame, 2).means.index.tolist() == wanted
+    if wanted == [60, 61]:
+        assert isinstance(plain.forecast(frame, 2).means.index, pd.RangeIndex)
+        assert plain.forecast(frame, fh=[0.5, 2]).means.index.tolist() == [59.5, 61.0]
+        assert plain.forecast(frame, fh=range(2, 4)).means.index.tolist() == [61, 62]
+
+
+def test_forecasts_go_on_by_the_calendar(values):
+    for name, last in (("months", "2006-02-28"), ("the 15th", "2006-02-15"), ("business days", "2021-03-30")):
+        frame = framed(values, EVEN[name][:60])
+        assert fit(frame).forecast(frame, 2).std.index[-1] == pd.Timestamp(last)
+    quarters = framed(values, EVEN["quarters"][:60])
+    model = fit(quarters)
+    assert model.forecast(quarters, 2).std.index.tolist() == [pd.Period("2016Q1"), pd.Period("2016Q2")]
+    later = model.forecast(quarters, fh=pd.PeriodIndex(["2016Q2"], freq="Q"))
+    np.testing.assert_allclose(later.means, model.forecast(quarters, 2).means.iloc[1:], rtol=1e-12)
+    other = framed(values, EVEN["months"][:60])
+    assert model.forecast(other, 2).std.index.tolist() == [
+        pd.Timestamp("2006-03-31"),
+        pd.Timestamp("2006-06-30"),
+    ]
+
+
+def test_forecasts_of_other_tables(values):
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame(values, schema=list("abcd"), orient="row")
+    model = fit(frame)
+    out = model.forecast(frame, 3)
+    assert out.means.columns == list("abcd") and out.latent_std.columns == list(model.get_feature_names_out())
+
+
+@pytest.mark.parametrize(
+    "given,sentence",
+    [
+        ({}, "either n_steps.*or fh"),
+        ({"n_steps": 2, "fh": [1]}, "either n_steps.*or fh"),
+        ({"fh": []}, "fh must be one-dimensional"),
+        ({"fh": [[1, 2]]}, "fh must be one-dimensional"),
+        ({"fh": [2, 1]}, "fh must hold rising"),
+        ({"fh": [0, 1]}, "fh must hold rising"),
+        ({"fh": [np.nan]}, "fh must hold rising"),
+        ({"fh": ["2021-04-01"]}, "fh must hold numbers of steps, durations or dates; got string"),
+        ({"fh": HOURS[-1:]}, "fh must lie after the last row"),
+        (
+            {"fh": HOURS[[3, 2]]},
+            "fh must hold rising times",
+        ),
+        ({"fh": pd.to_timedelta(["-1h"])}, "fh must lie after the last row"),
+        ({"fh": pd.DatetimeIndex(["2022"], tz="UTC")}, "both have a time zone, or neither"),
+    ],
+)
+def test_horizons_are_checked(values, hourly, given, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        hourly.forecast(framed(values, HOURS), **given)
+
+
+def test_horizons_of_dates_need_dates(values, hourly, plain):
+    with pytest.raises(ValueError, match="does not know how long one of its steps is"):
+        plain.forecast(values, fh=HOURS + pd.Timedelta("9D"))
+    with pytest.raises(ValueError, match="the rows of X have none"):
+        hourly.forecast(framed(values, pd.RangeIndex(60)), fh=HOURS + pd.Timedelta("9D"))
