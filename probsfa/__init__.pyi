@@ -10,6 +10,7 @@ from probsfa import imputation as imputation
 from probsfa import metrics as metrics
 from probsfa import plots as plots
 from probsfa._compilation import enable_compilation_cache as enable_compilation_cache
+from probsfa._models import load as load
 from probsfa.bayes import BayesianSFA as BayesianSFA
 from probsfa.sfa import SFA as SFA
 from probsfa.sfa import GraphSFA as GraphSFA
@@ -21,7 +22,6 @@ from probsfa.sfa import LaplacianEigenmaps as LaplacianEigenmaps
 from probsfa.sfa import Layer as Layer
 from probsfa.sfa import SpectralClustering as SpectralClustering
 from probsfa.statespace import ProbabilisticSFA as ProbabilisticSFA
-from probsfa.statespace import load as load
 from probsfa.statespace import on_devices as on_devices
 from probsfa.statespace import select_n_components as select_n_components
 

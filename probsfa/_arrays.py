@@ -8,9 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
-__all__ = ["SCAN_ROWS", "as_float_array", "check_array"]
+__all__ = [
+    "LARGEST",
+    "SCAN_ROWS",
+    "SMALLEST_SPREAD",
+    "as_float_array",
+    "check_array",
+    "check_spread",
+    "too_large",
+]
 
 SCAN_ROWS = 4096  # rows looked at together when searching for a bad cell, so that the search needs no memory
+#: Sizes that data may have: sums of many squares of them are still normal numbers in double precision.
+LARGEST, SMALLEST_SPREAD = 1e150, 1e-140
 
 
 def as_float_array(X: Any, name: str) -> NDArray[np.float64]:
@@ -80,7 +90,48 @@ def check_array(
         prefix = "" if name == "X" and str(error).startswith("X ") else f"{name}: "
         raise ValueError(f"{prefix}{error}") from None
     _check_finite(estimator, values, name, allow_nan)
+    place = too_large(values)
+    if place is not None:
+        columns = getattr(estimator, "feature_names_in_", None)
+        raise ValueError(
+            f"{name} is too large in {_cell(place, columns)}: the square of {values[place]:.3g} is no number "
+            f"in double precision, nor of anything beyond {LARGEST:g}. Give the column in larger units, "
+            "or replace the value by NaN where it stands for a missing measurement."
+        )
     return values
+
+
+def too_large(values: NDArray[np.float64]) -> tuple[int, int] | None:
+    """Return the (row, column) of the first cell whose square overflows in sums, None without one."""
+    for start in range(0, len(values), SCAN_ROWS):
+        block = values[start : start + SCAN_ROWS]
+        # NaN, which is a missing cell, loses against any number.
+        if np.fmax.reduce(block, axis=None) > LARGEST or np.fmin.reduce(block, axis=None) < -LARGEST:
+            bad = np.abs(block) > LARGEST
+            row, column = np.unravel_index(int(np.argmax(bad)), bad.shape)
+            return start + int(row), int(column)
+    return None
+
+
+def check_spread(estimator: Any, values: NDArray[np.float64], name: str) -> None:
+    """Raise a ValueError for a column that varies, but by less than double precision has squares for.
+
+    Taken for constant it would be left out in silence, and taken for what it is it gives NaN.
+    """
+    first = values[:SCAN_ROWS]
+    # Most columns vary within a few rows; the others are looked at as a whole.
+    open_columns = ~(np.fmax.reduce(first, axis=0) - np.fmin.reduce(first, axis=0) >= SMALLEST_SPREAD)
+    for column in np.flatnonzero(open_columns).tolist():
+        cells = values[:, column]
+        spread = float(np.fmax.reduce(cells) - np.fmin.reduce(cells))
+        if not 0.0 < spread < SMALLEST_SPREAD:
+            continue
+        names = getattr(estimator, "feature_names_in_", None)
+        called = "" if names is None else f" ({str(names[column])!r})"
+        raise ValueError(
+            f"{name} varies by only {spread:.3g} in column {column}{called}: the square of that is no "
+            "normal number in double precision. Give the column in smaller units, or leave it out."
+        )
 
 
 def _fill_masked(X: Any) -> Any:

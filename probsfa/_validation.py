@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from probsfa._arrays import SCAN_ROWS, check_array
+from probsfa._arrays import SCAN_ROWS, check_array, check_spread
 from probsfa._index import IndexTimes, read_dates, read_index
 from probsfa._times import TimeAxis, read_times
 
@@ -191,7 +191,9 @@ def check_sequences(
     Raises
     ------
     ValueError
-        For everything the caller can put right, naming the argument, what came and what is wanted.
+        For everything the caller can put right, naming the argument, what came and what is wanted. Cells
+        beyond 1e150 and, with `reset`, columns that vary by less than 1e-140 are among that: their squares
+        are no numbers in double precision.
     TypeError
         For sparse matrices and cells that are no numbers at all, as scikit-learn does.
 
@@ -227,6 +229,8 @@ def check_sequences(
     else:
         values = check_array(estimator, X, "X", reset=reset, allow_nan=allow_nan, min_rows=min_rows)
         sizes = check_lengths(lengths, len(values))
+    if reset:
+        check_spread(estimator, values, "X")
     names = getattr(estimator, "feature_names_in_", None)
     timed = _times_of_rows(X, sizes, is_list, times, index, axis)
     if timed is None and index == "warn":

@@ -23,6 +23,7 @@ from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import CountedEStep
 from probsfa.statespace.learning.starts import interpolate, starts
 from probsfa.statespace.panel import make_panel
+from probsfa.statespace.parameters import Latents
 
 NOISES = (1e-8, 1e-6, 1e-3, 0.3, 3.0, 10.0)
 FLOOR = 1e-9
@@ -32,7 +33,7 @@ def em_from_slow_features(X: np.ndarray, steps: int) -> tuple[float, int]:
     """Log-likelihood (data units) that plain EM reaches from slow feature analysis, and its evaluations."""
     mean, scale = X.mean(axis=0), X.std(axis=0)
     panel = make_panel(Sequences((X - mean) / scale, (len(X),)))
-    start = next(starts(interpolate(panel), np.zeros(X.shape[1]), 3))
+    start = next(starts(interpolate(panel), np.zeros(X.shape[1]), Latents(3)))
     noise = Noise("diagonal", np.full(X.shape[1], FLOOR))
     fitted = fit_em(CountedEStep(panel, steps), start, noise, tol=0.0)
     return fitted.log_likelihood - len(X) * float(np.log(scale).sum()), fitted.n_evaluations

@@ -78,7 +78,7 @@ def dynamax(problem: Problem, *, parallel: bool = False) -> Run:
     if problem.has_gaps:
         raise Unable("has no path for missing cells")
     module = parallel_inference if parallel else inference
-    a, C, r, mu = problem.params
+    a, C, r, mu = problem.params[:4]
     with jax.enable_x64(True), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         K = len(a)
@@ -104,7 +104,7 @@ def cuthbert(problem: Problem, *, parallel: bool = False) -> Run:
     from cuthbert.gaussian import kalman
 
     def program(params: Parameters, X: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        a, C, r, mu = params
+        a, C, r, mu = params[:4]
         origin, identity = jnp.zeros_like(a), jnp.eye(len(a))
         dynamics, noise = (jnp.diag(a), origin, jnp.diag(jnp.sqrt(1.0 - a**2))), jnp.diag(jnp.sqrt(r))
 
@@ -136,7 +136,7 @@ def statsmodels(
     """Return statsmodels' compiled smoother, asked for means and covariances only."""
     from statsmodels.tsa.statespace import kalman_filter, kalman_smoother
 
-    a, C, r, mu = problem.params
+    a, C, r, mu = problem.params[:4]
     D, K = C.shape
     if collapse and D <= K:
         raise Unable("collapses only more features than latents")
@@ -167,7 +167,7 @@ def pykalman(problem: Problem) -> Run:
 
     if problem.has_gaps:
         raise Unable("leaves out a whole row where a cell is missing")
-    a, C, r, mu = problem.params
+    a, C, r, mu = problem.params[:4]
     model = KalmanFilter(
         transition_matrices=np.diag(a),
         observation_matrices=C,

@@ -36,6 +36,8 @@ Who calls whom, from the top; nothing calls upwards:
 from probsfa.bayes import _loading as _loading
 from probsfa.bayes.distribution import FactorialAR1 as FactorialAR1
 from probsfa.bayes.estimator import BayesianSFA as BayesianSFA
+from probsfa.bayes.filtering import BayesianFilterResult as BayesianFilterResult
+from probsfa.bayes.filtering import BayesianFilterState as BayesianFilterState
 from probsfa.bayes.model import factorial_ar1_model as factorial_ar1_model
 from probsfa.bayes.predictive import BayesianForecast as BayesianForecast
 from probsfa.bayes.priors import Priors as Priors
@@ -43,6 +45,8 @@ from probsfa.bayes.priors import SharedScaleNormal as SharedScaleNormal
 from probsfa.bayes.relabelling.matching import relabel as relabel
 
 __all__ = [
+    "BayesianFilterResult",
+    "BayesianFilterState",
     "BayesianForecast",
     "BayesianSFA",
     "FactorialAR1",

@@ -1,10 +1,12 @@
 """Bayesian slow feature analysis as a scikit-learn estimator, thin over this room's functions."""
 
+import os
 import sys
 import warnings
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
@@ -15,9 +17,10 @@ from probsfa._like_input import like_input, like_rows
 from probsfa._random import generator
 from probsfa._typing import FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_sequences
-from probsfa.bayes import inference_data
+from probsfa.bayes import inference_data, persistence
 from probsfa.bayes.diagnostics import FitReport, relabelling_sentence, report
 from probsfa.bayes.draws import posterior_mean, timescales
+from probsfa.bayes.filtering import BayesianFilterResult, BayesianFilterState, filter_sequences
 from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.fitting import InferenceSettings, ModelSettings, fit_posterior
 from probsfa.bayes.predictive import (
@@ -51,9 +54,9 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     n_components : int or None, default=None
         Number of latents. None takes one for each feature that varies, up to what data and time allow, which
         with ``inference="nuts"`` is often two to five; `status_` says how many.
-    noise : {"diagonal", "isotropic"} or float, default="diagonal"
-        Observation noise: a variance for each feature, one for all, or a known variance in squared data
-        units.
+    noise : {"diagonal", "isotropic"}, float or array-like (D,), default="diagonal"
+        Observation noise: a variance for each feature, one for all, or known variances in squared data
+        units, the same for all features or one for each.
     priors : Priors or None, default=None
         Priors, in units of the sampling step and of each column's standard deviation; :class:`Priors` as it
         is by default.
@@ -158,7 +161,7 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self,
         n_components: int | None = None,
         *,
-        noise: str | float = "diagonal",
+        noise: str | float | ArrayLike = "diagonal",
         priors: Priors | None = None,
         inference: str = "nuts",
         n_warmup: int = 500,
@@ -286,7 +289,8 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self.raw_draws_, self.draws_ = fitted.raw_draws, fitted.draws
         self.map_ = fitted.maximum
         self.params_ = posterior_mean(fitted.draws)
-        self.decay_, self.loadings_, self.noise_variance_, self.mean_ = self.params_
+        self.decay_, self.loadings_ = self.params_.decay, self.params_.loadings
+        self.noise_variance_, self.mean_ = self.params_.noise_variance, self.params_.offset
         self.time_unit_ = fitted.units.time_unit
         self.time_unit_seconds_ = fitted.sequences.axis.seconds(self.time_unit_)
         self.timescales_ = np.median(timescales(fitted.draws, self.time_unit_), axis=(0, 1))
@@ -390,6 +394,37 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         for p in ends:
             out.append(like_input(X, sequences, _with_missing(observed, observed, cells.quantile(p))))
         return out[0] if len(out) == 1 else tuple(out)
+
+    def filter(
+        self, X: Any, state: BayesianFilterState | None = None, *, lengths: Any = None, times: Any = None
+    ) -> BayesianFilterResult | list[BayesianFilterResult]:
+        """Return the distribution of each latent state given the rows up to its own.
+
+        The posterior of the parameters stays as it is; the rows tell the latents alone.
+
+        Parameters
+        ----------
+        X : array-like (T, D), or list of array-likes (T_i, D)
+            Rows in order of time, NaN where missing.
+        state : BayesianFilterState, optional
+            ``state`` of the result for the rows before, to go on with one sequence.
+        lengths, times : optional
+            As in `fit`.
+
+        Returns
+        -------
+        BayesianFilterResult, or list of BayesianFilterResult
+            Causal means and covariances, log densities of the rows, and the state from which to go on. An
+            array cut by `lengths` gives a list.
+
+        Raises
+        ------
+        ValueError
+            If a state comes with several sequences, or does not fit the model or the times.
+        """
+        sequences = self._check(X, lengths, times)
+        results = filter_sequences(self.fitted_, sequences, self.n_predictive, state)
+        return results if sequences.is_list or lengths is not None else results[0]
 
     def forecast(
         self,
@@ -540,6 +575,28 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             self._tree = inference_data.build_tree(self.fitted_, self.n_predictive, self.status_)
         return self._tree
 
+    # ------------------------------------------------------------------- storage
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the posterior to a file that :func:`probsfa.load` reads; no pickle.
+
+        The file holds the draws, the training data, which ArviZ is told of, and the priors by name and
+        numbers; not the coordinates of the sampler.
+
+        Parameters
+        ----------
+        path : path-like
+            File to write; what is there is replaced in one piece.
+
+        Raises
+        ------
+        ValueError
+            If a prior is not one of NumPyro's distributions that are made of numbers by their name.
+        """
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        persistence.write(path, self.fitted_, self.get_params(), names)
+
     # ------------------------------------------------------------------ plumbing
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -573,6 +630,25 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     def _bar(self, total: int, unit: str) -> Any:
         return tqdm(total=total, desc="fit", unit=unit, file=sys.stderr, disable=not self.progress_bar)
+
+
+def load(path: str | os.PathLike[str]) -> BayesianSFA:
+    """Load a model that :meth:`BayesianSFA.save` wrote; errors as of :func:`probsfa.load`."""
+    fitted, options, names = persistence.read(path)
+    unknown = sorted(set(options) - set(BayesianSFA().get_params()))
+    if unknown:
+        raise ValueError(f"{os.fspath(path)} has parameters that this release does not know: {unknown}.")
+    estimator = BayesianSFA(**options)
+    try:
+        check_settings(estimator)
+        outcome = report(fitted)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{os.fspath(path)} holds no usable model: {str(error).rstrip('.')}.") from error
+    estimator._set_fitted(fitted, outcome)
+    estimator.n_features_in_ = fitted.target.n_features
+    if names is not None:
+        estimator.feature_names_in_ = names
+    return estimator
 
 
 def _with_missing(values: FloatArray, observed: FloatArray, cells: FloatArray) -> FloatArray:

@@ -5,8 +5,9 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from probsfa._interrupts import interrupts_kept
 from probsfa._validation import Sequences
 from probsfa.bayes.coordinates.batches import constrain
 from probsfa.bayes.coordinates.chart import choose_chart
@@ -14,7 +15,7 @@ from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.draws import in_data_units, posterior_mean
 from probsfa.bayes.fitted import FittedPosterior, Inferred, Units
-from probsfa.bayes.packing import pack, start_values
+from probsfa.bayes.packing import LEAST_NOISE, pack, start_values
 from probsfa.bayes.priors import DEFAULT_PRIORS, Priors
 from probsfa.bayes.relabelling.labelling import Labelling, merges
 from probsfa.bayes.relabelling.ordering import canonical_order, relabelled, reordered
@@ -31,7 +32,7 @@ class ModelSettings(NamedTuple):
     """Settings of the model: see the parameters of :class:`probsfa.BayesianSFA`."""
 
     n_components: int
-    noise: str | float
+    noise: str | float | ArrayLike
     priors: Priors | None
     hierarchical: bool
     standardize: bool
@@ -69,6 +70,7 @@ class InferenceProblem(NamedTuple):
     labelling: Labelling
 
 
+@interrupts_kept()
 def fit_posterior(
     sequences: Sequences,
     time_index: NDArray[Any],
@@ -141,6 +143,7 @@ def make_problem(sequences: Sequences, model: ModelSettings) -> tuple[InferenceP
         Units of the values in it.
     """
     params, units = maximum_likelihood_start(sequences, model.n_components, model.noise)
+    variances = units.scale**2
     if not model.standardize:
         units = units._replace(shift=np.zeros_like(units.shift), scale=np.ones_like(units.scale))
     inner = rescale(params, -units.shift / units.scale, 1.0 / units.scale)
@@ -154,7 +157,11 @@ def make_problem(sequences: Sequences, model: ModelSettings) -> tuple[InferenceP
         len(sequences.lengths) if model.hierarchical else None,
     )
     values = start_values(inner, target)
-    data = TargetData(series, None if learned else float(model.noise) / units.scale**2)
+    least = LEAST_NOISE * variances / units.scale**2
+    known = None
+    if not learned:
+        known = np.maximum(np.asarray(model.noise, dtype=np.float64) / units.scale**2, least)
+    data = TargetData(series, known, least_noise=least)
     data = data._replace(chart=choose_chart(target, values, data))
     vector = target.to_vector(values)
     laplace = approximate_by_laplace(target, data, vector)

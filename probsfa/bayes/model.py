@@ -57,6 +57,7 @@ def factorial_ar1_model(
     noise: Any = "diagonal",
     *,
     predict: bool = False,
+    least_noise: Any = None,
 ) -> Array:
     """Factorial AR(1) model for NumPyro: any of its samplers and guides can run it.
 
@@ -76,6 +77,9 @@ def factorial_ar1_model(
         A noise variance for each column, one for all, or known variances.
     predict : bool, default=False
         Whether to draw observations, as for a prior predictive, instead of conditioning on `X`.
+    least_noise : float or Array (D,), optional
+        Variance that learned noise is held above, by :func:`at_least`. Columns that say the same of each
+        other have a posterior that rises without end as their noise falls to nothing.
 
     Returns
     -------
@@ -108,7 +112,8 @@ def factorial_ar1_model(
     decay = numpyro.deterministic("decay", jnp.exp(-1.0 / timescale))
     loadings = numpyro.sample("loadings", priors.of_loadings(n_features, n_components))
     hierarchical = len(series.values.shape) == 3
-    variance = _noise_variance(priors, noise, n_features, series.values.shape[0] if hierarchical else None)
+    n_sequences = series.values.shape[0] if hierarchical else None
+    variance = _noise_variance(priors, noise, n_features, n_sequences, least_noise)
     offset = numpyro.sample("offset", expand_prior(priors.offset, (n_features,)))
     obs = None if predict else series.values
     if not hierarchical:
@@ -134,7 +139,19 @@ def _given_parameters(
     )
 
 
-def _noise_variance(priors: Priors, noise: Any, n_features: int, n_sequences: int | None) -> Array:
+def at_least(variance: Any, least: Any) -> Any:
+    """Noise variances held above a smallest one: smoothly near it, and exactly as they are far above it.
+
+    ``sqrt(r^2 + least^2)`` differs from ``r`` by less than 1e-12 of it once ``r`` is a million times `least`.
+    """
+    if least is None:
+        return variance
+    return jnp.where(variance > 1e6 * least, variance, jnp.hypot(variance, least))
+
+
+def _noise_variance(
+    priors: Priors, noise: Any, n_features: int, n_sequences: int | None, least: Any
+) -> Array:
     """Sites of the noise, and its variance (D,) or (S, D)."""
     if not isinstance(noise, str):
         known = jnp.broadcast_to(jnp.asarray(noise), (n_features,))
@@ -144,7 +161,7 @@ def _noise_variance(priors: Priors, noise: Any, n_features: int, n_sequences: in
         variance = jnp.square(numpyro.sample("noise_std", expand_prior(priors.noise_std, shape)))
     elif n_sequences is None:
         variance = numpyro.sample("noise_variance", expand_prior(priors.noise_variance, shape))
-        return jnp.broadcast_to(variance, (n_features,))
+        return at_least(jnp.broadcast_to(variance, (n_features,)), least)
     else:
         variance = numpyro.sample("typical_noise_variance", expand_prior(priors.noise_variance, shape))
     variance = jnp.broadcast_to(variance, (n_features,))
@@ -152,4 +169,4 @@ def _noise_variance(priors: Priors, noise: Any, n_features: int, n_sequences: in
         spread = numpyro.sample("noise_spread", priors.noise_spread)
         unit = dist.Normal(0.0, 1.0).expand((n_sequences, n_features)).to_event(2)
         variance = variance * jnp.exp(2.0 * spread * numpyro.sample("noise_deviation", unit))
-    return numpyro.deterministic("noise_variance", variance)
+    return numpyro.deterministic("noise_variance", at_least(variance, least))

@@ -13,8 +13,8 @@ from probsfa.statespace.parameters import Parameters
 
 # Decays within which a start is kept: time scales from a fifth of a step to a hundred thousand steps.
 _FASTEST, _SLOWEST = float(np.exp(-5.0)), float(np.exp(-1e-5))
-# Smallest noise of a start, as a share of a column's variance; priors do not hold it there.
-_LEAST_NOISE = 1e-12
+#: Smallest noise of a start, and of draws, as a share of a column's variance.
+LEAST_NOISE = 1e-12
 
 
 def pack(sequences: Sequences, hierarchical: bool) -> Series:
@@ -42,7 +42,7 @@ def panels_of(sequences: Sequences, hierarchical: bool) -> tuple[list[Panel], li
 
 def start_values(params: Parameters, target: Target) -> dict[str, Any]:
     """Values of the model's sites at given parameters, as far as its priors allow."""
-    noise = np.maximum(params.noise_variance, _LEAST_NOISE)
+    noise = np.maximum(params.noise_variance, LEAST_NOISE)
     if target.noise == "isotropic":
         noise = noise[:1]
     return {

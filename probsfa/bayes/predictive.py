@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
-from probsfa.bayes.draws import parameters_of_draw, parameters_of_draws, thinned
+from probsfa.bayes.draws import parameters_of_draw, parameters_of_draws, posterior_mean, thinned
 from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.mixtures import CellMixture, cell_mixtures, make_cell_mixture, mixture_posteriors
 from probsfa.bayes.packing import panels_of
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import Posterior, smooth
-from probsfa.statespace.prediction import Forecast, forecast
+from probsfa.statespace.prediction import Forecast, check_finite, forecast
 from probsfa.statespace.simulation import draw_latents, simulate
 
 
@@ -77,6 +77,8 @@ def predict_latents(fitted: FittedPosterior, sequences: Sequences, n_predictive:
     """
     panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
     parts = mixture_posteriors(_thinned_parameters(fitted, n_predictive, len(panels)), panels)
+    for one in parts:
+        check_finite(sequences, posterior_mean(fitted.draws), *one)
     if len(parts) == 1:
         return parts[0]
     k = parts[0].means.shape[1]
@@ -96,6 +98,8 @@ def predict_missing(fitted: FittedPosterior, sequences: Sequences, n_predictive:
     cuts = np.cumsum([panel.n_rows for panel in panels])[:-1]
     draws = _thinned_parameters(fitted, n_predictive, len(panels))
     parts = cell_mixtures(draws, panels, np.split(missing, cuts))
+    for one in parts:
+        check_finite(sequences, posterior_mean(fitted.draws), one.mean, one.std)
     return CellMixture(
         np.concatenate([one.mean for one in parts]),
         np.concatenate([one.std for one in parts]),

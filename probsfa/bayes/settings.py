@@ -8,7 +8,7 @@ from probsfa._validation import Sequences, check_count, check_option
 from probsfa.bayes.priors import Priors
 from probsfa.bayes.sampling.nuts import CHAIN_METHODS
 from probsfa.statespace.learning.budget import most_components
-from probsfa.statespace.learning.options import is_number
+from probsfa.statespace.learning.options import as_noise, check_variances, is_number
 
 # What a gradient may cost where nobody says how many latents: a sampler takes a hundred thousand of them,
 # variational inference a few thousand.
@@ -35,9 +35,12 @@ def check_settings(model: Any) -> None:
     noise = model.noise
     if isinstance(noise, str):
         check_option("noise", noise, ("diagonal", "isotropic"))
+    elif isinstance(known := as_noise(noise), tuple) and known:
+        check_variances(known)
     elif not (is_number(noise) and np.isfinite(noise) and noise > 0.0):
         raise ValueError(
-            f"noise must be 'diagonal', 'isotropic' or a positive variance; got {noise!r}. "
+            "noise must be 'diagonal', 'isotropic', a positive variance, or one for each column; "
+            f"got {noise!r}. "
             "The limit of no noise is ProbabilisticSFA(noise=0.0)."
         )
     check_option("inference", model.inference, ("nuts", "svi"))

@@ -1,6 +1,6 @@
 """Where a fit starts: the maximum of the likelihood, near which that of the posterior is."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from probsfa._validation import Sequences
 from probsfa.bayes.fitted import Units
@@ -19,7 +19,7 @@ class Start(NamedTuple):
     units: Units
 
 
-def maximum_likelihood_start(sequences: Sequences, n_components: int, noise: str | float) -> Start:
+def maximum_likelihood_start(sequences: Sequences, n_components: int, noise: Any) -> Start:
     """Maximise the likelihood, roughly.
 
     Parameters
@@ -28,7 +28,7 @@ def maximum_likelihood_start(sequences: Sequences, n_components: int, noise: str
         Checked data.
     n_components : int
         Number of latents.
-    noise : {"diagonal", "isotropic"} or float
+    noise : {"diagonal", "isotropic"}, float or array-like (D,)
         As in :class:`probsfa.BayesianSFA`.
 
     Raises

@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from probsfa._typing import FloatArray
+from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences, check_observed
 from probsfa.distributed._dask import compute, delayed, persist, reduce_tree
 from probsfa.distributed._parts import whole_sequences
 from probsfa.statespace import ProbabilisticSFA
-from probsfa.statespace.columns import column_moments, merge_columns, units
+from probsfa.statespace.columns import column_moments, is_constant, merge_columns, units
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.estimator import set_fitted
 from probsfa.statespace.learning.budget import Size, most_components
@@ -76,9 +76,14 @@ class OnCluster:
         self.columns = compute(reduce_tree(merge_columns, moments))[0]
         names = getattr(estimator, "feature_names_in_", None)
         seen = np.where(self.columns.counts > 0, 0.0, np.nan)[None]
-        feature_names = None if names is None else tuple(map(str, names))
-        check_observed(Sequences(seen, (1,), feature_names=feature_names))
+        self.feature_names = None if names is None else tuple(map(str, names))
+        check_observed(Sequences(seen, (1,), feature_names=self.feature_names))
         check_lengths_for_timescales(self.columns.lengths)
+
+    @property
+    def constant(self) -> BoolArray:
+        """Columns (D,) that do not vary."""
+        return is_constant(self.columns.means, self.columns.stds)
 
     def units(self, *, by_feature: bool) -> tuple[FloatArray, FloatArray]:
         """Shift and scale (D,) of the columns."""
@@ -87,7 +92,7 @@ class OnCluster:
     def default_size(self) -> Size:
         """Number of latents that a fit takes where nobody says; all rows are learned from."""
         n_rows = sum(self.columns.lengths)
-        return Size(most_components(n_rows, self.columns.counts, self.columns.stds > 0.0))
+        return Size(most_components(n_rows, self.columns.counts, ~self.constant))
 
     def standardised(
         self, shift: FloatArray, scale: FloatArray, stretches: list[slice] | None = None

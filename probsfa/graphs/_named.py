@@ -21,6 +21,17 @@ def needs_labels(graph: Any) -> bool:
     return isinstance(graph, str) and graph in LABEL_GRAPHS
 
 
+def _described(graph: Any) -> str:
+    """What was given as a graph, and what makes one of it where it holds edge weights."""
+    shape = getattr(graph, "shape", None)
+    if shape is None:
+        return f"{graph!r:.80}"
+    return (
+        f"a {type(graph).__name__} of shape {shape}. "
+        "A matrix of edge weights becomes a graph by probsfa.graphs.from_sparse(W)"
+    )
+
+
 def build_graph(graph: Any, X: NDArray[np.float64], y: Any = None, *, lengths: Any = None) -> TrainingGraph:
     """Return a training graph of samples from the graph itself, its name, or a function that makes it.
 
@@ -49,7 +60,7 @@ def build_graph(graph: Any, X: NDArray[np.float64], y: Any = None, *, lengths: A
     elif not isinstance(graph, str) or graph not in NAMED_GRAPHS:
         raise ValueError(
             f"graph must be a TrainingGraph, a function of (X, y) that returns one, or one of "
-            f"{', '.join(map(repr, NAMED_GRAPHS))}; got {graph!r}."
+            f"{', '.join(map(repr, NAMED_GRAPHS))}; got {_described(graph)}."
         )
     elif graph == "temporal":
         built = temporal(len(X), lengths=lengths)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from probsfa._arrays import SCAN_ROWS, as_float_array
+from probsfa._arrays import LARGEST, SCAN_ROWS, as_float_array, too_large
 
 __all__ = ["check_rows", "check_unmasked"]
 
@@ -38,6 +38,12 @@ def check_rows(X: Any, name: str, *, allow_nan: bool = False) -> NDArray[np.floa
         raise ValueError(f"{name} must have shape (n_rows, n_features); got shape {rows.shape}.")
     with np.errstate(over="ignore", invalid="ignore"):
         total = rows.sum()  # a finite sum has finite terms, and is the usual case
+    place = too_large(rows) if rows.size else None
+    if place is not None and np.isfinite(rows[place]):
+        raise ValueError(
+            f"{name} is too large in row {place[0]}, column {place[1]}: the square of {rows[place]:.3g} is "
+            f"no number in double precision, nor is that of anything beyond {LARGEST:g}. Use larger units."
+        )
     if np.isfinite(total):
         return rows
     for start in range(0, len(rows), SCAN_ROWS):

@@ -199,6 +199,10 @@ class LaplacianEigenmaps(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             outputs[block] = self._extend(*self._weights(sequences.values[block]))
         return sequences.restore(outputs)
 
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether there is an embedding."""
+        return hasattr(self, "embedding_")
+
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn what the estimator accepts."""
         return affinity_tags(super().__sklearn_tags__(), self.affinity)

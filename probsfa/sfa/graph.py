@@ -180,6 +180,10 @@ class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         check_is_fitted(self)
         return inputs_from(Y, self._expander, self.mean_, self.loadings_)
 
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether outputs can be computed."""
+        return hasattr(self, "components_")
+
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn what the estimator needs."""
         tags = super().__sklearn_tags__()

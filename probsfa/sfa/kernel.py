@@ -200,6 +200,8 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             If a parameter is out of range, X holds no difference, or the kernel functions span fewer
             dimensions than `n_components`.
         """
+        # Whatever ends this early, an interrupt among it, leaves an estimator that is not fitted.
+        self.__dict__.pop("coefficients_", None)
         sequences, kernel, problem = self._pose(X, lengths)
         chosen = self.regularization
         if chosen == "auto":
@@ -216,12 +218,12 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.regularization_ = float(chosen)
         self.rank_ = problem.basis.shape[1]
         self.kernel_mean_ = problem.mean
-        self.coefficients_ = solution.coefficients
         self.delta_values_ = solution.delta_values
         self.timescales_ = timescale(solution.delta_values)
         self.norms_ = solution.norms
         rows = sequences.values[self.support_]
         self.support_vectors_ = rows[:, self.support_] if self.kernel == "precomputed" else rows
+        self.coefficients_ = solution.coefficients
         return self
 
     def transform(self, X: Any) -> Any:
@@ -292,6 +294,10 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if not (isinstance(tolerance, numbers.Real) and float(tolerance) > 0):
             raise ValueError(f"tolerance must be positive; got {tolerance!r}.")
         return self._path(kernel, problem, values, float(tolerance))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether outputs can be computed."""
+        return hasattr(self, "coefficients_")
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn what the estimator accepts."""

@@ -132,6 +132,10 @@ class SpectralClustering(ClusterMixin, BaseEstimator):
         sequences = self._fit(X)
         return self.labels_ if sequences is None else sequences.restore(self.labels_)
 
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether there are clusters."""
+        return hasattr(self, "labels_")
+
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn what the estimator accepts."""
         return affinity_tags(super().__sklearn_tags__(), self.affinity)

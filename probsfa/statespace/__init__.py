@@ -27,6 +27,7 @@ from probsfa.statespace.estimator import ProbabilisticSFA as ProbabilisticSFA
 from probsfa.statespace.estimator import load as load
 from probsfa.statespace.filtering import FilterResult as FilterResult
 from probsfa.statespace.filtering import FilterState as FilterState
+from probsfa.statespace.learning.profile import TimescaleProfile as TimescaleProfile
 from probsfa.statespace.learning.standard_errors import StandardErrors as StandardErrors
 from probsfa.statespace.parameters import Parameters as Parameters
 from probsfa.statespace.parameters import make_parameters as make_parameters
@@ -44,6 +45,7 @@ __all__ = [
     "ProbabilisticSFA",
     "Selection",
     "StandardErrors",
+    "TimescaleProfile",
     "load",
     "make_parameters",
     "on_devices",

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probsfa._typing import FloatArray
+from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 
-__all__ = ["ColumnMoments", "column_moments", "merge_columns", "standardisation", "units"]
+__all__ = ["ColumnMoments", "column_moments", "is_constant", "merge_columns", "standardisation", "units"]
 
 
 class ColumnMoments(NamedTuple):
@@ -106,10 +106,14 @@ def standardisation(values: FloatArray, *, by_feature: bool) -> tuple[FloatArray
     return units(shift, std, by_feature=by_feature)
 
 
+def is_constant(means: FloatArray, stds: FloatArray) -> BoolArray:
+    """Which columns (D,) do not vary: what rounding leaves of a constant column is no variation."""
+    return stds <= 8.0 * np.finfo(np.float64).eps * np.abs(means)
+
+
 def units(means: FloatArray, stds: FloatArray, *, by_feature: bool) -> tuple[FloatArray, FloatArray]:
     """Shift and scale of each feature from its mean and standard deviation; see :func:`standardisation`."""
-    # What rounding leaves of a constant column is no variation.
-    stds = np.where(stds <= 8.0 * np.finfo(np.float64).eps * np.abs(means), 0.0, stds)
+    stds = np.where(is_constant(means, stds), 0.0, stds)
     if not np.any(stds > 0.0):
         raise ValueError("X has only constant columns; there is nothing to find time scales of.")
     if by_feature:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
@@ -25,7 +26,8 @@ from probsfa.statespace.learning.maximum_likelihood import (
     TrainingData,
     maximum_likelihood,
 )
-from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.learning.options import FitOptions, is_number
+from probsfa.statespace.learning.profile import TimescaleProfile
 from probsfa.statespace.learning.standard_errors import StandardErrors
 from probsfa.statespace.models import FittedModel, LinearGaussianModel
 from probsfa.statespace.noise_free import fit_noise_free
@@ -33,12 +35,12 @@ from probsfa.statespace.posterior import Posterior
 from probsfa.statespace.prediction import Forecast
 from probsfa.statespace.progress import Progress, tell
 from probsfa.statespace.timeline import (
-    check_index_of_stream,
     check_steps_of_limit,
     describe_index,
     in_model_time,
     make_horizon,
     refuse_uneven,
+    times_of_stream,
 )
 
 __all__ = ["ProbabilisticSFA", "load"]
@@ -60,10 +62,12 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         each feature that varies, up to 32 and to what data and time allow, learned from evenly spread
         stretches where there are very many cells; `status_` says what was taken. For a few slow features,
         give their number.
-    noise : {"diagonal", "isotropic"} or float, default="diagonal"
-        Observation noise: a variance for each feature, one for all, or a known variance in squared data
-        units. With ``0.0`` the fit is slow feature analysis itself, in closed form; it needs complete rows,
-        and `n_components` at most the rank of the data.
+    noise : {"diagonal", "isotropic"}, float or array-like (D,), default="diagonal"
+        Observation noise: a variance for each feature, one for all, or known variances in squared data
+        units, the same for all features or one for each. A known variance below 1e-12 of that of the data is
+        held there, and `status_` says so. With ``0.0`` the fit is slow feature analysis itself, in closed
+        form; it is fitted to complete rows, with `n_components` at most the rank of the data, and then fills
+        missing cells of any.
     solver : {"auto", "lbfgs", "em"}, default="auto"
         How to climb the likelihood: by quasi-Newton steps on the exact score, which is also "auto", or by
         plain expectation maximisation.
@@ -133,6 +137,9 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     time_unit_)``, so that an hourly model serves six-minute data; where a decay is negative and the steps are
     no whole ones, they are refused, and so are dates for a model of plain numbers, and the other way round.
     Rows without times are taken as one `time_unit_` apart, with a warning if those of the fit were not.
+    A column that does not vary tells no spread. Its missing cells are filled by the constant, with standard
+    deviation zero, and `status_` says so. Where the noise is given, or one for all columns, that is its
+    spread.
 
     See Also
     --------
@@ -164,7 +171,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self,
         n_components: int | None = None,
         *,
-        noise: str | float = "diagonal",
+        noise: str | float | ArrayLike = "diagonal",
         solver: str = "auto",
         max_iter: int = 200,
         tol: float | str = "auto",
@@ -240,7 +247,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             tell(f"engine: {model.plan(sequences).reason}")
         return self
 
-    def fit_stream(self, X: Any, *, lengths: Any = None) -> Self:
+    def fit_stream(self, X: Any, *, lengths: Any = None, times: Any = None) -> Self:
         """Fit to a series too long for memory, read block by block from where it lies.
 
         The result is that of `fit`: each chunk of rows hands the exact distribution of its last state to the
@@ -252,9 +259,11 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         X : array-like (T, D)
             Rows in order of time, NaN or under a mask where missing: anything that has a shape and gives rows
             for a slice, such as `numpy.memmap`, a dataset of an HDF5 or Zarr file, a variable of a netCDF
-            file, or a frame, whose index tells the length of a step where its rows are evenly spaced.
+            file, or a frame, whose index is used as in `fit`.
         lengths : array-like of int, optional
             Cuts the rows into consecutive sequences.
+        times : array-like (T,), optional
+            Times of the rows, as in `fit`; eight bytes a row.
 
         Returns
         -------
@@ -284,9 +293,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             raise ValueError(
                 "noise=0.0 is slow feature analysis itself; use SFA.partial_fit on blocks of rows."
             )
-        data = streaming.InBlocks(self, X, lengths)
-        axis = check_index_of_stream(X, lengths)
-        model = self._maximise(data, options)
+        seconds, axis = times_of_stream(X, lengths, times)
+        model = self._maximise(streaming.InBlocks(self, X, lengths, seconds), options)
         set_fitted(self, replace(model, fitted=_with_times(model.fitted, axis, model.fitted.time_unit)))
         return self
 
@@ -297,7 +305,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def _take_over(self, model: FittedModel) -> None:
         self._model, fitted = model, model.fitted
         self.params_ = fitted.params
-        self.decay_, self.loadings_, self.noise_variance_, self.mean_ = fitted.params
+        self.decay_, self.loadings_ = fitted.params.decay, fitted.params.loadings
+        self.noise_variance_, self.mean_ = fitted.params.noise_variance, fitted.params.offset
         self.time_unit_ = fitted.time_unit
         self.time_unit_seconds_ = fitted.axis.seconds(fitted.time_unit)
         self.timescales_ = timescales_from_decay(fitted.params.decay, fitted.time_unit)
@@ -353,7 +362,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         ]
 
     def filter(
-        self, X: Any, state: FilterState | None = None, *, times: Any = None
+        self, X: Any, state: FilterState | None = None, *, lengths: Any = None, times: Any = None
     ) -> FilterResult | list[FilterResult]:
         """Return the distribution of each latent state given the rows up to its own.
 
@@ -363,22 +372,23 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             Rows in order of time, NaN where missing.
         state : FilterState, optional
             ``state`` of the result for the rows before, to go on with one sequence.
-        times : optional
+        lengths, times : optional
             As in `fit`.
 
         Returns
         -------
         FilterResult, or list of FilterResult
-            Causal means and covariances, log-likelihoods of the rows, and the state from which to go on.
+            Causal means and covariances, log-likelihoods of the rows, and the state from which to go on. An
+            array cut by `lengths` gives a list.
 
         Raises
         ------
         ValueError
             If a state comes with several sequences, or does not fit the model or the times.
         """
-        sequences = self._check(X, None, times)
+        sequences = self._check(X, lengths, times)
         results = self._model.filter(sequences, state)
-        return results if sequences.is_list else results[0]
+        return results if sequences.is_list or lengths is not None else results[0]
 
     def impute(self, X: Any, return_std: bool = False, *, lengths: Any = None, times: Any = None) -> Any:
         """Fill missing cells with their posterior means.
@@ -553,7 +563,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Returns
         -------
         StandardErrors
-            With the shapes and units of the parameters; costs two posterior evaluations for each free
+            With the shapes and units of the parameters, and intervals by ``interval(name, level)``: those
+            of time scales are on the logarithmic scale. Costs two posterior evaluations for each free
             parameter.
 
         Raises
@@ -563,6 +574,59 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """
         sequences = self._check(X, lengths, times)
         return self._model.standard_errors(sequences)
+
+    def profile_timescale(
+        self, X: Any, component: int = 0, *, level: float = 0.95, lengths: Any = None, times: Any = None
+    ) -> TimescaleProfile:
+        """Return an interval of the time scale of a latent by profile likelihood.
+
+        All other parameters are fitted again for each time scale that is tried, on the exact likelihood. The
+        interval is as skewed as the likelihood, and may reach to infinity where the series is too short to
+        tell a slow latent from a drift. Where two latents have nearly the same time scale, another one may
+        take the place of this one, and the interval covers both.
+
+        Parameters
+        ----------
+        X, lengths, times
+            The data the model was fitted to.
+        component : int, default=0
+            Which latent; they come slowest first.
+        level : float, default=0.95
+            Probability to cover.
+
+        Returns
+        -------
+        TimescaleProfile
+            ``lower``, ``upper``, and the profile itself. Costs two posterior evaluations for each free
+            parameter, as `standard_errors` does, and some hundred more: about as much as a fit.
+
+        Raises
+        ------
+        ValueError
+            If the model has no noise (``noise=0.0``), or the latent no positive decay.
+
+        See Also
+        --------
+        standard_errors : Intervals of all parameters, from the curvature at the maximum alone.
+
+        References
+        ----------
+        Venzon & Moolgavkar (1988), Applied Statistics 37:87, doi:10.2307/2347496.
+
+        Examples
+        --------
+        >>> from probsfa import ProbabilisticSFA
+        >>> from probsfa.datasets import make_slow_mixture
+        >>> X = make_slow_mixture(100, 3, decay=[0.95], noise_variance=0.3, random_state=0).data
+        >>> profile = ProbabilisticSFA(1).fit(X).profile_timescale(X, level=0.9)
+        >>> bool(profile.upper - profile.timescale > profile.timescale - profile.lower > 0)
+        True
+        """
+        sequences = self._check(X, lengths, times)
+        check_count("component", component, minimum=0)
+        if component >= self.decay_.shape[0]:
+            raise ValueError(f"component={component} is none of the {self.decay_.shape[0]} latents, 0 first.")
+        return self._model.profile_timescale(sequences, component, level)
 
     # ------------------------------------------------------------------- storage
 
@@ -587,12 +651,12 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn what the estimator accepts."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = isinstance(self.noise, str) or self.noise != 0.0
+        tags.input_tags.allow_nan = not (is_number(self.noise) and self.noise == 0.0)
         return tags
 
     @property
     def _n_features_out(self) -> int:
-        return int(self.decay_.shape[0])
+        return self.params_.n_states
 
     def _check(self, X: Any, lengths: Any, times: Any) -> Sequences:
         check_is_fitted(self)
@@ -647,10 +711,22 @@ def load(path: str | os.PathLike[str]) -> ProbabilisticSFA:
     FileNotFoundError
         If there is no such file.
     ValueError
-        If it is not a model of this package, or of a later version of the format.
+        If it is not a model of this package, is broken, or of a later version of the format. Sizes are
+        checked before anything is unpacked.
     """
     model, options, names = persistence.read(path)
+    unknown = sorted(set(options) - set(ProbabilisticSFA().get_params()))
+    if unknown:
+        raise ValueError(f"{os.fspath(path)} has parameters that this release does not know: {unknown}.")
     estimator = ProbabilisticSFA(**options)
+    try:
+        FitOptions.of(estimator).check()
+        if estimator.random_state is not None:
+            check_count("random_state", estimator.random_state, minimum=0)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{os.fspath(path)} has a parameter that is none: {str(error).rstrip('.')}."
+        ) from None
     estimator._take_over(model)
     estimator.n_features_in_ = model.fitted.params.n_features
     if names is not None:

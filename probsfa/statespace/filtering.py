@@ -6,7 +6,8 @@ import numpy as np
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
-from probsfa.statespace.panel import decay_over, make_panel, step_decay, whole_if_close
+from probsfa.statespace.engine.dynamics import transition_over, transition_table
+from probsfa.statespace.panel import make_panel, whole_if_close
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import filter_rows
 
@@ -81,9 +82,9 @@ def run_filter(params: Parameters, sequence: Sequences, state: FilterState | Non
     ValueError
         If ``state`` does not fit the model, or the times do not go on from it.
     """
-    k = params.n_components
+    k = params.n_states
     panel = make_panel(sequence)
-    decays = step_decay(params.decay, panel)
+    transitions = transition_table(params, panel.gaps).at(panel.gap_index)
     mean, covariance = np.zeros(k), np.eye(k)
     times = sequence.times
     if state is not None:
@@ -95,8 +96,9 @@ def run_filter(params: Parameters, sequence: Sequences, state: FilterState | Non
             # Seconds since 1970 round a step of a millisecond; it is a whole one all the same.
             if elapsed >= 0.5 and abs(elapsed - np.rint(elapsed)) <= 4.0 * np.spacing(abs(state.time)):
                 elapsed = float(np.rint(elapsed))
-        decays[0] = decay_over(params.decay, whole_if_close(np.array([elapsed])))[0]
-    filtering = filter_rows(params, panel, decays, mean, covariance)
+        onward = transition_over(params, whole_if_close(np.array([elapsed])))
+        transitions = transitions.with_first(onward.at(0))
+    filtering = filter_rows(params, panel, transitions, mean, covariance)
     last = FilterState(
         filtering.means[-1].copy(),
         filtering.covariances[-1].copy(),
@@ -105,10 +107,10 @@ def run_filter(params: Parameters, sequence: Sequences, state: FilterState | Non
     return FilterResult(*filtering, last)
 
 
-def _check_state(state: FilterState, n_components: int, times: FloatArray | None) -> None:
-    if state.mean.shape != (n_components,) or state.covariance.shape != (n_components, n_components):
+def _check_state(state: FilterState, n_states: int, times: FloatArray | None) -> None:
+    if state.mean.shape != (n_states,) or state.covariance.shape != (n_states, n_states):
         raise ValueError(
-            f"state has a mean of shape {state.mean.shape}; a model with {n_components} components needs the "
+            f"state has a mean of shape {state.mean.shape}; a model with {n_states} components needs the "
             "state of its own filter."
         )
     if (times is None) != (state.time is None):

@@ -19,11 +19,23 @@ from probsfa.statespace.filtering import FilterResult, FilterState, run_filter
 from probsfa.statespace.learning.budget import affordable_rows, stretches
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
-from probsfa.statespace.learning.standard_errors import StandardErrors, standard_errors
+from probsfa.statespace.learning.profile import TimescaleProfile, profile_decay
+from probsfa.statespace.learning.standard_errors import (
+    StandardErrors,
+    free_coordinates,
+    standard_errors,
+)
 from probsfa.statespace.leave_one_out import compare_with_interpolation
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.posterior import Posterior, log_likelihood, plan_for, smooth
-from probsfa.statespace.prediction import Forecast, Imputation, fill, forecast, observation_moments
+from probsfa.statespace.prediction import (
+    Forecast,
+    Imputation,
+    check_finite,
+    fill,
+    forecast,
+    observation_moments,
+)
 from probsfa.statespace.simulation import draw_latents, simulate
 
 __all__ = ["FittedModel", "LinearGaussianModel"]
@@ -83,6 +95,10 @@ class FittedModel(Protocol):
         """Standard errors of the parameters, which were fitted to these data."""
         ...
 
+    def profile_timescale(self, sequences: Sequences, component: int, level: float) -> TimescaleProfile:
+        """Interval of the time scale of a latent by profile likelihood of these data."""
+        ...
+
     def arrays_to_save(self) -> Mapping[str, NDArray[Any]]:
         """What a file holds of the model beyond its parameters."""
         ...
@@ -108,27 +124,35 @@ class LinearGaussianModel:
     @property
     def n_parameters(self) -> int:
         """Decays, loadings, means, and those noise variances that were learned."""
-        return self._coordinates(evenly_sampled=True).size
+        return self._coordinates(evenly_sampled=True).n_free
 
     def posterior(self, sequences: Sequences) -> Posterior:
         """Distribution of the latents given all rows of each sequence."""
-        return smooth(self.fitted.params, self._panel(sequences))
+        whole = smooth(self.fitted.params, self._panel(sequences))
+        check_finite(sequences, self.fitted.params, *whole)
+        return whole
 
     def filter(self, sequences: Sequences, state: FilterState | None) -> list[FilterResult]:
         """Distribution of the latents of each sequence given the rows up to their own."""
-        if state is not None and sequences.is_list:
-            raise ValueError("state goes on with one sequence; X is a list of them.")
+        if state is not None and len(sequences.lengths) > 1:
+            raise ValueError("state goes on with one sequence; X holds several.")
         timed = sequences.retimed(self.fitted.time_unit)
-        return [run_filter(self.fitted.params, timed.one(i), state) for i in range(len(timed.lengths))]
+        results = [run_filter(self.fitted.params, timed.one(i), state) for i in range(len(timed.lengths))]
+        for result in results:
+            check_finite(sequences, self.fitted.params, *result[:3])
+        return results
 
     def log_likelihood(self, sequences: Sequences) -> float:
         """Log-likelihood of all rows, in nats."""
-        return log_likelihood(self.fitted.params, self._panel(sequences))
+        value = log_likelihood(self.fitted.params, self._panel(sequences))
+        check_finite(sequences, self.fitted.params, value)
+        return value
 
     def impute(self, sequences: Sequences) -> Imputation:
         """Values with missing cells filled, and the standard deviations of what would have been observed."""
-        whole, params = self.posterior(sequences), self.fitted.params
+        whole, params = self.posterior(sequences), self.fitted.predictive_params
         moments = observation_moments(params, whole.means, whole.covariances)
+        check_finite(sequences, self.fitted.params, *moments)
         values, std = fill(sequences.values, *moments)
         if sequences.mask.all():
             return Imputation(values, std)
@@ -151,17 +175,21 @@ class LinearGaussianModel:
         """Distribution so many units of time after each sequence."""
         whole = self.posterior(sequences)
         return [
-            forecast(self.fitted.params, whole.means[s.stop - 1], whole.covariances[s.stop - 1], ahead)
+            forecast(
+                self.fitted.predictive_params, whole.means[s.stop - 1], whole.covariances[s.stop - 1], ahead
+            )
             for s, ahead in zip(sequences.slices, steps, strict=True)
         ]
 
     def sample(self, n_steps: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """Observations and latents drawn from the model."""
-        return simulate(self.fitted.params, n_steps, rng)
+        return simulate(self.fitted.predictive_params, n_steps, rng)
 
     def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Courses of the latents, from their joint distribution given the data."""
-        return draw_latents(self.fitted.params, self._panel(sequences), n_draws, rng)
+        drawn = draw_latents(self.fitted.params, self._panel(sequences), n_draws, rng)
+        check_finite(sequences, self.fitted.params, drawn)
+        return drawn
 
     def standard_errors(self, sequences: Sequences) -> StandardErrors:
         """Standard errors of the parameters, from the observed information of the data."""
@@ -170,7 +198,17 @@ class LinearGaussianModel:
         coordinates = self._coordinates(evenly_sampled=panel.evenly_sampled)
         floors = fitted.options.noise_floors
         params = fitted.standardised_params
-        return standard_errors(coordinates, params, panel, floors, fitted.scale, fitted.time_unit)
+        return standard_errors(
+            coordinates, params, panel, floors, fitted.scale, fitted.time_unit, fitted.params
+        )
+
+    def profile_timescale(self, sequences: Sequences, component: int, level: float) -> TimescaleProfile:
+        """Interval of the time scale of a latent by profile likelihood."""
+        fitted, params = self.fitted, self.fitted.standardised_params
+        panel = self._panel(sequences.standardised(fitted.shift, fitted.scale))
+        coordinates = self._coordinates(evenly_sampled=panel.evenly_sampled)
+        free = free_coordinates(coordinates, params, fitted.options.noise_floors)
+        return profile_decay(coordinates, params, panel, free, component, level, fitted.time_unit)
 
     def arrays_to_save(self) -> Mapping[str, NDArray[Any]]:
         """Nothing: the parameters are the model."""
@@ -186,4 +224,4 @@ class LinearGaussianModel:
     def _coordinates(self, *, evenly_sampled: bool) -> Coordinates:
         params = self.fitted.params
         kind = self.fitted.options.noise_kind
-        return Coordinates(params.n_features, params.n_components, kind, evenly_sampled)
+        return Coordinates(params.n_features, params.latents, kind, evenly_sampled)

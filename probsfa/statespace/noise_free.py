@@ -21,9 +21,17 @@ from probsfa.statespace.filtering import FilterState
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood, check_lengths_for_timescales
 from probsfa.statespace.learning.objective import STATUS_SENTENCES
 from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.noise_free_gaps import GapPosterior, draw_given_observed, smooth_given_observed
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import Posterior
-from probsfa.statespace.prediction import Forecast, Imputation, forecast
+from probsfa.statespace.prediction import (
+    Forecast,
+    Imputation,
+    check_finite,
+    fill,
+    forecast,
+    observation_moments,
+)
 from probsfa.statespace.simulation import simulate
 
 __all__ = ["NoiseFreeModel", "SquareModel", "fit_noise_free", "square_model"]
@@ -60,7 +68,12 @@ class SquareModel(NamedTuple):
     def parameters(self, n_components: int) -> Parameters:
         """Parameters of the slowest latents, with no noise."""
         zeros = np.zeros(self.mean.shape[0])
-        return Parameters(self.decay[:n_components], self.loadings[:, :n_components], zeros, self.mean)
+        return Parameters(
+            decay=self.decay[:n_components],
+            loadings=self.loadings[:, :n_components],
+            noise_variance=zeros,
+            offset=self.mean,
+        )
 
     def latents(self, values: FloatArray) -> FloatArray:
         """Latents of complete rows, exactly: shape (N, R)."""
@@ -117,8 +130,8 @@ class NoiseFreeModel:
 
     @property
     def takes_missing(self) -> bool:
-        """Only complete rows give their latents."""
-        return False
+        """Observed cells are equations for the latents; what they leave open gets a distribution."""
+        return True
 
     @property
     def n_components(self) -> int:
@@ -131,37 +144,61 @@ class NoiseFreeModel:
         return self.square.rank * (self.square.rank + 2)
 
     def posterior(self, sequences: Sequences) -> Posterior:
-        """Latents with no uncertainty, as a posterior."""
-        n, k = sequences.n_rows, self.n_components
+        """Latents given all observed cells; those of complete rows have no uncertainty."""
+        k, full = self.n_components, self._full_posterior(sequences)
         return Posterior(
-            self.square.latents(sequences.values)[:, :k],
-            np.zeros((n, k, k)),
-            np.zeros((max(n - 1, 0), k, k)),
+            full.means[:, :k],
+            full.covariances[:, :k, :k],
+            full.lag_one_covariances[:, :k, :k],
+            full.row_log_likelihoods,
+        )
+
+    def _full_posterior(self, sequences: Sequences) -> GapPosterior:
+        """Posterior of all latents of the square model."""
+        if not sequences.mask.all():
+            full = smooth_given_observed(*self.square, sequences)
+            check_finite(sequences, self.square.parameters(self.square.rank), *full)
+            return full
+        n, rank = sequences.n_rows, self.square.rank
+        return GapPosterior(
+            self.square.latents(sequences.values),
+            np.zeros((n, rank, rank)),
+            np.zeros((max(n - 1, 0), rank, rank)),
             self.square.row_log_likelihoods(sequences),
         )
 
     def filter(self, sequences: Sequences, state: FilterState | None) -> NoReturn:
         """Raise a ValueError: there is nothing to filter."""
         raise ValueError(
-            "filter needs observation noise; without it (noise=0.0), transform is causal already."
+            "filter needs observation noise; without it (noise=0.0), complete rows tell their own "
+            "latents, by transform."
         )
 
     def log_likelihood(self, sequences: Sequences) -> float:
         """Log-likelihood of all rows, in nats."""
-        return float(np.sum(self.square.row_log_likelihoods(sequences)))
+        return float(np.sum(self._full_posterior(sequences).row_log_likelihoods))
 
     def impute(self, sequences: Sequences) -> Imputation:
-        """The values as they are, for nothing is missing, and zeros."""
-        return Imputation(sequences.values.copy(), np.zeros_like(sequences.values))
+        """Values with missing cells filled, and their standard deviations given the observed cells.
+
+        A cell that the others of its row determine has none.
+        """
+        if sequences.mask.all():
+            return Imputation(sequences.values.copy(), np.zeros_like(sequences.values))
+        full = self._full_posterior(sequences)
+        params = self.square.parameters(self.square.rank)
+        moments = observation_moments(params, full.means, full.covariances)
+        return Imputation(*fill(sequences.values, *moments))
 
     def forecast(self, sequences: Sequences, steps: Sequence[FloatArray]) -> list[Forecast]:
         """Forecasts from the last rows: observations from all latents, of which the slowest are reported."""
         k, rank = self.n_components, self.square.rank
         params = self.square.parameters(rank)
         forecasts = []
+        posterior = self._full_posterior(sequences)
         for s, ahead in zip(sequences.slices, steps, strict=True):
-            last = self.square.latents(sequences.values[s.stop - 1 : s.stop])[0]
-            full = forecast(params, last, np.zeros((rank, rank)), ahead)
+            last = s.stop - 1
+            full = forecast(params, posterior.means[last], posterior.covariances[last], ahead)
             forecasts.append(
                 full._replace(latent_means=full.latent_means[:, :k], latent_std=full.latent_std[:, :k])
             )
@@ -173,12 +210,19 @@ class NoiseFreeModel:
         return observations, latents[:, : self.n_components]
 
     def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """The latents, which are certain, as often as asked for."""
-        return np.repeat(self.posterior(sequences).means[None], n_draws, axis=0)
+        """Courses of the latents given the observed cells; those of complete rows are certain."""
+        if sequences.mask.all():
+            return np.repeat(self.posterior(sequences).means[None], n_draws, axis=0)
+        drawn = draw_given_observed(*self.square, sequences, n_draws, rng)
+        return drawn[:, :, : self.n_components]
 
     def standard_errors(self, sequences: Sequences) -> NoReturn:
         """Raise a ValueError: there is no uncertainty."""
         raise ValueError("standard_errors needs observation noise; noise=0.0 is a limit of no uncertainty.")
+
+    def profile_timescale(self, sequences: Sequences, component: int, level: float) -> NoReturn:
+        """Raise a ValueError: there is no uncertainty."""
+        raise ValueError("profile_timescale needs observation noise; noise=0.0 is a limit of no uncertainty.")
 
     def arrays_to_save(self) -> Mapping[str, NDArray[Any]]:
         """The square model."""

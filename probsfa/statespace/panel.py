@@ -2,8 +2,8 @@
 
 All sequences lie one after the other on one time axis. What separates them, and what uneven sampling means,
 is said by one array alone: the time since the row before. It is infinite on the first row of a sequence, so
-that ``a ** inf = 0`` cuts the chain there and the stationary distribution starts it again; no sequence needs
-code of its own.
+that no transition leads there and the stationary distribution starts the chain again; no sequence needs code
+of its own.
 """
 
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from probsfa._typing import FloatArray
+from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 
 
@@ -111,54 +111,46 @@ def make_panel(sequences: Sequences, *, pad: bool = True) -> Panel:
 
     starts = np.ones(n_steps, dtype=bool)
     starts[:n_rows] = sequences.starts
-    if sequences.times is None:
-        gaps, inverse = np.ones(1), np.zeros(n_steps, dtype=np.int64)
-    elif sequences.step is not None:
-        gaps, inverse = whole_if_close(np.array([sequences.step])), np.zeros(n_steps, dtype=np.int64)
-    else:
-        elapsed = np.ones(n_steps)
-        elapsed[1:n_rows] = whole_if_close(np.diff(sequences.times))
-        within = ~starts
-        gaps, inside = np.unique(elapsed[within], return_inverse=True)
-        if gaps.size == 0:
-            gaps = np.ones(1)
-        inverse = np.zeros(n_steps, dtype=np.int64)
-        inverse[within] = inside
-    gap_index = np.where(starts, gaps.size, inverse).astype(np.int32)
+    gap_index, gaps = index_gaps(starts, sequences.times, sequences.step)
     complete = bool(sequences.mask.all())
     return Panel(values, mask, gap_index, gaps, n_rows, sequences.lengths, complete)
+
+
+def index_gaps(
+    starts: BoolArray, times: FloatArray | None, step: float | None = None
+) -> tuple[NDArray[np.int32], FloatArray]:
+    """Which gap leads to each row, and the different gaps, as a panel has them.
+
+    Parameters
+    ----------
+    starts : ndarray of bool (T,)
+        Rows that start a sequence, or pad the last one.
+    times : ndarray (N,) or None
+        Times of the first N rows, those that are data; None for even sampling.
+    step : float, optional
+        The time between all rows, where it is the same.
+
+    Returns
+    -------
+    gap_index : ndarray (T,)
+    gaps : ndarray (U,)
+    """
+    inverse = np.zeros(starts.size, dtype=np.int64)
+    if times is None:
+        gaps = np.ones(1)
+    elif step is not None:
+        gaps = whole_if_close(np.array([step]))
+    else:
+        elapsed = np.ones(starts.size)
+        elapsed[1 : times.size] = whole_if_close(np.diff(times))
+        within = ~starts
+        gaps, inverse[within] = np.unique(elapsed[within], return_inverse=True)
+        if gaps.size == 0:
+            gaps = np.ones(1)
+    return np.where(starts, gaps.size, inverse).astype(np.int32), gaps
 
 
 def whole_if_close(elapsed: FloatArray) -> FloatArray:
     """Gaps that miss a whole number only by rounding as that number, so that an even grid of times is one."""
     whole = np.maximum(np.rint(elapsed), 1.0)
     return np.where(np.abs(elapsed - whole) <= 1e-6 * whole, whole, elapsed)
-
-
-def step_decay(decay: FloatArray, panel: Panel) -> FloatArray:
-    """Decay of each latent from the row before to each row, zero where a sequence starts: shape (T, K)."""
-    table = decay_over(decay, panel.gaps)
-    return np.vstack([table, np.zeros((1, decay.shape[0]))])[panel.gap_index]
-
-
-def decay_over(decay: FloatArray, gaps: FloatArray) -> FloatArray:
-    """Correlation of each latent over each of ``gaps``: shape (U, K).
-
-    Over one step this is the decay itself, which may be negative; an Ornstein-Uhlenbeck process seen at
-    uneven times has positive ones.
-
-    Raises
-    ------
-    ValueError
-        If a decay is negative and a gap is not a whole number of steps.
-    """
-    if np.any(decay < 0.0) and np.any(gaps != np.rint(gaps)):
-        raise ValueError(
-            "times are uneven, or fall between the steps of the model, and the decay of latent "
-            f"{int(np.argmin(decay))} is negative ({decay.min():.4g}): a process that alternates from step "
-            "to step has no value between steps. Fit the model with uneven times, or to rows as close as "
-            "these, or give rows at whole steps."
-        )
-    if np.all(gaps == 1.0):
-        return np.broadcast_to(decay, (gaps.shape[0], decay.shape[0]))
-    return decay ** gaps[:, None]

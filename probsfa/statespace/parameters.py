@@ -20,8 +20,41 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from probsfa._typing import FloatArray
+from probsfa._typing import BoolArray, FloatArray
 from probsfa.linalg import canonical_signs
+
+
+class Latents(NamedTuple):
+    """How many latents a model has, before there are parameters of them.
+
+    Attributes
+    ----------
+    n_components : int
+        Number of latents, ``K``.
+    """
+
+    n_components: int
+
+    @property
+    def n_states(self) -> int:
+        """Dimension of the state, the columns of the loadings: one for each AR(1) process."""
+        return self.n_components
+
+    @property
+    def n_dynamics(self) -> int:
+        """Number of parameters of the dynamics: a decay for each latent."""
+        return self.n_components
+
+    def n_free(self, n_features: int) -> int:
+        """Number of free parameters of the latents, with their loadings on so many features.
+
+        Unit variances and different decays leave no change of the latents free but their order and signs.
+        """
+        return self.n_dynamics + self.n_states * n_features
+
+    def without(self, others: "Latents") -> "Latents":
+        """The latents that these are more than others."""
+        return Latents(self.n_components - others.n_components)
 
 
 class Parameters(NamedTuple):
@@ -45,9 +78,27 @@ class Parameters(NamedTuple):
     offset: FloatArray
 
     @property
+    def latents(self) -> Latents:
+        """How many latents there are."""
+        return Latents(int(self.decay.shape[0]))
+
+    @property
     def n_components(self) -> int:
         """Number of latents, ``K``."""
         return int(self.decay.shape[0])
+
+    @property
+    def n_states(self) -> int:
+        """Dimension of the state, the columns of the loadings; one for each latent."""
+        return int(self.loadings.shape[1])
+
+    @property
+    def free_loadings(self) -> BoolArray:
+        """Which loadings (D, K) are free, and not held by the rule of :func:`canonical`: all of them.
+
+        With the dynamics they are as many as :meth:`Latents.n_free` counts.
+        """
+        return np.ones(self.loadings.shape, dtype=bool)
 
     @property
     def n_features(self) -> int:
@@ -147,9 +198,16 @@ def canonical(params: Parameters, scale: ArrayLike) -> Parameters:
 
 def rescale(params: Parameters, shift: FloatArray, scale: FloatArray) -> Parameters:
     """Parameters of ``shift + scale * x`` from those of ``x``."""
-    return Parameters(
-        decay=params.decay,
+    return params._replace(
         loadings=params.loadings * scale[:, None],
         noise_variance=params.noise_variance * scale**2,
         offset=shift + scale * params.offset,
+    )
+
+
+def with_more_latents(params: Parameters, new: Parameters) -> Parameters:
+    """Parameters with the latents of both; noise and offset are those of the first."""
+    return params._replace(
+        decay=np.append(params.decay, new.decay),
+        loadings=np.column_stack([params.loadings, new.loadings]),
     )

@@ -3,6 +3,7 @@
 import dataclasses
 import numbers
 import os
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from probsfa import _storage
 from probsfa._times import TimeAxis
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
-from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.learning.options import FitOptions, as_noise, is_number
 from probsfa.statespace.models import FittedModel, LinearGaussianModel
 from probsfa.statespace.noise_free import NoiseFreeModel, SquareModel
 from probsfa.statespace.parameters import Parameters
@@ -39,6 +40,7 @@ def write(
     fitted = model.fitted
     if not (options["random_state"] is None or isinstance(options["random_state"], numbers.Integral)):
         options = {**options, "random_state": None}
+    options = {**options, "noise": as_noise(options["noise"])}
     scalars = {
         "options": options,
         # A parameter that was set after the fit is the estimator's, not the model's.
@@ -52,15 +54,29 @@ def write(
         "status": fitted.status,
     }
     arrays = {
-        **fitted.params._asdict(),
+        **{name: value for name, value in fitted.params._asdict().items() if value is not None},
         "history": fitted.history,
         "shift": fitted.shift,
         "scale": fitted.scale,
         **{f"limit_{name}": value for name, value in model.arrays_to_save().items()},
     }
+    if fitted.constant is not None:
+        arrays["constant"] = fitted.constant.astype(np.uint8)
     if feature_names is not None:
         arrays["feature_names"] = np.asarray(feature_names, dtype=str)
     _storage.write(path, _KIND, scalars, arrays)
+
+
+def _saved(values: Mapping[str, Any], names: Iterable[str], defaults: Container[str]) -> dict[str, Any]:
+    """The values of those names; a file that is older than a field with a default need not have it."""
+    return {name: values[name] for name in names if name in values or name not in defaults}
+
+
+def _option_names() -> tuple[list[str], list[str]]:
+    """Names of the options of a fit, and of those with a default."""
+    options = dataclasses.fields(FitOptions)
+    defaulted = [option.name for option in options if option.default is not dataclasses.MISSING]
+    return [option.name for option in options], defaulted
 
 
 def read(path: str | os.PathLike[str]) -> tuple[FittedModel, dict[str, Any], Any]:
@@ -76,10 +92,25 @@ def read(path: str | os.PathLike[str]) -> tuple[FittedModel, dict[str, Any], Any
         Names of the features, if they have any.
     """
     scalars, arrays = _storage.read(path, _KIND)
+    try:
+        model, options, names = _assemble(scalars, arrays)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        missing = isinstance(error, KeyError)
+        said = f"it has no {error.args[0]!r}" if missing else str(error).rstrip(".")
+        raise ValueError(f"{os.fspath(path)} holds no usable model: {said}.") from error
+    return model, options, names
+
+
+def _assemble(scalars: dict[str, Any], arrays: dict[str, Any]) -> tuple[FittedModel, dict[str, Any], Any]:
+    """A model from what a file holds; a KeyError, TypeError or ValueError says what is wrong with it."""
     options = scalars["options"]
+    _check_scalars(scalars)
+    arrays = _check_arrays(arrays)
+    if isinstance(options["noise"], list):
+        options["noise"] = np.array(options["noise"])
     fitted_with = scalars.get("fitted_with", options)
     fitted = MaximumLikelihood(
-        params=Parameters(*(arrays[name] for name in Parameters._fields)),
+        params=Parameters(**_saved(arrays, Parameters._fields, Parameters._field_defaults)),
         shift=arrays["shift"],
         scale=arrays["scale"],
         time_unit=scalars["time_unit"],
@@ -88,12 +119,79 @@ def read(path: str | os.PathLike[str]) -> tuple[FittedModel, dict[str, Any], Any
         n_evaluations=scalars["n_evaluations"],
         converged=scalars["converged"],
         status=scalars["status"],
-        options=FitOptions(**{name: fitted_with[name] for name in FitOptions.__dataclass_fields__}),
+        options=FitOptions(**_saved(fitted_with, *_option_names())),
         axis=TimeAxis(**scalars.get("time_axis", {"kind": "unknown"})),
     )
+    fitted.options.check()
+    if "constant" in arrays:
+        fitted = dataclasses.replace(fitted, constant=arrays["constant"] > 0)
     model: FittedModel = LinearGaussianModel(fitted)
     if "limit_decay" in arrays:
         square = SquareModel(*(arrays[f"limit_{name}"] for name in SquareModel._fields))
         model = NoiseFreeModel(fitted, square)
+    elif np.any(fitted.params.noise_variance <= 0.0):
+        raise ValueError("noise_variance must be positive")
     names = arrays["feature_names"].astype(object) if "feature_names" in arrays else None
     return model, options, names
+
+
+def _check_scalars(scalars: dict[str, Any]) -> None:
+    """Raise a ValueError for numbers and texts that are none, a KeyError for those that are missing."""
+    for name in ("options", "fitted_with"):
+        if not isinstance(scalars.get(name, {}), dict):
+            raise ValueError(f"{name} must be parameters by name")
+    for name in ("time_unit", "log_likelihood"):
+        value = scalars[name]
+        if not (is_number(value) and np.isfinite(value)):
+            raise ValueError(f"{name} must be a finite number, got {value!r:.80}")
+    if scalars["time_unit"] <= 0.0:
+        raise ValueError(f"time_unit must be positive, got {scalars['time_unit']!r}")
+    count = scalars["n_evaluations"]
+    if not isinstance(count, int) or count < 0:
+        raise ValueError(f"n_evaluations must be a count, got {count!r:.80}")
+    if not isinstance(scalars["converged"], bool) or not isinstance(scalars["status"], str):
+        raise ValueError("converged must be true or false, and status a sentence")
+
+
+# Letters stand for numbers of features, latents, latents of the square model, and anything.
+_SHAPES = {
+    "decay": "K",
+    "loadings": "DK",
+    "noise_variance": "D",
+    "offset": "D",
+    "shift": "D",
+    "scale": "D",
+    "history": "*",
+}
+_SHAPES_OF_LIMIT = {"limit_decay": "R", "limit_components": "RD", "limit_loadings": "DR", "limit_mean": "D"}
+
+
+def _check_arrays(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Arrays as float64, once their shapes fit each other and their values are finite and in range."""
+    expected = {**_SHAPES, **(_SHAPES_OF_LIMIT if any(name in arrays for name in _SHAPES_OF_LIMIT) else {})}
+    checked, sizes = dict(arrays), dict[str, int]()
+    for name, letters in expected.items():
+        array = arrays[name]
+        if array.dtype.kind not in "fiu" or array.ndim != len(letters):
+            raise ValueError(
+                f"{name} must hold numbers in {len(letters)} dimensions, got shape {array.shape}"
+            )
+        for letter, size in zip(letters, array.shape, strict=True):
+            if letter != "*" and (size == 0 or sizes.setdefault(letter, size) != size):
+                raise ValueError(f"{name} has the shape {array.shape}, which does not fit the other arrays")
+        checked[name] = array.astype(np.float64)
+        if not np.isfinite(checked[name]).all():
+            raise ValueError(f"{name} holds what is no finite number")
+        if name.endswith("decay") and np.any(np.abs(checked[name]) >= 1.0):
+            raise ValueError(f"{name} must lie between -1 and 1")
+    if np.any(checked["scale"] <= 0.0) or np.any(checked["noise_variance"] < 0.0):
+        raise ValueError("scale must be positive, and noise_variance must not be negative")
+    if sizes.get("R", sizes["K"]) < sizes["K"]:
+        raise ValueError("the limit has fewer latents than the model")
+    constant = arrays.get("constant")
+    if constant is not None and (constant.dtype.kind != "u" or constant.shape != (sizes["D"],)):
+        raise ValueError("constant must tell of each feature whether it is")
+    names = arrays.get("feature_names")
+    if names is not None and (names.dtype.kind != "U" or names.shape != (sizes["D"],)):
+        raise ValueError("feature_names must be a name for each feature")
+    return checked

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from probsfa._interrupts import interrupts_kept
 from probsfa._processes import check_not_forked
 from probsfa._threads import one_blas_thread
 from probsfa._typing import FloatArray
@@ -31,7 +32,7 @@ from probsfa.statespace.parameters import Parameters
 def _engine() -> Iterator[None]:
     """Settings under which the engine is asked."""
     check_not_forked()
-    with engine_settings(), one_blas_thread():
+    with interrupts_kept(), engine_settings(), one_blas_thread():
         yield
 
 
@@ -119,7 +120,7 @@ def expected_statistics(params: Parameters, panel: Panel) -> Statistics:
 def _filter_program(
     values: Array, mask: Array, transitions: Transition, model: Model, before: Gaussian
 ) -> tuple[Array, Array, Array]:
-    nothing = Transition(jnp.zeros_like(transitions.decay[0]))
+    nothing = transitions.at(0).starting()
     problem = Problem(values, mask, transitions, nothing, *model[1:])
     result, log_likelihoods = Recursions().forward(problem, before)
     roots = result.filtered.roots
@@ -127,7 +128,7 @@ def _filter_program(
 
 
 def filter_rows(
-    params: Parameters, panel: Panel, decays: FloatArray, mean: FloatArray, covariance: FloatArray
+    params: Parameters, panel: Panel, transitions: Transition, mean: FloatArray, covariance: FloatArray
 ) -> Filtering:
     """Causal distributions of the states, starting from that of the state before the first row.
 
@@ -137,8 +138,8 @@ def filter_rows(
         Parameters of the model.
     panel : Panel
         Packed observations.
-    decays : ndarray of shape (T, K)
-        Decay from the row before to each row; the first may differ from zero to resume a sequence.
+    transitions : Transition
+        From the row before to each row, (T, K); the first may lead there from a row before, to go on.
     mean : ndarray of shape (K,)
         Mean of the state before the first row.
     covariance : ndarray of shape (K, K)
@@ -150,8 +151,8 @@ def filter_rows(
     """
     with _engine():
         before = Gaussian(jnp.asarray(mean), jnp.asarray(covariance))
-        transitions, model = Transition(jnp.asarray(decays)), make_model(params, panel)
-        filtered = _filter_program(panel.values, panel.mask, transitions, model, before)
+        model = make_model(params, panel)
+        filtered = _filter_program(panel.values, panel.mask, transitions.map(jnp.asarray), model, before)
         return Filtering(*(np.asarray(rows)[: panel.n_rows] for rows in filtered))
 
 
@@ -172,5 +173,5 @@ def draw_states(params: Parameters, panel: Panel, normals: FloatArray) -> FloatA
     ndarray of shape (n_draws, N, K)
     """
     with _engine():
-        settings = settings_for_draws(panel.values.shape[0], params.n_components)
+        settings = settings_for_draws(panel.values.shape[0], params.n_states)
         return draw_in_turn(params, panel, normals, *settings)

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from probsfa._typing import FloatArray
-from probsfa.statespace.engine.dynamics import Transition
+from probsfa._validation import Sequences
+from probsfa.statespace.engine.dynamics import transition_over
 from probsfa.statespace.leave_one_out import Comparison
-from probsfa.statespace.panel import decay_over
 from probsfa.statespace.parameters import Parameters
 
 
@@ -32,6 +32,35 @@ class Forecast(NamedTuple):
     latent_std: Any
 
 
+def check_finite(sequences: Sequences, params: Parameters, *results: FloatArray | float) -> None:
+    """Raise a ValueError where an answer is no number, naming the cell that is farthest from the model.
+
+    Parameters
+    ----------
+    sequences : Sequences
+        The data, in the units of the parameters.
+    params : Parameters
+        Parameters of the model.
+    *results : ndarray or float
+        What was inferred from the data.
+    """
+    # A finite sum has finite terms, and takes no memory.
+    if all(np.isfinite(np.sum(result)) or np.isfinite(result).all() for result in results):
+        return
+    deviation = np.abs(sequences.values - params.offset)
+    with np.errstate(all="ignore"):
+        std = np.sqrt(np.sum(params.loadings**2, axis=1) + params.noise_variance)
+        far = np.nan_to_num(deviation / std, nan=-1.0, posinf=np.finfo(np.float64).max)
+    row, column = np.unravel_index(int(np.argmax(far)), far.shape)
+    names = sequences.feature_names
+    called = "" if names is None else f" ({names[column]!r})"
+    raise ValueError(
+        f"X cannot be inferred by this model in double precision: row {row}, column {column}{called} is "
+        f"{sequences.values[row, column]:.3g}, {far[row, column]:.2g} standard deviations from the model's "
+        "mean. Look at that value, or fit the model to data in these units."
+    )
+
+
 def observation_moments(
     params: Parameters, means: FloatArray, covariances: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
@@ -43,16 +72,15 @@ def observation_moments(
 
 
 def propagate(
-    decay: FloatArray, mean: FloatArray, covariance: FloatArray, steps: int | FloatArray
+    params: Parameters, mean: FloatArray, covariance: FloatArray, steps: int | FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """The latents so many steps after a given Gaussian: means (H, K), covariances (H, K, K).
 
     Steps (H,) are units of time; a number stands for all from 1 to it.
     """
-    ahead_by: Any = np.arange(1, steps + 1) if isinstance(steps, int) else steps
-    powers: Any = decay_over(decay, ahead_by)
+    ahead_by = np.arange(1.0, steps + 1.0) if isinstance(steps, int) else steps
     state: Any = covariance[:, :, None]
-    ahead = Transition(powers.T)  # a batch over the steps
+    ahead = transition_over(params, ahead_by).as_batch()
     covariances = np.asarray(ahead.predict_covariance(state))
     return np.asarray(ahead.move(mean[:, None])).T, np.moveaxis(covariances, -1, 0)
 
@@ -83,7 +111,7 @@ def forecast(
     ValueError
         If a decay is negative and a step is not a whole number.
     """
-    latent_means, covariances = propagate(params.decay, mean, covariance, steps)
+    latent_means, covariances = propagate(params, mean, covariance, steps)
     means, variances = observation_moments(params, latent_means, covariances)
     latent_std = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
     return Forecast(means, np.sqrt(variances), latent_means, latent_std)

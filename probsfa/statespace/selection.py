@@ -31,7 +31,7 @@ from probsfa.statespace.learning.objective import FitResult
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.learning.starts import interpolate, starts
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import Latents, Parameters, with_more_latents
 from probsfa.statespace.posterior import log_likelihood, smooth
 from probsfa.statespace.prediction import observation_moments
 
@@ -173,8 +173,9 @@ def select_n_components(
     fits: list[FitResult] = []
     scores = []
     for k in ordered:
-        start = None if not fits else _enlarged(fits[-1].params, panel, int(k), learned)
-        with_k = problem._replace(options=replace(options, n_components=int(k)))
+        asked = replace(options, n_components=int(k))
+        start = None if not fits else _enlarged(fits[-1].params, panel, asked.latents, learned)
+        with_k = problem._replace(options=asked)
         fits.append(maximise(with_k, start=start))
         scores.append(_score(fits[-1].params, panel, truth, cells | blocks))
     errors, densities = (np.array(part) for part in zip(*scores, strict=True))
@@ -229,9 +230,9 @@ def _hide(
     return cells, blocks, np.where(blocks, by_block, own)
 
 
-def _enlarged(params: Parameters, panel: Panel, n_components: int, noise: Noise) -> Parameters:
+def _enlarged(params: Parameters, panel: Panel, latents: Latents, noise: Noise) -> Parameters:
     """The same latents and new ones, from what these leave unexplained."""
-    more = n_components - params.n_components
+    more = latents.without(params.latents)
     left = panel.values[:] - params.offset
     n = panel.n_rows
     left[:n] -= smooth(params, panel).means @ params.loadings.T
@@ -244,12 +245,8 @@ def _enlarged(params: Parameters, panel: Panel, n_components: int, noise: Noise)
             if noise.kind == "diagonal":
                 explained = np.minimum(np.sum(loadings**2, axis=1), 0.5 * variance)
                 variance = np.maximum(variance - explained, noise.floor)
-            tried = Parameters(
-                np.append(params.decay, new.decay),
-                np.column_stack([params.loadings, loadings]),
-                variance,
-                params.offset,
-            )
+            both = with_more_latents(params, new._replace(loadings=loadings))
+            tried = both._replace(noise_variance=variance)
             value = log_likelihood(tried, panel)
             if value > highest:
                 best, highest = tried, value

@@ -1,19 +1,12 @@
 """Simulation: of the model itself, and of its latents given observations."""
 
 import numpy as np
-from scipy.signal import lfilter
 
 from probsfa._typing import FloatArray
+from probsfa.statespace.engine.dynamics import simulate_latents
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import draw_states
-
-
-def simulate_latents(decay: FloatArray, n_steps: int, rng: np.random.Generator) -> FloatArray:
-    """Draw stationary latents, evenly sampled: shape (n_steps, K)."""
-    shocks = rng.standard_normal((n_steps, decay.shape[0]))
-    shocks[1:] *= np.sqrt((1.0 - decay) * (1.0 + decay))
-    return np.column_stack([lfilter([1.0], [1.0, -a], shocks[:, k]) for k, a in enumerate(decay)])
 
 
 def simulate(params: Parameters, n_steps: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
@@ -35,7 +28,7 @@ def simulate(params: Parameters, n_steps: int, rng: np.random.Generator) -> tupl
     latents : ndarray of shape (n_steps, K)
         The latents behind it.
     """
-    latents = simulate_latents(params.decay, n_steps, rng)
+    latents = simulate_latents(params, n_steps, rng)
     noise = rng.standard_normal((n_steps, params.n_features)) * np.sqrt(params.noise_variance)
     return params.offset + latents @ params.loadings.T + noise, latents
 
@@ -62,6 +55,6 @@ def draw_latents(params: Parameters, panel: Panel, n_draws: int, rng: np.random.
     ndarray of shape (n_draws, N, K)
     """
     # Drawn row by row for the rows that are data, so that padding changes nothing.
-    normals = np.zeros((panel.values.shape[0], n_draws, params.n_components))
-    normals[: panel.n_rows] = rng.standard_normal((panel.n_rows, n_draws, params.n_components))
+    normals = np.zeros((panel.values.shape[0], n_draws, params.n_states))
+    normals[: panel.n_rows] = rng.standard_normal((panel.n_rows, n_draws, params.n_states))
     return draw_states(params, panel, normals)

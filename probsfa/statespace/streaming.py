@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from probsfa._arrays import as_float_array, check_array
-from probsfa._typing import FloatArray
+from probsfa._times import check_times
+from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences, check_lengths
-from probsfa.statespace.columns import ColumnMoments, column_moments, merge_columns, units
+from probsfa.statespace.columns import ColumnMoments, column_moments, is_constant, merge_columns, units
 from probsfa.statespace.learning.budget import Size, most_components
 from probsfa.statespace.learning.maximum_likelihood import Observations, check_lengths_for_timescales
-from probsfa.statespace.panel import Panel, make_panel
+from probsfa.statespace.panel import Panel, index_gaps, make_panel
 from probsfa.statespace.posterior import expected_statistics
 
 __all__ = ["InBlocks", "sample", "scan", "stream"]
@@ -41,6 +42,8 @@ class InBlocks:
         Anything with a shape that gives rows for a slice.
     lengths : array-like of int, optional
         Cuts the rows into consecutive sequences.
+    times : array-like of shape (T,), optional
+        Times of the rows, strictly increasing in each sequence.
 
     Raises
     ------
@@ -48,15 +51,26 @@ class InBlocks:
         If `X` cannot be read in slices, holds what is no finite number, or has nothing observed in a column.
     """
 
-    #: Rows are evenly sampled.
-    time_unit = 1.0
-
-    def __init__(self, estimator: Any, X: Any, lengths: Any = None) -> None:
+    def __init__(self, estimator: Any, X: Any, lengths: Any = None, times: Any = None) -> None:
         _check_source(X)
         self.X = X
         self.lengths = check_lengths(lengths, int(X.shape[0]))
         check_lengths_for_timescales(self.lengths)
+        self.time_unit, self.times = 1.0, None
+        if times is not None:
+            # Sequences know the unit of their times from no values.
+            checked = check_times(times, self.lengths, as_list=False)
+            timed = Sequences(np.empty((int(X.shape[0]), 0)), self.lengths, checked)
+            self.time_unit = timed.time_unit
+            self.times = timed.retimed(timed.time_unit).times
         self.columns = scan(estimator, X)
+        names = getattr(estimator, "feature_names_in_", None)
+        self.feature_names = None if names is None else tuple(str(name) for name in names)
+
+    @property
+    def constant(self) -> BoolArray:
+        """Columns (D,) that do not vary."""
+        return is_constant(self.columns.means, self.columns.stds)
 
     def units(self, *, by_feature: bool) -> tuple[FloatArray, FloatArray]:
         """Shift and scale (D,) of the columns."""
@@ -64,15 +78,15 @@ class InBlocks:
 
     def default_size(self) -> Size:
         """Number of latents that a fit takes where nobody says; all rows are learned from."""
-        return Size(most_components(int(self.X.shape[0]), self.columns.counts, self.columns.stds > 0.0))
+        return Size(most_components(int(self.X.shape[0]), self.columns.counts, ~self.constant))
 
     def standardised(
         self, shift: FloatArray, scale: FloatArray, stretches: list[slice] | None = None
     ) -> Observations:
         """Observations in these units: a sample of them, and the expected statistics of all."""
-        panel = stream(self.X, self.lengths, shift, scale)
+        panel = stream(self.X, self.lengths, shift, scale, self.times)
         return Observations(
-            sample(self.X, self.lengths, shift, scale),
+            sample(self.X, self.lengths, shift, scale, self.times),
             self.columns.counts,
             lambda params: expected_statistics(params, panel),
         )
@@ -126,7 +140,13 @@ class _Mask:
         return (~np.isnan(_read(self._X, rows))).astype(np.float64)
 
 
-def stream(X: Any, lengths: tuple[int, ...], shift: FloatArray, scale: FloatArray) -> Panel:
+def stream(
+    X: Any,
+    lengths: tuple[int, ...],
+    shift: FloatArray,
+    scale: FloatArray,
+    times: FloatArray | None = None,
+) -> Panel:
     """A panel whose values and mask are read from ``X`` chunk by chunk.
 
     Parameters
@@ -137,15 +157,18 @@ def stream(X: Any, lengths: tuple[int, ...], shift: FloatArray, scale: FloatArra
         Length of each sequence.
     shift, scale : ndarray of shape (D,)
         Origin and unit of each column.
+    times : ndarray of shape (T,), optional
+        Times of the rows, in units of the model's time; evenly sampled without.
 
     Returns
     -------
     Panel
     """
-    gap_index = np.zeros(X.shape[0], dtype=np.int32)
-    gap_index[np.cumsum((0, *lengths[:-1]))] = 1
+    starts = np.zeros(X.shape[0], dtype=bool)
+    starts[np.cumsum((0, *lengths[:-1]))] = True
+    gap_index, gaps = index_gaps(starts, times)
     values, mask = _Standardised(X, shift, scale), _Mask(X)
-    return Panel(values, mask, gap_index, np.ones(1), X.shape[0], lengths)
+    return Panel(values, mask, gap_index, gaps, X.shape[0], lengths)
 
 
 def _checked_blocks(estimator: Any, X: Any) -> Iterator[FloatArray]:
@@ -189,7 +212,13 @@ def scan(estimator: Any, X: Any) -> ColumnMoments:
     return total
 
 
-def sample(X: Any, lengths: tuple[int, ...], shift: FloatArray, scale: FloatArray) -> Panel:
+def sample(
+    X: Any,
+    lengths: tuple[int, ...],
+    shift: FloatArray,
+    scale: FloatArray,
+    times: FloatArray | None = None,
+) -> Panel:
     """Stretches of rows spread evenly over ``X``, as sequences of their own; all rows where they are few."""
     n_rows, n_features = int(X.shape[0]), int(X.shape[1])
     room = _START_CELLS // n_features
@@ -205,4 +234,6 @@ def sample(X: Any, lengths: tuple[int, ...], shift: FloatArray, scale: FloatArra
             end = int(ends[np.searchsorted(ends, first, side="right")])
             parts.append((int(first), min(int(first) + size, end)))
     values = [(_read(X, slice(i, j)) - shift) / scale for i, j in parts]
-    return make_panel(Sequences(np.concatenate(values), tuple(len(part) for part in values)))
+    sizes = tuple(len(part) for part in values)
+    when = None if times is None else np.concatenate([times[i:j] for i, j in parts])
+    return make_panel(Sequences(np.concatenate(values), sizes, when))

@@ -13,19 +13,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from probsfa._index import CALENDARS, calendar_seconds, index_of, read_index, tells_times
-from probsfa._times import TimeAxis, duration_text
+from probsfa._times import TimeAxis, duration_text, read_times
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_lengths
 from probsfa.statespace.panel import whole_if_close
 
 __all__ = [
     "Horizon",
-    "check_index_of_stream",
     "check_steps_of_limit",
     "describe_index",
     "in_model_time",
     "make_horizon",
     "refuse_uneven",
+    "times_of_stream",
 ]
 
 
@@ -161,26 +161,23 @@ def _in_unknown_units(sequences: Sequences, time_unit: float) -> Sequences:
     )
 
 
-def check_index_of_stream(X: Any, lengths: Any) -> TimeAxis:
-    """Say what the rows of a stream are counted in, which are one step apart.
+def times_of_stream(X: Any, lengths: Any, times: Any) -> tuple[FloatArray | None, TimeAxis]:
+    """Times of the rows of a stream, given or told by the index of a frame, and what they are counted in.
 
-    Warns
-    -----
-    UserWarning
-        If the index of a frame tells that they are not.
+    Returns
+    -------
+    times : ndarray (T,) or None
+        None where rows are one step apart.
+    axis : TimeAxis
+        What they are counted in.
     """
-    read = read_index(X, check_lengths(lengths, int(X.shape[0])), as_list=False)
+    cuts = check_lengths(lengths, int(X.shape[0]))
+    if times is not None:
+        return read_times(times, cuts, as_list=False)
+    read = read_index(X, cuts, as_list=False)
     if read is None:
-        return TimeAxis()
-    if read.step is None:
-        warnings.warn(
-            "fit_stream takes rows as evenly spaced in their order and does not use the index of X, although "
-            "its rows are unevenly spaced; fit uses it.",
-            UserWarning,
-            stacklevel=3,
-        )
-        return TimeAxis()
-    return read.in_steps().axis
+        return None, TimeAxis()
+    return (read.times, read.axis) if read.step is None else (None, read.in_steps().axis)
 
 
 def check_steps_of_limit(sequences: Sequences, time_unit: float) -> None:

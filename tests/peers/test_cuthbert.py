@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
+from probsfa.statespace.engine.dynamics import Transition
 from probsfa.statespace.filtering import FilterState, run_filter
 from probsfa.statespace.posterior import filter_rows, log_likelihood
 from probsfa.statespace.prediction import propagate
@@ -82,7 +83,7 @@ def test_predict(seed):
     mean, covariance, root = gaussian(seed)
     a = np.diag(model.decay)
     expected = a @ mean, a @ covariance @ a + np.eye(K) - a @ a
-    means, covariances = propagate(model.decay, mean, covariance, 1)
+    means, covariances = propagate(to_parameters(model), mean, covariance, 1)
     assert scaled_error(means[0], expected[0]) < EXACT
     assert scaled_error(covariances[0], expected[1]) < EXACT
     innovations = np.sqrt(np.eye(K) - a @ a)
@@ -108,7 +109,7 @@ def test_update(seed, missing):
     density = multivariate_normal(cov=S).logpdf(residual)
 
     panel = to_panel([data])
-    still = np.ones((len(panel.values), K))
+    still = Transition(np.ones((len(panel.values), K)))
     ours = filter_rows(to_parameters(model), panel, still, mean, covariance)
     assert scaled_error(ours.means[0], expected[0]) < EXACT
     assert scaled_error(ours.covariances[0], expected[1]) < EXACT

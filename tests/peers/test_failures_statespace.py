@@ -22,6 +22,7 @@ from probsfa.statespace.posterior import log_likelihood, smooth
 from probsfa.statespace.simulation import draw_latents
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
+from tests.statespace.support import to_model
 from tests.tolerances import EXACT, small_noise_tolerance
 
 QUIET = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -121,7 +122,7 @@ def test_one_hole_does_not_hide_the_row(fitted):
     spread = [estimator.posterior(y).std[50] for y in (x, one, row)]
     assert np.all(spread[0] < spread[1]) and np.all(spread[1] < spread[2])
     assert np.any(spread[1] < 0.5 * spread[2])
-    model = oracle.Model(*estimator.params_)
+    model = to_model(estimator.params_)
     wanted = oracle.kalman_loop(model, [one])
     np.testing.assert_allclose(estimator.transform(one), wanted.means, rtol=1e-8, atol=1e-10)
 
@@ -142,7 +143,7 @@ def test_empty_first_and_last_rows(fitted):
     again = ProbabilisticSFA(2).fit(x)
     filled, std = again.impute(x, return_std=True)
     assert np.all(np.isfinite(filled)) and np.all(std[[0, 99]] > 0)
-    wanted, wanted_std = oracle.complete_entries(oracle.Model(*again.params_), [x])
+    wanted, wanted_std = oracle.complete_entries(to_model(again.params_), [x])
     np.testing.assert_allclose(filled, wanted, rtol=1e-8, atol=1e-9)
     np.testing.assert_allclose(std, wanted_std, rtol=1e-7, atol=1e-9)
 
@@ -312,7 +313,7 @@ def test_sequences_are_not_concatenated(fitted):
     _, data, _ = fitted
     shifted = [data[:50], data[50:]]
     apart = ProbabilisticSFA(2).fit(shifted)
-    model = oracle.Model(*apart.params_)
+    model = to_model(apart.params_)
     wanted = sum(oracle.kalman_loop(model, [x]).row_log_likelihoods.sum() for x in shifted)
     assert apart.log_likelihood_ == pytest.approx(wanted, rel=EXACT)
     swapped = ProbabilisticSFA(2).fit(shifted[::-1])

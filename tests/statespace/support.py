@@ -5,6 +5,7 @@ import numpy as np
 from probsfa._validation import Sequences
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters
+from tests.oracles import statespace as oracle
 
 # For Python itself: a warning is an error, unless it tells of half a compiled program, which JAX makes anew.
 STRICT = ("-W", "error", "-W", "ignore:Error reading persistent compilation cache")
@@ -49,6 +50,17 @@ def to_panel(sequences, times=None, *, pad=True) -> Panel:
 
 def to_parameters(model) -> Parameters:
     return Parameters(*(np.array(part, dtype=np.float64) for part in model))
+
+
+def to_model(params: Parameters) -> oracle.Model:
+    """The way back into the oracles."""
+    return oracle.Model(params.decay, params.loadings, params.noise_variance, params.offset)
+
+
+def of_decay(decay) -> Parameters:
+    """Latents with those decays, each seen by itself under noise of variance one."""
+    k = len(decay)
+    return Parameters(np.array(decay, dtype=np.float64), np.eye(k), np.ones(k), np.zeros(k))
 
 
 def scaled_error(found, wanted):

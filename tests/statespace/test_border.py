@@ -110,6 +110,8 @@ def test_a_state_goes_on_with_one_sequence():
     state = fitted.filter(walk()).state
     with pytest.raises(ValueError, match="state"):
         fitted.filter([walk(), walk()], state)
+    with pytest.raises(ValueError, match="state"):
+        fitted.filter(walk(), state, lengths=[30, 30])
     other = ProbabilisticSFA(2).fit(walk())
     with pytest.raises(ValueError, match="state"):
         other.filter(walk(), state)

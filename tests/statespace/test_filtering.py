@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from probsfa import ProbabilisticSFA
 from probsfa._validation import Sequences
 from probsfa.statespace.filtering import FilterState, run_filter
 from tests.oracles import statespace as oracle
@@ -81,3 +82,14 @@ def test_a_negative_decay_does_not_resume_at_half_a_step(rng):
     assert np.all(np.isfinite(run_filter(params, sequence(data[6:], times[6:]), state).means))
     with pytest.raises(ValueError, match="decay|times"):
         run_filter(params, sequence(data[6:], times[6:] + 0.5), state)
+
+
+def test_lengths_cut_an_array_into_sequences_that_are_filtered_by_themselves(rng):
+    X = np.cumsum(rng.standard_normal((60, 3)), axis=0)
+    model = ProbabilisticSFA(1).fit(X)
+    cut, listed = model.filter(X, lengths=[25, 35]), model.filter([X[:25], X[25:]])
+    assert isinstance(cut, list)
+    for one, other in zip(cut, listed, strict=True):
+        np.testing.assert_array_equal(one.means, other.means)
+        np.testing.assert_array_equal(one.state.mean, other.state.mean)
+    assert isinstance(model.filter(X, lengths=[60]), list)

@@ -179,3 +179,20 @@ def test_a_parameter_set_after_the_fit_does_not_change_the_saved_model(tmp_path,
     loaded = probsfa.load(tmp_path / "model.npz")
     assert loaded.noise == "isotropic"
     assert loaded.bic(data) == model.bic(data) == wanted
+
+
+def test_a_file_older_than_an_option_with_a_default_is_read(tmp_path, series):
+    """What a later version adds to the options of a fit is at its default in the files of this one."""
+    series[2].save(tmp_path / "model.npz")
+    with np.load(tmp_path / "model.npz") as file:
+        arrays = dict(file)
+    header = json.loads(str(arrays.pop("header")))
+    del header["fitted_with"]["noise_floor"], header["options"]["noise_floor"]
+    np.savez(tmp_path / "older.npz", header=np.array(json.dumps(header)), **arrays)
+    loaded = probsfa.load(tmp_path / "older.npz")
+    assert loaded.noise_floor == "auto"
+    np.testing.assert_array_equal(loaded.transform(series[1]), series[2].transform(series[1]))
+    del header["fitted_with"]["n_components"]
+    np.savez(tmp_path / "damaged.npz", header=np.array(json.dumps(header)), **arrays)
+    with pytest.raises(KeyError, match="n_components"):
+        probsfa.load(tmp_path / "damaged.npz")

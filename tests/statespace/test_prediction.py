@@ -6,7 +6,7 @@ import pytest
 from probsfa.statespace.posterior import smooth
 from probsfa.statespace.prediction import fill, forecast, observation_moments, propagate
 from tests.oracles import statespace as oracle
-from tests.statespace.support import punch, scaled_error, to_panel, to_parameters, uneven_times
+from tests.statespace.support import of_decay, punch, scaled_error, to_panel, to_parameters, uneven_times
 from tests.tolerances import EXACT
 
 
@@ -60,10 +60,10 @@ def test_far_forecasts_are_the_stationary_law(rng):
 
 
 def test_propagation_composes(rng):
-    decay, mean = np.array([0.9, -0.5]), rng.standard_normal(2)
+    params, mean = of_decay([0.9, -0.5]), rng.standard_normal(2)
     root = rng.standard_normal((2, 2))
     covariance = 0.1 * root @ root.T
-    means, covariances = propagate(decay, mean, covariance, 5)
-    further = propagate(decay, means[1], covariances[1], 3)
+    means, covariances = propagate(params, mean, covariance, 5)
+    further = propagate(params, means[1], covariances[1], 3)
     np.testing.assert_allclose(further[0], means[2:], rtol=1e-13)
     np.testing.assert_allclose(further[1], covariances[2:], rtol=1e-13, atol=1e-15)

@@ -7,7 +7,7 @@ from probsfa.statespace.posterior import draw_states, smooth
 from probsfa.statespace.simulation import draw_latents, simulate, simulate_latents
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
-from tests.statespace.support import punch, scaled_error, to_panel, to_parameters, uneven_times
+from tests.statespace.support import of_decay, punch, scaled_error, to_panel, to_parameters, uneven_times
 from tests.tolerances import EXACT, mc_tolerance
 
 
@@ -75,7 +75,7 @@ def test_small_noise_draws_stay_close_to_what_is_observed(rng):
 def test_latents_are_stationary_with_unit_variance(rng, decay):
     """Means over independent series of squares, which have the variance 2, and of products, 1 + c^2."""
     decay, n = np.array(decay), 4000
-    drawn = np.array([simulate_latents(decay, 4, rng) for _ in range(n)])
+    drawn = np.array([simulate_latents(of_decay(decay), 4, rng) for _ in range(n)])
     assert drawn.shape == (n, 4, 2)
     for s in range(4):
         for t in range(4):

@@ -203,3 +203,33 @@ def test_bad_sources_are_refused(rng):
         ProbabilisticSFA().fit_stream(empty)
     with pytest.raises(ValueError, match="lengths"):
         ProbabilisticSFA().fit_stream(X, lengths=[10, 10])
+
+
+def test_a_streamed_fit_to_times_is_the_fit(rng):
+    times = np.concatenate([np.cumsum(rng.uniform(0.5, 3.0, 50)), np.cumsum(rng.uniform(0.5, 3.0, 40))])
+    X = np.cumsum(rng.standard_normal((90, 3)), axis=0)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    at = {"lengths": [50, 40], "times": times * 60.0}
+    whole, streamed = ProbabilisticSFA(1).fit(X, **at), ProbabilisticSFA(1).fit_stream(X, **at)
+    assert streamed.time_unit_ == whole.time_unit_
+    np.testing.assert_allclose(streamed.log_likelihood_, whole.log_likelihood_, atol=1e-3)
+    np.testing.assert_allclose(streamed.timescales_, whole.timescales_, rtol=1e-2)
+    np.testing.assert_allclose(streamed.log_likelihood(X, **at), streamed.log_likelihood_, atol=1e-6)
+
+
+def test_times_of_a_sample_are_those_of_its_stretches(rng, monkeypatch):
+    monkeypatch.setattr(streaming, "_START_CELLS", 64)
+    X, times = rng.standard_normal((90, 2)), np.cumsum(rng.uniform(0.5, 3.0, 90))
+    panel = streaming.sample(X, (90,), np.zeros(2), np.ones(2), times)
+    first = 0
+    for n in panel.lengths:
+        row = int(np.flatnonzero(X[:, 0] == panel.values[first, 0])[0])
+        gaps = panel.gaps[panel.gap_index[first + 1 : first + n]]
+        np.testing.assert_allclose(gaps, np.diff(times[row : row + n]))
+        first += n
+
+
+@pytest.mark.parametrize("times", [np.arange(3.0), np.zeros(90), list("abc") * 30])
+def test_times_of_a_stream_are_checked(rng, times):
+    with pytest.raises(ValueError, match="times"):
+        ProbabilisticSFA(1).fit_stream(rng.standard_normal((90, 2)), times=times)

@@ -223,7 +223,7 @@ def test_other_readers_of_frames_use_the_index(values, uneven):
     assert one.log_density[0] != pytest.approx(without.log_density[0], rel=1e-6)
 
 
-def test_streams_know_the_step_of_an_even_index_and_warn_of_an_uneven_one(values, uneven):
+def test_streams_read_the_index_as_fits_in_memory_do(values, uneven):
     def stream(index):
         return ProbabilisticSFA(2, tol=1.0).fit_stream(framed(values, index))
 
@@ -232,8 +232,12 @@ def test_streams_know_the_step_of_an_even_index_and_warn_of_an_uneven_one(values
     six = framed(values, pd.date_range("2021", periods=60, freq="6min"))
     wanted = oracle.log_likelihood(fitted_model(found), [values], [0.1 * np.arange(60)])
     assert found.log_likelihood(six) == pytest.approx(wanted, rel=EXACT)
-    with pytest.warns(UserWarning, match="fit_stream takes rows as evenly spaced"):
-        assert stream(uneven).time_unit_seconds_ is None
+    told = stream(uneven)
+    given = ProbabilisticSFA(2, tol=1.0).fit_stream(values, times=uneven)
+    assert told.log_likelihood_ == given.log_likelihood_ and told.time_unit_ == given.time_unit_
+    assert (
+        told.time_unit_seconds_ == ProbabilisticSFA(2, tol=1.0).fit(framed(values, uneven)).time_unit_seconds_
+    )
     with pytest.raises(ValueError, match="X.index must increase"):
         stream(HOURS[::-1])
 

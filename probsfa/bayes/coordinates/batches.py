@@ -47,7 +47,8 @@ def _constrain_all(target: Target, data: TargetData, vectors: Array) -> tuple[Ar
 def constrain(target: Target, data: TargetData, vectors: FloatArray) -> Draws:
     """Parameters at vectors (..., P)."""
     # Parameters do not depend on the rows: one row keeps the program small.
-    one = TargetData(jax.tree.map(np.asarray, _first_row(data.series)), data.known_noise, chart=data.chart)
+    row = jax.tree.map(np.asarray, _first_row(data.series))
+    one = TargetData(row, data.known_noise, chart=data.chart, least_noise=data.least_noise)
     with engine_settings():
         program = functools.partial(_constrain_all, target, one)
         flat = in_blocks(program, vectors.reshape(-1, target.size))

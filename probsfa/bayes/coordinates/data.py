@@ -36,9 +36,12 @@ class TargetData(NamedTuple):
         Which of the posterior's mirror images is wanted, if only one is.
     chart : Chart
         What the coordinates refer to.
+    least_noise : Array (D,) or None
+        Variances below which noise is too small to compute with.
     """
 
     series: Series
     known_noise: Any = None
     symmetry_reference: SymmetryReference | None = None
     chart: Chart = Chart()
+    least_noise: Any = None

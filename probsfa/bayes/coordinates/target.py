@@ -31,7 +31,7 @@ from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.offset_scale import scaled_offset
 from probsfa.bayes.coordinates.rotation import RotationFrame, diagonalize
 from probsfa.bayes.coordinates.symmetry import SymmetryReference, log_weight
-from probsfa.bayes.model import OBSERVATIONS, Series, factorial_ar1_model
+from probsfa.bayes.model import OBSERVATIONS, Series, at_least, factorial_ar1_model
 from probsfa.bayes.priors import Priors
 from probsfa.bayes.tracing import handlers_lock
 from probsfa.statespace.engine.settings import engine_settings
@@ -75,7 +75,14 @@ class Target:
     def model(self, data: TargetData, predict: bool = False) -> Any:
         """The NumPyro model of the data."""
         noise = data.known_noise if self.noise == "fixed" else self.noise
-        return factorial_ar1_model(data.series, self.n_components, self.priors, noise, predict=predict)
+        return factorial_ar1_model(
+            data.series,
+            self.n_components,
+            self.priors,
+            noise,
+            predict=predict,
+            least_noise=data.least_noise,
+        )
 
     @functools.cached_property
     def sites(self) -> dict[str, _Site]:
@@ -131,6 +138,8 @@ class Target:
             noise = values["noise_std"] ** 2
         else:
             noise = values["noise_variance"]
+        if self.noise != "fixed":
+            noise = at_least(noise, data.least_noise)
         return noise + 0.0 * values["loadings"][:, 0]
 
     @functools.cached_property

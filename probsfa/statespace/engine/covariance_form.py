@@ -47,7 +47,7 @@ from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import Gaussian, Transition
 from probsfa.statespace.engine.moments import PackedMoments, RowMoments
 from probsfa.statespace.engine.problem import Problem
-from probsfa.statespace.engine.symmetric import triangle
+from probsfa.statespace.engine.symmetric import pack
 from probsfa.statespace.parameters import Parameters
 
 #: Most columns for each latent with which this is quicker than :mod:`.recursions`.
@@ -89,7 +89,7 @@ class _Later(NamedTuple):
     information: Array
 
 
-def largest_precision(params: Parameters, decays: FloatArray, n_rows: int) -> float:
+def largest_precision(params: Parameters, transitions: Transition, n_rows: int) -> float:
     """Bound on the posterior precision of any latent or mixture of latents, those of the prior being one.
 
     One row adds at most ``s``, the largest eigenvalue of ``C' R^-1 C``; of the rows on either side, as many
@@ -99,14 +99,14 @@ def largest_precision(params: Parameters, decays: FloatArray, n_rows: int) -> fl
     ----------
     params : Parameters
         Parameters of the model.
-    decays : ndarray of shape (U, K)
-        Decays over the gaps between rows.
+    transitions : Transition
+        Over the gaps between rows, (U, K).
     n_rows : int
         Number of rows.
     """
     with np.errstate(all="ignore"):
         scaled = params.loadings / np.sqrt(params.noise_variance)[:, None]
-        decay = np.max(np.abs(decays), initial=0.0)
+        decay = np.max(transitions.modulus, initial=0.0)
         gram = scaled @ scaled.T
         if not np.all(np.isfinite(gram)) or not decay < 1.0:
             return np.inf
@@ -152,8 +152,7 @@ def _backward(
         earlier = _with_row(filtered, _Later(score, information))
         if full:
             return earlier, RowMoments(mean, smoothed, lag_one)
-        packed = smoothed.reshape(-1)[triangle(mean.shape[0]).flat]
-        return earlier, PackedMoments(mean, packed, jnp.diagonal(lag_one))  # each of one row
+        return earlier, PackedMoments(mean, pack(smoothed), following.lag_terms(lag_one))  # each of one row
 
     rows = (result.filtered, problem.following)
     later = _later_than_all(result.last, after, problem.after)
@@ -169,7 +168,7 @@ class CovarianceForm:
 
     def forward(self, problem: Problem, before: Gaussian) -> tuple[CovarianceForward, Array]:
         """See :class:`.Strategy`."""
-        n_components = problem.loadings.shape[1]
+        n_states = problem.loadings.shape[1]
         spread = jnp.sqrt(problem.noise_variance)
         loadings = problem.loadings / spread[:, None]
         scaled = problem.mask * (problem.values - problem.offset) / spread
@@ -187,8 +186,8 @@ class CovarianceForm:
             right = jnp.concatenate([crossed, seen_loadings, surprise[:, None]], axis=1)
             solved = triangular_solve(factor, right, left_side=True, lower=True)
             gain, whitened, innovation = (
-                solved[:, :n_components],
-                solved[:, n_components:-1],
+                solved[:, :n_states],
+                solved[:, n_states:-1],
                 solved[:, -1],
             )
             state = Gaussian(mean + innovation @ gain, covariance - gain.T @ gain)

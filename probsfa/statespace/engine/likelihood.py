@@ -8,17 +8,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from probsfa.statespace.engine.dynamics import Transition, stationary
+from probsfa.statespace.engine.dynamics import stationary, traced_transition_table, transition_score
 from probsfa.statespace.engine.plan import strategy_for_sampling
 from probsfa.statespace.engine.problem import Model, Rows, following_index, make_problem
 from probsfa.statespace.engine.settings import broadcasting
 from probsfa.statespace.engine.statistics import observation_statistics, transition_statistics
-
-
-def decay_table(decay: Array, gaps: Array | None) -> Array:
-    """Decay over each of ``gaps``, and zero for the first row of a sequence: (U + 1, K)."""
-    over = decay[None, :] if gaps is None else decay ** gaps[:, None]
-    return jnp.concatenate([over, jnp.zeros_like(decay[None, :])])
 
 
 @jax.custom_vjp
@@ -61,10 +55,10 @@ def marginal_log_likelihood(
         Log-likelihood in nats. Its gradient by the first four arguments is exact (Fisher's identity: Olsson,
         Petersen & Lehn-Schioler 2007) and can be differentiated again; that by the data is zero.
     """
-    model = Model(Transition(decay_table(decay, gaps)), loadings, noise_variance, offset)
+    model = Model(traced_transition_table(decay, gaps), loadings, noise_variance, offset)
     problem = make_problem(model, Rows(values, mask, gap_index), model.n_gaps)
-    prior = stationary(decay.shape[0], values.dtype)
-    return jnp.sum(strategy_for_sampling(values.shape[0], decay.shape[0]).forward(problem, prior)[1])
+    prior = stationary(model.n_states, values.dtype)
+    return jnp.sum(strategy_for_sampling(values.shape[0], model.n_states).forward(problem, prior)[1])
 
 
 _Residual = tuple[tuple[Array, Array, Array, Array], Array, Array, Array | None]
@@ -81,25 +75,21 @@ def _value_and_score(
     gap_index: Array,
     gaps: Array | None = None,
 ) -> tuple[Array, _Residual]:
-    table, pull_back = jax.vjp(lambda a: decay_table(a, gaps), decay)
-    model = Model(Transition(table), loadings, noise_variance, offset)
+    table, pull_back = jax.vjp(lambda a: traced_transition_table(a, gaps), decay)
+    model = Model(table, loadings, noise_variance, offset)
     rows, n_gaps = Rows(values, mask, gap_index), model.n_gaps
     problem = make_problem(model, rows, n_gaps)
-    prior = stationary(decay.shape[0], values.dtype)
-    strategy = strategy_for_sampling(values.shape[0], decay.shape[0])
+    prior = stationary(model.n_states, values.dtype)
+    strategy = strategy_for_sampling(values.shape[0], model.n_states)
     result, log_likelihoods = strategy.forward(problem, prior)
     nothing = jax.tree.map(jnp.zeros_like, prior)
     moments = strategy.packed_moments(problem, result, nothing)
     counts, power, crossed, _, _ = observation_statistics(values, mask, loadings, offset, moments)
     transitions, innovation_power, innovation_moments, _ = transition_statistics(
-        problem.following, following_index(rows, n_gaps), n_gaps, moments, nothing.mean, nothing.mean
+        problem.following, following_index(rows, n_gaps), n_gaps, moments, nothing
     )
-    over = table[:-1]
-    innovation = (1.0 - over) * (1.0 + over)
-    by_table = (
-        transitions[:, None] * over + innovation_moments - over * innovation_power / innovation
-    ) / innovation
-    (by_decay,) = pull_back(jnp.concatenate([by_table, jnp.zeros_like(table[-1:])]))
+    by_gap = transition_score(table.at(slice(None, -1)), transitions, innovation_power, innovation_moments)
+    (by_decay,) = pull_back(by_gap.map(lambda rows: jnp.concatenate([rows, jnp.zeros_like(rows[-1:])])))
     by_latent = crossed / noise_variance[:, None]
     by_noise = 0.5 * (power / noise_variance - counts) / noise_variance
     score = (by_decay, by_latent[:, :-1], by_noise, by_latent[:, -1])

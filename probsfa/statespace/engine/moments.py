@@ -5,7 +5,6 @@ from typing import NamedTuple
 from jax import Array
 
 from probsfa._typing import FloatArray
-from probsfa.statespace.engine.symmetric import triangle
 
 
 class RowMoments(NamedTuple):
@@ -36,16 +35,11 @@ class PanelMoments(NamedTuple):
 class PackedMoments(NamedTuple):
     """Moments of the states given all rows, as far as sums over rows need them.
 
-    ``means`` (K, T); ``covariances`` (K (K + 1) / 2, T), upper triangles; ``lag_one`` (K, T), the covariance
-    of each latent with itself one row later. Rows are along the last axis because sums over them are then
-    products that run at full speed.
+    ``means`` (K, T); ``covariances`` (K (K + 1) / 2, T), upper triangles; ``lag_one`` (K, T), what
+    :meth:`.Transition.lag_terms` takes of the covariances of each state with the one before: of each latent
+    with itself. Rows are along the last axis because sums over them are then products that run at full speed.
     """
 
     means: Array
     covariances: Array
     lag_one: Array
-
-    @property
-    def variances(self) -> Array:
-        """Variances (K, T), the diagonals of the covariances."""
-        return self.covariances[triangle(self.means.shape[0]).diagonal]

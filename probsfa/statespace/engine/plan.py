@@ -19,6 +19,7 @@ from probsfa.statespace.engine.covariance_form import (
     CovarianceForm,
     largest_precision,
 )
+from probsfa.statespace.engine.dynamics import transition_over
 from probsfa.statespace.engine.parallel_scan import ParallelScan
 from probsfa.statespace.engine.recursions import Recursions
 from probsfa.statespace.engine.segmented import Segmented
@@ -27,7 +28,7 @@ from probsfa.statespace.engine.steady_state import SteadyState
 from probsfa.statespace.engine.strategy import Route, Strategy
 from probsfa.statespace.engine.sweep import InTurn
 from probsfa.statespace.engine.two_filter import TwoFilter
-from probsfa.statespace.panel import Panel, decay_over, padded_length, resident_bytes
+from probsfa.statespace.panel import Panel, padded_length, resident_bytes
 from probsfa.statespace.parameters import Parameters
 
 # Most latents for which segments are quicker on a CPU than one step for each row.
@@ -239,7 +240,7 @@ def plan(params: Parameters, panel: Panel) -> Plan:
     """
     request = _request.get()
     chosen = _on_one_device(params, panel, request)
-    share = _device_share(panel, params.n_components, request)
+    share = _device_share(panel, params.n_states, request)
     if share is None:
         return chosen
     devices = _devices.get()
@@ -248,7 +249,7 @@ def plan(params: Parameters, panel: Panel) -> Plan:
 
 
 def _on_one_device(params: Parameters, panel: Panel, request: Request) -> Plan:
-    n_rows, n_components = panel.values.shape[0], params.n_components
+    n_rows, n_states = panel.values.shape[0], params.n_states
     n_end = _steady_end(params, panel, request)
     if n_end is not None:
         reason = f"nothing is missing, and covariances are steady within {n_end} rows"
@@ -259,20 +260,20 @@ def _on_one_device(params: Parameters, panel: Panel, request: Request) -> Plan:
     def choose(rows: int) -> tuple[Strategy, str]:
         if few_columns:
             return CovarianceForm(), "there are many latents and few columns"
-        return _choose_strategy(rows, n_components, _FEWEST_ROWS, request)
+        return _choose_strategy(rows, n_states, _FEWEST_ROWS, request)
 
-    rows = _chunk_rows(n_rows, n_components, request)
+    rows = _chunk_rows(n_rows, n_states, request)
     strategy, reason = choose(rows)
     in_turn = (strategy, rows, _cached_bytes(request))
-    if not _both_ends(n_rows, n_components, request):
+    if not _both_ends(n_rows, n_states, request):
         return Plan(strategy, InTurn(*in_turn), reason)
-    half = min(_chunk_rows(-(-n_rows // 2), n_components, request), -(-n_rows // 2))
+    half = min(_chunk_rows(-(-n_rows // 2), n_states, request), -(-n_rows // 2))
     if request.two_filter is None:
         reason += ", and there is enough work for a thread at each end of the rows"
     return Plan(strategy, TwoFilter(*in_turn, half_rows=half, half_strategy=choose(half)[0]), reason)
 
 
-def strategy_for_sampling(n_rows: int, n_components: int) -> Strategy:
+def strategy_for_sampling(n_rows: int, n_states: int) -> Strategy:
     """Strategy for a likelihood that is traced into a program which is run many thousand times.
 
     It is chosen by shapes alone, because one program serves any parameters and any data. Hence it is never
@@ -282,37 +283,37 @@ def strategy_for_sampling(n_rows: int, n_components: int) -> Strategy:
     ----------
     n_rows : int
         Rows, all in one piece.
-    n_components : int
-        Number of latents.
+    n_states : int
+        Dimension of the state.
     """
     request = _request.get()
     if request.strategy in ("covariance_form", "steady_state"):
         request = Request()
-    return _choose_strategy(n_rows, n_components, _FEWEST_ROWS_SAMPLING, request)[0]
+    return _choose_strategy(n_rows, n_states, _FEWEST_ROWS_SAMPLING, request)[0]
 
 
-def settings_for_draws(n_rows: int, n_components: int) -> tuple[int, int]:
+def settings_for_draws(n_rows: int, n_states: int) -> tuple[int, int]:
     """Rows of a chunk, and most memory for the forward pass, where states are drawn row by row."""
     request = _request.get()
-    return _chunk_rows(n_rows, n_components, request), _cached_bytes(request)
+    return _chunk_rows(n_rows, n_states, request), _cached_bytes(request)
 
 
 def _cached_bytes(request: Request) -> int:
     return _CACHED_BYTES if request.cached_bytes is None else request.cached_bytes
 
 
-def _chunk_rows(n_rows: int, n_components: int, request: Request) -> int:
-    return chunk_rows(n_rows, n_components) if request.chunk_rows is None else request.chunk_rows
+def _chunk_rows(n_rows: int, n_states: int, request: Request) -> int:
+    return chunk_rows(n_rows, n_states) if request.chunk_rows is None else request.chunk_rows
 
 
-def chunk_rows(n_rows: int, n_components: int) -> int:
+def chunk_rows(n_rows: int, n_states: int) -> int:
     """Rows of each chunk of a panel with ``n_rows``; chunks are equally long, so one program serves all."""
-    segments = n_components <= _MOST_SEGMENTED
+    segments = n_states <= _MOST_SEGMENTED
     if not on_cpu():
         size = _ACCELERATOR_CHUNK_BYTES
     else:
         size = _CHUNK_BYTES if segments else _RECURSIONS_CHUNK_BYTES
-    most = int(np.clip(size // (8 * n_components**2), _FEWEST_CHUNK_ROWS, _MOST_CHUNK_ROWS))
+    most = int(np.clip(size // (8 * n_states**2), _FEWEST_CHUNK_ROWS, _MOST_CHUNK_ROWS))
     n_chunks = -(-n_rows // most)
     # Chunks are cut into segments, and so need lengths that have many divisors.
     if n_chunks == 1 or (not segments and n_rows % n_chunks == 0):
@@ -320,9 +321,7 @@ def chunk_rows(n_rows: int, n_components: int) -> int:
     return padded_length(-(-n_rows // n_chunks))
 
 
-def _choose_strategy(
-    n_rows: int, n_components: int, fewest_rows: int, request: Request
-) -> tuple[Strategy, str]:
+def _choose_strategy(n_rows: int, n_states: int, fewest_rows: int, request: Request) -> tuple[Strategy, str]:
     """Strategy for stretches of ``n_rows``, and why; by shapes alone."""
     if request.strategy is not None:
         return _requested_strategy(n_rows, request), _ASKED
@@ -331,8 +330,8 @@ def _choose_strategy(
             return Recursions(), f"{n_rows} rows are too few to be joined by a parallel scan"
         n_segments = _segments_at_once(n_rows)
         return ParallelScan(n_segments), f"an accelerator takes {n_segments} segments at once"
-    if n_components > _MOST_SEGMENTED:
-        return Recursions(), f"{n_components} latents fill a processor row by row"
+    if n_states > _MOST_SEGMENTED:
+        return Recursions(), f"{n_states} latents fill a processor row by row"
     if n_rows < fewest_rows:
         return Recursions(), f"{n_rows} rows are too few to repay the compilation of segments"
     for n_segments in _SEGMENTS:
@@ -400,36 +399,36 @@ def _steady_end(params: Parameters, panel: Panel, request: Request) -> int | Non
 
 def _has_few_columns(params: Parameters, panel: Panel) -> bool:
     """Whether updates of the rank of the columns are quicker than recursions, and as accurate."""
-    n_features, n_components = params.loadings.shape
+    n_features, n_states = params.loadings.shape
     return (
-        n_components > _MOST_SEGMENTED
-        and n_features <= MOST_COLUMNS * n_components
+        n_states > _MOST_SEGMENTED
+        and n_features <= MOST_COLUMNS * n_states
         and on_cpu()
-        and largest_precision(params, decay_over(params.decay, panel.gaps), panel.n_rows) <= MOST_PRECISION
+        and largest_precision(params, transition_over(params, panel.gaps), panel.n_rows) <= MOST_PRECISION
     )
 
 
-def _both_ends(n_rows: int, n_components: int, request: Request) -> bool:
+def _both_ends(n_rows: int, n_states: int, request: Request) -> bool:
     """Whether two threads are quicker: with two cores and enough work on matrices that fill only one."""
     if request.two_filter is not None or request.strategy is not None:
         return bool(request.two_filter) and n_rows > 1
     return (
-        n_components > _MOST_SEGMENTED
-        and n_rows * (n_components**3 + _ROW_WORK) >= _LEAST_WORK
+        n_states > _MOST_SEGMENTED
+        and n_rows * (n_states**3 + _ROW_WORK) >= _LEAST_WORK
         and n_cores() > 1
         and on_cpu()
     )
 
 
-def _device_share(panel: Panel, n_components: int, request: Request) -> Segmented | None:
+def _device_share(panel: Panel, n_states: int, request: Request) -> Segmented | None:
     """How each of several devices works through its rows; None where the work is not to be shared."""
     n_devices, n_rows = len(_devices.get()), panel.values.shape[0]
     if n_devices < 2 or n_rows % n_devices or n_rows < n_devices * _FEWEST_ROWS_ON_A_DEVICE:
         return None
-    if _chunk_rows(n_rows, n_components, request) < n_rows:
+    if _chunk_rows(n_rows, n_states, request) < n_rows:
         return None
     try:
-        own, _ = _choose_strategy(n_rows // n_devices, n_components, _FEWEST_ROWS_ON_A_DEVICE, request)
+        own, _ = _choose_strategy(n_rows // n_devices, n_states, _FEWEST_ROWS_ON_A_DEVICE, request)
     except ValueError:  # segments that are asked for divide all rows, but not those of a device
         return None
     return own if isinstance(own, Segmented) else None

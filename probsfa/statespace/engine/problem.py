@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from probsfa.statespace.engine.dynamics import Transition
-from probsfa.statespace.panel import Panel, decay_over, resident_bytes
+from probsfa.statespace.engine.dynamics import Transition, transition_table
+from probsfa.statespace.panel import Panel, resident_bytes
 from probsfa.statespace.parameters import Parameters
 
 # Data up to this size are kept ready for the next evaluation.
@@ -40,12 +40,12 @@ class Model(NamedTuple):
     @property
     def n_gaps(self) -> int:
         """Number of different gaps, ``U``."""
-        return self.transitions.decay.shape[0] - 1
+        return self.transitions.n_rows - 1
 
     @property
-    def n_components(self) -> int:
-        """Number of latents, ``K``."""
-        return self.transitions.decay.shape[1]
+    def n_states(self) -> int:
+        """Dimension of the state, ``K``."""
+        return self.loadings.shape[1]
 
 
 class Rows(NamedTuple):
@@ -60,7 +60,7 @@ class Problem(NamedTuple):
     """Parameters and a stretch of rows, the whole of the data or a chunk of it.
 
     ``transitions`` (T, K) lead to each row from the one before, ``after`` (K,) from the last row to the one
-    after, with decays of zero where nothing follows.
+    after; where nothing follows, it is the one that starts a sequence.
     """
 
     values: Array
@@ -74,25 +74,26 @@ class Problem(NamedTuple):
     @property
     def following(self) -> Transition:
         """Transitions from each row to the next, (T, K)."""
-        return Transition(jnp.concatenate([self.transitions.decay[1:], self.after.decay[None]]))
+        return self.transitions.followed_by(self.after)
 
 
-def make_model(params: Parameters, panel: Panel) -> Model:
-    """Parameters with the transitions over the gaps of a panel."""
-    starting = np.zeros((1, params.decay.shape[0]))
-    decays = np.vstack([decay_over(params.decay, panel.gaps), starting])
-    table, *others = map(jnp.asarray, (decays, params.loadings, params.noise_variance, params.offset))
-    return Model(Transition(table), *others)
+def make_model(params: Parameters, panel: Panel, *, backwards: bool = False) -> Model:
+    """Parameters with the transitions over the gaps of a panel, whose rows may be in reverse order."""
+    transitions = transition_table(params, panel.gaps)
+    if backwards:
+        transitions = transitions.reversed()
+    observed = map(jnp.asarray, (params.loadings, params.noise_variance, params.offset))
+    return Model(transitions.map(jnp.asarray), *observed)
 
 
 def make_problem(model: Model, rows: Rows, after_index: Array | int) -> Problem:
     """A stretch of rows under a model; gap ``after_index`` leads to the row after it."""
-    table = model.transitions.decay
+    table = model.transitions
     if model.n_gaps == 1:
-        decays = jnp.where((rows.gap_index == 0)[:, None], table[0], 0.0)
+        transitions = table.at(0).kept_where(rows.gap_index == 0)
     else:
-        decays = table[rows.gap_index]
-    return Problem(rows.values, rows.mask, Transition(decays), Transition(table[after_index]), *model[1:])
+        transitions = table.at(rows.gap_index)
+    return Problem(rows.values, rows.mask, transitions, table.at(after_index), *model[1:])
 
 
 def following_index(rows: Rows, after_index: Array | int) -> Array:

@@ -37,7 +37,7 @@ from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import Gaussian, Transition
 from probsfa.statespace.engine.moments import PackedMoments, RowMoments
 from probsfa.statespace.engine.problem import Problem
-from probsfa.statespace.engine.symmetric import triangle, unpack
+from probsfa.statespace.engine.symmetric import pack, triangle, unpack
 
 
 class Collapsed(NamedTuple):
@@ -62,10 +62,10 @@ class Filtered(NamedTuple):
 
 def collapse(problem: Problem) -> Collapsed:
     """Collapse observations onto the latents: two matrix products over the data."""
-    n_components = problem.loadings.shape[1]
+    n_states = problem.loadings.shape[1]
     scaled = problem.loadings / problem.noise_variance[:, None]
-    rows, columns, _ = triangle(n_components)
-    precision = unpack(problem.mask @ (scaled[:, rows] * problem.loadings[:, columns]), n_components)
+    rows, columns, _ = triangle(n_states)
+    precision = unpack(problem.mask @ (scaled[:, rows] * problem.loadings[:, columns]), n_states)
     information = (problem.mask * (problem.values - problem.offset)) @ scaled
     return Collapsed(precision, information)
 
@@ -127,7 +127,7 @@ def smoother_pass(
 ) -> RowMoments:
     """Run the backward pass from the distribution of the state after the last row given all rows.
 
-    Unless ``full``, only the diagonals of ``lag_one`` are stored, (T, K).
+    Unless ``full``, only what sums need of ``lag_one`` is stored, (T, K).
     """
 
     def step(state: Gaussian, row: tuple[Array, Array, Transition]) -> tuple[Gaussian, RowMoments]:
@@ -138,7 +138,7 @@ def smoother_pass(
         missed = state.mean - transition.move(filtered_mean)
         moved = gain @ jnp.concatenate([cross, missed[:, None]], axis=1)
         state = Gaussian(filtered_mean + moved[:, -1], narrowed @ narrowed.T + moved[:, :-1])
-        return state, RowMoments(*state, cross if full else jnp.diagonal(cross))
+        return state, RowMoments(*state, cross if full else transition.lag_terms(cross))
 
     rows = (filtered.means, filtered.roots, following)
     return jax.lax.scan(step, after, rows, reverse=True)[1]
@@ -188,9 +188,7 @@ class Recursions:
     def packed_moments(self, problem: Problem, result: RecursionsForward, after: Gaussian) -> PackedMoments:
         """See :class:`.Strategy`."""
         smoothed = smoother_pass(result.filtered, problem.following, after, full=False)
-        n_rows, n_components = smoothed.means.shape
-        packed = smoothed.covariances.reshape(n_rows, -1)[:, triangle(n_components).flat]
-        return PackedMoments(smoothed.means.T, packed.T, smoothed.lag_one.T)
+        return PackedMoments(smoothed.means.T, pack(smoothed.covariances).T, smoothed.lag_one.T)
 
     def moments(self, problem: Problem, result: RecursionsForward, after: Gaussian) -> RowMoments:
         """See :class:`.Strategy`."""

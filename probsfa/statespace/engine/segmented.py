@@ -91,8 +91,9 @@ class SummedRows(NamedTuple):
     """Of the smoothed rows, what sums over them need.
 
     ``means`` (L, K, S); ``covariances`` (L, K (K + 1) / 2, S), upper triangles; ``lag_one`` (L, K, S), the
-    covariance of each latent with itself one row later, meaningless in a segment's last row. ``first`` is the
-    distribution of each segment's first state, ``last_gain`` (K, K, S) the transposed gain of its last.
+    :meth:`.Transition.lag_terms` of each state and the next, meaningless in a segment's last row. ``first``
+    is the distribution of each segment's first state, ``last_gain`` (K, K, S) the transposed gain of its
+    last.
     """
 
     means: Array
@@ -105,6 +106,11 @@ class SummedRows(NamedTuple):
 def to_segments(rows: Array, n_segments: int) -> Array:
     """Cut rows (T, ...) into segments: (L, ..., S)."""
     return jnp.moveaxis(rows.reshape(n_segments, -1, *rows.shape[1:]), 0, -1)
+
+
+def transitions_to_segments(transitions: Transition, n_segments: int) -> Transition:
+    """Cut the transitions of rows (T, K) into segments: (L, K, S)."""
+    return transitions.map(lambda rows: to_segments(rows, n_segments))
 
 
 def from_segments(segments: Array) -> Array:
@@ -312,7 +318,7 @@ def smooth_rows_for_sums(filtered: FilteredSegments, following: Transition, last
     ) -> tuple[tuple[Gaussian, Array], tuple[Array, Array, Array]]:
         state, lag_one = _smooth_row(carry[0], row, last)
         upper = jnp.concatenate([state.covariance[i, i:] for i in range(n)])
-        own = jnp.stack([lag_one[i, i] for i in range(n)])
+        own = row[2].lag_terms(lag_one)
         return (state, jnp.where(row[3], lag_one, carry[1])), (state.mean, upper, own)
 
     start = (last, jnp.zeros_like(last.covariance))
@@ -322,10 +328,8 @@ def smooth_rows_for_sums(filtered: FilteredSegments, following: Transition, last
 
 def cut(collapsed: Collapsed, transitions: Transition, n_segments: int) -> SegmentRows:
     """What the passes read, cut into segments."""
-    precision, information, decay = (
-        to_segments(rows, n_segments) for rows in (*collapsed, transitions.decay)
-    )
-    return SegmentRows(precision, information, Transition(decay))
+    precision, information = (to_segments(rows, n_segments) for rows in collapsed)
+    return SegmentRows(precision, information, transitions_to_segments(transitions, n_segments))
 
 
 def filtered_terms(filtered: FilteredSegments) -> tuple[Array, Array, Array]:
@@ -339,9 +343,10 @@ def _next_of_last(first: Array, after: Gaussian) -> Array:
     return jnp.concatenate([first[:, :, 1:], after.covariance[:, :, None]], axis=2)
 
 
-def packed_in_order(rows: SummedRows, after: Gaussian) -> PackedMoments:
+def packed_in_order(rows: SummedRows, after: Gaussian, following: Transition) -> PackedMoments:
     """Moments in the order of rows, which are along the last axis."""
-    across = jnp.einsum("ijs,jis->is", _next_of_last(rows.first.covariance, after), rows.last_gain)
+    next_covariance = _next_of_last(rows.first.covariance, after)
+    across = following.at(-1).lag_terms_of_product(next_covariance, rows.last_gain)
     lag_one = jnp.concatenate([rows.lag_one[:-1], across[None]])
     moments = (rows.means, rows.covariances, lag_one)
     return PackedMoments(*(jnp.transpose(x, (1, 2, 0)).reshape(x.shape[1], -1) for x in moments))
@@ -406,7 +411,8 @@ class Segmented:
         """See :class:`.Strategy`."""
         with self.tracing():
             ends, following = self._ends(problem, result, after)
-            return packed_in_order(smooth_rows_for_sums(result.filtered, following, ends), after)
+            smoothed = smooth_rows_for_sums(result.filtered, following, ends)
+            return packed_in_order(smoothed, after, following)
 
     def moments(self, problem: Problem, result: SegmentedForward, after: Gaussian) -> RowMoments:
         """See :class:`.Strategy`."""
@@ -421,11 +427,10 @@ class Segmented:
         self, problem: Problem, result: SegmentedForward, after: Gaussian
     ) -> tuple[Gaussian, Transition]:
         """Last state of every segment given all rows, and the transitions from each row to the next."""
-        following = problem.following.decay
         # The last state of all given the one after it, by the formulas of the plain recursions.
         gain, narrowed = condition(result.filtered.roots[-1, :, :, -1].T, problem.after)
         filtered = result.last
         mean = filtered.mean + gain @ (after.mean - problem.after.move(filtered.mean))
         last = Gaussian(mean, narrowed @ narrowed.T + gain @ after.covariance @ gain.T)
         ends = self.join_back(result.segments, result.borders._replace(last=last))
-        return ends, Transition(to_segments(following, self.n_segments))
+        return ends, transitions_to_segments(problem.following, self.n_segments)

@@ -15,7 +15,7 @@ from jax import Array
 from jax.sharding import Mesh, PartitionSpec
 
 from probsfa.statespace.engine import segmented
-from probsfa.statespace.engine.dynamics import Gaussian, Transition, stationary
+from probsfa.statespace.engine.dynamics import Gaussian, stationary
 from probsfa.statespace.engine.moments import PanelMoments
 from probsfa.statespace.engine.problem import Chunks, Model, Problem, Rows, following_index, make_model
 from probsfa.statespace.engine.recursions import collapse, row_log_likelihoods
@@ -38,15 +38,15 @@ def _local_sums(
 
 def _sums(model: Model, rows: Rows, n_devices: int, strategy: segmented.Segmented) -> tuple[Array, Sums]:
     """Log-likelihood and sums over the rows of this device."""
-    table, n_gaps, n_segments = model.transitions.decay, model.n_gaps, strategy.n_segments
+    table, n_gaps, n_segments = model.transitions, model.n_gaps, strategy.n_segments
     here = jax.lax.axis_index(_AXIS)
     from_next = partial(jax.lax.ppermute, axis_name=_AXIS, perm=[(i + 1, i) for i in range(n_devices - 1)])
     after_index = jnp.where(here == n_devices - 1, n_gaps, from_next(rows.gap_index[0]))
-    transitions, following = Transition(table[rows.gap_index]), Transition(table[after_index])
-    problem = Problem(rows.values, rows.mask, transitions, following, *model[1:])
+    transitions, after_last = table.at(rows.gap_index), table.at(after_index)
+    problem = Problem(rows.values, rows.mask, transitions, after_last, *model[1:])
     cut = segmented.cut(collapse(problem), problem.transitions, n_segments)
     segments = jax.lax.all_gather(segmented.summarize(cut), _AXIS, axis=-1, tiled=True)
-    borders = strategy.join(segments, stationary(model.n_components, table.dtype))
+    borders = strategy.join(segments, stationary(model.n_states, rows.values.dtype))
     ends = strategy.join_back(segments, borders)
 
     def own(states: Gaussian) -> Gaussian:
@@ -55,21 +55,14 @@ def _sums(model: Model, rows: Rows, n_devices: int, strategy: segmented.Segmente
         return Gaussian(*(part(x, axis=-1) for x in states))
 
     filtered = segmented.filter_rows(cut, own(borders.left))
-    steps = Transition(segmented.to_segments(problem.following.decay, n_segments))
+    steps = segmented.transitions_to_segments(problem.following, n_segments)
     smoothed = segmented.smooth_rows_for_sums(filtered, steps, own(ends))
     # Past the last device nothing follows, and what is received is zero.
     after = Gaussian(from_next(smoothed.first.mean[:, 0]), from_next(smoothed.first.covariance[:, :, 0]))
-    moments = segmented.packed_in_order(smoothed, after)
+    moments = segmented.packed_in_order(smoothed, after, steps)
     sums = (
         *observation_statistics(rows.values, rows.mask, model.loadings, model.offset, moments),
-        *transition_statistics(
-            problem.following,
-            following_index(rows, after_index),
-            n_gaps,
-            moments,
-            after.mean,
-            jnp.diagonal(after.covariance),
-        ),
+        *transition_statistics(problem.following, following_index(rows, after_index), n_gaps, moments, after),
     )
     log_likelihood = jnp.sum(row_log_likelihoods(problem, *segmented.filtered_terms(filtered)))
     return log_likelihood, sums

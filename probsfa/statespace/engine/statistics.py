@@ -12,9 +12,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from probsfa._typing import FloatArray
-from probsfa.statespace.engine.dynamics import Transition
+from probsfa.statespace.engine.dynamics import Gaussian, Moments, Transition, expected_terms
 from probsfa.statespace.engine.moments import PackedMoments
-from probsfa.statespace.engine.symmetric import triangle, unpack
+from probsfa.statespace.engine.symmetric import pack, triangle, unpack
 
 
 class Statistics(NamedTuple):
@@ -36,12 +36,9 @@ class Statistics(NamedTuple):
         Sum of ``E[y y']`` over the rows in which anything is observed.
     transitions : ndarray of shape (U,)
         Number of transitions over each of the panel's ``gaps``.
-    innovation_power : ndarray of shape (U, K)
-        Sum of ``E[(z_t - a z_t-1)^2]`` over those transitions.
-    innovation_moments : ndarray of shape (U, K)
-        Sum of ``E[(z_t - a z_t-1) z_t-1]``.
-    previous_power : ndarray of shape (U, K)
-        Sum of ``E[z_t-1^2]``.
+    innovation_power, innovation_moments, previous_power : ndarray of shape (U, K)
+        Sums over those transitions of the :class:`.TransitionTerms`: ``E[(z_t - a z_t-1)^2]``,
+        ``E[(z_t - a z_t-1) z_t-1]`` and ``E[z_t-1^2]``.
     """
 
     log_likelihood: float
@@ -103,8 +100,8 @@ def observation_sums(
 
 def complete_sums(sums: ObservationSums, loadings: Array) -> tuple[Array, Array, Array, Array, Array]:
     """Counts, residual power and moments, latent and total moments of :class:`Statistics`."""
-    n_components = loadings.shape[1]
-    second, counts, first = unpack(sums.second.T, n_components), sums.counts, sums.first.T
+    n_states = loadings.shape[1]
+    second, counts, first = unpack(sums.second.T, n_states), sums.counts, sums.first.T
     latent = jnp.concatenate(
         [
             jnp.concatenate([second, first[:, :, None]], axis=2),
@@ -112,7 +109,7 @@ def complete_sums(sums: ObservationSums, loadings: Array) -> tuple[Array, Array,
         ],
         axis=1,
     )
-    loaded = jnp.einsum("dij,dj->di", unpack(sums.spread.T[:-1], n_components), loadings)
+    loaded = jnp.einsum("dij,dj->di", unpack(sums.spread.T[:-1], n_states), loadings)
     power = sums.residual_power + jnp.einsum("di,di->d", loaded, loadings)
     crossed = sums.residual_moments.T.at[:, :-1].add(-loaded)
     return counts[:-1], power, crossed, latent[:-1], latent[-1]
@@ -134,30 +131,25 @@ def transition_statistics(
     gap_index: Array,
     n_gaps: int,
     moments: PackedMoments,
-    after: Array,
-    after_variance: Array,
+    after: Gaussian,
     backwards: Array | bool = False,
 ) -> tuple[Array, Array, Array, Array]:
     """Sums that concern the dynamics, one row for each different gap between successive rows.
 
     ``following`` (T, K) and ``gap_index`` (T,) are those of the step from each row to the next; where no row
-    follows the index is ``n_gaps``. ``after`` (K,) and ``after_variance`` (K,) are the moments of the state
-    after the last row. Where the rows are in reverse order, ``backwards``, the next row is the earlier one.
+    follows the index is ``n_gaps``. ``after`` is the distribution of the state after the last row. Where the
+    rows are in reverse order, ``backwards``, the next row is the earlier one.
     """
-    means, variances, lag_one = moments.means, moments.variances, moments.lag_one
-    steps = Transition(following.decay.T)  # a batch of rows
-    decay = steps.decay
-    later = jnp.concatenate([means[:, 1:], after[:, None]], axis=1)
-    later_variances = jnp.concatenate([variances[:, 1:], after_variance[:, None]], axis=1)
-    if backwards is not False:
-        later, means = _swapped_if(backwards, later, means)
-        later_variances, variances = _swapped_if(backwards, later_variances, variances)
-    innovations = later - steps.move(means)
-    crossed = innovations * means + lag_one - steps.move(variances)
-    power = innovations**2 + later_variances - decay * (2.0 * lag_one - decay * variances)
-    terms = (jnp.ones_like(decay[:1]), power, crossed, means**2 + variances)
+    means, steps = moments.means, following.as_batch()
+    here = Moments(means, steps.covariance_terms(moments.covariances))
+    last = Moments(after.mean, steps.covariance_terms(pack(after.covariance)))
+    later = Moments(
+        *(jnp.concatenate([x[:, 1:], y[:, None]], axis=1) for x, y in zip(here, last, strict=True))
+    )
+    expected = expected_terms(steps, here, later, moments.lag_one, backwards)
+    terms = (jnp.ones_like(means[:1]), *expected)
     if n_gaps <= _FEW_GAPS:
-        which = (gap_index[:, None] == jnp.arange(n_gaps, dtype=gap_index.dtype)).astype(decay.dtype)
+        which = (gap_index[:, None] == jnp.arange(n_gaps, dtype=gap_index.dtype)).astype(means.dtype)
         sums = [(term @ which).T for term in terms]
     else:
         sums = [
@@ -165,7 +157,3 @@ def transition_statistics(
             for term in terms
         ]
     return sums[0][:, 0], sums[1], sums[2], sums[3]
-
-
-def _swapped_if(condition: Array | bool, first: Array, second: Array) -> tuple[Array, Array]:
-    return jnp.where(condition, second, first), jnp.where(condition, first, second)

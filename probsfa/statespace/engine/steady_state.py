@@ -14,7 +14,7 @@ by matrix products.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,12 +23,19 @@ from jax import Array
 from jax.lax.linalg import triangular_solve
 
 from probsfa._typing import FloatArray
-from probsfa.statespace.engine.dynamics import Gaussian, Transition, stationary
+from probsfa.statespace.engine.dynamics import (
+    Gaussian,
+    Transition,
+    TransitionTerms,
+    stationary,
+    transition_over,
+)
 from probsfa.statespace.engine.moments import PanelMoments
 from probsfa.statespace.engine.problem import cached
 from probsfa.statespace.engine.recursions import Collapsed, Filtered, condition, filter_pass, smoother_pass
 from probsfa.statespace.engine.statistics import Statistics
-from probsfa.statespace.panel import Panel, decay_over
+from probsfa.statespace.engine.symmetric import pack
+from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 
 # What may be left of the past in a variance.
@@ -37,24 +44,24 @@ _FORGOTTEN = 1e-18
 _BLOCK_SIZE, _SHORTEST_BLOCK, _LONGEST_BLOCK = 32, 4, 16
 
 
-def rows_until_steady(decay: FloatArray, precision: FloatArray, most: int) -> int | None:
+def rows_until_steady(transition: Transition, precision: FloatArray, most: int) -> int | None:
     """Rows after which a state's distribution does not depend on the state before them, a power of two.
 
     Parameters
     ----------
-    decay : ndarray of shape (K,)
-        Decay over one step.
+    transition : Transition
+        Over one step, NumPy arrays.
     precision : ndarray of shape (K, K)
         ``J = C' R^-1 C``, what each row says.
     most : int
         Where more rows than this are needed, the answer is None.
     """
-    identity = np.eye(len(decay))
-    innovation = (1.0 - decay) * (1.0 + decay)
+    identity: Any = np.eye(len(precision))
     # One row: predict, then update.
-    narrow = np.linalg.solve(identity + innovation[:, None] * precision, np.diag(innovation))
-    transfer = np.linalg.solve(identity + innovation[:, None] * precision, np.diag(decay))
-    information = decay[:, None] * (precision @ transfer)
+    updated: Any = identity + transition.innovate(precision)  # type: ignore[arg-type]
+    narrow = np.linalg.solve(updated, transition.innovation_covariance())
+    transfer = np.linalg.solve(updated, transition.move(identity))
+    information: Any = transition.move_back(precision @ transfer)  # type: ignore[arg-type]
     n = 1
     while np.any(np.sum(transfer**2, axis=1) > _FORGOTTEN * np.diagonal(narrow)):
         n *= 2
@@ -84,7 +91,7 @@ def rows_of_an_end(params: Parameters, gap: FloatArray, most: int) -> int | None
     precision = (params.loadings.T / params.noise_variance) @ params.loadings
     if not np.all(np.isfinite(precision)):
         return None
-    return rows_until_steady(decay_over(params.decay, gap)[0], precision, most)
+    return rows_until_steady(transition_over(params, gap).at(0), precision, most)
 
 
 def recursion(matrix: Array, terms: Array, n_block: int) -> Array:
@@ -164,14 +171,14 @@ def _forward(model: _Model, values: Array, n_rows: Array, n_end: int) -> SteadyF
     centred = values - offset
     information = (centred @ scaled) * there[:, None]
     first = Collapsed(jnp.broadcast_to(precision, (n_end, n, n)), information[:n_end])
-    decays = jnp.broadcast_to(transition.decay, (n_end, n)).at[0].set(0.0)
-    start, last = filter_pass(first, Transition(decays), stationary(n, values.dtype))
+    transitions = transition.repeated(n_end).kept_where(index[:n_end] > 0)
+    start, last = filter_pass(first, transitions, stationary(n, values.dtype))
     root = start.roots[-1]
     lower = jnp.linalg.cholesky(transition.predict_covariance(last.covariance), symmetrize_input=False)
     # P S^-1 A, where 1 - P J would cancel when noise is small.
     half = triangular_solve(lower, last.covariance, left_side=True, lower=True)
     solved = triangular_solve(lower, half, left_side=True, lower=True, transpose_a=True)
-    transfer = transition.move_rows(solved.T)
+    transfer = transition.move_rows_back(solved.T)
     terms = information @ last.covariance
     terms = jnp.where((index < n_end)[:, None], 0.0, terms).at[n_end - 1].set(last.mean)
     means = recursion(transfer, terms, _block(n)).at[:n_end].set(start.means)
@@ -203,8 +210,7 @@ def _backward(
 
     filtered = forward.root @ forward.root.T
     _, (end, end_lag_one) = jax.lax.scan(step, filtered, None, length=n_end)
-    following = Transition(jnp.broadcast_to(transition.decay, (n_end, n)))
-    first = smoother_pass(forward.start, following, Gaussian(means[n_end], end[-1]))
+    first = smoother_pass(forward.start, transition.repeated(n_end), Gaussian(means[n_end], end[-1]))
     means = means.at[:n_end].set(first.means)
     return means, Ends(first.covariances, first.lag_one, end, end_lag_one)
 
@@ -230,9 +236,7 @@ class Sums(NamedTuple):
     residual_power: Array
     residual_moments: Array
     residual_sums: Array
-    innovation_power: Array
-    innovation_moments: Array
-    previous_power: Array
+    transitions: TransitionTerms
 
 
 @partial(jax.jit, static_argnames="n_end")
@@ -244,7 +248,7 @@ def _sums_program(model: _Model, values: Array, n_rows: Array, n_end: int) -> tu
     means = means * there
     residuals = there * (values - offset - means @ loadings.T)
     innovations = there[1:] * (means[1:] - transition.move_rows(means[:-1]))
-    previous = there[1:] * means[:-1]
+    terms = transition.terms_of_rows(innovations, there[1:] * means[:-1])
     return Sums(
         jnp.sum(forward.log_likelihoods),
         means.T @ means,
@@ -252,16 +256,13 @@ def _sums_program(model: _Model, values: Array, n_rows: Array, n_end: int) -> tu
         jnp.sum(residuals**2, axis=0),
         residuals.T @ means,
         jnp.sum(residuals, axis=0),
-        jnp.sum(innovations**2, axis=0),
-        jnp.sum(innovations * previous, axis=0),
-        jnp.sum(previous**2, axis=0),
+        TransitionTerms(*(jnp.sum(term, axis=0) for term in terms)),
     ), ends
 
 
 def _model(params: Parameters, panel: Panel) -> _Model:
-    decay = decay_over(params.decay, panel.gaps)[0]
     observed = map(jnp.asarray, (params.loadings, params.noise_variance, params.offset))
-    return _Model(Transition(jnp.asarray(decay)), *observed)
+    return _Model(transition_over(params, panel.gaps).at(0).map(jnp.asarray), *observed)
 
 
 @dataclass(frozen=True)
@@ -305,13 +306,12 @@ class SteadyState:
         sums = jax.tree.map(np.asarray, on_device)
         start, start_lag_one, end, end_lag_one = map(np.asarray, ends)
         covariance = start.sum(axis=0) + (n - 2 * m) * end[-1] + end.sum(axis=0)
-        variance = np.diagonal(covariance)
-        crossed = np.diagonal(
-            start_lag_one.sum(axis=0) + (n - 1 - 2 * m) * end_lag_one[-1] + end_lag_one.sum(axis=0)
-        )
-        later, earlier = variance - np.diagonal(start[0]), variance - np.diagonal(end[0])
-        decay, d = np.asarray(model.transition.decay), panel.values.shape[1]
-        moments = np.empty((len(decay) + 1, len(decay) + 1))
+        crossed = start_lag_one.sum(axis=0) + (n - 1 - 2 * m) * end_lag_one[-1] + end_lag_one.sum(axis=0)
+        transition = model.transition.map(np.asarray)
+        later, earlier = (transition.covariance_terms(pack(covariance - x)) for x in (start[0], end[0]))
+        terms = transition.with_covariances(sums.transitions, later, earlier, transition.lag_terms(crossed))
+        d, n_states = params.loadings.shape
+        moments = np.empty((n_states + 1, n_states + 1))
         moments[:-1, :-1] = covariance + sums.outer
         moments[:-1, -1] = moments[-1, :-1] = sums.total
         moments[-1, -1] = n
@@ -324,11 +324,9 @@ class SteadyState:
             latent_moments=np.broadcast_to(moments, (d, *moments.shape)).copy(),
             total_moments=moments,
             transitions=np.array([n - 1.0]),
-            innovation_power=(sums.innovation_power + later - decay * (2.0 * crossed - decay * earlier))[
-                None
-            ],
-            innovation_moments=(sums.innovation_moments + crossed - decay * earlier)[None],
-            previous_power=(sums.previous_power + earlier)[None],
+            innovation_power=terms.innovation_power[None],
+            innovation_moments=terms.innovation_moments[None],
+            previous_power=terms.previous_power[None],
         )
 
 

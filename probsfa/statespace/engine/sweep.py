@@ -67,12 +67,11 @@ def _sums(
             following_index(rows, jnp.where(last_counts, after_index, model.n_gaps)),
             model.n_gaps,
             moments,
-            after.mean,
-            jnp.diagonal(after.covariance),
+            after,
             backwards,
         ),
     )
-    first = unpack(moments.covariances[:, :1].T, model.n_components)[0]
+    first = unpack(moments.covariances[:, :1].T, model.n_states)[0]
     return sums, Gaussian(moments.means[:, 0], first)
 
 
@@ -136,20 +135,30 @@ class Sweep:
         The chunks of the panel.
     cached_bytes : int
         Most memory for what the forward pass leaves; beyond it, the pass is made again.
+    backwards : bool, default=False
+        Whether the rows are in reverse order.
     """
 
     def __init__(
-        self, params: Parameters, panel: Panel, strategy: Strategy, chunks: Chunks, cached_bytes: int
+        self,
+        params: Parameters,
+        panel: Panel,
+        strategy: Strategy,
+        chunks: Chunks,
+        cached_bytes: int,
+        *,
+        backwards: bool = False,
     ) -> None:
         self.strategy = strategy
         self.chunks = chunks
-        self.model = make_model(params, panel)
-        n_components = self.model.n_components
-        size = 8 * (n_components + 1) ** 2 * chunks.rows * len(chunks)
+        self.model = make_model(params, panel, backwards=backwards)
+        self.backwards = backwards
+        n_states = self.model.n_states
+        size = 8 * (n_states + 1) ** 2 * chunks.rows * len(chunks)
         self.caches = size <= cached_bytes
         # NumPy arrays: each JAX operation outside a compiled program is a program of its own.
-        zeros = np.zeros((n_components, n_components))
-        self.prior = Gaussian(*map(jnp.asarray, (zeros[0], np.eye(n_components))))
+        zeros = np.zeros((n_states, n_states))
+        self.prior = Gaussian(*map(jnp.asarray, (zeros[0], np.eye(n_states))))
         #: What follows the last row: nothing, to which no transition leads.
         self.nothing = Gaussian(*map(jnp.asarray, (zeros[0], zeros)))
         self.states = [self.prior]
@@ -184,17 +193,17 @@ class Sweep:
         """Log density of all rows, after the forward pass."""
         return float(np.sum([np.sum(np.asarray(part)) for part in self.log_likelihoods]))
 
-    def sum_chunks(self, after: Gaussian, *, backwards: bool = False) -> Iterator[Gaussian]:
+    def sum_chunks(self, after: Gaussian) -> Iterator[Gaussian]:
         """Add the sums of every chunk, from the last to the first, to ``totals``.
 
-        ``after`` is the state after the last row. Rows in reverse order are ``backwards``; the transition
-        past their last row is then the other side's to count.
+        ``after`` is the state after the last row. Of rows in reverse order, the transition past the last one
+        is the other side's to count.
         """
         last = len(self.chunks) - 1
         for k, rows, after_index, result in self.backward():
-            counts = not (backwards and k == last)
+            counts = not (self.backwards and k == last)
             sums, after = _sums_program(
-                self.strategy, self.model, rows, after_index, result, after, backwards, counts
+                self.strategy, self.model, rows, after_index, result, after, self.backwards, counts
             )
             if not self.totals:
                 self.totals = [np.array(x) for x in sums]
@@ -264,8 +273,8 @@ class InTurn:
         sweep.forward()
         # Parts are copied into NumPy's memory, which comes in large pages, while they are in the cache: to
         # join them at the end took a fifth longer, and twice the memory.
-        n_components = sweep.model.n_components
-        whole = [np.empty((n, n_components)), *(np.empty((n, n_components, n_components)) for _ in range(2))]
+        n_states = sweep.model.n_states
+        whole = [np.empty((n, n_states)), *(np.empty((n, n_states, n_states)) for _ in range(2))]
         for k, rows, after_index, result in sweep.backward():
             smoothed = _moments_program(self.strategy, sweep.model, rows, after_index, result, after)
             after = Gaussian(smoothed.means[0], smoothed.covariances[0])

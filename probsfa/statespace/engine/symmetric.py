@@ -47,6 +47,18 @@ def triangle(size: int) -> Triangle:
     return Triangle(rows, columns, np.maximum(places, places.T).ravel())
 
 
+def pack(matrices: Array) -> Array:
+    """Upper triangles (..., K (K + 1) / 2) of symmetric matrices (..., K, K).
+
+    Examples
+    --------
+    >>> pack(np.array([[1, 2], [2, 3]]))
+    array([1, 2, 3])
+    """
+    size = matrices.shape[-1]
+    return matrices.reshape(*matrices.shape[:-2], size * size)[..., triangle(size).flat]
+
+
 def unpack(packed: Array, size: int) -> Array:
     """Symmetric matrices (N, K, K) from their upper triangles (N, K (K + 1) / 2).
 

@@ -1,11 +1,11 @@
 """Rows worked through from both ends at once, one processor core at each end.
 
-The latents are stationary AR(1) processes, and those are reversible: read backwards in time, a series follows
-the same model, with the same decays over the same gaps. So the rows are cut in two; one thread filters the
-first part forwards and another the second part backwards, with the same programs and from the same stationary
-distribution. In the middle there is the distribution of ``z_m``, the last state of the first part, given that
-part, and that of ``z_m+1`` given the second part. With ``A``, ``Q`` the transition between the two (``A = 0``
-where a sequence begins)::
+The latents are stationary: read backwards in time, a series follows a model of the same kind, with the
+transitions reversed over the same gaps (:meth:`.Transition.reversed`). So the rows are cut in two; one thread
+filters the first part forwards and another the second part backwards, with the same programs and from the
+same stationary distribution. In the middle there is the distribution of ``z_m``, the last state of the first
+part, given that part, and that of ``z_m+1`` given the second part. With ``A``, ``Q`` the
+transition between the two (``A = 0`` where a sequence begins)::
 
     p = A m1,   S = A P1 A' + Q                              z_m+1 given the first part
     J = P2^-1 - 1,   J m2 + m2                               what the second part adds to it
@@ -68,7 +68,7 @@ def combine(own: End, other: End, between: Transition) -> Combined:
     other : End
         Where the other side ended.
     between : Transition
-        Transition between the two states; decays of zero where they are independent.
+        From the other side's state to this one, forwards or backwards in time.
 
     Returns
     -------
@@ -177,17 +177,17 @@ class TwoFilter(InTurn):
     def expected_statistics(self, params: Parameters, panel: Panel) -> Statistics:
         """See :class:`.Route`."""
         first, second = (
-            Sweep(params, panel, self.half_strategy, chunks, self.cached_bytes // 2)
-            for chunks in halves(panel, self.half_rows)
+            Sweep(params, panel, self.half_strategy, chunks, self.cached_bytes // 2, backwards=reverse)
+            for chunks, reverse in zip(halves(panel, self.half_rows), (False, True), strict=True)
         )
         run_both(*(map(jax.block_until_ready, side.filter_chunks()) for side in (first, second)))
         between = first.chunks.after_index(len(first.chunks) - 1)
-        transition = Transition(np.asarray(first.model.transitions.decay)[between])
+        transition = first.model.transitions.map(np.asarray).at(between)
         ends = _end(first), _end(second)
-        here, there = combine(*ends, transition), combine(*ends[::-1], transition)
+        here, there = combine(*ends, transition.reversed()), combine(*ends[::-1], transition)
         run_both(
             map(jax.block_until_ready, first.sum_chunks(_gaussian(there))),
-            map(jax.block_until_ready, second.sum_chunks(_gaussian(here), backwards=True)),
+            map(jax.block_until_ready, second.sum_chunks(_gaussian(here))),
         )
         value = first.log_likelihood + second.log_likelihood + here.log_ratio
         sums = [x + y for x, y in zip(first.totals, second.totals, strict=True)]

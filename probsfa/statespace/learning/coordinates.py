@@ -1,6 +1,6 @@
 """Free coordinates of the parameters, in which learning takes its steps.
 
-decay            atanh a            (evenly sampled: a in (-1, 1))
+dynamics         atanh a            (evenly sampled: a in (-1, 1))
                  log(-log a)        (unevenly sampled: a in (0, 1), the logarithm of the rate)
 loadings         C
 noise variance   log r              (one for each feature, one for all, or none when it is fixed)
@@ -13,13 +13,8 @@ import numpy as np
 
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.statistics import Statistics
-from probsfa.statespace.panel import decay_over
-from probsfa.statespace.parameters import Parameters
-
-# Closest that a learned decay may come to one. 1 - a^2 must stay well above rounding, and a time scale of 1e8
-# steps is a constant for any series there is.
-SLOWEST_DECAY = 1.0 - 1e-8
-FASTEST_DECAY = 1e-10
+from probsfa.statespace.learning import processes
+from probsfa.statespace.parameters import Latents, Parameters
 
 
 class Coordinates(NamedTuple):
@@ -27,18 +22,25 @@ class Coordinates(NamedTuple):
 
     Attributes
     ----------
-    n_features, n_components : int
-        ``D`` and ``K``.
+    n_features : int
+        ``D``.
+    latents : Latents
+        Which latents there are.
     noise : {"diagonal", "isotropic", "fixed"}
         How many noise coordinates there are: ``D``, one or none.
     evenly_sampled : bool
-        Which coordinate the decay has.
+        Which coordinates the dynamics have.
     """
 
     n_features: int
-    n_components: int
+    latents: Latents
     noise: Literal["diagonal", "isotropic", "fixed"]
     evenly_sampled: bool
+
+    @property
+    def n_states(self) -> int:
+        """Dimension of the state, the columns of the loadings."""
+        return self.latents.n_states
 
     @property
     def n_noise(self) -> int:
@@ -47,19 +49,23 @@ class Coordinates(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of coordinates, which is the number of free parameters."""
-        return self.n_components * (1 + self.n_features) + self.n_noise + self.n_features
+        """Number of coordinates, ``P``."""
+        return self.latents.n_dynamics + self.n_states * self.n_features + self.n_noise + self.n_features
+
+    @property
+    def n_free(self) -> int:
+        """Number of free parameters, on which the likelihood depends."""
+        return self.latents.n_free(self.n_features) + self.n_noise + self.n_features
 
     @property
     def slices(self) -> tuple[slice, slice, slice, slice]:
-        """Where decay, loadings, noise and offset lie in the vector."""
-        ends = np.cumsum(
-            [0, self.n_components, self.n_components * self.n_features, self.n_noise, self.n_features]
-        )
-        decay, loadings, noise, offset = (
+        """Where dynamics, loadings, noise and offset lie in the vector."""
+        sizes = [self.latents.n_dynamics, self.n_states * self.n_features, self.n_noise, self.n_features]
+        ends = np.cumsum([0, *sizes])
+        dynamics, loadings, noise, offset = (
             slice(int(i), int(j)) for i, j in zip(ends[:-1], ends[1:], strict=True)
         )
-        return decay, loadings, noise, offset
+        return dynamics, loadings, noise, offset
 
 
 def to_vector(layout: Coordinates, params: Parameters) -> FloatArray:
@@ -67,40 +73,27 @@ def to_vector(layout: Coordinates, params: Parameters) -> FloatArray:
     log_noise = np.log(params.noise_variance)
     noise = {"diagonal": log_noise, "isotropic": log_noise[:1], "fixed": log_noise[:0]}[layout.noise]
     return np.concatenate(
-        [_decay_to_free(layout, params.decay), params.loadings.ravel(), noise, params.offset]
+        [
+            processes.to_free(params, evenly_sampled=layout.evenly_sampled),
+            params.loadings.ravel(),
+            noise,
+            params.offset,
+        ]
     )
 
 
-def from_vector(layout: Coordinates, vector: FloatArray, noise_variance: FloatArray) -> Parameters:
-    """Parameters at given coordinates; ``noise_variance`` (D,) is used where the noise is fixed."""
-    decay, loadings, noise, offset = (vector[part] for part in layout.slices)
+def from_vector(layout: Coordinates, vector: FloatArray, template: Parameters) -> Parameters:
+    """Parameters at given coordinates; what has none, as a fixed noise variance, is as in ``template``."""
+    dynamics, loadings, noise, offset = (vector[part] for part in layout.slices)
+    variance = template.noise_variance
     if layout.noise != "fixed":
-        noise_variance = np.broadcast_to(np.exp(noise), (layout.n_features,))
-    return Parameters(
-        _decay_from_free(layout, decay),
-        loadings.reshape(layout.n_features, layout.n_components),
-        noise_variance,
-        offset,
+        variance = np.broadcast_to(np.exp(noise), (layout.n_features,))
+    moved = processes.from_free(template, dynamics, evenly_sampled=layout.evenly_sampled)
+    return moved._replace(
+        loadings=loadings.reshape(layout.n_features, layout.n_states),
+        noise_variance=variance,
+        offset=offset,
     )
-
-
-def _decay_to_free(layout: Coordinates, decay: FloatArray) -> FloatArray:
-    if layout.evenly_sampled:
-        return np.arctanh(np.clip(decay, -SLOWEST_DECAY, SLOWEST_DECAY))
-    return np.log(-np.log(np.clip(decay, FASTEST_DECAY, SLOWEST_DECAY)))
-
-
-def _decay_from_free(layout: Coordinates, free: FloatArray) -> FloatArray:
-    if layout.evenly_sampled:
-        return np.clip(np.tanh(free), -SLOWEST_DECAY, SLOWEST_DECAY)
-    return np.clip(np.exp(-np.exp(free)), FASTEST_DECAY, SLOWEST_DECAY)
-
-
-def decay_slope(layout: Coordinates, decay: FloatArray) -> FloatArray:
-    """Derivative of the decay by its free coordinate."""
-    if layout.evenly_sampled:
-        return (1.0 - decay) * (1.0 + decay)
-    return decay * np.log(decay)
 
 
 def score(layout: Coordinates, params: Parameters, gaps: FloatArray, stats: Statistics) -> FloatArray:
@@ -109,44 +102,24 @@ def score(layout: Coordinates, params: Parameters, gaps: FloatArray, stats: Stat
     By Fisher's identity it is the gradient of the expected complete-data log-likelihood, hence a function
     of the expected statistics at the same parameters (Olsson, Petersen & Lehn-Schioler 2007).
     """
-    over = decay_over(params.decay, gaps)
-    innovation = (1.0 - over) * (1.0 + over)
-    by_step = (
-        stats.transitions[:, None] * over
-        + stats.innovation_moments
-        - over * stats.innovation_power / innovation
-    ) / innovation
-    if layout.evenly_sampled:
-        by_decay = by_step[0] * innovation[0]
-    else:
-        # d a^g = a^g g log(a) d log(-log a)
-        by_decay = np.sum(by_step * over * gaps[:, None] * np.log(params.decay), axis=0)
     r = params.noise_variance
     by_latent = stats.residual_moments / r[:, None]
     by_noise = 0.5 * (stats.residual_power / r - stats.counts)
-    return _concatenate(layout, by_decay, by_latent[:, :-1], by_noise, by_latent[:, -1])
+    by_dynamics = processes.score(params, gaps, stats, evenly_sampled=layout.evenly_sampled)
+    return pack_gradient(layout, by_dynamics, by_latent[:, :-1], by_noise, by_latent[:, -1])
 
 
 def pack_gradient(
     layout: Coordinates,
-    params: Parameters,
-    by_atanh_decay: FloatArray,
+    by_dynamics: FloatArray,
     by_loadings: FloatArray,
     by_log_noise: FloatArray,
     by_offset: FloatArray,
 ) -> FloatArray:
-    """Gradient (P,) by the layout's coordinates from those by ``atanh a``, ``C``, ``log r`` and ``mu``."""
-    by_decay = by_atanh_decay * decay_ratio(layout, params.decay)
-    return _concatenate(layout, by_decay, by_loadings, by_log_noise, by_offset)
-
-
-def _concatenate(
-    layout: Coordinates, decay: FloatArray, loadings: FloatArray, log_noise: FloatArray, offset: FloatArray
-) -> FloatArray:
-    noise = {"diagonal": log_noise, "isotropic": log_noise.sum(keepdims=True), "fixed": log_noise[:0]}
-    return np.concatenate([decay, loadings.ravel(), noise[layout.noise], offset])
-
-
-def decay_ratio(layout: Coordinates, decay: FloatArray) -> FloatArray:
-    """Derivative of ``atanh a`` by the layout's own coordinate of the decay."""
-    return decay_slope(layout, decay) / ((1.0 - decay) * (1.0 + decay))
+    """Gradient (P,) from that by the dynamics' coordinates, and those by ``C``, ``log r`` and ``mu``."""
+    noise = {
+        "diagonal": by_log_noise,
+        "isotropic": by_log_noise.sum(keepdims=True),
+        "fixed": by_log_noise[:0],
+    }
+    return np.concatenate([by_dynamics, by_loadings.ravel(), noise[layout.noise], by_offset])

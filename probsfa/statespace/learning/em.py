@@ -2,23 +2,19 @@
 
 The expected complete-data log-likelihood falls apart into the dynamics and the observations. The
 observations are one regression of each feature on ``(z, 1)`` over the rows in which it is observed. With
-the stationary variance held at one, the decay of a latent solves a cubic.
+the stationary variance held at one, the decay of a latent solves a cubic (:mod:`.processes`).
 """
 
 from collections import deque
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.statistics import Statistics
-from probsfa.statespace.learning.coordinates import FASTEST_DECAY, SLOWEST_DECAY
 from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import CountedEStep, FitResult, Status, rounding
-from probsfa.statespace.panel import decay_over
+from probsfa.statespace.learning.processes import maximize_dynamics
 from probsfa.statespace.parameters import Parameters
-
-Sums = FloatArray | float
 
 # How often in a row EM must promise no more gain.
 _PROMISES = 5
@@ -43,7 +39,8 @@ def maximize(params: Parameters, stats: Statistics, noise: Noise, gaps: FloatArr
     params : Parameters
     """
     loadings, offset, variance = _maximize_observations(params, stats, noise)
-    return Parameters(_maximize_decay(params.decay, stats, gaps), loadings, variance, offset)
+    changed = maximize_dynamics(params, stats, gaps)
+    return changed._replace(loadings=loadings, noise_variance=variance, offset=offset)
 
 
 def _maximize_observations(
@@ -59,68 +56,6 @@ def _maximize_observations(
         common = max(power.sum() / stats.counts.sum(), noise.floor.max())
         variance = np.full_like(power, common)
     return params.loadings + change[:, :-1], params.offset + change[:, -1], variance
-
-
-def _maximize_decay(decay: FloatArray, stats: Statistics, gaps: FloatArray) -> FloatArray:
-    over = decay_over(decay, gaps)
-    # Second moments of (z_t-1, z_t) from those of the innovations.
-    previous = stats.previous_power
-    cross = stats.innovation_moments + over * previous
-    current = stats.innovation_power + 2.0 * over * cross - over**2 * previous
-    if gaps.shape[0] == 1 and gaps[0] == 1.0:
-        n = float(stats.transitions[0])
-        if n == 0.0:
-            return decay
-        return np.array(
-            [_cubic_decay(n, p, c, q) for p, c, q in zip(previous[0], cross[0], current[0], strict=True)]
-        )
-    return np.array(
-        [
-            _uneven_decay(a, stats.transitions, previous[:, k], cross[:, k], current[:, k], gaps)
-            for k, a in enumerate(decay)
-        ]
-    )
-
-
-def _expected_transition(a: FloatArray, n: Sums, previous: Sums, cross: Sums, current: Sums) -> FloatArray:
-    """Expected log density of the transitions, without constants."""
-    innovation = (1.0 - a) * (1.0 + a)
-    return -0.5 * (n * np.log(innovation) + (current - 2.0 * a * cross + a**2 * previous) / innovation)
-
-
-def _cubic_decay(n: float, previous: float, cross: float, current: float) -> float:
-    """Decay of one latent under unit stationary variance.
-
-    Setting the derivative to zero gives ``n a^3 - cross a^2 + (previous + current - n) a - cross = 0``. At
-    a = 1 and a = -1 the polynomial is ``E sum (z_t - z_t-1)^2`` and minus ``E sum (z_t + z_t-1)^2``, so
-    there is always a root between.
-    """
-    roots = np.roots([n, -cross, previous + current - n, -cross])
-    real = roots[np.abs(roots.imag) <= 1e-7].real
-    inside = np.clip(
-        np.append(real[np.abs(real) < 1.0], cross / max(previous, current)), -SLOWEST_DECAY, SLOWEST_DECAY
-    )
-    return float(inside[np.argmax(_expected_transition(inside, n, previous, cross, current))])
-
-
-def _uneven_decay(
-    a: float,
-    transitions: FloatArray,
-    previous: FloatArray,
-    cross: FloatArray,
-    current: FloatArray,
-    gaps: FloatArray,
-) -> float:
-    """Decay of one latent seen at uneven times: a search over the logarithm of its rate."""
-
-    def loss(log_rate: float) -> float:
-        over = np.clip(np.exp(-np.exp(log_rate) * gaps), FASTEST_DECAY, SLOWEST_DECAY)
-        return -float(np.sum(_expected_transition(over, transitions, previous, cross, current)))
-
-    here = float(np.log(-np.log(a)))
-    minimum = minimize_scalar(loss, bracket=(here - 0.1, here + 0.1), options={"xtol": 1e-10})
-    best = float(minimum.x) if loss(float(minimum.x)) <= loss(here) else here
-    return float(np.clip(np.exp(-np.exp(best)), FASTEST_DECAY, SLOWEST_DECAY))
 
 
 def fit_em(

@@ -14,8 +14,9 @@ from scipy.linalg import block_diag, cho_factor, cho_solve
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.statespace.engine.statistics import Statistics
-from probsfa.statespace.learning.coordinates import Coordinates, decay_ratio, decay_slope
-from probsfa.statespace.learning.information import factor_spectra, frequencies, latent_spectra
+from probsfa.statespace.learning import processes
+from probsfa.statespace.learning.coordinates import Coordinates
+from probsfa.statespace.learning.information import factor_spectra
 from probsfa.statespace.parameters import Parameters
 
 Solver = Callable[[FloatArray], FloatArray]
@@ -51,7 +52,7 @@ def complete_data_of(stats: Statistics) -> CompleteData:
 
 def complete_data_without_holes(n_rows: float, layout: Coordinates) -> CompleteData:
     """Moments of a series of that many rows without holes, of latents with unit variance."""
-    return CompleteData(np.full(layout.n_features, n_rows), n_rows * np.eye(layout.n_components), n_rows)
+    return CompleteData(np.full(layout.n_features, n_rows), n_rows * np.eye(layout.n_states), n_rows)
 
 
 class Metric:
@@ -88,8 +89,10 @@ class Metric:
         d, k = params.loadings.shape
         n = complete.n_rows
         share = np.maximum(complete.counts / n, np.finfo(np.float64).eps)
-        omega, weights = frequencies(params.decay)
-        spectrum, slope = latent_spectra(params.decay, omega)
+        even = layout.evenly_sampled
+        omega, weights = processes.frequencies(params)
+        spectra = processes.latent_spectra(params, omega, evenly_sampled=even)
+        spectrum = spectra.values
         self.layout, self.n_rows = layout, n
         self.root, left, scaled, inverse, _ = factor_spectra(
             params._replace(noise_variance=params.noise_variance / share), spectrum
@@ -107,11 +110,9 @@ class Metric:
         fh, fgf = spectrum[:, None, :] * h, spectrum[:, :, None] * g * spectrum[:, None, :]
         w = weights[:, None, None]
         self.beyond = n * np.einsum("w,wjk->jk", weights, fgf)
-        # Blocks have the coordinate atanh a: change to the layout's own.
-        slope = slope * decay_ratio(layout, params.decay)
-        dynamics = 0.5 * n * np.tensordot(weights, slope[:, :, None] * slope[:, None, :] * g**2, 1)
+        dynamics = 0.5 * n * spectra.information(weights, g)
         uh = left @ h
-        decay_noise = 0.5 * n * np.tensordot(weights, slope[:, None, :] * uh**2, 1).T
+        dynamics_noise = 0.5 * n * spectra.with_noise(weights, uh)
         mean_inverse = np.einsum("w,wab->ab", weights, inverse)
         self.outside = np.eye(d) - left @ left.T if d > q else np.zeros((d, d))
         # f_j (U H)_ej, through which loadings beyond the span and the noise of feature e are coupled
@@ -122,9 +123,9 @@ class Metric:
             self.within = n * within
             precision = np.diagonal(self.outside) + np.einsum("da,ab,db->d", left, mean_inverse, left)
             noise = np.diag(0.5 * n * precision**2)
-            self.coupled = np.zeros((q * k, layout.n_noise + k))
+            self.coupled = np.zeros((q * k, layout.n_noise + layout.latents.n_dynamics))
             self.local[:] = 0.0
-            decay_noise[:] = 0.0
+            dynamics_noise[:] = 0.0
         else:
             within = _pairs(w * inverse, fgf).transpose(0, 2, 1, 3)
             within += _pairs(w * fh, fh).transpose(0, 3, 2, 1)
@@ -135,22 +136,18 @@ class Metric:
             products = _pairs(w * inverse, inverse).transpose(0, 2, 1, 3).reshape(q * q, q * q)
             noise = 0.5 * n * (squared + pairs @ products @ pairs.T)
             by_noise = _pairs(w * inverse, fh).transpose(0, 3, 1, 2).reshape(q * k, q * q) @ pairs.T
-            moved = slope[:, :, None] * g * spectrum[:, None, :]
-            by_decay = ((w * h).transpose(2, 1, 0) @ moved.transpose(1, 0, 2)).transpose(1, 2, 0)
-            self.coupled = n * np.hstack([self._gather(by_noise.T).T, by_decay.reshape(q * k, k)])
+            by_dynamics = spectra.with_loadings(weights, h, g).reshape(q * k, -1)
+            self.coupled = n * np.hstack([self._gather(by_noise.T).T, by_dynamics])
         noise *= np.outer(self.share, self.share)
-        by_decay_noise = self._gather(decay_noise.T)
-        self.small = np.block([[self._total(noise), by_decay_noise], [by_decay_noise.T, dynamics]])
+        between = self._gather(dynamics_noise.T)
+        self.small = np.block([[self._total(noise), between], [between.T, dynamics]])
         at_zero = factor_spectra(
             params._replace(noise_variance=params.noise_variance / share),
-            latent_spectra(params.decay, np.zeros(1))[0],
+            processes.latent_spectra(params, np.zeros(1), evenly_sampled=even).values,
         )
         self.offset_within = at_zero.inverse[0]
-        innovation = (1.0 - params.decay) * (1.0 + params.decay)
-        self.decay_damping = (
-            n * (1.0 + params.decay**2) * (decay_slope(layout, params.decay) / innovation) ** 2
-        )
-        self.noise_curvature, self.decay_curvature = _curvature(layout, params, gradient)
+        self.dynamics_damping = processes.damping(params, n, evenly_sampled=even)
+        self.noise_curvature, self.dynamics_curvature = _curvature(layout, params, gradient)
 
     def solve(self, gradient: FloatArray, free: BoolArray, damping: float = 0.0) -> FloatArray:
         """Solve with the information plus ``damping`` times the damping matrix; what is not free stays zero.
@@ -159,7 +156,7 @@ class Metric:
         ----------
         gradient : ndarray of shape (P,)
         free : ndarray of bool of shape (P,)
-            Which coordinates take part; those of decay, loadings and offset all do.
+            Which coordinates take part; those of dynamics, loadings and offset all do.
         damping : float
             How much of the damping matrix is added.
 
@@ -167,8 +164,8 @@ class Metric:
         -------
         ndarray of shape (P,)
         """
-        decay, loadings, noise, offset = self.layout.slices
-        d, k = self.layout.n_features, self.layout.n_components
+        dynamics, loadings, noise, offset = self.layout.slices
+        d, k = self.layout.n_features, self.layout.n_states
         root, n_noise = self.root[:, None], self.layout.n_noise
         beyond = factorise(self.beyond + damping * self.moments)
         within = self._within_solver(damping)
@@ -181,8 +178,8 @@ class Metric:
         small = self._small(damping, beyond, within)
         # The gradient by the scaled loadings is the one by the loadings times the noise's deviation.
         first = solve_loadings(gradient[loadings].reshape(d, k) / root)
-        rest = np.concatenate([gradient[noise], gradient[decay]]) - self._from_loadings(first)
-        kept = np.concatenate([free[noise], np.ones(k, dtype=bool)])
+        rest = np.concatenate([gradient[noise], gradient[dynamics]]) - self._from_loadings(first)
+        kept = np.concatenate([free[noise], np.ones(self.layout.latents.n_dynamics, dtype=bool)])
         small_step = np.zeros_like(rest)
         small = small if kept.all() else small[np.ix_(kept, kept)]
         small_step[kept] = factorise(small)(rest[kept])
@@ -190,13 +187,13 @@ class Metric:
 
         step = np.zeros_like(gradient)
         step[loadings] = (change / root).ravel()
-        step[noise], step[decay] = small_step[:n_noise], small_step[n_noise:]
+        step[noise], step[dynamics] = small_step[:n_noise], small_step[n_noise:]
         step[offset] = self._solve_offset(gradient[offset], damping)
         return step
 
     def _within_solver(self, damping: float) -> Solver:
         """Solver for the loadings within the span, with vectors or columns of size q K."""
-        q, k = self.left.shape[1], self.layout.n_components
+        q, k = self.left.shape[1], self.layout.n_states
         damped = damping * self.moments
         if not self.coarse:
             return factorise(self.within[0] + np.kron(np.eye(q), damped))
@@ -204,9 +201,9 @@ class Metric:
         return lambda x: np.concatenate([solve(x[i * k : (i + 1) * k]) for i, solve in enumerate(blocks)])
 
     def _small(self, damping: float, beyond: Solver, within: Solver) -> FloatArray:
-        """What remains for noise and decay once the loadings are eliminated."""
+        """What remains for noise and dynamics once the loadings are eliminated."""
         n_noise = self.layout.n_noise
-        small = self._noise_and_decay(damping)
+        small = self._noise_and_dynamics(damping)
         if self.coarse:
             return small
         local = self.share[:, None] * self.local
@@ -216,11 +213,11 @@ class Metric:
         small -= self.coupled.T @ within(self.coupled)
         return small
 
-    def _noise_and_decay(self, damping: float) -> FloatArray:
+    def _noise_and_dynamics(self, damping: float) -> FloatArray:
         added = np.concatenate(
             [
                 self.noise_curvature + 0.5 * damping * self.counts,
-                self.decay_curvature + damping * self.decay_damping,
+                self.dynamics_curvature + damping * self.dynamics_damping,
             ]
         )
         small = self.small.copy()
@@ -228,7 +225,7 @@ class Metric:
         return small
 
     def _to_loadings(self, small: FloatArray) -> FloatArray:
-        """Information between scaled loadings and (noise, decay), times a vector of these: (D, K)."""
+        """Information between scaled loadings and (noise, dynamics), times a vector of these: (D, K)."""
         by_noise = self._spread(small[: self.layout.n_noise])[:, None] * self.local
         inside = (self.coupled @ small).reshape(self.left.shape[1], -1)
         return by_noise + self.left @ (inside - self.left.T @ by_noise)
@@ -267,9 +264,9 @@ class Metric:
 
     def to_dense(self, damping: float = 0.0) -> FloatArray:
         """The whole matrix, shape (P, P): for small models and for tests."""
-        decay, loadings, noise, offset = self.layout.slices
-        d, k = self.layout.n_features, self.layout.n_components
-        n_noise = self.layout.n_noise
+        dynamics, loadings, noise, offset = self.layout.slices
+        d, k = self.layout.n_features, self.layout.n_states
+        n_noise, n_dynamics = self.layout.n_noise, self.layout.latents.n_dynamics
         out = np.zeros((self.layout.size, self.layout.size))
         damped = damping * self.moments
         span = np.kron(self.left, np.eye(k))
@@ -280,13 +277,13 @@ class Metric:
         rows = np.repeat(self.root, k)
         whole = np.kron(self.outside, self.beyond + damped) + span @ within @ span.T
         out[loadings, loadings] = whole * rows[:, None] * rows
-        cross = [self._to_loadings(e).ravel() * rows for e in np.eye(n_noise + k)]
-        small = self._noise_and_decay(damping)
-        for part, first, size in ((noise, 0, n_noise), (decay, n_noise, k)):
+        cross = [self._to_loadings(e).ravel() * rows for e in np.eye(n_noise + n_dynamics)]
+        small = self._noise_and_dynamics(damping)
+        for part, first, size in ((noise, 0, n_noise), (dynamics, n_noise, n_dynamics)):
             if size:
                 out[loadings, part] = np.array(cross[first : first + size]).T
                 out[part, loadings] = out[loadings, part].T
-        order = np.r_[noise, decay]
+        order = np.r_[noise, dynamics]
         out[np.ix_(order, order)] = small
         inverse = self.outside + self.left @ self.offset_within @ self.left.T + damping * np.eye(d)
         out[offset, offset] = self.n_rows * inverse * np.outer(self.root, self.root)
@@ -325,11 +322,9 @@ def _pairs(one: FloatArray, other: FloatArray) -> FloatArray:
 def _curvature(
     layout: Coordinates, params: Parameters, gradient: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Curvature that the coordinates of noise and decay themselves have, where it shortens steps."""
+    """Curvature that the coordinates of noise and dynamics themselves have, where it shortens steps."""
     if gradient is None:
-        return np.zeros(layout.n_noise), np.zeros(layout.n_components)
-    decay, _, noise, _ = layout.slices
-    a = params.decay
-    # d^2 a / d s^2 over d a / d s is -2 a for a = tanh s, and 1 + log a for a = exp(-exp s).
-    bend = 2.0 * a if layout.evenly_sampled else -1.0 - np.log(a)
-    return np.maximum(-gradient[noise], 0.0), np.maximum(bend * gradient[decay], 0.0)
+        return np.zeros(layout.n_noise), np.zeros(layout.latents.n_dynamics)
+    dynamics, _, noise, _ = layout.slices
+    of_dynamics = processes.curvature(params, gradient[dynamics], evenly_sampled=layout.evenly_sampled)
+    return np.maximum(-gradient[noise], 0.0), of_dynamics

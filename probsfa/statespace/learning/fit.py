@@ -9,7 +9,7 @@ import numpy as np
 from probsfa._threads import one_blas_thread
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.statistics import Statistics
-from probsfa.statespace.learning.coordinates import FASTEST_DECAY, Coordinates, from_vector, to_vector
+from probsfa.statespace.learning.coordinates import Coordinates, from_vector, to_vector
 from probsfa.statespace.learning.em import fit_em, warm_up
 from probsfa.statespace.learning.noise import HEYWOOD_FLOOR, Noise, is_heywood
 from probsfa.statespace.learning.objective import (
@@ -20,11 +20,12 @@ from probsfa.statespace.learning.objective import (
     fit_quasi_newton,
     make_box,
 )
+from probsfa.statespace.learning.processes import within_range
 from probsfa.statespace.learning.quasi_newton import ascend
 from probsfa.statespace.learning.starts import interpolate, starts
 from probsfa.statespace.learning.whittle import Periodogram, WhittleObjective, periodogram
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import Latents, Parameters
 from probsfa.statespace.posterior import smooth
 
 _WHITTLE_EVALUATIONS = 80
@@ -48,7 +49,7 @@ _RESERVED_FOR_HEYWOOD = 0.2
 
 def fit(
     panel: Panel,
-    n_components: int,
+    latents: Latents,
     noise: Noise,
     start_noise: FloatArray | None,
     *,
@@ -70,8 +71,8 @@ def fit(
     ----------
     panel : Panel
         Packed observations, each feature with mean near zero and variance near one.
-    n_components : int
-        Number of latents.
+    latents : Latents
+        Which latents there are.
     noise : Noise
         What may happen to the noise variance.
     start_noise : ndarray of shape (D,), optional
@@ -97,7 +98,7 @@ def fit(
         Also after an interrupt from the keyboard, with the best parameters so far.
     """
     hold_heywood_cases = hold_heywood_cases and noise.kind == "diagonal"
-    layout = Coordinates(panel.values.shape[1], n_components, noise.kind, panel.evenly_sampled)
+    layout = Coordinates(panel.values.shape[1], latents, noise.kind, panel.evenly_sampled)
     reserved = int(np.ceil(_RESERVED_FOR_HEYWOOD * max_iter)) if hold_heywood_cases and max_iter > 1 else 0
     evaluate = CountedEStep(panel, max_iter - reserved, report, e_step)
     # Matrices here are as small as there are features.
@@ -173,8 +174,7 @@ def _first_starts(
     """Starts that the layout can express, the most faithful to slow feature analysis first."""
     centred, offset = _centred(panel)
     return [
-        _conform(params, layout, noise, start_noise)
-        for params in starts(centred, offset, layout.n_components)
+        _conform(params, layout, noise, start_noise) for params in starts(centred, offset, layout.latents)
     ]
 
 
@@ -210,32 +210,26 @@ def _conform(
         variance = np.full_like(variance, variance.mean())
     elif start_noise is not None:
         variance = start_noise
-    decay = params.decay if layout.evenly_sampled else np.maximum(params.decay, 10.0 * FASTEST_DECAY)
-    return params._replace(decay=decay, noise_variance=variance)
+    within = within_range(params, evenly_sampled=layout.evenly_sampled)
+    return within._replace(noise_variance=variance)
 
 
 def _refine(
     params: Parameters, layout: Coordinates, noise: Noise, data: Periodogram
 ) -> tuple[float, Parameters]:
     even = layout._replace(evenly_sampled=True)
-    objective = WhittleObjective(even, data, params.noise_variance, _WHITTLE_EVALUATIONS)
+    objective = WhittleObjective(even, data, params, _WHITTLE_EVALUATIONS)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         # A wild step may overflow; the search then shortens it.
         warnings.simplefilter("ignore", RuntimeWarning)
-        end = ascend(
-            objective,
-            to_vector(even, params),
-            make_box(even, noise),
-            tol=max(0.1, _WHITTLE_WORTH * layout.size),
-        )
-    refined = from_vector(even, end.vector, params.noise_variance)
+        worth = max(0.1, _WHITTLE_WORTH * layout.size)
+        end = ascend(objective, to_vector(even, params), make_box(even, noise), tol=worth)
+    refined = from_vector(even, end.vector, params)
     if end.ending == "interrupted":
         raise KeyboardInterrupt
     if not end.history or not np.isfinite(end.history[-1]):
         return -np.inf, params
-    if not layout.evenly_sampled:
-        refined = refined._replace(decay=np.maximum(refined.decay, 10.0 * FASTEST_DECAY))
-    return end.history[-1], refined
+    return end.history[-1], within_range(refined, evenly_sampled=layout.evenly_sampled)
 
 
 def _refine_with_imputed_gaps(
@@ -288,8 +282,9 @@ def _rank(evaluate: CountedEStep, candidates: list[Parameters]) -> list[_RankedS
         if np.isfinite(value) and all(abs(value - other.value) > _SAME_OPTIMUM for other in ranked):
             ranked.append(_RankedStart(value, params, stats))
     if not ranked:
-        raise FloatingPointError(
-            "The log-likelihood is not finite at any start; are some values extremely large?"
+        raise ValueError(
+            "The log-likelihood is no finite number at any start: some values of X are too far from the "
+            "others, or the noise that is given is too small or too large for them."
         )
     return sorted(ranked, key=lambda start: -start.value)
 
@@ -298,7 +293,8 @@ def _climb(
     evaluate: CountedEStep, layout: Coordinates, ranked: list[_RankedStart], noise: Noise, tol: float
 ) -> FitResult:
     """Climb a little way from every start that is high enough, then from the best one to the end."""
-    promising = [start for start in ranked if start.value > ranked[0].value - _TOO_LOW]
+    # Not `>`: beyond 1e17 nats, which very little noise gives, a difference of a few is lost.
+    promising = [start for start in ranked if start.value >= ranked[0].value - _TOO_LOW]
     limit = evaluate.limit
     results: list[FitResult] = []
     for _, params, stats in promising:

@@ -20,7 +20,8 @@ the textbook difference ``R^-1 - R^-1 C (...) C' R^-1`` has no correct digit lef
 latents when the noise is small. Solving costs O(D^3 + D^2 q K + (q K)^3), the dense matrix O(D^3 K^3).
 
 With ``G = C' S^-1 C`` and ``H = B^-1 L`` (q, K) at each frequency, derivatives by ``s_k = atanh a_k``, the
-scaled loadings beyond (``E``) and within (``U M``), ``log r`` and ``mu``::
+scaled loadings beyond (``E``) and within (``U M``), ``log r`` and ``mu`` (those of the spectra ``f`` are in
+:class:`.LatentSpectra`)::
 
     s_j, s_k          f'_j f'_k G_jk^2 / 2
     s_j, M_bk         f'_j f_k H_bj G_jk
@@ -33,55 +34,12 @@ scaled loadings beyond (``E``) and within (``U M``), ``log r`` and ``mu``::
     mu_d, mu_e        S^-1_de at w = 0 (and nothing with the others)
 """
 
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
 from probsfa._typing import FloatArray
 from probsfa.statespace.parameters import Parameters
-
-
-def frequencies(decay: FloatArray, nodes_per_panel: int = 6) -> tuple[FloatArray, FloatArray]:
-    """Quadrature nodes in (0, pi) and weights of mean one, dense where the spectra have their peaks.
-
-    A latent's spectrum has a Lorentzian peak of width ``1 - |a|`` at 0, or at pi when ``a`` is negative.
-    Gauss-Legendre panels whose width grows with the distance from the peak resolve it with a number of
-    nodes that grows only with the logarithm of the narrowest width.
-    """
-    edges = _panel_edges(decay[decay >= 0.0])
-    mirrored = np.pi - _panel_edges(-decay[decay < 0.0])
-    borders = np.unique(np.concatenate([edges, mirrored, [0.0, np.pi]]))
-    nodes, weights = _gauss_legendre(nodes_per_panel)
-    half = 0.5 * np.diff(borders)
-    centre = 0.5 * (borders[1:] + borders[:-1])
-    return (centre[:, None] + half[:, None] * nodes).ravel(), (half[:, None] * weights).ravel() / np.pi
-
-
-@cache
-def _gauss_legendre(n_nodes: int) -> tuple[FloatArray, FloatArray]:
-    """Nodes and weights on (-1, 1)."""
-    return np.polynomial.legendre.leggauss(n_nodes)
-
-
-def _panel_edges(decay: FloatArray, ratio: float = 3.0) -> FloatArray:
-    if decay.size == 0:
-        return np.array([0.0, np.pi])
-    narrowest = max(1.0 - float(decay.max()), 1e-9)
-    n_panels = int(np.ceil(np.log(np.pi / (0.3 * narrowest)) / np.log(ratio)))
-    return np.concatenate([[0.0], np.pi * ratio ** -np.arange(max(n_panels, 1), -1.0, -1.0)])
-
-
-def latent_spectra(decay: FloatArray, omega: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Spectrum of each unit-variance latent and its derivative by ``atanh a``: two arrays (W, K)."""
-    innovation = (1.0 - decay) * (1.0 + decay)
-    # |1 - a exp(-iw)|^2 as a sum of positive terms, also where a is near -1 and w near pi.
-    half = 0.5 * omega[:, None]
-    size = np.abs(decay)
-    transfer = (1.0 - size) ** 2 + 4.0 * size * np.where(decay >= 0.0, np.sin(half), np.cos(half)) ** 2
-    spectrum = innovation / transfer
-    slope = -2.0 * decay - 2.0 * (decay - np.cos(omega[:, None])) * spectrum
-    return spectrum, spectrum * slope
 
 
 class SpectralFactors(NamedTuple):

@@ -11,15 +11,17 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
+from probsfa._interrupts import interrupts_kept
 from probsfa._times import TimeAxis
-from probsfa._typing import FloatArray
+from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
-from probsfa.statespace.columns import standardisation
+from probsfa.statespace.columns import column_moments, is_constant, standardisation
 from probsfa.statespace.learning.budget import Size, default_size
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.fit import fit
-from probsfa.statespace.learning.noise import HEYWOOD_FLOOR, is_heywood
+from probsfa.statespace.learning.noise import HEYWOOD_FLOOR, LEAST_KNOWN_NOISE, is_heywood
 from probsfa.statespace.learning.objective import STATUS_SENTENCES, EStep, FitResult, Report
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.panel import Panel, make_panel
@@ -65,6 +67,16 @@ class TrainingData(Protocol):
         """Unit of time of the decays."""
         ...
 
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """What the columns are called, if they have names."""
+        ...
+
+    @property
+    def constant(self) -> BoolArray:
+        """Columns (D,) that do not vary."""
+        ...
+
     def units(self, *, by_feature: bool) -> tuple[FloatArray, FloatArray]:
         """Shift and scale (D,) of the columns; one scale for all unless `by_feature`."""
         ...
@@ -98,6 +110,13 @@ class InMemory:
         check_lengths_for_timescales(sequences.lengths)
         self.sequences = sequences
         self.time_unit = sequences.time_unit
+        self.feature_names = sequences.feature_names
+
+    @property
+    def constant(self) -> BoolArray:
+        """Columns (D,) that do not vary."""
+        moments = column_moments(self.sequences)
+        return is_constant(moments.means, moments.stds)
 
     def units(self, *, by_feature: bool) -> tuple[FloatArray, FloatArray]:
         """Shift and scale (D,) of the columns."""
@@ -148,6 +167,9 @@ class MaximumLikelihood:
         What was asked for.
     axis : TimeAxis
         What the times of the data were counted in.
+    constant : ndarray of shape (D,) or None, default=None
+        Columns that do not vary and have noise of their own. Nothing is known of their spread: they are
+        predicted as the constant, with standard deviation zero.
     """
 
     params: Parameters
@@ -161,6 +183,7 @@ class MaximumLikelihood:
     status: str
     options: FitOptions
     axis: TimeAxis = TimeAxis()
+    constant: BoolArray | None = None
 
     @property
     def n_iter(self) -> int:
@@ -171,6 +194,14 @@ class MaximumLikelihood:
     def interrupted(self) -> bool:
         """Whether the fit was interrupted from the keyboard."""
         return self.status.startswith(STATUS_SENTENCES["interrupted"])
+
+    @property
+    def predictive_params(self) -> Parameters:
+        """The parameters from which observations are predicted: constant columns have no noise."""
+        if self.constant is None:
+            return self.params
+        noise = np.where(self.constant, 0.0, self.params.noise_variance)
+        return self.params._replace(noise_variance=noise)
 
     @property
     def standardised_params(self) -> Parameters:
@@ -191,6 +222,10 @@ class FitProblem(NamedTuple):
         Unit of time of the decays.
     options : FitOptions
         Checked options, with a number of latents.
+    feature_names : tuple of str or None, default=None
+        What the columns are called.
+    constant : ndarray of shape (D,) or None, default=None
+        Columns that do not vary and have noise of their own.
     about_size : str, default=""
         A sentence on what was chosen because nobody said, for the status.
     """
@@ -200,13 +235,9 @@ class FitProblem(NamedTuple):
     scale: FloatArray
     time_unit: float
     options: FitOptions
+    feature_names: tuple[str, ...] | None = None
+    constant: BoolArray | None = None
     about_size: str = ""
-
-    @property
-    def n_components(self) -> int:
-        """Number of latents."""
-        assert self.options.n_components is not None
-        return self.options.n_components
 
     @property
     def log_volume(self) -> float:
@@ -248,15 +279,24 @@ def maximum_likelihood(
 def pose(data: TrainingData, options: FitOptions) -> FitProblem:
     """Standardise data for a fit; parameters as in :func:`maximum_likelihood`."""
     options.check()
-    shift, scale = data.units(by_feature=options.noise_kind == "diagonal")
-    if options.n_components is not None:
-        return FitProblem(data.standardised(shift, scale), shift, scale, data.time_unit, options)
-    size = data.default_size()
-    observations = data.standardised(shift, scale, size.stretches)
-    options = replace(options, n_components=size.n_components)
-    return FitProblem(observations, shift, scale, data.time_unit, options, size.sentence)
+    shift, scale = data.units(by_feature=options.scales_by_feature)
+    options.known_noise(scale)  # whether it fits the columns, before they are standardised
+    # Under noise that is given, or the same for all columns, a constant column has a spread.
+    constant = data.constant if options.noise_kind == "diagonal" else None
+    size = data.default_size() if options.n_components is None else Size(options.n_components)
+    return FitProblem(
+        data.standardised(shift, scale, size.stretches),
+        shift,
+        scale,
+        data.time_unit,
+        replace(options, n_components=size.n_components),
+        data.feature_names,
+        constant if constant is not None and constant.any() else None,
+        size.sentence if options.n_components is None else "",
+    )
 
 
+@interrupts_kept()
 def maximise(
     problem: FitProblem, *, start: Parameters | None = None, report: Report | None = None
 ) -> FitResult:
@@ -278,7 +318,7 @@ def maximise(
     """
     options, observations = problem.options, problem.observations
     even = observations.panel.evenly_sampled
-    layout = Coordinates(problem.scale.size, problem.n_components, options.noise_kind, even)
+    layout = Coordinates(problem.scale.size, options.latents, options.noise_kind, even)
 
     def report_in_data_units(count: int, best: float) -> None:
         assert report is not None
@@ -286,7 +326,7 @@ def maximise(
 
     return fit(
         observations.panel,
-        problem.n_components,
+        options.latents,
         options.learned_noise(problem.scale),
         options.known_noise(problem.scale),
         solver=options.solver,
@@ -303,6 +343,16 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
     """Bring what :func:`maximise` returned to the units of the data."""
     shift, scale = problem.shift, problem.scale
     params = canonical(rescale(result.params, shift, scale), np.where(scale > 0.0, scale, 1.0))
+    if problem.constant is not None:  # up to rounding they are so already
+        params = params._replace(
+            loadings=np.where(problem.constant[:, None], 0.0, params.loadings),
+            offset=np.where(problem.constant, shift, params.offset),
+        )
+    if not (np.isfinite(result.log_likelihood) and all(np.isfinite(part).all() for part in params)):
+        raise ValueError(
+            "The fit ended at parameters that are no finite numbers: some values of X are too far from the "
+            "others, or the noise that is given is too small or too large for them."
+        )
     return MaximumLikelihood(
         params=params,
         shift=shift,
@@ -314,24 +364,60 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
         converged=result.converged,
         status=STATUS_SENTENCES[result.status]
         + problem.about_size
-        + _about_floors(params.noise_variance / scale**2, problem.options),
+        + _about_floors(params.noise_variance, problem)
+        + _about_constants(problem),
         options=problem.options,
+        constant=problem.constant,
     )
 
 
-def _about_floors(variance: FloatArray, options: FitOptions) -> str:
-    """A sentence on noise variances (D,), standardised, that are at a floor or nearly zero; or nothing."""
+def _about_floors(noise_variance: FloatArray, problem: FitProblem) -> str:
+    """A sentence on noise variances (D,) that are at a floor or nearly zero; or nothing."""
+    options = problem.options
     if options.noise_kind == "fixed":
-        return ""
-    if options.holds_heywood_cases and options.noise_kind == "diagonal" and is_heywood(variance):
+        raised = np.flatnonzero(options.raised_noise(problem.scale))
+        if raised.size == 0:
+            return ""
         return (
-            f" The noise variance of feature {int(np.argmin(variance))} is nearly zero while most "
+            f" The noise given for {_listed(raised, problem)} is less than can be told from rounding: "
+            f"{LEAST_KNOWN_NOISE:g} of the variance is used. noise=0.0 is the limit of none."
+        )
+    variance = noise_variance / problem.scale**2
+    if options.holds_heywood_cases and options.noise_kind == "diagonal" and is_heywood(variance):
+        lowest = _listed(np.array([np.argmin(variance)]), problem)
+        return (
+            f" The noise variance of {lowest} is nearly zero while most "
             "are not (a Heywood case): intervals may be too narrow. Raise max_iter, or set noise_floor."
         )
-    at = np.flatnonzero(
-        np.any(np.isclose(variance[:, None], [options.least_noise, HEYWOOD_FLOOR], rtol=1e-6), axis=1)
-    )
+    at_floor = np.any(np.isclose(variance[:, None], [options.least_noise, HEYWOOD_FLOOR], rtol=1e-6), axis=1)
+    if problem.constant is not None:
+        at_floor &= ~problem.constant  # they have a sentence of their own
+    at = np.flatnonzero(at_floor)
     if at.size == 0:
         return ""
-    listed = ", ".join(map(str, at[:5])) + (", ..." if at.size > 5 else "")
-    return f" The noise variance of {at.size} of {variance.size} features is at its floor ({listed})."
+    return (
+        f" The noise variance of {at.size} of {variance.size} features is at its floor "
+        f"({_listed(at, problem, '')})."
+    )
+
+
+def _about_constants(problem: FitProblem) -> str:
+    """A sentence on columns that do not vary; or nothing."""
+    if problem.constant is None:
+        return ""
+    constant = np.flatnonzero(problem.constant)
+    who = _listed(constant, problem)
+    return (
+        f" {who[0].upper() + who[1:]} {'is' if constant.size == 1 else 'are'} constant, which tells "
+        "no spread: missing cells are filled by the constant, with standard deviation 0."
+    )
+
+
+def _listed(features: NDArray[np.intp], problem: FitProblem, noun: str = "feature") -> str:
+    """Features by their names, or by their numbers where they have none; five at most."""
+    names = problem.feature_names
+    words = ", ".join(str(j) if names is None else repr(names[j]) for j in features[:5].tolist())
+    more = ", ..." if features.size > 5 else ""
+    if not noun:
+        return words + more
+    return f"{noun}{'s' if features.size > 1 else ''} {words}{more}"

@@ -10,6 +10,7 @@ from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
 from probsfa.statespace.learning.fisher_metric import Metric, complete_data_of
 from probsfa.statespace.learning.noise import Noise
+from probsfa.statespace.learning.processes import longest_steps
 from probsfa.statespace.learning.quasi_newton import Ascent, Box, Evaluation, ascend
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
@@ -122,10 +123,10 @@ def rounding(log_likelihood: float, n_rows: int) -> float:
 class ExactObjective:
     """The exact log-likelihood as an objective: one posterior gives its value and its score."""
 
-    def __init__(self, evaluate: CountedEStep, layout: Coordinates, noise_variance: FloatArray) -> None:
+    def __init__(self, evaluate: CountedEStep, layout: Coordinates, template: Parameters) -> None:
         self.evaluate = evaluate
         self.layout = layout
-        self.noise_variance = noise_variance
+        self.template = template
 
     @property
     def exhausted(self) -> bool:
@@ -138,7 +139,7 @@ class ExactObjective:
 
     def __call__(self, vector: FloatArray) -> Evaluation:
         """Log-likelihood and score."""
-        params = from_vector(self.layout, vector, self.noise_variance)
+        params = from_vector(self.layout, vector, self.template)
         return self.evaluation(params, self.evaluate(params))
 
     def evaluation(self, params: Parameters, stats: Statistics) -> Evaluation:
@@ -148,12 +149,12 @@ class ExactObjective:
 
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric:
         """Expected information, damped by that of complete data: with full damping a step is one of EM."""
-        params = from_vector(self.layout, vector, self.noise_variance)
+        params = from_vector(self.layout, vector, self.template)
         return Metric(self.layout, params, complete_data_of(evaluation.detail), evaluation.gradient)
 
 
-# Longest step of one iteration: in the decay's coordinate, loadings (standard deviations), log r, mu.
-_LONGEST_STEPS = (1.0, 1.0, 3.0, 3.0)
+# Longest step of one iteration: in the loadings (standard deviations), log r, mu.
+_LONGEST_STEPS = (1.0, 3.0, 3.0)
 
 
 def make_box(layout: Coordinates, noise: Noise) -> Box:
@@ -163,9 +164,9 @@ def make_box(layout: Coordinates, noise: Noise) -> Box:
     lower[layout.slices[2]] = np.log(floor[layout.noise])
     sizes = [
         np.full(part.stop - part.start, size)
-        for part, size in zip(layout.slices, _LONGEST_STEPS, strict=True)
+        for part, size in zip(layout.slices[1:], _LONGEST_STEPS, strict=True)
     ]
-    return Box(lower, np.concatenate(sizes))
+    return Box(lower, np.concatenate([longest_steps(layout.latents), *sizes]))
 
 
 def fit_quasi_newton(
@@ -200,9 +201,9 @@ def fit_quasi_newton(
     -------
     FitResult
     """
-    objective = ExactObjective(evaluate, layout, start.noise_variance)
+    objective = ExactObjective(evaluate, layout, start)
     known = None if stats is None else objective.evaluation(start, stats)
     end: Ascent = ascend(objective, to_vector(layout, start), make_box(layout, noise), tol, known)
-    params = from_vector(layout, end.vector, start.noise_variance)
+    params = from_vector(layout, end.vector, start)
     best = end.history[-1] if end.history else -np.inf
     return FitResult(params, best, end.history, evaluate.count, end.ending)

@@ -6,9 +6,16 @@ from typing import Any, Self, TypeGuard, cast
 
 import numpy as np
 
-from probsfa._typing import FloatArray
+from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import check_count, check_option
-from probsfa.statespace.learning.noise import HEYWOOD_FLOOR, LEAST_NOISE, Noise, NoiseKind
+from probsfa.statespace.learning.noise import (
+    HEYWOOD_FLOOR,
+    LEAST_KNOWN_NOISE,
+    LEAST_NOISE,
+    Noise,
+    NoiseKind,
+)
+from probsfa.statespace.parameters import Latents
 
 __all__ = ["FitOptions"]
 
@@ -21,6 +28,29 @@ def is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
+def check_variances(noise: tuple[float, ...]) -> None:
+    """Raise a ValueError unless the known variances of all columns are positive."""
+    bad = next(
+        (j for j, variance in enumerate(noise) if not (np.isfinite(variance) and variance > 0.0)), None
+    )
+    if bad is not None:
+        raise ValueError(
+            f"noise must be positive, finite variances where one is given for each column; noise[{bad}] is "
+            f"{noise[bad]!r}. The limit of no noise, in all columns, is noise=0.0."
+        )
+
+
+def as_noise(value: Any) -> Any:
+    """A noise parameter as it is, or as a tuple where it is several variances."""
+    if isinstance(value, (str, numbers.Real)) or value is None:
+        return value
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        return value
+    return float(array) if array.ndim == 0 else tuple(array.tolist()) if array.ndim == 1 else value
+
+
 @dataclass(frozen=True)
 class FitOptions:
     """Parameters of a fit, with the names and meanings they have in :class:`probsfa.ProbabilisticSFA`.
@@ -29,8 +59,9 @@ class FitOptions:
     ----------
     n_components : int or None
         Number of latents; None for what serves.
-    noise : {"diagonal", "isotropic"} or float, default="diagonal"
-        A noise variance for each feature, one for all, or a known one in squared data units.
+    noise : {"diagonal", "isotropic"}, float or array-like (D,), default="diagonal"
+        A noise variance for each feature, one for all, or known ones in squared data units: one for all, or
+        one for each feature, which are kept as a tuple.
     solver : {"auto", "lbfgs", "em"}, default="auto"
         How to climb the likelihood; "auto" is "lbfgs".
     max_iter : int, default=200
@@ -42,11 +73,14 @@ class FitOptions:
     """
 
     n_components: int | None
-    noise: str | float = "diagonal"
+    noise: str | float | tuple[float, ...] = "diagonal"
     solver: str = "auto"
     max_iter: int = 200
     tol: float | str = "auto"
     noise_floor: str | float = "auto"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "noise", as_noise(self.noise))
 
     @classmethod
     def of(cls, estimator: Any) -> Self:
@@ -73,8 +107,13 @@ class FitOptions:
         if is_number(self.noise):
             if not (np.isfinite(self.noise) and self.noise >= 0.0):
                 raise ValueError(f"noise must be a finite variance, zero or larger; got {self.noise!r}.")
-        elif self.noise not in ("diagonal", "isotropic"):
-            raise ValueError(f"noise must be 'diagonal', 'isotropic' or a variance; got {self.noise!r}.")
+        elif isinstance(self.noise, tuple) and self.noise:
+            check_variances(self.noise)
+        elif not isinstance(self.noise, str) or self.noise not in ("diagonal", "isotropic"):
+            raise ValueError(
+                "noise must be 'diagonal', 'isotropic', a variance, or a variance for each column; "
+                f"got {self.noise!r}."
+            )
         if self.tol != "auto" and not (is_number(self.tol) and self.tol > 0.0):
             raise ValueError(f"tol must be 'auto' or a positive number of nats; got {self.tol!r}.")
         floor = self.noise_floor
@@ -96,9 +135,20 @@ class FitOptions:
         return min(_WORTH_OF_FEW * n_parameters, _WORTH_OF_MANY) * n_parameters
 
     @property
+    def latents(self) -> Latents:
+        """Which latents are asked for, once their number is chosen."""
+        assert self.n_components is not None
+        return Latents(int(self.n_components))
+
+    @property
     def noise_kind(self) -> NoiseKind:
-        """How the noise is learned: "diagonal", "isotropic", or "fixed" where a variance is given."""
-        return "fixed" if is_number(self.noise) else cast(NoiseKind, self.noise)
+        """How the noise is learned: "diagonal", "isotropic", or "fixed" where variances are given."""
+        return cast(NoiseKind, self.noise) if isinstance(self.noise, str) else "fixed"
+
+    @property
+    def scales_by_feature(self) -> bool:
+        """Whether each feature is standardised by itself; where one variance is for all, all are alike."""
+        return self.noise_kind == "diagonal" or isinstance(self.noise, tuple)
 
     @property
     def noise_free(self) -> bool:
@@ -121,8 +171,28 @@ class FitOptions:
         return (self.least_noise, HEYWOOD_FLOOR) if self.holds_heywood_cases else (self.least_noise,)
 
     def known_noise(self, scale: FloatArray) -> FloatArray | None:
-        """Noise variance (D,) where it is given, in squared units of `scale` (D,)."""
-        return float(self.noise) / scale**2 if self.noise_kind == "fixed" else None
+        """Noise variance (D,) where it is given, in squared units of `scale` (D,), held above a least one.
+
+        Raises
+        ------
+        ValueError
+            If there is not one variance for each feature.
+        """
+        given = self._given_noise(scale)
+        return None if given is None else np.maximum(given, LEAST_KNOWN_NOISE)
+
+    def raised_noise(self, scale: FloatArray) -> BoolArray:
+        """Features (D,) whose known noise is smaller than what can be computed with."""
+        given = self._given_noise(scale)
+        return np.zeros(scale.size, dtype=bool) if given is None else given < LEAST_KNOWN_NOISE
+
+    def _given_noise(self, scale: FloatArray) -> FloatArray | None:
+        if isinstance(self.noise, str):
+            return None
+        given = np.asarray(self.noise, dtype=np.float64)
+        if given.ndim and given.size != scale.size:
+            raise ValueError(f"noise has {given.size} variances; X has {scale.size} columns.")
+        return given / scale**2
 
     def learned_noise(self, scale: FloatArray) -> Noise:
         """What learning may do to the noise, in squared units of `scale` (D,)."""

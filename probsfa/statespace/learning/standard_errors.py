@@ -7,19 +7,18 @@ standard error.
 """
 
 import warnings
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
+from scipy.special import ndtri
 
+from probsfa._timescales import timescales_from_decay
 from probsfa._typing import BoolArray, FloatArray
-from probsfa.statespace.learning.coordinates import (
-    Coordinates,
-    decay_slope,
-    from_vector,
-    score,
-    to_vector,
-)
+from probsfa._validation import check_option
+from probsfa.statespace.learning import processes
+from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
 from probsfa.statespace.learning.fisher_metric import Metric, complete_data_of
+from probsfa.statespace.learning.options import is_number
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import expected_statistics
@@ -28,8 +27,28 @@ from probsfa.statespace.posterior import expected_statistics
 _STEP = 0.01
 
 
-class StandardErrors(NamedTuple):
+class Interval(NamedTuple):
+    """Ends of confidence intervals: ``lower`` and ``upper``, in the shape of what they are intervals of."""
+
+    lower: FloatArray
+    upper: FloatArray
+
+
+class _Errors(NamedTuple):
+    """The errors alone."""
+
+    decay: FloatArray
+    loadings: FloatArray
+    noise_variance: FloatArray
+    offset: FloatArray
+    timescales: FloatArray
+
+
+class StandardErrors(_Errors):
     """Standard errors of the parameters, with the parameters' own shapes and units.
+
+    For intervals use :meth:`interval`: an estimate plus or minus standard errors is none for what is positive
+    and skewed, as time scales and variances are.
 
     Attributes
     ----------
@@ -40,13 +59,96 @@ class StandardErrors(NamedTuple):
     offset : ndarray of shape (D,)
     timescales : ndarray of shape (K,)
         NaN where the decay is not positive.
+    estimates : Parameters
+        The parameters that these are the errors of.
+    time_unit : float
+        Unit of time of the decays.
+
+    See Also
+    --------
+    probsfa.ProbabilisticSFA.profile_timescale : An interval by profile likelihood, for short series.
+
+    Examples
+    --------
+    >>> from probsfa import ProbabilisticSFA
+    >>> from probsfa.datasets import make_slow_mixture
+    >>> X = make_slow_mixture(300, 3, decay=[0.95], noise_variance=0.3, random_state=0).data
+    >>> errors = ProbabilisticSFA(1).fit(X).standard_errors(X)
+    >>> lower, upper = errors.interval("timescales", level=0.9)
+    >>> bool(0 < lower[0] < upper[0])
+    True
     """
 
-    decay: FloatArray
-    loadings: FloatArray
-    noise_variance: FloatArray
-    offset: FloatArray
-    timescales: FloatArray
+    estimates: Parameters
+    time_unit: float
+
+    @classmethod
+    def of(cls, estimates: Parameters, time_unit: float, **errors: FloatArray) -> Self:
+        """Errors of these estimates, which are no part of the tuple."""
+        made = cls(**errors)
+        made.estimates, made.time_unit = estimates, time_unit
+        return made
+
+    def interval(self, name: str, level: float = 0.95) -> Interval:
+        """Confidence intervals of some parameters, where the likelihood is closest to a normal density.
+
+        Parameters
+        ----------
+        name : {"timescales", "decay", "noise_variance", "loadings", "offset"}
+            Of what. Time scales and noise variances have theirs on the logarithmic scale: factors, not
+            differences, are as likely up as down, and an interval does not reach below zero. Those of
+            positive decays are those of the time scales; a negative decay has its own on the scale of
+            ``atanh a``. Loadings and offsets have symmetric ones.
+        level : float, default=0.95
+            Probability to cover.
+
+        Returns
+        -------
+        Interval
+            ``lower`` and ``upper``, NaN where there is no standard error.
+
+        Raises
+        ------
+        ValueError
+            If the name or the level is none.
+        """
+        check_option("name", name, ("timescales", "decay", "noise_variance", "loadings", "offset"))
+        z = normal_quantile(level)
+        if name in ("loadings", "offset"):
+            estimate, error = getattr(self.estimates, name), getattr(self, name)
+            return Interval(estimate - z * error, estimate + z * error)
+        if name == "noise_variance":
+            return _by_factors(self.estimates.noise_variance, self.noise_variance, z)
+        decay = self.estimates.decay
+        timescales = _by_factors(timescales_from_decay(decay, self.time_unit), self.timescales, z)
+        if name == "timescales":
+            return timescales
+        free, error = np.arctanh(decay), self.decay / ((1.0 - decay) * (1.0 + decay))
+        ends = []
+        for sign, end in zip((-1.0, 1.0), timescales, strict=True):
+            ends.append(
+                np.where(decay > 0.0, np.exp(-self.time_unit / end), np.tanh(free + sign * z * error))
+            )
+        return Interval(*ends)
+
+
+def normal_quantile(level: float) -> float:
+    """How many standard deviations a central interval of that probability reaches to each side.
+
+    Raises
+    ------
+    ValueError
+        If it is not a probability of an interval.
+    """
+    if not (is_number(level) and 0.0 < level < 1.0):
+        raise ValueError(f"level must be a probability above 0 and below 1; got {level!r}.")
+    return float(ndtri(0.5 + 0.5 * level))
+
+
+def _by_factors(estimate: FloatArray, error: FloatArray, z: float) -> Interval:
+    """Intervals of what is positive, symmetric on the logarithmic scale."""
+    factor = np.exp(z * error / estimate)
+    return Interval(estimate / factor, estimate * factor)
 
 
 def observed_information(
@@ -62,18 +164,26 @@ def observed_information(
         step = np.zeros_like(vector)
         step[i] = _STEP / np.sqrt(max(float(expected[i]), 1.0))
         ahead, behind = (
-            _score_at(layout, vector + sign * step, params.noise_variance, panel)[indices]
-            for sign in (1.0, -1.0)
+            _score_at(layout, vector + sign * step, params, panel)[indices] for sign in (1.0, -1.0)
         )
         columns.append((behind - ahead) / (2.0 * step[i]))
     information = np.array(columns)
     return 0.5 * (information + information.T)
 
 
-def _score_at(
-    layout: Coordinates, vector: FloatArray, noise_variance: FloatArray, panel: Panel
-) -> FloatArray:
-    params = from_vector(layout, vector, noise_variance)
+def free_coordinates(layout: Coordinates, params: Parameters, floors: tuple[float, ...]) -> BoolArray:
+    """Which coordinates (P,) are free: all but noise variances that are at a floor, and held loadings."""
+    at_floor = np.any(np.isclose(params.noise_variance[:, None], floors, rtol=1e-6), axis=1)
+    free = np.ones(layout.size, dtype=bool)
+    free[layout.slices[1]] = params.free_loadings.ravel()
+    free[layout.slices[2]] = {"diagonal": ~at_floor, "isotropic": [not at_floor.any()], "fixed": []}[
+        layout.noise
+    ]
+    return free
+
+
+def _score_at(layout: Coordinates, vector: FloatArray, template: Parameters, panel: Panel) -> FloatArray:
+    params = from_vector(layout, vector, template)
     return score(layout, params, panel.gaps, expected_statistics(params, panel))
 
 
@@ -84,6 +194,7 @@ def standard_errors(
     floors: tuple[float, ...],
     scale: FloatArray,
     time_unit: float,
+    estimates: Parameters,
 ) -> StandardErrors:
     """Standard errors at a maximum of the likelihood.
 
@@ -101,6 +212,8 @@ def standard_errors(
         Unit of each standardised feature, in data units.
     time_unit : float
         Unit of time of the decays.
+    estimates : Parameters
+        The parameters in data units.
 
     Returns
     -------
@@ -112,12 +225,8 @@ def standard_errors(
     UserWarning
         If the information is not positive definite; the errors concerned are NaN.
     """
-    d, k = layout.n_features, layout.n_components
-    at_floor = np.any(np.isclose(params.noise_variance[:, None], floors, rtol=1e-6), axis=1)
-    free = np.ones(layout.size, dtype=bool)
-    free[layout.slices[2]] = {"diagonal": ~at_floor, "isotropic": [not at_floor.any()], "fixed": []}[
-        layout.noise
-    ]
+    d, k = layout.n_features, layout.n_states
+    free = free_coordinates(layout, params, floors)
     information = observed_information(layout, params, panel, free)
     variances = np.full(layout.size, np.nan)
     diagonal = np.diag(information)
@@ -135,15 +244,18 @@ def standard_errors(
         variances[free] = np.where(weak, np.nan, inverse) * unit**2
     else:
         variances[free] = np.sum(vectors**2 / values, axis=1) * unit**2
-    decay_part, loadings_part, noise_part, offset_part = (np.sqrt(variances[part]) for part in layout.slices)
-    decay = np.abs(decay_slope(layout, params.decay)) * decay_part
+    dynamics_part, loadings_part, noise_part, offset_part = (
+        np.sqrt(variances[part]) for part in layout.slices
+    )
     noise = {"diagonal": noise_part, "isotropic": np.repeat(noise_part, d), "fixed": np.full(d, np.nan)}
-    positive_decay = np.where(params.decay > 0.0, params.decay, np.nan)
-    return StandardErrors(
-        decay=decay,
+    dynamics = processes.standard_errors(
+        params, dynamics_part, time_unit, evenly_sampled=layout.evenly_sampled
+    )
+    return StandardErrors.of(
+        estimates,
+        time_unit,
         loadings=loadings_part.reshape(d, k) * scale[:, None],
         noise_variance=noise[layout.noise] * params.noise_variance * scale**2,
         offset=offset_part * scale,
-        # timescale = -unit / log(a), so its derivative is unit / (a log(a)^2)
-        timescales=time_unit * decay / (positive_decay * np.log(positive_decay) ** 2),
+        **dynamics,
     )

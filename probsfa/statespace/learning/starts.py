@@ -14,7 +14,7 @@ import numpy as np
 from probsfa._typing import FloatArray
 from probsfa.linalg import slow_directions
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import Latents, Parameters
 
 _SLOWEST, _FASTEST = 1.0 - 1e-4, 0.02
 # Share of each feature's variance that a start leaves to the noise, at least.
@@ -54,7 +54,7 @@ def lagged_covariance(sequences: list[FloatArray], lag: int) -> FloatArray:
     return 0.5 * (total + total.T)
 
 
-def starts(sequences: list[FloatArray], offset: FloatArray, n_components: int) -> Iterator[Parameters]:
+def starts(sequences: list[FloatArray], offset: FloatArray, latents: Latents) -> Iterator[Parameters]:
     """Different places to start from, the most faithful to slow feature analysis first.
 
     Parameters
@@ -63,13 +63,14 @@ def starts(sequences: list[FloatArray], offset: FloatArray, n_components: int) -
         Complete sequences, centred by ``offset``.
     offset : ndarray of shape (D,)
         Mean of the features.
-    n_components : int
-        Number of latents.
+    latents : Latents
+        How many latents.
 
     Yields
     ------
     params : Parameters
     """
+    n_components = latents.n_components
     covariance = lagged_covariance(sequences, 0)
     lagged = lagged_covariance(sequences, 1)
     variances = np.maximum(np.diag(covariance), 1e-12)

@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from probsfa._typing import FloatArray
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, pack_gradient
 from probsfa.statespace.learning.fisher_metric import Metric, complete_data_without_holes
-from probsfa.statespace.learning.information import factor_spectra, latent_spectra
+from probsfa.statespace.learning.information import factor_spectra
+from probsfa.statespace.learning.processes import latent_spectra
 from probsfa.statespace.learning.quasi_newton import Evaluation
+from probsfa.statespace.parameters import Parameters
 
 # An evaluation costs little here, so that less may be spent on the step than where the likelihood is exact.
 _MOST_WITHIN = 144
@@ -112,12 +114,10 @@ class WhittleObjective:
     The offset has no part in it and stays where it is.
     """
 
-    def __init__(
-        self, layout: Coordinates, data: Periodogram, noise_variance: FloatArray, limit: int
-    ) -> None:
+    def __init__(self, layout: Coordinates, data: Periodogram, template: Parameters, limit: int) -> None:
         self.layout = layout
         self.data = data
-        self.noise_variance = noise_variance
+        self.template = template
         self._complete = complete_data_without_holes(float(data.weights.sum()), layout)
         self._band = data.band
         self.limit = limit
@@ -135,8 +135,10 @@ class WhittleObjective:
     def __call__(self, vector: FloatArray) -> Evaluation:
         """Value and gradient."""
         self.count += 1
-        params = from_vector(self.layout, vector, self.noise_variance)
-        spectrum, slope = latent_spectra(params.decay, self.data.frequencies)
+        params = from_vector(self.layout, vector, self.template)
+        even = self.layout.evenly_sampled
+        spectra = latent_spectra(params, self.data.frequencies, evenly_sampled=even)
+        spectrum = spectra.values
         weights = self.data.weights
         root, left, scaled, inverse, log_det = factor_spectra(params, spectrum)
         # S^-1 = root (1 - left left' + left inverse left') root: the rows beyond the span of the loadings are
@@ -153,18 +155,16 @@ class WhittleObjective:
         expected = np.einsum("wak,w,wk->ak", transfer, weights, spectrum)
         by_loadings = whitened.T @ (explained * spectrum[self._band]) - left @ expected
         power = np.einsum("ak,wak->wk", scaled, transfer)
-        by_decay = 0.5 * (
-            np.sum(slope[self._band] * explained**2, axis=0) - np.einsum("w,wk,wk->k", weights, slope, power)
-        )
+        by_dynamics = spectra.gradient(weights, explained, self._band, power)
         shrink = np.einsum("da,ab,db->d", left, np.einsum("w,wab->ab", weights, inverse), left)
         precision = weights.sum() * (1.0 - np.sum(left**2, axis=1)) + shrink
         by_noise = 0.5 * (np.sum(whitened**2, axis=0) - precision)
         gradient = pack_gradient(
-            self.layout, params, by_decay, root[:, None] * by_loadings, by_noise, np.zeros_like(root)
+            self.layout, by_dynamics, root[:, None] * by_loadings, by_noise, np.zeros_like(root)
         )
         return Evaluation(value, gradient)
 
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric:
         """Expected and complete-data information, as for the exact likelihood."""
-        params = from_vector(self.layout, vector, self.noise_variance)
+        params = from_vector(self.layout, vector, self.template)
         return Metric(self.layout, params, self._complete, evaluation.gradient, _MOST_WITHIN)

@@ -9,8 +9,8 @@ import pytest
 from probsfa.statespace import use_strategy
 from probsfa.statespace.engine import covariance_form
 from probsfa.statespace.engine.covariance_form import CovarianceForm
+from probsfa.statespace.engine.dynamics import transition_over
 from probsfa.statespace.engine.recursions import Recursions
-from probsfa.statespace.panel import decay_over
 from probsfa.statespace.posterior import expected_statistics, log_likelihood, plan_for, smooth
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
@@ -36,7 +36,7 @@ def suits(model, panel):
 
 def largest_precision(model, panel):
     params = to_parameters(model)
-    return covariance_form.largest_precision(params, decay_over(params.decay, panel.gaps), panel.n_rows)
+    return covariance_form.largest_precision(params, transition_over(params, panel.gaps), panel.n_rows)
 
 
 def many_latents(rng, n_features=3, n_components=12, slowest=0.99):

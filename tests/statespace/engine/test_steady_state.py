@@ -8,6 +8,7 @@ import scipy.linalg
 
 from probsfa.statespace import use_strategy
 from probsfa.statespace.engine import steady_state
+from probsfa.statespace.engine.dynamics import Transition
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.engine.steady_state import SteadyState
 from probsfa.statespace.posterior import expected_statistics, log_likelihood, plan_for, smooth
@@ -102,7 +103,8 @@ def test_the_past_is_forgotten_after_as_many_rows(rng):
     """Filters from no and from full knowledge of the state agree then, and did not long before."""
     decay, loadings = np.array([0.99, 0.4]), 0.3 * rng.standard_normal((3, 2))
     precision = loadings.T @ loadings
-    n = steady_state.rows_until_steady(decay, precision, 2**20)
+    transition = Transition(decay)
+    n = steady_state.rows_until_steady(transition, precision, 2**20)
 
     def variance(start, n_rows):
         for _ in range(n_rows):
@@ -117,7 +119,7 @@ def test_the_past_is_forgotten_after_as_many_rows(rng):
     # The limit is the solution of the Riccati equation.
     solution = scipy.linalg.solve_discrete_are(np.diag(decay), loadings.T, np.diag(1.0 - decay**2), np.eye(3))
     np.testing.assert_allclose(known, np.linalg.inv(np.linalg.inv(solution) + precision), rtol=1e-9)
-    assert steady_state.rows_until_steady(decay, precision, n // 2) is None
+    assert steady_state.rows_until_steady(transition, precision, n // 2) is None
 
 
 @sparsely("n_rows", [1, 2, 7, 16, 17, 300], shown=[17, 300])

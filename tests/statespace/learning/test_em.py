@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 
 from probsfa.statespace.learning.coordinates import Coordinates
-from probsfa.statespace.learning.em import _cubic_decay, fit_em, maximize
+from probsfa.statespace.learning.em import fit_em, maximize
 from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import STATUS_SENTENCES, CountedEStep, fit_quasi_newton
+from probsfa.statespace.learning.processes import cubic_decay
+from probsfa.statespace.parameters import Latents
 from probsfa.statespace.posterior import expected_statistics
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
-from tests.statespace.support import punch, scaled_error, to_panel, to_parameters, uneven_times
+from tests.statespace.support import punch, scaled_error, to_model, to_panel, to_parameters, uneven_times
 from tests.tolerances import EXACT
 
 NO_FLOOR = np.full(5, 1e-300)
@@ -92,7 +94,7 @@ def test_isotropic_floor_keeps_the_noise_isotropic(rng):
 def test_cubic_finds_the_best_decay(cross):
     """The decay of one latent with given second moments, against a grid refined around its best point."""
     n, power = 40.0, 1.1
-    found = _cubic_decay(n, n * power, n * power * cross, n * power)
+    found = cubic_decay(n, n * power, n * power * cross, n * power)
     grid = np.linspace(-1, 1, 4003)[1:-1]
     for _ in range(8):
         values = oracle.cubic_objective(grid, n, n * power, n * power * cross, n * power)
@@ -114,11 +116,15 @@ def test_em_stays_where_the_score_is_zero(rng):
     model, data, _ = case(rng, lengths=(25,))
     noise, panel = Noise("diagonal", np.full(5, 0.05)), to_panel(data)
     optimum = fit_quasi_newton(
-        CountedEStep(panel, 500), Coordinates(5, 3, "diagonal", True), to_parameters(model), noise, 1e-9
+        CountedEStep(panel, 500),
+        Coordinates(5, Latents(3), "diagonal", True),
+        to_parameters(model),
+        noise,
+        1e-9,
     )
     assert optimum.status == "converged"
-    moved = oracle.Model(*m_step(oracle.Model(*optimum.params), data, None, "diagonal", noise.floor))
-    gain = oracle.log_likelihood(moved, data) - oracle.log_likelihood(oracle.Model(*optimum.params), data)
+    moved = oracle.Model(*m_step(to_model(optimum.params), data, None, "diagonal", noise.floor))
+    gain = oracle.log_likelihood(moved, data) - oracle.log_likelihood(to_model(optimum.params), data)
     assert abs(gain) < 1e-8
 
 
@@ -131,7 +137,7 @@ def test_fit_em_reports_a_rising_history(rng):
     assert np.all(np.diff(result.history) >= 0.0) and len(result.history) == 40
     assert result.log_likelihood == result.history[-1]
     assert result.log_likelihood == pytest.approx(
-        oracle.log_likelihood(oracle.Model(*result.params), data), rel=EXACT
+        oracle.log_likelihood(to_model(result.params), data), rel=EXACT
     )
 
 

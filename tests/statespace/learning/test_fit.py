@@ -11,14 +11,14 @@ from probsfa.statespace.learning import fit, objective, whittle
 from probsfa.statespace.learning.objective import STATUS_SENTENCES
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
-from tests.statespace.support import punch, to_panel, uneven_times
+from tests.statespace.support import punch, to_model, to_panel, uneven_times
 from tests.tolerances import small_noise_tolerance
 
 QUIET = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
 def fitted_model(estimator):
-    return oracle.Model(*estimator.params_)
+    return to_model(estimator.params_)
 
 
 def draw(rng, noise=0.3, n_rows=100):

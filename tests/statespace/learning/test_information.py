@@ -5,9 +5,10 @@ import pytest
 
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.fisher_metric import CompleteData, Metric, complete_data_without_holes
-from probsfa.statespace.learning.information import frequencies, latent_spectra
+from probsfa.statespace.learning.processes import frequencies, latent_spectra
+from probsfa.statespace.parameters import Latents
 from tests.oracles import statespace as oracle
-from tests.statespace.support import scaled_error, to_panel, to_parameters, uneven_times
+from tests.statespace.support import of_decay, scaled_error, to_panel, to_parameters, uneven_times
 
 
 def information(layout, params, n_rows, damping=0.0):
@@ -19,8 +20,9 @@ def information(layout, params, n_rows, damping=0.0):
 def test_quadrature_integrates_the_spectra(decay):
     """A latent has unit variance, and the square of its spectrum the mean (1 + a^2) / (1 - a^2)."""
     decay = np.array(decay)
-    omega, weights = frequencies(decay)
-    spectrum, slope = latent_spectra(decay, omega)
+    params = of_decay(decay)
+    omega, weights = frequencies(params)
+    spectrum, slope = latent_spectra(params, omega, evenly_sampled=True)
     assert np.all((omega > 0) & (omega < np.pi)) and np.all(weights > 0)
     assert weights.sum() == pytest.approx(1.0, rel=1e-12)
     np.testing.assert_allclose(weights @ spectrum, 1.0, rtol=1e-6)
@@ -32,10 +34,12 @@ def test_spectra_are_sums_of_autocovariances(rng):
     decay, omega = np.array([0.9, -0.5, 0.0]), rng.uniform(0, np.pi, 7)
     lags = np.arange(1, 600)
     wanted = np.array([[1 + 2 * np.sum(a**lags * np.cos(w * lags)) for a in decay] for w in omega])
-    found, slope = latent_spectra(decay, omega)
+    found, slope = latent_spectra(of_decay(decay), omega, evenly_sampled=True)
     np.testing.assert_allclose(found, wanted, rtol=1e-10)
     free, h = np.arctanh(decay), 1e-5
-    up, down = (latent_spectra(np.tanh(free + s * h), omega)[0] for s in (1, -1))
+    up, down = (
+        latent_spectra(of_decay(np.tanh(free + s * h)), omega, evenly_sampled=True).values for s in (1, -1)
+    )
     np.testing.assert_allclose(slope, (up - down) / (2 * h), rtol=1e-7, atol=1e-8)
 
 
@@ -43,7 +47,7 @@ def test_spectra_are_sums_of_autocovariances(rng):
 def test_information_is_whittles_formula(rng, shape):
     model = oracle.random_model(rng, *shape)._replace(decay=np.array([0.7, 0.4, -0.5])[: shape[1]])
     params = to_parameters(model)
-    layout = Coordinates(*shape, "diagonal", True)
+    layout = Coordinates(shape[0], Latents(shape[1]), "diagonal", True)
     found = information(layout, params, 1)
     wanted = oracle.whittle_information(model, n_frequencies=200)
     assert scaled_error(found, wanted) < 1e-6
@@ -56,7 +60,7 @@ def test_information_is_what_one_more_step_tells(rng):
     model = oracle.random_model(rng, 2, 1)._replace(decay=np.array([0.5]))
     exact = {n: exact_information(model, n) for n in (15, 30)}
     params = to_parameters(model)
-    found = information(Coordinates(2, 1, "diagonal", True), params, 15)
+    found = information(Coordinates(2, Latents(1), "diagonal", True), params, 15)
     assert scaled_error(found, exact[30] - exact[15]) < 1e-6
 
 
@@ -84,8 +88,8 @@ def exact_information(model, n):
 def test_other_noise_layouts_are_sums_and_selections(rng, noise):
     model = oracle.random_model(rng, 5, 3)._replace(noise=np.full(5, 0.4))
     params = to_parameters(model)
-    free = information(Coordinates(5, 3, "diagonal", True), params, 7)
-    found = information(Coordinates(5, 3, noise, True), params, 7)
+    free = information(Coordinates(5, Latents(3), "diagonal", True), params, 7)
+    found = information(Coordinates(5, Latents(3), noise, True), params, 7)
     # How all 28 coordinates follow from the fewer ones.
     keep = [*range(18), *range(23, 28)]
     J = np.eye(28)[:, keep]
@@ -97,8 +101,8 @@ def test_other_noise_layouts_are_sums_and_selections(rng, noise):
 def test_uneven_coordinates_change_the_decay_only(rng):
     model = oracle.random_model(rng, 5, 3)._replace(decay=np.array([0.9, 0.6, 0.2]))
     params = to_parameters(model)
-    even = information(Coordinates(5, 3, "diagonal", True), params, 7)
-    uneven = information(Coordinates(5, 3, "diagonal", False), params, 7)
+    even = information(Coordinates(5, Latents(3), "diagonal", True), params, 7)
+    uneven = information(Coordinates(5, Latents(3), "diagonal", False), params, 7)
     u, h = oracle.pack(model, "diagonal", even=False), 1e-6
     jacobian = np.eye(28)
     for k in range(3):
@@ -112,7 +116,7 @@ def test_uneven_coordinates_change_the_decay_only(rng):
 def test_complete_information_bounds_the_expected_one(rng, noise, even):
     """Seeing the latents can only tell more: the difference is positive semidefinite for complete data."""
     model = oracle.random_model(rng, 5, 3)._replace(decay=np.array([0.9, 0.6, 0.2]), noise=np.full(5, 0.3))
-    params, layout = to_parameters(model), Coordinates(5, 3, noise, even)
+    params, layout = to_parameters(model), Coordinates(5, Latents(3), noise, even)
     expected = information(layout, params, 100)
     whole = information(layout, params, 100, damping=1.0) - expected
     assert np.linalg.eigvalsh(whole - expected).min() > -1e-8 * np.abs(whole).max()
@@ -130,7 +134,7 @@ def test_complete_information_is_the_curvature_of_the_complete_likelihood(rng):
         return oracle.expected_complete_log_likelihood(oracle.unpack(vector, model, "fixed"), dense, data)
 
     curvature = -oracle.numerical_hessian(value, oracle.pack(model, "fixed"))
-    layout, params = Coordinates(3, 2, "fixed", True), to_parameters(model)
+    layout, params = Coordinates(3, Latents(2), "fixed", True), to_parameters(model)
     found = information(layout, params, n, damping=1.0) - information(layout, params, n)
     decay, loadings, _, offset = layout.slices
     at = np.r_[loadings, offset]
@@ -149,7 +153,7 @@ def test_solving_inverts_the_dense_matrix(rng, shape, noise, variance, damping):
     """On the free coordinates; gaps, gradients and small noise included."""
     d, k = shape
     model = oracle.random_model(rng, d, k)._replace(noise=np.full(d, variance))
-    layout = Coordinates(d, k, noise, True)
+    layout = Coordinates(d, Latents(k), noise, True)
     moments = rng.standard_normal((40, k))
     seen = CompleteData(rng.integers(20, 60, d).astype(float), moments.T @ moments, 60.0)
     metric = Metric(layout, to_parameters(model), seen, rng.standard_normal(layout.size))
@@ -169,7 +173,7 @@ def test_solving_inverts_the_dense_matrix(rng, shape, noise, variance, damping):
 
 def test_the_coarse_metric_is_the_diagonal_blocks_of_the_fine_one(rng):
     """Of the loadings within the span, noise and decay: what couples them is left out."""
-    model, layout = oracle.random_model(rng, 6, 3), Coordinates(6, 3, "diagonal", True)
+    model, layout = oracle.random_model(rng, 6, 3), Coordinates(6, Latents(3), "diagonal", True)
     params, seen = to_parameters(model), complete_data_without_holes(10.0, layout)
     fine = Metric(layout, params, seen).to_dense()
     metric = Metric(layout, params, seen, most_within=8)

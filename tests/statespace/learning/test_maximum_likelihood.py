@@ -11,6 +11,7 @@ from probsfa.statespace.learning.objective import STATUS_SENTENCES
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.streaming import InBlocks
 from tests.oracles import statespace as oracle
+from tests.statespace.support import to_model
 from tests.tolerances import EXACT
 
 
@@ -35,7 +36,7 @@ def in_memory(X, lengths=None, times=None):
 
 
 def test_the_log_likelihood_is_that_of_the_data_at_the_parameters(data, fitted):
-    wanted = oracle.kalman_loop(oracle.Model(*fitted.params), [data]).row_log_likelihoods.sum()
+    wanted = oracle.kalman_loop(to_model(fitted.params), [data]).row_log_likelihoods.sum()
     assert fitted.log_likelihood == pytest.approx(wanted, rel=EXACT)
     assert fitted.history[-1] == fitted.log_likelihood and fitted.n_iter == len(fitted.history)
     assert fitted.converged and not fitted.interrupted
@@ -88,7 +89,7 @@ def test_progress_is_told_in_data_units(data):
 
 def test_parameters_in_standardised_units_have_the_likelihood_of_standardised_data(data, fitted):
     standardised = (data - fitted.shift) / fitted.scale
-    model = oracle.Model(*fitted.standardised_params)
+    model = to_model(fitted.standardised_params)
     wanted = oracle.kalman_loop(model, [standardised]).row_log_likelihoods.sum()
     volume = pose(in_memory(data), FitOptions(2)).log_volume
     assert fitted.log_likelihood == pytest.approx(wanted - volume, rel=EXACT)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
-from probsfa.statespace.panel import decay_over
+from probsfa.statespace.parameters import Latents
 from probsfa.statespace.posterior import expected_statistics
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
@@ -28,7 +28,7 @@ def case(rng, sampling, noise, lengths=(5, 7), holes="scattered", variance=0.3):
 
 def score_of(model, data, times, noise):
     params, panel = to_parameters(model), to_panel(data, times)
-    layout = Coordinates(5, 3, noise, panel.evenly_sampled)
+    layout = Coordinates(5, Latents(3), noise, panel.evenly_sampled)
     return score(layout, params, panel.gaps, expected_statistics(params, panel))
 
 
@@ -104,22 +104,15 @@ def test_coordinates_go_there_and_back(rng, noise, even):
     model = oracle.random_model(rng, 5, 3)._replace(decay=np.array([1 - 1e-8, 0.5, 1e-3]))
     if noise == "isotropic":
         model = model._replace(noise=np.full(5, 1e-9))
-    layout = Coordinates(5, 3, noise, even)
+    layout = Coordinates(5, Latents(3), noise, even)
     params = to_parameters(model)
     vector = to_vector(layout, params)
     assert vector.shape == (layout.size,)
     np.testing.assert_allclose(vector, oracle.pack(model, noise, even), rtol=1e-9)
-    back = from_vector(layout, vector, params.noise_variance)
+    back = from_vector(layout, vector, params)
     for one, other in zip(back, params, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
     np.testing.assert_allclose(1 - back.decay, 1 - params.decay, rtol=1e-7)
-
-
-def test_decay_over_a_gap_composes(rng):
-    decay = np.array([0.9, 0.3])
-    over = decay_over(decay, np.array([0.25, 0.75, 1.0]))
-    np.testing.assert_allclose(over[0] * over[1], over[2], rtol=1e-14)
-    np.testing.assert_array_equal(decay_over(np.array([-0.5]), np.ones(1)), [[-0.5]])
 
 
 def test_even_times_are_no_times(rng):

@@ -6,7 +6,7 @@ import pytest
 from probsfa import ProbabilisticSFA
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
-from tests.statespace.support import punch, uneven_times
+from tests.statespace.support import punch, to_model, uneven_times
 
 SHAPE = (2, 1)
 
@@ -20,7 +20,7 @@ def fitted_case(sampling, noise):
     data = punch(rng, oracle.simulate(rng, model, [40], times), "scattered")
     estimator = ProbabilisticSFA(1, noise=0.4 if noise == "fixed" else noise, tol=1e-9)
     estimator.fit(data[0], times=None if times is None else times[0])
-    found = oracle.Model(*estimator.params_)
+    found = to_model(estimator.params_)
     units = None if times is None else [times[0] / estimator.time_unit_]
     return estimator, found, data, times, units
 

@@ -5,6 +5,7 @@ import pytest
 import scipy.linalg
 
 from probsfa.statespace.learning.starts import interpolate, lagged_covariance, starts
+from probsfa.statespace.parameters import Latents
 from tests.oracles import statespace as oracle
 from tests.statespace.support import punch, to_panel
 from tests.tolerances import EXACT
@@ -62,7 +63,7 @@ def test_the_first_start_is_slow_feature_analysis(rng):
     sequences, offset = centred_data(rng)
     covariance, lagged = (lagged_covariance(sequences, lag) for lag in (0, 1))
     deltas, directions = scipy.linalg.eigh(2.0 * (covariance - lagged), covariance)
-    first = next(starts(sequences, offset, 2))
+    first = next(starts(sequences, offset, Latents(2)))
     np.testing.assert_allclose(first.decay, 1.0 - 0.5 * deltas[:2], rtol=1e-9)
     loadings = covariance @ directions[:, :2]
     for k in range(2):
@@ -81,7 +82,7 @@ def test_the_second_start_reproduces_the_covariances_at_two_lags(rng):
     """``C diag(a) C'`` is the lagged covariance within K directions, and ``C diag(a^2) C'`` the next one."""
     sequences, offset = centred_data(rng)
     once, twice = (lagged_covariance(sequences, lag) for lag in (1, 2))
-    second = list(starts(sequences, offset, 2))[1]
+    second = list(starts(sequences, offset, Latents(2)))[1]
     decay, loadings = second.decay, second.loadings
     assert np.all(np.diff(decay) < 0.0)
     u, s, _ = scipy.linalg.svd(once)
@@ -93,7 +94,7 @@ def test_the_second_start_reproduces_the_covariances_at_two_lags(rng):
 def test_more_latents_than_directions_share_what_there_is(rng):
     """Split latents keep the covariance between columns, and are as many as asked for."""
     sequences, offset = centred_data(rng, n_features=2)
-    full, split = (next(starts(sequences, offset, k)) for k in (2, 5))
+    full, split = (next(starts(sequences, offset, Latents(k))) for k in (2, 5))
     assert split.decay.shape == (5,) and split.loadings.shape == (2, 5)
     assert np.all((split.decay > 0.0) & (split.decay < 1.0)) and split.decay[0] > full.decay[0]
     for total in (lambda p: p.loadings @ p.loadings.T, lambda p: p.noise_variance):
@@ -103,6 +104,6 @@ def test_more_latents_than_directions_share_what_there_is(rng):
 def test_data_that_turn_over_at_each_step_have_starts_as_well():
     """Nothing is correlated with its own past there, so no start can come from the lags."""
     x = np.tile([[1.0, 0.5], [-1.0, -0.4]], (50, 1))
-    for start in starts([x - x.mean(axis=0)], x.mean(axis=0), 2):
+    for start in starts([x - x.mean(axis=0)], x.mean(axis=0), Latents(2)):
         assert all(np.all(np.isfinite(part)) for part in start)
         assert np.all(np.abs(start.decay) < 1.0) and np.all(start.noise_variance > 0.0)

@@ -5,6 +5,7 @@ import pytest
 
 from probsfa.statespace.learning.coordinates import Coordinates, to_vector
 from probsfa.statespace.learning.whittle import WhittleObjective, band_edges, periodogram
+from probsfa.statespace.parameters import Latents
 from tests.oracles import statespace as oracle
 from tests.statespace.support import scaled_error, to_parameters
 from tests.tolerances import EXACT
@@ -37,7 +38,9 @@ def test_single_frequencies_give_whittles_likelihood(rng):
     model = oracle.random_model(rng, 3, 2)
     x = oracle.simulate(rng, model, [16])[0]
     x = x - x.mean(axis=0)
-    objective = WhittleObjective(Coordinates(3, 2, "diagonal", True), periodogram([x]), model.noise, 10)
+    objective = WhittleObjective(
+        Coordinates(3, Latents(2), "diagonal", True), periodogram([x]), to_parameters(model), 10
+    )
     found = objective(to_vector(objective.layout, to_parameters(model)))
     assert found.value == pytest.approx(oracle.whittle_log_likelihood(model, x), rel=EXACT)
 
@@ -49,7 +52,9 @@ def test_gradient_equals_finite_differences(rng, noise, variance):
     if noise == "isotropic":
         model = model._replace(noise=np.full(5, variance))
     data = [x - model.offset for x in oracle.simulate(rng, model, [60, 33])]
-    objective = WhittleObjective(Coordinates(5, 3, noise, True), periodogram(data), model.noise, 10**6)
+    objective = WhittleObjective(
+        Coordinates(5, Latents(3), noise, True), periodogram(data), to_parameters(model), 10**6
+    )
     at = to_vector(objective.layout, to_parameters(model))
     # The value bends over standard deviations of the noise where loadings change.
     step = np.full(len(at), 1e-3)
@@ -65,7 +70,9 @@ def test_it_approaches_the_exact_likelihood(rng):
     model = oracle.random_model(rng, 2, 1)._replace(decay=np.array([0.5]), offset=np.zeros(2))
     other = model._replace(decay=np.array([0.8]), loadings=3.0 * model.loadings)
     x = oracle.simulate(rng, model, [300])[0]
-    objective = WhittleObjective(Coordinates(2, 1, "diagonal", True), periodogram([x]), model.noise, 10)
+    objective = WhittleObjective(
+        Coordinates(2, Latents(1), "diagonal", True), periodogram([x]), to_parameters(model), 10
+    )
     one, two = (objective(to_vector(objective.layout, to_parameters(m))).value for m in (model, other))
     loops = [oracle.kalman_loop(m, [x]).row_log_likelihoods.sum() for m in (model, other)]
     assert one - two == pytest.approx(loops[0] - loops[1], abs=3.0)
@@ -75,7 +82,9 @@ def test_it_approaches_the_exact_likelihood(rng):
 def test_evaluations_are_counted(rng):
     model = oracle.random_model(rng, 3, 2)
     x = oracle.simulate(rng, model, [16])[0]
-    objective = WhittleObjective(Coordinates(3, 2, "diagonal", True), periodogram([x]), model.noise, 2)
+    objective = WhittleObjective(
+        Coordinates(3, Latents(2), "diagonal", True), periodogram([x]), to_parameters(model), 2
+    )
     at = to_vector(objective.layout, to_parameters(model))
     assert not objective.exhausted
     objective(at), objective(at)

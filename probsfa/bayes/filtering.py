@@ -1,0 +1,151 @@
+"""Causal inference with uncertain parameters: each draw filters for itself, and the answers are mixed."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import logsumexp
+
+from probsfa._typing import FloatArray
+from probsfa._validation import Sequences
+from probsfa.bayes.draws import parameters_of_draws, posterior_mean, thinned
+from probsfa.bayes.fitted import FittedPosterior
+from probsfa.statespace.filtering import FilterState, run_filter
+from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.prediction import check_finite
+
+__all__ = ["BayesianFilterResult", "BayesianFilterState", "filter_sequences"]
+
+
+class BayesianFilterState(NamedTuple):
+    """Where a filter stopped, for each draw of the parameters, and all it needs to go on.
+
+    Attributes
+    ----------
+    means : ndarray of shape (M, K)
+        Means of the last latent state given the rows so far, for M draws.
+    covariances : ndarray of shape (M, K, K)
+        Their covariances.
+    log_likelihoods : ndarray of shape (M,)
+        Log density of the rows so far, in nats.
+    time : float or None
+        Time of the last row, in units of the model's time; None for even sampling.
+    """
+
+    means: FloatArray
+    covariances: FloatArray
+    log_likelihoods: FloatArray
+    time: float | None = None
+
+
+class BayesianFilterResult(NamedTuple):
+    """Causal distributions of the latents, parameters averaged over their posterior.
+
+    Attributes
+    ----------
+    means : ndarray of shape (T, K)
+        Means of the latents given the rows up to their own.
+    covariances : ndarray of shape (T, K, K)
+        Their covariances, the parameters as uncertain as they are.
+    row_log_likelihoods : ndarray of shape (T,)
+        Log predictive density of each row given the rows before it, in nats.
+    state : BayesianFilterState
+        From which to go on with the rows that follow.
+
+    See Also
+    --------
+    BayesianSFA.filter : Makes it.
+
+    Examples
+    --------
+    >>> from probsfa import BayesianSFA
+    >>> from probsfa.datasets import make_slow_mixture
+    >>> X = make_slow_mixture(100, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
+    >>> model = BayesianSFA(1, inference="svi", progress_bar=False, random_state=0).fit(X)
+    >>> first = model.filter(X[:60])
+    >>> model.filter(X[60:], first.state).means.shape
+    (40, 1)
+    """
+
+    means: FloatArray
+    covariances: FloatArray
+    row_log_likelihoods: FloatArray
+    state: BayesianFilterState
+
+    @property
+    def std(self) -> FloatArray:
+        """Standard deviations of the latents, shape (T, K)."""
+        return np.sqrt(np.diagonal(self.covariances, axis1=1, axis2=2))
+
+    @property
+    def log_likelihood(self) -> float:
+        """Log predictive density of these rows given the rows before them, in nats."""
+        return float(np.sum(self.row_log_likelihoods))
+
+
+def filter_sequences(
+    fitted: FittedPosterior, sequences: Sequences, n_predictive: int, state: BayesianFilterState | None
+) -> list[BayesianFilterResult]:
+    """Filter each sequence.
+
+    Parameters
+    ----------
+    fitted : FittedPosterior
+        A fit.
+    sequences : Sequences
+        Checked data, in data units.
+    n_predictive : int
+        Draws to mix, spread over the chains.
+    state : BayesianFilterState, optional
+        Where the rows before one sequence ended.
+
+    Raises
+    ------
+    ValueError
+        If a state comes with several sequences, or is that of another model.
+    """
+    if state is not None and len(sequences.lengths) > 1:
+        raise ValueError("state goes on with one sequence; X holds several.")
+    timed = fitted.units.retimed(sequences)
+    n_noises = len(sequences.lengths) if fitted.hierarchical else 1
+    draws = list(parameters_of_draws(fitted.draws, n_noises, thinned(fitted.draws, n_predictive)))
+    if state is not None and len(state.means) != len(draws):
+        raise ValueError(
+            f"state is of {len(state.means)} draws, and this model mixes {len(draws)}; it needs the state "
+            "of its own filter, with the same n_predictive."
+        )
+    results = []
+    for i in range(len(timed.lengths)):
+        result = _filter_one([draw[i if fitted.hierarchical else 0] for draw in draws], timed.one(i), state)
+        check_finite(sequences, posterior_mean(fitted.draws), *result[:3])
+        results.append(result)
+    return results
+
+
+def _filter_one(
+    draws: list[Parameters], sequence: Sequences, state: BayesianFilterState | None
+) -> BayesianFilterResult:
+    """Filter one sequence with the parameters of each draw, and mix: moments are summed up draw by draw."""
+    n, k = sequence.n_rows, draws[0].n_components
+    mean, between, within = np.zeros((n, k)), np.zeros((n, k, k)), np.zeros((n, k, k))
+    before = np.zeros(len(draws)) if state is None else state.log_likelihoods
+    total = np.full(n, -np.inf)
+    ends = []
+    for m, params in enumerate(draws):
+        begin = None if state is None else FilterState(state.means[m], state.covariances[m], state.time)
+        result = run_filter(params, sequence, begin)
+        change = result.means - mean
+        mean += change / (m + 1)
+        between += change[:, :, None] * (result.means - mean)[:, None, :]
+        within += result.covariances
+        so_far = before[m] + np.cumsum(result.row_log_likelihoods)
+        total = np.logaddexp(total, so_far)
+        ends.append((result.state, so_far[-1]))
+    # The likelihood, not its logarithm, is averaged over the draws.
+    rows = np.diff(total, prepend=float(logsumexp(before)))
+    last = BayesianFilterState(
+        np.array([end.mean for end, _ in ends]),
+        np.array([end.covariance for end, _ in ends]),
+        np.array([so_far for _, so_far in ends]),
+        ends[0][0].time,
+    )
+    return BayesianFilterResult(mean, (between + within) / len(draws), rows, last)

@@ -1,0 +1,212 @@
+"""Posterior of noise-free latents where some cells are missing.
+
+Without noise an observed cell is an equation: those of row ``t`` say ``A z_t = b``, with the rows ``A``
+of the loadings. What they leave open is ``z_t = p + N w``, with the least solution ``p`` and an orthonormal
+basis ``N`` of the null space of ``A``. A complete row leaves nothing open, so rows are coupled in runs of
+incomplete ones only. Along a run, the filter conditions the predicted Gaussian ``N(m, P)`` on the equations,
+
+    cov(w) = (N' P^-1 N)^-1,    w = cov(w) N' P^-1 (m - p),
+
+which has no difference of covariances that should cancel, and the smoother of Rauch, Tung & Striebel (1965)
+goes back. It is the limit of the model with noise, as that goes to nothing.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from probsfa._typing import BoolArray, FloatArray
+from probsfa._validation import Sequences
+
+__all__ = ["GapPosterior", "draw_given_observed", "smooth_given_observed"]
+
+# Singular values of scaled loadings, relative to the largest, that tell nothing beyond rounding.
+_RANK_TOL = 1e-9
+
+
+class GapPosterior(NamedTuple):
+    """Latents given the observed cells.
+
+    Attributes
+    ----------
+    means : ndarray of shape (N, R)
+    covariances : ndarray of shape (N, R, R)
+        Zero for complete rows.
+    lag_one_covariances : ndarray of shape (N - 1, R, R)
+    row_log_likelihoods : ndarray of shape (N,)
+        Log density of the observed cells of each row given the rows before it, in nats.
+    """
+
+    means: FloatArray
+    covariances: FloatArray
+    lag_one_covariances: FloatArray
+    row_log_likelihoods: FloatArray
+
+
+class _Equations(NamedTuple):
+    """What the observed cells of a row say: ``z = solve @ (x - mean)[seen] + null @ w``."""
+
+    seen: BoolArray
+    solve: FloatArray
+    null: FloatArray
+    basis: FloatArray
+    log_volume: float
+
+
+class _Filtered(NamedTuple):
+    """Runs of incomplete rows, filtered: moments of each row given those before, and given itself too."""
+
+    means: FloatArray
+    covariances: FloatArray
+    predicted_means: FloatArray
+    predicted_covariances: FloatArray
+    decays: FloatArray
+    row_log_likelihoods: FloatArray
+
+
+class _Conditioning:
+    """The square model conditioned on rows with missing cells."""
+
+    def __init__(
+        self, decay: FloatArray, components: FloatArray, loadings: FloatArray, mean: FloatArray
+    ) -> None:
+        self.decay, self.components, self.loadings, self.mean = decay, components, loadings, mean
+        # Units of the columns do not decide what is told by them.
+        size = np.sqrt(np.sum(loadings**2, axis=1))
+        self._scale = np.where(size > 0.0, size, 1.0)
+        self._equations: dict[bytes, _Equations] = {}
+
+    def equations(self, seen: BoolArray) -> _Equations:
+        """Solution of the equations of a pattern of observed cells; few patterns are many rows."""
+        key = seen.tobytes()
+        if key not in self._equations:
+            self._equations[key] = self._solve(seen)
+        return self._equations[key]
+
+    def _solve(self, seen: BoolArray) -> _Equations:
+        rank = self.decay.size
+        rows, scale = self.loadings[seen], self._scale[seen]
+        if seen.all():
+            log_volume = float(np.sum(np.log(np.linalg.svd(rows, compute_uv=False))))
+            return _Equations(seen, self.components, np.zeros((rank, 0)), np.eye(rank), log_volume)
+        left, singular, right = np.linalg.svd(rows / scale[:, None], full_matrices=True)
+        told = int(np.sum(singular > _RANK_TOL * max(float(singular.max(initial=0.0)), _RANK_TOL)))
+        basis, null = right[:told].T, right[told:].T
+        solve = (basis / singular[:told]) @ left[:, :told].T / scale
+        values = np.linalg.svd(rows @ basis, compute_uv=False)
+        return _Equations(seen, solve, null, basis, float(np.sum(np.log(values))))
+
+    def filter(self, values: FloatArray, starts: BoolArray) -> _Filtered:
+        """Filter all rows; those that are complete and follow a complete one need no loop."""
+        n, rank = len(values), self.decay.size
+        seen = np.asarray(~np.isnan(values))
+        complete = np.asarray(seen.all(axis=1))
+        means = np.zeros((n, rank))
+        means[complete] = (values[complete] - self.mean) @ self.components.T
+        covariances = np.zeros((n, rank, rank))
+        decays = np.where(starts[:, None], 0.0, self.decay)
+        innovations = (1.0 - decays) * (1.0 + decays)
+        predicted_means = np.zeros((n, rank))
+        predicted_means[1:] = decays[1:] * means[:-1]
+        predicted = np.zeros((n, rank, rank))
+        predicted[:, range(rank), range(rank)] = innovations
+        whole = self.equations(np.ones(values.shape[1], dtype=bool))
+        error = means - predicted_means
+        logs = -0.5 * (np.log(2.0 * np.pi * innovations) + error**2 / innovations).sum(axis=1)
+        logs = logs - whole.log_volume
+        concerned = ~complete
+        concerned[1:] |= ~complete[:-1]
+        for t in np.flatnonzero(concerned).tolist():
+            a = decays[t]
+            if t > 0 and not complete[t - 1]:
+                predicted_means[t] = a * means[t - 1]
+                predicted[t] += a[:, None] * covariances[t - 1] * a
+            row = self.equations(seen[t])
+            b = (values[t] - self.mean)[row.seen]
+            means[t], covariances[t], logs[t] = _condition(row, b, predicted_means[t], predicted[t])
+        return _Filtered(means, covariances, predicted_means, predicted, decays, logs)
+
+
+def _condition(
+    row: _Equations, b: FloatArray, mean: FloatArray, covariance: FloatArray
+) -> tuple[FloatArray, FloatArray, float]:
+    """A Gaussian given the equations of a row: mean, covariance, log density of the observed cells."""
+    point = row.solve @ b
+    basis, null = row.basis, row.null
+    inverse = np.linalg.inv(covariance)
+    free = np.linalg.inv(null.T @ inverse @ null)
+    weights = free @ (null.T @ (inverse @ (mean - point)))
+    told = basis.T @ covariance @ basis
+    error = basis.T @ (point - mean)
+    log_density = -0.5 * (
+        error.size * np.log(2.0 * np.pi) + np.linalg.slogdet(told)[1] + error @ np.linalg.solve(told, error)
+    )
+    filtered = null @ free @ null.T
+    return point + null @ weights, 0.5 * (filtered + filtered.T), float(log_density - row.log_volume)
+
+
+def smooth_given_observed(
+    decay: FloatArray, components: FloatArray, loadings: FloatArray, mean: FloatArray, sequences: Sequences
+) -> GapPosterior:
+    """Distribution of the latents of the square model given all observed cells.
+
+    Parameters
+    ----------
+    decay : ndarray of shape (R,)
+        Decays.
+    components, loadings : ndarray of shape (R, D), (D, R)
+        Recognition and generative weights.
+    mean : ndarray of shape (D,)
+        Mean of the features.
+    sequences : Sequences
+        Rows, evenly sampled, NaN where missing.
+
+    Returns
+    -------
+    GapPosterior
+    """
+    model = _Conditioning(decay, components, loadings, mean)
+    filtered = model.filter(sequences.values, sequences.starts)
+    means, covariances = filtered.means.copy(), filtered.covariances.copy()
+    lag_one = np.zeros((max(len(means) - 1, 0), *covariances.shape[1:]))
+    for t, gain in _gains(filtered, sequences.starts):
+        means[t] += gain @ (means[t + 1] - filtered.predicted_means[t + 1])
+        change = gain @ (covariances[t + 1] - filtered.predicted_covariances[t + 1]) @ gain.T
+        covariances[t] += 0.5 * (change + change.T)
+        lag_one[t] = covariances[t + 1] @ gain.T
+    return GapPosterior(means, covariances, lag_one, filtered.row_log_likelihoods)
+
+
+def draw_given_observed(
+    decay: FloatArray,
+    components: FloatArray,
+    loadings: FloatArray,
+    mean: FloatArray,
+    sequences: Sequences,
+    n_draws: int,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Draws (n_draws, N, R) of the latents; parameters as of :func:`smooth_given_observed`."""
+    model = _Conditioning(decay, components, loadings, mean)
+    filtered = model.filter(sequences.values, sequences.starts)
+    drawn = np.repeat(filtered.means[None], n_draws, axis=0)
+    gains = dict(_gains(filtered, sequences.starts))
+    for t in np.flatnonzero(filtered.covariances.any(axis=(1, 2)))[::-1].tolist():
+        covariance = filtered.covariances[t]
+        if t in gains:
+            gain = gains[t]
+            covariance = covariance - gain @ filtered.predicted_covariances[t + 1] @ gain.T
+            drawn[:, t] += (drawn[:, t + 1] - filtered.predicted_means[t + 1]) @ gain.T
+        values, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T))
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        drawn[:, t] += rng.standard_normal((n_draws, len(values))) @ root.T
+    return drawn
+
+
+def _gains(filtered: _Filtered, starts: BoolArray) -> list[tuple[int, FloatArray]]:
+    """Rows that are not certain and are followed by another, last first, and what the next tells of them."""
+    out = []
+    for t in np.flatnonzero(filtered.covariances[:-1].any(axis=(1, 2)) & ~starts[1:])[::-1].tolist():
+        cross = filtered.decays[t + 1][:, None] * filtered.covariances[t]
+        out.append((t, np.linalg.solve(filtered.predicted_covariances[t + 1], cross).T))
+    return out

@@ -1,0 +1,200 @@
+"""Posteriors in files: everything comes back, nothing is unpickled; and filters that stop and go on."""
+
+import warnings
+import zipfile
+
+import numpy as np
+import numpyro.distributions as dist
+import pandas as pd
+import pytest
+
+import probsfa
+from probsfa import BayesianSFA
+from probsfa._validation import Sequences
+from probsfa.bayes import Priors
+from probsfa.bayes.draws import parameters_of_draws, thinned
+from probsfa.datasets import hide_cells, make_slow_mixture
+from probsfa.statespace.filtering import run_filter
+from tests.sampling import sparsely
+from tests.tolerances import EXACT
+
+FAST = {"inference": "svi", "n_steps_svi": 3, "n_draws": 20, "n_chains": 2, "progress_bar": False}
+
+
+def fit(X, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        at = {name: options.pop(name) for name in ("lengths", "times") if name in options}
+        return BayesianSFA(1, **{**FAST, "random_state": 0, "n_predictive": 15, **options}).fit(X, **at)
+
+
+@pytest.fixture(scope="module")
+def data():
+    X = np.asarray(make_slow_mixture(40, 3, decay=[0.9], noise_variance=0.2, random_state=0).data)
+    return np.where(hide_cells(X, 0.1, random_state=0), np.nan, X)
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    return fit(pd.DataFrame(data, columns=["wind", "rain", "sun"]))
+
+
+def reload(model, folder):
+    model.save(folder / "model.npz")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return probsfa.load(folder / "model.npz")
+
+
+def same(one, other, X, **at):
+    for name in ("decay_", "loadings_", "noise_variance_", "mean_", "timescales_", "elbo_"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+    assert (one.status_, one.converged_, one.relabelling_) == (
+        other.status_,
+        other.converged_,
+        other.relabelling_,
+    )
+    assert one.time_unit_ == other.time_unit_
+    np.testing.assert_array_equal(one.transform(X, **at), other.transform(X, **at))
+    for a, b in zip(
+        one.impute(X, return_std=True, interval=0.9, **at),
+        other.impute(X, return_std=True, interval=0.9, **at),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(a, b)
+    assert one.log_likelihood(X, **at) == other.log_likelihood(X, **at)
+    np.testing.assert_array_equal(one.sample(5, random_state=1)[0], other.sample(5, random_state=1)[0])
+
+
+def test_a_loaded_posterior_is_the_saved_one(model, data, tmp_path):
+    loaded = reload(model, tmp_path)
+    frame = pd.DataFrame(data, columns=["wind", "rain", "sun"])
+    assert type(loaded) is BayesianSFA and loaded.get_params() == model.get_params()
+    assert list(loaded.feature_names_in_) == ["wind", "rain", "sun"] and loaded.n_features_in_ == 3
+    same(loaded, model, frame)
+    one, other = loaded.to_datatree(), model.to_datatree()
+    assert set(one.children) == set(other.children)
+    for group in one.children:
+        for name, values in other[group].data_vars.items():
+            np.testing.assert_allclose(one[group][name].values, values.values, err_msg=f"{group} {name}")
+
+
+def test_files_of_posteriors_hold_no_objects(model, tmp_path):
+    model.save(tmp_path / "model.npz")
+    with np.load(tmp_path / "model.npz", allow_pickle=False) as file:
+        assert {file[name].dtype.kind for name in file.files} <= set("fiuU")
+
+
+@sparsely(
+    "options",
+    [
+        {"times": pd.date_range("2020", periods=40, freq="2h").to_numpy()},
+        {"noise": [0.2, 0.2, 0.2]},
+        {"hierarchical": True, "lengths": [15, 25]},
+        {"priors": Priors(timescale=dist.LogNormal(2.0, 1.0), noise_std=dist.HalfNormal(1.0))},
+        {"priors": Priors(shrinkage=0.3), "standardize": False},
+    ],
+    shown=2,
+)
+def test_posteriors_of_every_kind_come_back(data, tmp_path, options):
+    fitted = fit(data, **options)
+    loaded = reload(fitted, tmp_path)
+    same(loaded, fitted, data, **{k: v for k, v in options.items() if k in ("lengths", "times")})
+    np.testing.assert_array_equal(loaded.fitted_.time_index, fitted.fitted_.time_index)
+    if "priors" in options:
+        assert type(loaded.priors.timescale) is type(options["priors"].timescale)
+        assert loaded.priors.shrinkage == options["priors"].shrinkage
+        x = np.array([0.5, 2.0])
+        for one, other in ((loaded.priors.timescale, fitted.priors.timescale),):
+            np.testing.assert_array_equal(one.log_prob(x), other.log_prob(x))
+
+
+def test_a_prior_that_has_no_name_cannot_be_saved(data, tmp_path):
+    fitted = fit(data, priors=Priors(offset=dist.Normal(0.0, 1.0).expand([3])))
+    with pytest.raises(ValueError, match="prior that is a .* cannot be saved"):
+        fitted.save(tmp_path / "model.npz")
+    assert not (tmp_path / "model.npz").exists()
+
+
+def test_a_broken_posterior_is_refused(model, tmp_path):
+    model.save(tmp_path / "whole.npz")
+    content = (tmp_path / "whole.npz").read_bytes()
+    with np.load(tmp_path / "whole.npz") as file:
+        arrays = dict(file)
+    cases = {
+        "cut": content[: len(content) // 2],
+        "missing": {name: x for name, x in arrays.items() if name != "draws_decay"},
+        "not finite": {**arrays, "draws_loadings": arrays["draws_loadings"] * np.nan},
+        "shape": {**arrays, "shift": np.zeros(5)},
+        "range": {**arrays, "draws_decay": arrays["draws_decay"] + 1.0},
+        "order": {**arrays, "permutations": arrays["permutations"] + 1},
+    }
+    for name, case in cases.items():
+        path = tmp_path / f"{name}.npz"
+        path.write_bytes(case) if isinstance(case, bytes) else np.savez(path, **case)
+        with pytest.raises(ValueError, match=f"{name}.npz .*(broken|no usable model).*\\.$"):
+            probsfa.load(path)
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as file:
+        file.writestr("x", "y")
+    with pytest.raises(ValueError, match="not a model"):
+        probsfa.load(tmp_path / "other.zip")
+
+
+# ------------------------------------------------------------------ filters
+
+
+def test_a_filter_mixes_those_of_the_draws(model, data):
+    frame = pd.DataFrame(data, columns=["wind", "rain", "sun"])
+    result = model.filter(frame)
+    draws = model.draws_
+    chosen = parameters_of_draws(draws, 1, thinned(draws, 15))
+    parts = [run_filter(one[0], Sequences(data, (40,)), None) for one in chosen]
+    means = np.array([part.means for part in parts])
+    np.testing.assert_allclose(result.means, means.mean(axis=0), atol=EXACT)
+    spread = np.mean([part.covariances for part in parts], axis=0)[:, 0, 0] + means[:, :, 0].var(axis=0)
+    np.testing.assert_allclose(result.covariances[:, 0, 0], spread, atol=EXACT)
+    assert result.log_likelihood == pytest.approx(model.log_likelihood(frame), abs=1e-8)
+    np.testing.assert_allclose(result.means[-1], model.transform(frame)[-1], atol=1e-8)
+    np.testing.assert_allclose(
+        result.row_log_likelihoods, model.posterior(frame).row_log_likelihoods, atol=1e-8
+    )
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_a_filter_of_a_posterior_stops_and_goes_on(data, timed):
+    times = np.cumsum(np.random.default_rng(0).uniform(0.5, 2.0, 40)) if timed else None
+    model = fit(data, **({"times": times} if timed else {}))
+
+    def part(rows, state=None):
+        return model.filter(data[rows], state, times=None if times is None else times[rows])
+
+    whole, first = part(slice(None)), part(slice(0, 17))
+    second = part(slice(17, None), first.state)
+    np.testing.assert_allclose(np.concatenate([first.means, second.means]), whole.means, atol=EXACT)
+    np.testing.assert_allclose(second.std, whole.std[17:], atol=EXACT)
+    np.testing.assert_allclose(second.row_log_likelihoods, whole.row_log_likelihoods[17:], atol=1e-8)
+
+
+def test_filters_of_several_sequences_are_a_list(model, data):
+    frame = pd.DataFrame(data, columns=["wind", "rain", "sun"])
+    cut, listed = model.filter(frame, lengths=[25, 15]), model.filter([frame[:25], frame[25:]])
+    for one, other in zip(cut, listed, strict=True):
+        np.testing.assert_array_equal(one.means, other.means)
+    with pytest.raises(ValueError, match="state"):
+        model.filter(frame, cut[0].state, lengths=[25, 15])
+    few = cut[0].state._replace(means=cut[0].state.means[:3])
+    with pytest.raises(ValueError, match="state is of 3 draws"):
+        model.filter(frame, few)
+
+
+def test_a_loaded_posterior_knows_its_unit_of_time(tmp_path):
+    """Hourly dates at the fit, half-hourly ones later."""
+    x = make_slow_mixture(60, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
+    frame = pd.DataFrame(x, index=pd.date_range("2024-01-01", periods=60, freq="h"), columns=list("abc"))
+    model = fit(frame)
+    model.save(tmp_path / "model")
+    loaded = probsfa.load(tmp_path / "model")
+    assert loaded.time_unit_seconds_ == model.time_unit_seconds_ == 3600.0
+    finer = frame.set_axis(pd.date_range("2024-01-01", periods=60, freq="30min"))
+    np.testing.assert_array_equal(loaded.transform(finer), model.transform(finer))
+    assert not np.allclose(loaded.transform(finer), loaded.transform(frame))

@@ -1,0 +1,168 @@
+"""Transitions do what their matrices do, in one row, in a batch, and over many rows."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from probsfa.statespace.engine.dynamics import (
+    Gaussian,
+    Moments,
+    Transition,
+    expected_terms,
+    traced_transition_table,
+    transition_over,
+    transition_score,
+    transition_table,
+)
+from probsfa.statespace.engine.symmetric import pack
+from tests.statespace.support import of_decay
+from tests.tolerances import EXACT
+
+DECAY = np.array([0.9, -0.4, 0.0])
+
+
+@pytest.fixture
+def double_precision():
+    with jax.enable_x64(True):
+        yield
+
+
+def matrices(transition):
+    """``A`` and ``Q`` of one transition, from what it does to the identity."""
+    identity = np.eye(len(transition.modulus))
+    return np.asarray(transition.move(identity)), np.asarray(transition.innovation_covariance())
+
+
+def test_methods_are_products_with_the_matrices(rng):
+    one = Transition(DECAY)
+    a, q = matrices(one)
+    np.testing.assert_array_equal(a, np.diag(DECAY))
+    np.testing.assert_allclose(q, np.eye(3) - a @ a.T, rtol=EXACT)
+    x, root = rng.standard_normal((3, 3)), rng.standard_normal((3, 3))
+    square, weight = root @ root.T, a.T @ np.linalg.inv(q)
+    for found, wanted in (
+        (one.move(x), a @ x),
+        (one.move(x[0]), a @ x[0]),
+        (one.move_back(x), a.T @ x),
+        (one.move_rows(x), x @ a.T),
+        (one.move_rows_back(x), x @ a),
+        (one.innovate(x), q @ x),
+        (one.move_covariance(square), a @ square @ a.T),
+        (one.move_information_back(square), a.T @ square @ a),
+        (one.predict(Gaussian(x[0], square)).covariance, a @ square @ a.T + q),
+        (one.information(x), weight @ a @ x),
+        (one.information_rows(x), x @ weight @ a),
+        (one.gain(square), square @ weight),
+        (one.gain_transposed(square), weight.T @ square),
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.usefixtures("double_precision")
+def test_a_batch_is_each_by_itself(rng):
+    rows = Transition(rng.uniform(-0.9, 0.9, (4, 3)))
+    batch, x, y = rows.as_batch(), rng.standard_normal((3, 2, 4)), rng.standard_normal((3, 3, 4))
+    square = np.einsum("ijs,kjs->iks", x, x)
+    for i in range(4):
+        one = rows.at(i)
+        for name, argument in (
+            ("move", x),
+            ("innovate", x),
+            ("predict_covariance", square),
+            ("move_covariance", square),
+            ("gain", square),
+            ("gain_transposed", square),
+            ("lag_terms", square),
+        ):
+            found = np.asarray(getattr(batch, name)(argument))[..., i]
+            wanted = getattr(one, name)(argument[..., i])
+            np.testing.assert_allclose(found, wanted, rtol=1e-12, err_msg=name)
+        terms = batch.lag_terms_of_product(square, y)[..., i]
+        wanted = one.lag_terms(square[..., i] @ y[..., i])
+        np.testing.assert_allclose(terms, wanted, rtol=1e-12)
+
+
+def test_terms_of_rows_are_those_of_columns(rng):
+    one, innovations, earlier = Transition(DECAY), *rng.standard_normal((2, 3, 5))
+    rows, columns = one.terms_of_rows(innovations.T, earlier.T), one.terms_of_means(innovations, earlier)
+    for found, wanted in zip(rows, columns, strict=True):
+        np.testing.assert_array_equal(found.T, wanted)
+
+
+def test_over_a_gap_composes():
+    over = transition_over(of_decay([0.9, 0.3]), np.array([0.25, 0.75, 1.0]))
+    steps = [matrices(over.at(i)) for i in range(3)]
+    np.testing.assert_allclose(steps[1][0] @ steps[0][0], steps[2][0], rtol=1e-14)
+    both = steps[1][0] @ steps[0][1] @ steps[1][0].T + steps[1][1]
+    np.testing.assert_allclose(both, steps[2][1], rtol=1e-13, atol=1e-15)
+    np.testing.assert_array_equal(transition_over(of_decay([-0.5]), np.ones(1)).modulus, [[0.5]])
+    with pytest.raises(ValueError, match="decay of latent 1 is negative"):
+        transition_over(of_decay([0.5, -0.5]), np.array([1.0, 0.5]))
+
+
+@pytest.mark.usefixtures("double_precision")
+def test_rows_are_looked_up_cut_and_moved_on():
+    params, gaps = of_decay([0.9, 0.3]), np.array([1.0, 2.0])
+    table = transition_table(params, gaps)
+    assert table.n_rows == 3
+    rows = table.at(np.array([2, 0, 1]))
+    wanted = [np.zeros((2, 2)), np.diag([0.9, 0.3]), np.diag([0.81, 0.09])]
+
+    def assert_same(transitions, wanted):
+        found = [matrices(transitions.at(i)) for i in range(transitions.n_rows)]
+        for (a, q), matrix in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(a, matrix, rtol=1e-15)
+            np.testing.assert_allclose(q, np.eye(2) - matrix @ matrix.T, rtol=1e-14)
+
+    assert_same(rows, wanted)
+    assert_same(rows.followed_by(table.at(0)), [*wanted[1:], wanted[1]])
+    assert_same(rows.with_first(table.at(1)), [wanted[2], *wanted[1:]])
+    assert_same(rows.kept_where(np.array([True, False, True])), [wanted[0], wanted[0], wanted[2]])
+    assert_same(table.at(1).repeated(2), [wanted[2], wanted[2]])
+    np.testing.assert_array_equal(matrices(table.at(1).starting())[0], wanted[0])
+    for given in (None, gaps):
+        traced = traced_transition_table(params.decay, given)
+        assert_same(traced, [*wanted[1 : traced.n_rows], wanted[0]])
+
+
+@pytest.mark.parametrize("gap", [1.0, 2.5])
+def test_the_way_back_is_the_joint_distribution_read_backwards(gap):
+    """``Cov(z, z') = A'`` under the stationary distribution, so ``z`` given ``z'`` has mean ``A' z'``."""
+    there = transition_over(of_decay([0.9, 0.3]), np.array([gap])).at(0)
+    (a, q), (back, spread) = matrices(there), matrices(there.reversed())
+    np.testing.assert_allclose(back, a.T, rtol=EXACT)
+    np.testing.assert_allclose(back @ back.T + spread, a @ a.T + q, rtol=1e-14)
+
+
+@pytest.mark.usefixtures("double_precision")
+@pytest.mark.parametrize("backwards", [False, True])
+def test_terms_and_score_are_those_of_the_expected_log_density(rng, backwards):
+    """Their value and derivative against the density of transitions, under any moments of two states."""
+    root = rng.standard_normal((6, 6))
+    joint, mean = root @ root.T / 6.0, rng.standard_normal(6)
+    first, second = slice(0, 3), slice(3, 6)
+    parts = (first, second)
+
+    def value(a):
+        """Expected log density of the second state given the first, without constants."""
+        q = np.eye(3) - a @ a.T
+        residual = np.hstack([-a, np.eye(3)])
+        scatter = residual @ (joint + np.outer(mean, mean)) @ residual.T
+        return -0.5 * (np.linalg.slogdet(q)[1] + np.trace(np.linalg.solve(q, scatter)))
+
+    steps = Transition(DECAY[:, None])
+    order = parts[::-1] if backwards else parts
+    here, after = (
+        Moments(mean[part][:, None], steps.covariance_terms(pack(joint[part, part])[:, None]))
+        for part in order
+    )
+    lag_one = steps.lag_terms(joint[order[1], order[0]][:, :, None])
+    terms = expected_terms(steps, here, after, lag_one, jnp.asarray(backwards))
+    score = transition_score(Transition(DECAY[None]), np.ones(1), terms[0].T, terms[1].T).decay[0]
+    h = 1e-6
+    for k in range(3):
+        up, down = (value(np.diag(DECAY + s * h * np.eye(3)[k])) for s in (1, -1))
+        assert score[k] == pytest.approx((up - down) / (2 * h), rel=1e-7, abs=1e-7)
+    second_moment = joint[first, first] + np.outer(mean[first], mean[first])
+    np.testing.assert_allclose(terms.previous_power[:, 0], np.diag(second_moment), rtol=1e-12)

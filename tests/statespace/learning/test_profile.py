@@ -1,0 +1,157 @@
+"""Intervals of time scales: on the logarithmic scale, and by a profile of the dense likelihood."""
+
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.stats
+
+from probsfa import ProbabilisticSFA
+from probsfa.datasets import make_slow_mixture
+from tests.oracles import statespace as oracle
+from tests.sampling import sparsely
+from tests.statespace.support import punch, uneven_times
+
+
+@pytest.fixture(scope="module")
+def small():
+    rng = np.random.default_rng(4)
+    model = oracle.Model(
+        np.array([0.9]), np.array([[1.0], [-0.7]]), np.array([0.3, 0.5]), np.array([2.0, -1.0])
+    )
+    data = punch(rng, oracle.simulate(rng, model, [40]), "scattered")[0]
+    return data, ProbabilisticSFA(1, tol=1e-8).fit(data)
+
+
+def dense_profile(model, data, decay, times=None):
+    """Best dense log-likelihood with the decay held."""
+    like = oracle.Model(*model)
+
+    def worse(rest):
+        vector = np.concatenate([[free], rest])
+        return -oracle.log_likelihood(oracle.unpack(vector, like, "diagonal", times is None), [data], times)
+
+    held = like._replace(decay=np.array([decay]))
+    free, *rest = oracle.pack(held, "diagonal", times is None)
+    end = scipy.optimize.minimize(worse, rest, method="BFGS", options={"gtol": 1e-4})
+    return -end.fun
+
+
+@sparsely("level", [0.9, 0.5])
+def test_the_ends_are_where_the_dense_profile_has_fallen_by_the_quantile(small, level):
+    data, model = small
+    profile = model.profile_timescale(data, level=level)
+    top = oracle.log_likelihood(oracle.Model(*model.params_), [data])
+    fall = 0.5 * scipy.stats.chi2(1).ppf(level)
+    for end in (profile.lower, profile.upper):
+        best = dense_profile(model.params_, data, np.exp(-1.0 / end))
+        np.testing.assert_allclose(top - best, fall, rtol=0.01)
+    assert profile.upper - profile.timescale > profile.timescale - profile.lower
+    assert profile.log_likelihoods.max() == pytest.approx(0.0, abs=1e-4)
+    assert (np.diff(profile.timescales) > 0).all()
+
+
+def test_the_unit_of_time_is_that_of_the_times(rng):
+    model = oracle.Model(np.array([0.9]), np.array([[1.0], [-0.7]]), np.array([0.3, 0.5]), np.zeros(2))
+    times = uneven_times(rng, [40])
+    data = oracle.simulate(rng, model, [40], times)[0]
+    hours, seconds = (
+        ProbabilisticSFA(1, tol=1e-8).fit(data, times=times[0] * unit) for unit in (1.0, 3600.0)
+    )
+    one, other = (
+        hours.profile_timescale(data, times=times[0]),
+        seconds.profile_timescale(data, times=times[0] * 3600),
+    )
+    np.testing.assert_allclose(other.lower, one.lower * 3600, rtol=1e-2)
+    errors = [
+        model.standard_errors(data, times=times[0] * u) for model, u in ((hours, 1.0), (seconds, 3600.0))
+    ]
+    one, other = (np.array(e.interval("timescales")) for e in errors)
+    np.testing.assert_allclose(other, one * 3600, rtol=1e-2)
+
+
+def test_a_series_that_may_be_a_drift_has_hardly_an_upper_end():
+    X = np.linspace(-1, 1, 40)[:, None] * [1.0, -2.0] + 0.1 * np.random.default_rng(0).standard_normal(
+        (40, 2)
+    )
+    profile = ProbabilisticSFA(1).fit(X).profile_timescale(X, level=0.99)
+    assert 20.0 < profile.lower < 100.0 and profile.upper > 1e4
+
+
+def test_each_latent_has_its_own_profile():
+    X = make_slow_mixture(300, 4, decay=[0.98, 0.6], noise_variance=0.2, random_state=0).data
+    model = ProbabilisticSFA(2).fit(X)
+    slow, fast = (model.profile_timescale(X, k) for k in (0, 1))
+    assert fast.upper < slow.timescale and slow.lower > fast.timescale
+    for k in (2, -1, 0.5):
+        with pytest.raises(ValueError, match="component"):
+            model.profile_timescale(X, k)
+
+
+def test_intervals_of_skewed_parameters_are_factors(small):
+    data, model = small
+    errors = model.standard_errors(data)
+    z = scipy.stats.norm.ppf(0.95)
+    for name, estimate, error in (
+        ("timescales", model.timescales_, errors.timescales),
+        ("noise_variance", model.noise_variance_, errors.noise_variance),
+    ):
+        lower, upper = errors.interval(name, level=0.9)
+        np.testing.assert_allclose(lower * upper, estimate**2)
+        np.testing.assert_allclose(np.log(upper / estimate), z * error / estimate)
+    for name in ("loadings", "offset"):
+        lower, upper = errors.interval(name, level=0.9)
+        np.testing.assert_allclose(upper - lower, 2 * z * getattr(errors, name))
+    lower, upper = errors.interval("decay")
+    np.testing.assert_allclose(-1 / np.log(lower), errors.interval("timescales").lower)
+    assert 0 < lower[0] < model.decay_[0] < upper[0] < 1
+
+
+def test_a_negative_decay_has_an_interval_and_no_time_scale():
+    alternating = oracle.Model(np.array([-0.6]), np.ones((3, 1)), np.full(3, 0.1), np.zeros(3))
+    X = oracle.simulate(np.random.default_rng(0), alternating, [60])[0]
+    model = ProbabilisticSFA(1).fit(X)
+    errors = model.standard_errors(X)
+    lower, upper = errors.interval("decay")
+    assert -1 < lower[0] < model.decay_[0] < upper[0] < 1
+    assert np.isnan(errors.interval("timescales").lower).all()
+    with pytest.raises(ValueError, match="no time scale"):
+        model.profile_timescale(X)
+
+
+def test_what_is_no_interval_is_said(small):
+    data, model = small
+    errors = model.standard_errors(data)
+    for level in (0.0, 1.0, 95, "0.9", None):
+        with pytest.raises(ValueError, match="level"):
+            errors.interval("timescales", level=level)
+        with pytest.raises(ValueError, match="level"):
+            model.profile_timescale(data, level=level)
+    with pytest.raises(ValueError, match="name must be one of"):
+        errors.interval("time scales")
+    with pytest.raises(ValueError, match="noise=0.0"):
+        ProbabilisticSFA(1, noise=0.0).fit(np.nan_to_num(data)).profile_timescale(np.nan_to_num(data))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:The observed information")
+def test_intervals_cover_as_often_as_they_say():
+    """Ten time scales of data are enough for a profile, forty for factors; symmetric ones want more."""
+    truth, n = -1 / np.log(0.9), 100
+    inside = {"symmetric": 0, "factors": 0, "profile": 0}
+    for seed in range(n):
+        short, longer = (
+            make_slow_mixture(n_rows, 3, decay=[0.9], noise_variance=0.3, random_state=seed).data
+            for n_rows in (100, 400)
+        )
+        profile = ProbabilisticSFA(1).fit(short).profile_timescale(short, level=0.9)
+        inside["profile"] += profile.lower <= truth <= profile.upper
+        model = ProbabilisticSFA(1).fit(longer)
+        errors = model.standard_errors(longer)
+        lower, upper = errors.interval("timescales", level=0.9)
+        inside["factors"] += lower[0] <= truth <= upper[0]
+        inside["symmetric"] += abs(model.timescales_[0] - truth) <= 1.645 * errors.timescales[0]
+    # Six standard errors of a share of 100 would tell little.
+    for name in ("factors", "profile"):
+        assert abs(inside[name] / n - 0.9) < 3 * np.sqrt(0.09 / n), inside
+    assert inside["symmetric"] < inside["factors"]

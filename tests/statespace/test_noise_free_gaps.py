@@ -1,0 +1,156 @@
+"""Filling without noise: the posterior of the square model given the observed cells of all rows."""
+
+import numpy as np
+import pytest
+
+import probsfa
+from probsfa import ProbabilisticSFA
+from probsfa.datasets import hide_cells
+from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
+from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.models import LinearGaussianModel
+from tests.oracles import statespace as oracle
+from tests.sampling import sparsely
+from tests.tolerances import EXACT
+
+
+def fitted_mixture(rng, n_features=3, n_rows=30, n_components=2):
+    decay = np.array([0.97, 0.8, 0.3, -0.4])[:n_features]
+    loadings = rng.standard_normal((n_features, n_features))
+    truth = oracle.Model(decay, loadings, np.zeros(n_features), rng.standard_normal(n_features))
+    X = oracle.simulate(rng, truth, [n_rows])[0]
+    return X, ProbabilisticSFA(n_components, noise=0.0).fit(X)
+
+
+def square(model):
+    """The square model as the oracle takes it."""
+    fitted = model._model.square
+    return oracle.Model(fitted.decay, fitted.loadings, np.zeros(len(fitted.mean)), fitted.mean)
+
+
+def holed(X, rng, pattern):
+    X = X.copy()
+    if pattern == "scattered":
+        X[hide_cells(X, 0.3, random_state=rng)] = np.nan
+    elif pattern == "rows":
+        X[5:9], X[0], X[-2:] = np.nan, np.nan, np.nan
+    elif pattern == "column":
+        X[4:20, 1] = np.nan
+    elif pattern == "all but one cell":
+        cell = X[3, 1]
+        X[:] = np.nan
+        X[3, 1] = cell
+    return X
+
+
+@sparsely("n_features", [3, 1, 4])
+@pytest.mark.parametrize("pattern", ["scattered", "rows", "column", "all but one cell"])
+def test_filling_is_that_of_the_joint_distribution_of_the_cells(rng, pattern, n_features):
+    X, model = fitted_mixture(rng, n_features, n_components=min(2, n_features))
+    if n_features == 1 and pattern in ("column", "all but one cell"):
+        pattern = "rows"
+    gaps = holed(X, rng, pattern)
+    expected, expected_std = oracle.complete_entries(square(model), [gaps])
+    filled, std = model.impute(gaps, return_std=True)
+    np.testing.assert_allclose(filled, expected, atol=1e-8)
+    np.testing.assert_allclose(std, expected_std, atol=1e-7)
+    np.testing.assert_array_equal(filled[~np.isnan(gaps)], gaps[~np.isnan(gaps)])
+
+
+def test_latents_and_log_likelihood_are_those_of_the_joint_distribution(rng):
+    X, model = fitted_mixture(rng)
+    gaps = [holed(X[:12], rng, "scattered"), holed(X[12:], rng, "rows")]
+    limit = square(model)._replace(noise=np.full(3, 1e-20))  # of which decimals have enough
+    expected = oracle.exact_posterior(limit, gaps)
+    whole = model._model._full_posterior(model._check(gaps, None, None))
+    np.testing.assert_allclose(whole.means, expected.means, atol=1e-7)
+    np.testing.assert_allclose(whole.covariances, expected.covariances, atol=1e-7)
+    inside = np.delete(np.arange(29), 11)
+    np.testing.assert_allclose(whole.lag_one_covariances[inside], expected.lag_one[inside], atol=1e-7)
+    assert model.log_likelihood(gaps) == pytest.approx(expected.log_likelihood, abs=1e-6)
+
+
+@sparsely("noise", [1e-9, 1e-7])
+def test_little_noise_tends_to_none(rng, noise):
+    X, model = fitted_mixture(rng)
+    gaps = holed(X, rng, "scattered")
+    params = model._model.square.parameters(3)._replace(noise_variance=np.full(3, noise))
+    fitted = MaximumLikelihood(
+        params, np.zeros(3), np.ones(3), 1.0, 0.0, np.zeros(1), 0, True, "", FitOptions(3, noise=noise)
+    )
+    filled, std = LinearGaussianModel(fitted).impute(model._check(gaps, None, None))
+    limit, limit_std = model.impute(gaps, return_std=True)
+    np.testing.assert_allclose(filled, limit, atol=100 * np.sqrt(noise))
+    np.testing.assert_allclose(std, limit_std, atol=100 * np.sqrt(noise))
+
+
+def test_a_cell_that_the_others_determine_has_no_spread(rng):
+    """Three columns of two latents: two cells of a row tell the third."""
+    X, _ = fitted_mixture(rng, 2)
+    X = np.column_stack([X, X @ [1.0, -2.0]])
+    model = ProbabilisticSFA(2, noise=0.0).fit(X)
+    gaps = X.copy()
+    gaps[4, 0] = gaps[9, 2] = np.nan
+    gaps[15, 0:2] = np.nan
+    filled, std = model.impute(gaps, return_std=True)
+    np.testing.assert_allclose(filled[[4, 9]], X[[4, 9]], atol=1e-8)
+    np.testing.assert_allclose(std[[4, 9]], 0.0, atol=1e-7)
+    assert (std[15, :2] > 1e-3).all()
+    np.testing.assert_allclose(filled[15] @ [1.0, -2.0, -1.0], 0.0, atol=1e-8)
+
+
+def test_units_of_the_columns_do_not_matter(rng):
+    X, model = fitted_mixture(rng)
+    units = np.array([1e-8, 1.0, 1e8])
+    gaps = holed(X, rng, "scattered")
+    scaled = ProbabilisticSFA(2, noise=0.0).fit(X * units)
+    for one, other in zip(
+        model.impute(gaps, return_std=True), scaled.impute(gaps * units, return_std=True), strict=True
+    ):
+        np.testing.assert_allclose(other / units, one, atol=1e-6)
+
+
+def test_complete_rows_are_read_as_before(rng):
+    X, model = fitted_mixture(rng)
+    gaps = holed(X, rng, "column")
+    np.testing.assert_allclose(model.transform(gaps)[20:], model.transform(X)[20:], atol=EXACT)
+    np.testing.assert_array_equal(model.posterior(gaps).covariances[20:], 0.0)
+    assert (model.posterior(gaps).std[5:15] > 0).all()
+
+
+def test_draws_have_the_moments_of_the_posterior(rng):
+    X, model = fitted_mixture(rng)
+    gaps = holed(X, rng, "rows")
+    drawn = model.sample_posterior(gaps, 4000, random_state=0)
+    posterior = model.posterior(gaps)
+    np.testing.assert_allclose(drawn.mean(axis=0), posterior.means, atol=0.1)
+    np.testing.assert_allclose(drawn.std(axis=0), posterior.std, atol=0.1)
+    step = drawn - drawn.mean(axis=0)
+    lag_one = np.mean(step[:, 6, :, None] * step[:, 5, None, :], axis=0)
+    np.testing.assert_allclose(lag_one, posterior.lag_one_covariances[5], atol=0.1)
+
+
+def test_a_forecast_goes_on_from_what_the_last_row_tells(rng):
+    X, model = fitted_mixture(rng)
+    gaps = X.copy()
+    gaps[-1] = np.nan
+    ahead = model.forecast(X[:-1], 4)
+    later = model.forecast(gaps, 3)
+    np.testing.assert_allclose(later.means, ahead.means[1:], atol=1e-9)
+    np.testing.assert_allclose(later.std, ahead.std[1:], atol=1e-9)
+
+
+def test_training_rows_still_have_to_be_complete_and_a_saved_limit_fills(rng, tmp_path):
+    X, model = fitted_mixture(rng)
+    gaps = holed(X, rng, "scattered")
+    with pytest.raises(ValueError, match="NaN"):
+        ProbabilisticSFA(2, noise=0.0).fit(gaps)
+    model.save(tmp_path / "limit.npz")
+    np.testing.assert_array_equal(probsfa.load(tmp_path / "limit.npz").impute(gaps), model.impute(gaps))
+
+
+def test_a_drift_beside_others_is_filled(rng):
+    X = np.column_stack([np.arange(60.0), fitted_mixture(rng, 2, 60)[0]])
+    model = ProbabilisticSFA(2, noise=0.0).fit(X)
+    filled, std = model.impute(holed(X, rng, "scattered"), return_std=True)
+    assert np.isfinite(filled).all() and np.isfinite(std).all()

@@ -1,0 +1,110 @@
+"""Ctrl-C: the best so far or no model at all, and never an interrupt that is lost."""
+
+import gc
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+from probsfa import GraphSFA, KernelSFA, LaplacianEigenmaps, ProbabilisticSFA
+from probsfa._interrupts import interrupts_kept
+from probsfa.sfa import eigenmaps, graph, kernel
+from probsfa.statespace.learning import objective
+
+
+def lose_an_interrupt():
+    """Have the garbage collector call what is interrupted, as it calls JAX."""
+
+    def callback(phase, info):
+        gc.callbacks.remove(callback)
+        raise KeyboardInterrupt
+
+    gc.callbacks.append(callback)
+    gc.collect()
+
+
+def test_an_interrupt_that_is_lost_comes_again():
+    before = sys.unraisablehook
+    with pytest.raises(KeyboardInterrupt), interrupts_kept():
+        lose_an_interrupt()
+        time.sleep(10.0)
+    assert sys.unraisablehook is before
+
+
+def test_other_errors_of_callbacks_are_told_as_ever(monkeypatch):
+    told = []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+
+    def callback(phase, info):
+        gc.callbacks.remove(callback)
+        raise RuntimeError("mine")
+
+    with interrupts_kept(), interrupts_kept():
+        gc.callbacks.append(callback)
+        gc.collect()
+    assert [str(x.exc_value) for x in told] == ["mine"]
+
+
+def test_a_fit_that_loses_an_interrupt_keeps_the_best_parameters(rng, monkeypatch):
+    data = np.cumsum(rng.standard_normal((200, 3)), axis=0)
+    whole, count = objective.expected_statistics, []
+
+    def interrupted(params, panel):
+        count.append(1)
+        if len(count) == 2:
+            lose_an_interrupt()
+            time.sleep(0.5)
+        return whole(params, panel)
+
+    monkeypatch.setattr(objective, "expected_statistics", interrupted)
+    with pytest.warns(ConvergenceWarning, match="Interrupted: the best parameters"):
+        model = ProbabilisticSFA(1).fit(data)
+    assert len(count) == 2 and np.isfinite(model.log_likelihood_)
+
+
+@pytest.mark.parametrize(
+    "estimator,module,step",
+    [
+        (KernelSFA(1), kernel, "solve"),
+        (KernelSFA(1), kernel, "kernel_moments"),
+        (LaplacianEigenmaps(1), eigenmaps, "graph_spectrum"),
+        (GraphSFA(1, graph="temporal"), graph, "graph_moments"),
+    ],
+)
+def test_what_has_no_best_so_far_is_not_fitted(rng, monkeypatch, estimator, module, step):
+    X = rng.standard_normal((60, 3))
+
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    if isinstance(estimator, KernelSFA):
+        estimator.fit(X)  # a model before is no excuse
+    monkeypatch.setattr(module, step, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        estimator.fit(X)
+    monkeypatch.undo()
+    with pytest.raises(NotFittedError):
+        estimator.transform(X)
+    assert np.isfinite(estimator.fit(X).transform(X)).all()
+
+
+def test_a_signal_in_the_midst_of_a_fit_ends_it():
+    """In a process of its own, whose interrupts come from outside at any place."""
+    program = """
+import os, signal, threading, time, warnings
+signal.signal(signal.SIGINT, signal.default_int_handler)
+import numpy as np
+from probsfa import KernelSFA
+X = np.random.default_rng(0).standard_normal((3000, 3))
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    for _ in range(1000):
+        KernelSFA(2, n_support=400).fit(X)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "interrupted\n", done.stderr
