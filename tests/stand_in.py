@@ -23,18 +23,24 @@ class StandIn(BaseEstimator):
         self.verbose = verbose
 
     def fit(self, X, y=None, *, times=None):
-        self.calls.append(SimpleNamespace(X=np.array(X), times=times, model=self))
-        if hasattr(X, "columns"):
-            self.feature_names_in_ = np.array(X.columns, dtype=object)
-        X = np.asarray(X)
+        parts = X if isinstance(X, list) else [X]
+        lengths = [len(part) for part in parts]
+        if hasattr(parts[0], "columns"):
+            self.feature_names_in_ = np.array(parts[0].columns, dtype=object)
+        X = np.concatenate([np.asarray(part) for part in parts])
+        self.calls.append(SimpleNamespace(X=X, times=times, lengths=lengths, model=self))
+        self.calls[-1].index = [getattr(part, "index", None) for part in parts]
         self.mean_, self.std_ = np.nanmean(X, axis=0), np.nanstd(X, axis=0)
-        self.timescales_ = 10.0 / np.arange(1, (self.n_components or 2) + 1)
+        self.timescales_ = 10.0 / np.arange(1, (self.n_components or X.shape[1]) + 1)
         self.noise_variance_ = self.std_**2 / 4.0
         self.log_likelihood_, self.n_iter_, self.n_evaluations_ = -1234.5, 3, 4
         self.converged_, self.status_ = True, "Converged: as a stand-in does."
         return self
 
     def impute(self, X, return_std=False, *, times=None):
+        if isinstance(X, list):
+            filled, std = zip(*(self.impute(part, True) for part in X), strict=True)
+            return (list(filled), list(std)) if return_std else list(filled)
         X = np.asarray(X)
         hole = np.isnan(X)
         filled = np.where(hole, self.mean_, X)

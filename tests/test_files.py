@@ -1,10 +1,15 @@
 """Files are written whole or not at all."""
 
 import os
+import stat
+import subprocess
+import sys
+import threading
 
 import pytest
 
-from probsfa._files import replacing
+from probsfa import _files
+from probsfa._files import discard_drafts, is_written_through, replacing
 
 
 def test_all_are_written(tmp_path):
@@ -54,4 +59,75 @@ def test_a_folder_that_is_not_there_leaves_no_draft_in_another(tmp_path):
         replacing(tmp_path / "a.csv", tmp_path / "none" / "b.csv"),
     ):
         raise AssertionError("nothing can be written")
+    assert list(tmp_path.iterdir()) == []
+
+
+def read_in_background(pipe):
+    """Start to read a named pipe; gives a function that returns what came."""
+    came = []
+    reader = threading.Thread(target=lambda: came.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+
+    def result():
+        reader.join(timeout=10.0)
+        return came[0]
+
+    return result
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this system")
+def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    result = read_in_background(pipe)
+    with replacing(pipe, tmp_path / "b.csv") as [draft, other]:
+        draft.write_text("through")
+        other.write_text("beside")
+    assert result() == b"through"
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["b.csv", "pipe"]
+
+
+def test_the_null_device_stays_what_it_is(tmp_path):
+    link = tmp_path / "null"
+    link.symlink_to(os.devnull)
+    before = os.stat(os.devnull)
+    for output in (os.devnull, link):
+        assert is_written_through(output)
+        with replacing(output) as [draft]:
+            draft.write_text("nothing")
+    after = os.stat(os.devnull)
+    assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode)
+    assert link.is_symlink()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="no streams as files on this system")
+def test_a_redirected_stream_is_written_to_behind_what_it_holds(tmp_path):
+    with (tmp_path / "log").open("w") as log:
+        print("before", file=log, flush=True)
+        code = (
+            "from probsfa._files import replacing\n"
+            "with replacing('/dev/stdout') as [draft]: draft.write_text('draft')"
+        )
+        subprocess.run([sys.executable, "-c", code], stdout=log, check=True)
+    assert (tmp_path / "log").read_text() == "before\ndraft"
+
+
+def test_a_pipe_that_fails_touches_no_file(tmp_path, monkeypatch):
+    (tmp_path / "a.csv").write_text("old")
+
+    def fail(*_):
+        raise BrokenPipeError
+
+    monkeypatch.setattr(_files.shutil, "copyfileobj", fail)
+    with pytest.raises(BrokenPipeError), replacing(tmp_path / "a.csv", os.devnull) as drafts:
+        drafts[0].write_text("new")
+    assert (tmp_path / "a.csv").read_text() == "old"
+
+
+def test_drafts_can_be_discarded_from_outside(tmp_path):
+    with pytest.raises(FileNotFoundError), replacing(tmp_path / "a.csv") as [draft]:
+        assert draft.exists()
+        discard_drafts()
+        assert not draft.exists()
     assert list(tmp_path.iterdir()) == []

@@ -1,21 +1,43 @@
-"""Output files: refused where they exist."""
+"""Output files: refused where they exist; standard output."""
 
 import os
-from collections.abc import Sequence
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+from probsfa._files import is_written_through, replacing
 from probsfa.cli._errors import CommandError
 
-__all__ = ["check_outputs"]
+__all__ = ["STANDARD_STREAM", "check_outputs", "is_standard_stream", "writing"]
+
+STANDARD_STREAM = "-"
+
+
+def is_standard_stream(path: Path | None) -> bool:
+    """Whether a path is "-", which stands for standard input or output.
+
+    Examples
+    --------
+    >>> is_standard_stream(Path("-")), is_standard_stream(Path("./-.csv"))
+    (True, False)
+    """
+    return str(path) == STANDARD_STREAM
 
 
 def check_outputs(outputs: Sequence[Path], *, force: bool, inputs: Sequence[Path] = ()) -> None:
     """Refuse output files that cannot or must not be written, before any work is done.
 
+    Devices and pipes are written to, not replaced, and so need no `force`; block devices do, as writing to
+    them destroys what is on them.
+
     Parameters
     ----------
     outputs : sequence of Path
-        Files that will be written.
+        Files that will be written; "-" is standard output.
     force : bool
         Whether files that exist may be replaced.
     inputs : sequence of Path, default=()
@@ -26,9 +48,16 @@ def check_outputs(outputs: Sequence[Path], *, force: bool, inputs: Sequence[Path
     CommandError
         If a file exists and `force` is not set, is an input, is given twice, or its folder does not exist.
     """
-    read = {path.resolve() for path in inputs}
+    if sum(map(is_standard_stream, outputs)) > 1:
+        raise CommandError("-: only one output can go to standard output.")
+    read = {path.resolve() for path in inputs if not is_standard_stream(path)}
     seen: set[Path] = set()
     for path in outputs:
+        if is_standard_stream(path):
+            continue
+        if is_written_through(path):
+            _check_node(path, force)
+            continue
         place = path.resolve()
         if place in read:
             raise CommandError(f"{path}: is the input file; write to another one.")
@@ -43,3 +72,40 @@ def check_outputs(outputs: Sequence[Path], *, force: bool, inputs: Sequence[Path
             raise CommandError(f"{path}: the folder {place.parent} cannot be written to.")
         if path.exists() and not force:
             raise CommandError(f"{path}: exists already; replace it with --force.")
+
+
+def _check_node(path: Path, force: bool) -> None:
+    """Refuse a device or pipe that cannot be written to."""
+    mode = path.stat().st_mode
+    if stat.S_ISSOCK(mode):
+        raise CommandError(f"{path}: is a socket; give the name of a file.")
+    if stat.S_ISBLK(mode) and not force:
+        raise CommandError(f"{path}: is a disk; overwrite what is on it with --force.")
+    if not os.access(path, os.W_OK):
+        raise CommandError(f"{path}: cannot be written to.")
+
+
+@contextmanager
+def writing(*outputs: Path) -> Iterator[list[Path]]:
+    """Give temporary files to write, as `replacing` does; that of "-" goes to standard output in the end.
+
+    Parameters
+    ----------
+    *outputs : Path
+        Files to write; "-" is standard output.
+
+    Yields
+    ------
+    list of Path
+        A temporary file for each output, empty.
+    """
+    files = [path for path in outputs if not is_standard_stream(path)]
+    with tempfile.TemporaryDirectory() as folder, replacing(*files) as drafts:
+        rest, stream = iter(drafts), Path(folder, "output")
+        stream.touch()
+        yield [stream if is_standard_stream(path) else next(rest) for path in outputs]
+        if len(files) < len(outputs):
+            sys.stdout.flush()
+            with stream.open("rb") as source:
+                shutil.copyfileobj(source, sys.stdout.buffer)
+            sys.stdout.buffer.flush()

@@ -1,17 +1,53 @@
 """What can be asked of the `probsfa` command. Imports nothing heavy, so that help comes at once."""
 
 import argparse
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from probsfa import __version__
 
-__all__ = ["make_parser"]
+__all__ = ["make_parser", "parse"]
 
 # Iterations for filling holes; what a fit still gains after them brings no cell closer to the truth.
 ENOUGH = 200
 # Iterations for a model that is looked at itself.
 
 DESCRIPTION = "The few slow things behind a time series, with error bars, and its holes filled."
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Parse arguments, and refuse those that do not go together.
+
+    Parameters
+    ----------
+    argv : sequence of str
+        Arguments, without the name of the program.
+
+    Returns
+    -------
+    argparse.Namespace
+    """
+    parser = make_parser()
+    args = parser.parse_args(_with_codes_attached(argv))
+    if args.command == "demo":
+        return args
+    if not args.dry_run and args.command != "compare" and args.output is None:
+        parser.error("the following arguments are required: -o/--output (or --dry-run)")
+    if args.json and any(str(output) == "-" for output in (args.output, getattr(args, "std", None))):
+        parser.error("--json and an output of - both write to standard output; give one of them a file")
+    return args
+
+
+def _with_codes_attached(argv: Sequence[str]) -> list[str]:
+    """Write "--missing-code -999,-99.9" in one piece: argparse takes the second for an option."""
+    attached: list[str] = []
+    for text in argv:
+        if attached and attached[-1] == "--missing-code" and re.match(r"-[\d.]", text):
+            attached[-1] += f"={text}"
+        else:
+            attached.append(text)
+    return attached
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -53,7 +89,7 @@ def _add_impute(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     )
     _add_data_options(parser)
     parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="FILLED.csv", help="the filled file"
+        "-o", "--output", type=Path, metavar="FILLED.csv", help="the filled file; - is standard output"
     )
     parser.add_argument(
         "--std",
@@ -80,7 +116,7 @@ def _add_fit(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     )
     _add_data_options(parser)
     parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="MODEL.npz", help="the saved model"
+        "-o", "--output", type=Path, metavar="MODEL.npz", help="the saved model; - is standard output"
     )
     parser.add_argument("--force", action="store_true", help="replace files that exist")
     _add_model_options(parser)
@@ -95,7 +131,11 @@ def _add_compare(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     _add_data_options(parser)
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="TABLE.csv", help="write the table as a CSV file too"
+        "-o",
+        "--output",
+        type=Path,
+        metavar="TABLE.csv",
+        help="write the table as a CSV file too; - is standard output",
     )
     parser.add_argument("--force", action="store_true", help="replace files that exist")
     parser.add_argument(
@@ -107,7 +147,21 @@ def _add_compare(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def _add_data_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "data", type=Path, metavar="DATA.csv", help="delimited text, rows are time; may be gzipped"
+        "data",
+        type=Path,
+        metavar="DATA.csv",
+        help="delimited text, rows are time; packed by gzip or zip, Parquet and Excel are read too; "
+        "- is standard input",
+    )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="only say how the file is read, column by column; nothing is fitted or written",
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="write results, and how the file was read, as JSON to standard output",
     )
     group = parser.add_argument_group("reading the file")
     group.add_argument(
@@ -115,13 +169,41 @@ def _add_data_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="CODE",
-        help="stands for missing, such as -200; may be repeated; empty cells, NA, NaN and null always do",
+        help="stands for missing, such as -200; several are separated by commas (semicolons where those are "
+        "decimal marks) or given one by one; empty cells, NA, NaN and null always do",
     )
-    group.add_argument("--columns", metavar="A,B,...", help="columns to work on; the others are only kept")
+    group.add_argument(
+        "--columns", action="append", metavar="A,B,...", help="columns to work on; the others are only kept"
+    )
+    group.add_argument(
+        "--exclude", action="append", metavar="A,B,...", help="columns to keep out of the model"
+    )
     group.add_argument(
         "--time",
+        action="append",
         metavar="A,B,...",
         help="columns that tell the time, where they are not recognised; '' for none",
+    )
+    group.add_argument(
+        "--group",
+        metavar="COLUMN",
+        help="tells independent sequences apart, such as stations; one model is fitted to all of them",
+    )
+    group.add_argument(
+        "--date-format", metavar="FORMAT", help="how times are written, such as '%%d.%%m.%%y %%H:%%M'"
+    )
+    group.add_argument(
+        "--dayfirst",
+        action=argparse.BooleanOptionalAction,
+        help="whether the day comes before the month in dates such as 01/02/2020 (default: the file tells)",
+    )
+    group.add_argument(
+        "--epoch",
+        choices=["s", "ms", "us", "ns", "min", "h", "d"],
+        help="times are numbers that count this unit from 1970",
+    )
+    group.add_argument(
+        "--sort", action="store_true", help="take the rows in order of time; the output keeps their order"
     )
     group.add_argument(
         "--even", action="store_true", help="take rows as evenly spaced, whatever the times are"
@@ -130,6 +212,14 @@ def _add_data_options(parser: argparse.ArgumentParser) -> None:
         "--delimiter", metavar="CHAR", help="what separates cells, 'tab' for a tab (default: guess)"
     )
     group.add_argument("--decimal", choices=[".", ","], help="the decimal mark (default: guess)")
+    group.add_argument(
+        "--thousands",
+        metavar="CHAR",
+        help="what groups digits in threes, such as , in 1,234 (default: nothing)",
+    )
+    group.add_argument(
+        "--skip-rows", type=_whole, default=0, metavar="N", help="lines in front of the table (default: 0)"
+    )
     group.add_argument(
         "--header",
         default="auto",
@@ -178,6 +268,12 @@ def _count(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number from 1 up, got {text!r}")
     return value
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0 up, got {text!r}")
+    return int(text)
 
 
 def _fraction(text: str) -> float:

@@ -26,12 +26,13 @@ def draw_holes(series: Input, filled: FloatArray, std: FloatArray, most: int = 4
     """Draw the longest hole of each of the columns that have the longest ones."""
     from matplotlib.figure import Figure
 
-    holes = [longest_hole(np.isnan(column)) for column in series.values.T]
-    chosen = sorted(range(len(holes)), key=lambda j: holes[j].start - holes[j].stop)[:most]
+    holes = [_longest_of(series, j) for j in range(series.values.shape[1])]
+    chosen = sorted(range(len(holes)), key=lambda j: holes[j][1].start - holes[j][1].stop)[:most]
     figure = Figure(figsize=(8.0, 0.4 + 2.1 * len(chosen)), layout="constrained")
     axes = figure.subplots(len(chosen), 1, squeeze=False)[:, 0]
     for ax, j in zip(axes, chosen, strict=True):
-        rows = window(holes[j], len(series.values))
+        sequence, hole = holes[j]
+        rows = sequence[window(hole, len(sequence))]
         times = None if series.clock.stamps is None else series.clock.stamps[rows]
         plots.plot_imputation(series.values[rows, j], filled[rows, j], std[rows, j], times=times, ax=ax)
         ax.set_ylabel(series.names[j])
@@ -76,6 +77,12 @@ def draw_demo(data: "pd.DataFrame", blocks: Comparison, model: Any) -> "Figure":
     plots.plot_slow_features(posterior.means[:, :n], posterior.std[:, :n], times=times, axes=axes)
     axes[0].set_title("The slowest features of the year", loc="left", fontsize="medium")
     return figure
+
+
+def _longest_of(series: Input, column: int) -> tuple[NDArray[np.intp], slice]:
+    """Rows of the sequence with the longest hole of a column, and where the hole is in it."""
+    holes = [(rows, longest_hole(np.isnan(series.values[rows, column]))) for rows in series.clock.sequences]
+    return max(holes, key=lambda hole: hole[1].stop - hole[1].start)
 
 
 def longest_hole(missing: NDArray[np.bool_]) -> slice:

@@ -1,20 +1,21 @@
 """`probsfa compare`: ways to fill holes, compared on the user's data."""
 
 import argparse
+import json
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from probsfa import imputation
-from probsfa._files import replacing
 from probsfa.cli._errors import CommandError
 from probsfa.cli._model import make_estimator
-from probsfa.cli._outputs import check_outputs
+from probsfa.cli._outputs import check_outputs, is_standard_stream, writing
 from probsfa.cli._report import scores_as_csv, scores_as_text
 from probsfa.cli._screen import Screen
+from probsfa.cli.tables.content import check_written_as_text, write_content
 from probsfa.cli.tables.input import read_input
-from probsfa.cli.tables.table import write_text
 
 __all__ = ["compare_on", "run"]
 
@@ -23,36 +24,47 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
     """Run the command."""
     outputs = [] if args.output is None else [args.output]
     check_outputs(outputs, force=args.force, inputs=[args.data])
+    for path in outputs:
+        check_written_as_text(path)
     series = read_input(args, screen)
+    if args.dry_run:
+        screen.result(json.dumps(series.plan_as_dict(), indent=2) if args.json else series.plan_as_text())
+        return
     if args.block > len(series.values):
         raise CommandError(
             f"--block must be at most the {len(series.values)} rows that there are, got {args.block}."
         )
     estimator = make_estimator(args)
-    comparisons = compare_on(
-        series.values, estimator, args, screen, block=args.block, times=series.clock.times
-    )
-    screen.result(scores_as_text(comparisons))
-    with replacing(*outputs) as drafts:
+    comparisons = compare_on(series.arrays, estimator, args, screen, block=args.block, times=series.steps)
+    if args.json:
+        screen.result(json.dumps({"plan": series.plan_as_dict(), "hidden": _as_dicts(comparisons)}, indent=2))
+    else:
+        (screen.note if any(map(is_standard_stream, outputs)) else screen.result)(scores_as_text(comparisons))
+    with writing(*outputs) as drafts:
         for draft in drafts:
-            write_text(draft, scores_as_csv(comparisons), "utf-8")
+            write_content(draft, scores_as_csv(comparisons).encode())
+
+
+def _as_dicts(comparisons: list[imputation.Comparison]) -> list[dict[str, Any]]:
+    """Scores as JSON can hold them."""
+    return [{"hidden": c.hidden, "scores": [asdict(score) for score in c.scores]} for c in comparisons]
 
 
 def compare_on(
-    X: NDArray[np.float64],
+    X: NDArray[np.float64] | list[NDArray[np.float64]],
     estimator: Any,
     args: argparse.Namespace,
     screen: Screen,
     *,
     block: int,
-    times: NDArray[np.float64] | None = None,
+    times: Any = None,
 ) -> list[imputation.Comparison]:
     """Compare an estimator with other methods on a series, as the options say, showing progress.
 
     Parameters
     ----------
-    X : ndarray (T, D)
-        The series, NaN where missing.
+    X : ndarray (T, D), or list of them
+        The series, NaN where missing; a list is several independent sequences.
     estimator : estimator
         Unfitted.
     args : argparse.Namespace
@@ -61,7 +73,7 @@ def compare_on(
         Where progress is shown.
     block : int
         Rows of a hidden block.
-    times : ndarray (T,) or None
+    times : ndarray (T,), list of them, or None
         Times of the rows; None where they are evenly spaced.
     """
     with screen.progress() as progress:

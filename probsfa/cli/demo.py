@@ -14,7 +14,7 @@ from probsfa.cli._pictures import draw_demo, save_picture
 from probsfa.cli._report import scores_as_csv, scores_as_text
 from probsfa.cli._screen import Screen
 from probsfa.cli.compare import compare_on
-from probsfa.cli.tables.table import write_text
+from probsfa.cli.tables.content import write_content
 from probsfa.datasets import load_nyc_weather
 from probsfa.imputation import EstimatorImputation
 
@@ -50,8 +50,8 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with replacing(*outputs) as [picture, record, table]:
         save_picture(figure, picture)
-        write_text(record, weather.data.fillna(guesses).to_csv(lineterminator="\n"), "utf-8")
-        write_text(table, scores_as_csv(comparisons), "utf-8")
+        write_content(record, weather.data.fillna(guesses).to_csv(lineterminator="\n").encode())
+        write_content(table, scores_as_csv(comparisons).encode())
     screen.result(f"Written to {folder}: {', '.join(_FILES)}")
 
 

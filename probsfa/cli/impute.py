@@ -1,27 +1,28 @@
 """`probsfa impute`: fill the holes of a file."""
 
 import argparse
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from probsfa._files import replacing
 from probsfa._typing import FloatArray
 from probsfa.cli._errors import CommandError
-from probsfa.cli._outputs import check_outputs
+from probsfa.cli._outputs import check_outputs, writing
 from probsfa.cli._parser import ENOUGH
 from probsfa.cli._pictures import check_format, draw_holes, save_picture
 from probsfa.cli._screen import Screen
 from probsfa.cli.fit import fit_model
+from probsfa.cli.tables.content import check_written_as_text, write_content
 from probsfa.cli.tables.input import Input, read_input
-from probsfa.cli.tables.table import write_text
 
 __all__ = ["filled_texts", "run", "std_texts"]
 
-Texts = list[list[str | None]]
+Texts = dict[int, str]
 
 
 def run(args: argparse.Namespace, screen: Screen) -> None:
@@ -31,59 +32,93 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
     check_outputs(outputs, force=args.force, inputs=inputs)
     if args.plot is not None:
         check_format(args.plot)
+    for path in (path for path in (args.output, args.std) if path is not None):
+        check_written_as_text(path)
     if args.model is not None and (args.n_components or args.max_iter != ENOUGH):
         raise CommandError("--n-components and --max-iter have no meaning with --model: it is fitted.")
-    series = read_input(args, screen)
-    filled, std = _fill(series, args, screen)
-    with replacing(*outputs) as drafts:
+    model = None if args.model is None else _saved_model(args.model)
+    series = read_input(args, screen, columns=getattr(model, "feature_names_in_", None))
+    if model is not None:
+        _check_columns(args.model, model, series)
+    if args.dry_run:
+        screen.result(json.dumps(series.plan_as_dict(), indent=2) if args.json else series.plan_as_text())
+        return
+    filled, std = _fill(series, model, args, screen)
+    with writing(*outputs) as drafts:
         for output, draft in zip(outputs, drafts, strict=True):
             if output is args.plot:
                 save_picture(draw_holes(series, filled, std), draft)
             else:
                 make = filled_texts if output is args.output else std_texts
-                texts = make(series.values, filled, std, series.table.decimal)
-                write_text(draft, series.table.filled(series.roles.data, texts), series.table.encoding)
-    holes = int(np.count_nonzero(np.isnan(series.values)))
+                write_content(draft, series.table.filled(_texts(make, series, filled, std)))
+    holes = sum(series.missing)
+    if args.json:
+        report = {
+            "plan": series.plan_as_dict(),
+            "filled_cells": holes,
+            "outputs": [str(path) for path in outputs],
+        }
+        screen.result(json.dumps(report, indent=2))
     screen.note(f"{holes} cells filled: {', '.join(map(str, outputs))}")
 
 
-def _fill(series: Input, args: argparse.Namespace, screen: Screen) -> tuple[FloatArray, FloatArray]:
-    """The series without holes, and standard deviations."""
-    model = None if args.model is None else _saved_model(args.model, series)
+def _fill(
+    series: Input, model: Any, args: argparse.Namespace, screen: Screen
+) -> tuple[FloatArray, FloatArray]:
+    """The series without holes, and standard deviations; a model is fitted first where there is none."""
     if not np.isnan(series.values).any():
         screen.warn("nothing is missing, so nothing is filled: the output is the file as it was.")
         return series.values, np.zeros_like(series.values)
+    series.table.release()
     if model is None:
         model = fit_model(series, args, screen)
-    filled, std = model.impute(series.frame, return_std=True, times=series.times)
-    return np.asarray(filled), np.asarray(std)
+    results = model.impute(series.X, return_std=True, times=series.times)
+    filled, std = (series.in_order_of_file(result) for result in results)
+    _check_finite(series, filled, std)
+    return filled, std
 
 
-def filled_texts(X: FloatArray, filled: FloatArray, std: FloatArray, decimal: str = ".") -> Texts:
-    """New texts of the cells of each column, None where observed.
+def _check_finite(series: Input, filled: FloatArray, std: FloatArray) -> None:
+    """Refuse to write what is no number."""
+    bad = np.argwhere(~(np.isfinite(filled) & np.isfinite(std)))
+    if len(bad):
+        row, column = map(int, bad[0])
+        raise CommandError(
+            f"{series.table.where(row, series.plan.data[column])}: the model gives no number for this cell, "
+            "so nothing was written. Cells far beyond all others, or units far from 1, are the usual cause; "
+            "see --missing-code and --exclude."
+        )
+
+
+def _texts(make: Any, series: Input, filled: FloatArray, std: FloatArray) -> dict[int, Texts]:
+    """New texts of the cells of each data column."""
+    decimal = series.table.style.decimal
+    columns = zip(series.plan.data, series.values.T, filled.T, std.T, strict=True)
+    return {j: make(values, new, spread, decimal) for j, values, new, spread in columns}
+
+
+def filled_texts(
+    values: NDArray[np.float64], filled: NDArray[np.float64], std: NDArray[np.float64], decimal: str = "."
+) -> Texts:
+    """New texts of the missing cells of a column, by the numbers of their rows.
 
     Digits are written down to a thousandth of the smallest standard deviation in the column.
     """
-    return [_column_texts(*column, decimal) for column in zip(X.T, filled.T, std.T, strict=True)]
-
-
-def std_texts(X: FloatArray, filled: FloatArray, std: FloatArray, decimal: str = ".") -> Texts:
-    """Texts of the standard deviations, 0 where observed."""
-    observed = ~np.isnan(X)
-    return [
-        ["0" if seen else f"{value:.4g}".replace(".", decimal) for seen, value in zip(*column, strict=True)]
-        for column in zip(observed.T, std.T, strict=True)
-    ]
-
-
-def _column_texts(X: FloatArray, filled: FloatArray, std: FloatArray, decimal: str) -> list[str | None]:
-    holes = np.isnan(X)
-    smallest = float(np.min(std[holes], initial=math.inf))
+    rows = np.flatnonzero(np.isnan(values))
+    smallest = float(np.min(std[rows], initial=math.inf))
     digits = 3 - math.floor(math.log10(smallest)) if 0.0 < smallest < math.inf else None
-    return [
-        _number(value, digits).replace(".", decimal) if hole else None
-        for hole, value in zip(holes, filled, strict=True)
-    ]
+    return {row: _number(filled[row], digits).replace(".", decimal) for row in rows.tolist()}
+
+
+def std_texts(
+    values: NDArray[np.float64], filled: NDArray[np.float64], std: NDArray[np.float64], decimal: str = "."
+) -> Texts:
+    """Texts of the standard deviations of a column, 0 where observed."""
+    holes = np.isnan(values)
+    return {
+        row: f"{spread:.4g}".replace(".", decimal) if hole else "0"
+        for row, (hole, spread) in enumerate(zip(holes.tolist(), std.tolist(), strict=True))
+    }
 
 
 def _number(value: float, digits: int | None) -> str:
@@ -92,14 +127,17 @@ def _number(value: float, digits: int | None) -> str:
     return f"{value:.{max(digits, 0)}f}"
 
 
-def _saved_model(path: Path, series: Input) -> Any:
+def _saved_model(path: Path) -> Any:
     from probsfa import load
 
-    model = load(path)
+    return load(path)
+
+
+def _check_columns(path: Path, model: Any, series: Input) -> None:
+    """Refuse a model of other columns."""
     expected: Sequence[str] = getattr(model, "feature_names_in_", ())
     if list(expected) and list(expected) != series.names:
         raise CommandError(
-            f"{path}: was fitted to the columns {', '.join(expected)}; {series.table.path} has "
+            f"{path}: was fitted to the columns {', '.join(expected)}; {series.table.source} has "
             f"{', '.join(series.names)}. Choose them with --columns, in that order."
         )
-    return model

@@ -1,11 +1,13 @@
 """Output files are refused where they exist, and where they cannot be written."""
 
 import os
+import socket
+from pathlib import Path
 
 import pytest
 
 from probsfa.cli._errors import CommandError
-from probsfa.cli._outputs import check_outputs
+from probsfa.cli._outputs import check_outputs, writing
 
 
 def test_existing_file_is_refused_without_force(tmp_path):
@@ -43,3 +45,38 @@ def test_folder_that_cannot_be_written(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # permissions do not bind every user
     with pytest.raises(CommandError, match="cannot be written to"):
         check_outputs([tmp_path / "a.csv"], force=True)
+
+
+def test_devices_and_pipes_need_no_force(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    check_outputs([Path(os.devnull), tmp_path / "pipe"], force=False)
+
+
+def test_a_device_that_cannot_be_written_to(monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(CommandError, match="cannot be written to"):
+        check_outputs([Path(os.devnull)], force=True)
+
+
+def test_a_socket_is_no_output(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # names of sockets are short
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("socket")
+        with pytest.raises(CommandError, match="is a socket"):
+            check_outputs([Path("socket")], force=True)
+
+
+def test_one_output_alone_goes_to_standard_output(capfdbinary):
+    with pytest.raises(CommandError, match="only one output can go to standard output"):
+        check_outputs([Path("-"), Path("-")], force=False)
+    check_outputs([Path("-")], force=False)
+    with writing(Path("-")) as [draft]:
+        draft.write_bytes(b"bytes")
+    assert capfdbinary.readouterr().out == b"bytes"
+
+
+def test_standard_output_gets_nothing_of_what_fails(capfdbinary):
+    with pytest.raises(ValueError, match="half"), writing(Path("-")) as [draft]:
+        draft.write_bytes(b"bytes")
+        raise ValueError("half")
+    assert capfdbinary.readouterr().out == b""

@@ -1,8 +1,7 @@
-"""When the rows of a table were observed."""
+"""When the rows of a table were observed, and in which order."""
 
-import re
-import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,13 +9,15 @@ from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
 from probsfa.cli._errors import CommandError
-from probsfa.cli.tables.roles import CALENDAR, Roles, as_numbers
+from probsfa.cli.tables.choices import Choices
+from probsfa.cli.tables.missing import Missing
+from probsfa.cli.tables.roles import Plan
+from probsfa.cli.tables.sequences import Rows, sequences_of
+from probsfa.cli.tables.spacing import duration, increases, regular_step
 from probsfa.cli.tables.table import Table
+from probsfa.cli.tables.times import Times, read_times
 
 __all__ = ["Clock", "read_clock"]
-
-
-_UNITS = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
 @dataclass(frozen=True)
@@ -33,28 +34,38 @@ class Clock:
         How long a step is, such as ``"1 h"``; None where that is not known.
     note : str
         What to tell the user.
+    how : str or None
+        How the times were read, such as "day/month/year"; None where there are none.
+    sequences : tuple of ndarray of int
+        Numbers of the rows of each independent sequence, in order of time.
     """
 
     times: FloatArray | None
-    stamps: NDArray[np.generic] | None
+    stamps: NDArray[Any] | None
     step: str | None
     note: str
+    how: str | None = None
+    sequences: tuple[Rows, ...] = ()
 
 
-def read_clock(table: Table, roles: Roles, *, even: bool = False) -> Clock:
+def read_clock(
+    table: Table, plan: Plan, missing: Missing | None = None, choices: Choices | None = None
+) -> Clock:
     """Read the times of the rows.
 
-    Columns with dates and times are read together. A step is the time between rows where that is always the
-    same, as calendars count (months are), and else the median.
+    Columns with dates and times of the day are read together. A step is the time between rows where that is
+    always the same, as calendars count (months are), and else the median.
 
     Parameters
     ----------
     table : Table
         The file.
-    roles : Roles
-        Which of its columns tell the time.
-    even : bool, default=False
-        Take the rows as evenly spaced, whatever these columns say.
+    plan : Plan
+        Which of its columns tell the time, and which tells sequences apart.
+    missing : Missing, optional
+        What missing cells look like.
+    choices : Choices, optional
+        What the user says of the times.
 
     Returns
     -------
@@ -63,125 +74,123 @@ def read_clock(table: Table, roles: Roles, *, even: bool = False) -> Clock:
     Raises
     ------
     CommandError
-        If a time cannot be read, or does not come after the one before.
+        If a time cannot be read, may be read in two ways, or does not come after the one before.
     """
-    columns = [j for j in roles.time if table.names[j].lower() not in CALENDAR]
-    if even or not columns:
-        return Clock(None, None, None, "rows are taken as evenly spaced")
-    numbers = {}
-    for column in columns:
-        values = as_numbers(table.texts(column), table.decimal)
-        if values is not None and not _are_compact_dates(values):
-            numbers[column] = values
-    dates = [j for j in columns if j not in numbers]
-    if not dates:
-        _check_increasing(numbers[columns[0]], table, columns[0])
-        return _numeric_clock(numbers[columns[0]])
-    stamps = _read_dates(_joined(table, dates))
-    if stamps.isna().all():
-        return Clock(None, None, None, "the times could not be read: rows are taken as evenly spaced")
-    if stamps.isna().any():
-        first = int(np.argmax(stamps.isna()))
-        raise CommandError(f"{table.where(first, dates[0])}: {table.texts(dates[0])[first]!r} is not a time.")
-    seconds = (stamps - stamps[0]).total_seconds().to_numpy(dtype=np.float64)
-    _check_increasing(seconds, table, dates[0])
-    return _dated_clock(stamps, seconds)
+    missing, choices = missing or Missing(), choices or Choices()
+    sequences = sequences_of(table, plan.group)
+    if choices.even or not plan.time:
+        if choices.sort:
+            raise CommandError(f"{table.source}: --sort needs times; no column tells the time. See --time.")
+        return Clock(None, None, None, "rows are taken as evenly spaced", None, sequences)
+    times = read_times(table, plan, missing, choices, sequences)
+    sequences = tuple(_in_order(times, rows, table, plan, choices) for rows in sequences)
+    if times.values.dtype.kind == "M":
+        return _dated_clock(times, sequences)
+    return _numeric_clock(times, sequences)
 
 
-def _numeric_clock(values: FloatArray) -> Clock:
-    """Make a clock of times that are plain numbers; their unit is not known."""
-    steps = np.diff(values)
-    if steps.size == 0 or np.ptp(steps) <= 1e-9 * abs(steps[0]):
-        return Clock(None, values, None, "rows are evenly spaced")
-    step = float(np.median(steps))
-    return Clock(
-        (values - values[0]) / step, values, None, f"rows are unevenly spaced, the median step is {step:g}"
+def _in_order(times: Times, rows: Rows, table: Table, plan: Plan, choices: Choices) -> Rows:
+    """Return the rows of a sequence in order of time; the first that is late is an error."""
+    values = times.values
+    if choices.sort:
+        rows = rows[np.argsort(values[rows], kind="stable")]
+    late = np.flatnonzero(~(values[rows[1:]] > values[rows[:-1]]))
+    if not late.size:
+        return rows
+    row, before = int(rows[late[0] + 1]), int(rows[late[0]])
+    column = plan.time[0]
+    said = " ".join(table.text(row, j) for j in plan.time)
+    where = table.where(row, column)
+    again = values[row] == values[before]
+    hint = _grouping(table, plan, values) if plan.group is None else None
+    what = f"{said!r} does not come after the row before"
+    if choices.sort:
+        raise CommandError(
+            f"{where}: {said!r} is the time of row {table.rows[before] + 1}, too{hint or ''}; remove one "
+            "of them, or take the rows as evenly spaced with --even."
+        )
+    if hint:
+        raise CommandError(f"{where}: {what}{hint}, or take the rows as evenly spaced with --even.")
+    mend = (
+        "remove one of them"
+        if again and _increases_but_for_ties(values[rows])
+        else "sort the rows with --sort"
     )
+    raise CommandError(f"{where}: {what}; {mend}, or take the rows as evenly spaced with --even.")
 
 
-def _dated_clock(stamps: pd.DatetimeIndex, seconds: FloatArray) -> Clock:
-    """Make a clock of dates; `seconds` are the same since the first of them."""
-    when = stamps.to_numpy()
-    if len(when) < 2:
-        return Clock(None, when, None, "rows are evenly spaced")
-    regular = _regular_step(stamps)
-    if regular is not None:
-        return Clock(None, when, regular, f"rows are evenly spaced, {regular} apart")
-    step = float(np.median(np.diff(seconds)))
-    note = f"rows are unevenly spaced, the median step is {_duration(step)}"
-    return Clock(seconds / step, when, _duration(step), note)
-
-
-def _regular_step(stamps: pd.DatetimeIndex) -> str | None:
-    """Return the step of dates that are evenly spaced, by the clock or by the calendar; None for others."""
-    same_hour = len(np.unique(stamps - stamps.normalize())) == 1
-    same_day = len(set(stamps.day)) == 1 or bool(stamps.is_month_end.all())
-    months = np.unique(np.diff(12 * stamps.year + stamps.month))
-    if same_hour and same_day and len(months) == 1 and months[0] > 0:
-        return {1: "1 month", 3: "1 quarter", 12: "1 year"}.get(int(months[0]), f"{months[0]} months")
-    steps = np.unique(np.diff(stamps))
-    if len(steps) == 1:
-        return _duration(steps[0] / np.timedelta64(1, "s"))
-    if not same_hour:
-        return None
-    days = stamps.to_numpy().astype("datetime64[D]")
-    if np.all(np.is_busday(days)) and np.all(np.busday_count(days[:-1], days[1:]) == 1):
-        return "1 business day"
+def _grouping(table: Table, plan: Plan, values: NDArray[Any]) -> str | None:
+    """Name a column that tells sequences apart in each of which the times go up, if there is one."""
+    for j, column in enumerate(plan.columns):
+        if column.role not in ("left out", "data") or column.why == "empty":
+            continue
+        labels = table.texts(j)
+        n_labels = len(set(labels))
+        if "" in labels or not 1 < n_labels <= max(2, len(labels) // 2):
+            continue
+        if all(increases(values[rows]) for rows in sequences_of(table, j)):
+            return f"; if {column.name!r} tells independent sequences apart, say --group {column.name!r}"
     return None
 
 
-def _read_dates(texts: pd.Series) -> pd.DatetimeIndex:
-    """Read dates with the year, the month or the day first, whichever makes the most sense of them all."""
-    readings = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # pandas on formats that it has to guess
-        for how in ({"format": "ISO8601"}, {}, {"dayfirst": True}):
-            stamps = pd.to_datetime(texts, errors="coerce", utc=True, **how)
-            readings.append(pd.DatetimeIndex(stamps).tz_convert(None))
-    return max(readings, key=_plausibility)
+def _increases_but_for_ties(values: NDArray[Any]) -> bool:
+    return bool(np.all(values[1:] >= values[:-1]))
 
 
-def _plausibility(stamps: pd.DatetimeIndex) -> tuple[float, bool, bool]:
-    """What tells the right reading of dates from others: few are left unread, they go up, and evenly."""
-    unread = float(np.sum(stamps.isna()))
-    goes_up = unread == 0.0 and stamps.is_monotonic_increasing and stamps.is_unique
-    return -unread, goes_up, goes_up and _regular_step(stamps) is not None
-
-
-def _joined(table: Table, columns: list[int]) -> pd.Series:
-    """Return the texts of several columns, such as date and time of the day, as one text a row."""
-    parts = [[_in_common_form(text) for text in table.texts(j)] for j in columns]
-    return pd.Series([" ".join(cells) for cells in zip(*parts, strict=True)])
-
-
-def _in_common_form(text: str) -> str:
-    """Write "18.00.00" as "18:00:00" and "2013Q2" as the first day of the quarter, which pandas reads."""
-    if re.fullmatch(r"\d{1,2}\.\d{2}\.\d{2}", text):
-        return text.replace(".", ":")
-    quarter = re.fullmatch(r"(\d{4})[- ]?[Qq]([1-4])", text)
-    return f"{quarter[1]}-{3 * int(quarter[2]) - 2:02d}-01" if quarter else text
-
-
-def _are_compact_dates(values: FloatArray) -> bool:
-    """Whether numbers are dates such as 20130131."""
-    if not np.all((values > 1500_01_01) & (values < 2500_01_01) & (values % 1 == 0)):
-        return False
-    months, days = values // 100 % 100, values % 100
-    return bool(np.all((months >= 1) & (months <= 12) & (days >= 1) & (days <= 31)))
-
-
-def _check_increasing(values: FloatArray, table: Table, column: int) -> None:
-    """Raise a CommandError that names the first row whose time does not come after the one before."""
-    late = np.flatnonzero(np.diff(values) <= 0.0)
-    if late.size:
-        row = int(late[0]) + 1
+def _numeric_clock(times: Times, sequences: tuple[Rows, ...]) -> Clock:
+    """Make a clock of times that are plain numbers."""
+    values = times.numbers
+    steps = [np.diff(values[rows]) for rows in sequences if len(rows) > 1]
+    pooled = np.concatenate(steps) if steps else np.zeros(0)
+    unit = f" {times.unit}" if times.unit else ""
+    if not pooled.size or np.ptp(pooled) <= 1e-9 * abs(pooled[0]) or _is_rounded(times, values, sequences):
+        step = None if not pooled.size or times.unit is None else f"{np.median(pooled):g}{unit}"
+        note = "rows are evenly spaced" + (f", {step} apart" if step else "")
+        return Clock(None, values, step, note, times.how, sequences)
+    step_size = float(np.median(pooled))
+    shown = f"{step_size:g}{unit}"
+    note = f"rows are unevenly spaced, the median step is {shown}"
+    scaled = _relative(values, sequences) / step_size
+    if not np.all(np.isfinite(scaled)):
         raise CommandError(
-            f"{table.where(row, column)}: {table.texts(column)[row]!r} does not come after the row before; "
-            "sort the rows, or take them as evenly spaced with --even."
+            f"times from {np.min(values):g} to {np.max(values):g} are too far apart; see --time."
         )
+    return Clock(scaled, values, shown if unit else None, note, times.how, sequences)
 
 
-def _duration(seconds: float) -> str:
-    """Write a time span in the largest unit that it fills, such as "1.5 h"."""
-    size, unit = next((u for u in _UNITS if seconds >= u[0]), _UNITS[-1])
-    return f"{seconds / size:g} {unit}"
+def _is_rounded(times: Times, values: FloatArray, sequences: tuple[Rows, ...]) -> bool:
+    """Whether numbers are evenly spaced but for the digits that they are written with."""
+    unit = 10.0**-times.digits
+    slopes = []
+    for rows in (rows for rows in sequences if len(rows) > 1):
+        line = np.linspace(values[rows[0]], values[rows[-1]], len(rows))
+        slopes.append((values[rows[-1]] - values[rows[0]]) / (len(rows) - 1))
+        if (
+            times.digits < 1
+            or unit > 0.05 * abs(slopes[-1])
+            or np.max(np.abs(values[rows] - line)) > 1.01 * unit
+        ):
+            return False
+    return bool(slopes) and max(slopes) - min(slopes) <= unit
+
+
+def _dated_clock(times: Times, sequences: tuple[Rows, ...]) -> Clock:
+    """Make a clock of dates."""
+    stamps, how = times.values, times.how
+    long = [rows for rows in sequences if len(rows) > 1]
+    if not long:
+        return Clock(None, stamps, None, "rows are evenly spaced", how, sequences)
+    regular = {regular_step(pd.DatetimeIndex(stamps[rows])) for rows in long}
+    if len(regular) == 1 and None not in regular:
+        [step] = regular
+        return Clock(None, stamps, step, f"rows are evenly spaced, {step} apart", how, sequences)
+    seconds = _relative(times.numbers, sequences)
+    size = float(np.median(np.concatenate([np.diff(seconds[rows]) for rows in long])))
+    shown = duration(size)
+    note = f"rows are unevenly spaced, the median step is {shown}"
+    return Clock(seconds / size, stamps, shown, note, how, sequences)
+
+
+def _relative(values: FloatArray, sequences: tuple[Rows, ...]) -> FloatArray:
+    """Times since the earliest of them all."""
+    return values - min(values[rows[0]] for rows in sequences)

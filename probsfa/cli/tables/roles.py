@@ -1,44 +1,80 @@
-"""Which columns of a table are data and which tell the time."""
+"""What the columns of a table are for."""
 
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from probsfa.cli._errors import CommandError
-from probsfa.cli.tables.table import Missing, Table, plain_number
+from probsfa.cli.tables.choices import Choices
+from probsfa.cli.tables.contents import Contents, Role, read_contents, tokens
+from probsfa.cli.tables.missing import Missing
+from probsfa.cli.tables.table import Table
+from probsfa.cli.tables.time_columns import could_be_time, is_index, time_roles
 
-__all__ = ["CALENDAR", "Roles", "as_numbers", "assign_roles"]
+__all__ = ["Column", "Plan", "make_plan", "without_values"]
 
-CALENDAR = frozenset({"year", "month", "day", "hour", "minute", "second", "weekday"})
-_INDEX_NAMES = frozenset({"", "index", "id", "no", "no.", "nr", "row", "step", "t", "time", "unnamed: 0"})
-_TIME_WORDS = ("date", "time", "period")
+_IDENTIFIERS = frozenset(
+    "id ids uid uuid guid rowid rownum recordid station stationid site siteid wmo usaf wban fips zip "
+    "zipcode postcode"
+    .split()
+)  # fmt: skip
 
-_DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}([-/.]\d{1,4})?([T ].*)?")
-_TIME_OF_DAY = re.compile(r"\d{1,2}[:.]\d{2}([:.]\d{2}.*)?")
+_LAST_OF_IDENTIFIERS = frozenset({"id", "ids", "code", "key"})
+
+_COUNTING = frozenset({"no", "nr", "num", "number", "index", "idx", "row", "record", "obs"})
 
 
 @dataclass(frozen=True)
-class Roles:
-    """What the columns of a table are for, by their numbers; a column in neither list is only kept.
+class Column:
+    """What a column is for, and why.
 
     Attributes
     ----------
-    data : list of int
-        Columns that are modelled.
-    time : list of int
-        Columns that tell the time of a row.
+    name : str
+        Its name.
+    role : {"data", "time", "part of the time", "group", "left out"}
+        What it is for.
+    why : str
+        What tells so.
     """
 
+    name: str
+    role: Role
+    why: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the columns of a table are for.
+
+    Attributes
+    ----------
+    columns : tuple of Column
+        One for each column of the table.
+    data : list of int
+        Numbers of the columns that are modelled, in the order in which they are.
+    time : list of int
+        Numbers of the columns that tell the time.
+    group : int or None
+        Number of the column that tells independent sequences apart.
+    values : dict of int to ndarray (T,)
+        Numbers of the columns that are numbers, NaN where missing.
+    """
+
+    columns: tuple[Column, ...]
     data: list[int]
     time: list[int]
+    group: int | None = None
+    values: dict[int, NDArray[np.float64]] = field(default_factory=dict, repr=False)
 
 
-def assign_roles(
-    table: Table, missing: Missing, columns: list[str] | None = None, time: list[str] | None = None
-) -> Roles:
-    """Decide which columns are data and which tell the time.
+def make_plan(table: Table, missing: Missing, choices: Choices | None = None) -> Plan:
+    """Decide what the columns of a table are for.
+
+    What the user says comes first. Else these are recognised: dates and times of the day, by what is in their
+    cells; numbers under a name of time that go up from row to row; parts of the calendar; a first column that
+    counts the rows. Identifiers, text and columns without content are left out.
 
     Parameters
     ----------
@@ -46,79 +82,153 @@ def assign_roles(
         The file.
     missing : Missing
         What missing cells look like.
-    missing : Missing
-        Which texts mean that a cell is missing.
-    columns : list of str or None, default=None
-        Names of the data columns. Without them, every column that does not tell the time and is not blank.
-    time : list of str or None, default=None
-        Names of the columns that tell the time. Without them these are recognised: dates and times of the
-        day; numbers under the name of an index that go up from row to row; a first column that counts the
-        rows; whole numbers under the name of a part of the calendar.
+    choices : Choices, optional
+        What the user says.
 
     Returns
     -------
-    Roles
+    Plan
 
     Raises
     ------
     CommandError
-        If a name is unknown or stands for several columns, or no column is left.
+        If a name is unknown or stands for several columns, choices contradict each other, two columns could
+        tell the time, or no column is left.
     """
-    if time is None:
-        time_columns = [j for j in range(len(table.names)) if _tells_time(table, j, missing)]
+    choices = choices or Choices()
+    contents = [read_contents(table, j, missing) for j in range(len(table.names))]
+    roles = _chosen(table, choices)
+    if choices.time is None:
+        roles |= time_roles(table, contents, {j for j in range(len(contents)) if j not in roles}, choices)
+    for j, column in enumerate(contents):
+        if j not in roles:
+            roles[j] = _other_role(column, j)
+    _mark_degenerate(contents, roles)
+    columns = tuple(Column(name, *roles[j]) for j, name in enumerate(table.names))
+    if choices.columns is None:
+        data = [j for j, column in enumerate(columns) if column.role == "data"]
     else:
-        time_columns = [_column_named(table, name) for name in time]
-    if columns is None:
-        data = [j for j in range(len(table.names)) if j not in time_columns and not _is_blank(table, j)]
-    else:
-        data = [_column_named(table, name) for name in dict.fromkeys(columns)]
-        time_columns = [j for j in time_columns if j not in data]
+        data = [_column_named(table, name) for name in dict.fromkeys(choices.columns)]
     if not data:
-        raise CommandError(f"{table.path}: no column of numbers to work on; choose some with --columns.")
-    return Roles(data, time_columns)
-
-
-def as_numbers(texts: list[str], decimal: str = ".") -> NDArray[np.float64] | None:
-    """Return the numbers of a column in which every cell is a finite number, None for any other column."""
-    try:
-        values = np.array([float(plain_number(text, decimal)) for text in texts])
-    except ValueError:
-        return None
-    return values if np.all(np.isfinite(values)) else None
-
-
-def _tells_time(table: Table, column: int, missing: Missing) -> bool:
-    """Whether a column tells the time of its rows, by its name and what is in its cells."""
-    name, texts = table.names[column].lower(), table.texts(column)
-    values = as_numbers(texts, table.decimal)
-    if values is not None:
-        steps = np.diff(values)
-        if name in CALENDAR:
-            return bool(np.all(values == np.rint(values)))
-        if any(word in name for word in _TIME_WORDS):
-            return bool(np.all(steps >= 0.0))
-        is_index = name in _INDEX_NAMES and np.all(steps > 0.0)
-        return bool(is_index or (column == 0 and steps.size > 0 and np.all(steps == 1.0)))
-    written = [text for text in texts if not missing.matches(text)]
-    if not written or as_numbers(written, table.decimal) is not None:
-        return False  # numbers with holes: data
-    if any(word in name for word in _TIME_WORDS) or (name == "" and column == 0):
-        return not any(
-            missing.matches(text) or as_numbers([text], table.decimal) is not None for text in texts
+        reasons = "; ".join(f"{c.name or '(no name)'!r}: {c.role}, {c.why}" for c in columns[:8])
+        raise CommandError(
+            f"{table.source}: no column of numbers to work on; choose some with --columns ({reasons})."
         )
-    return all(_DATE.fullmatch(text) or _TIME_OF_DAY.fullmatch(text) for text in written)
+    plan = Plan(
+        columns,
+        data,
+        [j for j, column in enumerate(columns) if column.role in ("time", "part of the time")],
+        next((j for j, column in enumerate(columns) if column.role == "group"), None),
+        {
+            j: c.values
+            for j, c in enumerate(contents)
+            if c.values is not None and columns[j].role != "left out"
+        },
+    )
+    for j in data:
+        bad = contents[j].bad
+        if bad is not None:
+            raise table.not_a_number(bad, j)
+    _check_names(table, data)
+    return plan
 
 
-def _is_blank(table: Table, column: int) -> bool:
-    """Whether a column has neither name nor content: commas at the end of rows make such columns."""
-    return table.names[column] == "" and not any(table.texts(column))
+def without_values(plan: Plan) -> Plan:
+    """Return a plan without the numbers it has read, which can be large."""
+    return replace(plan, values={})
+
+
+def _chosen(table: Table, choices: Choices) -> dict[int, tuple[Role, str]]:
+    """The roles that the user has given."""
+    roles: dict[int, tuple[Role, str]] = {}
+    data = [_column_named(table, name) for name in choices.columns or ()]
+    out = [_column_named(table, name) for name in choices.exclude]
+    for j in out:
+        if j in data:
+            raise CommandError(f"column {table.names[j]!r} is given to both --columns and --exclude.")
+        roles[j] = "left out", "--exclude"
+    for name in choices.time or ():
+        j = _column_named(table, name)
+        if j in out:
+            raise CommandError(f"column {table.names[j]!r} is given to both --time and --exclude.")
+        roles[j] = "time", "--time"
+    if choices.group is not None:
+        j = _column_named(table, choices.group)
+        if j in data:
+            raise CommandError(f"column {table.names[j]!r} is given to both --columns and --group.")
+        roles[j] = "group", "--group"
+    roles |= {j: ("data", "--columns") for j in data}
+    return roles
+
+
+def _other_role(column: Contents, place: int) -> tuple[Role, str]:
+    """The role of a column that does not tell the time."""
+    if not column.name and column.values is not None and not len(column.known):
+        return "left out", "empty"
+    if column.shape is not None:
+        return "left out", "dates or times; --time takes them"
+    if column.is_text:
+        return "left out", "text"
+    if column.values is None:
+        return "data", "numbers, but for some cells"
+    if column.part is not None:
+        return "left out", "part of the calendar; --columns takes it as data"
+    if is_index(column, place):
+        return "left out", "counts the rows; --columns takes it as data"
+    if {"time", "timestamp", "ts", "t", "elapsed"} & {column.name.lower()} and could_be_time(column):
+        return "data", f"numbers, named {column.name!r} but not in order (--time {column.name} takes them so)"
+    if _is_identifier(column):
+        return "left out", "an identifier; --columns takes it as data, --group for sequences of their own"
+    return "data", "numbers"
+
+
+def _mark_degenerate(contents: list[Contents], roles: dict[int, tuple[Role, str]]) -> None:
+    """Say of data columns that they are constant, or the same as another one: they tell a model nothing."""
+    seen: dict[bytes, str] = {}
+    for j, column in enumerate(contents):
+        role, why = roles[j]
+        if role != "data" or column.values is None or len(column.known) < 3:
+            continue
+        if np.all(column.known == column.known[0]):
+            roles[j] = role, f"{why}, constant"
+        same = seen.setdefault(column.values.tobytes(), column.name)
+        if same != column.name:
+            roles[j] = role, f"{why}, the same as in {same!r}"
+
+
+def _is_identifier(column: Contents) -> bool:
+    """Whether a column of numbers names things: its name says so, and its numbers are whole."""
+    known, words = column.known, tokens(column.name)
+    if not len(known) or np.any(known % 1 != 0) or not words:
+        return False
+    if "".join(words) in _IDENTIFIERS or (len(words) > 1 and words[-1] in _LAST_OF_IDENTIFIERS):
+        return True
+    counts = len(known) > 2 and (np.all(np.diff(known) == 1) or np.all(known == known[0]))
+    return bool(words[-1] in _COUNTING and counts)
 
 
 def _column_named(table: Table, name: str) -> int:
     """Return the number of the one column of that name, or raise a CommandError."""
     places = [j for j, known in enumerate(table.names) if known == name]
     if not places:
-        raise CommandError(f"{table.path}: there is no column {name!r}; there are {', '.join(table.names)}.")
+        raise CommandError(
+            f"{table.source}: there is no column {name!r}; there are {', '.join(table.names)}."
+        )
     if len(places) > 1:
-        raise CommandError(f"{table.path}: {len(places)} columns have the name {name!r}; rename all but one.")
+        raise CommandError(
+            f"{table.source}: {len(places)} columns have the name {name!r}; rename all but one."
+        )
     return places[0]
+
+
+def _check_names(table: Table, data: list[int]) -> None:
+    """Refuse two data columns of one name: a model knows its columns by their names."""
+    seen: dict[str, int] = {}
+    for j in data:
+        name = table.names[j]
+        if name in seen:
+            raise CommandError(
+                f"{table.source}: columns {seen[name] + 1} and {j + 1} both have the name {name!r}; rename "
+                "one of them."
+            )
+        seen[name] = j

@@ -1,55 +1,31 @@
 """A delimited text file, kept as the text it is.
 
 A cell that is not filled must come out as it went in, to the last character: its digits, its quotes and the
-spaces around it. So a table keeps the raw text of every cell, numbers are read from a copy, and filling
-replaces the text of missing cells alone.
+spaces around it. So a table keeps the bytes of the file and where its cells lie in them, numbers are read
+from copies, and filling replaces the bytes of missing cells alone.
 """
 
-import gzip
-import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from probsfa._typing import FloatArray
 from probsfa.cli._errors import CommandError
+from probsfa.cli.tables.cells import Cells, cut
+from probsfa.cli.tables.content import Content, read_content
+from probsfa.cli.tables.missing import Missing
+from probsfa.cli.tables.numbers import Style, guess_decimal, is_in_thousands, is_with_comma
 
-__all__ = ["Missing", "Table", "plain_number", "read_table", "write_text"]
-
+__all__ = ["Table", "make_table", "read_table"]
 
 DELIMITERS = (",", ";", "\t", "|")
-_NOT_A_VALUE = frozenset({"", "na", "n/a", "<na>", "nan", "null", "none"})
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_WITH_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
-_IN_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
 _DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ].*)?")
-
-
-class Missing:
-    """Which texts and numbers mean that a cell is missing.
-
-    Parameters
-    ----------
-    codes : iterable of str, default=()
-        Texts that mean missing, beside an empty cell, NA, NaN, N/A, null and None. A code that is a number
-        also stands for its other spellings: "-200" for "-200.0".
-    """
-
-    def __init__(self, codes: Iterable[str] = ()) -> None:
-        codes = [code.strip() for code in codes]
-        self.texts = _NOT_A_VALUE | {code.lower() for code in codes}
-        self.numbers = frozenset(float(code) for code in codes if _NUMBER.fullmatch(code))
-
-    def matches(self, text: str) -> bool:
-        """Whether a cell's text means that it is missing."""
-        return text.lower() in self.texts
-
-    def matches_number(self, number: float) -> bool:
-        """Whether a cell's number means that it is missing."""
-        return number in self.numbers
+# Cells that are looked at to tell decimal marks.
+_ENOUGH_CELLS = 20_000
 
 
 @dataclass(frozen=True)
@@ -58,38 +34,57 @@ class Table:
 
     Attributes
     ----------
-    path : Path
-        Where it was read from.
-    lines : list of list of str
-        Raw text of the cells of every line, the header and blank lines included.
-    rows : list of int
+    content : Content
+        Its text.
+    delimiter : str
+        What separates cells.
+    rows : ndarray of int (T,)
         Which of the lines hold data.
     names : tuple of str
         Names of the columns.
     named : bool
-        Whether the file's first line names the columns.
-    delimiter, decimal, encoding : str
-        How it is written.
+        Whether a line of the file names the columns.
+    style : Style
+        How numbers are written.
+    n_blank : int
+        Lines at the end that hold delimiters and nothing else; they are no rows.
     """
 
-    path: Path
-    lines: list[list[str]]
-    rows: list[int]
+    content: Content
+    delimiter: str
+    rows: NDArray[np.int64]
     names: tuple[str, ...]
     named: bool
-    delimiter: str
-    decimal: str
-    encoding: str
+    style: Style
+    n_blank: int = 0
+
+    @property
+    def source(self) -> str:
+        """What the file is called in messages."""
+        return self.content.source
+
+    @cached_property
+    def cells(self) -> Cells:
+        """Where the cells of every line lie in the text, the header and blank lines included."""
+        return cut(self.content, self.delimiter)
+
+    def release(self) -> None:
+        """Forget where the cells are, which can take more memory than the text, until that is asked again."""
+        self.__dict__.pop("cells", None)
 
     def texts(self, column: int) -> list[str]:
         """Return the texts of a column, without quotes and surrounding spaces."""
-        return [_unquote(self.lines[row][column]) for row in self.rows]
+        return self.cells.texts(self._cells_of(column))
+
+    def text(self, index: int, column: int) -> str:
+        """Return the text of one cell."""
+        return self.cells.texts(self._cells_of(column)[index : index + 1])[0]
 
     def where(self, index: int, column: int) -> str:
         """Name a cell of the data: file, row (the header is row 1) and column."""
-        return f"{self.path}: row {self.rows[index] + 1}, column {self.names[column]!r}"
+        return f"{self.source}: row {self.rows[index] + 1}, column {self.names[column]!r}"
 
-    def numbers(self, column: int, missing: Missing) -> FloatArray:
+    def numbers(self, column: int, missing: Missing) -> NDArray[np.float64]:
         """Return the numbers of a column, NaN where missing.
 
         Parameters
@@ -109,73 +104,100 @@ class Table:
         CommandError
             If a cell is neither missing nor a finite number; names file, row and column.
         """
-        texts = self.texts(column)
-        values = np.empty(len(texts))
-        for i, text in enumerate(texts):
-            if missing.matches(text):
-                values[i] = math.nan
-                continue
-            plain = plain_number(text, self.decimal)
-            if not _NUMBER.fullmatch(plain) or math.isinf(float(plain)):
-                raise CommandError(f"{self.where(i, column)}: {self._not_a_number(text)}")
-            value = float(plain)
-            values[i] = math.nan if missing.matches_number(value) else value
+        values, bad = self.style.numbers(self.texts(column), missing)
+        if bad:
+            raise self.not_a_number(bad[0], column)
         return values
 
-    def filled(self, columns: Sequence[int], texts: Sequence[Sequence[str | None]]) -> str:
-        """Return the file's text with some cells replaced.
+    def not_a_number(self, index: int, column: int) -> CommandError:
+        """Make the error of a cell that is neither missing nor a number; it says which option may help."""
+        text = self.text(index, column)
+        where, shown = self.where(index, column), _shorten(text)
+        if len(self.names) == 1 and any(d in text for d in DELIMITERS):
+            return CommandError(
+                f"{where}: {shown} is not a number; is {self.delimiter!r} the delimiter? See --delimiter."
+            )
+        if is_in_thousands(text) and self.style == Style():
+            ungrouped, fraction = text.replace(",", ""), text.replace(",", ".", 1)
+            other = "" if text.count(",") > 1 or "." in text else f", or --decimal , for {fraction}"
+            return CommandError(
+                f"{where}: {shown} is not a number as it stands; say --thousands , for {ungrouped}{other}."
+            )
+        if is_with_comma(text):
+            return CommandError(f"{where}: {shown} is not a number; for a decimal comma say --decimal ,")
+        if Style(self.style.decimal, " ").number(text) is not None:
+            return CommandError(f"{where}: {shown} is not a number as it stands; say --thousands ' '.")
+        if Style(",", ".").number(text) is not None:
+            return CommandError(
+                f"{where}: {shown} is not a number as it stands; say --decimal , --thousands ."
+            )
+        return CommandError(
+            f"{where}: {shown} is not a finite number; say --missing-code if it stands for missing, "
+            "--time if it tells the time, or leave the column out with --exclude."
+        )
+
+    def filled(self, texts: Mapping[int, Mapping[int, str]]) -> bytes:
+        """Return the file's bytes with some cells replaced.
 
         Parameters
         ----------
-        columns : sequence of int
-            Columns in which cells may change.
-        texts : sequence of sequences of str or None
-            For each of those columns the new text of each of its data cells; None leaves a cell as it is.
+        texts : mapping
+            For each column in which cells change, the new texts by the number of the row.
 
         Returns
         -------
-        str
-            All lines, the header included.
+        bytes
+            The whole file, the header included.
         """
-        lines = [list(line) for line in self.lines]
-        for column, new in zip(columns, texts, strict=True):
-            for row, text in zip(self.rows, new, strict=True):
-                if text is not None:
-                    lines[row][column] = _replace(lines[row][column], text, self.delimiter)
-        return "\n".join(self.delimiter.join(line) for line in lines)
+        cells = self.cells
+        changes: list[tuple[int, str]] = []
+        for column, new in texts.items():
+            places = self._cells_of(column)[list(new)] if new else np.zeros(0, dtype=np.int64)
+            changes += zip(places.tolist(), new.values(), strict=True)
+        changes.sort(key=lambda change: change[0])
+        pieces, position = [], 0
+        for cell, text in changes:
+            pieces.append(cells.data[position : cells.starts[cell]])
+            pieces.append(_replace(cells.raw(cell), text, self.delimiter).encode(cells.codec))
+            position = int(cells.ends[cell])
+        pieces.append(cells.data[position:])
+        return self.content.encoded(b"".join(pieces))
 
-    def _not_a_number(self, text: str) -> str:
-        """Say that a text is not a number, and which option may help."""
-        if len(self.names) == 1 and any(d in text for d in DELIMITERS):
-            return f"{_shorten(text)} is not a number; is {self.delimiter!r} the delimiter? See --delimiter."
-        if _WITH_COMMA.fullmatch(text):
-            return f"{_shorten(text)} is not a number; for a decimal comma say --decimal ,"
-        return (
-            f"{_shorten(text)} is not a finite number; say --missing-code if it stands for missing, or "
-            "choose the columns to use with --columns."
-        )
-
-
-def plain_number(text: str, decimal: str) -> str:
-    """Return a number's text as Python writes it: with a decimal point."""
-    return text if decimal == "." else text.replace(".", "?").replace(decimal, ".")
+    def _cells_of(self, column: int) -> NDArray[np.int64]:
+        return np.asarray(self.cells.lines[self.rows] + column)
 
 
-def read_table(
-    path: Path, *, delimiter: str | None = None, decimal: str | None = None, header: str = "auto"
+def read_table(path: Path, **options: str | int | None) -> Table:
+    """Read a delimited text file, packed or not; see `make_table` and `read_content`."""
+    return make_table(read_content(path), **options)  # type: ignore[arg-type]
+
+
+def make_table(
+    content: Content,
+    *,
+    delimiter: str | None = None,
+    decimal: str | None = None,
+    thousands: str = "",
+    header: str = "auto",
+    skip_rows: int = 0,
 ) -> Table:
-    """Read a delimited text file, gzipped or not.
+    """Cut a text into a table.
 
     Parameters
     ----------
-    path : Path
-        The file; gunzipped where its content is gzip's.
+    content : Content
+        The text.
     delimiter : str or None, default=None
         What separates cells; guessed among comma, semicolon, tab and bar where not given.
     decimal : str or None, default=None
         The decimal mark; guessed between point and comma where not given.
+    thousands : str, default=""
+        What groups the digits of numbers in threes.
     header : {"auto", "yes", "no"}, default="auto"
-        Whether the first line names the columns. "auto" says no where it holds only numbers and dates.
+        Whether the first line names the columns. "auto" says no where it holds only numbers and dates, unless
+        its first cell is empty and those below are not, as data frames are written.
+    skip_rows : int, default=0
+        Lines in front of the table.
 
     Returns
     -------
@@ -184,70 +206,71 @@ def read_table(
     Raises
     ------
     CommandError
-        If the file cannot be read, is empty, or a row has more or fewer cells than the header.
+        If the file is empty, or a row has more or fewer cells than the header.
     """
-    text, encoding = _read_text(path)
-    if "\0" in text:
-        raise CommandError(f"{path}: not a text file.")
-    delimiter = delimiter or _guess_delimiter(text)
-    lines = _split(text, delimiter, path)
-    # Rows without anything in them end a file, as spreadsheets write them; elsewhere they are data.
-    written = [i for i, line in enumerate(lines) if any(cell.strip() for cell in line)]
-    if not written:
-        raise CommandError(f"{path}: the file is empty.")
-    decimal = decimal or _guess_decimal(lines)
-    first = [_unquote(cell) for cell in lines[written[0]]]
-    numeric = all(_is_number_or_date(text, decimal) for text in first)
-    named = header == "yes" or (header == "auto" and not numeric)
-    rows = list(range(written[0] + named, written[-1] + 1))
-    if not rows:
-        raise CommandError(f"{path}: there is a header and no data.")
-    if named and len(lines[rows[0]]) == len(first) + 1:
+    delimiter = delimiter or _guess_delimiter(content, skip_rows)
+    cells = cut(content, delimiter)
+    written = np.flatnonzero(~cells.blank())
+    written = written[written >= skip_rows]
+    if not len(written):
+        raise CommandError(f"{content.source}: the file is empty{' behind --skip-rows' * bool(skip_rows)}.")
+    if decimal is None:
+        many = _ENOUGH_CELLS
+        decimal = (
+            guess_decimal(cells.with_byte(",", many), cells.with_byte(".", many)) if not thousands else "."
+        )
+    style = Style(decimal, thousands)
+    top, last = int(written[0]), int(written[-1])
+    first = cells.line(top)
+    named = header == "yes" or (header == "auto" and _is_header(first, cells, written, style))
+    rows = np.arange(top + named, last + 1)
+    if not len(rows):
+        raise CommandError(f"{content.source}: there is a header and no data.")
+    counts = cells.counts()
+    if named and counts[rows[0]] == len(first) + 1:
         first = ["", *first]  # as R writes tables: the row names have no header
     names = tuple(first) if named else tuple(f"column {j + 1}" for j in range(len(first)))
     if len(names) > 1:  # where a row has several cells, a blank line is no row
-        rows = [row for row in rows if lines[row] not in ([""], ["\r"])]
-    for row in rows:
-        if len(lines[row]) != len(names):
-            raise CommandError(
-                f"{path}: row {row + 1} has {_count(len(lines[row]))} where {len(names)} were expected; "
-                f"is {delimiter!r} the delimiter? See --delimiter."
-            )
-    return Table(path, lines, rows, names, named, delimiter, decimal, encoding)
+        rows = rows[~cells.empty_lines()[rows]]
+    ragged = np.flatnonzero(counts[rows] != len(names))
+    if len(ragged):
+        row = int(rows[ragged[0]])
+        raise CommandError(
+            f"{content.source}: row {row + 1} has {_count(int(counts[row]))} where {len(names)} were "
+            f"expected; is {delimiter!r} the delimiter? See --delimiter, and --skip-rows for lines in front "
+            "of the table."
+        )
+    # Rows without anything in them end a file, as spreadsheets write them; elsewhere they are data.
+    n_blank = int(np.count_nonzero(counts[last + 1 :] > 1))
+    table = Table(content, delimiter, rows, names, named, style, n_blank)
+    table.__dict__["cells"] = cells  # cut already
+    return table
 
 
-def write_text(path: Path, text: str, encoding: str) -> None:
-    """Write text as it is, gzipped where the name ends in .gz."""
-    content = text.encode(encoding)
-    path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+def _is_header(first: list[str], cells: Cells, written: NDArray[np.int64], style: Style) -> bool:
+    """Whether the first line names the columns."""
+    if not all(_is_number_or_date(text, style) for text in first):
+        return True
+    below = [cells.line(int(line))[:1] for line in written[1:21]]
+    corner = len(first) > 1 and first[0] == "" and all(first[1:])
+    return corner and bool(below) and all(cell and cell[0] for cell in below)
 
 
-def _read_text(path: Path) -> tuple[str, str]:
-    """Return the text of a file and its encoding."""
-    try:
-        content = path.read_bytes()
-        if content[:2] == b"\x1f\x8b":
-            content = gzip.decompress(content)
-    except FileNotFoundError:
-        raise CommandError(f"{path}: there is no such file.") from None
-    except (OSError, EOFError) as error:
-        raise CommandError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error}).") from None
-    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return content.decode("utf-16"), "utf-16"
-    try:
-        encoding = "utf-8-sig" if content[:3] == b"\xef\xbb\xbf" else "utf-8"
-        return content.decode(encoding), encoding
-    except UnicodeDecodeError:
-        return content.decode("latin-1"), "latin-1"  # reads any bytes, and writes the same ones
+def _is_number_or_date(text: str, style: Style) -> bool:
+    """Whether a text may be data: a number, a date, or what always means missing."""
+    return Missing().matches(text) or style.number(text) is not None or bool(_DATE.fullmatch(text))
 
 
-def _guess_delimiter(text: str) -> str:
+def _guess_delimiter(content: Content, skip_rows: int) -> str:
     """Return the delimiter that cuts the first lines into the same number of cells.
 
     Where several do, it is one that cuts the header too (decimal commas are in the numbers alone), rather
     another one than the comma (which may be a decimal mark), and the one that makes the most cells.
     """
-    head = [line for line in text[:100_000].split("\n")[:50] if line.strip()][:20]
+    start = content.data[:100_000].decode(content.codec, "replace").replace("\r\n", "\n")
+    if "\n" not in start:
+        start = start.replace("\r", "\n")
+    head = [line for line in start.split("\n")[skip_rows : skip_rows + 50] if line.strip()][:20]
 
     def plausibility(delimiter: str) -> tuple[bool, bool, bool, int]:
         # Quoted text may hold the delimiter.
@@ -258,55 +281,6 @@ def _guess_delimiter(text: str) -> str:
 
     best = max(DELIMITERS, key=plausibility)
     return best if plausibility(best)[-1] > 0 else ","
-
-
-def _guess_decimal(lines: Sequence[Sequence[str]]) -> str:
-    """Return the decimal mark: a comma where numbers are written with one and none with a point.
-
-    If all of them could be thousands ("1,234"), nothing is guessed; that is for the user to say.
-    """
-    commas = [text for text in _cells_with(",", lines) if _WITH_COMMA.fullmatch(text)]
-    if not commas or all(map(_IN_THOUSANDS.fullmatch, commas)):
-        return "."
-    return "." if any(map(_NUMBER.fullmatch, _cells_with(".", lines))) else ","
-
-
-def _cells_with(mark: str, lines: Iterable[Sequence[str]]) -> Iterator[str]:
-    return (_unquote(cell) for line in lines for cell in line if mark in cell)
-
-
-def _split(text: str, delimiter: str, path: Path) -> list[list[str]]:
-    """Cut a text into the raw cells of its lines; a quoted cell may hold delimiters and line ends."""
-    if '"' not in text:
-        return [line.split(delimiter) for line in text.split("\n")]
-    end = re.escape(delimiter)
-    cell = re.compile(rf'([^\S\n]*"(?:[^"]|"")*"[^\S\n]*|(?![^\S\n]*")[^{end}\n]*)({end}|\n|\Z)')
-    lines: list[list[str]] = [[]]
-    position = 0
-    while True:
-        match = cell.match(text, position)
-        if match is None:
-            raise CommandError(f"{path}: row {len(lines)} has a quotation mark in the wrong place.")
-        lines[-1].append(match[1])
-        position = match.end()
-        if match[2] == "":
-            return lines
-        if match[2] == "\n":
-            lines.append([])
-
-
-def _is_number_or_date(text: str, decimal: str) -> bool:
-    """Whether a text may be data: a number, a date, or what always means missing."""
-    number = _NUMBER.fullmatch(plain_number(text, decimal))
-    return text.lower() in _NOT_A_VALUE or bool(number or _DATE.fullmatch(text))
-
-
-def _unquote(cell: str) -> str:
-    """Return the text of a raw cell, without quotes and surrounding spaces."""
-    cell = cell.strip()
-    if len(cell) >= 2 and cell[0] == cell[-1] == '"':
-        return cell[1:-1].replace('""', '"').strip()
-    return cell
 
 
 def _replace(cell: str, text: str, delimiter: str) -> str:

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from probsfa.cli._errors import CommandError
+from probsfa.cli.tables.choices import Choices
 from probsfa.cli.tables.clock import read_clock
-from probsfa.cli.tables.roles import assign_roles
-from probsfa.cli.tables.table import Missing, read_table
+from probsfa.cli.tables.missing import Missing
+from probsfa.cli.tables.roles import make_plan
+from probsfa.cli.tables.table import read_table
 
 
 @pytest.fixture
@@ -16,7 +18,8 @@ def clock(tmp_path):
         rows = [f"{time},{(7 * i) % 5}" for i, time in enumerate(times)]
         path.write_text("\n".join([f"{header},a", *rows]))
         table = read_table(path)
-        return read_clock(table, assign_roles(table, Missing()), **options)
+        choices = Choices(**options)
+        return read_clock(table, make_plan(table, Missing(), choices), Missing(), choices)
 
     return read
 
@@ -27,13 +30,23 @@ def clock(tmp_path):
         ("time", ["2020-01-01 00:00", "2020-01-01 01:00", "2020-01-01 02:00"], "1 h"),
         ("time", ["2020-01-01T00:00:00Z", "2020-01-01T00:10:00Z", "2020-01-01T00:20:00Z"], "10 min"),
         ("time", ["2020-01-01T00:00:00.000", "2020-01-01T00:00:00.500", "2020-01-01T00:00:01"], "0.5 s"),
-        ("date", ["1/1/85", "2/1/85", "3/1/85", "4/1/85"], "1 month"),
+        ("date", [f"{m}/1/85" for m in range(1, 13)] + ["1/1/86"], "1 month"),
         ("date", ["2020-01-31", "2020-02-29", "2020-03-31"], "1 month"),
         ("date", ["2020Q1", "2020Q2", "2020Q3"], "1 quarter"),
         ("date", ["30/12/2019", "31/12/2019", "01/01/2020"], "1 d"),  # days first
         ("date", ["2020-01-02", "2020-01-03", "2020-01-06", "2020-01-07"], "1 business day"),
         ("date", ["19580329", "19580405", "19580412"], "7 d"),
-        ("Date,Time", ["10/03/2004,23.00.00", "11/03/2004,00.00.00", "11/03/2004,01.00.00"], "1 h"),
+        (
+            "Date,Time",
+            [
+                "10/03/2004,22.00.00",
+                "10/03/2004,23.00.00",
+                "11/03/2004,00.00.00",
+                "11/03/2004,01.00.00",
+                "11/03/2004,02.00.00",
+            ],
+            "1 h",
+        ),
         (",date", ["1,2015-02-04 17:51:00", "2,2015-02-04 17:52:00", "3,2015-02-04 17:53:00"], "1 min"),
         ("t", ["0", "1", "2"], None),
         ("t", ["0.1", "0.2", "0.3"], None),
@@ -83,10 +96,10 @@ def test_a_time_that_is_none_is_named(clock):
         clock("date", ["2020-01-01", "2020-13-45", "2020-01-03"])
 
 
-def test_what_cannot_be_read_is_said(clock):
+def test_text_tells_no_time(clock):
     found = clock("period", ["spring", "summer", "autumn"])
     assert found.times is None and found.stamps is None
-    assert "could not be read" in found.note
+    assert "taken as evenly spaced" in found.note
 
 
 @pytest.mark.parametrize("header", ["b", "year"])

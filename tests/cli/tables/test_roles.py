@@ -3,8 +3,10 @@
 import pytest
 
 from probsfa.cli._errors import CommandError
-from probsfa.cli.tables.roles import assign_roles
-from probsfa.cli.tables.table import Missing, read_table
+from probsfa.cli.tables.choices import Choices
+from probsfa.cli.tables.missing import Missing
+from probsfa.cli.tables.roles import make_plan
+from probsfa.cli.tables.table import read_table
 
 
 @pytest.fixture
@@ -15,8 +17,8 @@ def roles(tmp_path):
         path = tmp_path / "data.csv"
         path.write_text(content)
         table = read_table(path)
-        found = assign_roles(table, Missing(), **options)
-        return [table.names[j] for j in found.data], [table.names[j] for j in found.time]
+        plan = make_plan(table, Missing(), Choices(**options))
+        return [table.names[j] for j in plan.data], [table.names[j] for j in plan.time]
 
     return assign
 
@@ -27,7 +29,7 @@ def roles(tmp_path):
         ("when", ["2020-01-01", "2020-01-02", "2020-01-03"]),
         ("when", ["2020-01-01T00:00:00Z", "2020-01-01T01:00:00Z", "2020-01-01T02:00:00Z"]),
         ("when", ["31/12/2019 23:00", "01/01/2020 00:00", "01/01/2020 01:00"]),
-        ("when", ["1/1/85", "2/1/85", "3/1/85"]),
+        ("when", ["1/31/85", "2/1/85", "3/1/85"]),
         ("when", ["2020-01", "2020-02", "2020-03"]),
         ("when", ["08:00", "08:10", "08:20"]),
         ("when", ["18.00.00", "19.00.00", "20.00.00"]),
@@ -37,10 +39,8 @@ def roles(tmp_path):
         ("time", ["0", "0.5", "2"]),
         ("t", ["0", "1", "5"]),
         ("", ["0", "1", "2"]),
-        ("", ["first", "second", "third"]),
         ("sample", ["17", "18", "19"]),
-        ("year", ["2020", "2020", "2021"]),
-        ("hour", ["22", "23", "0"]),
+        ("year", ["2020", "2021", "2022"]),
     ],
 )
 def test_a_column_that_tells_the_time(roles, name, times):
@@ -76,17 +76,27 @@ def test_blank_columns_at_the_end_are_no_data(roles):
     assert roles("t,a,,\n1,5,,\n2,6,,\n") == (["a"], ["t"])
 
 
-def test_text_is_data_until_it_is_left_out(roles):
+@pytest.mark.parametrize(("name", "times"), [("year", "2020 2020 2021"), ("hour", "22 23 0")])
+def test_parts_of_a_calendar_that_do_not_tell_rows_apart_are_left_out(roles, name, times):
+    rows = "\n".join(f"{time},{5 - i},1.5" for i, time in enumerate(times.split()))
+    assert roles(f"{name},a,b\n{rows}\n") == (["a", "b"], [])
+
+
+def test_text_is_left_out(roles):
     content = "t,site,a\n1,EWR,5\n2,EWR,6\n"
-    assert roles(content) == (["site", "a"], ["t"])  # and its first cell will be named as bad
-    assert roles(content, columns=["a"]) == (["a"], ["t"])
+    assert roles(content) == (["a"], ["t"])
+    with pytest.raises(CommandError, match="row 2, column 'site': 'EWR' is not a finite number"):
+        roles(content, columns=["site", "a"])
+    with pytest.raises(CommandError, match="row 3, column 'site': 'EWR' is not a finite number"):
+        roles("t,site,a\n1,7,5\n2,EWR,6\n")  # some numbers, and no identifiers
 
 
 def test_the_user_decides(roles):
     content = "t,a,b\n1,5,1\n2,6,2\n"
     assert roles(content, columns=["t", "a"]) == (["t", "a"], [])
-    assert roles(content, time=["b"]) == (["t", "a"], ["b"])
-    assert roles(content, time=[]) == (["t", "a", "b"], [])
+    assert roles(content, time=["b"]) == (["a"], ["b"])  # t counts the rows
+    assert roles(content, time=[]) == (["a", "b"], [])
+    assert roles(content, time=[], columns=["t", "b"]) == (["t", "b"], [])
     assert roles(content, columns=["b", "a", "b"]) == (["b", "a"], ["t"])
 
 

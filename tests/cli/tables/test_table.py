@@ -2,6 +2,7 @@
 
 import gzip
 import re
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probsfa.cli._errors import CommandError
-from probsfa.cli.tables.table import Missing, read_table, write_text
+from probsfa.cli.tables import cells as cutting
+from probsfa.cli.tables import table as tables
+from probsfa.cli.tables.content import write_content
+from probsfa.cli.tables.missing import Missing
+from probsfa.cli.tables.table import read_table
 
 NAN = np.nan
 
@@ -55,9 +60,7 @@ def test_untouched_text_comes_back_to_the_last_byte(tmp_path_factory, rows, newl
     path.write_bytes(content)
     found = read_table(path, delimiter=",")
     assert len(found.rows) == len(rows) + 1
-    kept = found.filled(range(len(rows[0])), [[None] * len(found.rows)] * len(rows[0]))
-    write_text(path, kept, found.encoding)
-    assert path.read_bytes() == content
+    assert found.filled({}) == content
 
 
 @pytest.mark.parametrize(
@@ -68,13 +71,13 @@ def test_untouched_text_comes_back_to_the_last_byte(tmp_path_factory, rows, newl
 def test_filling_replaces_the_cell_alone(table, cell, filled, newline):
     content = newline.join(["a,b,c", f"1.0,2,{cell}", f"{cell},3.50,1e3", "1,1,1", ""])
     found = table(content.encode())
-    new = found.filled([0, 2], [[None, "9", None], ["9", None, None]])
-    assert new == newline.join(["a,b,c", f"1.0,2,{filled}", f"{filled},3.50,1e3", "1,1,1", ""])
+    new = found.filled({0: {1: "9"}, 2: {0: "9"}})
+    assert new.decode() == newline.join(["a,b,c", f"1.0,2,{filled}", f"{filled},3.50,1e3", "1,1,1", ""])
 
 
 def test_a_filled_number_with_the_delimiter_in_it_is_quoted(table):
     found = table("a,b\n,1\n2,1\n", delimiter=",")
-    assert found.filled([0], [["0,5", None]]) == 'a,b\n"0,5",1\n2,1\n'
+    assert found.filled({0: {0: "0,5"}}) == b'a,b\n"0,5",1\n2,1\n'
 
 
 @pytest.mark.parametrize(
@@ -128,20 +131,20 @@ def test_delimiter_and_decimal_comma_are_guessed(table, delimiter, rows, header)
     width = len(header) or 2
     cells = [[f"{i + 1},{j}5" for j in range(width)] for i in range(rows)]
     found = table("\n".join(delimiter.join(line) for line in ([header] if header else []) + cells))
-    assert (found.delimiter, found.decimal, found.named) == (delimiter, ",", bool(header))
+    assert (found.delimiter, found.style.decimal, found.named) == (delimiter, ",", bool(header))
     np.testing.assert_allclose(numbers(found, 1), np.arange(1, rows + 1) + 0.15)
 
 
 def test_a_decimal_comma_in_quotes_is_guessed_where_the_comma_is_the_delimiter_too(table):
     found = table('t,a\n1,"1,5"\n2,"2,25"\n')
-    assert (found.delimiter, found.decimal) == (",", ",")
+    assert (found.delimiter, found.style.decimal) == (",", ",")
     np.testing.assert_array_equal(numbers(found, 1), [1.5, 2.25])
 
 
 @pytest.mark.parametrize("cells", [("1,234", "12,345,678"), ("1,5", "2.5")], ids=["thousands", "both marks"])
 def test_a_decimal_mark_that_is_not_clear_is_left_to_the_user(table, cells):
     found = table("a;b\n{};1\n{};2\n".format(*cells))
-    with pytest.raises(CommandError, match=r"row 2, column 'a': '1,\d+' is not a number; .* --decimal ,"):
+    with pytest.raises(CommandError, match=r"row 2, column 'a': '1,\d+' is not a number.* --decimal ,"):
         numbers(found)
     assert numbers(table("a;b\n1,234;1\n", decimal=","))[0] == 1.234
 
@@ -195,7 +198,8 @@ def test_rows_with_nothing_in_them(table):
     # In the middle they are rows in which everything is missing; spreadsheets leave more of them at the end.
     found = table("a,b\n1,2\n,\n3,4\n,\n,\n\n")
     np.testing.assert_array_equal(numbers(found), [1.0, NAN, 3.0])
-    assert found.filled([0], [[None, "9", None]]) == "a,b\n1,2\n9,\n3,4\n,\n,\n\n"
+    assert found.filled({0: {1: "9"}}) == b"a,b\n1,2\n9,\n3,4\n,\n,\n\n"
+    assert found.n_blank == 2
 
 
 def test_blank_lines(table):
@@ -209,13 +213,13 @@ def test_encodings_are_kept(table, tmp_path, encoding):
     content = "Temp °C,b\n1,2\n,4\n".encode(encoding)
     found = table(content)
     assert found.names == ("Temp °C", "b")
-    write_text(tmp_path / "out.csv", found.filled([0], [[None, "5"]]), found.encoding)
+    write_content(tmp_path / "out.csv", found.filled({0: {1: "5"}}))
     assert (tmp_path / "out.csv").read_bytes() == "Temp °C,b\n1,2\n5,4\n".encode(encoding)
 
 
 def test_gzip_in_and_out(table, tmp_path):
     np.testing.assert_array_equal(numbers(table(gzip.compress(b"a,b\n1,2\n", mtime=0))), [1.0])
-    write_text(tmp_path / "out.csv.gz", "a,b\n", "utf-8")
+    write_content(tmp_path / "out.csv.gz", b"a,b\n")
     assert gzip.decompress((tmp_path / "out.csv.gz").read_bytes()) == b"a,b\n"
 
 
@@ -241,3 +245,33 @@ def test_missing_file_and_folder(tmp_path):
         read_table(tmp_path / "none.csv")
     with pytest.raises(CommandError, match="cannot be read"):
         read_table(Path(tmp_path))
+
+
+def memory(run):
+    """What something gives, the memory that it holds, and the most that was held on the way."""
+    tracemalloc.start()
+    try:
+        return run(), *tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", ["c0", '"c0"'], ids=["no quotes", "quotes"])
+def test_a_table_takes_a_few_times_the_memory_of_its_file(tmp_path, monkeypatch, name):
+    # What does not grow with the file.
+    monkeypatch.setattr(cutting, "_CHUNK", 2**16)
+    monkeypatch.setattr(tables, "_ENOUGH_CELLS", 1000)
+    rng = np.random.default_rng(0)
+    lines = [",".join(f"{value:.3f}" for value in row) for row in rng.standard_normal((20_000, 10))]
+    text = "\n".join([",".join([name, *"bcdefghij"]), *lines, ""])
+    path = tmp_path / "data.csv"
+    path.write_text(text)
+    table, held, most = memory(lambda: read_table(path))
+    assert held < 4.0 * len(text)
+    assert most < 9.0 * len(text)
+    _, _, most = memory(lambda: table.numbers(3, Missing()))
+    assert most < 2.5 * len(text)
+    _, _, most = memory(lambda: table.filled({3: dict.fromkeys(range(0, 20_000, 20), "1.5")}))
+    assert most < 3.0 * len(text)
+    table.release()
+    assert table.texts(0)[0] == lines[0].split(",")[0]

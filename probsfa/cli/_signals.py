@@ -1,0 +1,108 @@
+"""Signals that end a command: it unwinds, and if that takes too long it is ended."""
+
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from probsfa._files import discard_drafts
+
+__all__ = ["GRACE", "Stopped", "stopping"]
+
+# Seconds that a command has to unwind. Compiled code that runs for longer does not look at signals.
+GRACE = 2.0
+
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
+
+
+class Stopped(BaseException):
+    """A signal asks the command to end.
+
+    No KeyboardInterrupt, which estimators answer by keeping what they have: the command writes nothing then.
+
+    Parameters
+    ----------
+    number : int
+        The signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+    @property
+    def sentence(self) -> str:
+        """What to tell the user."""
+        return _sentence(self.number)
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code that shells expect: 130 after Ctrl-C."""
+        return 128 + self.number
+
+
+@contextmanager
+def stopping() -> Iterator[None]:
+    """Let SIGINT, SIGTERM and SIGHUP raise `Stopped` in the block.
+
+    A block that goes on for longer than `GRACE` seconds is ended together with the process, which leaves no
+    temporary file behind. Outside the main thread, where Python takes no signals, nothing is done.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = {int(getattr(signal, name)) for name in _NAMES if hasattr(signal, name)}
+    before = {number: signal.getsignal(number) for number in numbers}
+    # What is ignored stays so (nohup), and so does what is handled outside of Python.
+    before = {number: how for number, how in before.items() if how not in (signal.SIG_IGN, None)}
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
+    ended = threading.Event()
+    stopped = threading.Event()
+
+    def stop(number: int, _: FrameType | None) -> None:
+        if not stopped.is_set():  # once: a second one must not disturb the unwinding
+            stopped.set()
+            raise Stopped(number)
+
+    def watch() -> None:
+        while received := receiver.recv(1):
+            if received[0] in before and not ended.wait(GRACE):
+                discard_drafts()
+                sys.stderr.write(f"\nprobsfa: error: {_sentence(received[0])}\n")
+                sys.stderr.flush()
+                os._exit(128 + received[0])
+
+    hook = sys.unraisablehook
+
+    def say_nothing_of_stops(unraisable: "sys.UnraisableHookArgs") -> None:
+        if unraisable.exc_type is not Stopped:  # raised where libraries cannot pass it on
+            hook(unraisable)
+
+    # The interpreter writes the number at once, even while compiled code keeps Python from handling it.
+    wakeup = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        sys.unraisablehook = say_nothing_of_stops
+        for number in before:
+            signal.signal(number, stop)
+        yield
+    finally:
+        ended.set()
+        sys.unraisablehook = hook
+        for number, how in before.items():
+            signal.signal(number, how)
+        signal.set_wakeup_fd(wakeup)
+        sender.close()
+        watcher.join()
+        receiver.close()
+
+
+def _sentence(number: int) -> str:
+    what = "interrupted" if number == signal.SIGINT else "terminated"
+    return f"{what}; nothing was written."

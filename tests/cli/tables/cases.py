@@ -1,0 +1,466 @@
+"""Kinds of input and what becomes of each: read by the tests and by the page of the documentation."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kind of input.
+
+    Attributes
+    ----------
+    kind : str
+        What is special about it; also the title of the test.
+    text : str or bytes
+        The file.
+    options : tuple of str
+        What the command is given beside the file.
+    data, time : tuple of str
+        Names of the columns that are modelled, and of those that tell the time.
+    step : str, optional
+        The step of rows that are evenly spaced, or the median step.
+    times : tuple of float, optional
+        Times of the rows in steps, where they are not evenly spaced.
+    says : tuple of str
+        What the notes and warnings contain.
+    error : str
+        What the sentence says where the file is refused.
+    """
+
+    kind: str
+    text: str | bytes
+    options: tuple[str, ...] = ()
+    data: tuple[str, ...] = ("a", "b")
+    time: tuple[str, ...] = ()
+    step: str | None = None
+    times: tuple[float, ...] | None = None
+    says: tuple[str, ...] = ()
+    error: str = ""
+    values: dict[str, tuple[float, ...]] = field(default_factory=dict)
+
+
+VALUES = [(1.5, 20), (2.5, 21), (1.0, 19), (3.5, 23), (2.0, 18), (4.5, 26), (3.0, 22), (5.0, 25)]
+
+
+def with_times(header: str, times: list[str], delimiter: str = ",") -> str:
+    """A table of the columns a and b behind columns that tell the time."""
+    lines = [delimiter.join([header, "a", "b"])]
+    lines += [delimiter.join([time, str(a), str(b)]) for time, (a, b) in zip(times, VALUES, strict=False)]
+    return "\n".join(lines) + "\n"
+
+
+def hours(form: str = "2020-01-01 {:02d}:00", n: int = 6) -> list[str]:
+    return [form.format(i) for i in range(n)]
+
+
+CASES = (
+    # The header and the corner
+    Case(
+        "a corner cell without a name (`DataFrame.to_csv()`)",
+        ",0,1\n0,1.5,20\n1,2.5,21\n2,1.0,19\n",
+        data=("0", "1"),
+        time=("",),
+        says=("3 rows of 2 columns",),
+    ),
+    Case(
+        "dates below a corner cell without a name",
+        with_times("", hours()),
+        time=("",),
+        step="1 h",
+    ),
+    Case(
+        "lines in front of the table",
+        "made by a logger\n\n" + with_times("time", hours()),
+        error="--skip-rows",
+    ),
+    Case(
+        "lines in front of the table, with `--skip-rows`",
+        "made by a logger, 2020\n\n" + with_times("time", hours()),
+        ("--skip-rows", "2"),
+        time=("time",),
+        step="1 h",
+    ),
+    Case(
+        "an empty cell before a quoted one, with tabs",
+        'time\ta\tb\n2020-01-01\t\t"20"\n2020-01-02\t2.5\t21\n2020-01-03\t1.5\t19\n',
+        time=("time",),
+        step="1 d",
+        values={"b": (20, 21, 19)},
+    ),
+    Case(
+        "rows of delimiters at the end",
+        "a,b\n1.5,20\n2.5,\n1.0,19\n,\n,\n",
+        says=("3 rows of 2 columns", "2 lines at the end of the file with delimiters alone"),
+    ),
+    # Dates
+    Case(
+        "a column named `day` that holds dates",
+        with_times("day", ["2020-01-01", "2020-01-02", "2020-01-03"]),
+        time=("day",),
+        step="1 d",
+    ),
+    Case(
+        "the same with `--time day`",
+        with_times("day", ["2020-01-01", "2020-01-02", "2020-01-04"]),
+        ("--time", "day"),
+        time=("day",),
+        step="1.5 d",
+        times=(0.0, 1 / 1.5, 2.0),
+    ),
+    Case(
+        "a column named `hour` that holds dates and times",
+        with_times("hour", hours()),
+        time=("hour",),
+        step="1 h",
+    ),
+    Case(
+        "dates with the day first, uneven, no day above 12",
+        with_times(
+            "date", ["01/02/2020", "02/02/2020", "04/02/2020", "05/02/2020", "09/02/2020", "10/02/2020"]
+        ),
+        error="may be day/month/year or month/day/year, and nothing in the file tells; say --dayfirst",
+    ),
+    Case(
+        "the same with `--dayfirst`",
+        with_times(
+            "date", ["01/02/2020", "02/02/2020", "04/02/2020", "05/02/2020", "09/02/2020", "10/02/2020"]
+        ),
+        ("--dayfirst",),
+        time=("date",),
+        step="1 d",
+        times=(0, 1, 3, 4, 8, 9),
+    ),
+    Case(
+        "the same with `--no-dayfirst`",
+        with_times("date", ["01/02/2020", "02/02/2020", "04/02/2020", "05/02/2020"]),
+        ("--no-dayfirst",),
+        time=("date",),
+        says=("month/day/year",),
+        step="31 d",
+        times=(0.0, 1.0, 91 / 31, 121 / 31),
+    ),
+    Case(
+        "days or months, both evenly spaced",
+        with_times("date", ["1/1/85", "2/1/85", "3/1/85", "4/1/85"]),
+        error="say --dayfirst, --no-dayfirst or --date-format",
+    ),
+    Case(
+        "a day above 12 anywhere",
+        with_times("date", ["11/02/2020", "12/02/2020", "14/02/2020"]),
+        time=("date",),
+        says=("day/month/year",),
+        step="1.5 d",
+        times=(0.0, 1 / 1.5, 2.0),
+    ),
+    Case(
+        "hours of one day whose date has two readings",
+        with_times("time", hours("01/02/2020 {:02d}:00")),
+        time=("time",),
+        step="1 h",
+        says=("the spacing is the same",),
+    ),
+    Case(
+        "`01.01.20` in a column named date",
+        with_times("Datum", ["01.01.20", "02.01.20", "03.01.20"]),
+        ("--dayfirst",),
+        time=("Datum",),
+        step="1 d",
+    ),
+    Case(
+        "`01.01.20`, which may be a time of the day, under a name that does not tell",
+        with_times("when", ["01.01.20", "02.01.20", "03.01.20"]),
+        error="may be a date or a time of the day; say so with --date-format",
+    ),
+    Case(
+        "the same with `--date-format`",
+        with_times("when", ["01.01.20", "02.01.20", "03.01.20"]),
+        ("--date-format", "%d.%m.%y"),
+        time=("when",),
+        step="1 d",
+    ),
+    Case(
+        "a date and a time of the day with points, in two columns",
+        "Date,Time,a,b\n30/03/2004,23.00.00,1.5,20\n31/03/2004,00.00.00,2.5,21\n31/03/2004,01.00.00,1.0,19\n",
+        time=("Date", "Time"),
+        step="1 h",
+    ),
+    Case(
+        "a date, and the hour as a whole number",
+        "date,hour,a,b\n2020-01-01,22,1.5,20\n2020-01-01,23,2.5,21\n2020-01-02,0,1.0,19\n",
+        time=("date", "hour"),
+        step="1 h",
+    ),
+    Case(
+        "year, month, day and hour in columns of their own",
+        "No,year,month,day,hour,a,b\n1,2020,12,31,22,1.5,20\n2,2020,12,31,23,2.5,21\n3,2021,1,1,0,1.0,19\n",
+        time=("year", "month", "day", "hour"),
+        step="1 h",
+    ),
+    Case(
+        "full dates beside their parts",
+        "year,month,time_hour,a,b\n"
+        + "".join(f"2020,1,2020-01-01 0{i}:00,{a},{b}\n" for i, (a, b) in enumerate(VALUES)),
+        time=("time_hour",),
+        step="1 h",
+    ),
+    Case(
+        "two columns of dates, one of which goes up",
+        "made,read,a,b\n2020-01-05,2020-01-01,1.5,20\n2020-01-05,2020-01-02,2.5,21\n2020-01-05,2020-01-03,1.0,19\n",
+        time=("read",),
+        step="1 d",
+        says=("made (tells the time, too",),
+    ),
+    Case(
+        "two columns of dates that go up, each in its own way",
+        "start,end,a,b\n2020-01-01,2020-01-02,1.5,20\n2020-01-03,2020-01-05,2.5,21\n2020-01-06,2020-01-07,1.0,19\n",
+        error="'start', 'end' could each tell the time of a row; choose one with --time",
+    ),
+    Case(
+        "dates of something else beside numbers that tell the time",
+        "t,made,a,b\n0,2019-05-03,1.5,20\n1,2019-05-03,2.5,21\n3,2019-05-04,1,19\n",
+        time=("t",),
+        times=(0.0, 1 / 1.5, 2.0),
+        says=("made (tells the time, too; 't' is used",),
+    ),
+    Case(
+        "months by their names",
+        with_times("", ["1 Jan 2020", "2 Jan 2020", "3 Jan 2020"]),
+        time=("",),
+        step="1 d",
+    ),
+    Case(
+        "remarks with a date in them",
+        "a,b,remark\n1.5,20,cleaned 3 Mar 2020\n2.5,21,\n1,19,cleaned 5 Mar 2020\n",
+        says=("remark (text)",),
+    ),
+    # Numbers that tell the time
+    Case(
+        "seconds since 1970 in a column named `ts`",
+        with_times("ts", ["1600000000", "1600003600", "1600007200"]),
+        time=("ts",),
+        step="1 h",
+        says=("s since 1970",),
+    ),
+    Case(
+        "milliseconds since 1970 in a column named `epoch`",
+        with_times("epoch", ["1600000000000", "1600000060000", "1600000120000"]),
+        time=("epoch",),
+        step="1 min",
+    ),
+    Case(
+        "numbers since 1970 in a unit that `--epoch` names",
+        with_times("unix", ["18262", "18263", "18265"]),
+        ("--epoch", "d"),
+        time=("unix",),
+        step="1.5 d",
+        times=(0.0, 1 / 1.5, 2.0),
+    ),
+    Case(
+        "seconds that have elapsed",
+        with_times("elapsed", ["0", "0.5", "2"]),
+        time=("elapsed",),
+        times=(0.0, 0.5, 2.0),
+    ),
+    Case(
+        "a column named `seconds` that goes up",
+        with_times("seconds", ["0", "10", "20"]),
+        time=("seconds",),
+        step="10 s",
+    ),
+    Case(
+        "decimal years",
+        with_times("year", ["2013.0000", "2013.0833", "2013.1667", "2013.2500"]),
+        time=("year",),
+        step="0.0833 years",
+    ),
+    Case(
+        "`YYYYMMDD`",
+        with_times("date", ["20130131", "20130201", "20130202"]),
+        time=("date",),
+        step="1 d",
+    ),
+    Case(
+        "`YYYYMMDDHH`",
+        with_times("time", ["2013013122", "2013013123", "2013020100"]),
+        time=("time",),
+        step="1 h",
+    ),
+    Case(
+        "`YYYYMMDDHHMM`",
+        with_times("stamp", ["201301312350", "201302010000", "201302010010"]),
+        time=("stamp",),
+        step="10 min",
+    ),
+    Case("`YYYYMM`", with_times("month", ["202011", "202012", "202101"]), time=("month",), step="1 month"),
+    Case(
+        "the hour of the day as a whole number, without a date",
+        with_times("hour", ["22", "23", "0"]),
+        says=("rows are taken as evenly spaced", "hour (part of the calendar;"),
+    ),
+    Case(
+        "the hour as a number that goes up, without a date",
+        with_times("hour", ["0", "1", "2", "5"]),
+        time=("hour",),
+        step="1 h",
+        times=(0, 1, 2, 5),
+    ),
+    Case(
+        "year, month and day in columns of their own, and a time of the day",
+        "Year,Month,Day,Time,a,b\n2020,12,31,23:00,1.5,20\n2020,12,31,23:30,2.5,21\n2021,1,1,00:00,1,19\n",
+        time=("Year", "Month", "Day", "Time"),
+        step="30 min",
+    ),
+    Case(
+        "`YYYYMMDD` and the hour",
+        "YEARMODA,hour,a,b\n20201231,22,1.5,20\n20201231,23,2.5,21\n20210101,0,1,19\n",
+        time=("YEARMODA", "hour"),
+        step="1 h",
+    ),
+    Case(
+        "a column named `time` that does not go up",
+        with_times("time", ["3.5", "2.5", "1.0", "1.7"]),
+        data=("time", "a", "b"),
+        says=("time: named 'time' but not in order (--time time takes them so)",),
+    ),
+    # Order
+    Case(
+        "rows that are not in order of time",
+        with_times("time", ["2020-01-01", "2020-01-03", "2020-01-02", "2020-01-04"]),
+        error="'2020-01-02' does not come after the row before; sort the rows with --sort",
+    ),
+    Case(
+        "the same with `--sort`",
+        with_times("time", ["2020-01-01", "2020-01-03", "2020-01-02", "2020-01-04"]),
+        ("--sort",),
+        time=("time",),
+        step="1 d",
+        says=("sorted",),
+    ),
+    Case(
+        "an index that is not in order",
+        with_times("t", ["3", "0", "2", "1"]),
+        error="does not come after the row before; sort the rows with --sort",
+    ),
+    Case(
+        "two rows of one time",
+        with_times("time", ["2020-01-01", "2020-01-02", "2020-01-02"]),
+        error="does not come after the row before; remove one of them",
+    ),
+    Case(
+        "several stations one below the other",
+        "time,site,a,b\n2020-01-01,N,1.5,20\n2020-01-02,N,2.5,21\n2020-01-01,S,1,19\n2020-01-02,S,3.5,23\n",
+        error="if 'site' tells independent sequences apart, say --group 'site'",
+    ),
+    Case(
+        "the same with `--group`",
+        "time,site,a,b\n2020-01-01,N,1.5,20\n2020-01-02,N,2.5,21\n2020-01-01,S,1,19\n2020-01-02,S,3.5,23\n",
+        ("--group", "site"),
+        time=("time",),
+        step="1 d",
+        says=("group: site; 2 sequences",),
+    ),
+    Case(
+        "a row without a time",
+        with_times("time", ["2020-01-01", "", "2020-01-03"]),
+        error="row 3, column 'time': the row has no time; write it in, remove the row",
+    ),
+    Case(
+        "`--time` with a column that tells none",
+        "when,a,b\nspring,1,20\nsummer,2,21\nautumn,3,19\n",
+        ("--time", "when"),
+        error="'spring' is not a time; say --date-format, another column with --time",
+    ),
+    # What is no data
+    Case(
+        "row numbers and station numbers",
+        "time,record_id,station,a,b\n2020-01-01,7,3,1.5,20\n2020-01-02,8,3,2.5,21\n2020-01-03,9,3,1,19\n",
+        time=("time",),
+        step="1 d",
+        says=("record_id, station (an identifier",),
+    ),
+    Case(
+        "a column without a name that counts the rows, beside dates",
+        ",date,a,b\n140,2020-01-01,1.5,20\n141,2020-01-02,2.5,21\n142,2020-01-03,1,19\n",
+        time=("date",),
+        step="1 d",
+        says=("(no name) (counts the rows",),
+    ),
+    Case(
+        "text",
+        "time,note,a,b\n2020-01-01,dry,1.5,20\n2020-01-02,,2.5,21\n2020-01-03,wet,1,19\n",
+        time=("time",),
+        step="1 d",
+        says=("note (text)",),
+    ),
+    Case(
+        "a constant column, and two columns of the same numbers",
+        "a,b,unit,again\n1.5,20,7,20\n2.5,21,7,21\n1.0,19,7,19\n",
+        data=("a", "b", "unit", "again"),
+        says=("unit: constant", "again: the same as in 'b'"),
+    ),
+    Case(
+        "two columns of one name",
+        "a,a,b\n1.5,1,20\n2.5,2,21\n1,3,19\n",
+        error="columns 1 and 2 both have the name 'a'",
+    ),
+    Case("a column that `--exclude` leaves out", "a,b,c\n1.5,20,x1\n2.5,21,4\n1,19,5\n", ("--exclude", "c")),
+    Case(
+        "a column with nothing in it",
+        "a,b,c\n1.5,20,\n2.5,21,\n1,19,\n",
+        error="column 'c' has nothing observed; leave it out",
+    ),
+    # Numbers
+    Case(
+        "a cell that is no number",
+        "a,b\n1.5,20\n2.5,x\n1.0,19\n",
+        error="row 3, column 'b': 'x' is not a finite number",
+    ),
+    Case(
+        "`1,234` in quotes",
+        'a,b\n1.5,"1,234"\n2.5,"2,345"\n1.0,19\n',
+        error="say --thousands , for 1234, or --decimal , for 1.234",
+    ),
+    Case(
+        "the same with `--thousands ,`",
+        'a,b\n1.5,"1,234"\n2.5,"2,345"\n1.0,"1,234,567.5"\n',
+        ("--thousands", ","),
+        values={"b": (1234, 2345, 1234567.5)},
+    ),
+    Case(
+        "`1.234,5` with `--decimal , --thousands .`",
+        "a;b\n1,5;1.234,5\n2,5;21\n1;19\n",
+        ("--decimal", ",", "--thousands", "."),
+        values={"a": (1.5, 2.5, 1), "b": (1234.5, 21, 19)},
+    ),
+    Case(
+        "decimal commas",
+        "a;b\n1,5;20\n2,5;21\n1,0;19\n",
+        says=("decimal comma",),
+        values={"a": (1.5, 2.5, 1.0)},
+    ),
+    Case(
+        "several codes for missing",
+        "a,b\n1.5,-999\n-99.9,21\n1.0,?\n2.0,5\n",
+        ("--missing-code", "-999,-99.9", "--missing-code", "?"),
+        says=("37.5 % of the cells missing",),
+    ),
+    Case(
+        "-999 in a single cell",
+        "a,b\n1.5,-999\n2.5,21\n1.0,19\n2.0,20\n",
+        says=("'b' is -999 once, far from all other values; if that stands for missing, say --missing",),
+    ),
+    Case(
+        "-99.9 in several cells",
+        "a,b\n1.5,-99.9\n2.5,-99.9\n1.0,19\n2.0,20\n3.0,25\n",
+        says=("'b' is -99.9 2 times",),
+    ),
+    Case(
+        "a single cell far from all others",
+        "a,b\n" + "\n".join(f"{i % 3},{1048 if i == 5 else i}" for i in range(12)) + "\n",
+        says=("row 7, column 'b': 1048 lies", "standard deviations beyond all other values"),
+    ),
+    # Encodings and files
+    Case("an empty file", "", error="the file is empty"),
+    Case("UTF-16, as spreadsheets save text", "a\tb\n1.5\t20\n2.5\t21\n1.0\t19\n".encode("utf-16")),
+    Case("line ends of carriage returns alone", "a,b\r1.5,20\r2.5,21\r1.0,19\r"),
+)

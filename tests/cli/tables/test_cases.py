@@ -1,0 +1,56 @@
+"""Every kind of input that the documentation lists, read as it says."""
+
+import argparse
+import re
+
+import numpy as np
+import pytest
+
+from probsfa.cli._errors import CommandError
+from probsfa.cli._parser import make_parser, parse
+from probsfa.cli._screen import Screen
+from probsfa.cli.tables.input import read_input
+from tests.cli.tables import page
+from tests.cli.tables.cases import CASES
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.kind)
+def test_kind_of_input(case, tmp_path, capsys):
+    path = tmp_path / "data.csv"
+    path.write_bytes(case.text if isinstance(case.text, bytes) else case.text.encode())
+    args = parse(["impute", str(path), "--dry-run", *case.options])
+    if case.error:
+        with pytest.raises(CommandError) as error:
+            read_input(args, Screen())
+        assert case.error in str(error.value)
+        assert "\n" not in str(error.value)
+        return
+    series = read_input(args, Screen())
+    said = capsys.readouterr().err
+    assert tuple(series.names) == case.data
+    assert tuple(series.table.names[j] for j in series.plan.time) == case.time
+    assert series.clock.step == case.step
+    if case.times is None:
+        assert series.clock.times is None
+    else:
+        np.testing.assert_allclose(series.clock.times, case.times)
+    for words in case.says:
+        assert words in said
+    for name, values in case.values.items():
+        np.testing.assert_array_equal(series.values[:, series.names.index(name)], values)
+
+
+def test_the_documentation_is_up_to_date():
+    assert page.current() == page.generated(), "python -m tests.cli.tables.page writes it anew"
+
+
+def test_options_that_the_documentation_names_exist():
+    text = page.PAGE.read_text(encoding="utf-8")
+    known = {option for action in _options() for option in action.option_strings}
+    for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", text):
+        assert option in known, option
+
+
+def _options():
+    [commands] = [a for a in make_parser()._actions if isinstance(a, argparse._SubParsersAction)]
+    return [action for parser in commands.choices.values() for action in parser._actions]

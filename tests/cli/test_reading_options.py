@@ -1,0 +1,298 @@
+"""The options on reading a file, from end to end, with a stand-in for the estimator."""
+
+import io
+import json
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from probsfa.cli import main
+
+STATIONS = """\
+time,site,a,b
+2020-01-01,N,1,20
+2020-01-02,N,,21
+2020-01-01,S,10,190
+2020-01-03,N,4,22
+2020-01-02,S,20,
+2020-01-03,S,30,250
+"""
+SHUFFLED = "time,a\n2020-01-03,3\n2020-01-01,1\n2020-01-02,\n2020-01-05,5\n"
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Write a file of the folder in which commands run."""
+
+    def write(text, name="in.csv"):
+        (tmp_path / name).write_text(text)
+        return name
+
+    return write
+
+
+def test_dry_run_says_the_whole_plan_and_does_nothing(command, written, tmp_path, stand_in):
+    written(STATIONS)
+    for verb in ("impute", "fit", "compare"):
+        done = command(verb, "in.csv", "--dry-run", "--group", "site")
+        assert done.code == 0
+        assert [line.split()[:3] for line in done.out.splitlines()[1:5]] == [
+            ["time", "time", "dates"],
+            ["site", "group", "--group"],
+            ["a", "data", "1"],
+            ["b", "data", "1"],
+        ]
+        assert "in.csv: 6 rows of 2 columns" in done.err
+    assert stand_in.calls == []
+    assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
+
+
+def test_dry_run_for_machines(command, written):
+    plan = json.loads(
+        command("impute", written(STATIONS), "--dry-run", "--json", "--group", "site", "-q").out
+    )
+    assert plan["rows"] == 6
+    assert [column["role"] for column in plan["columns"]] == ["time", "group", "data", "data"]
+    assert [column["missing"] for column in plan["columns"]] == [None, None, 1, 1]
+    assert plan["time"] == {
+        "columns": ["time"],
+        "read_as": "year-month-day",
+        "evenly_spaced": True,
+        "step": "1 d",
+    }
+    assert plan["sequences"] == [3, 3]
+    assert plan["missing_cells"] == 2
+
+
+def test_an_output_is_needed_but_for_a_dry_run(command, written):
+    done = command("impute", written(STATIONS))
+    assert done.code == 2
+    assert "-o/--output (or --dry-run)" in done.err
+
+
+def test_results_for_machines(command, written):
+    written(STATIONS)
+    fitted = json.loads(command("fit", "in.csv", "--group", "site", "-o", "m.npz", "--json", "-q").out)
+    assert fitted["plan"]["file"] == "in.csv"
+    assert fitted["model"]["timescales"] == [10.0, 5.0]
+    assert fitted["model"]["step"] == "1 d"
+    assert set(fitted["model"]["noise_std"]) == {"a", "b"}
+    filled = json.loads(command("impute", "in.csv", "--group", "site", "-o", "o.csv", "--json", "-q").out)
+    assert (filled["filled_cells"], filled["outputs"]) == (2, ["o.csv"])
+
+
+def test_scores_for_machines(command, written):
+    rows = "\n".join(f"{(7 * i) % 5},{(3 * i) % 7}" for i in range(30))
+    done = command("compare", written(f"a,b\n{rows}\n"), "--block", "3", "--json", "-q")
+    ways = json.loads(done.out)["hidden"]
+    assert len(ways) == 2
+    assert ways[0]["scores"][0]["method"] == "mean"
+
+
+def test_json_and_a_file_cannot_share_standard_output(command, written):
+    done = command("impute", written(STATIONS), "-o", "-", "--json")
+    assert done.code == 2
+    assert "--json and an output of - both write to standard output" in done.err
+
+
+def test_groups_are_sequences_of_their_own(command, written, tmp_path, stand_in):
+    assert command("impute", written(STATIONS), "--group", "site", "-o", "out.csv").code == 0
+    [call] = stand_in.calls
+    # In the order of the groups; the stand-in stacks them.
+    np.testing.assert_array_equal(call.lengths, [3, 3])
+    np.testing.assert_array_equal(call.X[:, 0], [1, np.nan, 4, 10, 20, 30])
+    # The means of all that is observed, in the rows that were empty.
+    expected = STATIONS.replace("N,,21", "N,13.0000,21").replace("S,20,\n", "S,20,125.75\n")
+    filled = (tmp_path / "out.csv").read_text()
+    assert [line.split(",")[:2] for line in filled.splitlines()] == [
+        line.split(",")[:2] for line in expected.splitlines()
+    ]
+    assert float(filled.splitlines()[2].split(",")[2]) == 13.0
+
+
+def test_numeric_times_of_groups_reach_the_model_as_they_are(command, written, stand_in):
+    text = "t,site,a\n0,N,1\n2,N,\n4,N,3\n10,S,1\n14,S,2\n16,S,5\n"
+    assert command("impute", written(text), "--group", "site", "-o", "out.csv").code == 0
+    [call] = stand_in.calls
+    np.testing.assert_array_equal(np.concatenate(call.times), [0, 2, 4, 10, 14, 16])
+
+
+def test_compare_takes_groups(command, written, stand_in):
+    rows = "".join(f"{i},{site},{(7 * i) % 5},{(3 * i) % 7}\n" for site in "NS" for i in range(30))
+    done = command("compare", written("t,site,a,b\n" + rows), "--group", "site", "--block", "3")
+    assert done.code == 0
+    assert "group: site; 2 sequences" in done.err
+    np.testing.assert_array_equal(stand_in.calls[0].lengths, [30, 30])
+
+
+def test_a_row_without_a_group_is_named(command, written):
+    done = command("impute", written("t,site,a\n0,N,1\n1,,2\n"), "--group", "site", "--dry-run", "-q")
+    assert done.code == 2
+    assert "row 3, column 'site': is empty; every row needs a group" in done.err
+
+
+def test_sorted_rows_reach_the_model_and_the_file_keeps_its_order(command, written, tmp_path, stand_in):
+    assert command("impute", written(SHUFFLED), "-o", "out.csv").code == 2
+    done = command("impute", "in.csv", "--sort", "-o", "out.csv", "--std", "std.csv", "--plot", "p.png")
+    assert done.code == 0
+    [call] = stand_in.calls
+    np.testing.assert_array_equal(call.X[:, 0], [1, np.nan, 3, 5])
+    assert call.times is None
+    assert list(call.index[0].day) == [1, 2, 3, 5]
+    assert (tmp_path / "out.csv").read_text() == SHUFFLED.replace("02,\n", "02,3.000\n")
+    assert [line.split(",")[1] for line in (tmp_path / "std.csv").read_text().splitlines()[1:]] == [
+        "0",
+        "0",
+        "1.633",
+        "0",
+    ]
+
+
+def test_two_rows_of_one_time_cannot_be_sorted(command, written):
+    text = "time,a\n2020-01-03,3\n2020-01-01,1\n2020-01-03,2\n"
+    done = command("impute", written(text), "--sort", "--dry-run", "-q")
+    assert done.code == 2
+    assert "row 4, column 'time': '2020-01-03' is the time of row 2, too; remove one of them" in done.err
+
+
+def test_sorting_needs_times(command, written):
+    done = command("impute", written("a,b\n3,1\n1,2\n"), "--sort", "--dry-run", "-q")
+    assert done.code == 2
+    assert "--sort needs times; no column tells the time. See --time" in done.err
+
+
+@pytest.mark.parametrize(
+    "codes",
+    [
+        ["--missing-code", "-999,-99.9,?"],
+        ["--missing-code=-999, -99.9", "--missing-code", "?"],
+        ["--missing-code", "-999", "--missing-code", "-99.9", "--missing-code", "?"],
+    ],
+)
+def test_several_missing_codes(command, written, tmp_path, codes):
+    text = "a,b\n-999,1\n2,-99.9\n3,?\n4,5\n"
+    assert command("impute", written(text), *codes, "-o", "out.csv").code == 0
+    assert (tmp_path / "out.csv").read_text() == "a,b\n3.0000,1\n2,3.000\n3,3.000\n4,5\n"
+
+
+def test_missing_codes_with_a_decimal_comma(command, written, tmp_path):
+    text = "a;b\n-99,9;1,5\n2,5;-1\n3,5;2,5\n"
+    assert command("impute", written(text), "--missing-code", "-99,9;-1", "-o", "out.csv").code == 0
+    assert (tmp_path / "out.csv").read_text() == "a;b\n3,0000;1,5\n2,5;2,0000\n3,5;2,5\n"
+
+
+def test_excluded_columns_are_kept_as_they_are(command, written, tmp_path, stand_in):
+    text = "a,b,c\n1,,x1\n2,3,4\n3,5,\n"
+    assert command("impute", written(text), "--exclude", "c", "-o", "out.csv").code == 0
+    assert (tmp_path / "out.csv").read_text() == text.replace("1,,x1", "1,4.000,x1")
+    for options, said in [
+        (("--columns", "c"), "given to both --columns and --exclude"),
+        (("--time", "c"), "given to both --time and --exclude"),
+        (("--exclude", "d"), "there is no column 'd'"),
+        (("--group", "a", "--columns", "a"), "given to both --columns and --group"),
+    ]:
+        done = command("impute", "in.csv", "--exclude", "c", *options, "--dry-run", "-q")
+        assert done.code == 2
+        assert said in done.err
+
+
+def test_a_name_may_hold_a_comma(command, written, stand_in):
+    text = '"wind, east",b\n1,\n2,5\n3,4\n'
+    done = command("impute", written(text), "--columns", "wind, east", "--columns", "b", "-o", "out.csv")
+    assert done.code == 0
+    assert list(stand_in.calls[0].model.feature_names_in_) == ["wind, east", "b"]
+
+
+def test_thousands(command, written, tmp_path):
+    text = 'a,b\n"1,234",1\n,2\n"2,234.5",4\n'
+    done = command("impute", written(text), "-o", "out.csv", "-q")
+    assert done.code == 2
+    assert "say --thousands , for 1234, or --decimal , for 1.234" in done.err
+    assert command("impute", "in.csv", "--thousands", ",", "-o", "out.csv", "-q").code == 0
+    assert (tmp_path / "out.csv").read_text() == text.replace("\n,2", "\n1734.2,2")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--thousands", "ab"], "--thousands must be one character"),
+        (["--thousands", "."], "--thousands and --decimal are both '.'"),
+        (["--skip-rows", "-1"], "must be a whole number from 0 up"),
+        (["--skip-rows", "9"], "the file is empty behind --skip-rows"),
+        (["--epoch", "s"], "--epoch needs one column of numbers"),
+        (["--date-format", "%Q"], "'%Q' is no format"),
+        (["--date-format", "%d.%m.%Y"], "'2020-01-03' does not have the form '%d.%m.%Y'"),
+    ],
+)
+def test_wrong_options_are_one_sentence(command, written, options, said):
+    done = command("impute", written(SHUFFLED), *options, "--dry-run", "-q")
+    assert done.code == 2
+    assert said in done.err
+
+
+def test_skipped_rows_stay_in_the_file(command, written, tmp_path):
+    text = "a logger, 2020;\n\na;b\n1;2\n;3\n4;6\n"
+    assert command("impute", written(text), "--skip-rows", "2", "-o", "out.csv").code == 0
+    assert (tmp_path / "out.csv").read_text() == text.replace("\n;3", "\n2.500;3")
+
+
+def test_standard_streams(command, monkeypatch):
+    stdin = SimpleNamespace(buffer=io.BytesIO(b"a,b\n1,2\n,3\n5,6\n"))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    done = command("impute", "-", "-o", "-")
+    assert done.code == 0
+    assert done.out == "a,b\n1,2\n3.000,3\n5,6\n"
+    assert "standard input: 3 rows of 2 columns" in done.err
+
+
+def test_a_model_to_standard_output_comes_alone(stand_in, written, tmp_path, capfdbinary, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    assert main(["fit", written(SHUFFLED), "--sort", "-o", "-", "-q"]) == 0
+    out = capfdbinary.readouterr().out
+    assert np.load(io.BytesIO(out))["mean"] == [3.0]
+
+
+def test_scores_to_standard_output_come_alone(command, written):
+    rows = "\n".join(f"{(7 * i) % 5},{(3 * i) % 7}" for i in range(30))
+    done = command("compare", written(f"a,b\n{rows}\n"), "--block", "3", "-o", "-")
+    assert done.out.startswith("hidden,method,rmse")
+    assert "90 % covers" in done.err
+
+
+def test_a_saved_model_chooses_its_columns(command, written, tmp_path):
+    written("t,a,id\n1,5,3\n2,,4\n3,6,9\n", "all.csv")
+    assert command("fit", "all.csv", "--columns", "a,id", "-o", "model.npz").code == 0
+    assert command("impute", "all.csv", "--model", "model.npz", "-o", "out.csv").code == 0
+    assert (tmp_path / "out.csv").read_text() == "t,a,id\n1,5,3\n2,5.5000,4\n3,6,9\n"
+
+
+def test_a_fill_that_is_no_number_is_not_written(command, written, tmp_path, stand_in, monkeypatch):
+    def overflow(self, X, return_std=False, **others):
+        values = np.where(np.isnan(X), np.nan, X)
+        return values, np.zeros(X.shape)
+
+    monkeypatch.setattr(stand_in, "impute", overflow)
+    done = command("impute", written("a,b\n1,2\n,3\n5,6\n"), "-o", "out.csv", "-q")
+    assert done.code == 2
+    assert "row 3, column 'a': the model gives no number for this cell, so nothing was written" in done.err
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_warnings_come_with_quiet_too(command, written):
+    text = "a,b\n" + "".join(f"{i % 3},{1048 if i == 5 else -999 if i == 7 else i}\n" for i in range(30))
+    done = command("impute", written(text), "--dry-run", "--json", "-q")
+    notes = done.err.splitlines()
+    assert "'b' is -999 once" in notes[0]
+    assert "row 7, column 'b': 1048 lies" in notes[1]
+    assert len(json.loads(done.out)["warnings"]) == 2
+
+
+def test_an_output_that_promises_a_binary_table_is_refused(command, written):
+    written(STATIONS)
+    for arguments in (["impute", "in.csv", "-o", "out.xlsx"], ["compare", "in.csv", "-o", "out.parquet"]):
+        done = command(*arguments)
+        assert done.code == 2
+        assert "tables are written as text; let the name end in .csv, .csv.gz or .zip" in done.err

@@ -1,0 +1,138 @@
+"""Signals end a command at once, with the exit code that shells expect and no file touched."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from probsfa.cli import main
+from probsfa.cli._signals import GRACE, Stopped, stopping
+from tests.sampling import sparsely
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+
+DATA = "t,a,b\n" + "".join(f"{i},{i % 3},{'' if i == 5 else i % 4}\n" for i in range(12))
+
+# The command in a process of its own, with a stand-in whose fit goes on as `{fit}` says.
+COMMAND = """
+import sys, time, types
+from tests.stand_in import StandIn
+from probsfa.cli import main
+
+def goes_on(self, X, y=None, **others):
+    print("fitting", flush=True)
+    {fit}
+
+fit_of_old = StandIn.fit
+StandIn.fit = goes_on
+# Spares the import of JAX.
+sys.modules["probsfa.statespace"] = types.SimpleNamespace(ProbabilisticSFA=StandIn)
+sys.exit(main(sys.argv[1:]))
+"""
+SLEEPS = "time.sleep(60)"
+KEEPS = """
+    try:
+        time.sleep(60)
+    except KeyboardInterrupt:
+        pass
+    return fit_of_old(self, X, y)
+"""
+SWALLOWS = """
+    while True:
+        try: time.sleep(1)
+        except BaseException: pass
+"""
+WRITES = """
+    from probsfa._files import replacing
+    with replacing("other.csv") as [draft]:
+        draft.write_text("half")
+        while True:
+            try: time.sleep(1)
+            except BaseException: pass
+"""
+
+
+def stop(folder, verb, number, fit, *options):
+    """Send a signal to a command that is fitting; gives exit code, what was said, and the seconds it took."""
+    code = COMMAND.format(fit=fit)
+    root = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, verb, "data.csv", "-o", "out", "--force", "-q", *options],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": root},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "fitting\n"
+    start = time.monotonic()
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    return process.returncode, err, time.monotonic() - start
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "data.csv").write_text(DATA)
+    (tmp_path / "out").write_text("old")
+    return tmp_path
+
+
+@sparsely(
+    ("verb", "number", "fit", "said"),
+    [
+        ("fit", signal.SIGINT, KEEPS, "interrupted"),
+        ("impute", signal.SIGTERM, WRITES, "terminated"),
+        ("impute", signal.SIGINT, SLEEPS, "interrupted"),
+        ("fit", signal.SIGTERM, SLEEPS, "terminated"),
+        ("impute", signal.SIGINT, SWALLOWS, "interrupted"),
+    ],
+    shown=2,
+    ids=["Ctrl-C kept by the estimator", "SIGTERM while writing", "Ctrl-C", "SIGTERM", "Ctrl-C swallowed"],
+)
+def test_a_signal_leaves_the_old_file_and_no_other(folder, verb, number, fit, said):
+    code, err, seconds = stop(folder, verb, number, fit)
+    assert code == 128 + number
+    assert err.strip() == f"probsfa: error: {said}; nothing was written."
+    assert (folder / "out").read_text() == "old"
+    assert sorted(path.name for path in folder.iterdir()) == ["data.csv", "out"]
+    assert seconds < GRACE + 10.0
+
+
+def test_a_fit_that_says_it_was_interrupted_is_an_interrupt(command, tmp_path, stand_in, monkeypatch):
+    (tmp_path / "data.csv").write_text(DATA)
+    (tmp_path / "out").write_text("old")
+    fit = stand_in.fit
+
+    def interrupted(self, X, y=None, **others):
+        fit(self, X, y, **others)
+        self.converged_, self.status_ = False, "Interrupted: the best parameters so far are kept."
+        return self
+
+    monkeypatch.setattr(stand_in, "fit", interrupted)
+    for verb in ("impute", "fit"):
+        done = command(verb, "data.csv", "-o", "out", "--force", "-q")
+        assert (done.code, done.err) == (130, "probsfa: error: interrupted; nothing was written.\n")
+        assert (tmp_path / "out").read_text() == "old"
+
+
+def test_handlers_are_restored():
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with pytest.raises(Stopped) as stopped, stopping():
+        signal.raise_signal(signal.SIGTERM)
+    assert (stopped.value.exit_code, stopped.value.sentence) == (143, "terminated; nothing was written.")
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_in_another_thread_signals_are_left_alone(tmp_path, stand_in):
+    (tmp_path / "data.csv").write_text(DATA)
+    codes = []
+    arguments = ["impute", str(tmp_path / "data.csv"), "-o", str(tmp_path / "out.csv"), "-q"]
+    thread = threading.Thread(target=lambda: codes.append(main(arguments)))
+    thread.start()
+    thread.join()
+    assert codes == [0]
