@@ -19,11 +19,14 @@ from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.information import factor_spectra
 from probsfa.statespace.parameters import Parameters
 
+_TINY = np.finfo(np.float64).tiny
 Solver = Callable[[FloatArray], FloatArray]
 
 # Beyond this size the matrix of the loadings within the span (q K by q K) is kept in diagonal blocks only:
 # factorising it would take longer than the steps that it saves.
 MOST_WITHIN = 400
+# Nor are the noise variances of more features than this coupled to anything.
+_MOST_NOISES = 256
 
 
 class CompleteData(NamedTuple):
@@ -99,7 +102,7 @@ class Metric:
         )
         q = left.shape[1]
         self.left = left
-        self.coarse = q * k > most_within
+        self.coarse = q * k > most_within or layout.n_noise > _MOST_NOISES
         self.moments = complete.moments
         # What is left to learn of a noise variance is in proportion to how often it was at work.
         self.share = np.sqrt(share)
@@ -111,22 +114,22 @@ class Metric:
         w = weights[:, None, None]
         self.beyond = n * np.einsum("w,wjk->jk", weights, fgf)
         dynamics = 0.5 * n * spectra.information(weights, g)
-        uh = left @ h
-        dynamics_noise = 0.5 * n * spectra.with_noise(weights, uh)
         mean_inverse = np.einsum("w,wab->ab", weights, inverse)
-        self.outside = np.eye(d) - left @ left.T if d > q else np.zeros((d, d))
-        # f_j (U H)_ej, through which loadings beyond the span and the noise of feature e are coupled
-        self.local = n * np.einsum("ea,aj->ej", left, np.einsum("w,waj->aj", weights, fh))
         if self.coarse:
             within = np.einsum("waa,wjk->ajk", w * inverse, fgf, optimize=True)
             within += np.einsum("wak,waj->ajk", w * fh, fh, optimize=True)
             self.within = n * within
-            precision = np.diagonal(self.outside) + np.einsum("da,ab,db->d", left, mean_inverse, left)
-            noise = np.diag(0.5 * n * precision**2)
-            self.coupled = np.zeros((q * k, layout.n_noise + layout.latents.n_dynamics))
-            self.local[:] = 0.0
-            dynamics_noise[:] = 0.0
+            outside = 1.0 - np.sum(left**2, axis=1) if d > q else np.zeros(d)
+            precision = outside + np.einsum("da,ab,db->d", left, mean_inverse, left)
+            by_feature = 0.5 * n * precision**2 * self.share**2
+            # Variances, dynamics and loadings each by themselves.
+            self.noise = by_feature if layout.noise == "diagonal" else by_feature[:, None].sum(axis=0)
+            self.noise = self.noise[: layout.n_noise]
+            self.dynamics = dynamics
         else:
+            self.outside = np.eye(d) - left @ left.T if d > q else np.zeros((d, d))
+            # f_j (U H)_ej, through which loadings beyond the span and the noise of feature e are coupled
+            self.local = n * np.einsum("ea,aj->ej", left, np.einsum("w,waj->aj", weights, fh))
             within = _pairs(w * inverse, fgf).transpose(0, 2, 1, 3)
             within += _pairs(w * fh, fh).transpose(0, 3, 2, 1)
             self.within = n * within.reshape(1, q * k, q * k)
@@ -138,9 +141,10 @@ class Metric:
             by_noise = _pairs(w * inverse, fh).transpose(0, 3, 1, 2).reshape(q * k, q * q) @ pairs.T
             by_dynamics = spectra.with_loadings(weights, h, g).reshape(q * k, -1)
             self.coupled = n * np.hstack([self._gather(by_noise.T).T, by_dynamics])
-        noise *= np.outer(self.share, self.share)
-        between = self._gather(dynamics_noise.T)
-        self.small = np.block([[self._total(noise), between], [between.T, dynamics]])
+            noise *= np.outer(self.share, self.share)
+            dynamics_noise = 0.5 * n * spectra.with_noise(weights, left @ h)
+            between = self._gather(dynamics_noise.T)
+            self.small = np.block([[self._total(noise), between], [between.T, dynamics]])
         at_zero = factor_spectra(
             params._replace(noise_variance=params.noise_variance / share),
             processes.latent_spectra(params, np.zeros(1), evenly_sampled=even).values,
@@ -175,9 +179,18 @@ class Metric:
             outer = beyond((scaled - self.left @ inside).T).T
             return outer + self.left @ within(inside.ravel()).reshape(inside.shape)
 
-        small = self._small(damping, beyond, within)
         # The gradient by the scaled loadings is the one by the loadings times the noise's deviation.
         first = solve_loadings(gradient[loadings].reshape(d, k) / root)
+        step = np.zeros_like(gradient)
+        step[offset] = self._solve_offset(gradient[offset], damping)
+        if self.coarse:
+            step[loadings] = (first / root).ravel()
+            added = self._added(damping)
+            curved = self.dynamics + np.diag(added[n_noise:])
+            step[dynamics] = factorise(curved)(gradient[dynamics])
+            step[noise] = free[noise] * gradient[noise] / np.maximum(self.noise + added[:n_noise], _TINY)
+            return step
+        small = self._small(damping, beyond, within)
         rest = np.concatenate([gradient[noise], gradient[dynamics]]) - self._from_loadings(first)
         kept = np.concatenate([free[noise], np.ones(self.layout.latents.n_dynamics, dtype=bool)])
         small_step = np.zeros_like(rest)
@@ -185,10 +198,8 @@ class Metric:
         small_step[kept] = factorise(small)(rest[kept])
         change = first - solve_loadings(self._to_loadings(small_step))
 
-        step = np.zeros_like(gradient)
         step[loadings] = (change / root).ravel()
         step[noise], step[dynamics] = small_step[:n_noise], small_step[n_noise:]
-        step[offset] = self._solve_offset(gradient[offset], damping)
         return step
 
     def _within_solver(self, damping: float) -> Solver:
@@ -204,8 +215,6 @@ class Metric:
         """What remains for noise and dynamics once the loadings are eliminated."""
         n_noise = self.layout.n_noise
         small = self._noise_and_dynamics(damping)
-        if self.coarse:
-            return small
         local = self.share[:, None] * self.local
         around = local @ beyond(local.T)
         around *= self.outside
@@ -213,15 +222,18 @@ class Metric:
         small -= self.coupled.T @ within(self.coupled)
         return small
 
-    def _noise_and_dynamics(self, damping: float) -> FloatArray:
-        added = np.concatenate(
+    def _added(self, damping: float) -> FloatArray:
+        """What is added to the diagonal of noise and dynamics."""
+        return np.concatenate(
             [
                 self.noise_curvature + 0.5 * damping * self.counts,
                 self.dynamics_curvature + damping * self.dynamics_damping,
             ]
         )
-        small = self.small.copy()
-        small[np.diag_indices(len(small))] += added
+
+    def _noise_and_dynamics(self, damping: float) -> FloatArray:
+        small = block_diag(np.diag(self.noise), self.dynamics) if self.coarse else self.small.copy()
+        small[np.diag_indices(len(small))] += self._added(damping)
         return small
 
     def _to_loadings(self, small: FloatArray) -> FloatArray:
@@ -275,17 +287,19 @@ class Metric:
         else:
             within = self.within[0] + np.kron(np.eye(self.left.shape[1]), damped)
         rows = np.repeat(self.root, k)
-        whole = np.kron(self.outside, self.beyond + damped) + span @ within @ span.T
+        outside = np.eye(d) - self.left @ self.left.T if d > self.left.shape[1] else np.zeros((d, d))
+        whole = np.kron(outside, self.beyond + damped) + span @ within @ span.T
         out[loadings, loadings] = whole * rows[:, None] * rows
-        cross = [self._to_loadings(e).ravel() * rows for e in np.eye(n_noise + n_dynamics)]
         small = self._noise_and_dynamics(damping)
+        coupled = () if self.coarse else np.eye(n_noise + n_dynamics)
+        cross = [self._to_loadings(e).ravel() * rows for e in coupled]
         for part, first, size in ((noise, 0, n_noise), (dynamics, n_noise, n_dynamics)):
-            if size:
+            if size and cross:
                 out[loadings, part] = np.array(cross[first : first + size]).T
                 out[part, loadings] = out[loadings, part].T
         order = np.r_[noise, dynamics]
         out[np.ix_(order, order)] = small
-        inverse = self.outside + self.left @ self.offset_within @ self.left.T + damping * np.eye(d)
+        inverse = outside + self.left @ self.offset_within @ self.left.T + damping * np.eye(d)
         out[offset, offset] = self.n_rows * inverse * np.outer(self.root, self.root)
         return out
 
