@@ -97,7 +97,11 @@ def test_a_stream_that_is_no_deflate_is_broken(saved, tmp_path):
     refused(tmp_path, bytes(content), "broken")
 
 
-@pytest.mark.parametrize("content", [b"not gzip", gzip.compress(b"abc", mtime=0), gzip.compress(b"abc" * 999)[:20]])
+@pytest.mark.parametrize(
+    "content",
+    [b"not gzip", gzip.compress(b"abc", mtime=0), gzip.compress(b"abc" * 999, mtime=0)[:20]],
+    ids=["text", "whole", "cut"],
+)
 def test_a_file_of_gzip_is_no_model(tmp_path, content):
     refused(tmp_path, content, "broken, or is not a model")
 
