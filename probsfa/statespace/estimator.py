@@ -419,11 +419,11 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             model is then no better at filling single cells either.
         """
         sequences = self._check(X, lengths, times)
-        filled, std, beside_interpolation = self._model.impute(sequences)
+        filled, std, beside_interpolation = self._model.impute(sequences, with_std=return_std)
         if beside_interpolation is not None and beside_interpolation.sentence:
             warnings.warn(beside_interpolation.sentence, UserWarning, stacklevel=2)
         values = like_input(X, sequences, filled)
-        return (values, like_input(X, sequences, std)) if return_std else values
+        return values if std is None or not return_std else (values, like_input(X, sequences, std))
 
     def forecast(
         self, X: Any, n_steps: int | None = None, *, fh: Any = None, lengths: Any = None, times: Any = None

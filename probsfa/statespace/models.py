@@ -26,8 +26,8 @@ from probsfa.statespace.learning.standard_errors import (
     standard_errors,
 )
 from probsfa.statespace.leave_one_out import compare_with_interpolation
-from probsfa.statespace.panel import Panel, make_panel
-from probsfa.statespace.posterior import Posterior, log_likelihood, plan_for, smooth
+from probsfa.statespace.panel import Panel, lazy_panel, make_panel
+from probsfa.statespace.posterior import Posterior, log_likelihood, plan_for, smooth, visit_moments
 from probsfa.statespace.prediction import (
     Forecast,
     Imputation,
@@ -37,6 +37,9 @@ from probsfa.statespace.prediction import (
     observation_moments,
 )
 from probsfa.statespace.simulation import draw_latents, simulate
+
+# Values of more bytes than this are filled chunk by chunk, with little in memory besides the result.
+_LARGE = 64 * 2**20
 
 __all__ = ["FittedModel", "LinearGaussianModel"]
 
@@ -75,7 +78,7 @@ class FittedModel(Protocol):
         """Log-likelihood of all rows, in nats."""
         ...
 
-    def impute(self, sequences: Sequences) -> Imputation:
+    def impute(self, sequences: Sequences, *, with_std: bool) -> Imputation:
         """Values with missing cells filled, and their standard deviations."""
         ...
 
@@ -148,8 +151,10 @@ class LinearGaussianModel:
         check_finite(sequences, self.fitted.params, value)
         return value
 
-    def impute(self, sequences: Sequences) -> Imputation:
+    def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
         """Values with missing cells filled, and the standard deviations of what would have been observed."""
+        if sequences.values.nbytes > _LARGE:
+            return self._impute_by_chunk(sequences, with_std)
         whole, params = self.posterior(sequences), self.fitted.predictive_params
         moments = observation_moments(params, whole.means, whole.covariances)
         check_finite(sequences, self.fitted.params, *moments)
@@ -158,14 +163,38 @@ class LinearGaussianModel:
             return Imputation(values, std)
         return Imputation(values, std, compare_with_interpolation(sequences, *moments, params.noise_variance))
 
-    def beside_interpolation(self, sequences: Sequences) -> Self:
-        """The same model; its status says so where straight lines find observed cells as well."""
+    def _impute_by_chunk(self, sequences: Sequences, with_std: bool) -> Imputation:
+        """The same with little in memory besides the result; a sample is compared with straight lines."""
+        params = self.fitted.predictive_params
+        values = sequences.values.copy()
+        std = np.zeros_like(values) if with_std else None
+
+        def fill_in(rows: slice, means: FloatArray, covariances: FloatArray) -> None:
+            moments = observation_moments(params, means, covariances)
+            check_finite(sequences, self.fitted.params, *moments)
+            missing = np.isnan(values[rows])
+            values[rows][missing] = moments[0][missing]
+            if std is not None:
+                std[rows][missing] = np.sqrt(moments[1][missing])
+
+        timed = sequences.retimed(self.fitted.time_unit)
+        visit_moments(self.fitted.params, lazy_panel(timed), fill_in)
+        sample = self._sample(sequences)
+        comparison = None if sample is sequences else self.impute(sample).beside_interpolation
+        return Imputation(values, std, comparison)
+
+    def _sample(self, sequences: Sequences) -> Sequences:
+        """Stretches of the rows where there are very many, else all."""
         params = self.fitted.params
         affordable = affordable_rows(params.n_components, params.n_features)
-        if sequences.n_rows > affordable:
-            sample = stretches(sequences.mask, sequences.lengths, affordable)
-            sequences = sequences if sample is None else sequences.cut_out(sample)
-        comparison = self.impute(sequences).beside_interpolation
+        if sequences.n_rows <= affordable:
+            return sequences
+        sample = stretches(sequences.mask, sequences.lengths, affordable)
+        return sequences if sample is None else sequences.cut_out(sample)
+
+    def beside_interpolation(self, sequences: Sequences) -> Self:
+        """The same model; its status says so where straight lines find observed cells as well."""
+        comparison = self.impute(self._sample(sequences)).beside_interpolation
         if comparison is None or not comparison.sentence:
             return self
         status = f"{self.fitted.status} {comparison.sentence}"

@@ -178,7 +178,7 @@ class NoiseFreeModel:
         """Log-likelihood of all rows, in nats."""
         return float(np.sum(self._full_posterior(sequences).row_log_likelihoods))
 
-    def impute(self, sequences: Sequences) -> Imputation:
+    def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
         """Values with missing cells filled, and their standard deviations given the observed cells.
 
         A cell that the others of its row determine has none.

@@ -116,6 +116,35 @@ def make_panel(sequences: Sequences, *, pad: bool = True) -> Panel:
     return Panel(values, mask, gap_index, gaps, n_rows, sequences.lengths, complete)
 
 
+class _Observed:
+    """Values of observed cells, zero where missing: a source of rows."""
+
+    def __init__(self, values: FloatArray) -> None:
+        self.shape = values.shape
+        self._values = values
+
+    def __getitem__(self, rows: slice) -> FloatArray:
+        return np.nan_to_num(self._values[rows], nan=0.0)
+
+
+class _Presence:
+    """Whether cells are observed, 1.0 or 0.0: a source of rows."""
+
+    def __init__(self, values: FloatArray) -> None:
+        self.shape = values.shape
+        self._values = values
+
+    def __getitem__(self, rows: slice) -> FloatArray:
+        return (~np.isnan(self._values[rows])).astype(np.float64)
+
+
+def lazy_panel(sequences: Sequences) -> Panel:
+    """A panel that takes hardly any memory: rows are packed when a chunk of them is asked for."""
+    gap_index, gaps = index_gaps(sequences.starts, sequences.times, sequences.step)
+    values, mask = _Observed(sequences.values), _Presence(sequences.values)
+    return Panel(values, mask, gap_index, gaps, sequences.n_rows, sequences.lengths)
+
+
 def index_gaps(
     starts: BoolArray, times: FloatArray | None, step: float | None = None
 ) -> tuple[NDArray[np.int32], FloatArray]:

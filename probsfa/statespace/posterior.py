@@ -4,7 +4,7 @@ This is the one place through which everything else asks the engine, in float64 
 configuration is, with NumPy arrays going in and coming out.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from probsfa._processes import check_not_forked
 from probsfa._threads import one_blas_thread
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import Gaussian, Transition
-from probsfa.statespace.engine.plan import Plan, plan, settings_for_draws
+from probsfa.statespace.engine.plan import Plan, in_turn, plan, settings_for_draws
 from probsfa.statespace.engine.problem import Model, Problem, make_model
 from probsfa.statespace.engine.recursions import Recursions
 from probsfa.statespace.engine.settings import engine_settings
@@ -102,6 +102,24 @@ def smooth(params: Parameters, panel: Panel) -> Posterior:
     """
     with _engine():
         return Posterior(**plan(params, panel).route.moments(params, panel)._asdict())
+
+
+def visit_moments(
+    params: Parameters, panel: Panel, visit: Callable[[slice, FloatArray, FloatArray], None]
+) -> None:
+    """Show posterior means (n, K) and covariances (n, K, K) chunk by chunk, the last one first.
+
+    Parameters
+    ----------
+    params : Parameters
+        Parameters of the model.
+    panel : Panel
+        Packed observations.
+    visit : callable
+        Called with the rows of a chunk, their means and their covariances, none of which is kept.
+    """
+    with _engine():
+        in_turn(params, panel).visit_moments(params, panel, visit)
 
 
 def log_likelihood(params: Parameters, panel: Panel) -> float:

@@ -124,14 +124,15 @@ class Imputation(NamedTuple):
     ----------
     values : ndarray of shape (N, D)
         Observed cells as they were, missing ones filled.
-    std : ndarray of shape (N, D)
-        Standard deviations of what would have been observed, zero where something was.
+    std : ndarray of shape (N, D), or None
+        Standard deviations of what would have been observed, zero where something was; None where nobody
+        asked.
     beside_interpolation : Comparison, or None, default=None
         How the model and straight lines find observed cells again; None where nothing is missing.
     """
 
     values: FloatArray
-    std: FloatArray
+    std: FloatArray | None
     beside_interpolation: Comparison | None = None
 
 

@@ -51,6 +51,8 @@ _CHUNK_BYTES = 32 * 2**20
 _RECURSIONS_CHUNK_BYTES = 8 * 2**20
 # An accelerator has no such cache, and each of its programs should have enough to do.
 _ACCELERATOR_CHUNK_BYTES = 256 * 2**20
+# What may be kept of a forward pass where little besides the data is to be in memory.
+_FEW_CACHED_BYTES = 64 * 2**20
 _MOST_CHUNK_ROWS, _FEWEST_CHUNK_ROWS = 65_536, 64
 # What the forward pass leaves is cached for the backward pass up to this size; beyond it, it is made again.
 _CACHED_BYTES = 1536 * 2**20
@@ -271,6 +273,17 @@ def _on_one_device(params: Parameters, panel: Panel, request: Request) -> Plan:
     if request.two_filter is None:
         reason += ", and there is enough work for a thread at each end of the rows"
     return Plan(strategy, TwoFilter(*in_turn, half_rows=half, half_strategy=choose(half)[0]), reason)
+
+
+def in_turn(params: Parameters, panel: Panel) -> InTurn:
+    """One chunk after the other, for rows of which little besides may be in memory."""
+    request = _request.get()
+    few_columns = request.strategy is None and _has_few_columns(params, panel)
+    rows = _chunk_rows(panel.values.shape[0], params.n_states, request)
+    strategy: Strategy = CovarianceForm()
+    if not few_columns:
+        strategy, _ = _choose_strategy(rows, params.n_states, _FEWEST_ROWS, request)
+    return InTurn(strategy, rows, min(_cached_bytes(request), _FEW_CACHED_BYTES))
 
 
 def strategy_for_sampling(n_rows: int, n_states: int) -> Strategy:

@@ -4,7 +4,7 @@ What one chunk hands to the next is the distribution of one state, so the number
 panel, exactly.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -264,10 +264,9 @@ class InTurn:
     def moments(self, params: Parameters, panel: Panel) -> PanelMoments:
         """See :class:`.Route`."""
         sweep, n = self._sweep(params, panel), panel.n_rows
-        after = sweep.nothing
         if len(sweep.chunks) == 1:
             first = (sweep.chunks[0], sweep.chunks.after_index(0), sweep.prior)
-            smoothed, log_likelihoods = _posterior_program(self.strategy, sweep.model, *first, after)
+            smoothed, log_likelihoods = _posterior_program(self.strategy, sweep.model, *first, sweep.nothing)
             means, covariances, lag_one = map(np.asarray, smoothed)
             return PanelMoments(means[:n], covariances[:n], lag_one[: n - 1], np.asarray(log_likelihoods)[:n])
         sweep.forward()
@@ -275,14 +274,30 @@ class InTurn:
         # join them at the end took a fifth longer, and twice the memory.
         n_states = sweep.model.n_states
         whole = [np.empty((n, n_states)), *(np.empty((n, n_states, n_states)) for _ in range(2))]
-        for k, rows, after_index, result in sweep.backward():
-            smoothed = _moments_program(self.strategy, sweep.model, rows, after_index, result, after)
-            after = Gaussian(smoothed.means[0], smoothed.covariances[0])
-            part = slice(k * self.chunk_rows, (k + 1) * self.chunk_rows)
+        for part, smoothed in self._moments_backwards(sweep):
             for target, moments in zip(whole, smoothed, strict=True):
                 target[part] = np.asarray(moments)[: len(target[part])]
         means, covariances, lag_one = whole
         return PanelMoments(means, covariances, lag_one[: n - 1], _joined(sweep.log_likelihoods)[:n])
+
+    def _moments_backwards(self, sweep: Sweep) -> Iterator[tuple[slice, RowMoments]]:
+        after = sweep.nothing
+        for k, rows, after_index, result in sweep.backward():
+            smoothed = _moments_program(self.strategy, sweep.model, rows, after_index, result, after)
+            after = Gaussian(smoothed.means[0], smoothed.covariances[0])
+            yield slice(k * self.chunk_rows, (k + 1) * self.chunk_rows), smoothed
+
+    def visit_moments(
+        self, params: Parameters, panel: Panel, visit: Callable[[slice, FloatArray, FloatArray], None]
+    ) -> None:
+        """Show the means and covariances of the rows of each chunk, the last one first, and keep none."""
+        sweep, n = self._sweep(params, panel), panel.n_rows
+        sweep.forward()
+        for part, smoothed in self._moments_backwards(sweep):
+            inside = slice(part.start, min(part.stop, n))
+            length = max(inside.stop - inside.start, 0)
+            if length:
+                visit(inside, np.asarray(smoothed.means)[:length], np.asarray(smoothed.covariances)[:length])
 
     def expected_statistics(self, params: Parameters, panel: Panel) -> Statistics:
         """See :class:`.Route`."""

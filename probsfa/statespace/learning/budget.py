@@ -5,6 +5,7 @@ and time allow. Time is counted in products and not on a clock: the same data ge
 A posterior costs about ``T K (K (K + D) + 400)`` products.
 """
 
+import os
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from probsfa._typing import BoolArray, FloatArray
 
-__all__ = ["Size", "affordable_rows", "default_size", "most_components", "stretches"]
+__all__ = ["Size", "affordable_rows", "check_memory", "default_size", "most_components", "stretches"]
 
 # More latents than this gain little and take long, however many columns there are.
 _MOST = 32
@@ -24,6 +25,8 @@ _EVALUATION = 1.7e8
 _OVERHEAD = 400
 # Observed cells for each free parameter, at least: fewer leave more to chance than a latent explains.
 _CELLS_PER_PARAMETER = 6.0
+# Matrices of the size of a covariance that learning holds at a time: a chunk of rows, bands of a spectrum.
+_MATRICES = 600
 # Rows that parameters are learned from where there are too many: so many stretches, of so many rows at least,
 # and so many observed cells of each column, or a quarter of its share.
 _STRETCHES, _SHORTEST = 8, 24
@@ -86,6 +89,35 @@ def default_size(values: FloatArray, lengths: tuple[int, ...]) -> Size:
     while k > 1 and n_rows * _products(k, n_features) > _EVALUATION:
         k -= 1
     return Size(k)
+
+
+def check_memory(n_components: int, available: int | None = None) -> None:
+    """Raise a ValueError if so many latents cannot be learned in the memory of this machine.
+
+    Parameters
+    ----------
+    n_components : int
+        Number of latents.
+    available : int, optional
+        Bytes of memory; those of the machine by default, where it tells.
+
+    Raises
+    ------
+    ValueError
+        That says how much it would take.
+    """
+    if available is None:
+        try:
+            available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        except (AttributeError, OSError, ValueError):  # not on every system
+            return
+    needed = 8 * _MATRICES * n_components**2
+    if needed > available:
+        raise ValueError(
+            f"n_components={n_components} takes about {needed / 2**30:,.0f} GiB, for {_MATRICES} matrices of "
+            f"{n_components} x {n_components} numbers, and this machine has {available / 2**30:,.0f} GiB of "
+            "memory; take fewer latents."
+        )
 
 
 def affordable_rows(n_components: int, n_features: int) -> int:

@@ -18,7 +18,7 @@ from probsfa._times import TimeAxis
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.columns import column_moments, is_constant, standardisation
-from probsfa.statespace.learning.budget import Size, default_size
+from probsfa.statespace.learning.budget import Size, check_memory, default_size
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.fit import fit
 from probsfa.statespace.learning.noise import HEYWOOD_FLOOR, LEAST_KNOWN_NOISE, is_heywood
@@ -284,6 +284,7 @@ def pose(data: TrainingData, options: FitOptions) -> FitProblem:
     # Under noise that is given, or the same for all columns, a constant column has a spread.
     constant = data.constant if options.noise_kind == "diagonal" else None
     size = data.default_size() if options.n_components is None else Size(options.n_components)
+    check_memory(size.n_components)
     return FitProblem(
         data.standardised(shift, scale, size.stretches),
         shift,

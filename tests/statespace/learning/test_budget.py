@@ -6,8 +6,17 @@ import pytest
 from probsfa import ProbabilisticSFA, load
 from probsfa.datasets import hide_cells, make_slow_mixture
 from probsfa.imputation import LinearInterpolation
-from probsfa.statespace.learning.budget import affordable_rows, default_size, most_components, stretches
+from probsfa.statespace.learning.budget import (
+    affordable_rows,
+    check_memory,
+    default_size,
+    most_components,
+    stretches,
+)
+from probsfa.statespace.learning.coordinates import Coordinates
+from probsfa.statespace.learning.fisher_metric import Metric, complete_data_without_holes
 from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.parameters import Latents, Parameters
 
 
 def size_of(n_rows, n_features, **kwargs):
@@ -104,6 +113,26 @@ def test_a_step_must_be_worth_more_where_there_are_many_parameters():
     worth = [options.gain_worth_a_step(n) for n in (10, 100, 300, 1000)]
     np.testing.assert_allclose(worth, [0.01, 1.0, 9.0, 30.0])
     assert FitOptions(2, tol=0.5).gain_worth_a_step(1000) == 0.5
+
+
+def test_more_latents_than_memory_holds_are_refused(rng):
+    """Before anything is computed: 20,000 latents of three columns."""
+    with pytest.raises(ValueError, match="n_components=20000 takes about 1,788 GiB"):
+        ProbabilisticSFA(20_000).fit(rng.standard_normal((50, 3)))
+    check_memory(100, available=2**30)
+    with pytest.raises(ValueError, match="take fewer latents"):
+        check_memory(1000, available=2**30)
+
+
+def test_starting_with_many_columns_takes_little_time(rng):
+    """No system of a thousand noise variances is solved for a step: that took a minute of starts."""
+    layout = Coordinates(400, Latents(2), "diagonal", True)
+    start = Parameters(np.array([0.95, 0.8]), rng.standard_normal((400, 2)), np.ones(400), np.zeros(400))
+    metric = Metric(layout, start, complete_data_without_holes(60.0, layout))
+    assert not hasattr(metric, "small")
+    gradient = rng.standard_normal(layout.size)
+    step = metric.solve(gradient, np.ones(layout.size, dtype=bool), 0.3)
+    np.testing.assert_allclose(metric.to_dense(0.3) @ step, gradient, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("tol", ["tight", 0.0, -1.0, np.nan, True])
