@@ -1,0 +1,145 @@
+"""Kinds of input to the estimators and what becomes of each: read by the tests and by the documentation."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from probsfa import SFA, ProbabilisticSFA
+from probsfa.datasets import make_slow_mixture
+
+
+def series(n_rows: int = 60) -> np.ndarray:
+    """Three columns of two slow latents under noise, with holes."""
+    decay = [0.95, 0.7]
+    return make_slow_mixture(
+        n_rows, 3, decay=decay, noise_variance=0.3, missing_fraction=0.1, random_state=3
+    ).data
+
+
+def hourly(n_rows: int = 60, **options: Any) -> pd.DataFrame:
+    """The same with dates."""
+    index = pd.date_range("2024-03-30", periods=n_rows, freq="h", **options)
+    return pd.DataFrame(series(n_rows), index=index, columns=["wind", "rain", "sun"])
+
+
+def with_cell(value: float) -> np.ndarray:
+    """The same with another value in the cell in row 3 of column 1."""
+    X = series()
+    X[3, 1] = value
+    return X
+
+
+def fitted(X: Any = None, **options: Any) -> ProbabilisticSFA:
+    """A model of these data, fitted roughly."""
+    given = {name: options.pop(name) for name in ("times", "lengths") if name in options}
+    return ProbabilisticSFA(1, **{"tol": 5.0, **options}).fit(series() if X is None else X, **given)
+
+
+def filled(X: Any, model: ProbabilisticSFA | None = None, **given: Any) -> str:
+    """What filling the holes of data gives, in words, once it is sure that it is right."""
+    values = (fitted(X, **given) if model is None else model).impute(X, **given)
+    parts = zip(values if isinstance(X, list) else [values], X if isinstance(X, list) else [X], strict=True)
+    holes = 0
+    for after, before in parts:
+        after, before = np.asarray(after, dtype=float), np.asarray(before, dtype=float)
+        assert not np.isnan(after).any()
+        np.testing.assert_array_equal(after[~np.isnan(before)], before[~np.isnan(before)])
+        holes += int(np.isnan(before).sum())
+    return f"{holes} holes filled"
+
+
+def unit(model: ProbabilisticSFA) -> str:
+    """The unit of time of a model, in words."""
+    seconds = model.time_unit_seconds_
+    return f"one step is {model.time_unit_:g}" + ("" if seconds is None else f", {seconds:g} s")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kind of input: what it is, what is done with it, and what of the answer is to be expected."""
+
+    kind: str
+    answer: Callable[[], str]
+    says: str
+
+
+COLUMNS = (
+    Case("holes (NaN)", lambda: filled(series()), "24 holes filled"),
+    Case("holes, for an estimator without a model of them", lambda: str(SFA().fit(series())), "NaN"),
+    Case("an infinite cell", lambda: filled(with_cell(np.inf)), "infinity"),
+    Case("a cell of 1e200", lambda: filled(with_cell(1e200)), "too large"),
+    Case("a column in units of 1e160", lambda: filled(series() * [1.0, 1e160, 1.0]), "larger unit"),
+    Case("a column in units of 1e-100", lambda: filled(series() * [1.0, 1e-100, 1.0]), "holes filled"),
+    Case(
+        "a constant column",
+        lambda: fitted(np.where(np.arange(3) == 1, 7.0, series())).status_.partition(". ")[2],
+        "filled by the constant",
+    ),
+    Case("nothing but constant columns", lambda: filled(np.ones((20, 3))), "constant"),
+    Case("a column with nothing observed", lambda: filled(series() * [1.0, np.nan, 1.0]), "nothing observed"),
+    Case(
+        "the same column twice", lambda: filled(np.column_stack([series(), series()[:, 0]])), "holes filled"
+    ),
+    Case("text", lambda: filled([["a", "b"], ["c", "d"]]), "holds text"),
+    Case("one row", lambda: filled(series()[:1]), "minimum of 2"),
+    Case("a vector", lambda: filled(series()[:, 0]), "1-dimensional"),
+    Case("a list of sequences", lambda: filled([series(), series(30)]), "holes filled"),
+    Case("one array of several sequences", lambda: filled(series(), lengths=[20, 40]), "holes filled"),
+    Case("lengths that do not add up", lambda: filled(series(), lengths=[20, 50]), "lengths"),
+    Case(
+        "other columns than at the fit",
+        lambda: filled(hourly()[["sun", "rain", "wind"]], fitted(hourly())),
+        "feature names should match",
+    ),
+)
+
+TIMES = (
+    Case("a frame with hourly dates", lambda: unit(fitted(hourly())), "3600 s"),
+    Case(
+        "the same with a time zone and a change of clocks",
+        lambda: unit(fitted(hourly(tz="Europe/Berlin"))),
+        "3600",
+    ),
+    Case(
+        "months",
+        lambda: unit(fitted(hourly().set_axis(pd.period_range("2010-01", periods=60, freq="M")))),
+        "one",
+    ),
+    Case(
+        "dates with rows left out",
+        lambda: unit(fitted(hourly().iloc[[*range(20), *range(30, 60)]])),
+        "3600 s",
+    ),
+    Case("dates out of order", lambda: filled(hourly().iloc[::-1]), "increase"),
+    Case("a date twice", lambda: filled(hourly().iloc[[0, 0, *range(2, 60)]]), "increase"),
+    Case("an index of plain numbers", lambda: unit(fitted(hourly().reset_index(drop=True))), "one step is 1"),
+    Case("`times=` of plain numbers", lambda: unit(fitted(times=2.5 * np.arange(60.0))), "2.5"),
+    Case("`times=` that stand still", lambda: filled(series(), times=np.zeros(60)), "increas"),
+    Case(
+        "six-minute data for an hourly model",
+        lambda: filled(
+            hourly().set_axis(pd.date_range("2024-01-01", periods=60, freq="6min")), fitted(hourly())
+        ),
+        "holes filled",
+    ),
+    Case(
+        "plain times for a model of dates",
+        lambda: filled(series(), fitted(hourly()), times=np.arange(60.0)),
+        "times",
+    ),
+)
+
+PARAMETERS = (
+    Case("no number of latents", lambda: ProbabilisticSFA().fit(series()).status_, "n_components=None took"),
+    Case("`n_components=0`", lambda: str(ProbabilisticSFA(0).fit(series())), "n_components must be"),
+    Case("`n_components=20000`", lambda: str(ProbabilisticSFA(20_000).fit(series())), "GiB"),
+    Case("`noise` by column", lambda: filled(series(), fitted(noise=[0.3, 0.2, 0.3])), "holes filled"),
+    Case("`noise` for other columns", lambda: filled(series(), fitted(noise=[0.3, 0.2])), "noise"),
+    Case("`noise=1e-20`", lambda: fitted(noise=1e-20).status_.partition(". ")[2], "less than can be told"),
+    Case("`noise=-1`", lambda: str(fitted(noise=-1.0)), "noise must be"),
+)
+
+SECTIONS = {"Data": COLUMNS, "Times": TIMES, "Parameters": PARAMETERS}
