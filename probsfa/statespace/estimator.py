@@ -293,6 +293,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             raise ValueError(
                 "noise=0.0 is slow feature analysis itself; use SFA.partial_fit on blocks of rows."
             )
+        streaming.check_source(X)
         seconds, axis = times_of_stream(X, lengths, times)
         model = self._maximise(streaming.InBlocks(self, X, lengths, seconds), options)
         set_fitted(self, replace(model, fitted=_with_times(model.fitted, axis, model.fitted.time_unit)))

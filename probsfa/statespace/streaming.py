@@ -22,7 +22,7 @@ from probsfa.statespace.learning.maximum_likelihood import Observations, check_l
 from probsfa.statespace.panel import Panel, index_gaps, make_panel
 from probsfa.statespace.posterior import expected_statistics
 
-__all__ = ["InBlocks", "sample", "scan", "stream"]
+__all__ = ["InBlocks", "check_source", "sample", "scan", "stream"]
 
 #: Rows read at once while columns are scanned.
 BLOCK_ROWS = 65_536
@@ -52,7 +52,7 @@ class InBlocks:
     """
 
     def __init__(self, estimator: Any, X: Any, lengths: Any = None, times: Any = None) -> None:
-        _check_source(X)
+        check_source(X)
         self.X = X
         self.lengths = check_lengths(lengths, int(X.shape[0]))
         check_lengths_for_timescales(self.lengths)
@@ -92,7 +92,7 @@ class InBlocks:
         )
 
 
-def _check_source(X: Any) -> None:
+def check_source(X: Any) -> None:
     """Raise a ValueError unless rows can be cut out by slices."""
     shape = getattr(X, "shape", None)
     if shape is None and hasattr(X, "collect"):
