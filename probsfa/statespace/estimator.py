@@ -81,6 +81,10 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Smallest noise variance, as a fraction of each feature's variance. It keeps a latent from explaining
         one feature without any noise (a Heywood case), which makes intervals too narrow. ``"auto"`` allows
         1e-9, but goes on with 1e-3 where single features fall below 1e-4 while most do not.
+    n_init : int, default=1
+        Number of climbs, of which the best is taken. The first begins at slow feature analysis, the others
+        at random places, the same each time. More than one is of use where there are more latents than the
+        data show and many cells are missing: there are several maxima then.
     random_state : int, Generator or None, default=None
         Default source of randomness of `sample` and `sample_posterior`; fitting uses none.
     verbose : bool, default=False
@@ -176,6 +180,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         max_iter: int = 200,
         tol: float | str = "auto",
         noise_floor: float | str = "auto",
+        n_init: int = 1,
         random_state: Seed = None,
         verbose: bool = False,
     ) -> None:
@@ -185,6 +190,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.max_iter = max_iter
         self.tol = tol
         self.noise_floor = noise_floor
+        self.n_init = n_init
         self.random_state = random_state
         self.verbose = verbose
 

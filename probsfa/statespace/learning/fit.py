@@ -22,7 +22,7 @@ from probsfa.statespace.learning.objective import (
 )
 from probsfa.statespace.learning.processes import within_range
 from probsfa.statespace.learning.quasi_newton import ascend
-from probsfa.statespace.learning.starts import interpolate, starts
+from probsfa.statespace.learning.starts import interpolate, random_starts, starts
 from probsfa.statespace.learning.whittle import Periodogram, WhittleObjective, periodogram
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Latents, Parameters
@@ -57,6 +57,7 @@ def fit(
     max_iter: int,
     tol: float,
     hold_heywood_cases: bool = False,
+    n_init: int = 1,
     start: Parameters | None = None,
     report: Report | None = None,
     e_step: EStep | None = None,
@@ -85,6 +86,8 @@ def fit(
         Gain to come at which to stop, in nats.
     hold_heywood_cases : bool, default=False
         Whether to hold Heywood cases to a floor; of use for diagonal noise only.
+    n_init : int, default=1
+        Number of climbs to the end; all but the first begin at random, with `max_iter` evaluations each.
     start : Parameters, optional
         Where to start, if that is known.
     report : callable, optional
@@ -105,9 +108,18 @@ def fit(
     with one_blas_thread():
         if start is None:
             result = _fit_from_all_starts(evaluate, layout, noise, start_noise, solver, tol)
+            for other in _random_starts(panel, layout, noise, start_noise, n_init - 1):
+                if result.status == "interrupted":
+                    break
+                evaluate.limit = evaluate.count + max_iter - reserved
+                try:
+                    result = _better(result, _fit_from(evaluate, layout, noise, other, solver, tol))
+                except KeyboardInterrupt:  # before the climb has a first step to remember
+                    result = result._replace(status="interrupted")
         else:
             result = _fit_from(evaluate, layout, noise, start, solver, tol)
-        evaluate.limit = max_iter
+        result = result._replace(n_evaluations=evaluate.count)
+        evaluate.limit = max(max_iter, evaluate.count + reserved) if n_init > 1 else max_iter
         if not hold_heywood_cases:
             return result
         return _go_on(evaluate, layout, noise, result, solver, tol)
@@ -148,6 +160,22 @@ def _fit_from(
         return fit_em(evaluate, start, noise, tol)
     params, stats = warm_up(evaluate, start, evaluate(start), noise, _EM_STEPS, _EM_WORTH)
     return fit_quasi_newton(evaluate, layout, params, noise, tol, stats)
+
+
+def _random_starts(
+    panel: Panel, layout: Coordinates, noise: Noise, start_noise: FloatArray | None, n_starts: int
+) -> list[Parameters]:
+    """Random starts that the layout can express."""
+    if n_starts == 0:
+        return []
+    drawn = random_starts(*_centred(panel), layout.latents, n_starts)
+    return [_conform(params, layout, noise, start_noise) for params in drawn]
+
+
+def _better(best: FitResult, other: FitResult) -> FitResult:
+    """The higher of two; interrupted if the later one was."""
+    higher = other if other.history and other.log_likelihood > best.log_likelihood else best
+    return higher._replace(status="interrupted") if other.status == "interrupted" else higher
 
 
 def _go_on(

@@ -334,6 +334,7 @@ def maximise(
         max_iter=options.max_iter,
         tol=options.gain_worth_a_step(layout.size),
         hold_heywood_cases=options.holds_heywood_cases,
+        n_init=options.n_init,
         start=start,
         report=None if report is None else report_in_data_units,
         e_step=observations.e_step,

@@ -70,6 +70,8 @@ class FitOptions:
         Expected gain of log-likelihood at which to stop, in nats.
     noise_floor : float or "auto", default="auto"
         Smallest noise variance, as a fraction of each feature's variance.
+    n_init : int, default=1
+        Number of climbs, all but the first from random places.
     """
 
     n_components: int | None
@@ -78,6 +80,7 @@ class FitOptions:
     max_iter: int = 200
     tol: float | str = "auto"
     noise_floor: str | float = "auto"
+    n_init: int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise", as_noise(self.noise))
@@ -103,6 +106,7 @@ class FitOptions:
         if self.n_components is not None:
             check_count("n_components", self.n_components)
         check_count("max_iter", self.max_iter)
+        check_count("n_init", self.n_init)
         check_option("solver", self.solver, ("auto", "em", "lbfgs"))
         if is_number(self.noise):
             if not (np.isfinite(self.noise) and self.noise >= 0.0):

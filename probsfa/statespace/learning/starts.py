@@ -88,6 +88,31 @@ def starts(sequences: list[FloatArray], offset: FloatArray, latents: Latents) ->
         yield Parameters(decay, loadings, noise, offset)
 
 
+def random_starts(
+    sequences: list[FloatArray], offset: FloatArray, latents: Latents, n_starts: int
+) -> Iterator[Parameters]:
+    """Random places to start from, the same whenever they are asked for.
+
+    Loadings are mixed at random from the directions in which the data vary, and explain between a tenth and
+    nine tenths of the variance; time scales are spread evenly on a logarithmic scale, from a step to the
+    longest sequence. Parameters as of :func:`starts`, and the number of them.
+    """
+    k, longest = latents.n_components, max(len(x) for x in sequences)
+    covariance = lagged_covariance(sequences, 0)
+    variances = np.maximum(np.diag(covariance), 1e-12)
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    for seed in range(n_starts):
+        rng = np.random.default_rng(seed)
+        timescales = np.exp(rng.uniform(0.0, np.log(max(longest, 2)), k))
+        decay = np.clip(np.exp(-1.0 / timescales), _FASTEST, _SLOWEST)
+        share = rng.uniform(0.1, 0.9)
+        loadings = root @ rng.standard_normal((len(root), k)) * np.sqrt(share / k)
+        noise = np.maximum(variances - np.sum(loadings**2, axis=1), (1.0 - share) * variances)
+        order = np.argsort(-decay)
+        yield Parameters(decay[order], loadings[:, order], noise, offset)
+
+
 def _from_slowness(
     covariance: FloatArray, lagged: FloatArray, n_components: int
 ) -> tuple[FloatArray, FloatArray]:

@@ -1,0 +1,68 @@
+"""Climbs from random places: never worse, the same each time, and better where there are several maxima."""
+
+import numpy as np
+import pytest
+
+from probsfa import ProbabilisticSFA
+from probsfa.statespace.learning import fit, objective
+from tests.oracles import statespace as oracle
+
+
+def overcomplete(seed, n_rows=120, n_features=6):
+    """Two latents under noise, half of the cells missing."""
+    rng = np.random.default_rng(seed)
+    model = oracle.Model(
+        np.array([0.97, 0.7]),
+        rng.standard_normal((n_features, 2)),
+        np.full(n_features, 0.25),
+        np.zeros(n_features),
+    )
+    [x] = oracle.simulate(rng, model, [n_rows])
+    x[rng.random(x.shape) < 0.5] = np.nan
+    return x
+
+
+def test_more_climbs_are_never_worse_and_the_same_each_time():
+    x = overcomplete(0, 60, 3)
+    one, three, again = (ProbabilisticSFA(2, n_init=n, tol=0.01).fit(x) for n in (1, 3, 3))
+    assert three.log_likelihood_ >= one.log_likelihood_
+    assert three.n_evaluations_ > one.n_evaluations_
+    assert np.all(np.diff(three.history_) >= 0.0)
+    np.testing.assert_array_equal(three.loadings_, again.loadings_)
+
+
+def test_an_interrupt_in_a_later_climb_keeps_the_best(monkeypatch):
+    x = overcomplete(0, 60, 3)
+    first = ProbabilisticSFA(2, tol=0.01).fit(x)
+    whole, drawn, begun = objective.expected_statistics, fit._random_starts, []
+
+    def watched(*args):
+        begun.append(True)
+        return drawn(*args)
+
+    def interrupted(params, panel):
+        if begun:
+            begun.append(True)
+        if len(begun) > 4:
+            raise KeyboardInterrupt
+        return whole(params, panel)
+
+    monkeypatch.setattr(fit, "_random_starts", watched)
+    monkeypatch.setattr(objective, "expected_statistics", interrupted)
+    with pytest.warns(UserWarning, match="Interrupted"):
+        later = ProbabilisticSFA(2, n_init=3, tol=0.01).fit(x)
+    assert later.log_likelihood_ >= first.log_likelihood_
+
+
+@pytest.mark.exhaustive
+def test_more_climbs_find_a_higher_maximum():
+    """Five latents where there are two: on one of these sets in five a random start ends higher."""
+    x = overcomplete(4)
+    one, five = (ProbabilisticSFA(5, n_init=n, tol=1e-3).fit(x).log_likelihood_ for n in (1, 5))
+    assert five >= one
+
+
+@pytest.mark.parametrize("n_init", [0, -1, 1.5, None, True])
+def test_the_number_of_climbs_is_checked(n_init, rng):
+    with pytest.raises(ValueError, match="n_init must be"):
+        ProbabilisticSFA(1, n_init=n_init).fit(rng.standard_normal((20, 2)))
