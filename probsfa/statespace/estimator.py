@@ -76,7 +76,9 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     tol : float or "auto", default="auto"
         Expected gain of log-likelihood, in nats, below which a further step is not worth taking. ``"auto"``
         is a small part of the half nat for each free parameter by which the maximum exceeds the likelihood
-        of the truth on average: ``1e-4 P**2`` for few parameters ``P``, ``0.03 P`` for 300 or more.
+        of the truth on average: ``1e-4 P**2`` for few parameters ``P``, ``0.03 P`` for 300 or more. What is
+        left moves fills by a part of their standard deviation, and by other parts on machines with other
+        numbers of cores; for digits that stay, give ``1e-4``.
     noise_floor : float or "auto", default="auto"
         Smallest noise variance, as a fraction of each feature's variance. It keeps a latent from explaining
         one feature without any noise (a Heywood case), which makes intervals too narrow. ``"auto"`` allows

@@ -365,12 +365,22 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
         n_evaluations=result.n_evaluations,
         converged=result.converged,
         status=STATUS_SENTENCES[result.status]
+        + _about_tolerance(result, problem)
         + problem.about_size
         + _about_floors(params.noise_variance, problem)
         + _about_constants(problem),
         options=problem.options,
         constant=problem.constant,
     )
+
+
+def _about_tolerance(result: FitResult, problem: FitProblem) -> str:
+    """A sentence on the tolerance that was chosen, where the fit ended by it; or nothing."""
+    if problem.options.tol != "auto" or result.status != "converged":
+        return ""
+    layout = Coordinates(problem.scale.size, problem.options.latents, problem.options.noise_kind, True)
+    worth = problem.options.gain_worth_a_step(layout.size)
+    return f" tol='auto' took {worth:.2g}."
 
 
 def _about_floors(noise_variance: FloatArray, problem: FitProblem) -> str:
