@@ -211,14 +211,14 @@ def test_no_input_gives_nan_or_a_traceback(part):
     assert 3 <= sum(answered) < 20
 
 
-@pytest.mark.exhaustive
+@pytest.mark.nightly
 @pytest.mark.parametrize("part", range(75))
 def test_no_input_of_many_gives_nan_or_a_traceback(part):
     for seed in range(1000 + 20 * part, 1000 + 20 * (part + 1)):
         check_case(seed)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.nightly
 @pytest.mark.parametrize("part", range(5))
 def test_no_input_to_a_posterior_gives_nan_or_a_traceback(part):
     for seed in range(5000 + 8 * part, 5000 + 8 * (part + 1)):

@@ -78,7 +78,7 @@ def test_any_file_is_read_or_refused_in_a_sentence(file, path):
     check_reading(file, path)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.nightly
 @MANY
 @given(file=csv_files())
 def test_many_files_are_read_or_refused_in_a_sentence(file, path):
@@ -115,7 +115,7 @@ def test_a_file_is_filled_with_numbers_or_refused(file, path):
     check_impute(file, path)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.nightly
 @MANY_FITS
 @given(file=filling_files())
 def test_many_files_are_filled_with_numbers_or_refused(file, path):

@@ -316,7 +316,7 @@ def test_mutated_files_are_refused_or_fill_without_nan(saved, data, tmp_path, se
     survive(saved, data, tmp_path, seed)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_many_mutated_files_are_refused_or_fill_without_nan(saved, data, tmp_path):
     n_read = sum(survive(saved, data, tmp_path, seed) for seed in range(100, 180))
