@@ -37,6 +37,7 @@ from sklearn.base import BaseEstimator
 
 from probsfa._typing import FloatArray
 from probsfa._validation import check_sequences
+from probsfa.graphs.moments import rounding_variance
 from probsfa.linalg import canonical_signs, slow_directions
 from probsfa.statespace.innovations import InnovationParameters, make_innovation_parameters
 
@@ -261,7 +262,9 @@ def noise_free_maximum_likelihood(
     values, sizes = _rows(X, lengths)
     mean = values.mean(axis=0)
     moments = _moments(values - mean, sizes)
-    directions = slow_directions(moments.difference, moments.covariance)
+    directions = slow_directions(
+        moments.difference, moments.covariance, variance_floor=rounding_variance(mean)
+    )
     n_features = values.shape[1]
     if directions.rank < n_features:
         raise ValueError(

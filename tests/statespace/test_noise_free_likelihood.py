@@ -239,6 +239,7 @@ def test_flat_maxima_are_climbed_all_the_same(rng, decay, n_rows):
         (np.ones((1, 3)), {}, "no sequence with two rows"),
         (np.full((9, 3), np.nan), {}, "NaN|missing"),
         (series(20)[:, [0, 1, 1]], {}, "2 directions, fewer than its 3 columns"),
+        (np.column_stack([series(20), np.full(20, 0.1)]), {}, "3 directions, fewer than its 4 columns"),
         (series(20), {"decay": [0.5, 0.1]}, r"decay must have shape \(3,\)"),
         (series(20), {"decay": [0.5, 0.5, 0.1]}, "all different"),
         (series(20), {"decay": [0.5, 1.5, 0.1]}, r"inside \(-1, 1\)"),
