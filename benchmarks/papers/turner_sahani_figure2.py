@@ -117,7 +117,7 @@ def draw(path: str, n_steps: int) -> None:
         right.fill_between(t, mean[SHOWN] - width, mean[SHOWN] + width, color="tab:blue", alpha=0.3)
         right.plot(t, mean[SHOWN], color="tab:blue", lw=1.2, label="posterior, 90 %")
         right.plot(t, truth[SHOWN], "k--", lw=1, label="slowest latent")
-        right.set(title="slowest latent and what is found of it")
+        right.set(title="slowest latent, slow feature, posterior")
     axes[0, 1].legend(loc="upper right", fontsize=8)
     for ax in axes[-1]:
         ax.set(xlabel="row")
