@@ -55,6 +55,14 @@ def test_program_starts_and_its_help_is_its_docstring(name, help_of):
         assert set(re.findall(r"--[a-z-]+", options)) <= set(re.findall(r"--[a-z-]+", usage))
 
 
+def test_claims_of_turner_and_sahani_hold(monkeypatch, capsys):
+    """What they say of geometry, frequencies and the scale of weights, on the short series of ``--quick``."""
+    monkeypatch.setattr(sys, "argv", ["turner_sahani_figure1.py", "--quick"])
+    assert module_of(PROGRAMS["turner_sahani_figure1"]).main() == 0
+    assert "all that is exact holds: True" in capsys.readouterr().out
+    assert module_of(PROGRAMS["turner_sahani_weights"]).small_decays()
+
+
 def test_every_file_is_a_program_or_shared():
     files = {path for path in FOLDER.rglob("*.py") if path.parent.name != "common"}
     assert files == {FOLDER / "run.py", *PROGRAMS.values()}

@@ -14,8 +14,10 @@ Who calls whom, from the top down; nothing imports upwards::
     learning/                          maximum likelihood: starts, objectives, climbs, standard errors
     filtering, prediction, simulation  what the verbs compute, as functions
     noise_free_gaps                    the limit of no noise, where cells are missing
+    noise_free_likelihood              the likelihood of that limit, with its edge terms and without
     posterior                          asks the engine, for all of these
     engine/                            exact inference over rows, by the strategy that serves
+    innovations                        the parameters as the paper writes them, and the way there and back
     panel, parameters, columns         packed observations; decays, loadings, noise, offset; units of columns
 
 Samplers alone go to the engine directly, by the likelihood as a function that JAX can differentiate
@@ -28,8 +30,16 @@ from probsfa.statespace.estimator import ProbabilisticSFA as ProbabilisticSFA
 from probsfa.statespace.estimator import load as load
 from probsfa.statespace.filtering import FilterResult as FilterResult
 from probsfa.statespace.filtering import FilterState as FilterState
+from probsfa.statespace.innovations import InnovationParameters as InnovationParameters
+from probsfa.statespace.innovations import innovation_parameters as innovation_parameters
+from probsfa.statespace.innovations import make_innovation_parameters as make_innovation_parameters
 from probsfa.statespace.learning.profile import TimescaleProfile as TimescaleProfile
 from probsfa.statespace.learning.standard_errors import StandardErrors as StandardErrors
+from probsfa.statespace.noise_free_likelihood import NoiseFreeLogLikelihood as NoiseFreeLogLikelihood
+from probsfa.statespace.noise_free_likelihood import noise_free_log_likelihood as noise_free_log_likelihood
+from probsfa.statespace.noise_free_likelihood import (
+    noise_free_maximum_likelihood as noise_free_maximum_likelihood,
+)
 from probsfa.statespace.parameters import Parameters as Parameters
 from probsfa.statespace.parameters import make_parameters as make_parameters
 from probsfa.statespace.posterior import Posterior as Posterior
@@ -41,14 +51,20 @@ __all__ = [
     "FilterResult",
     "FilterState",
     "Forecast",
+    "InnovationParameters",
+    "NoiseFreeLogLikelihood",
     "Parameters",
     "Posterior",
     "ProbabilisticSFA",
     "Selection",
     "StandardErrors",
     "TimescaleProfile",
+    "innovation_parameters",
     "load",
+    "make_innovation_parameters",
     "make_parameters",
+    "noise_free_log_likelihood",
+    "noise_free_maximum_likelihood",
     "on_devices",
     "select_n_components",
     "use_strategy",

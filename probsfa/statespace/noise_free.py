@@ -4,7 +4,7 @@ With ``r = 0`` and as many latents as features, recognition is deterministic, ``
 the likelihood is that of Turner & Sahani (2007), eq. 13. Up to edge terms of order 1/T (their eq. 18) it is
 largest at the directions of slow feature analysis, with unit variances and ``a_k = 1 - delta_k / 2``. This
 module takes that solution as it is: the square model is solved, and the slowest latents are the ones
-reported.
+reported. :mod:`probsfa.statespace.noise_free_likelihood` has the edge terms, and the maximum with them.
 """
 
 from collections.abc import Mapping, Sequence

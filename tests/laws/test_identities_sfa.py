@@ -97,3 +97,40 @@ def test_the_first_example_of_the_literature():
     direction = (np.sqrt(variances) * (axes.T @ sfa.components_[0]))[::-1]
     np.testing.assert_allclose(np.abs(direction), [0.8032, 0.0012, 0.2219, 0.0006, 0.5528], atol=5e-5)
     assert np.linalg.norm(direction) == pytest.approx(1, rel=SPECTRAL)
+
+
+def test_eigenvalues_are_mean_squared_frequencies(X):
+    """Turner & Sahani (2007), eq. 5, with 4 sin(w/2)^2 for w^2 and the difference from last to first row."""
+    T = len(X)
+    sfa = SFA().fit(X)
+    y = sfa.transform(X)
+    power = np.abs(np.fft.fft(y, axis=0)) ** 2
+    squared = 4 * np.sin(np.pi * np.fft.fftfreq(T)) ** 2
+    wanted = squared @ power / power.sum(axis=0)
+    closing = (y[0] - y[-1]) ** 2
+    np.testing.assert_allclose(((T - 1) * sfa.delta_values_ + closing) / T, wanted, rtol=SPECTRAL)
+
+
+@pytest.mark.parametrize("cycles", [1, 10, 50])
+def test_eigenvalue_of_a_sinusoid_is_its_squared_frequency(cycles):
+    """The sum of squares over the T - 1 differences of whole cycles, less what the last one would add."""
+    T = 200
+    w = 2 * np.pi * cycles / T
+    y = np.sqrt(2) * np.sin(w * np.arange(T))
+    delta = SFA().fit(y[:, None]).delta_values_[0]
+    exact = 4 * np.sin(w / 2) ** 2
+    np.testing.assert_allclose(((T - 1) * delta + (y[0] - y[-1]) ** 2) / T, exact, rtol=SPECTRAL)
+    assert abs(exact - w**2) < w**4 / 12  # the paper's w^2, for slow ones
+
+
+def test_directions_are_a_rotation_of_sphered_data(X):
+    """Turner & Sahani (2007), eqs. 3-4: W = R B^-1/2, R the eigenvectors of sphered differences."""
+    x = X - X.mean(axis=0)
+    steps = np.diff(x, axis=0)
+    A, B = steps.T @ steps / len(steps), x.T @ x / len(x)
+    sizes, axes = np.linalg.eigh(B)
+    root = axes / np.sqrt(sizes) @ axes.T
+    sfa = SFA().fit(X)
+    R = sfa.components_ @ np.linalg.inv(root)
+    np.testing.assert_allclose(R @ R.T, np.eye(4), atol=SPECTRAL)
+    np.testing.assert_allclose(R @ root @ A @ root, sfa.delta_values_[:, None] * R, atol=SPECTRAL)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
+from scipy.stats import multivariate_normal
 
 
 class Model(NamedTuple):
@@ -111,6 +112,23 @@ def joint_posterior(model, sequences, times=None):
 
 def log_likelihood(model, sequences, times=None):
     return joint_posterior(model, sequences, times).log_likelihood
+
+
+def innovation_log_likelihood(decay, innovation_variance, weights, offset, sequences, first_variance=None):
+    """Log-likelihood without noise of latents with any innovation variances (Turner & Sahani 2007, eqs. 6-9).
+
+    Each sequence is one Gaussian: all latents are sums of innovations, ``(I - shifted decays) y = e``, and
+    all cells are ``weights^-1 y``, row by row.
+    """
+    first = innovation_variance / (1 - decay**2) if first_variance is None else first_variance
+    total = 0.0
+    for x in sequences:
+        n, k = x.shape
+        step = np.eye(n * k) - np.kron(np.eye(n, k=-1), np.diag(decay))
+        spread = np.diag(np.concatenate([first, np.tile(innovation_variance, n - 1)]))
+        H = np.kron(np.eye(n), np.linalg.inv(weights)) @ np.linalg.inv(step)
+        total += multivariate_normal.logpdf(x.ravel(), np.tile(offset, n), H @ spread @ H.T)
+    return float(total)
 
 
 def exact_posterior(model, sequences, digits=70):

@@ -1,0 +1,247 @@
+"""The model with the variances of its innovations, as Turner & Sahani (2007) write it.
+
+Their latents (eq. 6) have decays ``lambda_n``, innovation variances ``sigma_n^2`` and recognition weights
+``W``::
+
+    y_n,1 ~ N(0, sigma_n^2 / (1 - lambda_n^2)),   y_n,t = lambda_n y_n,t-1 + sigma_n e_n,t
+    x_t   = mu + W^-1 y_t + noise,                noise ~ N(0, diag(r))
+
+A latent twice as large with weights twice as large gives the same data, so one number for each latent is
+free. The rest of the package fixes it by unit stationary variance, ``z_n = y_n / s_n`` with
+``s_n^2 = sigma_n^2 / (1 - lambda_n^2)`` (their eq. 8), and has loadings ``C = W^-1 diag(s)``. This module
+leads from the one form to the other and back.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from probsfa._typing import FloatArray
+from probsfa.statespace.parameters import Parameters
+
+__all__ = ["InnovationParameters", "innovation_parameters", "make_innovation_parameters"]
+
+
+class InnovationParameters(NamedTuple):
+    """Parameters of the square model, ``theta`` of Turner & Sahani (2007, eq. 10), and the mean of the data.
+
+    Attributes
+    ----------
+    decay : ndarray of shape (K,)
+        Factor ``lambda_n`` of each latent over one time step, inside (-1, 1).
+    innovation_variance : ndarray of shape (K,)
+        Variance ``sigma_n^2`` of what is new in each latent at each step, in squared units of the latent.
+    weights : ndarray of shape (K, K)
+        Recognition weights ``W``: without noise, the latents are ``W (x_t - offset)``.
+    noise_variance : ndarray of shape (K,)
+        Variance of the observation noise of each feature, in squared data units; ``sigma_x^2`` in eq. 9,
+        where it is the same for all features.
+    offset : ndarray of shape (K,)
+        Mean of the observations, in data units; the paper takes it as zero.
+
+    See Also
+    --------
+    make_innovation_parameters : Checks them.
+    innovation_parameters : From parameters of unit variance.
+
+    Examples
+    --------
+    >>> theta = make_innovation_parameters([0.9, 0.5], [[1.0, 0.0], [1.0, 2.0]], [1.0, 3.0])
+    >>> print(theta.stationary_variance.round(3))
+    [5.263 4.   ]
+    >>> print(theta.unit_variance().loadings.round(3))
+    [[ 2.294  0.   ]
+     [-1.147  1.   ]]
+    """
+
+    decay: FloatArray
+    innovation_variance: FloatArray
+    weights: FloatArray
+    noise_variance: FloatArray
+    offset: FloatArray
+
+    @property
+    def stationary_variance(self) -> FloatArray:
+        """Variance of each latent in the long run, ``sigma_n^2 / (1 - lambda_n^2)``, shape (K,) (eq. 8)."""
+        return np.asarray(self.innovation_variance / ((1.0 - self.decay) * (1.0 + self.decay)))
+
+    def autocovariance(self, lags: ArrayLike) -> FloatArray:
+        """Covariance of each latent with itself some steps later, in the long run (eq. 7).
+
+        Parameters
+        ----------
+        lags : array-like of int, shape (L,)
+            Steps, of either sign.
+
+        Returns
+        -------
+        ndarray of shape (L, K)
+            ``sigma_n^2 / (1 - lambda_n^2) * lambda_n ** abs(lag)``.
+
+        Raises
+        ------
+        ValueError
+            If `lags` are not one row of whole numbers.
+        """
+        steps = np.asarray(lags)
+        if steps.ndim != 1 or not np.issubdtype(steps.dtype, np.integer):
+            raise ValueError(
+                f"lags must be a row of whole numbers, got {steps.dtype} of shape {steps.shape}."
+            )
+        return np.asarray(self.stationary_variance * self.decay ** np.abs(steps)[:, None])
+
+    def unit_variance(self) -> Parameters:
+        """Return the same model with latents of unit stationary variance.
+
+        Latents keep their order and signs; ``C = W^-1 diag(s)`` with ``s`` the stationary standard
+        deviations.
+
+        Returns
+        -------
+        params : Parameters
+            Their noise variance may be zero, in the limit that :class:`~probsfa.ProbabilisticSFA` takes with
+            ``noise=0.0``.
+        """
+        loadings = np.linalg.inv(self.weights) * np.sqrt(self.stationary_variance)
+        return Parameters(self.decay, np.asarray(loadings), self.noise_variance, self.offset)
+
+
+def make_innovation_parameters(
+    decay: ArrayLike,
+    weights: ArrayLike,
+    innovation_variance: ArrayLike | None = None,
+    noise_variance: ArrayLike = 0.0,
+    offset: ArrayLike = 0.0,
+) -> InnovationParameters:
+    """Check parameters of the square model and bring them to their full shapes.
+
+    Parameters
+    ----------
+    decay : array-like of shape (K,)
+        Values strictly inside (-1, 1).
+    weights : array-like of shape (K, K)
+        Recognition weights, a matrix that has an inverse.
+    innovation_variance : float or array-like of shape (K,), optional
+        Positive. By default ``1 - decay ** 2``, which gives unit stationary variances.
+    noise_variance : float or array-like of shape (K,), default=0.0
+        Variance of the observation noise, not negative.
+    offset : float or array-like of shape (K,), default=0.0
+        Mean of the observations.
+
+    Returns
+    -------
+    InnovationParameters
+
+    Raises
+    ------
+    ValueError
+        If a shape does not fit, a value is not finite or out of its range, or `weights` have no inverse.
+
+    See Also
+    --------
+    probsfa.statespace.make_parameters : The same for parameters of unit variance.
+
+    References
+    ----------
+    Turner, R. & Sahani, M. (2007). A maximum-likelihood interpretation for slow feature analysis. Neural
+    Computation 19, 1022-1038, eqs. 6-9. https://doi.org/10.1162/neco.2007.19.4.1022
+
+    Examples
+    --------
+    >>> make_innovation_parameters([0.9, 0.6], [[1.0, 0.0], [0.0, 1.0]]).innovation_variance.round(2)
+    array([0.19, 0.64])
+    """
+    a = np.atleast_1d(np.asarray(decay, dtype=np.float64))
+    if a.ndim != 1 or a.size == 0:
+        raise ValueError(f"decay must be one-dimensional and not empty, got shape {a.shape}.")
+    if not np.all(np.abs(a) < 1.0):
+        raise ValueError(f"decay must lie strictly inside (-1, 1), got {a[~(np.abs(a) < 1.0)][0]}.")
+    k = a.shape[0]
+    w = np.asarray(weights, dtype=np.float64)
+    if w.shape != (k, k):
+        raise ValueError(f"weights must have shape ({k}, {k}) to match decay, got shape {w.shape}.")
+    if not np.all(np.isfinite(w)):
+        raise ValueError(f"weights must be finite, got {w[~np.isfinite(w)][0]}.")
+    # Rows and columns come in any units, so rank is asked of the matrix without them.
+    sizes = np.max(np.abs(w), axis=1, keepdims=True)
+    unitless = w / np.where(sizes > 0.0, sizes, 1.0)
+    columns = np.max(np.abs(unitless), axis=0)
+    if np.linalg.matrix_rank(unitless / np.where(columns > 0.0, columns, 1.0)) < k:
+        raise ValueError(
+            "weights must have an inverse: the latents are read off the data, and the data off them."
+        )
+    if innovation_variance is None:
+        innovation_variance = (1.0 - a) * (1.0 + a)
+    sigma2 = _vector("innovation_variance", innovation_variance, k)
+    if np.any(sigma2 <= 0.0):
+        raise ValueError(f"innovation_variance must be positive, got {sigma2[sigma2 <= 0.0][0]}.")
+    r = _vector("noise_variance", noise_variance, k)
+    if np.any(r < 0.0):
+        raise ValueError(f"noise_variance must not be negative, got {r[r < 0.0][0]}.")
+    return InnovationParameters(a, sigma2, w, r, _vector("offset", offset, k))
+
+
+def innovation_parameters(
+    params: Parameters, innovation_variance: ArrayLike | None = None
+) -> InnovationParameters:
+    """Return a model of unit stationary variances in the form of Turner & Sahani (2007).
+
+    Parameters
+    ----------
+    params : Parameters
+        As many latents as features.
+    innovation_variance : float or array-like of shape (K,), optional
+        The scale to give to each latent, which the data do not tell; by default ``1 - decay ** 2``, with
+        which the latents are the same.
+
+    Returns
+    -------
+    InnovationParameters
+        With ``weights = diag(s) C^-1``, where ``s^2 = innovation_variance / (1 - decay^2)``.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many latents as features, the loadings have no inverse, or a variance is not
+        positive.
+
+    See Also
+    --------
+    InnovationParameters.unit_variance : The way back.
+
+    References
+    ----------
+    Turner, R. & Sahani, M. (2007). A maximum-likelihood interpretation for slow feature analysis. Neural
+    Computation 19, 1022-1038, eqs. 6-9. https://doi.org/10.1162/neco.2007.19.4.1022
+
+    Examples
+    --------
+    >>> from probsfa.statespace import make_parameters
+    >>> params = make_parameters([0.9, 0.5], [[2.0, 0.0], [0.0, 4.0]], 0.1)
+    >>> theta = innovation_parameters(params, innovation_variance=1.0)
+    >>> print(theta.weights.round(3))
+    [[1.147 0.   ]
+     [0.    0.289]]
+    """
+    if params.n_states != params.n_features:
+        raise ValueError(
+            f"Recognition weights need as many latents as features; there are {params.n_states} latents and "
+            f"{params.n_features} features."
+        )
+    # The checks of the loadings are those of the weights: each is the inverse of the other.
+    checked = make_innovation_parameters(
+        params.decay, params.loadings, innovation_variance, params.noise_variance, params.offset
+    )
+    weights = np.linalg.inv(params.loadings) * np.sqrt(checked.stationary_variance)[:, None]
+    return checked._replace(weights=np.asarray(weights))
+
+
+def _vector(name: str, value: ArrayLike, size: int) -> FloatArray:
+    """Values of every latent or feature, from a number or as many as there are."""
+    vector = np.asarray(value, dtype=np.float64)
+    if vector.shape not in ((), (size,)):
+        raise ValueError(f"{name} must be a number or have shape ({size},), got shape {vector.shape}.")
+    if not np.all(np.isfinite(vector)):
+        raise ValueError(f"{name} must be finite, got {vector[~np.isfinite(vector)][0]}.")
+    return np.array(np.broadcast_to(vector, (size,)))

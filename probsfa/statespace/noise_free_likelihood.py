@@ -1,0 +1,472 @@
+"""The likelihood without observation noise, with its edge terms and without, and the maxima of both.
+
+With as many latents as features and no noise, the latents are ``y_t = W (x_t - mu)``, and the log-likelihood
+of a series of ``T`` rows is that of Turner & Sahani (2007), eq. 13. Written with the moments of the data
+(their eq. 18) it is, but for a constant,
+
+    T log|det W| - 1/2 sum_n [(T - 1) log s_n^2 + log v_n]
+                 - T/2 sum_n w_n' [(1 - l_n)^2 B + (T - 1)/T l_n A + edges_n / T] w_n / s_n^2
+
+with decays ``l``, innovation variances ``s^2``, variances ``v`` of the first row, ``B`` the second moment of
+the rows and ``A`` that of their differences. ``edges_n`` holds the outer products of the first and the last
+row. What is left when edges, ``(T - 1)/T`` and ``v`` are dropped is their eq. 19, the closed form whose
+maximum is slow feature analysis. The two log-likelihoods differ by an amount that stays as T grows, so their
+maxima differ by one of order 1/T.
+
+Where the paper and this module differ, or the paper can be misread:
+
+* Eqs. 13-20 collect all that does not depend on the weights in a constant. Here it is written out, because
+  decays and variances are compared too: ``log v_n`` is the edge term that eq. 18 does not show.
+* Eq. 18 uses the stationary start, eq. 8. For any other variance of the first row, its outer product has the
+  factor ``s_n^2 / v_n - 1 + l_n`` in the place of ``l_n (1 - l_n)``; the closed form is the same.
+* Eq. 22 has the index n in its coefficients, its derivation from eq. 21 gives m. At a maximum both hold, as
+  both sides are symmetric.
+* Eq. 23 asks for different decays. That is enough only inside (-1, 1): ``l / (1 - l)^2`` has the same value
+  at ``l`` and ``1 / l``. It rises all the way from -1 to 1, so that larger decays go with slower directions
+  for negative decays as well as for those between 0 and 1, of which the paper speaks.
+* The remark that the weights do not depend on the decays is true of their directions, in which the paper uses
+  it; their lengths do depend on them, by eq. 22.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+
+from probsfa._typing import FloatArray
+from probsfa._validation import check_sequences
+from probsfa.graphs.moments import rounding_variance
+from probsfa.linalg import canonical_signs, slow_directions
+from probsfa.statespace.innovations import InnovationParameters, make_innovation_parameters
+
+__all__ = ["NoiseFreeLogLikelihood", "noise_free_log_likelihood", "noise_free_maximum_likelihood"]
+
+# Steps of the climb to the exact maximum; near it each takes off a factor of order T.
+_MAX_STEPS, _MAX_HALVINGS = 1000, 40
+# The climb ends where a step turns or stretches no direction by more than this, or by less than the second
+# number and no less than the step before.
+_SMALLEST_STEP, _SMALL_STEP = 1e-13, 1e-8
+
+
+class NoiseFreeLogLikelihood(NamedTuple):
+    """Log-likelihood without observation noise, in nats, and what the edges have of it.
+
+    Attributes
+    ----------
+    exact : float
+        Log-likelihood, Turner & Sahani (2007), eq. 13.
+    without_edges : float
+        The closed form without edge terms, eqs. 19-20, which slow feature analysis maximises.
+    first_variance : float
+        Edge term: the first row's variance is not that of an innovation.
+    edge_rows : float
+        Edge term: first and last row are part of one difference instead of two (eqs. 15-18).
+    missing_difference : float
+        Edge term: there is one difference less than rows in every sequence.
+    """
+
+    exact: float
+    without_edges: float
+    first_variance: float
+    edge_rows: float
+    missing_difference: float
+
+    @property
+    def edge_terms(self) -> float:
+        """All edge terms together: ``exact`` is ``without_edges + edge_terms``."""
+        return self.first_variance + self.edge_rows + self.missing_difference
+
+
+class _Moments(NamedTuple):
+    """What the likelihood needs of the rows: second moments (D, D), and how many rows and differences."""
+
+    covariance: FloatArray  # B, over all rows
+    difference: FloatArray  # A, over all differences
+    first: FloatArray  # sum over sequences of the outer products of first rows
+    last: FloatArray
+    n_rows: int
+    n_differences: int
+
+    @property
+    def n_sequences(self) -> int:
+        return self.n_rows - self.n_differences
+
+    def seen_through(self, weights: FloatArray) -> "_Moments":
+        """Moments of ``weights @ x``."""
+        return self._replace(**{name: weights @ getattr(self, name) @ weights.T for name in self._fields[:4]})
+
+
+def noise_free_log_likelihood(
+    X: Any,
+    params: InnovationParameters,
+    *,
+    first_variance: ArrayLike | None = None,
+    lengths: Sequence[int] | None = None,
+) -> NoiseFreeLogLikelihood:
+    """Log-likelihood of the square model without observation noise, exact and without its edge terms.
+
+    Parameters
+    ----------
+    X : array-like of shape (T, D), or list of them
+        Complete rows, evenly spaced. The members of a list are independent sequences.
+    params : InnovationParameters
+        ``D`` latents, no noise.
+    first_variance : array-like of shape (D,), optional
+        Variance ``sigma_n,1^2`` of each latent in the first row of a sequence; the stationary one by default
+        (eq. 8).
+    lengths : sequence of int, optional
+        Rows of each of several independent sequences, one below the other. Each has edges of its own.
+
+    Returns
+    -------
+    NoiseFreeLogLikelihood
+
+    Raises
+    ------
+    ValueError
+        If cells are missing or not finite, shapes do not fit, there is noise, a variance is not positive, or
+        no sequence has two rows.
+
+    See Also
+    --------
+    noise_free_maximum_likelihood : Where it is largest.
+    probsfa.ProbabilisticSFA.log_likelihood : With observation noise and missing cells.
+
+    References
+    ----------
+    Turner, R. & Sahani, M. (2007). A maximum-likelihood interpretation for slow feature analysis. Neural
+    Computation 19, 1022-1038, eqs. 10-20. https://doi.org/10.1162/neco.2007.19.4.1022
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probsfa.datasets import make_slow_mixture
+    >>> from probsfa.statespace import make_innovation_parameters
+    >>> mixture = make_slow_mixture(500, 3, decay=[0.9, 0.7, 0.2], noise_variance=0.0, random_state=0)
+    >>> truth = make_innovation_parameters(mixture.decay, np.linalg.inv(mixture.loadings))
+    >>> likelihood = noise_free_log_likelihood(mixture.data, truth)
+    >>> bool(np.isclose(likelihood.exact, likelihood.without_edges + likelihood.edge_terms))
+    True
+    """
+    if np.any(params.noise_variance > 0.0):
+        raise ValueError(
+            "params must have no noise (noise_variance=0.0); ProbabilisticSFA.log_likelihood takes noise."
+        )
+    values, sizes = _rows(X, lengths, params.decay.shape[0])
+    centred = values - params.offset
+    decay, sigma2 = params.decay, params.innovation_variance
+    v = (
+        params.stationary_variance
+        if first_variance is None
+        else _first_variance(first_variance, decay.shape[0])
+    )
+
+    y = centred @ params.weights.T
+    starts = np.zeros(len(y), dtype=bool)
+    starts[np.cumsum([0, *sizes[:-1]])] = True
+    innovations = y.copy()
+    innovations[1:] -= decay * y[:-1]
+    innovations[starts] = y[starts]
+    variance = np.where(starts[:, None], v, sigma2)
+    volume = float(np.linalg.slogdet(params.weights)[1])
+    exact = len(y) * volume - 0.5 * float(np.sum(np.log(2.0 * np.pi * variance) + innovations**2 / variance))
+
+    B, A, first, last = (
+        np.diag(moment) for moment in _moments(centred, sizes).seen_through(params.weights)[:4]
+    )
+    n, s = len(y), len(sizes)
+    without_edges = n * volume - 0.5 * n * float(
+        np.sum(np.log(2.0 * np.pi * sigma2) + ((1.0 - decay) ** 2 * B + decay * A) / sigma2)
+    )
+    rows = (sigma2 / v - 1.0 + decay) * first + decay * (1.0 - decay) * last
+    return NoiseFreeLogLikelihood(
+        exact=exact,
+        without_edges=without_edges,
+        first_variance=-0.5 * s * float(np.sum(np.log(v / sigma2))),
+        edge_rows=-0.5 * float(np.sum(rows / sigma2)),
+        missing_difference=0.5 * s * float(np.sum(decay * A / sigma2)),
+    )
+
+
+def noise_free_maximum_likelihood(
+    X: Any,
+    decay: ArrayLike | None = None,
+    innovation_variance: ArrayLike | None = None,
+    *,
+    edge_terms: bool = False,
+    lengths: Sequence[int] | None = None,
+) -> InnovationParameters:
+    """Maximum-likelihood weights without observation noise, for decays that are given or learned.
+
+    Without edge terms this is slow feature analysis: whatever the decays, as long as they are different, the
+    weights have its directions, the largest decay the slowest one, and lengths by which the latents have the
+    variance ``sigma_n^2 / ((1 - lambda_n)^2 + lambda_n delta_n)`` (eqs. 22-23), ``delta_n`` being the delta
+    value of the direction. With edge terms no closed form is known; Newton's method climbs from there.
+
+    Parameters
+    ----------
+    X : array-like of shape (T, D), or list of them
+        Complete rows, evenly spaced, which vary in all ``D`` directions.
+    decay : array-like of shape (D,), optional
+        Decays to hold, all different, in any order. By default they are learned: ``1 - delta_n / 2`` without
+        edge terms.
+    innovation_variance : float or array-like of shape (D,), optional
+        Innovation variances, which set the scale of the latents; by default ``1 - decay ** 2``.
+    edge_terms : bool, default=False
+        Maximise the exact likelihood instead of the closed form in which edge terms are left out.
+    lengths : sequence of int, optional
+        Rows of each of several independent sequences, one below the other.
+
+    Returns
+    -------
+    InnovationParameters
+        Latents in the order of `decay`, slowest first where it is learned; the offset is the mean of the
+        rows, as the paper assumes, also with edge terms.
+
+    Raises
+    ------
+    ValueError
+        If cells are missing or not finite, shapes do not fit, two decays are equal, no sequence has two rows,
+        the data vary in fewer than ``D`` directions, or the likelihood has no bound: a direction that does
+        not change in time, or alternates.
+    RuntimeError
+        If the climb to the exact maximum does not come to its end.
+
+    See Also
+    --------
+    probsfa.ProbabilisticSFA : With ``noise=0.0``, the maximum without edge terms as an estimator.
+
+    Notes
+    -----
+    With edge terms the maximum is the one that the climb from slow feature analysis finds. It is of order 1/T
+    away, in units of the standard deviation of the latents; the factor grows with the timescales.
+
+    References
+    ----------
+    Turner, R. & Sahani, M. (2007). A maximum-likelihood interpretation for slow feature analysis. Neural
+    Computation 19, 1022-1038, eqs. 18-23. https://doi.org/10.1162/neco.2007.19.4.1022
+
+    Examples
+    --------
+    >>> from probsfa import SFA
+    >>> from probsfa.datasets import make_slow_mixture
+    >>> X = make_slow_mixture(500, 3, decay=[0.9, 0.7, 0.2], noise_variance=0.0, random_state=0).data
+    >>> held = noise_free_maximum_likelihood(X, [0.3, 0.2, 0.1])
+    >>> print((held.weights / SFA().fit(X).components_).round(3))
+    [[1.299 1.299 1.299]
+     [1.121 1.121 1.121]
+     [1.017 1.017 1.017]]
+    """
+    values, sizes = _rows(X, lengths)
+    mean = values.mean(axis=0)
+    moments = _moments(values - mean, sizes)
+    directions = slow_directions(
+        moments.difference, moments.covariance, variance_floor=rounding_variance(mean)
+    )
+    n_features = values.shape[1]
+    if directions.rank < n_features:
+        raise ValueError(
+            f"X varies in {directions.rank} directions, fewer than its {n_features} columns; without noise "
+            "the likelihood has no bound then."
+        )
+    delta, components = directions.delta_values, directions.weights.T
+    if decay is None:
+        if np.any(delta <= 0.0) or np.any(delta >= 4.0):
+            raise ValueError(
+                "The likelihood has no bound: a direction does not change in time (delta value 0), or "
+                f"alternates (4); the delta values are {delta.tolist()}."
+            )
+        a, rank = 1.0 - 0.5 * delta, np.arange(n_features)
+    else:
+        a = np.asarray(decay, dtype=np.float64)
+        if a.shape != (n_features,):
+            raise ValueError(f"decay must have shape ({n_features},), one for each column, got {a.shape}.")
+        if np.unique(a).size < n_features:
+            raise ValueError(
+                f"decay must be all different, got {a.tolist()}; with equal decays every rotation of their "
+                "latents has the same likelihood."
+            )
+        rank = np.argsort(np.argsort(-a))  # the largest decay goes to the slowest direction
+    # Checks decays and variances; the weights come below.
+    params = make_innovation_parameters(a, np.eye(n_features), innovation_variance, 0.0, mean)
+    squares = (1.0 - a) ** 2 + a * delta[rank]
+    if np.any(squares <= 0.0):
+        raise ValueError(
+            "The likelihood without edge terms has no bound at these decays: the delta values are "
+            f"{delta.tolist()}, of which one exceeds 4."
+        )
+    # Eq. 22 on its diagonal, in the space of the slow features and for innovations of unit variance.
+    weights = np.eye(n_features)[rank] / np.sqrt(squares)[:, None]
+    if edge_terms:
+        a, weights = _climb(moments.seen_through(components), a, weights, learn=decay is None)
+        if decay is None:
+            slowest_first = np.argsort(-a, kind="stable")
+            a, weights = a[slowest_first], weights[slowest_first]
+        if innovation_variance is None:
+            params = params._replace(innovation_variance=(1.0 - a) * (1.0 + a))
+    weights = np.sqrt(params.innovation_variance)[:, None] * weights @ components
+    signs = canonical_signs(np.linalg.inv(weights), directions.scales)
+    return params._replace(decay=a, weights=np.asarray(signs[:, None] * weights))
+
+
+def _climb(
+    moments: _Moments, decay: FloatArray, weights: FloatArray, *, learn: bool
+) -> tuple[FloatArray, FloatArray]:
+    """Decays and weights at the maximum of the exact likelihood, for innovations of unit variance.
+
+    Weights move by factors, ``W <- (I + E) W``, in which the likelihood by row is
+
+        L(E) = log|det(I + E)| - 1/2 sum_n (I + E)_n F_n (I + E)_n'.
+
+    Seen through weights near the maximum, the forms ``F_n`` are diagonal but for edges, and Newton's step is
+    a pair of equations for each pair of rows. Where that does not lead upwards, all of them are solved
+    together.
+    """
+    size, last_change = decay.shape[0], np.inf
+    for _ in range(_MAX_STEPS):
+        old_decay, lengths = decay, np.ones(size)
+        seen = moments.seen_through(weights)
+        if learn:
+            decay = np.array([_best_decay(seen, n) for n in range(size)])
+            # Another decay of the same direction has another best length.
+            forms = _quadratic_forms(seen, decay)
+            lengths = 1.0 / np.sqrt(np.einsum("nnn->n", forms))
+            forms, weights = forms * np.outer(lengths, lengths), lengths[:, None] * weights
+        else:
+            forms = _quadratic_forms(seen, decay)
+        value = _log_likelihood_by_row(moments, decay, weights)
+        gradient = np.eye(size) - np.einsum("nnm->nm", forms)
+        step = _step_by_pairs(forms, gradient)
+        if step is None or not _improves(moments, decay, weights, step, value):
+            step = _step_of_all(forms, gradient)
+            for _ in range(_MAX_HALVINGS):
+                if _improves(moments, decay, weights, step, value):
+                    break
+                step = 0.5 * step
+            else:
+                return decay, weights
+        weights = weights + step @ weights
+        change = max(
+            float(np.max(np.abs(step))),
+            float(np.max(np.abs(lengths - 1.0))),
+            float(np.max(np.abs(decay - old_decay) / (1.0 - np.abs(old_decay)))),
+        )
+        # Close decays make a flat maximum, near which rounding keeps steps from falling further.
+        if change < _SMALLEST_STEP * size or (change < _SMALL_STEP and change >= last_change):
+            return decay, weights
+        last_change = change
+    raise RuntimeError(
+        f"The exact likelihood has no maximum that {_MAX_STEPS} steps from slow feature analysis reach; the "
+        f"last one was {change:.1e}. Are there hardly more rows than columns?"
+    )
+
+
+def _step_by_pairs(forms: FloatArray, gradient: FloatArray) -> FloatArray | None:
+    """Newton's step as if the forms were diagonal, or None where that has no maximum."""
+    curvature = np.einsum("nmm->nm", forms)
+    determinant = curvature * curvature.T - 1.0
+    np.fill_diagonal(determinant, 1.0)
+    if np.any(determinant <= 0.0):
+        return None
+    step = (curvature.T * gradient - gradient.T) / determinant
+    np.fill_diagonal(step, np.diag(gradient) / (1.0 + np.diag(curvature)))
+    return np.asarray(step)
+
+
+def _step_of_all(forms: FloatArray, gradient: FloatArray) -> FloatArray:
+    """Newton's step with all second derivatives, which leads upwards even where some have the wrong sign."""
+    size = len(forms)
+    hessian = np.zeros((size, size, size, size))
+    rows = np.arange(size)
+    hessian[rows, :, rows, :] = forms
+    hessian += np.einsum("nl,mk->nmkl", np.eye(size), np.eye(size))
+    curvature, directions = np.linalg.eigh(hessian.reshape(size**2, size**2))
+    least = np.finfo(np.float64).eps * np.max(np.abs(curvature))
+    along = directions.T @ gradient.ravel() / np.maximum(np.abs(curvature), least)
+    return np.asarray((directions @ along).reshape(size, size))
+
+
+def _improves(
+    moments: _Moments, decay: FloatArray, weights: FloatArray, step: FloatArray, value: float
+) -> bool:
+    """Whether a step does not lower the likelihood, which is known to rounding."""
+    new = _log_likelihood_by_row(moments, decay, weights + step @ weights)
+    return bool(new >= value - 4.0 * np.finfo(np.float64).eps * max(1.0, abs(value)))
+
+
+def _quadratic_forms(moments: _Moments, decay: FloatArray) -> FloatArray:
+    """Mean square of the innovations as a form in each row of the weights, shape (K, D, D) (eq. 18)."""
+    a = decay[:, None, None]
+    total = (
+        (1.0 - a) ** 2 * moments.n_rows * moments.covariance
+        + a * moments.n_differences * moments.difference
+        + a * (1.0 - a) * (moments.first + moments.last)
+    )
+    return np.asarray(total / moments.n_rows)
+
+
+def _log_likelihood_by_row(moments: _Moments, decay: FloatArray, weights: FloatArray) -> float:
+    """Exact log-likelihood by row, but for a constant, for innovations of unit variance."""
+    squares = np.einsum("nd,nde,ne->", weights, _quadratic_forms(moments, decay), weights)
+    first = np.sum(np.log((1.0 - decay) * (1.0 + decay))) * moments.n_sequences / moments.n_rows
+    return float(np.linalg.slogdet(weights)[1] + 0.5 * (first - squares))
+
+
+def _best_decay(moments: _Moments, n: int) -> float:
+    """Decay of the largest exact likelihood of a latent whose direction is given and whose variance is free.
+
+    With ``Q`` the sum of squares of the innovations (that of the first row by its stationary variance), a
+    quadratic function of the decay, it is where ``T/2 log Q - S/2 log(1 - decay^2)`` is smallest, for ``T``
+    rows in ``S`` sequences: a root of a cubic.
+    """
+    B, A, first, last = (moment[n, n] for moment in moments[:4])
+    T, S, differences = moments.n_rows, moments.n_sequences, moments.n_differences
+    edges = first + last
+    Q = np.polynomial.Polynomial([T * B, differences * A - 2.0 * T * B + edges, T * B - edges])
+    a = np.polynomial.Polynomial([0.0, 1.0])
+    roots = (T * Q.deriv() * (1.0 - a**2) + 2.0 * S * a * Q).roots()
+    inside = np.real(roots[(np.abs(np.imag(roots)) < 1e-9) & (np.abs(np.real(roots)) < 1.0)])
+    if inside.size == 0:
+        raise ValueError("The likelihood has no bound: a direction does not change in time, or alternates.")
+    worth = S * np.log((1.0 - inside) * (1.0 + inside)) - T * np.log(Q(inside))
+    return float(inside[np.argmax(worth)])
+
+
+def _moments(centred: FloatArray, lengths: tuple[int, ...]) -> _Moments:
+    """Moments of rows from which the offset has been taken."""
+    ends = np.cumsum(lengths)
+    within = np.ones(len(centred) - 1, dtype=bool)
+    within[ends[:-1] - 1] = False
+    steps = np.diff(centred, axis=0)[within]
+    first, last = centred[ends - np.asarray(lengths)], centred[ends - 1]
+    return _Moments(
+        covariance=centred.T @ centred / len(centred),
+        difference=steps.T @ steps / len(steps),
+        first=first.T @ first,
+        last=last.T @ last,
+        n_rows=len(centred),
+        n_differences=len(steps),
+    )
+
+
+def _rows(
+    X: Any, lengths: Sequence[int] | None, n_features: int | None = None
+) -> tuple[FloatArray, tuple[int, ...]]:
+    """Checked rows, and how many each sequence has."""
+    sequences = check_sequences(BaseEstimator(), X, reset=True, allow_nan=False, lengths=lengths)
+    values, sizes = sequences.values, sequences.lengths
+    if n_features is not None and values.shape[1] != n_features:
+        raise ValueError(f"X has {values.shape[1]} columns, the parameters are those of {n_features}.")
+    if max(sizes) < 2:
+        raise ValueError("X has no sequence with two rows, so that nothing tells how fast it changes.")
+    return values, sizes
+
+
+def _first_variance(value: ArrayLike, size: int) -> FloatArray:
+    """Checked variances of the first row."""
+    v = np.asarray(value, dtype=np.float64)
+    if v.shape != (size,) or not np.all(np.isfinite(v)) or np.any(v <= 0.0):
+        raise ValueError(f"first_variance must be {size} positive numbers, got {value!r}.")
+    return v
