@@ -50,7 +50,9 @@ def test_an_archive_of_several_files_is_refused(read):
         read(zipped())
 
 
-@pytest.mark.parametrize("packed", [zipped(data=TEXT)[:60], gzip.compress(TEXT.encode())[:-9]])
+@pytest.mark.parametrize(
+    "packed", [zipped(data=TEXT)[:60], gzip.compress(TEXT.encode())[:-9]], ids=["zip", "gzip"]
+)
 def test_a_broken_archive_is_one_sentence(read, packed):
     with pytest.raises(CommandError, match="cannot be read") as error:
         read(packed)
