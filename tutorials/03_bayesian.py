@@ -117,5 +117,5 @@ print("time scales:", quick.timescales_.round(1), " size of their loadings:", si
 slow = model.draws_.decay[..., 0].ravel()
 assert np.quantile(slow, 0.01) < 0.96 < np.quantile(slow, 0.99)
 assert 0.8 < inside < 0.98
-assert future.std[0, 0] < future.std[-1, 0]
+assert future.std["north"].iloc[0] < future.std["north"].iloc[-1]
 assert np.array_equal(filled.to_numpy()[~hidden], whole.to_numpy()[~hidden])
