@@ -273,7 +273,8 @@ def _count(wall: Any, calendar: str) -> NDArray[np.int64] | None:
         weekdays = bool(np.all(np.is_busday(days)))
         return np.asarray(np.busday_count("1970-01-01", days)) if weekdays else None
     months = days.astype("datetime64[M]")
-    first, last = months.astype("datetime64[D]"), (months + 1).astype("datetime64[D]") - 1
+    after = (months + np.timedelta64(1, "M")).astype("datetime64[D]")
+    first, last = months.astype("datetime64[D]"), after - np.timedelta64(1, "D")
     on_the_same_day = (
         len(np.unique(wall.day)) == 1,
         np.all(days == last),

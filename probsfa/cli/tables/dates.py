@@ -207,7 +207,7 @@ def to_dates(years: NDArray[np.int64], months: NDArray[np.int64], days: NDArray[
     valid = (years >= 1) & (years <= 9999) & (months >= 1) & (months <= 12) & (days >= 1) & (days <= 31)
     month_starts = (np.where(valid, years, 1970) - 1970) * 12 + np.where(valid, months, 1) - 1
     month = month_starts.astype("datetime64[M]")
-    date = month.astype("datetime64[D]") + (np.where(valid, days, 1) - 1)
+    date = month.astype("datetime64[D]") + (np.where(valid, days, 1) - 1).astype("timedelta64[D]")
     valid &= date.astype("datetime64[M]") == month
     return np.where(valid, date.astype("datetime64[us]"), np.datetime64("NaT", "us"))
 
