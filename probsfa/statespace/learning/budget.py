@@ -21,6 +21,8 @@ _MOST = 32
 _POSTERIOR = 1e10
 # Products of a posterior while learning, of which there are many.
 _EVALUATION = 1.7e8
+# Rows for each latent below which many latents learn what is particular to the rows.
+_ROWS_FOR_A_LATENT = 48
 # What passing through a row costs beside its products, for each latent.
 _OVERHEAD = 400
 # Observed cells for each free parameter, at least: fewer leave more to chance than a latent explains.
@@ -122,7 +124,7 @@ def check_memory(n_components: int, available: int | None = None) -> None:
 
 def affordable_rows(n_components: int, n_features: int) -> int:
     """Rows over which a posterior is cheap enough to be asked for many times."""
-    return int(_EVALUATION / _products(n_components, n_features))
+    return max(int(_EVALUATION / _products(n_components, n_features)), _ROWS_FOR_A_LATENT * n_components)
 
 
 def most_components(
