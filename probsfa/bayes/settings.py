@@ -7,6 +7,7 @@ import numpy as np
 from probsfa._validation import Sequences, check_count, check_option
 from probsfa.bayes.priors import Priors
 from probsfa.bayes.sampling.nuts import CHAIN_METHODS
+from probsfa.statespace.columns import column_moments
 from probsfa.statespace.learning.budget import most_components
 from probsfa.statespace.learning.options import as_noise, check_variances, is_number
 
@@ -56,10 +57,8 @@ def check_settings(model: Any) -> None:
 
 def default_n_components(sequences: Sequences, inference: str) -> int:
     """Number of latents that serve to fill holes, up to what data and time allow."""
-    values = sequences.values
-    varying = np.nanmin(values, axis=0) < np.nanmax(values, axis=0)
-    counts = sequences.mask.sum(axis=0)
-    return most_components(sequences.n_rows, counts, varying, _PRODUCTS[inference])
+    columns = column_moments(sequences)
+    return most_components(sequences.n_rows, columns.counts, ~columns.constant, _PRODUCTS[inference])
 
 
 def central_interval(probability: float) -> tuple[float, float]:

@@ -3,14 +3,14 @@
 import argparse
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from probsfa._typing import FloatArray
+from probsfa._typing import BoolArray, FloatArray
 from probsfa.cli._errors import CommandError
 from probsfa.cli._outputs import check_outputs, writing
 from probsfa.cli._parser import ENOUGH
@@ -19,10 +19,9 @@ from probsfa.cli._screen import Screen
 from probsfa.cli.fit import fit_model
 from probsfa.cli.tables.content import check_written_as_text, write_content
 from probsfa.cli.tables.input import Input, read_input
+from probsfa.cli.tables.table import NewTexts
 
 __all__ = ["filled_texts", "run", "std_texts"]
-
-Texts = dict[int, str]
 
 
 def run(args: argparse.Namespace, screen: Screen) -> None:
@@ -49,8 +48,8 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
             if output is args.plot:
                 save_picture(draw_holes(series, filled, std), draft)
             else:
-                make = filled_texts if output is args.output else std_texts
-                write_content(draft, series.table.filled(_texts(make, series, filled, std)))
+                texts = filled_texts(series, filled, std) if output is args.output else std_texts(series, std)
+                write_content(draft, series.table.filled(texts))
     holes = sum(series.missing)
     if args.json:
         report = {
@@ -90,35 +89,53 @@ def _check_finite(series: Input, filled: FloatArray, std: FloatArray) -> None:
         )
 
 
-def _texts(make: Any, series: Input, filled: FloatArray, std: FloatArray) -> dict[int, Texts]:
-    """New texts of the cells of each data column."""
-    decimal = series.table.style.decimal
-    columns = zip(series.plan.data, series.values.T, filled.T, std.T, strict=True)
-    return {j: make(values, new, spread, decimal) for j, values, new, spread in columns}
-
-
-def filled_texts(
-    values: NDArray[np.float64], filled: NDArray[np.float64], std: NDArray[np.float64], decimal: str = "."
-) -> Texts:
-    """New texts of the missing cells of a column, by the numbers of their rows.
+def filled_texts(series: Input, filled: FloatArray, std: FloatArray) -> NewTexts:
+    """New texts of the missing cells.
 
     Digits are written down to a thousandth of the smallest standard deviation in the column.
     """
-    rows = np.flatnonzero(np.isnan(values))
-    smallest = float(np.min(std[rows], initial=math.inf))
-    digits = 3 - math.floor(math.log10(smallest)) if 0.0 < smallest < math.inf else None
-    return {row: _number(filled[row], digits).replace(".", decimal) for row in rows.tolist()}
+    digits = [
+        _digits(column, np.isnan(values)) for column, values in zip(std.T, series.values.T, strict=True)
+    ]
+
+    def text(row: int, i: int) -> str:
+        return _number(filled[row, i], digits[i])
+
+    return _texts(series, lambda missing: np.flatnonzero(missing), text)
 
 
-def std_texts(
-    values: NDArray[np.float64], filled: NDArray[np.float64], std: NDArray[np.float64], decimal: str = "."
-) -> Texts:
-    """Texts of the standard deviations of a column, 0 where observed."""
-    holes = np.isnan(values)
-    return {
-        row: f"{spread:.4g}".replace(".", decimal) if hole else "0"
-        for row, (hole, spread) in enumerate(zip(holes.tolist(), std.tolist(), strict=True))
-    }
+def std_texts(series: Input, std: FloatArray) -> NewTexts:
+    """Texts of the standard deviations of all cells, 0 where observed."""
+
+    def text(row: int, i: int) -> str:
+        return f"{std[row, i]:.4g}" if math.isnan(series.values[row, i]) else "0"
+
+    return _texts(series, lambda missing: np.arange(len(missing)), text)
+
+
+def _texts(
+    series: Input, which: Callable[[BoolArray], NDArray[np.intp]], text: Callable[[int, int], str]
+) -> NewTexts:
+    """New texts of those cells of each data column that are chosen by which cells are missing."""
+    decimal = series.table.style.decimal
+
+    def texts(rows: slice) -> dict[int, dict[int, str]]:
+        missing = np.isnan(series.values[rows])
+        return {
+            j: {
+                row: text(row, i).replace(".", decimal)
+                for row in (rows.start + which(missing[:, i])).tolist()
+            }
+            for i, j in enumerate(series.plan.data)
+        }
+
+    return texts
+
+
+def _digits(std: FloatArray, missing: BoolArray) -> int | None:
+    """Digits behind the decimal mark that are worth writing in a column; None for all."""
+    smallest = float(np.min(std[missing], initial=math.inf))
+    return 3 - math.floor(math.log10(smallest)) if 0.0 < smallest < math.inf else None
 
 
 def _number(value: float, digits: int | None) -> str:

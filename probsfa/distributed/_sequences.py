@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from probsfa._typing import BoolArray, FloatArray
+from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_observed
 from probsfa.distributed._dask import compute, delayed, persist, reduce_tree
 from probsfa.distributed._parts import whole_sequences
 from probsfa.statespace import ProbabilisticSFA
-from probsfa.statespace.columns import column_moments, is_constant, merge_columns, units
+from probsfa.statespace.columns import column_moments, merge_columns
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.estimator import set_fitted
 from probsfa.statespace.learning.budget import Size, most_components
@@ -80,19 +80,10 @@ class OnCluster:
         check_observed(Sequences(seen, (1,), feature_names=self.feature_names))
         check_lengths_for_timescales(self.columns.lengths)
 
-    @property
-    def constant(self) -> BoolArray:
-        """Columns (D,) that do not vary."""
-        return is_constant(self.columns.means, self.columns.stds)
-
-    def units(self, *, by_feature: bool) -> tuple[FloatArray, FloatArray]:
-        """Shift and scale (D,) of the columns."""
-        return units(self.columns.means, self.columns.stds, by_feature=by_feature)
-
     def default_size(self) -> Size:
         """Number of latents that a fit takes where nobody says; all rows are learned from."""
         n_rows = sum(self.columns.lengths)
-        return Size(most_components(n_rows, self.columns.counts, ~self.constant))
+        return Size(most_components(n_rows, self.columns.counts, ~self.columns.constant))
 
     def standardised(
         self, shift: FloatArray, scale: FloatArray, stretches: list[slice] | None = None

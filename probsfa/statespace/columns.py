@@ -9,7 +9,10 @@ import numpy as np
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 
-__all__ = ["ColumnMoments", "column_moments", "is_constant", "merge_columns", "standardisation", "units"]
+__all__ = ["ColumnMoments", "column_moments", "merge_columns"]
+
+# Rows that are gone through at a time.
+_BLOCK_ROWS = 65_536
 
 
 class ColumnMoments(NamedTuple):
@@ -45,10 +48,42 @@ class ColumnMoments(NamedTuple):
         """Standard deviation of each feature."""
         return np.sqrt(self.scatter / self.counts)
 
+    @property
+    def constant(self) -> BoolArray:
+        """Which features (D,) do not vary: what rounding leaves of a constant one is no variation."""
+        return self.stds <= 8.0 * np.finfo(np.float64).eps * np.abs(self.means)
+
+    def units(self, *, by_feature: bool) -> tuple[FloatArray, FloatArray]:
+        """Shift and scale (D,) that standardise the features.
+
+        Parameters
+        ----------
+        by_feature : bool
+            Whether each feature has a scale of its own, or all have one.
+
+        Raises
+        ------
+        ValueError
+            If no feature varies.
+        """
+        stds = np.where(self.constant, 0.0, self.stds)
+        if not np.any(stds > 0.0):
+            raise ValueError("X has only constant columns; there is nothing to find time scales of.")
+        if by_feature:
+            return self.means, np.where(stds > 0.0, stds, 1.0)
+        return self.means, np.full_like(stds, np.sqrt(np.mean(stds**2)))
+
 
 def column_moments(part: Sequences) -> ColumnMoments:
-    """Moments of the observed cells of some rows."""
-    values = part.values
+    """Moments of the observed cells of some rows; many are taken block by block, which saves memory."""
+    blocks = [
+        _moments_of_block(part.values[start : start + _BLOCK_ROWS])
+        for start in range(0, part.n_rows, _BLOCK_ROWS)
+    ]
+    return merge_columns(blocks)._replace(lengths=part.lengths)
+
+
+def _moments_of_block(values: FloatArray) -> ColumnMoments:
     seen = ~np.isnan(values)
     counts = seen.sum(axis=0).astype(np.float64)
     # The first observed value of each feature: at a large offset, sums about it have all their digits.
@@ -57,7 +92,7 @@ def column_moments(part: Sequences) -> ColumnMoments:
     deviation = np.where(seen, values - origin, 0.0)
     offset = deviation.sum(axis=0) / np.maximum(counts, 1.0)
     scatter = np.sum(np.where(seen, deviation - offset, 0.0) ** 2, axis=0)
-    return ColumnMoments(counts, origin, offset, scatter, part.lengths)
+    return ColumnMoments(counts, origin, offset, scatter, ())
 
 
 def merge_columns(parts: Sequence[ColumnMoments]) -> ColumnMoments:
@@ -78,44 +113,3 @@ def _merge_two(left: ColumnMoments, right: ColumnMoments) -> ColumnMoments:
         left.scatter + right.scatter + gap**2 * left.counts * share,
         left.lengths + right.lengths,
     )
-
-
-def standardisation(values: FloatArray, *, by_feature: bool) -> tuple[FloatArray, FloatArray]:
-    """Shift and scale of each feature of an array.
-
-    Parameters
-    ----------
-    values : ndarray of shape (N, D)
-        Observations, NaN where missing.
-    by_feature : bool
-        Whether each feature has a scale of its own, or all have one.
-
-    Returns
-    -------
-    shift, scale : ndarray of shape (D,)
-
-    Raises
-    ------
-    ValueError
-        If no feature varies.
-    """
-    shift = np.nanmean(values, axis=0)
-    deviation = values - shift
-    shift = shift + np.nanmean(deviation, axis=0)
-    std = np.sqrt(np.nanmean((values - shift) ** 2, axis=0))
-    return units(shift, std, by_feature=by_feature)
-
-
-def is_constant(means: FloatArray, stds: FloatArray) -> BoolArray:
-    """Which columns (D,) do not vary: what rounding leaves of a constant column is no variation."""
-    return stds <= 8.0 * np.finfo(np.float64).eps * np.abs(means)
-
-
-def units(means: FloatArray, stds: FloatArray, *, by_feature: bool) -> tuple[FloatArray, FloatArray]:
-    """Shift and scale of each feature from its mean and standard deviation; see :func:`standardisation`."""
-    stds = np.where(is_constant(means, stds), 0.0, stds)
-    if not np.any(stds > 0.0):
-        raise ValueError("X has only constant columns; there is nothing to find time scales of.")
-    if by_feature:
-        return means, np.where(stds > 0.0, stds, 1.0)
-    return means, np.full_like(stds, np.sqrt(np.mean(stds**2)))

@@ -38,8 +38,10 @@ from probsfa.statespace.prediction import (
 )
 from probsfa.statespace.simulation import draw_latents, simulate
 
-# Values of more bytes than this are filled chunk by chunk, with little in memory besides the result.
-_LARGE = 64 * 2**20
+# Moments of more bytes than this are not kept: cells are filled chunk by chunk, with little else in memory.
+_LARGE = 128 * 2**20
+# Rows that are compared with straight lines at least, however long they are.
+_FEWEST_COMPARED = 1000
 
 __all__ = ["FittedModel", "LinearGaussianModel"]
 
@@ -153,7 +155,7 @@ class LinearGaussianModel:
 
     def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
         """Values with missing cells filled, and the standard deviations of what would have been observed."""
-        if sequences.values.nbytes > _LARGE:
+        if self._bytes_of_moments(sequences.n_rows) > _LARGE:
             return self._impute_by_chunk(sequences, with_std)
         whole, params = self.posterior(sequences), self.fitted.predictive_params
         moments = observation_moments(params, whole.means, whole.covariances)
@@ -162,6 +164,11 @@ class LinearGaussianModel:
         if sequences.mask.all():
             return Imputation(values, std)
         return Imputation(values, std, compare_with_interpolation(sequences, *moments, params.noise_variance))
+
+    def _bytes_of_moments(self, n_rows: int) -> int:
+        """What covariances of all states, and means and variances of all cells, take."""
+        params = self.fitted.params
+        return 8 * n_rows * (params.n_states**2 + 4 * params.n_features)
 
     def _impute_by_chunk(self, sequences: Sequences, with_std: bool) -> Imputation:
         """The same with little in memory besides the result; a sample is compared with straight lines."""
@@ -172,13 +179,14 @@ class LinearGaussianModel:
         def fill_in(rows: slice, means: FloatArray, covariances: FloatArray) -> None:
             moments = observation_moments(params, means, covariances)
             check_finite(sequences, self.fitted.params, *moments)
-            missing = np.isnan(values[rows])
-            values[rows][missing] = moments[0][missing]
+            filled, spread = fill(values[rows], *moments)
+            values[rows] = filled
             if std is not None:
-                std[rows][missing] = np.sqrt(moments[1][missing])
+                std[rows] = spread
 
         timed = sequences.retimed(self.fitted.time_unit)
-        visit_moments(self.fitted.params, lazy_panel(timed), fill_in)
+        panel = lazy_panel(timed.values.__getitem__, timed.n_features, timed.lengths, timed.times, timed.step)
+        visit_moments(self.fitted.params, panel, fill_in)
         sample = self._sample(sequences)
         comparison = None if sample is sequences else self.impute(sample).beside_interpolation
         return Imputation(values, std, comparison)
@@ -187,6 +195,7 @@ class LinearGaussianModel:
         """Stretches of the rows where there are very many, else all."""
         params = self.fitted.params
         affordable = affordable_rows(params.n_components, params.n_features)
+        affordable = min(affordable, max(_LARGE // self._bytes_of_moments(1), _FEWEST_COMPARED))
         if sequences.n_rows <= affordable:
             return sequences
         sample = stretches(sequences.mask, sequences.lengths, affordable)

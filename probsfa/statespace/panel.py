@@ -6,6 +6,7 @@ that no transition leads there and the stationary distribution starts the chain 
 of its own.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -13,6 +14,21 @@ from numpy.typing import NDArray
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
+
+__all__ = [
+    "Panel",
+    "ReadRows",
+    "RowSource",
+    "index_gaps",
+    "lazy_panel",
+    "make_panel",
+    "padded_length",
+    "resident_bytes",
+    "whole_if_close",
+]
+
+#: Gives the rows of a slice, NaN where missing.
+ReadRows = Callable[[slice], FloatArray]
 
 
 @runtime_checkable
@@ -116,33 +132,75 @@ def make_panel(sequences: Sequences, *, pad: bool = True) -> Panel:
     return Panel(values, mask, gap_index, gaps, n_rows, sequences.lengths, complete)
 
 
-class _Observed:
+class _LastRead:
+    """Rows that are read once for both their values and their mask, which are asked for in turn."""
+
+    def __init__(self, read: ReadRows) -> None:
+        self._read = read
+        self._last: tuple[slice, FloatArray] | None = None
+
+    def __call__(self, rows: slice) -> FloatArray:
+        last = self._last  # threads may ask for other rows at the same time
+        if last is None or last[0] != rows:
+            self._last = last = rows, self._read(rows)
+        return last[1]
+
+
+class _Values:
     """Values of observed cells, zero where missing: a source of rows."""
 
-    def __init__(self, values: FloatArray) -> None:
-        self.shape = values.shape
-        self._values = values
+    def __init__(self, read: ReadRows, shape: tuple[int, int]) -> None:
+        self.shape = shape
+        self._read = read
 
     def __getitem__(self, rows: slice) -> FloatArray:
-        return np.nan_to_num(self._values[rows], nan=0.0)
+        block = self._read(rows)
+        return np.where(np.isnan(block), 0.0, block)
 
 
 class _Presence:
     """Whether cells are observed, 1.0 or 0.0: a source of rows."""
 
-    def __init__(self, values: FloatArray) -> None:
-        self.shape = values.shape
-        self._values = values
+    def __init__(self, read: ReadRows, shape: tuple[int, int]) -> None:
+        self.shape = shape
+        self._read = read
 
     def __getitem__(self, rows: slice) -> FloatArray:
-        return (~np.isnan(self._values[rows])).astype(np.float64)
+        return (~np.isnan(self._read(rows))).astype(np.float64)
 
 
-def lazy_panel(sequences: Sequences) -> Panel:
-    """A panel that takes hardly any memory: rows are packed when a chunk of them is asked for."""
-    gap_index, gaps = index_gaps(sequences.starts, sequences.times, sequences.step)
-    values, mask = _Observed(sequences.values), _Presence(sequences.values)
-    return Panel(values, mask, gap_index, gaps, sequences.n_rows, sequences.lengths)
+def lazy_panel(
+    read: ReadRows,
+    n_features: int,
+    lengths: tuple[int, ...],
+    times: FloatArray | None = None,
+    step: float | None = None,
+) -> Panel:
+    """A panel that takes hardly any memory: rows are read and packed when a chunk of them is asked for.
+
+    Parameters
+    ----------
+    read : callable
+        Gives the rows of a slice as an array with NaN where missing, in units of the model.
+    n_features : int
+        Number of columns.
+    lengths : tuple of int
+        Length of each sequence.
+    times : ndarray of shape (T,), optional
+        Times of the rows, in units of the model's time; evenly sampled without.
+    step : float, optional
+        The time between all rows, where it is the same.
+
+    Returns
+    -------
+    Panel
+    """
+    n_rows = sum(lengths)
+    starts = np.zeros(n_rows, dtype=bool)
+    starts[np.cumsum((0, *lengths[:-1]))] = True
+    gap_index, gaps = index_gaps(starts, times, step)
+    shape, read = (n_rows, n_features), _LastRead(read)
+    return Panel(_Values(read, shape), _Presence(read, shape), gap_index, gaps, n_rows, lengths)
 
 
 def index_gaps(

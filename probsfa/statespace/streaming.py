@@ -14,12 +14,12 @@ import numpy as np
 
 from probsfa._arrays import as_float_array, check_array
 from probsfa._times import check_times
-from probsfa._typing import BoolArray, FloatArray
+from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_lengths
-from probsfa.statespace.columns import ColumnMoments, column_moments, is_constant, merge_columns, units
+from probsfa.statespace.columns import ColumnMoments, column_moments, merge_columns
 from probsfa.statespace.learning.budget import Size, most_components
 from probsfa.statespace.learning.maximum_likelihood import Observations, check_lengths_for_timescales
-from probsfa.statespace.panel import Panel, index_gaps, make_panel
+from probsfa.statespace.panel import Panel, lazy_panel, make_panel
 from probsfa.statespace.posterior import expected_statistics
 
 __all__ = ["InBlocks", "check_source", "sample", "scan", "stream"]
@@ -67,18 +67,9 @@ class InBlocks:
         names = getattr(estimator, "feature_names_in_", None)
         self.feature_names = None if names is None else tuple(str(name) for name in names)
 
-    @property
-    def constant(self) -> BoolArray:
-        """Columns (D,) that do not vary."""
-        return is_constant(self.columns.means, self.columns.stds)
-
-    def units(self, *, by_feature: bool) -> tuple[FloatArray, FloatArray]:
-        """Shift and scale (D,) of the columns."""
-        return units(self.columns.means, self.columns.stds, by_feature=by_feature)
-
     def default_size(self) -> Size:
         """Number of latents that a fit takes where nobody says; all rows are learned from."""
-        return Size(most_components(int(self.X.shape[0]), self.columns.counts, ~self.constant))
+        return Size(most_components(int(self.X.shape[0]), self.columns.counts, ~self.columns.constant))
 
     def standardised(
         self, shift: FloatArray, scale: FloatArray, stretches: list[slice] | None = None
@@ -117,29 +108,6 @@ def _read(X: Any, rows: slice) -> FloatArray:
     return as_float_array(_cut(X, rows), "X")
 
 
-class _Standardised:
-    """Values of ``X`` in units of the columns, zero where missing: a source of rows for a panel."""
-
-    def __init__(self, X: Any, shift: FloatArray, scale: FloatArray) -> None:
-        self.shape = (int(X.shape[0]), int(X.shape[1]))
-        self._X, self._shift, self._scale = X, shift, scale
-
-    def __getitem__(self, rows: slice) -> FloatArray:
-        block = _read(self._X, rows)
-        return np.where(np.isnan(block), 0.0, (block - self._shift) / self._scale)
-
-
-class _Mask:
-    """Whether cells of ``X`` are observed, 1.0 or 0.0: a source of rows for a panel."""
-
-    def __init__(self, X: Any) -> None:
-        self.shape = (int(X.shape[0]), int(X.shape[1]))
-        self._X = X
-
-    def __getitem__(self, rows: slice) -> FloatArray:
-        return (~np.isnan(_read(self._X, rows))).astype(np.float64)
-
-
 def stream(
     X: Any,
     lengths: tuple[int, ...],
@@ -164,11 +132,11 @@ def stream(
     -------
     Panel
     """
-    starts = np.zeros(X.shape[0], dtype=bool)
-    starts[np.cumsum((0, *lengths[:-1]))] = True
-    gap_index, gaps = index_gaps(starts, times)
-    values, mask = _Standardised(X, shift, scale), _Mask(X)
-    return Panel(values, mask, gap_index, gaps, X.shape[0], lengths)
+
+    def read(rows: slice) -> FloatArray:
+        return (_read(X, rows) - shift) / scale
+
+    return lazy_panel(read, int(X.shape[1]), lengths, times)
 
 
 def _checked_blocks(estimator: Any, X: Any) -> Iterator[FloatArray]:

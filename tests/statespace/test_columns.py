@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from probsfa._validation import Sequences
-from probsfa.statespace.columns import column_moments, merge_columns, standardisation, units
+from probsfa.statespace import columns
+from probsfa.statespace.columns import column_moments, merge_columns
 
 
 def test_moments_of_parts_add_up_to_those_of_all_rows(rng):
@@ -19,18 +20,31 @@ def test_moments_of_parts_add_up_to_those_of_all_rows(rng):
     np.testing.assert_allclose(merged.stds, np.nanstd(X, axis=0), rtol=1e-8)
 
 
-def test_units_of_an_array_are_those_of_its_moments(rng):
+def test_many_rows_are_gone_through_in_blocks(rng, monkeypatch):
     X = np.where(rng.random((50, 2)) < 0.2, np.nan, rng.standard_normal((50, 2)) + 3.0)
+    X[:20, 1] = np.nan
+    monkeypatch.setattr(columns, "_BLOCK_ROWS", 7)
+    moments = column_moments(Sequences(X, (30, 20)))
+    assert moments.lengths == (30, 20)
+    np.testing.assert_allclose(moments.means, np.nanmean(X, axis=0), rtol=1e-13)
+    np.testing.assert_allclose(moments.stds, np.nanstd(X, axis=0), rtol=1e-13)
+
+
+def test_units_are_means_and_standard_deviations(rng):
+    X = np.where(rng.random((50, 2)) < 0.2, np.nan, [1.0, 5.0] * rng.standard_normal((50, 2)) + 3.0)
     moments = column_moments(Sequences(X, (50,)))
-    for by_feature in (True, False):
-        one = standardisation(X, by_feature=by_feature)
-        other = units(moments.means, moments.stds, by_feature=by_feature)
-        np.testing.assert_allclose(one, other, rtol=1e-12)
+    shift, scale = moments.units(by_feature=True)
+    np.testing.assert_allclose(shift, np.nanmean(X, axis=0), rtol=1e-13)
+    np.testing.assert_allclose(scale, np.nanstd(X, axis=0), rtol=1e-13)
+    _, one = moments.units(by_feature=False)
+    np.testing.assert_allclose(one, np.sqrt(np.mean(np.nanvar(X, axis=0))) * np.ones(2), rtol=1e-13)
 
 
 def test_a_constant_column_has_a_unit_of_one_and_constants_alone_have_none():
-    shift, scale = standardisation(np.array([[1.0, 0.1], [3.0, 0.1]]), by_feature=True)
+    moments = column_moments(Sequences(np.array([[1.0, 0.1], [3.0, 0.1]]), (2,)))
+    np.testing.assert_array_equal(moments.constant, [False, True])
+    shift, scale = moments.units(by_feature=True)
     np.testing.assert_allclose(shift, [2.0, 0.1])
     np.testing.assert_array_equal(scale, [1.0, 1.0])
     with pytest.raises(ValueError, match="constant"):
-        standardisation(np.full((5, 2), 0.1), by_feature=False)
+        column_moments(Sequences(np.full((5, 2), 0.1), (5,))).units(by_feature=False)

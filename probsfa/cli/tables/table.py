@@ -6,7 +6,7 @@ from copies, and filling replaces the bytes of missing cells alone.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,10 +20,13 @@ from probsfa.cli.tables.content import Content, read_content
 from probsfa.cli.tables.missing import Missing
 from probsfa.cli.tables.numbers import Style, guess_decimal, is_in_thousands, is_with_comma
 
-__all__ = ["Table", "make_table", "read_table"]
+__all__ = ["NewTexts", "Table", "make_table", "read_table"]
 
 DELIMITERS = (",", ";", "\t", "|")
+NewTexts = Callable[[slice], Mapping[int, Mapping[int, str]]]
 _DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ].*)?")
+# Rows whose new texts are put in at a time.
+_BLOCK_ROWS = 16_384
 # Cells that are looked at to tell decimal marks.
 _ENOUGH_CELLS = 20_000
 
@@ -136,13 +139,14 @@ class Table:
             "--time if it tells the time, or leave the column out with --exclude."
         )
 
-    def filled(self, texts: Mapping[int, Mapping[int, str]]) -> bytes:
+    def filled(self, texts: NewTexts) -> bytes:
         """Return the file's bytes with some cells replaced.
 
         Parameters
         ----------
-        texts : mapping
-            For each column in which cells change, the new texts by the number of the row.
+        texts : callable
+            Called with a slice of rows, one after the other; gives for each column in which cells change the
+            new texts by the number of the row. So few of them are in memory at a time.
 
         Returns
         -------
@@ -150,18 +154,22 @@ class Table:
             The whole file, the header included.
         """
         cells = self.cells
-        changes: list[tuple[int, str]] = []
-        for column, new in texts.items():
-            places = self._cells_of(column)[list(new)] if new else np.zeros(0, dtype=np.int64)
-            changes += zip(places.tolist(), new.values(), strict=True)
-        changes.sort(key=lambda change: change[0])
-        pieces, position = [], 0
-        for cell, text in changes:
-            pieces.append(cells.data[position : cells.starts[cell]])
-            pieces.append(_replace(cells.raw(cell), text, self.delimiter).encode(cells.codec))
-            position = int(cells.ends[cell])
-        pieces.append(cells.data[position:])
-        return self.content.encoded(b"".join(pieces))
+        blocks, position = [], 0
+        for start in range(0, len(self.rows), _BLOCK_ROWS):
+            stop = min(start + _BLOCK_ROWS, len(self.rows))
+            changes: list[tuple[int, str]] = []
+            for column, new in texts(slice(start, stop)).items():
+                places = cells.lines[self.rows[list(new)]] + column
+                changes += zip(places.tolist(), new.values(), strict=True)
+            changes.sort(key=lambda change: change[0])
+            pieces = []
+            for cell, text in changes:
+                pieces.append(cells.data[position : cells.starts[cell]])
+                pieces.append(_replace(cells.raw(cell), text, self.delimiter).encode(cells.codec))
+                position = int(cells.ends[cell])
+            blocks.append(b"".join(pieces))
+        blocks.append(cells.data[position:])
+        return self.content.encoded(b"".join(blocks))
 
     def _cells_of(self, column: int) -> NDArray[np.int64]:
         return np.asarray(self.cells.lines[self.rows] + column)

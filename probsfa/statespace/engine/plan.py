@@ -1,6 +1,6 @@
 """Which strategy and which route serve: decided here, and nowhere else; and how to ask for one."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Literal, NamedTuple, get_args
@@ -257,13 +257,7 @@ def _on_one_device(params: Parameters, panel: Panel, request: Request) -> Plan:
         reason = f"nothing is missing, and covariances are steady within {n_end} rows"
         return Plan(None, SteadyState(n_end), reason if request.strategy is None else _ASKED)
 
-    few_columns = request.strategy is None and _has_few_columns(params, panel)
-
-    def choose(rows: int) -> tuple[Strategy, str]:
-        if few_columns:
-            return CovarianceForm(), "there are many latents and few columns"
-        return _choose_strategy(rows, n_states, _FEWEST_ROWS, request)
-
+    choose = _chooser(params, panel, request)
     rows = _chunk_rows(n_rows, n_states, request)
     strategy, reason = choose(rows)
     in_turn = (strategy, rows, _cached_bytes(request))
@@ -278,12 +272,21 @@ def _on_one_device(params: Parameters, panel: Panel, request: Request) -> Plan:
 def in_turn(params: Parameters, panel: Panel) -> InTurn:
     """One chunk after the other, for rows of which little besides may be in memory."""
     request = _request.get()
-    few_columns = request.strategy is None and _has_few_columns(params, panel)
     rows = _chunk_rows(panel.values.shape[0], params.n_states, request)
-    strategy: Strategy = CovarianceForm()
-    if not few_columns:
-        strategy, _ = _choose_strategy(rows, params.n_states, _FEWEST_ROWS, request)
+    strategy, _ = _chooser(params, panel, request)(rows)
     return InTurn(strategy, rows, min(_cached_bytes(request), _FEW_CACHED_BYTES))
+
+
+def _chooser(params: Parameters, panel: Panel, request: Request) -> Callable[[int], tuple[Strategy, str]]:
+    """What gives the strategy for chunks of so many rows of a panel, and why."""
+    few_columns = request.strategy is None and _has_few_columns(params, panel)
+
+    def choose(rows: int) -> tuple[Strategy, str]:
+        if few_columns:
+            return CovarianceForm(), "there are many latents and few columns"
+        return _choose_strategy(rows, params.n_states, _FEWEST_ROWS, request)
+
+    return choose
 
 
 def strategy_for_sampling(n_rows: int, n_states: int) -> Strategy:

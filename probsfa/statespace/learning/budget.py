@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from probsfa._typing import BoolArray, FloatArray
+from probsfa._typing import BoolArray
 
 __all__ = ["Size", "affordable_rows", "check_memory", "default_size", "most_components", "stretches"]
 
@@ -65,23 +65,23 @@ class Size(NamedTuple):
         )
 
 
-def default_size(values: FloatArray, lengths: tuple[int, ...]) -> Size:
+def default_size(mask: BoolArray, lengths: tuple[int, ...], varying: BoolArray) -> Size:
     """Choose the number of latents of a fit, and its rows.
 
     Parameters
     ----------
-    values : ndarray of shape (N, D)
-        Rows in order, NaN where missing.
+    mask : ndarray of bool of shape (N, D)
+        Where cells are observed; rows in order.
     lengths : tuple of int
         Rows of each sequence.
+    varying : ndarray of bool of shape (D,)
+        Columns that are not constant.
 
     Returns
     -------
     Size
     """
-    n_rows, n_features = values.shape
-    mask = ~np.isnan(values)
-    varying = np.nanmin(values, axis=0) < np.nanmax(values, axis=0)
+    n_rows, n_features = mask.shape
     k = most_components(n_rows, mask.sum(axis=0), varying)
     if n_rows <= affordable_rows(k, n_features):
         return Size(k)

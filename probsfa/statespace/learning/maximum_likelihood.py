@@ -17,7 +17,7 @@ from probsfa._interrupts import interrupts_kept
 from probsfa._times import TimeAxis
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
-from probsfa.statespace.columns import column_moments, is_constant, standardisation
+from probsfa.statespace.columns import ColumnMoments, column_moments
 from probsfa.statespace.learning.budget import Size, check_memory, default_size
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.fit import fit
@@ -73,12 +73,8 @@ class TrainingData(Protocol):
         ...
 
     @property
-    def constant(self) -> BoolArray:
-        """Columns (D,) that do not vary."""
-        ...
-
-    def units(self, *, by_feature: bool) -> tuple[FloatArray, FloatArray]:
-        """Shift and scale (D,) of the columns; one scale for all unless `by_feature`."""
+    def columns(self) -> ColumnMoments:
+        """Moments of the columns."""
         ...
 
     def default_size(self) -> Size:
@@ -109,22 +105,13 @@ class InMemory:
     def __init__(self, sequences: Sequences) -> None:
         check_lengths_for_timescales(sequences.lengths)
         self.sequences = sequences
+        self.columns = column_moments(sequences)
         self.time_unit = sequences.time_unit
         self.feature_names = sequences.feature_names
 
-    @property
-    def constant(self) -> BoolArray:
-        """Columns (D,) that do not vary."""
-        moments = column_moments(self.sequences)
-        return is_constant(moments.means, moments.stds)
-
-    def units(self, *, by_feature: bool) -> tuple[FloatArray, FloatArray]:
-        """Shift and scale (D,) of the columns."""
-        return standardisation(self.sequences.values, by_feature=by_feature)
-
     def default_size(self) -> Size:
         """Number of latents and rows that a fit takes where nobody says."""
-        return default_size(self.sequences.values, self.sequences.lengths)
+        return default_size(self.sequences.mask, self.sequences.lengths, ~self.columns.constant)
 
     def standardised(
         self, shift: FloatArray, scale: FloatArray, stretches: list[slice] | None = None
@@ -279,10 +266,10 @@ def maximum_likelihood(
 def pose(data: TrainingData, options: FitOptions) -> FitProblem:
     """Standardise data for a fit; parameters as in :func:`maximum_likelihood`."""
     options.check()
-    shift, scale = data.units(by_feature=options.scales_by_feature)
+    shift, scale = data.columns.units(by_feature=options.scales_by_feature)
     options.known_noise(scale)  # whether it fits the columns, before they are standardised
     # Under noise that is given, or the same for all columns, a constant column has a spread.
-    constant = data.constant if options.noise_kind == "diagonal" else None
+    constant = data.columns.constant if options.noise_kind == "diagonal" else None
     size = data.default_size() if options.n_components is None else Size(options.n_components)
     check_memory(size.n_components)
     return FitProblem(

@@ -14,6 +14,7 @@ from probsfa.cli.tables import content
 from probsfa.cli.tables.content import read_content, write_content
 from probsfa.cli.tables.missing import Missing
 from probsfa.cli.tables.table import make_table
+from tests.cli.tables.changes import changes
 
 TEXT = "time,a\n2020-01-01,1.50\n2020-01-02,\n"
 
@@ -112,7 +113,7 @@ def test_what_begins_like_utf_16_and_is_not(read):
 def test_byte_order_is_kept(read, encoding):
     data = "\ufeffa,b\n1,\n".encode(encoding)
     table = make_table(read(data))
-    assert table.filled({1: {0: "9"}}) == "\ufeffa,b\n1,9\n".encode(encoding)
+    assert table.filled(changes({1: {0: "9"}})) == "\ufeffa,b\n1,9\n".encode(encoding)
 
 
 def test_zip_out(tmp_path):

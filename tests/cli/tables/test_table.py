@@ -16,6 +16,7 @@ from probsfa.cli.tables import table as tables
 from probsfa.cli.tables.content import write_content
 from probsfa.cli.tables.missing import Missing
 from probsfa.cli.tables.table import read_table
+from tests.cli.tables.changes import changes
 
 NAN = np.nan
 
@@ -60,7 +61,7 @@ def test_untouched_text_comes_back_to_the_last_byte(tmp_path_factory, rows, newl
     path.write_bytes(content)
     found = read_table(path, delimiter=",")
     assert len(found.rows) == len(rows) + 1
-    assert found.filled({}) == content
+    assert found.filled(changes({})) == content
 
 
 @pytest.mark.parametrize(
@@ -71,13 +72,13 @@ def test_untouched_text_comes_back_to_the_last_byte(tmp_path_factory, rows, newl
 def test_filling_replaces_the_cell_alone(table, cell, filled, newline):
     content = newline.join(["a,b,c", f"1.0,2,{cell}", f"{cell},3.50,1e3", "1,1,1", ""])
     found = table(content.encode())
-    new = found.filled({0: {1: "9"}, 2: {0: "9"}})
+    new = found.filled(changes({0: {1: "9"}, 2: {0: "9"}}))
     assert new.decode() == newline.join(["a,b,c", f"1.0,2,{filled}", f"{filled},3.50,1e3", "1,1,1", ""])
 
 
 def test_a_filled_number_with_the_delimiter_in_it_is_quoted(table):
     found = table("a,b\n,1\n2,1\n", delimiter=",")
-    assert found.filled({0: {0: "0,5"}}) == b'a,b\n"0,5",1\n2,1\n'
+    assert found.filled(changes({0: {0: "0,5"}})) == b'a,b\n"0,5",1\n2,1\n'
 
 
 @pytest.mark.parametrize(
@@ -198,7 +199,7 @@ def test_rows_with_nothing_in_them(table):
     # In the middle they are rows in which everything is missing; spreadsheets leave more of them at the end.
     found = table("a,b\n1,2\n,\n3,4\n,\n,\n\n")
     np.testing.assert_array_equal(numbers(found), [1.0, NAN, 3.0])
-    assert found.filled({0: {1: "9"}}) == b"a,b\n1,2\n9,\n3,4\n,\n,\n\n"
+    assert found.filled(changes({0: {1: "9"}})) == b"a,b\n1,2\n9,\n3,4\n,\n,\n\n"
     assert found.n_blank == 2
 
 
@@ -213,7 +214,7 @@ def test_encodings_are_kept(table, tmp_path, encoding):
     content = "Temp °C,b\n1,2\n,4\n".encode(encoding)
     found = table(content)
     assert found.names == ("Temp °C", "b")
-    write_content(tmp_path / "out.csv", found.filled({0: {1: "5"}}))
+    write_content(tmp_path / "out.csv", found.filled(changes({0: {1: "5"}})))
     assert (tmp_path / "out.csv").read_bytes() == "Temp °C,b\n1,2\n5,4\n".encode(encoding)
 
 
@@ -271,7 +272,7 @@ def test_a_table_takes_a_few_times_the_memory_of_its_file(tmp_path, monkeypatch,
     assert most < 9.0 * len(text)
     _, _, most = memory(lambda: table.numbers(3, Missing()))
     assert most < 2.5 * len(text)
-    _, _, most = memory(lambda: table.filled({3: dict.fromkeys(range(0, 20_000, 20), "1.5")}))
+    _, _, most = memory(lambda: table.filled(changes({3: dict.fromkeys(range(0, 20_000, 20), "1.5")})))
     assert most < 3.0 * len(text)
     table.release()
     assert table.texts(0)[0] == lines[0].split(",")[0]
