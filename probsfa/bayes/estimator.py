@@ -25,6 +25,7 @@ from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.fitting import InferenceSettings, ModelSettings, fit_posterior
 from probsfa.bayes.predictive import (
     BayesianForecast,
+    beside_interpolation,
     draw_latent_paths,
     draw_series,
     predict_ahead,
@@ -382,10 +383,18 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             included; zero for observed ones.
         lower, upper : like X
             With `interval`: its ends, quantiles of the mixture over the draws; the values of observed cells.
+
+        Warns
+        -----
+        UserWarning
+            If observed cells, left out one at a time, are found no better than by linear interpolation.
         """
         ends = () if interval is None else central_interval(interval)
         sequences = self._check(X, lengths, times)
         cells = predict_missing(self.fitted_, sequences, self.n_predictive)
+        comparison = beside_interpolation(self.fitted_, sequences)
+        if comparison is not None and comparison.sentence:
+            warnings.warn(comparison.sentence, UserWarning, stacklevel=2)
         observed = sequences.values
         out = [like_input(X, sequences, _with_missing(observed, observed, cells.mean))]
         if return_std:

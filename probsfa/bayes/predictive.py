@@ -14,13 +14,23 @@ from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.bayes.draws import parameters_of_draw, parameters_of_draws, posterior_mean, thinned
 from probsfa.bayes.fitted import FittedPosterior
-from probsfa.bayes.mixtures import CellMixture, cell_mixtures, make_cell_mixture, mixture_posteriors
+from probsfa.bayes.mixtures import (
+    CellMixture,
+    RunningMean,
+    cell_mixtures,
+    make_cell_mixture,
+    mixture_posteriors,
+)
 from probsfa.bayes.packing import panels_of
+from probsfa.statespace.leave_one_out import Comparison, compare_with_interpolation, left_out
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import Posterior, smooth
-from probsfa.statespace.prediction import Forecast, check_finite, forecast
+from probsfa.statespace.prediction import Forecast, check_finite, forecast, observation_moments
 from probsfa.statespace.simulation import draw_latents, simulate
+
+# Draws whose predictions are averaged where the model is compared with straight lines.
+_COMPARED_DRAWS = 8
 
 
 class BayesianForecast(NamedTuple):
@@ -106,6 +116,32 @@ def predict_missing(fitted: FittedPosterior, sequences: Sequences, n_predictive:
         np.concatenate([one.means for one in parts], axis=1),
         np.concatenate([one.stds for one in parts], axis=1),
     )
+
+
+def beside_interpolation(fitted: FittedPosterior, sequences: Sequences) -> Comparison | None:
+    """How the model and straight lines find observed cells again, left out one at a time.
+
+    Predictions of a few draws are averaged. Parameters as in :func:`predict_latents`.
+
+    Returns
+    -------
+    Comparison or None
+        None where nothing is missing.
+    """
+    if sequences.mask.all():
+        return None
+    panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
+    cuts = np.cumsum([panel.n_rows for panel in panels])[:-1]
+    parts = np.split(sequences.values, cuts)
+    found = RunningMean()
+    for draw in _thinned_parameters(fitted, _COMPARED_DRAWS, len(panels)):
+        without = []
+        for params, panel, values in zip(draw, panels, parts, strict=True):
+            one = smooth(params, panel)
+            moments = observation_moments(params, one.means, one.covariances)
+            without.append(left_out(values, *moments, params.noise_variance))
+        found.add(np.concatenate(without))
+    return compare_with_interpolation(sequences, found.value)
 
 
 def predict_ahead(

@@ -107,17 +107,15 @@ def interpolated(sequences: Sequences) -> FloatArray:
     return out
 
 
-def compare_with_interpolation(
-    sequences: Sequences, means: FloatArray, variances: FloatArray, noise_variance: FloatArray
-) -> Comparison:
+def compare_with_interpolation(sequences: Sequences, by_model: FloatArray) -> Comparison:
     """Compare a model with straight lines on the observed cells of data.
 
     Parameters
     ----------
     sequences : Sequences
         Rows, NaN where missing.
-    means, variances, noise_variance
-        As in :func:`left_out`.
+    by_model : ndarray of shape (T, D)
+        What the model says of each observed cell without it, as from :func:`left_out`.
 
     Returns
     -------
@@ -125,7 +123,6 @@ def compare_with_interpolation(
         Over the cells of which both say something.
     """
     values = sequences.values
-    by_model = left_out(values, means, variances, noise_variance)
     by_lines = interpolated(sequences)
     both = ~np.isnan(by_model) & ~np.isnan(by_lines)
     seen = sequences.mask.any(axis=0)  # a column of data that come later may be empty

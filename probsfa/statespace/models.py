@@ -25,7 +25,7 @@ from probsfa.statespace.learning.standard_errors import (
     free_coordinates,
     standard_errors,
 )
-from probsfa.statespace.leave_one_out import compare_with_interpolation
+from probsfa.statespace.leave_one_out import compare_with_interpolation, left_out
 from probsfa.statespace.panel import Panel, lazy_panel, make_panel
 from probsfa.statespace.posterior import Posterior, log_likelihood, plan_for, smooth, visit_moments
 from probsfa.statespace.prediction import (
@@ -163,7 +163,8 @@ class LinearGaussianModel:
         values, std = fill(sequences.values, *moments)
         if sequences.mask.all():
             return Imputation(values, std)
-        return Imputation(values, std, compare_with_interpolation(sequences, *moments, params.noise_variance))
+        by_model = left_out(sequences.values, *moments, params.noise_variance)
+        return Imputation(values, std, compare_with_interpolation(sequences, by_model))
 
     def _bytes_of_moments(self, n_rows: int) -> int:
         """What covariances of all states, and means and variances of all cells, take."""

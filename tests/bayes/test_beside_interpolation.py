@@ -1,0 +1,41 @@
+"""Filling beside straight lines: the same comparison as of one set of parameters, and its warning."""
+
+import numpy as np
+import pytest
+
+from probsfa import BayesianSFA, ProbabilisticSFA
+from probsfa.bayes.predictive import beside_interpolation
+
+
+@pytest.fixture(scope="module")
+def walks():
+    """Five independent walks with a gap, which straight lines fill better than one latent."""
+    x = np.random.default_rng(0).standard_normal((200, 5)).cumsum(axis=0)
+    x[50:60, 2] = np.nan
+    return x
+
+
+@pytest.fixture(scope="module")
+def fitted(walks):
+    model = BayesianSFA(1, inference="svi", n_draws=20, progress_bar=False, random_state=0)
+    return model.fit(walks)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_it_is_the_comparison_of_the_maximum_where_draws_lie_close(walks, fitted):
+    comparison = beside_interpolation(fitted.fitted_, fitted.fitted_.sequences)
+    single = ProbabilisticSFA(1, tol=1.0).fit(walks)
+    wanted = single._model.impute(fitted.fitted_.sequences).beside_interpolation
+    assert comparison.interpolation == wanted.interpolation and comparison.n_cells == wanted.n_cells
+    assert comparison.model == pytest.approx(wanted.model, rel=0.05)
+
+
+def test_impute_warns_of_a_model_that_is_no_better_than_straight_lines(walks, fitted):
+    with pytest.warns(UserWarning, match="found no better than by linear interpolation"):
+        fitted.impute(walks)
+
+
+@pytest.mark.filterwarnings("error")
+def test_nothing_is_compared_where_nothing_is_missing(walks, fitted):
+    assert beside_interpolation(fitted.fitted_, fitted.fitted_.sequences.cut_out([slice(0, 40)])) is None
+    fitted.impute(walks[:40])
