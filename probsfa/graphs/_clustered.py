@@ -7,7 +7,7 @@ import scipy.sparse
 
 from probsfa._validation import check_option
 from probsfa.graphs._group import GroupGraph
-from probsfa.graphs._labels import check_classes, from_labels
+from probsfa.graphs._labels import check_classes, from_labels, warn_of_heavy_samples
 
 __all__ = ["clustered"]
 
@@ -47,4 +47,7 @@ def clustered(y: Any, weighting: str = "samples") -> GroupGraph:
     sizes = np.bincount(classes).astype(np.float64)
     inside = 1.0 / sizes**2 if by_classes else 1.0 / sizes
     weights = 1.0 / sizes if by_classes else np.ones_like(sizes)
-    return GroupGraph(classes, scipy.sparse.diags_array(inside).tocsr(), weights)
+    graph = GroupGraph(classes, scipy.sparse.diags_array(inside).tocsr(), weights)
+    if by_classes:
+        warn_of_heavy_samples(graph, "merge rare classes, or take weighting='samples'.")
+    return graph
