@@ -15,6 +15,7 @@ from probsfa.graphs.training_graph import TrainingGraph
 __all__ = [
     "LABEL_GRAPHS",
     "check_classes",
+    "check_complete",
     "check_labels",
     "default_groups",
     "from_labels",
@@ -55,7 +56,7 @@ def is_missing(labels: Any) -> NDArray[np.bool_]:
 
 def check_labels(y: Any) -> NDArray[np.float64]:
     """Return numeric labels (N,) as float64, or raise a ValueError naming y."""
-    labels = column_or_1d(_check_complete(y))
+    labels = column_or_1d(check_complete(y))
     labels = check_array(labels, ensure_2d=False, dtype=np.float64, input_name="y")
     if len(labels) < 2:
         raise ValueError(f"y has {len(labels)} label; a graph needs at least two samples.")
@@ -64,21 +65,22 @@ def check_labels(y: Any) -> NDArray[np.float64]:
 
 def check_classes(y: Any) -> NDArray[np.intp]:
     """Return which of the sorted distinct labels every sample has, shape (N,); labels may be strings."""
-    labels = column_or_1d(_check_complete(y))
+    labels = column_or_1d(check_complete(y))
     if labels.dtype.kind in "fc" and not np.isfinite(labels).all():
         raise ValueError("y contains NaN or infinity; every sample needs a class.")
     return np.unique(labels, return_inverse=True)[1].astype(np.intp)
 
 
-def _check_complete(y: Any) -> Any:
+def check_complete(y: Any) -> Any:
     """Return labels as they are, or raise a ValueError that says what to do with those that are missing."""
     labels = check_unmasked(y)
     absent = is_missing(labels)
     if absent.any():
+        place = ", ".join(map(str, np.argwhere(absent)[0].tolist()))
         raise ValueError(
-            f"y contains NaN, None or NA: {int(absent.sum())} of {len(absent)} labels are missing, the first "
-            f"is y[{int(np.argmax(absent))}]. Leave those rows out, or join them to their nearest neighbours "
-            "or in time: graph=probsfa.graphs.SemiSupervised(...)."
+            f"y contains NaN, None or NA: {int(absent.sum())} of {absent.size} labels are missing, the first "
+            f"is y[{place}]. Leave those rows out, or have them joined to their nearest neighbours or in "
+            "time: graph=probsfa.graphs.SemiSupervised(...)."
         )
     return labels
 

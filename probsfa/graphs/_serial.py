@@ -1,5 +1,6 @@
 """Serial graph: all samples of a group of labels are joined to all of the next group."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ def serial(y: Any, n_groups: int | None = None, *, balanced: bool = True) -> Gro
     y : array-like (N,)
         Numeric labels.
     n_groups : int, optional
-        L, at least 2. Default ``sqrt(N)``, at most 50.
+        L, at least 2, better 4 or more. Default ``sqrt(N)``, at most 50.
     balanced : bool, default=True
         Whether groups of less than half of ``N / L`` samples, those of rare labels, are merged with the
         smaller one of their neighbours. Otherwise labels that take no more than L values are groups of their
@@ -39,7 +40,8 @@ def serial(y: Any, n_groups: int | None = None, *, balanced: bool = True) -> Gro
     Warns
     -----
     UserWarning
-        Where a sample weighs more than ten times the mean.
+        Where there are less than 4 groups, which have no slow function of the label; or where a sample
+        weighs more than ten times the mean.
 
     See Also
     --------
@@ -56,16 +58,18 @@ def serial(y: Any, n_groups: int | None = None, *, balanced: bool = True) -> Gro
 
     Examples
     --------
-    >>> graph = serial([1, 2, 3, 4, 5, 6], n_groups=3)
+    >>> graph = serial([1, 2, 3, 4, 5, 6, 7, 8], n_groups=4)
     >>> graph.to_sparse().toarray().astype(int)
-    array([[0, 0, 1, 1, 0, 0],
-           [0, 0, 1, 1, 0, 0],
-           [1, 1, 0, 0, 1, 1],
-           [1, 1, 0, 0, 1, 1],
-           [0, 0, 1, 1, 0, 0],
-           [0, 0, 1, 1, 0, 0]])
+    array([[0, 0, 1, 1, 0, 0, 0, 0],
+           [0, 0, 1, 1, 0, 0, 0, 0],
+           [1, 1, 0, 0, 1, 1, 0, 0],
+           [1, 1, 0, 0, 1, 1, 0, 0],
+           [0, 0, 1, 1, 0, 0, 1, 1],
+           [0, 0, 1, 1, 0, 0, 1, 1],
+           [0, 0, 0, 0, 1, 1, 0, 0],
+           [0, 0, 0, 0, 1, 1, 0, 0]])
     >>> graph.node_weights
-    array([1., 1., 2., 2., 1., 1.])
+    array([1., 1., 2., 2., 2., 2., 1., 1.])
     """
     groups = label_groups(y, n_groups, balanced=balanced)
     sizes = np.bincount(groups) / (len(groups) / (groups.max() + 1))
@@ -73,6 +77,13 @@ def serial(y: Any, n_groups: int | None = None, *, balanced: bool = True) -> Gro
     importance[[0, -1]] = 1.0
     graph = GroupGraph(groups, neighbour_edges(sizes), importance / sizes)
     warn_of_heavy_samples(graph, ADVICE)
+    if len(sizes) < 4:
+        warnings.warn(
+            f"The serial graph of {len(sizes)} groups has no slow function of the label: with no edges "
+            "inside groups, the label itself has a delta value of 2 or more, no less than noise. Take 4 "
+            "groups or more, or mixed or clustered where labels take few values.",
+            stacklevel=2,
+        )
     return graph
 
 

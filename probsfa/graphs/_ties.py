@@ -59,9 +59,9 @@ class TiedWindowGraph(TrainingGraph):
     def to_sparse(self) -> scipy.sparse.csr_array:
         """Return the edge weights as a sparse matrix (N, N)."""
         n, sizes = self.n_vertices, self.sizes
-        of_pair = self._between_blocks.multiply(1.0 / sizes).multiply(1.0 / sizes[:, None])
+        share = scipy.sparse.diags_array(1.0 / sizes)
         inside = (self._inside - self._loops) / np.maximum(sizes * (sizes - 1), 1)
-        of_pair = scipy.sparse.csr_array(of_pair + scipy.sparse.diags_array(inside))
+        of_pair = share @ self._between_blocks @ share + scipy.sparse.diags_array(inside)
         ones = np.ones(n, dtype=np.float64)
         members = scipy.sparse.csr_array((ones, self.blocks, np.arange(n + 1)), shape=(n, len(sizes)))
         pairs = scipy.sparse.csr_array(members @ of_pair @ members.T)

@@ -13,9 +13,9 @@ from probsfa._validation import check_count
 from probsfa.graphs._centred_rows import CentredRows
 from probsfa.graphs._subset import SubsetGraph
 from probsfa.graphs._walk import SparseWalk
-from probsfa.graphs.training_graph import IntArray, TrainingGraph
+from probsfa.graphs.training_graph import IntArray, ReweightedGraph, TrainingGraph
 
-__all__ = ["UnionGraph", "union"]
+__all__ = ["UnionGraph", "equal_parts", "union"]
 
 
 def union(
@@ -79,6 +79,16 @@ def union(
     if factors.shape != (len(members),) or not (np.isfinite(factors) & (factors > 0)).all():
         raise ValueError(f"weights must be {len(members)} positive numbers, one per graph; got {weights!r}.")
     return UnionGraph(members, factors.tolist())
+
+
+def equal_parts(graphs: Sequence[TrainingGraph], weights: Any = None) -> "UnionGraph":
+    """Return the union of graphs each of which is scaled to ``Q = R = 1`` first, times its weight.
+
+    The weights are then the parts of the graphs in the objective and in the constraints, and the union of
+    consistent graphs is consistent.
+    """
+    scaled = [ReweightedGraph(graph, graph.node_weights / graph.Q, scale=1.0 / graph.R) for graph in graphs]
+    return union(scaled, weights)
 
 
 def _on_rows(members: list[TrainingGraph], samples: list[Any], n_samples: int | None) -> list[TrainingGraph]:

@@ -109,6 +109,13 @@ class TrainingGraph(ABC):
                 total[:, panel] += X.take(block).T @ product[block]
         return total
 
+    def _slowest(self, root: FloatArray, count: int) -> FloatArray | None:
+        """Return orthonormal eigenvectors (N, count) of the smallest eigenvalues of ``V^-1/2 L V^-1/2``.
+
+        `root` is ``sqrt(v / Q)``. None where the structure of the graph does not give them away.
+        """
+        return None
+
     @property
     def n_vertices(self) -> int:
         """Number of vertices, N."""

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from probsfa._frames import lists_in_lists_out
 from probsfa._validation import check_count, check_sequences
 from probsfa.graphs._graph_moments import GraphMoments, graph_moments
-from probsfa.graphs._named import build_graph, needs_labels
+from probsfa.graphs._named import build_graph, in_time, needs_labels
 from probsfa.graphs.training_graph import TrainingGraph
 from probsfa.linalg import check_rank_tol
 from probsfa.sfa._expand import Expander
@@ -32,11 +32,13 @@ class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     ----------
     n_components : int, optional
         How many outputs, slowest first; all that the rank of the data allows by default.
-    graph : TrainingGraph, str or callable
-        What is similar to what: a graph of the training rows, or a function of (X, y) that returns one, or
-        the name of a graph with its default settings. From labels y: "clustered" (classes; the outputs of
-        Fisher's discriminant), "serial", "mixed", "sliding_window" and "reordering" (numbers). From X:
-        "temporal" (the outputs of :class:`SFA`) and "nearest_neighbors" (locality preserving projections).
+    graph : TrainingGraph, str, GraphBuilder or callable
+        What is similar to what: a graph of the training rows, or how to build one: a builder such as
+        ``graphs.Serial(n_groups=20)``, whose settings a search reaches as ``graph__n_groups``; a function of
+        (X, y); or the name of a graph with its default settings. From labels y: "clustered" (classes; the
+        outputs of Fisher's discriminant), "serial", "mixed", "sliding_window" and "reordering" (numbers).
+        From X: "temporal" (the outputs of :class:`SFA`) and "nearest_neighbors" (locality preserving
+        projections).
     expansion : transformer, optional
         A scikit-learn transformer that maps every row by itself; it is cloned and fitted to the training
         rows. Graphs are built from the rows before the expansion.
@@ -107,8 +109,8 @@ class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         Parameters
         ----------
         X : array-like (N, D), or list of array-likes (N_i, D)
-            Samples. Sequences matter for ``graph="temporal"`` only, which joins nothing across them.
-        y : array-like (N,), or list of array-likes (N_i,), optional
+            Samples. Sequences matter for graphs in time only, which join nothing across them.
+        y : array-like (N,) or (N, M), or list of array-likes (N_i,), optional
             Labels, where the graph is built from them.
         lengths : array-like of int, optional
             Cuts one array into consecutive sequences.
@@ -122,10 +124,9 @@ class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         ------
         ValueError
             If X has missing cells or no variation, y is missing or does not fit, the graph has another
-            number of vertices than X has rows, or the rank is below `n_components`.
+            number of vertices than X has rows or joins none of them, or the rank is below `n_components`.
         """
         check_parameters(self)
-        of_time = isinstance(self.graph, str) and self.graph == "temporal"
         sequences = check_sequences(
             self,
             X,
@@ -133,7 +134,7 @@ class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             allow_nan=False,
             lengths=lengths,
             min_rows=2,
-            index="warn" if of_time else "ignore",
+            index="warn" if in_time(self.graph) else "ignore",
         )
         labels = labels_of_rows(y, sequences.lengths)
         graph = build_graph(self.graph, sequences.values, labels, lengths=sequences.lengths)

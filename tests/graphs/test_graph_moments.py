@@ -24,7 +24,7 @@ MORE_KINDS = KINDS | {
     "square window": lambda y: graphs.sliding_window(y, 9, mirrored=False),
     "square window, wide": lambda y: graphs.sliding_window(y, len(y) - 1, mirrored=False),
     "mirrored window, wide": lambda y: graphs.sliding_window(y, len(y) - 1),
-    "classes of one sample": graphs.clustered,
+    "classes of one sample": lambda y: graphs.clustered(np.argsort(y)),
     "neighbours": lambda y: graphs.nearest_neighbors(y[:, None], 5),
     "repaired": lambda y: graphs.sliding_window(y, 5, mirrored=False).repaired(),
     "union": lambda y: graphs.union([graphs.temporal(len(y)), graphs.serial(y, 4)], [1.0, 0.3]),
