@@ -80,8 +80,7 @@ def graph_moments(graph: TrainingGraph, X: ArrayLike) -> GraphMoments:
             f"{rows.shape}."
         )
     origin, offset, covariance = _weighted_covariance(rows, graph.node_weights / graph.Q)
-    A = graph._energy(CentredRows(rows, origin, offset))
-    A *= 2.0 / graph.R
+    A = 2.0 * graph._relative_energy(CentredRows(rows, origin, offset))
     mean = origin + offset
     return GraphMoments(mean, covariance, (A + A.T) / 2, rounding_variance(mean))
 

@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import connected_components
 from probsfa._typing import FloatArray
 from probsfa.graphs._centred_rows import CentredRows
 from probsfa.graphs._walk import SparseWalk
-from probsfa.graphs.training_graph import IntArray, TrainingGraph
+from probsfa.graphs.training_graph import IntArray, TrainingGraph, check_edges
 
 __all__ = ["GroupGraph"]
 
@@ -56,6 +56,11 @@ class GroupGraph(TrainingGraph):
 
     def to_sparse(self) -> scipy.sparse.csr_array:
         """Return the edge weights as a sparse matrix (N, N)."""
+        joined = self.edge_weights.tocoo().coords
+        check_edges(
+            float(np.sum(self.sizes[joined[0]] * self.sizes[joined[1]])),
+            "edge_weights[groups[n], groups[m]] is the weight of any one",
+        )
         return (self._members.T @ self.edge_weights @ self._members).tocsr()
 
     def component_labels(self) -> IntArray:

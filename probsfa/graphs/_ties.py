@@ -10,7 +10,7 @@ from probsfa._typing import FloatArray
 from probsfa.graphs._centred_rows import CentredRows
 from probsfa.graphs._walk import SparseWalk
 from probsfa.graphs._window import WindowGraph
-from probsfa.graphs.training_graph import IntArray, TrainingGraph
+from probsfa.graphs.training_graph import IntArray, TrainingGraph, check_edges
 
 __all__ = ["TiedWindowGraph"]
 
@@ -59,6 +59,7 @@ class TiedWindowGraph(TrainingGraph):
     def to_sparse(self) -> scipy.sparse.csr_array:
         """Return the edge weights as a sparse matrix (N, N)."""
         n, sizes = self.n_vertices, self.sizes
+        check_edges(float(np.sum(sizes.astype(float) ** 2)), "window and sizes say what they are")
         share = scipy.sparse.diags_array(1.0 / sizes)
         inside = (self._inside - self._loops) / np.maximum(sizes * (sizes - 1), 1)
         of_pair = share @ self._between_blocks @ share + scipy.sparse.diags_array(inside)

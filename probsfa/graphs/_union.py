@@ -133,8 +133,10 @@ class UnionGraph(TrainingGraph):
 
     def __init__(self, members: list[TrainingGraph], factors: list[float]) -> None:
         pairs = list(zip(members, factors, strict=True))
-        nodes = np.sum([f * graph.node_weights for graph, f in pairs], axis=0)
-        super().__init__(nodes, np.sum([f * graph.degrees for graph, f in pairs], axis=0))
+        with np.errstate(over="ignore"):  # told by what follows
+            nodes = np.sum([f * graph.node_weights for graph, f in pairs], axis=0)
+            degrees = np.sum([f * graph.degrees for graph, f in pairs], axis=0)
+        super().__init__(nodes, degrees)
         self._pairs = pairs
 
     def to_sparse(self) -> scipy.sparse.csr_array:
@@ -164,6 +166,10 @@ class UnionGraph(TrainingGraph):
 
     def _energy(self, X: CentredRows) -> FloatArray:
         return np.sum([factor * graph._energy(X) for graph, factor in self._pairs], axis=0)
+
+    def _relative_energy(self, X: CentredRows) -> FloatArray:
+        parts = [factor * graph.R / self.R * graph._relative_energy(X) for graph, factor in self._pairs]
+        return np.sum(parts, axis=0)
 
     @cached_property
     def _walk(self) -> SparseWalk:

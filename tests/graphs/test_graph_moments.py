@@ -76,6 +76,41 @@ def test_memory_is_that_of_a_few_panels(monkeypatch, rng, kind):
     assert peak < 10 * 2**21 + X.nbytes / 8
 
 
+@pytest.mark.parametrize("scale", [1e-310, 1e-200, 1e200, 1e300])
+def test_weights_of_any_size_are_taken_by_their_proportions(rng, scale):
+    X, W = rng.standard_normal((30, 3)), rng.random((30, 30))
+    v = W.sum(axis=1) / 30
+    expected = graph_moments(graphs.from_sparse(W, v), X).difference_moment
+    for graph in (
+        graphs.from_sparse(W * scale, v),
+        graphs.from_sparse(W * scale, v).repaired(),
+        graphs.from_sparse(W, v * scale),
+        graphs.union([graphs.from_sparse(W, v)] * 2, [scale, scale / 2]),
+    ):
+        found = graph_moments(graph, X * 1e140).difference_moment / 1e140 / 1e140
+        tol = 1e-10 if scale > 1e-300 else 1e-2  # denormal numbers have few digits
+        np.testing.assert_allclose(found, expected, rtol=tol, atol=tol)
+
+
+def test_weights_whose_sum_overflows_are_refused():
+    for call in (
+        lambda: graphs.from_sparse(np.full((20, 20), 1.5e308)),
+        lambda: graphs.from_sparse(np.ones((20, 20)), np.full(20, 1.5e308)),
+        lambda: graphs.union([graphs.temporal(20)], [1.5e308]),
+    ):
+        with pytest.raises(ValueError, match="so large that their sum is no number.*Divide them"):
+            call()
+
+
+def test_matrices_of_too_many_edges_are_refused_before_they_are_made():
+    states = np.arange(100_000) % 3
+    graph = graphs.transition(states)
+    for large in (graph, graphs.reordering(states), graphs.exact_label(states)):
+        with pytest.raises(MemoryError, match=r"e\+(09|10) edges, .* GiB as a sparse matrix. laplacian_matmul"):
+            large.to_sparse()
+    assert graph.edge_weights[graph.groups[0], graph.groups[1]] == pytest.approx(3 / 2, rel=1e-4)
+
+
 def test_weighted_mean_and_covariance_at_an_offset(rng):
     X, v = rng.standard_normal((500, 3)), rng.uniform(0, 2, 500)
     X = np.round(X * 2**20) / 2**20  # exact at the offset too
