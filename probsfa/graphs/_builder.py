@@ -24,11 +24,14 @@ class GraphBuilder(BaseEstimator):
         Whether it is built from the values of the rows, not from labels and the lengths of sequences alone.
     in_time : bool
         Whether the order of the rows and the borders of sequences matter.
+    takes_sample_weight : bool
+        Whether ``build`` takes `sample_weight`; for other graphs the weights multiply those of the built one.
     """
 
     needs_labels: bool = False
     needs_rows: bool = True
     in_time: bool = False
+    takes_sample_weight: bool = False
 
     @abstractmethod
     def build(self, X: Any, y: Any = None, *, lengths: Any = None) -> TrainingGraph:

@@ -10,12 +10,14 @@ from numpy.typing import NDArray
 from probsfa._validation import check_option
 from probsfa.graphs._group import GroupGraph
 from probsfa.graphs._labels import check_classes, from_labels, warn_of_heavy_samples
+from probsfa.graphs._sample_weights import check_masses, check_sample_weight, weighted
+from probsfa.graphs.training_graph import TrainingGraph
 
 __all__ = ["clustered"]
 
 
 @from_labels
-def clustered(y: Any, weighting: str = "samples") -> GroupGraph:
+def clustered(y: Any, weighting: str = "samples", *, sample_weight: Any = None) -> TrainingGraph:
     """Return the graph of a classification, which makes GSFA Fisher's discriminant analysis.
 
     Samples of one class are joined pairwise, each to itself too; there are no other edges. With S classes
@@ -28,6 +30,8 @@ def clustered(y: Any, weighting: str = "samples") -> GroupGraph:
     weighting : {"samples", "classes"}, default="samples"
         Whether all samples are equally important, ``v_n = 1`` and ``gamma_nn' = 1 / N_s`` in a class of N_s
         samples, or all classes, ``v_n = 1 / N_s`` and ``gamma_nn' = 1 / N_s^2``.
+    sample_weight : array-like (N,), optional
+        How many times each sample counts: the graph is that of samples which stand there so many times.
 
     Raises
     ------
@@ -57,7 +61,10 @@ def clustered(y: Any, weighting: str = "samples") -> GroupGraph:
            [0.5, 0. , 0.5]])
     """
     classes = check_classes(y)
-    sizes = np.bincount(classes).astype(np.float64)
+    if sample_weight is not None:
+        sample_weight = check_sample_weight(sample_weight, len(classes))
+    sizes = np.bincount(classes, weights=sample_weight).astype(np.float64)
+    check_masses(sizes)
     if len(sizes) < 2:
         raise ValueError(
             "y has one class; a graph of classes needs at least two, or there is nothing to tell apart."
@@ -66,7 +73,8 @@ def clustered(y: Any, weighting: str = "samples") -> GroupGraph:
     by_classes = check_option("weighting", weighting, ("samples", "classes")) == "classes"
     inside = 1.0 / sizes**2 if by_classes else 1.0 / sizes
     weights = 1.0 / sizes if by_classes else np.ones_like(sizes)
-    graph = GroupGraph(classes, scipy.sparse.diags_array(inside).tocsr(), weights)
+    of_class = GroupGraph(classes, scipy.sparse.diags_array(inside).tocsr(), weights)
+    graph = weighted(of_class, sample_weight)
     if by_classes:
         warn_of_heavy_samples(graph, "merge rare classes, or take weighting='samples'.")
     return graph

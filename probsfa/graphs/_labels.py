@@ -10,6 +10,7 @@ from sklearn.utils import check_array, column_or_1d
 
 from probsfa._validation import check_count
 from probsfa.graphs._rows import check_unmasked
+from probsfa.graphs._sample_weights import check_masses, check_sample_weight
 from probsfa.graphs.training_graph import TrainingGraph
 
 __all__ = [
@@ -29,7 +30,7 @@ _HEAVY = 10  # times the mean weight: one such sample in a hundred has a tenth o
 
 _Builder = TypeVar("_Builder", bound=Callable[..., TrainingGraph])
 #: Builders of graphs that need nothing but labels, by name; :func:`from_labels` puts them here.
-LABEL_GRAPHS: dict[str, Callable[[Any], TrainingGraph]] = {}
+LABEL_GRAPHS: dict[str, Callable[..., TrainingGraph]] = {}
 
 
 def from_labels(builder: _Builder) -> _Builder:
@@ -113,7 +114,12 @@ def order_of_labels(y: Any) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 def label_groups(
-    y: Any, n_groups: int | None, *, balanced: bool = True, name: str = "n_groups"
+    y: Any,
+    n_groups: int | None,
+    *,
+    balanced: bool = True,
+    sample_weight: Any = None,
+    name: str = "n_groups",
 ) -> NDArray[np.intp]:
     """Discretise labels: the number of the group of every sample, shape (N,), lower labels first.
 
@@ -131,13 +137,18 @@ def label_groups(
     balanced : bool, default=True
         Whether groups of less than half of ``N / n_groups`` samples, those of rare labels, are merged with
         the smaller one of their neighbours.
+    sample_weight : array-like (N,), optional
+        How many times each sample counts.
     name : str, default="n_groups"
         What errors call the number of groups.
     """
     labels = check_labels(y)
-    n = len(labels)
-    wanted = default_groups(n) if n_groups is None else check_count(name, n_groups, minimum=2)
     distinct, label_of, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    if sample_weight is not None:
+        counts = np.bincount(label_of, weights=check_sample_weight(sample_weight, len(labels)))
+        check_masses(counts)
+    n = counts.sum()
+    wanted = default_groups(n) if n_groups is None else check_count(name, n_groups, minimum=2)
     _check_different(labels, len(distinct))
     group_of = np.arange(len(distinct))
     if len(distinct) > wanted:
@@ -172,7 +183,7 @@ def _check_different(labels: NDArray[np.float64], n_distinct: int) -> None:
         raise ValueError(f"y has only one value, {labels[0]}; a graph of labels needs at least two.")
 
 
-def default_groups(n: int) -> int:
+def default_groups(n: float) -> int:
     """Return the default number of groups for n samples."""
     return min(50, max(2, round(n**0.5)))
 

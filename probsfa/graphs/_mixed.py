@@ -7,13 +7,17 @@ import scipy.sparse
 
 from probsfa.graphs._group import GroupGraph
 from probsfa.graphs._labels import from_labels, label_groups, warn_of_heavy_samples
+from probsfa.graphs._sample_weights import weighted
 from probsfa.graphs._serial import ADVICE, neighbour_edges
+from probsfa.graphs.training_graph import TrainingGraph
 
 __all__ = ["mixed"]
 
 
 @from_labels
-def mixed(y: Any, n_groups: int | None = None, *, balanced: bool = True) -> GroupGraph:
+def mixed(
+    y: Any, n_groups: int | None = None, *, balanced: bool = True, sample_weight: Any = None
+) -> TrainingGraph:
     """Return the mixed graph of numeric labels, serial and clustered in one.
 
     The sorted labels are cut into at most L groups, equal labels staying together. Every sample is joined
@@ -31,6 +35,8 @@ def mixed(y: Any, n_groups: int | None = None, *, balanced: bool = True) -> Grou
         Whether groups of less than half of ``N / L`` samples, those of rare labels, are merged with the
         smaller one of their neighbours. Otherwise labels that take no more than L values are groups of their
         own, however few samples these have.
+    sample_weight : array-like (N,), optional
+        How many times each sample counts: the graph is that of samples which stand there so many times.
 
     Warns
     -----
@@ -58,11 +64,12 @@ def mixed(y: Any, n_groups: int | None = None, *, balanced: bool = True) -> Grou
            [0, 0, 1, 1, 2, 2],
            [0, 0, 1, 1, 2, 2]])
     """
-    groups = label_groups(y, n_groups, balanced=balanced)
-    sizes = np.bincount(groups) / (len(groups) / (groups.max() + 1))
+    groups = label_groups(y, n_groups, balanced=balanced, sample_weight=sample_weight)
+    sizes = np.bincount(groups, weights=sample_weight)
+    sizes = sizes / (sizes.sum() / len(sizes))
     inside = np.ones(len(sizes), dtype=np.float64)
     inside[[0, -1]] = 2.0
     edges = neighbour_edges(sizes) + scipy.sparse.diags_array(inside / sizes**2)
-    graph = GroupGraph(groups, edges.tocsr(), 1.0 / sizes)
+    graph = weighted(GroupGraph(groups, edges.tocsr(), 1.0 / sizes), sample_weight)
     warn_of_heavy_samples(graph, ADVICE)
     return graph

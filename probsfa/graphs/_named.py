@@ -9,12 +9,15 @@ from numpy.typing import NDArray
 from probsfa.graphs._builder import GraphBuilder
 from probsfa.graphs._labels import LABEL_GRAPHS
 from probsfa.graphs._nearest_neighbors import default_neighbors, nearest_neighbors
+from probsfa.graphs._sample_weights import SampleWeightedGraph, check_sample_weight
+from probsfa.graphs._subset import SubsetGraph
 from probsfa.graphs._temporal import temporal
 from probsfa.graphs.training_graph import TrainingGraph
 
 __all__ = ["build_graph", "in_time", "needs_labels", "needs_rows"]
 
 
+_TAKE_SAMPLE_WEIGHT = ("clustered", "serial", "mixed")
 _NOT_OF_LABELS = ("temporal", "nearest_neighbors")
 
 
@@ -51,7 +54,9 @@ def _described(graph: Any) -> str:
     )
 
 
-def build_graph(graph: Any, X: NDArray[np.float64], y: Any = None, *, lengths: Any = None) -> TrainingGraph:
+def build_graph(
+    graph: Any, X: NDArray[np.float64], y: Any = None, *, lengths: Any = None, sample_weight: Any = None
+) -> TrainingGraph:
     """Return a training graph of samples from the graph itself, its name, a builder or a function.
 
     Parameters
@@ -65,6 +70,10 @@ def build_graph(graph: Any, X: NDArray[np.float64], y: Any = None, *, lengths: A
         Labels.
     lengths : sequence of int, optional
         Samples of every sequence, for graphs in time.
+    sample_weight : array-like (N,), optional
+        How many times each sample counts: of a clustered, serial or mixed graph those samples stand there so
+        many times; any other graph is built of the samples that count at all, or of all where it is in time
+        or a function, and then each sample stands there so many times, joined to what it is joined to.
 
     Raises
     ------
@@ -77,7 +86,9 @@ def build_graph(graph: Any, X: NDArray[np.float64], y: Any = None, *, lengths: A
     UserWarning
         Where most samples are joined to no other.
     """
-    if isinstance(graph, TrainingGraph):
+    if sample_weight is not None:
+        built = _build_weighted(graph, X, y, lengths, check_sample_weight(sample_weight, len(X)))
+    elif isinstance(graph, TrainingGraph):
         built = graph
     elif isinstance(graph, GraphBuilder):
         built = graph.build(X, y, lengths=lengths)
@@ -103,6 +114,23 @@ def build_graph(graph: Any, X: NDArray[np.float64], y: Any = None, *, lengths: A
         raise ValueError(f"graph has {built.n_vertices} vertices; X has {len(X)} rows; both must agree.")
     _check_joined(built)
     return built
+
+
+def _build_weighted(
+    graph: Any, X: NDArray[np.float64], y: Any, lengths: Any, sample_weight: NDArray[np.float64]
+) -> TrainingGraph:
+    named = isinstance(graph, str)
+    if in_time(graph) or not (named or isinstance(graph, GraphBuilder)):
+        return SampleWeightedGraph(build_graph(graph, X, y, lengths=lengths), sample_weight)
+    rows = np.flatnonzero(sample_weight > 0)
+    some, s = (None if y is None else np.asarray(y)[rows]), sample_weight[rows]
+    if isinstance(graph, GraphBuilder) and graph.takes_sample_weight:
+        built = graph.build(X[rows], some, sample_weight=s)  # type: ignore[call-arg]
+    elif some is not None and named and graph in _TAKE_SAMPLE_WEIGHT:
+        built = LABEL_GRAPHS[graph](some, sample_weight=s)
+    else:
+        built = SampleWeightedGraph(build_graph(graph, X[rows], some), s)
+    return built if len(rows) == len(X) else SubsetGraph(built, rows, len(X))
 
 
 def _check_joined(graph: TrainingGraph) -> None:

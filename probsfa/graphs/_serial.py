@@ -8,6 +8,8 @@ import scipy.sparse
 
 from probsfa.graphs._group import GroupGraph
 from probsfa.graphs._labels import from_labels, label_groups, warn_of_heavy_samples
+from probsfa.graphs._sample_weights import weighted
+from probsfa.graphs.training_graph import TrainingGraph
 
 __all__ = ["serial"]
 
@@ -18,7 +20,9 @@ ADVICE = (
 
 
 @from_labels
-def serial(y: Any, n_groups: int | None = None, *, balanced: bool = True) -> GroupGraph:
+def serial(
+    y: Any, n_groups: int | None = None, *, balanced: bool = True, sample_weight: Any = None
+) -> TrainingGraph:
     """Return the serial graph of numeric labels.
 
     The sorted labels are cut into at most L groups, equal labels staying together. Every sample is joined
@@ -36,6 +40,8 @@ def serial(y: Any, n_groups: int | None = None, *, balanced: bool = True) -> Gro
         Whether groups of less than half of ``N / L`` samples, those of rare labels, are merged with the
         smaller one of their neighbours. Otherwise labels that take no more than L values are groups of their
         own, however few samples these have.
+    sample_weight : array-like (N,), optional
+        How many times each sample counts: the graph is that of samples which stand there so many times.
 
     Warns
     -----
@@ -71,11 +77,12 @@ def serial(y: Any, n_groups: int | None = None, *, balanced: bool = True) -> Gro
     >>> graph.node_weights
     array([1., 1., 2., 2., 2., 2., 1., 1.])
     """
-    groups = label_groups(y, n_groups, balanced=balanced)
-    sizes = np.bincount(groups) / (len(groups) / (groups.max() + 1))
+    groups = label_groups(y, n_groups, balanced=balanced, sample_weight=sample_weight)
+    sizes = np.bincount(groups, weights=sample_weight)
+    sizes = sizes / (sizes.sum() / len(sizes))
     importance = np.full(len(sizes), 2.0, dtype=np.float64)
     importance[[0, -1]] = 1.0
-    graph = GroupGraph(groups, neighbour_edges(sizes), importance / sizes)
+    graph = weighted(GroupGraph(groups, neighbour_edges(sizes), importance / sizes), sample_weight)
     warn_of_heavy_samples(graph, ADVICE)
     if len(sizes) < 4:
         warnings.warn(

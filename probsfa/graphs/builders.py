@@ -48,7 +48,13 @@ class _OfLabels(GraphBuilder):
     needs_rows = False
 
 
-class Serial(_OfLabels):
+class _Weighted(_OfLabels):
+    """A builder that knows what samples of different weight mean for its graph."""
+
+    takes_sample_weight = True
+
+
+class Serial(_Weighted):
     """The serial graph of labels, to be built by an estimator; see :func:`probsfa.graphs.serial`.
 
     Parameters
@@ -71,12 +77,14 @@ class Serial(_OfLabels):
         self.n_groups = n_groups
         self.balanced = balanced
 
-    def build(self, X: Any, y: Any = None, *, lengths: Any = None) -> TrainingGraph:
+    def build(
+        self, X: Any, y: Any = None, *, lengths: Any = None, sample_weight: Any = None
+    ) -> TrainingGraph:
         """Return the graph of some labels."""
-        return serial(self._labels(y), self.n_groups, balanced=self.balanced)
+        return serial(self._labels(y), self.n_groups, balanced=self.balanced, sample_weight=sample_weight)
 
 
-class Mixed(_OfLabels):
+class Mixed(_Weighted):
     """The mixed graph of labels, to be built by an estimator; see :func:`probsfa.graphs.mixed`.
 
     Parameters
@@ -89,9 +97,11 @@ class Mixed(_OfLabels):
         self.n_groups = n_groups
         self.balanced = balanced
 
-    def build(self, X: Any, y: Any = None, *, lengths: Any = None) -> TrainingGraph:
+    def build(
+        self, X: Any, y: Any = None, *, lengths: Any = None, sample_weight: Any = None
+    ) -> TrainingGraph:
         """Return the graph of some labels."""
-        return mixed(self._labels(y), self.n_groups, balanced=self.balanced)
+        return mixed(self._labels(y), self.n_groups, balanced=self.balanced, sample_weight=sample_weight)
 
 
 class SlidingWindow(_OfLabels):
@@ -127,7 +137,7 @@ class Reordering(_OfLabels):
         return reordering(self._labels(y))
 
 
-class Clustered(_OfLabels):
+class Clustered(_Weighted):
     """The clustered graph of classes, to be built; see :func:`probsfa.graphs.clustered`.
 
     Parameters
@@ -139,9 +149,11 @@ class Clustered(_OfLabels):
     def __init__(self, weighting: str = "samples") -> None:
         self.weighting = weighting
 
-    def build(self, X: Any, y: Any = None, *, lengths: Any = None) -> TrainingGraph:
+    def build(
+        self, X: Any, y: Any = None, *, lengths: Any = None, sample_weight: Any = None
+    ) -> TrainingGraph:
         """Return the graph of some classes."""
-        return clustered(self._labels(y), self.weighting)
+        return clustered(self._labels(y), self.weighting, sample_weight=sample_weight)
 
 
 class ExactLabel(_OfLabels):

@@ -236,6 +236,8 @@ def test_the_page_on_graphs_runs_as_printed():
         np.where(np.isin(np.arange(n), range(0, n, 3)), x[:, 0], np.nan)
         for n, x in zip((100, 200), names["sequences"], strict=True)
     ]
+    names["batches"] = [(rows[::2], rows[::2, 0]), (rows[1::2], rows[1::2, 0])]
+    names["weights"] = np.arange(300) % 3
     for example in examples:
         names["y"] = partial if "missing=-1" in example else rows[:, 0]
         exec(example, names)

@@ -106,7 +106,9 @@ def test_matrices_of_too_many_edges_are_refused_before_they_are_made():
     states = np.arange(100_000) % 3
     graph = graphs.transition(states)
     for large in (graph, graphs.reordering(states), graphs.exact_label(states)):
-        with pytest.raises(MemoryError, match=r"e\+(09|10) edges, .* GiB as a sparse matrix. laplacian_matmul"):
+        with pytest.raises(
+            MemoryError, match=r"e\+(09|10) edges, .* GiB as a sparse matrix. laplacian_matmul"
+        ):
             large.to_sparse()
     assert graph.edge_weights[graph.groups[0], graph.groups[1]] == pytest.approx(3 / 2, rel=1e-4)
 
