@@ -9,7 +9,7 @@ from probsfa.distributed._dask import compute, is_array
 from probsfa.distributed._graph_moments import of_time, sum_graph_moments
 from probsfa.distributed._moments import expander_of, sum_moments
 from probsfa.distributed._parts import DistributedRows, checked_parts
-from probsfa.graphs._named import build_graph, needs_labels
+from probsfa.graphs._named import build_graph, needs_rows
 from probsfa.graphs._temporal import temporal
 from probsfa.graphs.moments import MomentStream
 from probsfa.graphs.training_graph import TrainingGraph
@@ -120,7 +120,7 @@ def _graph(estimator: GraphSFA, rows: DistributedRows, y: Any) -> TrainingGraph:
     """Return the graph of distributed rows, which is made here, of labels and lengths."""
     if isinstance(estimator.graph, TrainingGraph):
         return estimator.graph
-    if not needs_labels(estimator.graph):
+    if needs_rows(estimator.graph):
         raise ValueError(
             f"graph={estimator.graph!r} is built from all rows of X, which are on the cluster; give a "
             "TrainingGraph, or a graph of time or of labels."

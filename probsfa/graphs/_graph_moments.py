@@ -11,7 +11,7 @@ from probsfa.graphs._rows import check_rows
 from probsfa.graphs.moments import block_rows, rounding_variance
 from probsfa.graphs.training_graph import TrainingGraph
 
-__all__ = ["GraphMoments", "graph_moments"]
+__all__ = ["GraphMoments", "GraphSums", "graph_moments"]
 
 
 class GraphMoments(NamedTuple):
@@ -33,6 +33,37 @@ class GraphMoments(NamedTuple):
     covariance: FloatArray
     difference_moment: FloatArray
     variance_floor: FloatArray
+
+
+class GraphSums(NamedTuple):
+    """Moments of samples on a graph, and the sums of weights by which they merge.
+
+    Attributes
+    ----------
+    moments : GraphMoments
+        Of all samples so far.
+    Q, R : float
+        Sums of their node weights and of their edge weights.
+    n_samples : int
+        How many there are.
+    """
+
+    moments: GraphMoments
+    Q: float
+    R: float
+    n_samples: int
+
+    def merge(self, other: "GraphSums") -> "GraphSums":
+        """Return the moments of both sets of samples on the union of their graphs, which it does not join."""
+        Q, R = self.Q + other.Q, self.R + other.R
+        q, r = other.Q / Q, other.R / R
+        one, two = self.moments, other.moments
+        gap = two.mean - one.mean
+        mean = one.mean + q * gap
+        covariance = (1 - q) * one.covariance + q * two.covariance + q * (1 - q) * np.outer(gap, gap)
+        difference_moment = (1 - r) * one.difference_moment + r * two.difference_moment
+        moments = GraphMoments(mean, covariance, difference_moment, rounding_variance(mean))
+        return GraphSums(moments, Q, R, self.n_samples + other.n_samples)
 
 
 def graph_moments(graph: TrainingGraph, X: ArrayLike) -> GraphMoments:
@@ -80,8 +111,7 @@ def graph_moments(graph: TrainingGraph, X: ArrayLike) -> GraphMoments:
             f"{rows.shape}."
         )
     origin, offset, covariance = _weighted_covariance(rows, graph.node_weights / graph.Q)
-    A = graph._energy(CentredRows(rows, origin, offset))
-    A *= 2.0 / graph.R
+    A = 2.0 * graph._relative_energy(CentredRows(rows, origin, offset))
     mean = origin + offset
     return GraphMoments(mean, covariance, (A + A.T) / 2, rounding_variance(mean))
 

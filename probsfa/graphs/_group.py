@@ -3,6 +3,7 @@
 from functools import cached_property
 
 import numpy as np
+import scipy.linalg
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
@@ -10,7 +11,7 @@ from scipy.sparse.csgraph import connected_components
 from probsfa._typing import FloatArray
 from probsfa.graphs._centred_rows import CentredRows
 from probsfa.graphs._walk import SparseWalk
-from probsfa.graphs.training_graph import IntArray, TrainingGraph
+from probsfa.graphs.training_graph import IntArray, TrainingGraph, check_edges
 
 __all__ = ["GroupGraph"]
 
@@ -55,6 +56,11 @@ class GroupGraph(TrainingGraph):
 
     def to_sparse(self) -> scipy.sparse.csr_array:
         """Return the edge weights as a sparse matrix (N, N)."""
+        joined = self.edge_weights.tocoo().coords
+        check_edges(
+            float(np.sum(self.sizes[joined[0]] * self.sizes[joined[1]])),
+            "edge_weights[groups[n], groups[m]] is the weight of any one",
+        )
         return (self._members.T @ self.edge_weights @ self._members).tocsr()
 
     def component_labels(self) -> IntArray:
@@ -93,6 +99,34 @@ class GroupGraph(TrainingGraph):
             centred -= means[self.groups[block]]
             total += centred.T @ (self.degrees[block, None] * centred)
         return total
+
+    def _slowest(self, root: FloatArray, count: int) -> FloatArray | None:
+        # Functions of the group, of which there are S; and within each group functions of mean zero, all with
+        # the eigenvalue d / v of its samples.
+        first = self._members.indices[self._members.indptr[:-1]]
+        mass = root[first] ** 2  # of one sample of each group
+        flows = scipy.sparse.diags_array(self.sizes) @ self._flows_between
+        size = np.sqrt(self.sizes * mass)
+        L = scipy.sparse.diags_array(np.asarray(flows.sum(axis=1))) - flows
+        of_groups, functions = scipy.linalg.eigh(L.toarray() / size / size[:, None])
+        inside = self.degrees[first] / mass
+        n_inside = np.minimum(self.sizes.astype(int) - 1, count)
+        values = np.concatenate([of_groups, np.repeat(inside, n_inside)])
+        taken = np.sort(np.argsort(values, kind="stable")[:count])
+        of_groups_taken = taken[taken < len(of_groups)]
+        vectors = np.zeros((self.n_vertices, len(taken)), dtype=np.float64)
+        vectors[:, : len(of_groups_taken)] = (functions[:, of_groups_taken] / np.sqrt(self.sizes)[:, None])[
+            self.groups
+        ]
+        group_of = np.repeat(np.arange(len(n_inside)), n_inside)[
+            taken[len(of_groups_taken) :] - len(of_groups)
+        ]
+        for place, group in enumerate(group_of.tolist()):
+            column = len(of_groups_taken) + place
+            nth = 1 + int((group_of[:place] == group).sum())
+            members = self._members.indices[self._members.indptr[group] :][: nth + 1]
+            vectors[members, column] = np.append(np.ones(nth), -nth) / np.sqrt(nth * (nth + 1))
+        return vectors
 
     def _group_means(self, X: FloatArray) -> FloatArray:
         return np.asarray(self._members @ X) / self.sizes[:, None]

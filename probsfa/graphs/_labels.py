@@ -1,5 +1,6 @@
 """Labels: checked, ordered, cut into groups; and the graphs that are built from them, by name."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -9,13 +10,27 @@ from sklearn.utils import check_array, column_or_1d
 
 from probsfa._validation import check_count
 from probsfa.graphs._rows import check_unmasked
+from probsfa.graphs._sample_weights import check_masses, check_sample_weight
 from probsfa.graphs.training_graph import TrainingGraph
 
-__all__ = ["LABEL_GRAPHS", "check_classes", "check_labels", "from_labels", "label_groups"]
+__all__ = [
+    "LABEL_GRAPHS",
+    "check_classes",
+    "check_complete",
+    "check_labels",
+    "default_groups",
+    "from_labels",
+    "is_missing",
+    "label_groups",
+    "order_of_labels",
+    "warn_of_heavy_samples",
+]
+
+_HEAVY = 10  # times the mean weight: one such sample in a hundred has a tenth of the say
 
 _Builder = TypeVar("_Builder", bound=Callable[..., TrainingGraph])
 #: Builders of graphs that need nothing but labels, by name; :func:`from_labels` puts them here.
-LABEL_GRAPHS: dict[str, Callable[[Any], TrainingGraph]] = {}
+LABEL_GRAPHS: dict[str, Callable[..., TrainingGraph]] = {}
 
 
 def from_labels(builder: _Builder) -> _Builder:
@@ -24,9 +39,25 @@ def from_labels(builder: _Builder) -> _Builder:
     return builder
 
 
+def is_missing(labels: Any) -> NDArray[np.bool_]:
+    """Return which labels are NaN, None, NaT or the NA of pandas, shape (N,)."""
+    values = np.asarray(labels)
+    if values.dtype.kind in "fcmM":
+        return np.isnan(values)
+    if values.dtype.kind != "O":
+        return np.zeros(values.shape, dtype=bool)
+    absent = [
+        value is None
+        or type(value).__name__ in ("NAType", "NaTType")
+        or (isinstance(value, float) and value != value)
+        for value in values.ravel()
+    ]
+    return np.array(absent, dtype=bool).reshape(values.shape)
+
+
 def check_labels(y: Any) -> NDArray[np.float64]:
     """Return numeric labels (N,) as float64, or raise a ValueError naming y."""
-    labels = column_or_1d(check_unmasked(y))
+    labels = column_or_1d(check_complete(y))
     labels = check_array(labels, ensure_2d=False, dtype=np.float64, input_name="y")
     if len(labels) < 2:
         raise ValueError(f"y has {len(labels)} label; a graph needs at least two samples.")
@@ -35,31 +66,144 @@ def check_labels(y: Any) -> NDArray[np.float64]:
 
 def check_classes(y: Any) -> NDArray[np.intp]:
     """Return which of the sorted distinct labels every sample has, shape (N,); labels may be strings."""
-    labels = column_or_1d(check_unmasked(y))
+    labels = column_or_1d(check_complete(y))
     if labels.dtype.kind in "fc" and not np.isfinite(labels).all():
         raise ValueError("y contains NaN or infinity; every sample needs a class.")
     return np.unique(labels, return_inverse=True)[1].astype(np.intp)
 
 
-def label_groups(y: Any, n_groups: int | None, *, name: str = "n_groups") -> NDArray[np.intp]:
-    """Discretise labels: the number of the group of every sample, shape (N,), lower labels first.
+def check_complete(y: Any) -> Any:
+    """Return labels as they are, or raise a ValueError that says what to do with those that are missing."""
+    labels = check_unmasked(y)
+    absent = is_missing(labels)
+    if absent.any():
+        place = ", ".join(map(str, np.argwhere(absent)[0].tolist()))
+        raise ValueError(
+            f"y contains NaN, None or NA: {int(absent.sum())} of {absent.size} labels are missing, the first "
+            f"is y[{place}]. Leave those rows out, or have them joined to their nearest neighbours or in "
+            "time: graph=probsfa.graphs.SemiSupervised(...)."
+        )
+    return labels
 
-    Labels that take no more than `n_groups` values are their own groups. Others are sorted and cut into
-    groups whose sizes differ by one at most. By default there are ``sqrt(N)`` groups and at most 50, the
-    number used in section 6.2 of the paper. `name` is what errors call the number of groups.
+
+def order_of_labels(y: Any) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the order of numeric labels and how many samples each distinct one has.
+
+    Parameters
+    ----------
+    y : array-like (N,)
+        Numeric labels.
+
+    Returns
+    -------
+    order : ndarray (N,)
+        Samples from the smallest label to the largest.
+    sizes : ndarray (S,)
+        Samples of the smallest label, of the next one, and so on.
+
+    Raises
+    ------
+    ValueError
+        If labels are missing, or all the same.
     """
     labels = check_labels(y)
-    wanted = default_groups(len(labels)) if n_groups is None else check_count(name, n_groups, minimum=2)
-    distinct, groups = np.unique(labels, return_inverse=True)
-    if len(distinct) < 2:
-        raise ValueError(f"y has only one value, {distinct[0]}; a graph of labels needs at least two.")
-    if len(distinct) <= wanted:
-        return groups.astype(np.intp)
-    rank = np.empty(len(labels), dtype=np.intp)
-    rank[np.argsort(labels, kind="stable")] = np.arange(len(labels))
-    return rank * wanted // len(labels)
+    order = np.argsort(labels, kind="stable")
+    sizes = np.unique(labels, return_counts=True)[1]
+    _check_different(labels, len(sizes))
+    return order, sizes
 
 
-def default_groups(n: int) -> int:
+def label_groups(
+    y: Any,
+    n_groups: int | None,
+    *,
+    balanced: bool = True,
+    sample_weight: Any = None,
+    name: str = "n_groups",
+) -> NDArray[np.intp]:
+    """Discretise labels: the number of the group of every sample, shape (N,), lower labels first.
+
+    Samples of equal label stay together, so groups do not depend on the order of the samples. Labels that
+    take no more than `n_groups` values are their own groups; others are cut by their midranks, into groups
+    whose sizes differ by one at most where no labels are equal. By default there are ``sqrt(N)`` groups and
+    at most 50, the number used in section 6.2 of the paper.
+
+    Parameters
+    ----------
+    y : array-like (N,)
+        Numeric labels.
+    n_groups : int or None
+        How many groups at most.
+    balanced : bool, default=True
+        Whether groups of less than half of ``N / n_groups`` samples, those of rare labels, are merged with
+        the smaller one of their neighbours.
+    sample_weight : array-like (N,), optional
+        How many times each sample counts.
+    name : str, default="n_groups"
+        What errors call the number of groups.
+    """
+    labels = check_labels(y)
+    distinct, label_of, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    if sample_weight is not None:
+        counts = np.bincount(label_of, weights=check_sample_weight(sample_weight, len(labels)))
+        check_masses(counts)
+    n = counts.sum()
+    wanted = default_groups(n) if n_groups is None else check_count(name, n_groups, minimum=2)
+    _check_different(labels, len(distinct))
+    group_of = np.arange(len(distinct))
+    if len(distinct) > wanted:
+        twice_midrank = 2 * np.cumsum(counts) - counts - 1
+        group_of = np.unique(twice_midrank * wanted // (2 * n), return_inverse=True)[1]
+    if balanced:
+        group_of = _merge_small(np.bincount(group_of, weights=counts), n / (2 * wanted))[group_of]
+    return group_of[label_of].astype(np.intp)
+
+
+def _merge_small(sizes: NDArray[Any], smallest: float) -> NDArray[np.intp]:
+    """Return which merged group every group belongs to; none has less than `smallest`, or only two are left.
+
+    The smallest group is merged with the smaller of its neighbours, again and again.
+    """
+    merged = sizes.tolist()
+    first = list(range(len(merged)))  # first group of each merged one
+    while len(merged) > 2:
+        i = int(np.argmin(merged))
+        if merged[i] >= smallest:
+            break
+        beside = [j for j in (i - 1, i + 1) if 0 <= j < len(merged)]
+        j = min(beside, key=merged.__getitem__)
+        low, high = min(i, j), max(i, j)
+        merged[low] += merged.pop(high)
+        first.pop(high)
+    return np.searchsorted(first, np.arange(len(sizes)), side="right") - 1
+
+
+def _check_different(labels: NDArray[np.float64], n_distinct: int) -> None:
+    if n_distinct < 2:
+        raise ValueError(f"y has only one value, {labels[0]}; a graph of labels needs at least two.")
+
+
+def default_groups(n: float) -> int:
     """Return the default number of groups for n samples."""
     return min(50, max(2, round(n**0.5)))
+
+
+def warn_of_heavy_samples(graph: TrainingGraph, advice: str) -> None:
+    """Warn where a sample weighs more than ten times the mean: the features then follow a few samples.
+
+    Parameters
+    ----------
+    graph : TrainingGraph
+        Built from labels.
+    advice : str
+        What to do, a clause that ends the sentence.
+    """
+    ratio = graph.node_weights / (graph.Q / graph.n_vertices)
+    heavy = int((ratio > _HEAVY).sum())
+    if heavy:
+        warnings.warn(
+            f"{heavy} of {graph.n_vertices} samples weigh more than {_HEAVY} times the mean, up to "
+            f"{ratio.max():.3g} times: their labels are rare, and the features follow these few samples; "
+            f"{advice}",
+            stacklevel=3,
+        )

@@ -1,24 +1,46 @@
 """Training graphs by name, built from the samples or their labels."""
 
+import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from probsfa.graphs._builder import GraphBuilder
 from probsfa.graphs._labels import LABEL_GRAPHS
-from probsfa.graphs._nearest_neighbors import nearest_neighbors
+from probsfa.graphs._nearest_neighbors import default_neighbors, nearest_neighbors
+from probsfa.graphs._sample_weights import SampleWeightedGraph, check_sample_weight
+from probsfa.graphs._subset import SubsetGraph
 from probsfa.graphs._temporal import temporal
 from probsfa.graphs.training_graph import TrainingGraph
 
-__all__ = ["NAMED_GRAPHS", "build_graph", "needs_labels"]
+__all__ = ["build_graph", "in_time", "needs_labels", "needs_rows"]
 
-# The builders of this package that take labels have registered themselves when it was imported.
-NAMED_GRAPHS = ("temporal", "nearest_neighbors", *LABEL_GRAPHS)
+
+_TAKE_SAMPLE_WEIGHT = ("clustered", "serial", "mixed")
+_NOT_OF_LABELS = ("temporal", "nearest_neighbors")
 
 
 def needs_labels(graph: Any) -> bool:
-    """Tell whether a graph given by name is built from labels."""
+    """Tell whether a graph given by name or as a builder is built from labels."""
+    if isinstance(graph, GraphBuilder):
+        return graph.needs_labels
     return isinstance(graph, str) and graph in LABEL_GRAPHS
+
+
+def needs_rows(graph: Any) -> bool:
+    """Tell whether a graph is built from the values of the rows, which may be elsewhere or never together."""
+    if isinstance(graph, GraphBuilder):
+        return graph.needs_rows
+    named = isinstance(graph, str) and graph in ("temporal", *LABEL_GRAPHS)
+    return not (named or isinstance(graph, TrainingGraph))
+
+
+def in_time(graph: Any) -> bool:
+    """Tell whether a graph given by name or as a builder joins rows by their order."""
+    return (
+        graph.in_time if isinstance(graph, GraphBuilder) else isinstance(graph, str) and graph == "temporal"
+    )
 
 
 def _described(graph: Any) -> str:
@@ -32,44 +54,100 @@ def _described(graph: Any) -> str:
     )
 
 
-def build_graph(graph: Any, X: NDArray[np.float64], y: Any = None, *, lengths: Any = None) -> TrainingGraph:
-    """Return a training graph of samples from the graph itself, its name, or a function that makes it.
+def build_graph(
+    graph: Any, X: NDArray[np.float64], y: Any = None, *, lengths: Any = None, sample_weight: Any = None
+) -> TrainingGraph:
+    """Return a training graph of samples from the graph itself, its name, a builder or a function.
 
     Parameters
     ----------
-    graph : TrainingGraph, str or callable
-        One of `NAMED_GRAPHS` means the graph with the default settings; a callable is called with (X, y).
+    graph : TrainingGraph, str, GraphBuilder or callable
+        A name, "temporal", "nearest_neighbors" or one of `LABEL_GRAPHS`, means the graph with the default
+        settings; a callable is called with (X, y).
     X : ndarray (N, D)
         Samples.
     y : array-like (N,), optional
         Labels.
     lengths : sequence of int, optional
-        Samples of every sequence, for "temporal".
+        Samples of every sequence, for graphs in time.
+    sample_weight : array-like (N,), optional
+        How many times each sample counts: of a clustered, serial or mixed graph those samples stand there so
+        many times; any other graph is built of the samples that count at all, or of all where it is in time
+        or a function, and then each sample stands there so many times, joined to what it is joined to.
 
     Raises
     ------
     ValueError
-        If the name is unknown, labels are missing, or the graph does not have one vertex per sample.
+        If the name is unknown, labels are missing, or the graph does not have one vertex per sample, or
+        joins none of them to another.
+
+    Warns
+    -----
+    UserWarning
+        Where most samples are joined to no other.
     """
-    if isinstance(graph, TrainingGraph):
+    if sample_weight is not None:
+        built = _build_weighted(graph, X, y, lengths, check_sample_weight(sample_weight, len(X)))
+    elif isinstance(graph, TrainingGraph):
         built = graph
+    elif isinstance(graph, GraphBuilder):
+        built = graph.build(X, y, lengths=lengths)
     elif callable(graph):
         built = graph(X, y)
         if not isinstance(built, TrainingGraph):
             raise ValueError(f"graph(X, y) must return a TrainingGraph; it returned {type(built).__name__}.")
-    elif not isinstance(graph, str) or graph not in NAMED_GRAPHS:
+    elif not isinstance(graph, str) or graph not in (*_NOT_OF_LABELS, *LABEL_GRAPHS):
         raise ValueError(
-            f"graph must be a TrainingGraph, a function of (X, y) that returns one, or one of "
-            f"{', '.join(map(repr, NAMED_GRAPHS))}; got {_described(graph)}."
+            f"graph must be a TrainingGraph, a builder such as Serial(n_groups=20), a function of (X, y) "
+            f"that returns one, or one of {', '.join(map(repr, (*_NOT_OF_LABELS, *LABEL_GRAPHS)))}; "
+            f"got {_described(graph)}."
         )
     elif graph == "temporal":
         built = temporal(len(X), lengths=lengths)
     elif graph == "nearest_neighbors":
-        built = nearest_neighbors(X, min(10, len(X) - 1))
+        built = nearest_neighbors(X, default_neighbors(len(X)))
     elif y is None:
         raise ValueError(f"graph={graph!r} requires y to be passed, but the target y is None.")
     else:
         built = LABEL_GRAPHS[graph](y)
     if built.n_vertices != len(X):
         raise ValueError(f"graph has {built.n_vertices} vertices; X has {len(X)} rows; both must agree.")
+    _check_joined(built)
     return built
+
+
+def _build_weighted(
+    graph: Any, X: NDArray[np.float64], y: Any, lengths: Any, sample_weight: NDArray[np.float64]
+) -> TrainingGraph:
+    named = isinstance(graph, str)
+    if in_time(graph) or not (named or isinstance(graph, GraphBuilder)):
+        return SampleWeightedGraph(build_graph(graph, X, y, lengths=lengths), sample_weight)
+    rows = np.flatnonzero(sample_weight > 0)
+    some, s = (None if y is None else np.asarray(y)[rows]), sample_weight[rows]
+    if isinstance(graph, GraphBuilder) and graph.takes_sample_weight:
+        built = graph.build(X[rows], some, sample_weight=s)  # type: ignore[call-arg]
+    elif some is not None and named and graph in _TAKE_SAMPLE_WEIGHT:
+        built = LABEL_GRAPHS[graph](some, sample_weight=s)
+    else:
+        built = SampleWeightedGraph(build_graph(graph, X[rows], some), s)
+    return built if len(rows) == len(X) else SubsetGraph(built, rows, len(X))
+
+
+def _check_joined(graph: TrainingGraph) -> None:
+    """Raise a ValueError where a graph joins no sample to another, and warn where it joins less than half."""
+    component = graph.component_labels()
+    counts = graph.node_weights > 0
+    alone = counts & (np.bincount(component)[component] == 1)
+    if alone.sum() == counts.sum():
+        raise ValueError(
+            "No sample is joined to another by this graph, so all outputs are equally slow and none means "
+            "anything. A class needs two samples or more; for labels that are numbers take graph='serial' or "
+            "'sliding_window', and for neighbours a larger bandwidth."
+        )
+    if 2 * alone.sum() > counts.sum():
+        warnings.warn(
+            f"{int(alone.sum())} of {int(counts.sum())} samples are joined to no other by this graph: "
+            "outputs may take any value on them without being less slow. A class needs two samples or more; "
+            "for labels that are numbers take graph='serial' or 'sliding_window'.",
+            stacklevel=4,
+        )

@@ -14,7 +14,7 @@ from probsfa._validation import check_count
 from probsfa.graphs._rows import check_rows
 from probsfa.graphs._sparse import SparseGraph, from_sparse
 
-__all__ = ["nearest_neighbors", "neighbor_edges"]
+__all__ = ["default_neighbors", "nearest_neighbors", "neighbor_edges"]
 
 _TREE_FEATURES = 15  # in more dimensions a tree looks at most points anyway; scikit-learn's own border
 _LEAF = 24  # points below which a tree is not cut: the fastest for 3 to 8 dimensions
@@ -52,6 +52,11 @@ def nearest_neighbors(X: Any, n_neighbors: int = 10, *, node_weights: Any = "deg
     if k >= len(values):
         raise ValueError(f"n_neighbors must be smaller than the number of samples, {len(values)}; got {k}.")
     return from_sparse(neighbor_edges(values, k), node_weights)
+
+
+def default_neighbors(n: int) -> int:
+    """Return how many neighbours the graph of n samples has where nobody says."""
+    return max(1, min(10, n - 1))
 
 
 def neighbor_edges(

@@ -47,5 +47,12 @@ class PermutedGraph(TrainingGraph):
     def _energy(self, X: CentredRows) -> FloatArray:
         return self.base._energy(X.reordered(self.order))
 
+    def _relative_energy(self, X: CentredRows) -> FloatArray:
+        return self.base._relative_energy(X.reordered(self.order))
+
+    def _slowest(self, root: FloatArray, count: int) -> FloatArray | None:
+        vectors = self.base._slowest(root[self.order], count)
+        return None if vectors is None else vectors[self._place]
+
     def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
         return self.order[self.base._random_walk(int(self._place[start]), n_steps, rng)]

@@ -4,9 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from probsfa.graphs._labels import check_labels, from_labels
+from probsfa.graphs._labels import from_labels, order_of_labels
 from probsfa.graphs._permuted import PermutedGraph
 from probsfa.graphs._temporal import temporal
+from probsfa.graphs._ties import TiedWindowGraph
+from probsfa.graphs._window import WindowGraph
 
 __all__ = ["reordering"]
 
@@ -15,18 +17,34 @@ __all__ = ["reordering"]
 def reordering(y: Any) -> PermutedGraph:
     """Return the graph that joins every sample to the next one in the order of the labels.
 
-    Plain slow feature analysis of the sorted samples (section 5.1 of the paper); equal labels keep the order
-    of the samples.
+    Plain slow feature analysis of the sorted samples (section 5.1 of the paper). Samples of equal label have
+    no order: their edge weights are the mean over all the orders they could stand in, so the graph does not
+    depend on the order of the rows.
 
     Parameters
     ----------
     y : array-like (N,)
-        Numeric labels.
+        Numeric labels, at least two different ones.
+
+    Returns
+    -------
+    TrainingGraph
+        Its Laplacian takes O(N D), however many labels are equal.
+
+    Raises
+    ------
+    ValueError
+        If labels are missing or all the same.
 
     See Also
     --------
     sliding_window : Several neighbours in the order of the labels.
     temporal : In the order of time.
+
+    Notes
+    -----
+    Of m samples with one label, each pair is joined with ``2 / m``, and each sample with ``1 / m`` to the
+    next label, shared among its samples.
 
     Examples
     --------
@@ -34,6 +52,13 @@ def reordering(y: Any) -> PermutedGraph:
     array([[0., 0., 1.],
            [0., 0., 1.],
            [1., 1., 0.]])
+    >>> reordering([0, 0, 1]).to_sparse().toarray()
+    array([[0. , 1. , 0.5],
+           [1. , 0. , 0.5],
+           [0.5, 0.5, 0. ]])
     """
-    labels = check_labels(y)
-    return PermutedGraph(temporal(len(labels)), np.argsort(labels, kind="stable"))
+    order, sizes = order_of_labels(y)
+    if len(sizes) == len(order):
+        return PermutedGraph(temporal(len(order)), order)
+    neighbours = WindowGraph(len(order), 1, mirrored=False, weights=np.array([0.0, 1.0]))
+    return PermutedGraph(TiedWindowGraph(neighbours, sizes), order)

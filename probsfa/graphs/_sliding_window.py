@@ -1,25 +1,33 @@
 """Sliding windows: every sample is joined to all that stand close to it in the order of the labels."""
 
-from functools import cached_property
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.sparse
+from numpy.typing import ArrayLike
 
+from probsfa._arrays import as_float_array
 from probsfa._typing import FloatArray
 from probsfa._validation import check_count
-from probsfa.graphs._centred_rows import CentredRows
-from probsfa.graphs._labels import check_labels, from_labels
+from probsfa.graphs._labels import from_labels, order_of_labels
 from probsfa.graphs._permuted import PermutedGraph
-from probsfa.graphs._walk import SparseWalk
-from probsfa.graphs.moments import block_rows
-from probsfa.graphs.training_graph import IntArray, TrainingGraph
+from probsfa.graphs._ties import TiedWindowGraph
+from probsfa.graphs._window import WindowGraph
 
 __all__ = ["WindowGraph", "sliding_window"]
 
+#: Weights of a window by the distance of two samples in rank.
+WindowWeights = ArrayLike | Callable[[FloatArray], ArrayLike]
+
 
 @from_labels
-def sliding_window(y: Any, half_width: int | None = None, mirrored: bool = True) -> PermutedGraph:
+def sliding_window(
+    y: Any,
+    half_width: int | None = None,
+    mirrored: bool = True,
+    *,
+    weights: WindowWeights | None = None,
+) -> PermutedGraph:
     """Return the sliding window graph of the samples sorted by label.
 
     All node weights are 1. With samples numbered from 1 to N in the order of the labels and half-width d,
@@ -27,14 +35,33 @@ def sliding_window(y: Any, half_width: int | None = None, mirrored: bool = True)
     besides 2 where ``n + n' <= d + 1`` or ``n + n' >= 2 N + 1 - d``: the window of a sample near an end is
     folded back onto the samples, so that all degrees are ``2 d + 1`` and the graph is consistent.
 
+    Samples of equal label have no order. Their edge weights are the mean over all the orders they could
+    stand in, so the graph does not depend on the order of the rows.
+
     Parameters
     ----------
     y : array-like (N,)
-        Numeric labels; equal ones keep the order of the samples.
+        Numeric labels, at least two different ones.
     half_width : int, optional
-        d, from 1 to N - 1. Default N // 10, at most 32, the smaller of the two windows of section 6.2.
+        d, from 1 to N - 1. Default N // 10, at most 32, the smaller of the two windows of section 6.2; or
+        as far as an array of `weights` goes.
     mirrored : bool, default=True
         Whether the ends are mirrored.
+    weights : array-like (d + 1,) or callable, optional
+        Shape of the window: entry ``l`` is the weight of two samples ``l`` apart in the order of the labels,
+        in both directions. A callable gets the distances ``0, 1, ..., d`` as an array. Not negative, and one
+        of them beyond the first above zero. By default all are 1.
+
+    Returns
+    -------
+    TrainingGraph
+        Its Laplacian takes O(N D) for the square window, whatever d and however many labels are equal, and
+        O(N log(d) D) for other weights.
+
+    Raises
+    ------
+    ValueError
+        If labels are missing or all the same, or `half_width` or `weights` do not fit.
 
     See Also
     --------
@@ -45,7 +72,11 @@ def sliding_window(y: Any, half_width: int | None = None, mirrored: bool = True)
     -----
     Section 5.2 of the paper. Its condition for the upper end, ``n + n' >= 2 N - 1``, is the one above for
     d = 2, the case of its figure 7. As its formulas say, a window includes its own sample; these self-loops
-    count in R alone.
+    count in R alone, and ``weights[0] = 0`` leaves them out.
+
+    Let P permute the places of equal labels among themselves, M average over them and c be the mean
+    off-block Laplacian inside a block. The mean of ``P L P'`` over all P is ``M L M + diag(c) (1 - M)``,
+    which costs one product with the Laplacian of the window.
 
     Examples
     --------
@@ -55,116 +86,58 @@ def sliding_window(y: Any, half_width: int | None = None, mirrored: bool = True)
            [1, 1, 1, 1, 1],
            [0, 1, 1, 1, 2],
            [0, 0, 1, 2, 2]])
+
+    Two samples of the same label:
+
+    >>> sliding_window([1, 2, 2, 3], half_width=1, mirrored=False).to_sparse().toarray()
+    array([[1. , 0.5, 0.5, 0. ],
+           [0.5, 1. , 1. , 0.5],
+           [0.5, 1. , 1. , 0.5],
+           [0. , 0.5, 0.5, 1. ]])
+
+    A window that falls off with the distance in rank:
+
+    >>> graph = sliding_window([1, 2, 3, 4, 5], 2, weights=lambda lag: 1 / (1 + lag))
+    >>> graph.is_consistent()
+    True
     """
-    labels = check_labels(y)
-    n = len(labels)
-    d = min(32, max(1, n // 10)) if half_width is None else check_count("half_width", half_width)
+    order, sizes = order_of_labels(y)
+    n = len(order)
+    d, shape = _check_window(n, half_width, weights)
+    window = WindowGraph(n, d, mirrored=mirrored, weights=shape)
+    return PermutedGraph(window if len(sizes) == n else TiedWindowGraph(window, sizes), order)
+
+
+def default_half_width(n: int) -> int:
+    """Return the default half-width of a window over n samples."""
+    return min(32, max(1, n // 10))
+
+
+def _check_window(
+    n: int, half_width: int | None, weights: WindowWeights | None
+) -> tuple[int, FloatArray | None]:
+    """Return the half-width and the weights of lags 0 to half_width, None where all are 1."""
+    given = None if weights is None or callable(weights) else as_float_array(weights, "weights")
+    if half_width is not None:
+        d = check_count("half_width", half_width)
+    elif given is not None and given.ndim == 1 and len(given) > 1:
+        d = len(given) - 1
+    else:
+        d = default_half_width(n)
     if d >= n:
         raise ValueError(f"half_width must be smaller than the number of samples, {n}; got {d}.")
-    return PermutedGraph(WindowGraph(n, d, mirrored=mirrored), np.argsort(labels, kind="stable"))
-
-
-class WindowGraph(TrainingGraph):
-    """Sliding window over samples that stand in order already.
-
-    Parameters
-    ----------
-    n : int
-        Number of samples.
-    half_width : int
-        d, from 1 to n - 1.
-    mirrored : bool
-        Whether windows are folded back at the ends.
-    """
-
-    def __init__(self, n: int, half_width: int, *, mirrored: bool) -> None:
-        self.half_width = half_width
-        self.mirrored = mirrored
-        ones = np.ones((n, 1), dtype=np.float64)
-        super().__init__(ones[:, 0], _window_sums(ones, half_width, mirrored)[:, 0])
-
-    def to_sparse(self) -> scipy.sparse.csr_array:
-        """Return the edge weights as a sparse matrix (N, N)."""
-        n, d = self.n_vertices, self.half_width
-        rows = np.repeat(np.arange(n), 2 * d + 1)
-        columns = rows + np.tile(np.arange(-d, d + 1), n)
-        if self.mirrored:
-            columns = _fold(columns, n)
-        inside = (columns >= 0) & (columns < n)
-        ones = np.ones(int(inside.sum()), dtype=np.float64)
-        return scipy.sparse.csr_array((ones, (rows[inside], columns[inside])), shape=(n, n))
-
-    def component_labels(self) -> IntArray:
-        """Return the connected component of every vertex, shape (N,): there is only one."""
-        return np.zeros(self.n_vertices, dtype=np.intp)
-
-    def _laplacian_matmul(self, X: FloatArray) -> FloatArray:
-        product = self.degrees[:, None] * X
-        product -= _window_sums(X, self.half_width, self.mirrored)
-        return product
-
-    def _energy(self, X: CentredRows) -> FloatArray:
-        n, d = self.n_vertices, self.half_width
-        total = np.zeros((X.n_features, X.n_features), dtype=np.float64)
-        size = max(block_rows(X.n_features), 4 * d)  # what is read twice is a small part
-        for start in range(0, n, size):
-            stop = min(start + size, n)
-            places = np.arange(start - d, stop + d)
-            if self.mirrored:
-                around = X.take(_fold(places, n))
-            else:
-                around = np.zeros((len(places), X.n_features), dtype=np.float64)
-                inside = slice(max(0, d - start), len(places) - max(0, stop + d - n))
-                around[inside] = X.take(slice(max(0, start - d), min(n, stop + d)))
-            here = around[d : d + stop - start]
-            product = self.degrees[start:stop, None] * here
-            product -= _sums_in_blocks(around, d)
-            total += here.T @ product
-        return total
-
-    @cached_property
-    def _walk(self) -> SparseWalk:
-        return SparseWalk(self.to_sparse())
-
-    def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
-        if not self.mirrored:
-            return self._walk(start, n_steps, rng)
-        # The steps of a mirrored window are those of an endless one, folded.
-        steps = rng.randint(-self.half_width, self.half_width + 1, n_steps)
-        steps[0] = start
-        return _fold(np.cumsum(steps), self.n_vertices)
-
-
-def _fold(places: IntArray, n: int) -> IntArray:
-    """Fold the integers onto 0 ... n - 1 by mirrors at -1/2 and n - 1/2."""
-    places = places % (2 * n)
-    return np.minimum(places, 2 * n - 1 - places)
-
-
-def _window_sums(X: FloatArray, d: int, mirrored: bool) -> FloatArray:
-    """Return the sum of rows n - d to n + d for every n, in O(N D) whatever the width."""
-    n = len(X)
-    padded = np.zeros((n + 2 * d, X.shape[1]), dtype=np.float64)
-    padded[d : d + n] = X
-    if mirrored:
-        padded[:d] = X[:d][::-1]
-        padded[d + n :] = X[n - d :][::-1]
-    return _sums_in_blocks(padded, d)
-
-
-def _sums_in_blocks(padded: FloatArray, d: int) -> FloatArray:
-    """Return the sum of every 2 d + 1 rows that stand together, for each of their middles.
-
-    The rows are cut into blocks as long as the window. A window covers the end of one block and the beginning
-    of the next, so its sum is a sum of two running sums: no two large sums are subtracted, and no rounding
-    travels further than a window.
-    """
-    n, width = len(padded) - 2 * d, 2 * d + 1
-    n_blocks = -(-len(padded) // width)
-    whole = np.zeros((n_blocks * width, padded.shape[1]), dtype=np.float64)
-    whole[: len(padded)] = padded
-    blocks = whole.reshape(n_blocks, width, -1)
-    from_begin = np.cumsum(blocks, axis=1).reshape(whole.shape)
-    to_end = np.cumsum(blocks[:, ::-1], axis=1)[:, ::-1].reshape(whole.shape)
-    from_begin[width - 1 :: width] = 0.0  # a window that is a block is complete in to_end
-    return to_end[:n] + from_begin[width - 1 : width - 1 + n]
+    if weights is None:
+        return d, None
+    if given is None:
+        given = as_float_array(weights(np.arange(d + 1, dtype=np.float64)), "weights")  # type: ignore[operator]
+    if given.shape != (d + 1,):
+        raise ValueError(
+            f"weights must be {d + 1} numbers, one for each distance in rank from 0 to half_width={d}; got "
+            f"shape {given.shape}."
+        )
+    if not np.isfinite(given).all() or (given < 0).any() or not (given[1:] > 0).any():
+        raise ValueError(
+            "weights must be finite and not negative, and one beyond the first above zero: the first joins "
+            "every sample to itself only."
+        )
+    return d, given / given.max()

@@ -9,10 +9,13 @@ from scipy.sparse.csgraph import connected_components
 
 from probsfa._arrays import as_float_array
 from probsfa._typing import FloatArray
+from probsfa.graphs._centred_rows import CentredRows
 from probsfa.graphs._walk import SparseWalk
 from probsfa.graphs.training_graph import IntArray, TrainingGraph
 
 __all__ = ["SparseGraph", "from_sparse"]
+
+_SMALLEST, _LARGEST = 1e-100, 1e100  # sums of weights for which products with squares of data are safe
 
 
 def from_sparse(W: Any, node_weights: Any = None) -> "SparseGraph":
@@ -62,8 +65,9 @@ def from_sparse(W: Any, node_weights: Any = None) -> "SparseGraph":
         raise ValueError(
             f"W has negative weights, the smallest is {edges.data.min()}; edge weights are similarities."
         )
-    edges = ((edges + edges.T) / 2).tocsr()
-    degrees = np.asarray(edges.sum(axis=1), dtype=np.float64)
+    edges = (edges / 2 + edges.T / 2).tocsr()
+    with np.errstate(over="ignore"):  # told by the graph
+        degrees = np.asarray(edges.sum(axis=1), dtype=np.float64)
     return SparseGraph(edges, check_node_weights(node_weights, degrees))
 
 
@@ -97,7 +101,9 @@ class SparseGraph(TrainingGraph):
     """
 
     def __init__(self, edges: scipy.sparse.csr_array, node_weights: FloatArray) -> None:
-        super().__init__(node_weights, np.asarray(edges.sum(axis=1), dtype=np.float64))
+        with np.errstate(over="ignore"):  # told by what follows
+            degrees = np.asarray(edges.sum(axis=1), dtype=np.float64)
+        super().__init__(node_weights, degrees)
         self._edges = edges
         # Without self-loops, so that a heavy one costs no digits of the product.
         self._between = edges - scipy.sparse.diags_array(edges.diagonal())
@@ -115,6 +121,11 @@ class SparseGraph(TrainingGraph):
         product = self._between_degrees[:, None] * X
         product -= self._between @ X
         return product
+
+    def _relative_energy(self, X: CentredRows) -> FloatArray:
+        if _SMALLEST < self.R < _LARGEST:
+            return super()._relative_energy(X)
+        return SparseGraph((self._edges / self.R).tocsr(), self.node_weights)._energy(X)
 
     @cached_property
     def _walk(self) -> SparseWalk:

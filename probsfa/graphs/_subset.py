@@ -54,6 +54,9 @@ class SubsetGraph(TrainingGraph):
     def _energy(self, X: CentredRows) -> FloatArray:
         return self.base._energy(X.reordered(self.samples))
 
+    def _relative_energy(self, X: CentredRows) -> FloatArray:
+        return self.base._relative_energy(X.reordered(self.samples))
+
     def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
         (place,) = np.flatnonzero(self.samples == start)
         return self.samples[self.base._random_walk(int(place), n_steps, rng)]

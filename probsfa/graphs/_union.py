@@ -13,9 +13,9 @@ from probsfa._validation import check_count
 from probsfa.graphs._centred_rows import CentredRows
 from probsfa.graphs._subset import SubsetGraph
 from probsfa.graphs._walk import SparseWalk
-from probsfa.graphs.training_graph import IntArray, TrainingGraph
+from probsfa.graphs.training_graph import IntArray, ReweightedGraph, TrainingGraph
 
-__all__ = ["UnionGraph", "union"]
+__all__ = ["UnionGraph", "equal_parts", "union"]
 
 
 def union(
@@ -81,6 +81,16 @@ def union(
     return UnionGraph(members, factors.tolist())
 
 
+def equal_parts(graphs: Sequence[TrainingGraph], weights: Any = None) -> "UnionGraph":
+    """Return the union of graphs each of which is scaled to ``Q = R = 1`` first, times its weight.
+
+    The weights are then the parts of the graphs in the objective and in the constraints, and the union of
+    consistent graphs is consistent.
+    """
+    scaled = [ReweightedGraph(graph, graph.node_weights / graph.Q, scale=1.0 / graph.R) for graph in graphs]
+    return union(scaled, weights)
+
+
 def _on_rows(members: list[TrainingGraph], samples: list[Any], n_samples: int | None) -> list[TrainingGraph]:
     """Return the graphs with the rows they are on, as graphs on all rows."""
     if len(samples) != len(members):
@@ -123,8 +133,10 @@ class UnionGraph(TrainingGraph):
 
     def __init__(self, members: list[TrainingGraph], factors: list[float]) -> None:
         pairs = list(zip(members, factors, strict=True))
-        nodes = np.sum([f * graph.node_weights for graph, f in pairs], axis=0)
-        super().__init__(nodes, np.sum([f * graph.degrees for graph, f in pairs], axis=0))
+        with np.errstate(over="ignore"):  # told by what follows
+            nodes = np.sum([f * graph.node_weights for graph, f in pairs], axis=0)
+            degrees = np.sum([f * graph.degrees for graph, f in pairs], axis=0)
+        super().__init__(nodes, degrees)
         self._pairs = pairs
 
     def to_sparse(self) -> scipy.sparse.csr_array:
@@ -154,6 +166,10 @@ class UnionGraph(TrainingGraph):
 
     def _energy(self, X: CentredRows) -> FloatArray:
         return np.sum([factor * graph._energy(X) for graph, factor in self._pairs], axis=0)
+
+    def _relative_energy(self, X: CentredRows) -> FloatArray:
+        parts = [factor * graph.R / self.R * graph._relative_energy(X) for graph, factor in self._pairs]
+        return np.sum(parts, axis=0)
 
     @cached_property
     def _walk(self) -> SparseWalk:

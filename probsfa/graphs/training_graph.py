@@ -36,10 +36,11 @@ from probsfa._typing import FloatArray
 from probsfa._validation import check_count
 from probsfa.graphs._centred_rows import CentredRows
 
-__all__ = ["ReweightedGraph", "TrainingGraph"]
+__all__ = ["ReweightedGraph", "TrainingGraph", "check_edges"]
 
 IntArray = NDArray[np.intp]
 
+_MOST_EDGES = 2**28  # of a matrix that to_sparse makes: 4 GiB with its indices, and as much while it is made
 _PANEL_CELLS = 2**23  # 64 MiB of float64: columns taken at a time through the Laplacian
 
 
@@ -66,8 +67,14 @@ class TrainingGraph(ABC):
     def __init__(self, node_weights: ArrayLike, degrees: ArrayLike) -> None:
         self.node_weights = _read_only(node_weights)
         self.degrees = _read_only(degrees)
-        self.Q = float(self.node_weights.sum())
-        self.R = float(self.degrees.sum())
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.Q = float(self.node_weights.sum())
+            self.R = float(self.degrees.sum())
+        if not (np.isfinite(self.Q) and np.isfinite(self.R)):
+            raise ValueError(
+                "The weights of this graph are so large that their sum is no number in double precision. "
+                "Divide them by the largest: only their proportions matter."
+            )
         if not self.Q > 0:
             raise ValueError("node_weights are all zero; at least one sample must count.")
         if not self.R > 0:
@@ -78,6 +85,11 @@ class TrainingGraph(ABC):
         """Return the edge weights ``gamma`` as a sparse matrix (N, N).
 
         Honest and expensive: for tests and pictures. A clustered graph has of the order of N^2 entries.
+
+        Raises
+        ------
+        MemoryError
+            If there are more than 2^28 edges.
         """
 
     @abstractmethod
@@ -108,6 +120,20 @@ class TrainingGraph(ABC):
             for block in X.blocks():
                 total[:, panel] += X.take(block).T @ product[block]
         return total
+
+    def _relative_energy(self, X: CentredRows) -> FloatArray:
+        """Return ``X' L X / R``, which depends on the proportions of the edge weights alone.
+
+        Graphs that hold the weights of users override it, so as not to form products beyond all numbers.
+        """
+        return self._energy(X) / self.R
+
+    def _slowest(self, root: FloatArray, count: int) -> FloatArray | None:
+        """Return orthonormal eigenvectors (N, count) of the smallest eigenvalues of ``V^-1/2 L V^-1/2``.
+
+        `root` is ``sqrt(v / Q)``. None where the structure of the graph does not give them away.
+        """
+        return None
 
     @property
     def n_vertices(self) -> int:
@@ -243,8 +269,28 @@ class ReweightedGraph(TrainingGraph):
     def _energy(self, X: CentredRows) -> FloatArray:
         return self.base._energy(X) * self.scale
 
+    def _relative_energy(self, X: CentredRows) -> FloatArray:
+        return self.base._relative_energy(X)
+
     def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
         return self.base._random_walk(start, n_steps, rng)
+
+
+def check_edges(n_edges: float, instead: str) -> None:
+    """Raise a MemoryError before a matrix of too many edges is made.
+
+    Parameters
+    ----------
+    n_edges : float
+        How many there are.
+    instead : str
+        What gives the same weights in less, a clause.
+    """
+    if n_edges > _MOST_EDGES:
+        raise MemoryError(
+            f"This graph has {n_edges:.3g} edges, {16 * n_edges / 2**30:.3g} GiB as a sparse matrix. "
+            f"laplacian_matmul and graph_moments do without them, and {instead}."
+        )
 
 
 def _read_only(values: ArrayLike) -> FloatArray:

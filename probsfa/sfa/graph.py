@@ -13,10 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from probsfa._frames import lists_in_lists_out
 from probsfa._validation import check_count, check_sequences
-from probsfa.graphs._graph_moments import GraphMoments, graph_moments
-from probsfa.graphs._named import build_graph, needs_labels
+from probsfa.graphs._graph_moments import GraphMoments, GraphSums, graph_moments
+from probsfa.graphs._named import build_graph, in_time, needs_labels
 from probsfa.graphs.training_graph import TrainingGraph
-from probsfa.linalg import check_rank_tol
+from probsfa.linalg import RankError, check_rank_tol
 from probsfa.sfa._expand import Expander
 from probsfa.sfa._labels_of_rows import labels_of_rows
 from probsfa.sfa._linear_map import inputs_from, outputs_from, set_linear_map
@@ -32,11 +32,13 @@ class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     ----------
     n_components : int, optional
         How many outputs, slowest first; all that the rank of the data allows by default.
-    graph : TrainingGraph, str or callable
-        What is similar to what: a graph of the training rows, or a function of (X, y) that returns one, or
-        the name of a graph with its default settings. From labels y: "clustered" (classes; the outputs of
-        Fisher's discriminant), "serial", "mixed", "sliding_window" and "reordering" (numbers). From X:
-        "temporal" (the outputs of :class:`SFA`) and "nearest_neighbors" (locality preserving projections).
+    graph : TrainingGraph, str, GraphBuilder or callable
+        What is similar to what: a graph of the training rows, or how to build one: a builder such as
+        ``graphs.Serial(n_groups=20)``, whose settings a search reaches as ``graph__n_groups``; a function of
+        (X, y); or the name of a graph with its default settings. From labels y: "clustered" (classes; the
+        outputs of Fisher's discriminant), "serial", "mixed", "sliding_window" and "reordering" (numbers).
+        From X: "temporal" (the outputs of :class:`SFA`) and "nearest_neighbors" (locality preserving
+        projections).
     expansion : transformer, optional
         A scikit-learn transformer that maps every row by itself; it is cloned and fitted to the training
         rows. Graphs are built from the rows before the expansion.
@@ -101,14 +103,16 @@ class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         self.expansion = expansion
         self.rank_tol = rank_tol
 
+    _seen: tuple[Expander, GraphSums]  # what partial_fit goes on from
+
     def fit(self, X: Any, y: Any = None, *, lengths: Any = None) -> Self:
         """Find the directions of smallest weighted difference.
 
         Parameters
         ----------
         X : array-like (N, D), or list of array-likes (N_i, D)
-            Samples. Sequences matter for ``graph="temporal"`` only, which joins nothing across them.
-        y : array-like (N,), or list of array-likes (N_i,), optional
+            Samples. Sequences matter for graphs in time only, which join nothing across them.
+        y : array-like (N,) or (N, M), or list of array-likes (N_i,), optional
             Labels, where the graph is built from them.
         lengths : array-like of int, optional
             Cuts one array into consecutive sequences.
@@ -122,10 +126,9 @@ class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         ------
         ValueError
             If X has missing cells or no variation, y is missing or does not fit, the graph has another
-            number of vertices than X has rows, or the rank is below `n_components`.
+            number of vertices than X has rows or joins none of them, or the rank is below `n_components`.
         """
         check_parameters(self)
-        of_time = isinstance(self.graph, str) and self.graph == "temporal"
         sequences = check_sequences(
             self,
             X,
@@ -133,12 +136,61 @@ class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             allow_nan=False,
             lengths=lengths,
             min_rows=2,
-            index="warn" if of_time else "ignore",
+            index="warn" if in_time(self.graph) else "ignore",
         )
         labels = labels_of_rows(y, sequences.lengths)
         graph = build_graph(self.graph, sequences.values, labels, lengths=sequences.lengths)
         expander = Expander.fit(self.expansion, sequences.values)
         set_fitted(self, graph, graph_moments(graph, expander(sequences.values)), expander)
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None, *, lengths: Any = None, sample_weight: Any = None) -> Self:
+        """Take in some more samples; afterwards the estimator is fitted to all so far.
+
+        Parameters
+        ----------
+        X, y, lengths
+            As in ``fit``: a batch that has a graph of its own.
+        sample_weight : array-like (N,), optional
+            How many times each sample counts. Clustered, serial and mixed graphs are those of samples that
+            stand there so many times. On any other graph, node weights are multiplied by the weight of the
+            sample and edge weights by those of both samples. (``fit`` has no such weights: scikit-learn holds
+            that there they do what repeated rows would, which would change who is whose neighbour.)
+
+        Returns
+        -------
+        GraphSFA
+            The estimator. As long as the rank of the samples so far is below `n_components`, it counts as not
+            fitted.
+
+        Notes
+        -----
+        The graph of all samples is the union of the graphs of the batches: no edge joins two of them, and
+        node and edge weights stay what they are. Batches that are sequences in time lose nothing, classes
+        only how their means differ between batches. Graphs of numbers know neighbours in each batch only; the
+        weight of a batch is that of its edges, so batches should be of about one size, and much larger than
+        the groups or windows wanted. An expansion is fitted to the first batch. ``graph_`` is the graph of
+        the last one.
+        """
+        check_parameters(self)
+        first = not hasattr(self, "_seen")
+        sequences = check_sequences(self, X, reset=first, allow_nan=False, lengths=lengths, min_rows=2)
+        graph = build_graph(
+            self.graph,
+            sequences.values,
+            labels_of_rows(y, sequences.lengths),
+            lengths=sequences.lengths,
+            sample_weight=sample_weight,
+        )
+        expander = Expander.fit(self.expansion, sequences.values) if first else self._seen[0]
+        moments = graph_moments(graph, expander(sequences.values))
+        sums = GraphSums(moments, graph.Q, graph.R, graph.n_vertices)
+        self._seen = expander, sums if first else self._seen[1].merge(sums)
+        try:
+            set_fitted(self, graph, self._seen[1].moments, expander, sums=self._seen[1])
+        except RankError:
+            if hasattr(self, "components_"):
+                del self.components_
         return self
 
     def transform(self, X: Any) -> Any:
@@ -206,7 +258,14 @@ def check_parameters(gsfa: GraphSFA) -> None:
     check_rank_tol(gsfa.rank_tol)
 
 
-def set_fitted(gsfa: GraphSFA, graph: TrainingGraph, moments: GraphMoments, expander: Expander) -> None:
+def set_fitted(
+    gsfa: GraphSFA,
+    graph: TrainingGraph,
+    moments: GraphMoments,
+    expander: Expander,
+    *,
+    sums: GraphSums | None = None,
+) -> None:
     """Fit a GraphSFA to moments: what ``fit`` does once it has been through the rows, wherever these are.
 
     Parameters
@@ -219,6 +278,8 @@ def set_fitted(gsfa: GraphSFA, graph: TrainingGraph, moments: GraphMoments, expa
         Of the expanded training rows on that graph.
     expander : Expander
         The fitted expansion, or none.
+    sums : GraphSums, optional
+        Of earlier batches too, where there are any.
 
     Raises
     ------
@@ -227,7 +288,9 @@ def set_fitted(gsfa: GraphSFA, graph: TrainingGraph, moments: GraphMoments, expa
     """
     set_linear_map(gsfa, moments, expander)
     gsfa.graph_ = graph
-    n_rows = graph.n_vertices
+    sums = GraphSums(moments, graph.Q, graph.R, graph.n_vertices) if sums is None else sums
+    gsfa._seen = expander, sums
+    n_rows = sums.n_samples
     if gsfa.rank_ >= n_rows - 1:
         warnings.warn(
             f"The {n_rows} rows vary in {gsfa.rank_} directions, so outputs can take any values "

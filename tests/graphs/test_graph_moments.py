@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from probsfa import graphs
-from probsfa.graphs import _centred_rows, _sliding_window, graph_moments, training_graph
+from probsfa.graphs import _centred_rows, _window, graph_moments, training_graph
 from tests.sampling import sparsely
 from tests.tolerances import STREAM
 
@@ -24,7 +24,7 @@ MORE_KINDS = KINDS | {
     "square window": lambda y: graphs.sliding_window(y, 9, mirrored=False),
     "square window, wide": lambda y: graphs.sliding_window(y, len(y) - 1, mirrored=False),
     "mirrored window, wide": lambda y: graphs.sliding_window(y, len(y) - 1),
-    "classes of one sample": graphs.clustered,
+    "classes of one sample": lambda y: graphs.clustered(np.argsort(y)),
     "neighbours": lambda y: graphs.nearest_neighbors(y[:, None], 5),
     "repaired": lambda y: graphs.sliding_window(y, 5, mirrored=False).repaired(),
     "union": lambda y: graphs.union([graphs.temporal(len(y)), graphs.serial(y, 4)], [1.0, 0.3]),
@@ -45,7 +45,7 @@ def expected_moment(graph, X):
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_blocks_change_nothing(monkeypatch, rng, kind, size):
     X, y = rng.standard_normal((100, 7)), rng.random(100)
-    for module in (_centred_rows, _sliding_window):
+    for module in (_centred_rows, _window):
         monkeypatch.setattr(module, "block_rows", lambda n_features: size)
     graph = MORE_KINDS[kind](y)
     found = graph_moments(graph, X).difference_moment
@@ -74,6 +74,43 @@ def test_memory_is_that_of_a_few_panels(monkeypatch, rng, kind):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 10 * 2**21 + X.nbytes / 8
+
+
+@pytest.mark.parametrize("scale", [1e-310, 1e-200, 1e200, 1e300])
+def test_weights_of_any_size_are_taken_by_their_proportions(rng, scale):
+    X, W = rng.standard_normal((30, 3)), rng.random((30, 30))
+    v = W.sum(axis=1) / 30
+    expected = graph_moments(graphs.from_sparse(W, v), X).difference_moment
+    for graph in (
+        graphs.from_sparse(W * scale, v),
+        graphs.from_sparse(W * scale, v).repaired(),
+        graphs.from_sparse(W, v * scale),
+        graphs.union([graphs.from_sparse(W, v)] * 2, [scale, scale / 2]),
+    ):
+        found = graph_moments(graph, X * 1e140).difference_moment / 1e140 / 1e140
+        tol = 1e-10 if scale > 1e-300 else 1e-2  # denormal numbers have few digits
+        np.testing.assert_allclose(found, expected, rtol=tol, atol=tol)
+
+
+def test_weights_whose_sum_overflows_are_refused():
+    for call in (
+        lambda: graphs.from_sparse(np.full((20, 20), 1.5e308)),
+        lambda: graphs.from_sparse(np.ones((20, 20)), np.full(20, 1.5e308)),
+        lambda: graphs.union([graphs.temporal(20)], [1.5e308]),
+    ):
+        with pytest.raises(ValueError, match="so large that their sum is no number.*Divide them"):
+            call()
+
+
+def test_matrices_of_too_many_edges_are_refused_before_they_are_made():
+    states = np.arange(100_000) % 3
+    graph = graphs.transition(states)
+    for large in (graph, graphs.reordering(states), graphs.exact_label(states)):
+        with pytest.raises(
+            MemoryError, match=r"e\+(09|10) edges, .* GiB as a sparse matrix. laplacian_matmul"
+        ):
+            large.to_sparse()
+    assert graph.edge_weights[graph.groups[0], graph.groups[1]] == pytest.approx(3 / 2, rel=1e-4)
 
 
 def test_weighted_mean_and_covariance_at_an_offset(rng):

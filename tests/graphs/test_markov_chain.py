@@ -13,7 +13,7 @@ Y = np.array([0.1, 2.2, 1.0, 0.4, 1.9, 0.8, 1.3, 0.2, 1.6])
 CONNECTED = {
     "mirrored window": graphs.sliding_window(Y, 2),
     "square window": graphs.sliding_window(Y, 2, mirrored=False).repaired(),
-    "serial": graphs.serial(Y, 3),
+    "serial": graphs.serial(Y, 4),
     "mixed": graphs.mixed(Y, 3),
     "temporal": graphs.temporal(9).repaired(),
     "reordering": graphs.reordering(Y).repaired(),
@@ -42,11 +42,11 @@ def test_steps_have_their_probabilities(name, seed):
 
 
 def test_a_graph_on_some_rows_walks_on_them_alone(seed):
-    rows = np.array([7, 2, 4])
-    chain = SubsetGraph(graphs.serial([1, 2, 3], 3), rows, 9).sample_markov_chain(500, seed, teleport=0.0)
+    rows = np.array([7, 2, 4, 1])
+    chain = SubsetGraph(graphs.serial([1, 2, 3, 4], 4), rows, 9).sample_markov_chain(500, seed, teleport=0.0)
     assert set(chain) == set(rows)
     assert {(int(a), int(b)) for a, b in zip(chain[:-1], chain[1:], strict=True)} == {
-        (7, 2), (2, 7), (2, 4), (4, 2)
+        (7, 2), (2, 7), (2, 4), (4, 2), (4, 1), (1, 4)
     }  # fmt: skip
 
 

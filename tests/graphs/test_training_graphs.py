@@ -11,11 +11,21 @@ from probsfa import graphs
 from tests.oracles import graphs as oracle
 from tests.tolerances import EXACT, STREAM
 
+# Few samples and labels make graphs of few groups: what is said of them has tests of its own.
+pytestmark = pytest.mark.filterwarnings("ignore:The serial graph of . groups:UserWarning")
+
 CONSISTENT = {
     "mirrored window": lambda y, rng: graphs.sliding_window(y, half_width=int(rng.integers(1, len(y)))),
     "clustered by samples": lambda y, rng: graphs.clustered(np.round(y)),
     "clustered by classes": lambda y, rng: graphs.clustered(np.round(y), weighting="classes"),
-    "serial": lambda y, rng: graphs.serial(y, n_groups=int(rng.integers(2, len(y) + 1))),
+    "serial": lambda y, rng: graphs.serial(y, n_groups=int(rng.integers(4, len(y) + 1))),
+    "mirrored window, ties": lambda y, rng: graphs.sliding_window(
+        np.append(np.round(y[1:]), 9), half_width=int(rng.integers(1, len(y)))
+    ),
+    "weighted window": lambda y, rng: graphs.sliding_window(y, weights=rng.random(int(rng.integers(2, 6)))),
+    "wide weighted window, ties": lambda y, rng: graphs.sliding_window(
+        np.append(np.round(2 * y[1:]), 9), len(y) - 1, weights=lambda lag: np.exp(-lag / 3)
+    ),
     "serial on discrete labels": lambda y, rng: graphs.serial(np.append(np.round(y[1:]), 9), n_groups=len(y)),
     "mixed": lambda y, rng: graphs.mixed(y, n_groups=int(rng.integers(2, len(y) + 1))),
     "heat kernel": lambda y, rng: graphs.heat_kernel(y[:, None], bandwidth=0.3),
@@ -33,6 +43,13 @@ INCONSISTENT = {
     "reordering": lambda y, rng: graphs.reordering(y),
     "square window": lambda y, rng: graphs.sliding_window(
         y, int(rng.integers(1, len(y) - 1)), mirrored=False
+    ),
+    "reordering, ties": lambda y, rng: graphs.reordering(np.append(np.round(y[1:]), 9)),
+    "square window, ties": lambda y, rng: graphs.sliding_window(
+        np.append(np.round(y[1:]), 9), int(rng.integers(1, len(y) - 1)), mirrored=False
+    ),
+    "weighted square window, ties": lambda y, rng: graphs.sliding_window(
+        np.append(np.round(y[1:]), 9), mirrored=False, weights=[0, 0, 1]
     ),
     "transition": lambda y, rng: graphs.transition(
         np.append(np.round(y[1:]), 9), lag=int(rng.integers(1, 4))
@@ -82,16 +99,26 @@ def test_temporal_is_its_definition(lengths, lag):
 
 
 def test_reordering_is_its_definition(rng):
-    y = rng.integers(0, 5, 12)
+    y = rng.permutation(12)
     assert_graph(graphs.reordering(y), oracle.reordering(y), np.ones(12))
 
 
 @pytest.mark.parametrize("mirrored", [True, False])
 @pytest.mark.parametrize("d", [1, 2, 3, 5, 11])
 def test_sliding_window_is_its_definition(rng, d, mirrored):
-    y = rng.integers(0, 6, 12)
+    y = rng.permutation(12)
     W = oracle.sliding_window(y, d, mirrored)
     assert_graph(graphs.sliding_window(y, d, mirrored), W, np.ones(12))
+
+
+@pytest.mark.parametrize("mirrored", [True, False])
+@pytest.mark.parametrize("shape", [[0, 1], [1, 0.5], [2, 1, 3], [0, 0, 1], [1, 1, 0.5, 0, 0.25, 0.1]])
+def test_weighted_window_is_its_definition(rng, shape, mirrored):
+    y, d = rng.permutation(9), len(shape) - 1
+    W = oracle.sliding_window(y, d, mirrored, [weight / max(shape) for weight in shape])
+    assert_graph(graphs.sliding_window(y, mirrored=mirrored, weights=shape), W, np.ones(9))
+    by_function = graphs.sliding_window(y, d, mirrored, weights=lambda lag: np.take(shape, lag.astype(int)))
+    assert_graph(by_function, W, np.ones(9))
 
 
 def test_mirrored_window_of_half_width_two_has_the_printed_weights():
@@ -339,7 +366,7 @@ def test_labels_in_few_values_are_their_own_groups():
         (lambda: graphs.serial([1.0, 2.0], 1), "n_groups must be an integer of at least 2; got 1"),
         (lambda: graphs.reordering([1.0]), "y has 1 label"),
         (lambda: graphs.sliding_window([1, 2, 3], 3), "half_width must be smaller than .* 3; got 3"),
-        (lambda: graphs.clustered([0.0, np.nan]), "y contains NaN or infinity"),
+        (lambda: graphs.clustered([0.0, np.nan]), "y contains NaN, None or NA: 1 of 2 labels"),
         (lambda: graphs.clustered([0, 1], "sample"), "weighting must be one of 'samples', 'classes'"),
         (lambda: graphs.from_sparse(np.ones((2, 3))), r"W must be square.*\(2, 3\)"),
         (lambda: graphs.from_sparse([[0, -1], [-1, 0]]), "W has negative weights, the smallest is -1.0"),

@@ -1,5 +1,7 @@
 """Training graphs, the slow way: every edge weight by itself, every pair of samples in a loop."""
 
+import itertools
+
 import numpy as np
 
 
@@ -27,28 +29,43 @@ def temporal(lengths, lag):
     return edge_weights(lambda i, j: abs(i - j) == lag and sequence[i] == sequence[j], len(sequence))
 
 
+def orders(y):
+    """Every way to place the samples in the order of their labels, as the places of the samples, from 1."""
+    labels = sorted(set(y))
+    blocks = [[i for i in range(len(y)) if y[i] == label] for label in labels]
+    for pieces in itertools.product(*(itertools.permutations(block) for block in blocks)):
+        place = [0] * len(y)
+        for p, i in enumerate(itertools.chain(*pieces)):
+            place[i] = p + 1
+        yield place
+
+
 def ranks(y):
     """Place of every sample in the order of the labels, from 1; equal labels in the order of the samples."""
-    n = len(y)
-    return [1 + sum(y[j] < y[i] or (y[j] == y[i] and j < i) for j in range(n)) for i in range(n)]
+    return next(orders(y))
+
+
+def mean_over_orders(weight, y):
+    """The matrix of weight(n, m) for places n and m, averaged over all the orders of equal labels."""
+    matrices = [edge_weights(lambda i, j, p=p: weight(p[i], p[j]), len(y)) for p in orders(y)]
+    return sum(matrices) / len(matrices)
 
 
 def reordering(y):
-    place = ranks(y)
-    return edge_weights(lambda i, j: abs(place[i] - place[j]) == 1, len(y))
+    return mean_over_orders(lambda n, m: abs(n - m) == 1, y)
 
 
-def sliding_window(y, d, mirrored):
+def sliding_window(y, d, mirrored, shape=None):
     """Section 5.2, with the condition at the upper end that mirrors the one at the lower end."""
-    place, N = ranks(y), len(y)
+    N, shape = len(y), [1] * (d + 1) if shape is None else shape
 
-    def weight(i, j):
-        n, m = place[i], place[j]
-        if mirrored and (n + m <= d + 1 or (N + 1 - n) + (N + 1 - m) <= d + 1):
-            return 2
-        return 1 if abs(n - m) <= d else 0
+    def weight(n, m):
+        lags = [abs(n - m)]
+        if mirrored:  # the window reaches over an end and is folded back
+            lags += [n + m - 1, (N + 1 - n) + (N + 1 - m) - 1]
+        return sum(shape[lag] for lag in lags if lag <= d)
 
-    return edge_weights(weight, N)
+    return mean_over_orders(weight, y)
 
 
 def clustered(y, weighting):

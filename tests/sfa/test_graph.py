@@ -29,7 +29,11 @@ NAMES = ["temporal", "nearest_neighbors", "clustered", "serial", "mixed", "slidi
     [GraphSFA(graph=name) for name in NAMES]
     + [GraphSFA(1, graph="clustered", expansion=FunctionTransformer(np.arcsinh))]
 )
-@pytest.mark.filterwarnings("ignore:The .* rows vary in:UserWarning", "ignore:.*SCIPY_ARRAY_API")
+@pytest.mark.filterwarnings(
+    "ignore:The .* rows vary in:UserWarning",
+    "ignore:The serial graph of . groups:UserWarning",
+    "ignore:.*SCIPY_ARRAY_API",
+)
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 

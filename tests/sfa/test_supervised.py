@@ -15,7 +15,11 @@ from tests.tolerances import EXACT
 
 
 @parametrize_with_checks([GraphSFAClassifier(), GraphSFARegressor(), GraphSFARegressor(1, graph="mixed")])
-@pytest.mark.filterwarnings("ignore:The .* rows vary in:UserWarning", "ignore:.*SCIPY_ARRAY_API")
+@pytest.mark.filterwarnings(
+    "ignore:The .* rows vary in:UserWarning",
+    "ignore:The serial graph of . groups:UserWarning",
+    "ignore:.*SCIPY_ARRAY_API",
+)
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 

@@ -1,0 +1,231 @@
+"""Exact label learning: a graph whose slowest functions are given labels."""
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from sklearn.utils import check_array
+
+from probsfa._arrays import as_float_array
+from probsfa._typing import FloatArray
+from probsfa._validation import check_count
+from probsfa.graphs._labels import check_complete
+from probsfa.graphs._sparse import check_node_weights
+from probsfa.graphs.training_graph import IntArray, TrainingGraph, check_edges
+
+__all__ = ["SpectralGraph", "exact_label"]
+
+_DEPENDENT = 1e-10  # share of the variance of a label that is left when those before it are taken off
+_PAIRS = 2**22  # 32 MiB of float64: pairs of samples looked at together
+
+
+def exact_label(
+    Y: Any,
+    *,
+    degree: int = 1,
+    delta_values: Any = None,
+    node_weights: Any = None,
+    nonnegative: bool = False,
+) -> "SpectralGraph":
+    """Return the graph on which the slowest functions of the samples are the given labels.
+
+    Other graphs of labels know their order only: their slowest functions are cosines of the rank. This one
+    is made from the labels: centred, decorrelated one after the other and scaled to unit variance, they are
+    its first free responses, with the delta values that are asked for.
+
+    Parameters
+    ----------
+    Y : array-like (N,) or (N, M)
+        Numeric labels, the most important one first.
+    degree : int, default=1
+        With 2 or more, powers of the labels follow the labels, as far as they are no linear functions of
+        those before: functions of the inputs that bend can then be put together from the features.
+    delta_values : array-like (K,), optional
+        Delta value of each label and then of each power, from 0 (inclusive) to 2 (exclusive), the value of
+        everything else. By default ``2 j / (K + 1)`` for the j-th.
+    node_weights : array-like (N,), optional
+        How much every sample counts; by default all the same.
+    nonnegative : bool, default=False
+        Whether edge weights below zero are avoided by delta values closer to 2, in the same proportions;
+        the features stay what they are. A Markov chain needs this, slow feature analysis does not.
+
+    Returns
+    -------
+    TrainingGraph
+        Consistent, with ``delta_values`` and the ``responses`` (N, K) that have them. Its Laplacian takes
+        O(N K D).
+
+    Raises
+    ------
+    ValueError
+        If a label is missing, constant, or a linear function of those before it, or `delta_values` do not
+        fit.
+
+    See Also
+    --------
+    multi_label : The sum of the graphs of several labels.
+    free_responses : The slowest functions on any graph.
+
+    Notes
+    -----
+    Exact label learning is due to Escalante-B. & Wiskott (2016), JMLR 17, "Theoretical analysis of the
+    optimal free responses of graph-based SFA for the design of training graphs". With the node weights V,
+    their sum Q and responses of ``Y' V Y = Q`` and ``1' V Y = 0``, the edge weights here are
+
+        W = V (1 1' + Y diag(lambda) Y') V / Q,      lambda = 1 - delta / 2.
+
+    Then ``W 1 = V 1``, which is consistency, and ``V^-1/2 (V - W) V^-1/2`` has the eigenvectors ``V^1/2 1``
+    with eigenvalue 0, ``V^1/2 y_j`` with ``delta_j / 2``, and 1 for all else. On inputs the first moment of
+    differences is ``2 (B - sum_j lambda_j c_j c_j')``, with the covariances c_j of inputs and labels: for one
+    label the slowest feature is the linear regression on it.
+
+    Examples
+    --------
+    >>> from probsfa.graphs import free_responses
+    >>> graph = exact_label([1.0, 2.0, 4.0, 9.0], delta_values=[0.5])
+    >>> graph.responses[:, 0].round(3)
+    array([-0.973, -0.649,  0.   ,  1.622])
+    >>> graph.is_consistent(), free_responses(graph, 1).delta_values.round(6)
+    (True, array([0.5]))
+    """
+    labels = check_array(
+        as_float_array(check_complete(Y), "Y"), ensure_2d=False, dtype=np.float64, input_name="Y"
+    )
+    labels = labels.reshape(len(labels), -1) if labels.ndim == 1 else labels
+    if labels.ndim != 2 or len(labels) < 2:
+        raise ValueError(f"Y must have shape (n_samples, n_labels); got shape {np.shape(Y)}.")
+    v = check_node_weights(node_weights, np.ones(len(labels), dtype=np.float64))
+    if isinstance(node_weights, str):
+        raise ValueError("node_weights must be an array or None: this graph has no degrees before it.")
+    responses = _decorrelated(labels, v / v.sum(), check_count("degree", degree))
+    n_responses = responses.shape[1]
+    if delta_values is None:
+        deltas = 2.0 * np.arange(1, n_responses + 1) / (n_responses + 1)
+    else:
+        deltas = as_float_array(delta_values, "delta_values")
+        if deltas.shape != (n_responses,) or not ((deltas >= 0) & (deltas < 2)).all():
+            raise ValueError(
+                f"delta_values must be {n_responses} numbers from 0 to below 2, one for each label and "
+                f"power; got {delta_values!r:.80}."
+            )
+    weights = 1.0 - deltas / 2.0
+    if nonnegative:
+        weights = weights * min(1.0, -1.0 / least_similarity(responses, weights))
+    return SpectralGraph(v, responses, weights)
+
+
+def _decorrelated(labels: FloatArray, p: FloatArray, degree: int) -> FloatArray:
+    """Return labels and their powers, centred, decorrelated in their order and of unit variance under `p`.
+
+    Powers are multiplied from orthogonal polynomials, because those of the labels themselves soon say the
+    same as each other in double precision. A power that depends on what is before it is left out, a label
+    that does is an error.
+    """
+    basis = [np.ones(len(p), dtype=np.float64)]
+    of_label: list[FloatArray | None] = []
+    centred = labels - p @ labels
+    scales = np.sqrt(p @ centred**2)
+
+    def taken(column: FloatArray) -> FloatArray | None:
+        size = p @ column**2
+        for _ in range(2):  # twice is enough
+            for other in basis:
+                column = column - other * (p @ (other * column))
+        left = p @ column**2
+        if not left > _DEPENDENT * size:
+            return None
+        basis.append(column / np.sqrt(left))
+        return basis[-1]
+
+    for j, scale in enumerate(scales):
+        column = taken(centred[:, j] / scale) if scale > 1e-14 * np.abs(labels[:, j]).max() else None
+        if column is None:
+            raise ValueError(
+                f"Label {j} is constant or a linear function of the labels before it; leave it out."
+                if len(scales) > 1
+                else f"y has only one value, {labels[0, j]}; a graph of labels needs at least two."
+            )
+        of_label.append(column)
+    for _ in range(degree - 1):
+        for j in range(len(scales)):
+            last = of_label[j]
+            of_label[j] = None if last is None else taken(last * centred[:, j] / scales[j])
+    return np.column_stack(basis[1:])
+
+
+def least_similarity(responses: FloatArray, weights: FloatArray) -> float:
+    """Return the least of ``sum_j weights_j y_j(n) y_j(n')`` over all pairs of samples, which is negative."""
+    if responses.shape[1] == 1:
+        return float(weights[0] * responses.min() * responses.max())
+    size = max(1, _PAIRS // len(responses))
+    weighted = (responses * weights).T
+    return float(min((responses[i : i + size] @ weighted).min() for i in range(0, len(responses), size)))
+
+
+class SpectralGraph(TrainingGraph):
+    """A graph given by its slowest functions: ``W = V (1 1' + Y diag(lambda) Y') V / Q``.
+
+    Parameters
+    ----------
+    node_weights : ndarray (N,)
+        Diagonal of V, not negative; also the degrees.
+    responses : ndarray (N, K)
+        Y, of zero mean and unit variance and decorrelated under the node weights.
+    weights : ndarray (K,)
+        lambda, above 0 and at most 1.
+
+    Attributes
+    ----------
+    responses, weights
+        As given.
+    delta_values : ndarray (K,)
+        Of the responses: ``2 (1 - lambda)``.
+    """
+
+    def __init__(self, node_weights: FloatArray, responses: FloatArray, weights: FloatArray) -> None:
+        super().__init__(node_weights, node_weights)
+        self.responses = responses
+        self.weights = weights
+        self.delta_values = 2.0 * (1.0 - weights)
+
+    def to_sparse(self) -> scipy.sparse.csr_array:
+        """Return the edge weights as a sparse matrix (N, N), which has hardly a zero in it."""
+        check_edges(float(self.n_vertices) ** 2, "responses and weights say what they are")
+        similarity = 1.0 + (self.responses * self.weights) @ self.responses.T
+        v = self.node_weights
+        return scipy.sparse.csr_array(v[:, None] * similarity * (v / self.Q))
+
+    def component_labels(self) -> IntArray:
+        """Return the connected component of every vertex, (N,): functions of delta 0 tell them apart."""
+        constant_inside = self.responses[:, self.weights > 1 - 1e-12]
+        return np.unique(constant_inside.round(9), axis=0, return_inverse=True)[1].reshape(-1).astype(np.intp)
+
+    def _laplacian_matmul(self, X: FloatArray) -> FloatArray:
+        p = self.node_weights / self.Q
+        centred = X - p @ X
+        centred -= (self.responses * self.weights) @ ((p[:, None] * self.responses).T @ centred)
+        centred *= self.node_weights[:, None]
+        return centred
+
+    def _slowest(self, root: FloatArray, count: int) -> FloatArray | None:
+        slowest = np.argsort(-self.weights, kind="stable")
+        known = root[:, None] * np.column_stack([np.ones(len(root)), self.responses[:, slowest]])
+        if count <= known.shape[1]:
+            return known[:, :count]
+        others = np.random.default_rng(0).standard_normal((len(root), count - known.shape[1]))
+        return np.linalg.qr(np.column_stack([known, others]))[0]  # all else is equally slow
+
+    def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
+        if least_similarity(self.responses, self.weights) < -1 - 1e-9:
+            raise ValueError(
+                "This graph has edge weights below zero, which are no probabilities; nonnegative=True avoids "
+                "them."
+            )
+        path = np.empty(n_steps, dtype=np.intp)
+        here = start
+        for step in range(n_steps):
+            path[step] = here
+            similarity = 1.0 + self.responses @ (self.weights * self.responses[here])
+            chances = np.cumsum(self.node_weights * np.maximum(similarity, 0.0))
+            here = int(np.searchsorted(chances, rng.random_sample() * chances[-1], side="right"))
+        return path

@@ -1,0 +1,131 @@
+"""The slowest functions on a graph, whatever the inputs are."""
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse
+from scipy.sparse.linalg import LinearOperator, eigsh, splu
+
+from probsfa._typing import FloatArray
+from probsfa._validation import check_count
+from probsfa.graphs.training_graph import TrainingGraph
+
+__all__ = ["FreeResponses", "free_responses"]
+
+_DENSE = 600  # vertices up to which the whole eigenproblem is solved; more go through a sparse factorisation
+_SHIFT = 1e-3  # of the mean of the diagonal: keeps the Laplacian, which has constants, from being singular
+
+
+class FreeResponses(NamedTuple):
+    """The slowest functions on a graph.
+
+    Attributes
+    ----------
+    values : ndarray (N, K)
+        One function a column, slowest first: centred, decorrelated and of unit variance under the node
+        weights. Of the two signs, the one for which the first of the largest values is positive.
+    delta_values : ndarray (K,)
+        Weighted mean squared difference of each over the edges, ascending.
+    """
+
+    values: FloatArray
+    delta_values: FloatArray
+
+
+def free_responses(graph: TrainingGraph, n_components: int = 5) -> FreeResponses:
+    """Return the slowest functions on a training graph among all functions of its vertices.
+
+    They are what graph-based slow feature analysis would find if inputs and expansion could do anything, and
+    what it comes closer to as they can do more: a graph whose free responses do not tell the label is a
+    graph that cannot teach it. Delta values of features on data are at least those of the free responses.
+
+    Parameters
+    ----------
+    graph : TrainingGraph
+        With positive node weights.
+    n_components : int, default=5
+        K, less than N.
+
+    Returns
+    -------
+    FreeResponses
+        ``values`` (N, K) and ``delta_values`` (K,). Where several have one delta value, any rotation of them
+        would serve; on a graph of C components the first C - 1 are constant on each and have delta 0.
+
+    Raises
+    ------
+    ValueError
+        If `n_components` is not less than the number of vertices, or a node weight is zero.
+
+    See Also
+    --------
+    exact_label : A graph with given free responses.
+    probsfa.LaplacianEigenmaps : The same functions, of similarities between points, and for new points.
+
+    Notes
+    -----
+    ``L y = lambda V y`` with ``delta = 2 lambda Q / R``. On the temporal graph they are cosines (Wiskott
+    2003, Neural Computation 15:2147): at N steps, ``sqrt(2) cos(pi j (t + 1/2) / N)`` with
+    ``delta = 2 (1 - cos(pi j / N)) N / (N - 1)``. With the node weights of the degrees they are Laplacian
+    eigenmaps (Sprekeler 2011). Graphs of groups and of exact labels are solved by their structure. Others of
+    more than a few hundred vertices are factorised as sparse matrices, which takes memory in proportion to
+    ``to_sparse()`` at least.
+
+    Examples
+    --------
+    >>> from probsfa.graphs import temporal
+    >>> responses = free_responses(temporal(100), 2)
+    >>> t = np.arange(100)
+    >>> bool(np.allclose(abs(responses.values[:, 0]), abs(np.sqrt(2) * np.cos(np.pi * (t + 0.5) / 100))))
+    True
+    """
+    k, n = check_count("n_components", n_components), graph.n_vertices
+    if k >= n:
+        raise ValueError(f"n_components must be less than the number of vertices, {n}; got {k}.")
+    v = graph.node_weights
+    if not (v > 0).all():
+        raise ValueError(
+            f"{int((v <= 0).sum())} vertices have no node weight, so functions are free to be anything "
+            "there. Take the graph of the others."
+        )
+    root = np.sqrt(v / graph.Q)
+
+    def whitened(Z: FloatArray) -> FloatArray:  # V^-1/2 L V^-1/2, in units in which delta is its eigenvalue
+        product = graph._laplacian_matmul(Z.reshape(n, -1) / root[:, None])
+        return product / root[:, None] * (2.0 / graph.R)
+
+    structured = graph._slowest(root, k + 1)
+    if structured is not None:
+        vectors = structured
+    elif n <= _DENSE:
+        vectors = scipy.linalg.eigh(_symmetric(whitened(np.eye(n))), subset_by_index=[0, k])[1]
+    else:
+        vectors = _slowest_of_sparse(graph, root, k + 1)
+    vectors -= root[:, None] * (root @ vectors)  # the constant function is not among them
+    basis = scipy.linalg.svd(vectors, full_matrices=False)[0][:, :k]
+    basis -= root[:, None] * (root @ basis)
+    deltas, rotation = scipy.linalg.eigh(_symmetric(basis.T @ whitened(basis)))
+    values = (basis @ rotation) / root[:, None]
+    largest = np.abs(values).max(axis=0)
+    first = np.argmax(np.abs(values) > (1 - 1e-6) * largest, axis=0)
+    values *= np.sign(values[first, np.arange(k)])
+    return FreeResponses(values, np.maximum(deltas, 0.0))
+
+
+def _symmetric(A: FloatArray) -> FloatArray:
+    return (A + A.T) / 2
+
+
+def _slowest_of_sparse(graph: TrainingGraph, root: FloatArray, count: int) -> FloatArray:
+    """Return the eigenvectors of the smallest eigenvalues of ``V^-1/2 L V^-1/2``, by inverse iteration."""
+    n = graph.n_vertices
+    edges = graph.to_sparse() * (2.0 / graph.R)
+    L = scipy.sparse.diags_array(np.asarray(edges.sum(axis=1))) - edges
+    scaled = scipy.sparse.diags_array(1 / root) @ L @ scipy.sparse.diags_array(1 / root)
+    shift = _SHIFT * float(scaled.diagonal().mean()) / n
+    factor = splu((scaled + shift * scipy.sparse.eye_array(n)).tocsc(), permc_spec="MMD_AT_PLUS_A")
+    inverse = LinearOperator((n, n), matvec=factor.solve, dtype=np.float64)
+    start = np.random.default_rng(0).standard_normal(n)
+    vectors: FloatArray = eigsh(inverse, k=count, which="LA", v0=start)[1]
+    return vectors

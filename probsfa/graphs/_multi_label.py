@@ -1,0 +1,110 @@
+"""Several labels at once: the sum of their graphs."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_consistent_length
+
+from probsfa.graphs._labels import is_missing
+from probsfa.graphs._named import build_graph, needs_labels
+from probsfa.graphs._subset import SubsetGraph
+from probsfa.graphs._union import UnionGraph, equal_parts
+from probsfa.graphs.training_graph import TrainingGraph
+
+__all__ = ["multi_label", "on_labelled_rows"]
+
+
+def multi_label(Y: Any, *, graph: Any = "serial", weights: Any = None, X: Any = None) -> UnionGraph:
+    """Return the graph of several labels: the weighted sum of their graphs.
+
+    Samples are similar where their labels are, each label having its part of the objective. A sample without
+    one of the labels takes no part in the graph of that label.
+
+    Parameters
+    ----------
+    Y : array-like (N, M) or sequence of M array-likes (N,)
+        Labels, one column each; NaN, None and NA are missing. A DataFrame may mix classes and numbers.
+    graph : str, builder or callable, or sequence of M such, default="serial"
+        The graph of each label: a name, a builder such as ``Clustered()``, or a function of (X, y).
+    weights : array-like (M,), optional
+        Positive part of every label in the objective; equal by default.
+    X : array-like (N, D), optional
+        Rows, where a callable uses them.
+
+    Returns
+    -------
+    TrainingGraph
+        The graph of each label is scaled to ``Q = R = 1`` before it is weighted.
+
+    Raises
+    ------
+    ValueError
+        If the graphs do not fit the labels, or a label is there for less than two samples.
+
+    See Also
+    --------
+    union : Any graphs.
+    exact_label : Features that are the labels themselves.
+    semi_supervised : Neighbours or time for samples without a label.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Y = np.column_stack([[0, 1, 2, 3, 4, 5], [0, 1, 0, 1, 0, 1]])
+    >>> graph = multi_label(Y, graph=["sliding_window", "clustered"], weights=[2, 1])
+    >>> graph.is_consistent(), round(graph.R, 6)
+    (True, 3.0)
+    """
+    columns = _columns(Y)
+    kinds = list(graph) if isinstance(graph, (list, tuple)) else [graph] * len(columns)
+    if len(kinds) != len(columns):
+        raise ValueError(f"graph must be one, or {len(columns)}, one for each label; got {len(kinds)}.")
+    members = [on_labelled_rows(kind, column, X) for kind, column in zip(kinds, columns, strict=True)]
+    return equal_parts(members, weights)
+
+
+def on_labelled_rows(graph: Any, y: Any, X: Any = None, *, missing: Any = None) -> TrainingGraph:
+    """Return the graph of the samples that have a label, among all samples.
+
+    Parameters
+    ----------
+    graph : str, builder or callable
+        Kind of graph, built from labels.
+    y : array-like (N,)
+        Labels; NaN, None and NA are missing.
+    X : array-like (N, D), optional
+        Rows, for a callable.
+    missing : label, optional
+        A label that stands for none, too.
+    """
+    if isinstance(graph, TrainingGraph) or not (needs_labels(graph) or callable(graph)):
+        raise ValueError(
+            f"graph must be built from labels, by name, builder or function of (X, y); got {graph!r:.80}."
+        )
+    labels = np.asarray(y)
+    absent = is_missing(labels)
+    if missing is not None:
+        absent = absent | (labels == missing)
+    rows = np.flatnonzero(~absent)
+    if len(rows) < 2:
+        raise ValueError(f"y has {len(rows)} labels that are not missing; a graph needs at least two.")
+    values = np.empty((len(labels), 0)) if X is None else np.asarray(X)
+    check_consistent_length(values, labels)
+    built = build_graph(graph, values[rows], labels[rows])
+    return built if len(rows) == len(labels) else SubsetGraph(built, rows, len(labels))
+
+
+def _columns(Y: Any) -> list[Any]:
+    """Return the columns of a frame, of an array, or the members of a sequence."""
+    if hasattr(Y, "iloc"):
+        return [np.asarray(Y.iloc[:, j]) for j in range(Y.shape[1])] if Y.ndim == 2 else [np.asarray(Y)]
+    if isinstance(Y, (list, tuple)) and Y and np.ndim(Y[0]) == 1 and not isinstance(Y[0], list):
+        columns = [np.asarray(column) for column in Y]
+        check_consistent_length(*columns)
+        return columns
+    labels = np.asarray(Y)
+    if labels.ndim == 1:
+        labels = labels[:, None]
+    if labels.ndim != 2 or labels.shape[1] == 0:
+        raise ValueError(f"Y must have shape (n_samples, n_labels); got shape {labels.shape}.")
+    return list(labels.T)

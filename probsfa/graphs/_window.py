@@ -1,0 +1,199 @@
+"""Windows over samples that stand in order: every one is joined to those close to it."""
+
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse
+from scipy.signal import oaconvolve
+from scipy.sparse.csgraph import connected_components
+
+from probsfa._typing import FloatArray
+from probsfa.graphs._centred_rows import CentredRows
+from probsfa.graphs._walk import SparseWalk
+from probsfa.graphs.moments import block_rows
+from probsfa.graphs.training_graph import IntArray, TrainingGraph
+
+__all__ = ["WindowGraph"]
+
+_WIDEST_DIRECT = 32  # half-width up to which a weighted window is summed lag by lag, and beyond it by FFT
+
+
+class WindowGraph(TrainingGraph):
+    """Sliding window over samples that stand in order already.
+
+    Parameters
+    ----------
+    n : int
+        Number of samples.
+    half_width : int
+        d, from 1 to n - 1.
+    mirrored : bool
+        Whether windows are folded back at the ends.
+    weights : ndarray (d + 1,), optional
+        Edge weight by distance; by default 1.
+    """
+
+    weights: FloatArray | None = None
+
+    def __init__(self, n: int, half_width: int, *, mirrored: bool, weights: FloatArray | None = None) -> None:
+        self.half_width = half_width
+        self.mirrored = mirrored
+        self.weights = weights
+        ones = np.ones((n, 1), dtype=np.float64)
+        super().__init__(ones[:, 0], self._window_sums(ones)[:, 0])
+
+    def to_sparse(self) -> scipy.sparse.csr_array:
+        """Return the edge weights as a sparse matrix (N, N)."""
+        n, d = self.n_vertices, self.half_width
+        lags = np.arange(-d, d + 1)
+        rows = np.repeat(np.arange(n), 2 * d + 1)
+        columns = rows + np.tile(lags, n)
+        if self.mirrored:
+            columns = _fold(columns, n)
+        inside = (columns >= 0) & (columns < n)
+        values = np.tile(self._weight_of(np.abs(lags)), n)[inside]
+        edges = scipy.sparse.csr_array((values, (rows[inside], columns[inside])), shape=(n, n))
+        edges.eliminate_zeros()
+        return edges
+
+    def component_labels(self) -> IntArray:
+        """Return the connected component of every vertex, shape (N,)."""
+        if self._weight_of(np.ones(1, dtype=np.intp))[0] > 0:
+            return np.zeros(self.n_vertices, dtype=np.intp)  # neighbours are joined, so all are
+        return connected_components(self.to_sparse(), directed=False)[1].astype(np.intp)
+
+    def self_loops(self) -> FloatArray:
+        """Return the weight of the edge from every vertex to itself, shape (N,)."""
+        n = self.n_vertices
+        loops = np.full(n, self._weight_of(np.zeros(1, dtype=np.intp))[0])
+        if self.mirrored:
+            for place in (np.arange(n), np.arange(n)[::-1]):  # folded back onto itself
+                loops += self._weight_of(2 * place + 1)
+        return loops
+
+    def weights_inside(self, starts: IntArray, blocks: IntArray) -> FloatArray:
+        """Return the sum of the edge weights inside each of some blocks of consecutive vertices.
+
+        Parameters
+        ----------
+        starts : ndarray (S,), int
+            First vertex of each block.
+        blocks : ndarray (N,), int
+            Block of every vertex.
+
+        Returns
+        -------
+        ndarray (S,)
+            Each edge in both directions and self-loops once, in O(N + d).
+        """
+        n, d = self.n_vertices, self.half_width
+        up_to = np.cumsum(self._weight_of(np.arange(d + 1)))  # of lags 0 to l
+        place = np.arange(n)
+        first = starts[blocks]
+        last = np.append(starts[1:], n)[blocks] - 1
+
+        def below(lag: IntArray) -> FloatArray:  # weights of lags 0 to `lag`
+            return up_to[np.minimum(lag, d)]
+
+        total = below(last - place) + below(place - first) - up_to[0]
+        if self.mirrored:
+            total += below(place + last + 1) - below(place + first)
+            place, first, last = n - 1 - place, n - 1 - last, n - 1 - first
+            total += below(place + last + 1) - below(place + first)
+        return np.add.reduceat(total, starts)
+
+    def _weight_of(self, lags: IntArray) -> FloatArray:
+        inside = lags <= self.half_width
+        if self.weights is None:
+            return inside.astype(np.float64)
+        return np.where(inside, self.weights[np.where(inside, lags, 0)], 0.0)
+
+    def _laplacian_matmul(self, X: FloatArray) -> FloatArray:
+        if self.weights is not None and len(X):
+            X = X - X.mean(axis=0)  # a Fourier transform keeps no more digits than the largest number has
+        product = self.degrees[:, None] * X
+        product -= self._window_sums(X)
+        return product
+
+    def _energy(self, X: CentredRows) -> FloatArray:
+        n, d = self.n_vertices, self.half_width
+        total = np.zeros((X.n_features, X.n_features), dtype=np.float64)
+        size = max(block_rows(X.n_features), 4 * d)  # what is read twice is a small part
+        for start in range(0, n, size):
+            stop = min(start + size, n)
+            places = np.arange(start - d, stop + d)
+            if self.mirrored:
+                around = X.take(_fold(places, n))
+            else:
+                around = np.zeros((len(places), X.n_features), dtype=np.float64)
+                inside = slice(max(0, d - start), len(places) - max(0, stop + d - n))
+                around[inside] = X.take(slice(max(0, start - d), min(n, stop + d)))
+            here = around[d : d + stop - start]
+            product = self.degrees[start:stop, None] * here
+            product -= self._sums(around)
+            total += here.T @ product
+        return total
+
+    def _window_sums(self, X: FloatArray) -> FloatArray:
+        """Return the weighted sum of rows n - d to n + d for every n."""
+        n, d = len(X), self.half_width
+        padded = np.zeros((n + 2 * d, X.shape[1]), dtype=np.float64)
+        padded[d : d + n] = X
+        if self.mirrored:
+            padded[:d] = X[:d][::-1]
+            padded[d + n :] = X[n - d :][::-1]
+        return self._sums(padded)
+
+    def _sums(self, padded: FloatArray) -> FloatArray:
+        """Return the weighted sum of every 2 d + 1 rows that stand together, for each of their middles."""
+        d, weights = self.half_width, self.weights
+        if weights is None:
+            return _sums_in_blocks(padded, d)
+        n = len(padded) - 2 * d
+        if d > _WIDEST_DIRECT:
+            window = np.concatenate([weights[:0:-1], weights])[:, None]
+            return oaconvolve(padded, window, mode="valid", axes=0)
+        total = weights[0] * padded[d : d + n]
+        for lag in np.flatnonzero(weights[1:]) + 1:
+            total += weights[lag] * (padded[d - lag : d - lag + n] + padded[d + lag : d + lag + n])
+        return total
+
+    @cached_property
+    def _walk(self) -> SparseWalk:
+        return SparseWalk(self.to_sparse())
+
+    def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
+        if not self.mirrored:
+            return self._walk(start, n_steps, rng)
+        # The steps of a mirrored window are those of an endless one, folded.
+        if self.weights is None:
+            steps = rng.randint(-self.half_width, self.half_width + 1, n_steps)
+        else:
+            both = np.concatenate([self.weights[:0:-1], self.weights])
+            steps = rng.choice(len(both), size=n_steps, p=both / both.sum()) - self.half_width
+        steps[0] = start
+        return _fold(np.cumsum(steps), self.n_vertices)
+
+
+def _fold(places: IntArray, n: int) -> IntArray:
+    """Fold the integers onto 0 ... n - 1 by mirrors at -1/2 and n - 1/2."""
+    places = places % (2 * n)
+    return np.minimum(places, 2 * n - 1 - places)
+
+
+def _sums_in_blocks(padded: FloatArray, d: int) -> FloatArray:
+    """Return the sum of every 2 d + 1 rows that stand together, for each of their middles.
+
+    The rows are cut into blocks as long as the window. A window covers the end of one block and the beginning
+    of the next, so its sum is a sum of two running sums: no two large sums are subtracted, and no rounding
+    travels further than a window.
+    """
+    n, width = len(padded) - 2 * d, 2 * d + 1
+    n_blocks = -(-len(padded) // width)
+    whole = np.zeros((n_blocks * width, padded.shape[1]), dtype=np.float64)
+    whole[: len(padded)] = padded
+    blocks = whole.reshape(n_blocks, width, -1)
+    from_begin = np.cumsum(blocks, axis=1).reshape(whole.shape)
+    to_end = np.cumsum(blocks[:, ::-1], axis=1)[:, ::-1].reshape(whole.shape)
+    from_begin[width - 1 :: width] = 0.0  # a window that is a block is complete in to_end
+    return to_end[:n] + from_begin[width - 1 : width - 1 + n]

@@ -1,0 +1,413 @@
+"""Kinds of training graphs as objects: settings without rows, for pipelines and searches."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from probsfa._typing import FloatArray
+from probsfa.graphs._builder import GraphBuilder
+from probsfa.graphs._clustered import clustered
+from probsfa.graphs._exact_label import exact_label
+from probsfa.graphs._heat_kernel import heat_kernel
+from probsfa.graphs._mixed import mixed
+from probsfa.graphs._multi_label import multi_label
+from probsfa.graphs._named import build_graph, in_time, needs_labels, needs_rows
+from probsfa.graphs._nearest_neighbors import default_neighbors, nearest_neighbors
+from probsfa.graphs._reordering import reordering
+from probsfa.graphs._semi_supervised import semi_supervised
+from probsfa.graphs._serial import serial
+from probsfa.graphs._sliding_window import WindowWeights, sliding_window
+from probsfa.graphs._sparse import from_sparse
+from probsfa.graphs._temporal import temporal
+from probsfa.graphs._transition import transition
+from probsfa.graphs._union import union
+from probsfa.graphs.training_graph import TrainingGraph
+
+__all__ = [
+    "Clustered",
+    "ExactLabel",
+    "FromSparse",
+    "GraphBuilder",
+    "HeatKernel",
+    "Mixed",
+    "MultiLabel",
+    "NearestNeighbors",
+    "Reordering",
+    "SemiSupervised",
+    "Serial",
+    "SlidingWindow",
+    "Temporal",
+    "Transition",
+    "Union",
+]
+
+
+class _OfLabels(GraphBuilder):
+    """A builder that needs nothing but labels."""
+
+    needs_labels = True
+    needs_rows = False
+
+
+class _Weighted(_OfLabels):
+    """A builder that knows what samples of different weight mean for its graph."""
+
+    takes_sample_weight = True
+
+
+class Serial(_Weighted):
+    """The serial graph of labels, to be built by an estimator; see :func:`probsfa.graphs.serial`.
+
+    Parameters
+    ----------
+    n_groups, balanced
+        As in the function.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from probsfa import GraphSFARegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> search = GridSearchCV(GraphSFARegressor(2, graph=Serial()), {"graph__n_groups": [4, 8]}, cv=3)
+    >>> sorted(search.fit(X, y).best_params_)
+    ['graph__n_groups']
+    """
+
+    def __init__(self, n_groups: int | None = None, *, balanced: bool = True) -> None:
+        self.n_groups = n_groups
+        self.balanced = balanced
+
+    def build(
+        self, X: Any, y: Any = None, *, lengths: Any = None, sample_weight: Any = None
+    ) -> TrainingGraph:
+        """Return the graph of some labels."""
+        return serial(self._labels(y), self.n_groups, balanced=self.balanced, sample_weight=sample_weight)
+
+
+class Mixed(_Weighted):
+    """The mixed graph of labels, to be built by an estimator; see :func:`probsfa.graphs.mixed`.
+
+    Parameters
+    ----------
+    n_groups, balanced
+        As in the function.
+    """
+
+    def __init__(self, n_groups: int | None = None, *, balanced: bool = True) -> None:
+        self.n_groups = n_groups
+        self.balanced = balanced
+
+    def build(
+        self, X: Any, y: Any = None, *, lengths: Any = None, sample_weight: Any = None
+    ) -> TrainingGraph:
+        """Return the graph of some labels."""
+        return mixed(self._labels(y), self.n_groups, balanced=self.balanced, sample_weight=sample_weight)
+
+
+class SlidingWindow(_OfLabels):
+    """The sliding window graph of labels, to be built; see :func:`probsfa.graphs.sliding_window`.
+
+    Parameters
+    ----------
+    half_width, mirrored, weights
+        As in the function.
+    """
+
+    def __init__(
+        self,
+        half_width: int | None = None,
+        mirrored: bool = True,
+        *,
+        weights: WindowWeights | None = None,
+    ) -> None:
+        self.half_width = half_width
+        self.mirrored = mirrored
+        self.weights = weights
+
+    def build(self, X: Any, y: Any = None, *, lengths: Any = None) -> TrainingGraph:
+        """Return the graph of some labels."""
+        return sliding_window(self._labels(y), self.half_width, self.mirrored, weights=self.weights)
+
+
+class Reordering(_OfLabels):
+    """The reordering graph of labels, to be built; see :func:`probsfa.graphs.reordering`."""
+
+    def build(self, X: Any, y: Any = None, *, lengths: Any = None) -> TrainingGraph:
+        """Return the graph of some labels."""
+        return reordering(self._labels(y))
+
+
+class Clustered(_Weighted):
+    """The clustered graph of classes, to be built; see :func:`probsfa.graphs.clustered`.
+
+    Parameters
+    ----------
+    weighting
+        As in the function.
+    """
+
+    def __init__(self, weighting: str = "samples") -> None:
+        self.weighting = weighting
+
+    def build(
+        self, X: Any, y: Any = None, *, lengths: Any = None, sample_weight: Any = None
+    ) -> TrainingGraph:
+        """Return the graph of some classes."""
+        return clustered(self._labels(y), self.weighting, sample_weight=sample_weight)
+
+
+class ExactLabel(_OfLabels):
+    """The graph whose slowest functions are the labels, to be built; see :func:`probsfa.graphs.exact_label`.
+
+    Parameters
+    ----------
+    degree, delta_values, nonnegative
+        As in the function.
+    """
+
+    def __init__(
+        self,
+        degree: int = 1,
+        *,
+        delta_values: Sequence[float] | FloatArray | None = None,
+        nonnegative: bool = False,
+    ) -> None:
+        self.degree = degree
+        self.delta_values = delta_values
+        self.nonnegative = nonnegative
+
+    def build(self, X: Any, y: Any = None, *, lengths: Any = None) -> TrainingGraph:
+        """Return the graph of labels (N,) or (N, M)."""
+        return exact_label(
+            self._labels(y),
+            degree=self.degree,
+            delta_values=self.delta_values,
+            nonnegative=self.nonnegative,
+        )
+
+
+class MultiLabel(GraphBuilder):
+    """The graph of several labels, to be built; see :func:`probsfa.graphs.multi_label`.
+
+    Parameters
+    ----------
+    graph, weights
+        As in the function; the settings of one builder for all labels are ``graph__...``.
+    """
+
+    needs_labels = True
+
+    def __init__(self, graph: Any = "serial", *, weights: Any = None) -> None:
+        self.graph = graph
+        self.weights = weights
+
+    @property
+    def needs_rows(self) -> bool:  # type: ignore[override]
+        """Whether a graph of a label is built from the rows, too."""
+        return any(needs_rows(graph) for graph in _members(self.graph))
+
+    def build(self, X: Any, y: Any = None, *, lengths: Any = None) -> TrainingGraph:
+        """Return the graph of labels (N, M)."""
+        return multi_label(self._labels(y), graph=self.graph, weights=self.weights, X=X)
+
+
+class SemiSupervised(GraphBuilder):
+    """Labels for some rows, neighbours or time for all; see :func:`probsfa.graphs.semi_supervised`.
+
+    Parameters
+    ----------
+    graph, unlabelled, weight, missing
+        As in the function; the settings of builders are ``graph__...`` and ``unlabelled__...``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from probsfa import GraphSFA
+    >>> X, y = load_iris(return_X_y=True)
+    >>> y[::2] = -1
+    >>> gsfa = GraphSFA(2, graph=SemiSupervised(Clustered(), NearestNeighbors(10), missing=-1)).fit(X, y)
+    >>> gsfa.transform(X).shape
+    (150, 2)
+    """
+
+    needs_labels = True
+
+    def __init__(
+        self,
+        graph: Any = "clustered",
+        unlabelled: Any = "nearest_neighbors",
+        *,
+        weight: float = 1.0,
+        missing: Any = None,
+    ) -> None:
+        self.graph = graph
+        self.unlabelled = unlabelled
+        self.weight = weight
+        self.missing = missing
+
+    @property
+    def in_time(self) -> bool:  # type: ignore[override]
+        """Whether rows without a label are joined in time."""
+        return in_time(self.unlabelled)
+
+    @property
+    def needs_rows(self) -> bool:  # type: ignore[override]
+        """Whether one of the graphs is built from the rows."""
+        return needs_rows(self.graph) or needs_rows(self.unlabelled)
+
+    def build(self, X: Any, y: Any = None, *, lengths: Any = None) -> TrainingGraph:
+        """Return the graph of some rows and their labels."""
+        return semi_supervised(
+            X,
+            self._labels(y),
+            graph=self.graph,
+            unlabelled=self.unlabelled,
+            weight=self.weight,
+            missing=self.missing,
+            lengths=lengths,
+        )
+
+
+class Temporal(GraphBuilder):
+    """The graph of neighbours in time, to be built; see :func:`probsfa.graphs.temporal`.
+
+    Parameters
+    ----------
+    lag
+        As in the function.
+    """
+
+    in_time = True
+    needs_rows = False
+
+    def __init__(self, lag: int = 1) -> None:
+        self.lag = lag
+
+    def build(self, X: Any, y: Any = None, *, lengths: Any = None) -> TrainingGraph:
+        """Return the graph of some rows in order."""
+        return temporal(len(X), self.lag, lengths)
+
+
+class Transition(_OfLabels):
+    """The graph of transitions between states, which are the labels; see :func:`probsfa.graphs.transition`.
+
+    Parameters
+    ----------
+    lag
+        As in the function.
+    """
+
+    in_time = True
+
+    def __init__(self, lag: int = 1) -> None:
+        self.lag = lag
+
+    def build(self, X: Any, y: Any = None, *, lengths: Any = None) -> TrainingGraph:
+        """Return the graph of some states in order."""
+        return transition(self._labels(y), self.lag, lengths)
+
+
+class NearestNeighbors(GraphBuilder):
+    """The graph of nearest neighbours, to be built; see :func:`probsfa.graphs.nearest_neighbors`.
+
+    Parameters
+    ----------
+    n_neighbors : int, optional
+        As in the function; by default 10, or all others where there are fewer.
+    node_weights : "degree" or None, default="degree"
+        As in the function.
+    """
+
+    def __init__(self, n_neighbors: int | None = None, *, node_weights: Any = "degree") -> None:
+        self.n_neighbors = n_neighbors
+        self.node_weights = node_weights
+
+    def build(self, X: Any, y: Any = None, *, lengths: Any = None) -> TrainingGraph:
+        """Return the graph of some rows."""
+        count = default_neighbors(len(X)) if self.n_neighbors is None else self.n_neighbors
+        return nearest_neighbors(X, count, node_weights=self.node_weights)
+
+
+class HeatKernel(GraphBuilder):
+    """The graph of a Gaussian of the distance, to be built; see :func:`probsfa.graphs.heat_kernel`.
+
+    Parameters
+    ----------
+    bandwidth, node_weights
+        As in the function.
+    """
+
+    def __init__(self, bandwidth: float, *, node_weights: Any = "degree") -> None:
+        self.bandwidth = bandwidth
+        self.node_weights = node_weights
+
+    def build(self, X: Any, y: Any = None, *, lengths: Any = None) -> TrainingGraph:
+        """Return the graph of some rows."""
+        return heat_kernel(X, self.bandwidth, node_weights=self.node_weights)
+
+
+class FromSparse(GraphBuilder):
+    """The graph of a matrix of edge weights of all rows; see :func:`probsfa.graphs.from_sparse`.
+
+    Parameters
+    ----------
+    W, node_weights
+        As in the function. The matrix is of the rows that are fitted: parts of them, in cross-validation,
+        need a matrix of their own.
+    """
+
+    needs_rows = False
+
+    def __init__(self, W: Any, *, node_weights: Any = None) -> None:
+        self.W = W
+        self.node_weights = node_weights
+
+    def build(self, X: Any, y: Any = None, *, lengths: Any = None) -> TrainingGraph:
+        """Return the graph, whatever the rows."""
+        return from_sparse(self.W, self.node_weights)
+
+
+class Union(GraphBuilder):
+    """The edges of several graphs of the same rows; see :func:`probsfa.graphs.union`.
+
+    Parameters
+    ----------
+    graphs : sequence of str, builder, callable or TrainingGraph
+        Kinds of graphs.
+    weights
+        As in the function.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> both = Union([Temporal(), Clustered()]).build(np.zeros((4, 1)), [0, 0, 1, 1])
+    >>> both.Q, both.R
+    (8.0, 10.0)
+    """
+
+    def __init__(self, graphs: Sequence[Any], *, weights: Any = None) -> None:
+        self.graphs = graphs
+        self.weights = weights
+
+    @property
+    def needs_labels(self) -> bool:  # type: ignore[override]
+        """Whether one of the graphs is built from labels."""
+        return any(needs_labels(graph) for graph in self.graphs)
+
+    @property
+    def in_time(self) -> bool:  # type: ignore[override]
+        """Whether one of the graphs joins rows by their order."""
+        return any(in_time(graph) for graph in self.graphs)
+
+    @property
+    def needs_rows(self) -> bool:  # type: ignore[override]
+        """Whether one of the graphs is built from the rows."""
+        return any(needs_rows(graph) for graph in self.graphs)
+
+    def build(self, X: Any, y: Any = None, *, lengths: Any = None) -> TrainingGraph:
+        """Return the graph of some rows."""
+        return union([build_graph(graph, X, y, lengths=lengths) for graph in self.graphs], self.weights)
+
+
+def _members(graph: Any) -> Sequence[Any]:
+    return graph if isinstance(graph, (list, tuple)) else [graph]

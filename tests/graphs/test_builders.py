@@ -1,0 +1,245 @@
+"""Builders of graphs: the functions with their settings kept, as scikit-learn keeps parameters."""
+
+import inspect
+import pickle
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import NearestCentroid
+from sklearn.pipeline import Pipeline
+
+from probsfa import graphs
+from probsfa.sfa import GraphSFA, GraphSFARegressor, HierarchicalSFA, Layer
+from tests.tolerances import EXACT
+
+N = 24
+Y = np.repeat(np.arange(8), 3)
+X = np.random.default_rng(0).standard_normal((N, 3)) + Y[:, None]
+PARTIAL = np.where(np.arange(N) % 4, Y // 4, -1)
+
+BUILDERS = [
+    (graphs.Serial(5), lambda: graphs.serial(Y, 5)),
+    (graphs.Serial(5, balanced=False), lambda: graphs.serial(Y, 5, balanced=False)),
+    (graphs.Mixed(4), lambda: graphs.mixed(Y, 4)),
+    (
+        graphs.SlidingWindow(2, False, weights=[1, 2, 3]),
+        lambda: graphs.sliding_window(Y, 2, False, weights=[1, 2, 3]),
+    ),
+    (graphs.Reordering(), lambda: graphs.reordering(Y)),
+    (graphs.Clustered("classes"), lambda: graphs.clustered(Y, "classes")),
+    (
+        graphs.ExactLabel(2, delta_values=[0.1, 1], nonnegative=True),
+        lambda: graphs.exact_label(Y, degree=2, delta_values=[0.1, 1], nonnegative=True),
+    ),
+    (graphs.MultiLabel("mixed"), lambda: graphs.multi_label(Y, graph="mixed")),
+    (
+        graphs.SemiSupervised(missing=3, weight=0.5),
+        lambda: graphs.semi_supervised(X, Y, missing=3, weight=0.5),
+    ),
+    (graphs.Temporal(2), lambda: graphs.temporal(N, 2)),
+    (graphs.Transition(2), lambda: graphs.transition(Y, 2)),
+    (
+        graphs.NearestNeighbors(4, node_weights=None),
+        lambda: graphs.nearest_neighbors(X, 4, node_weights=None),
+    ),
+    (graphs.HeatKernel(1.5), lambda: graphs.heat_kernel(X, 1.5)),
+    (graphs.FromSparse(np.eye(N)[::-1]), lambda: graphs.from_sparse(np.eye(N)[::-1])),
+    (
+        graphs.Union([graphs.Temporal(), "clustered"], weights=[1, 3]),
+        lambda: graphs.union([graphs.temporal(N), graphs.clustered(Y)], [1, 3]),
+    ),
+]
+IDS = [type(builder).__name__ for builder, _ in BUILDERS]
+
+
+@pytest.mark.parametrize(("builder", "function"), BUILDERS, ids=IDS)
+def test_builders_build_what_the_functions_return(builder, function):
+    expected = function()
+    for same in (builder, clone(builder), pickle.loads(pickle.dumps(builder))):
+        for built in (same.build(X, Y), same(X, Y)):
+            np.testing.assert_allclose(
+                built.to_sparse().toarray(), expected.to_sparse().toarray(), rtol=EXACT
+            )
+            np.testing.assert_allclose(built.node_weights, expected.node_weights, rtol=EXACT)
+
+
+@pytest.mark.parametrize(("builder", "function"), BUILDERS, ids=IDS)
+def test_builders_say_what_they_need(builder, function):
+    if builder.needs_labels:
+        with pytest.raises(ValueError, match="requires y to be passed"):
+            builder.build(X)
+    if not builder.needs_rows:
+        builder.build(np.zeros((N, 0)), Y)
+    pieces = builder.build(X, Y, lengths=[12, 12]).to_sparse()[:12, 12:]
+    assert not builder.in_time or isinstance(builder, (graphs.Union, graphs.Transition)) or pieces.nnz == 0
+    assert repr(builder).startswith(type(builder).__name__ + "(")
+
+
+def test_every_graph_function_has_its_builder():
+    functions = {
+        name
+        for name, value in vars(graphs).items()
+        if inspect.isfunction(value) and not name.endswith(("_moments", "_responses"))
+    }
+    camel = {"".join(part.title() for part in name.split("_")) for name in functions}
+    assert camel == {name for name in vars(graphs) if name[0].isupper()} - {
+        "FreeResponses",
+        "GraphBuilder",
+        "GraphMoments",
+        "MomentStream",
+        "Moments",
+        "TrainingGraph",
+    }
+
+
+def test_grid_search_over_graph_settings_in_a_pipeline(rng):
+    y = rng.uniform(0, 1, 90)
+    X = np.column_stack([np.cos(3 * y), np.sin(3 * y), y]) + 0.1 * rng.standard_normal((90, 3))
+    steps = [("pca", PCA()), ("slow", GraphSFA(1, graph=graphs.Serial())), ("line", LinearRegression())]
+    grid = {
+        "slow__graph": [graphs.Serial(4), graphs.SlidingWindow(half_width=3), "reordering"],
+    }
+    search = GridSearchCV(Pipeline(steps), grid, cv=3, error_score="raise").fit(X, y)
+    assert search.best_score_ > 0.8
+    search = GridSearchCV(Pipeline(steps), {"slow__graph__n_groups": [4, 20]}, cv=3, error_score="raise").fit(
+        X, y
+    )
+    assert search.best_estimator_.get_params()["slow__graph__n_groups"] in (4, 20)
+    fitted = search.best_estimator_["slow"].graph_
+    assert len(fitted.sizes) == search.best_params_["slow__graph__n_groups"]
+    regressor = GraphSFARegressor(graph=graphs.Mixed()).set_params(graph__n_groups=7).fit(X, y)
+    assert len(regressor.gsfa_.graph_.sizes) == 7
+
+
+def test_estimators_take_builders(rng):
+    by_name = GraphSFA(2, graph="serial").fit(X, Y)
+    by_builder = GraphSFA(2, graph=graphs.Serial()).fit(X, Y)
+    np.testing.assert_array_equal(by_name.transform(X), by_builder.transform(X))
+    with pytest.raises(ValueError, match=r"Serial\(\) requires y to be passed"):
+        GraphSFA(graph=graphs.Serial()).fit(X)
+    assert clone(by_builder).graph is not by_builder.graph
+    layers = [Layer(2)]
+    hierarchy = HierarchicalSFA(layers, graph=graphs.Serial()).fit(X, Y)
+    expected = HierarchicalSFA(layers, graph="serial").fit(X, Y)
+    np.testing.assert_array_equal(hierarchy.transform(X), expected.transform(X))
+
+
+def test_temporal_builder_joins_nothing_across_sequences(rng):
+    X = rng.standard_normal((40, 3)).cumsum(axis=0)
+    expected = GraphSFA(graph=graphs.temporal(40, 2, lengths=[15, 25])).fit(X)
+    found = GraphSFA(graph=graphs.Temporal(2)).fit([X[:15], X[15:]])
+    np.testing.assert_allclose(found.delta_values_, expected.delta_values_, rtol=EXACT)
+    hierarchy = HierarchicalSFA([Layer(1)], graph=graphs.Temporal(2)).fit([X[:15], X[15:]])
+    same = HierarchicalSFA([Layer(1)], graph=graphs.temporal(40, 2, lengths=[15, 25])).fit(X)
+    np.testing.assert_allclose(hierarchy.delta_values_, same.delta_values_, rtol=EXACT)
+
+
+# Several labels, and labels for some ------------------------------------------------------------------------
+
+
+def test_multi_label_is_the_weighted_sum_of_the_graphs_of_its_columns(rng):
+    Y = np.column_stack([rng.permutation(12), rng.integers(0, 3, 12)])
+    one, two = graphs.sliding_window(Y[:, 0]), graphs.clustered(Y[:, 1])
+    found = graphs.multi_label(Y, graph=["sliding_window", graphs.Clustered()], weights=[2, 0.5])
+    expected = 2 * one.to_sparse() / one.R + 0.5 * two.to_sparse() / two.R
+    np.testing.assert_allclose(found.to_sparse().toarray(), expected.toarray(), rtol=EXACT)
+    np.testing.assert_allclose(
+        found.node_weights, 2 * one.node_weights / one.Q + 0.5 * two.node_weights / two.Q, rtol=EXACT
+    )
+    assert found.is_consistent()
+    frame = pd.DataFrame({"number": Y[:, 0], "class": np.array(["a", "b", "c"])[Y[:, 1]]})
+    mixed = graphs.multi_label(frame, graph=["sliding_window", "clustered"], weights=[2, 0.5])
+    np.testing.assert_allclose(mixed.to_sparse().toarray(), expected.toarray(), rtol=EXACT)
+
+
+def test_multi_label_leaves_out_samples_without_a_label(rng):
+    Y = np.column_stack([rng.permutation(12).astype(float), rng.permutation(12)])
+    Y[[2, 7], 0] = np.nan
+    there = np.setdiff1d(np.arange(12), [2, 7])
+    found = graphs.multi_label(Y, graph="reordering").to_sparse().toarray()
+    one, two = graphs.reordering(Y[there, 0]), graphs.reordering(Y[:, 1])
+    expected = two.to_sparse().toarray() / two.R
+    expected[np.ix_(there, there)] += one.to_sparse().toarray() / one.R
+    np.testing.assert_allclose(found, expected, rtol=EXACT)
+
+
+def test_multi_label_in_an_estimator(rng):
+    Y = rng.standard_normal((200, 2))
+    X = np.column_stack([Y, rng.standard_normal((200, 3))]) @ rng.standard_normal((5, 5))
+    gsfa = GraphSFA(2, graph=graphs.MultiLabel(graphs.SlidingWindow())).fit(X, Y)
+    for label in Y.T:
+        fitted = LinearRegression().fit(gsfa.transform(X), label)
+        assert fitted.score(gsfa.transform(X), label) > 0.95
+
+
+def test_semi_supervised_is_the_sum_of_labels_on_some_and_neighbours_on_all(rng):
+    X, y = rng.standard_normal((15, 2)), ["a", "b", None] * 5
+    labelled = [i for i in range(15) if y[i]]
+    one, two = graphs.clustered([y[i] for i in labelled]), graphs.nearest_neighbors(X, 3)
+    expected = 0.7 * two.to_sparse().toarray() / two.R
+    expected[np.ix_(labelled, labelled)] += one.to_sparse().toarray() / one.R
+    found = graphs.semi_supervised(X, y, unlabelled=graphs.NearestNeighbors(3), weight=0.7)
+    np.testing.assert_allclose(found.to_sparse().toarray(), expected, rtol=EXACT)
+    assert found.is_consistent()
+    missing_as = [
+        (np.array(["a", "b", np.nan] * 5, dtype=object), None),
+        (pd.array(["a", "b", pd.NA] * 5), None),
+        (["a", "b", "none"] * 5, "none"),
+        ([0, 1, -1] * 5, -1),
+        ([0.0, 1.0, np.nan] * 5, None),
+    ]
+    for labels, missing in missing_as:
+        same = graphs.semi_supervised(
+            X, labels, unlabelled=graphs.NearestNeighbors(3), weight=0.7, missing=missing
+        )
+        np.testing.assert_allclose(same.to_sparse().toarray(), expected, rtol=EXACT)
+
+
+def test_rows_without_a_label_help_where_labels_are_few():
+    """Digits, 4 labels a class: held-out accuracy of the nearest centroid on the features."""
+    X, y = load_digits(return_X_y=True)
+    X = PCA(30, random_state=0).fit_transform(X)
+    order = np.random.default_rng(0).permutation(len(X))
+    train, test = order[:900], order[900:]
+    labels = np.full(900, -1)
+    for c in range(10):
+        labels[np.flatnonzero(y[train] == c)[:4]] = c
+    some = labels >= 0
+    alone = GraphSFA(9, graph="clustered").fit(X[train][some], labels[some])
+    both = GraphSFA(9, graph=graphs.SemiSupervised(missing=-1)).fit(X[train], labels)
+
+    def accuracy(gsfa):
+        centroids = NearestCentroid().fit(gsfa.transform(X[train][some]), labels[some])
+        return centroids.score(gsfa.transform(X[test]), y[test])
+
+    assert accuracy(both) > 0.75 > 0.65 > accuracy(alone)
+
+
+def test_the_page_on_graphs_runs_as_printed():
+    page = Path(__file__).parents[2] / "docs" / "graphs.md"
+    examples = re.findall(
+        r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    X, y = load_digits(return_X_y=True)
+    rows, labels = PCA(20).fit_transform(X)[:300], y[:300]
+    partial = np.where(np.arange(300) % 2, labels, -1)
+    names = {"X": rows, "y": rows[:, 0], "sequences": [rows[:100], rows[100:]]}
+    names["labels"] = [
+        np.where(np.isin(np.arange(n), range(0, n, 3)), x[:, 0], np.nan)
+        for n, x in zip((100, 200), names["sequences"], strict=True)
+    ]
+    names["batches"] = [(rows[::2], rows[::2, 0]), (rows[1::2], rows[1::2, 0])]
+    names["weights"] = np.arange(300) % 3
+    for example in examples:
+        names["y"] = partial if "missing=-1" in example else rows[:, 0]
+        exec(example, names)
+    assert names["search"].fit(rows, rows[:, 0]).best_score_ > 0.9
+    assert names["responses"].values.shape == (300, 3)
