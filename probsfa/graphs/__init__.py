@@ -7,6 +7,7 @@ from probsfa.graphs._heat_kernel import heat_kernel as heat_kernel
 from probsfa.graphs._mixed import mixed as mixed
 from probsfa.graphs._nearest_neighbors import nearest_neighbors as nearest_neighbors
 from probsfa.graphs._reordering import reordering as reordering
+from probsfa.graphs._ring import ring as ring
 from probsfa.graphs._serial import serial as serial
 from probsfa.graphs._sliding_window import sliding_window as sliding_window
 from probsfa.graphs._sparse import from_sparse as from_sparse

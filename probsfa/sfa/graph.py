@@ -45,12 +45,13 @@ class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         Directions with less than this fraction of the variance of the leading one count as absent,
         after every column is scaled to unit variance. Default as in :class:`SFA`.
     shrinkage : {"auto"} or float, optional
-        How far, from 0 to 1, covariances and differences are drawn towards those of independent noise, which
-        keeps outputs from following single samples where these are few for so many columns. "auto" is the
-        estimate of Ledoit & Wolf (2004), with weights of the nodes; None is none at all.
+        How far, from 0 to below 1, covariances and differences are drawn towards those of independent noise,
+        which keeps outputs from following single samples where these are few for so many columns. "auto" is
+        the estimate of Ledoit & Wolf (2004) for what differs along the edges; None is none at all.
     shrinkage_target : {"diagonal", "identity"}, default="diagonal"
-        Variances of that noise: those of the columns, whose units then do not matter, or the mean of all,
-        which suits columns of one unit, such as pixels and their principal components.
+        Variances of that noise: half the mean squared difference of each column along the edges, so that the
+        units of the columns do not matter, or the mean of all, which suits columns of one unit, such as
+        pixels and their principal components.
 
     Attributes
     ----------
@@ -88,7 +89,7 @@ class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     Only the Laplacian of the graph is needed, which for graphs of time, labels and classes takes O(N D); the
     number of edges does not matter. The expanded training rows are held in memory.
 
-    With the intensity s of shrinkage and the diagonal target T the problem is solved for ``(1 - s) B + s T``
+    With the intensity s of shrinkage and the target T, diagonal, the problem is that of ``(1 - s) B + s T``
     and ``(1 - s) A + 2 s T``: what the samples would have with independent noise added, which varies by T
     and differs by 2 T. On the clustered graph this is Fisher's discriminant with a shrunken covariance
     within classes.
@@ -162,7 +163,7 @@ class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         moments = graph_moments(graph, rows)
         intensity = self.shrinkage
         if intensity == "auto":
-            intensity = ledoit_wolf(rows, graph.node_weights, moments, self.shrinkage_target)
+            intensity = ledoit_wolf(graph, rows, moments, self.shrinkage_target)
         set_fitted(self, graph, moments, expander, intensity=intensity)
         return self
 
@@ -271,7 +272,7 @@ def set_fitted(
     if isinstance(intensity, str):
         raise ValueError(
             'shrinkage="auto" is estimated from the rows themselves, and here are only their moments; give a '
-            "number from 0 to 1."
+            "number from 0 to below 1."
         )
     shrinkage = 0.0 if intensity is None else float(intensity)
     set_linear_map(gsfa, shrunk_moments(moments, shrinkage, gsfa.shrinkage_target), expander)
