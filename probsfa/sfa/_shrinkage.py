@@ -65,8 +65,8 @@ def ledoit_wolf(graph: TrainingGraph, rows: FloatArray, moments: GraphMoments, t
     Ledoit & Wolf (2004), Journal of Multivariate Analysis 88:365, lemmas 3.2 to 3.4: ``min(b, d) / d`` with
     ``d = |S - m I|^2`` and ``b = sum_n p_n^2 |e_n e_n' - S|^2``, of residuals e and with weights p in the
     place of 1/N. The residual of a sample is its distance from the mean of its neighbours,
-    ``(L x)_n / d_n``, and its weight its degree; on the clustered graph S is the covariance within classes. For the diagonal
-    target residuals are taken in units of their spread.
+    ``(L x)_n / d_n``, and its weight its degree; on the clustered graph S is the covariance within classes.
+    For the diagonal target residuals are taken in units of their spread.
     """
     variances = np.diagonal(moments.difference_moment) / 2
     varying = variances > moments.variance_floor

@@ -299,7 +299,7 @@ def _warn(banks: list[NodeBank], n_rows: int) -> None:
     """Warn about nodes that can follow any course of the training rows."""
     for bank in banks:
         seen = n_rows * bank.stage.n_nodes if bank.stage.share_weights else n_rows
-        if bank.stage.method == "sfa" and bank.rank.max() >= seen - 1:
+        if bank.stage.method != "pca" and bank.rank.max() >= seen - 1:
             warnings.warn(
                 f"The {n_rows} rows vary in {bank.rank.max()} directions in a node of {bank.stage.name}, so "
                 "its outputs can take any values, however slow. Take smaller fields or expansions, or more "
