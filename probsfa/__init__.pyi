@@ -8,6 +8,7 @@ from probsfa import expansions as expansions
 from probsfa import graphs as graphs
 from probsfa import imputation as imputation
 from probsfa import metrics as metrics
+from probsfa import model_selection as model_selection
 from probsfa import plots as plots
 from probsfa._compilation import enable_compilation_cache as enable_compilation_cache
 from probsfa._models import load as load

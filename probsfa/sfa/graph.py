@@ -18,6 +18,7 @@ from probsfa.graphs._named import build_graph, needs_labels
 from probsfa.graphs.training_graph import TrainingGraph
 from probsfa.linalg import check_rank_tol
 from probsfa.sfa._expand import Expander
+from probsfa.sfa._held_out import graph_score
 from probsfa.sfa._labels_of_rows import labels_of_rows
 from probsfa.sfa._linear_map import inputs_from, outputs_from, set_linear_map
 from probsfa.sfa._shrinkage import check_shrinkage, ledoit_wolf, shrunk_moments
@@ -205,6 +206,33 @@ class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         """
         check_is_fitted(self)
         return inputs_from(Y, self._expander, self.mean_, self.loadings_)
+
+    def score(self, X: Any, y: Any = None, *, lengths: Any = None) -> float:
+        """Return how slow the outputs are on the graph of rows that may be new.
+
+        Parameters
+        ----------
+        X : array-like (N, D), or list of array-likes (N_i, D)
+            Rows.
+        y : array-like (N,), or list of array-likes (N_i,), optional
+            Labels, where the graph is built from them.
+        lengths : array-like of int, optional
+            Cuts one array into consecutive sequences.
+
+        Returns
+        -------
+        float
+            Minus the mean delta value of the outputs, each divided by its own variance: greater is slower.
+
+        Raises
+        ------
+        ValueError
+            If the graph was given as that of the training rows, and X has others.
+        """
+        check_is_fitted(self)
+        sequences = check_sequences(self, X, reset=False, allow_nan=False, lengths=lengths, min_rows=2)
+        outputs = outputs_from(sequences.values, self._expander, self.mean_, self.components_)
+        return graph_score(self.graph, sequences, y, outputs)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled: all but the graph of the training rows, which outputs do not need."""
