@@ -8,10 +8,12 @@ from probsfa import expansions as expansions
 from probsfa import graphs as graphs
 from probsfa import imputation as imputation
 from probsfa import metrics as metrics
+from probsfa import model_selection as model_selection
 from probsfa import plots as plots
 from probsfa._compilation import enable_compilation_cache as enable_compilation_cache
 from probsfa._models import load as load
 from probsfa.bayes import BayesianSFA as BayesianSFA
+from probsfa.sfa import IGSFA as IGSFA
 from probsfa.sfa import SFA as SFA
 from probsfa.sfa import GraphSFA as GraphSFA
 from probsfa.sfa import GraphSFAClassifier as GraphSFAClassifier

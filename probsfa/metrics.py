@@ -153,16 +153,19 @@ def slowness(estimator: Any, X: Any, y: Any = None) -> float:
     """Score a fitted estimator by how slow its outputs are on data it may not have seen.
 
     Works as ``scoring=`` in scikit-learn's model selection (use splits that keep stretches of time together,
-    such as ``TimeSeriesSplit``). Every output is divided by its own variance on `X`, so an output
-    cannot become slow by becoming small.
+    such as :class:`probsfa.model_selection.TrajectorySplit`). Every output is divided by its own variance
+    on `X`, so an output cannot become slow by becoming small.
 
     Parameters
     ----------
     estimator : fitted estimator
-        With ``transform`` and, if it is not 1, a ``lag``.
+        With ``transform`` and, if it is not 1, a ``lag``. Where it has a training graph other than that of
+        time, slowness is along the edges of the graph of `X` and `y`, by its ``score``. A pipeline is
+        judged by its last step.
     X : array-like (T, D) or list of array-likes
         Data to be transformed.
-    y : ignored
+    y : array-like, optional
+        Labels, where the graph is built from them.
 
     Returns
     -------
@@ -181,8 +184,12 @@ def slowness(estimator: Any, X: Any, y: Any = None) -> float:
     >>> slowness(SFA(1).fit(X[:300]), X[300:]) > slowness(SFA(2).fit(X[:300]), X[300:])
     True
     """
+    last = estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator
+    graph = getattr(last, "graph", None)
+    if graph is not None and not (isinstance(graph, str) and graph == "temporal") and hasattr(last, "score"):
+        return float(estimator.score(X, y))
     outputs = estimator.transform(X)
-    deltas = np.asarray(delta_value(outputs, lag=getattr(estimator, "lag", 1)))
+    deltas = np.asarray(delta_value(outputs, lag=getattr(last, "lag", 1)))
     return -float(np.mean(deltas))
 
 

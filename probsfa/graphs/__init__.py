@@ -11,6 +11,7 @@ from probsfa.graphs._mixed import mixed as mixed
 from probsfa.graphs._multi_label import multi_label as multi_label
 from probsfa.graphs._nearest_neighbors import nearest_neighbors as nearest_neighbors
 from probsfa.graphs._reordering import reordering as reordering
+from probsfa.graphs._ring import ring as ring
 from probsfa.graphs._semi_supervised import semi_supervised as semi_supervised
 from probsfa.graphs._serial import serial as serial
 from probsfa.graphs._sliding_window import sliding_window as sliding_window

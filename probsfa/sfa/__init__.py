@@ -7,6 +7,7 @@ from probsfa.sfa.hierarchical import HierarchicalSFA as HierarchicalSFA
 from probsfa.sfa.hierarchical import Layer as Layer
 from probsfa.sfa.hierarchical import cascade_layers as cascade_layers
 from probsfa.sfa.hierarchical import escalante_wiskott_layers as escalante_wiskott_layers
+from probsfa.sfa.igsfa import IGSFA as IGSFA
 from probsfa.sfa.kernel import KernelSFA as KernelSFA
 from probsfa.sfa.kernel import RegularizationPath as RegularizationPath
 from probsfa.sfa.linear import SFA as SFA

@@ -1,77 +1,145 @@
-"""The two steps of supervised learning with slow features: the features, and a classifier on top."""
+"""What classification and regression by slow features have in common: data, features, choices."""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
-from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from probsfa._typing import FloatArray
-from probsfa._validation import Sequences, check_sequences
+from probsfa._validation import Sequences, check_count, check_option, check_sequences
+from probsfa.graphs.training_graph import TrainingGraph
 from probsfa.linalg import RankError
+from probsfa.sfa._image_expansion import PrincipalProducts, flat_images
 from probsfa.sfa._labels_of_rows import labels_of_rows
+from probsfa.sfa._shrinkage import check_shrinkage
 from probsfa.sfa.graph import GraphSFA
 
-__all__ = ["fit_classifier", "fit_slow_features", "on_slow_features", "rows_and_labels"]
+__all__ = ["SlowFeatureStep", "check_labelled", "concatenated"]
+
+_PRESETS = ("images",)
+# Beside none and the automatic one: small ones keep what is exact, large ones suit few samples.
+_INTENSITIES = (0.01, 0.1, 0.3)
+_IMAGE_INTENSITIES = (0.02, 0.1, 0.3, 0.6)
+_MOST_COMPONENTS = 64  # more are not tried by themselves
 
 
-# Slow features have unit variance, so this is 1 % of the variance of all classes together added to each.
-_REGULARIZATION = 0.01
+class SlowFeatureStep:
+    """Slow features with a step on top; what :class:`GraphSFAClassifier` and -Regressor share."""
+
+    graph: Any
+    expansion: Any
+    rank_tol: float | None
+    shrinkage: Any
+    shrinkage_target: str
+    preset: str | None
+    n_components: Any
+    cv: int
+    gsfa_: GraphSFA
+
+    def _check_parameters(self) -> None:
+        if self.n_components is not None and self.n_components != "auto":
+            if isinstance(self.n_components, str):
+                raise ValueError(f'n_components must be a count, None or "auto"; got {self.n_components!r}.')
+            check_count("n_components", self.n_components)
+        check_count("cv", self.cv, minimum=2)
+        check_shrinkage(self.shrinkage, self.shrinkage_target)
+        if self.preset is None:
+            return
+        check_option("preset", self.preset, _PRESETS)
+        if self.expansion is not None:
+            raise ValueError('preset="images" is an expansion itself; give one of preset and expansion.')
+
+    def _check_rows(self, X: Any, y: Any) -> tuple[Sequences, NDArray[Any]]:
+        """Return the samples and the labels that came with them."""
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        images = flat_images(X) if self.preset == "images" else X
+        sequences = check_sequences(self, images, reset=True, allow_nan=False, min_rows=2)
+        return sequences, labels_of_rows(y, sequences.lengths)
+
+    def _expansion(self) -> Any:
+        return PrincipalProducts() if self.preset == "images" else self.expansion
+
+    def _graph_of(self) -> Any:
+        """Return the graph as GraphSFA takes it."""
+        return self.graph
+
+    def _intensities(self) -> list[float | str]:
+        """Return the intensities of shrinkage to choose from."""
+        if self.shrinkage is None:
+            return [0.0]
+        if not isinstance(self.shrinkage, str):
+            return [float(self.shrinkage)]
+        if isinstance(self.graph, TrainingGraph):
+            return ["auto"]  # features are of all samples then: cross-validation would always take none
+        if self.preset == "images":
+            return list(_IMAGE_INTENSITIES)
+        return [0.0, *_INTENSITIES, "auto"]
+
+    def _most_components(self, X: FloatArray) -> int:
+        """Return how many features are tried at most."""
+        return _MOST_COMPONENTS if self._expansion() is not None else min(X.shape[1], _MOST_COMPONENTS)
+
+    def _fit_features(
+        self, X: FloatArray, labels: Any, n_components: int, shrinkage: float | str
+    ) -> FloatArray:
+        """Fit `gsfa_`; return the features of the samples, fewer where the rank is lower."""
+        options = {
+            "graph": self._graph_of(),
+            "expansion": self._expansion(),
+            "rank_tol": self.rank_tol,
+            "shrinkage": shrinkage,
+            "shrinkage_target": self._target(),
+        }
+        try:
+            self.gsfa_ = GraphSFA(n_components, **options).fit(X, labels)
+        except RankError:
+            if self.n_components is not None and self.n_components != "auto":
+                raise
+            self.gsfa_ = GraphSFA(None, **options).fit(X, labels)
+        del self.gsfa_.graph_  # the features of new samples do not need it
+        features: FloatArray = self.gsfa_.transform(X)
+        return features
+
+    def _target(self) -> str:
+        return "identity" if self.preset == "images" else self.shrinkage_target
+
+    def _on_features(self, X: Any, function: Callable[[FloatArray], Any]) -> Any:
+        """Return what a function makes of the slow features of new rows, in the shape of the input."""
+        check_is_fitted(self)
+        images = flat_images(X) if self.preset == "images" else X
+        sequences = check_sequences(self, images, reset=False, allow_nan=False)
+        return sequences.restore(function(self.gsfa_.transform(sequences.values)))
 
 
-def rows_and_labels(estimator: Any, X: Any, y: Any) -> tuple[Sequences, NDArray[Any]]:
-    """Check the training data of a supervised estimator."""
-    sequences = check_sequences(estimator, X, reset=True, allow_nan=False, min_rows=2)
-    if y is None:
-        raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None.")
-    return sequences, column_or_1d(labels_of_rows(y, sequences.lengths), warn=True)
+def concatenated(pieces: Any, labels: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return predictions and labels of all rows, each in one array, for a score."""
+    if not isinstance(pieces, list):
+        return np.asarray(pieces), np.asarray(labels)
+    return np.concatenate(pieces), labels_of_rows(labels, [len(piece) for piece in pieces])
 
 
-def fit_slow_features(estimator: Any, X: FloatArray, y: NDArray[Any], default: int) -> GraphSFA:
-    """Return GraphSFA fitted as the estimator says, with `default` components as far as the rank allows."""
-    options = {name: getattr(estimator, name) for name in ("graph", "expansion", "rank_tol")}
-    if estimator.n_components is not None:
-        return GraphSFA(estimator.n_components, **options).fit(X, y)
-    try:
-        return GraphSFA(default, **options).fit(X, y)
-    except RankError:
-        return GraphSFA(None, **options).fit(X, y)
-
-
-def on_slow_features(estimator: Any, X: Any, function: Callable[[FloatArray], Any]) -> Any:
-    """Return what a function makes of the slow features of new rows, in the shape of the input."""
-    check_is_fitted(estimator)
-    sequences = check_sequences(estimator, X, reset=False, allow_nan=False)
-    return sequences.restore(function(estimator.gsfa_.transform(sequences.values)))
-
-
-def fit_classifier(classifier: Any, features: FloatArray, classes: NDArray[np.intp]) -> Any:
-    """Return a clone of the classifier fitted to slow features, by default a Gaussian classifier.
-
-    Parameters
-    ----------
-    classifier : scikit-learn classifier or None
-        None fits one Gaussian to each class, or Gaussians of equal covariance where a class has no more
-        samples than there are features.
-    features : ndarray (N, K)
-        Slow features.
-    classes : ndarray (N,)
-        Class of every sample.
-    """
-    if classifier is None:
-        if np.unique(classes, return_counts=True)[1].min() > features.shape[1]:
-            classifier = QuadraticDiscriminantAnalysis(reg_param=_REGULARIZATION)
-        else:
-            classifier = LinearDiscriminantAnalysis()
-    try:
-        return clone(classifier).fit(features, classes)
-    except IndexError:  # scikit-learn's linear discriminant analysis, where classes have no spread
+def check_labelled(labels: NDArray[Any]) -> None:
+    """Raise a ValueError that names the first sample without a label, if there is one."""
+    if labels.dtype.kind == "f":
+        missing = np.isnan(labels)
+    elif labels.dtype.kind == "O":
+        missing = np.array([_is_missing(label) for label in labels.ravel()]).reshape(labels.shape)
+    else:
+        return
+    if missing.any():
+        rows = missing.reshape(len(missing), -1).any(axis=1)
         raise ValueError(
-            f"{type(classifier).__name__} cannot be fitted to the slow features: they take one value in each "
-            "class, so that there is no spread to compare with. Take fewer columns, or more rows, or give "
-            "another classifier."
-        ) from None
+            f"Input y contains NaN: y[{int(np.argmax(rows))}] is missing ({int(rows.sum())} of "
+            f"{len(rows)} labels are). Leave such rows out of fit. To learn from them too, unite the graph "
+            "of the labelled rows with graphs.nearest_neighbors of all (see graphs.union), for GraphSFA."
+        )
+
+
+def _is_missing(label: Any) -> bool:
+    """Tell None, NaN and the NA of pandas from labels."""
+    if label is None or type(label).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(label, (float, np.floating)) and bool(np.isnan(label))

@@ -1,16 +1,27 @@
 """Classification by slow features: graph-based slow feature analysis with a classifier on top."""
 
+import warnings
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import assert_all_finite
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.metrics import accuracy_score
+from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
-from probsfa.sfa._supervised import fit_classifier, fit_slow_features, on_slow_features, rows_and_labels
+from probsfa._typing import FloatArray
+from probsfa.sfa._choice import Options, choose, folds_of_classes
+from probsfa.sfa._gaussian import GaussianClassifier
+from probsfa.sfa._supervised import SlowFeatureStep, check_labelled, concatenated
 
 __all__ = ["GraphSFAClassifier"]
+
+
+_POOLING = (1.0, 0.3, 0.1, 0.02, 0.0)
+_DAMPING = (0.1, 0.01, 0.3)
+_LEAST_LOG = float(np.log(1e-4))  # what a single held-out sample can cost at most
 
 
 def _classifier_has(name: str) -> Any:
@@ -18,14 +29,16 @@ def _classifier_has(name: str) -> Any:
     return lambda self: self.classifier is None or hasattr(self.classifier, name)
 
 
-class GraphSFAClassifier(ClassifierMixin, BaseEstimator):
+class GraphSFAClassifier(SlowFeatureStep, ClassifierMixin, BaseEstimator):
     """Classify samples by their slow features on a training graph of the classes.
 
     Parameters
     ----------
-    n_components : int, optional
+    n_components : int or "auto", optional
         How many slow features the classifier gets. Default: one less than there are classes, which on the
-        clustered graph is all there is to know, or the rank of the data where that is lower.
+        clustered graph is all that the means of the classes differ in, or the rank of the data where that is
+        lower. "auto" chooses by cross-validation among that, half of it, and all (64 at most): covariances of
+        the classes may differ in what their means do not.
     graph : TrainingGraph, str or callable, default="clustered"
         As in :class:`GraphSFA`.
     expansion : transformer, optional
@@ -33,15 +46,29 @@ class GraphSFAClassifier(ClassifierMixin, BaseEstimator):
     rank_tol : float, optional
         As in :class:`GraphSFA`.
     classifier : scikit-learn classifier, optional
-        What decides on the slow features; it is cloned. By default a Gaussian is fitted to each class, or
-        Gaussians of equal covariance where a class has no more samples than there are features.
+        What decides on the slow features; it is cloned. By default a Gaussian is fitted to each class, with
+        covariances between one for each class and one for all, chosen by cross-validation.
+    shrinkage : {"auto"}, float or None, default="auto"
+        As in :class:`GraphSFA`; "auto" chooses by cross-validation among none, the estimate of Ledoit & Wolf,
+        and three fixed ones. A graph that is given as such cannot be built anew for some of the samples, so
+        that then "auto" is the estimate.
+    shrinkage_target : {"diagonal", "identity"}, default="diagonal"
+        As in :class:`GraphSFA`.
+    preset : {"images"}, optional
+        Settings by the kind of data. "images", of some hundred pixels each: expansion to the 40 leading
+        principal components and their products, with the identity as the target of shrinkage. X may
+        then have the shape (N, H, W) or (N, H, W, C).
+    cv : int, default=5
+        Number of folds for all that is chosen by cross-validation. Sequences are held out as a whole where
+        every class has several. By the mean log-probability of the held-out classes, or their share that is
+        right where the classifier gives no probabilities.
 
     Attributes
     ----------
     classes_ : ndarray (S,)
         The classes.
     gsfa_ : GraphSFA
-        Gives the slow features.
+        Gives the slow features; without the graph.
     classifier_ : scikit-learn classifier
         Fitted to the slow features.
     n_features_in_, feature_names_in_
@@ -54,9 +81,11 @@ class GraphSFAClassifier(ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    Escalante-B. & Wiskott (2013), JMLR 14:3683, sections 4.1 and 4.3. Given a list of sequences with a label
-    for every row, predictions come as a list too; add up ``predict_log_proba`` over a sequence to classify it
-    as a whole.
+    Escalante-B. & Wiskott (2013), JMLR 14:3683, sections 4.1 and 4.3. The Gaussians are those of regularised
+    discriminant analysis (Friedman 1989, J. Am. Stat. Assoc. 84:165). In every fold features are learned
+    anew, because those of training samples look better than those of others. Given a list of sequences with a
+    label for every row, or for every sequence, predictions come as a list too; add up ``predict_log_proba``
+    over a sequence to classify it as a whole.
 
     Examples
     --------
@@ -68,28 +97,36 @@ class GraphSFAClassifier(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        n_components: int | None = None,
+        n_components: int | str | None = None,
         *,
         graph: Any = "clustered",
         expansion: Any = None,
         rank_tol: float | None = None,
         classifier: Any = None,
+        shrinkage: float | str | None = "auto",
+        shrinkage_target: str = "diagonal",
+        preset: str | None = None,
+        cv: int = 5,
     ) -> None:
         self.n_components = n_components
         self.graph = graph
         self.expansion = expansion
         self.rank_tol = rank_tol
         self.classifier = classifier
+        self.shrinkage = shrinkage
+        self.shrinkage_target = shrinkage_target
+        self.preset = preset
+        self.cv = cv
 
     def fit(self, X: Any, y: Any) -> Self:
         """Find the slow features and fit the classifier to them.
 
         Parameters
         ----------
-        X : array-like (N, D), or list of array-likes (N_i, D)
+        X : array-like (N, D), list of array-likes (N_i, D), or images (N, H, W[, C]) with the preset
             Samples.
-        y : array-like (N,), or list of array-likes (N_i,)
-            Classes, at least two.
+        y : array-like (N,), or list of array-likes (N_i,), or one label for each sequence
+            Classes, at least two, some of them with several samples.
 
         Returns
         -------
@@ -99,29 +136,122 @@ class GraphSFAClassifier(ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If X has missing cells, y does not fit or has one class only, or :class:`GraphSFA` raises it.
+            If X has missing cells, y does not fit, has missing labels or one class only, holds quantities in
+            the place of classes, or :class:`GraphSFA` raises it.
+
+        Warns
+        -----
+        UserWarning
+            If more than half of the classes have one sample, or if y seems to mark missing labels by -1.
         """
-        sequences, labels = rows_and_labels(self, X, y)
+        self._check_parameters()
+        sequences, given = self._check_rows(X, y)
+        labels = column_or_1d(given, warn=True)
+        check_labelled(labels)
         assert_all_finite(labels, input_name="y")
-        check_classification_targets(labels)
+        _check_targets(labels)
         self.classes_, classes = np.unique(labels, return_inverse=True)
+        _check_classes(self.classes_, classes)
         n_classes = len(self.classes_)
-        if n_classes < 2:
-            raise ValueError(f"y has one class, {str(self.classes_[0])!r}; a classifier needs at least two.")
-        self.gsfa_ = fit_slow_features(self, sequences.values, labels, default=n_classes - 1)
-        self.classifier_ = fit_classifier(self.classifier, self.gsfa_.transform(sequences.values), classes)
+        steps = [self.classifier] if self.classifier is not None else _gaussians()
+        counts: list[int] = [n_classes - 1] if self.n_components in (None, "auto") else [self.n_components]
+        if self.n_components == "auto":
+            most = self._most_components(sequences.values)
+            counts = sorted({min(c, most) for c in (-(-(n_classes - 1) // 2), n_classes - 1, most)})
+        options = Options(self._intensities(), counts, steps, n_probes=len(_POOLING))
+        folds = folds_of_classes(self.cv, classes, sequences.lengths) if options.open else []
+        choice = choose(self, sequences.values, labels, classes, options, folds, _loss)
+        features = self._fit_features(sequences.values, labels, choice.n_components, choice.shrinkage)
+        try:
+            self.classifier_ = clone(choice.step).fit(features, classes)
+        except IndexError:  # scikit-learn's linear discriminant analysis, where classes have no spread
+            raise ValueError(
+                f"{type(choice.step).__name__} cannot be fitted to the slow features: they take one value in "
+                "each class, so that there is no spread to compare with. Take fewer columns, more rows, or "
+                "another classifier."
+            ) from None
         return self
 
     def predict(self, X: Any) -> Any:
         """Return the class of every sample, shape (N,), or a list of such for a list of sequences."""
-        return on_slow_features(self, X, lambda features: self.classes_[self.classifier_.predict(features)])
+        return self._on_features(X, lambda features: self.classes_[self.classifier_.predict(features)])
 
     @available_if(_classifier_has("predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Any:
         """Return the probabilities of the classes, shape (N, S), or a list of such."""
-        return on_slow_features(self, X, lambda features: self.classifier_.predict_proba(features))
+        return self._on_features(X, lambda features: self.classifier_.predict_proba(features))
 
     @available_if(_classifier_has("predict_log_proba"))  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> Any:
         """Return the logarithms of the probabilities of the classes, shape (N, S), or a list of such."""
-        return on_slow_features(self, X, lambda features: self.classifier_.predict_log_proba(features))
+        return self._on_features(X, lambda features: self.classifier_.predict_log_proba(features))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of rows whose class is right.
+
+        Parameters
+        ----------
+        X : array-like (N, D), or list of array-likes (N_i, D)
+            Samples.
+        y : array-like (N,), list of array-likes (N_i,), or one label for each sequence
+            Their classes.
+        sample_weight : array-like (N,), optional
+            How much each row counts.
+        """
+        predicted, labels = concatenated(self.predict(X), y)
+        return float(accuracy_score(labels, predicted, sample_weight=sample_weight))
+
+
+def _gaussians() -> list[GaussianClassifier]:
+    """Return the Gaussian classifiers to choose from, the simplest first."""
+    return [GaussianClassifier(pooling, damping) for damping in _DAMPING for pooling in _POOLING]
+
+
+def _loss(fitted: Any, features: FloatArray, classes: NDArray[np.intp]) -> float:
+    """Return minus the log-probabilities of held-out classes, or how many are wrong."""
+    if not hasattr(fitted, "predict_proba"):
+        return float(np.sum(fitted.predict(features) != classes))
+    column = np.searchsorted(fitted.classes_, classes)
+    rows = np.arange(len(classes))
+    if isinstance(fitted, GaussianClassifier):
+        logs = fitted.predict_log_proba(features)[rows, column]
+    else:
+        with np.errstate(divide="ignore"):
+            logs = np.log(fitted.predict_proba(features)[rows, column])
+    return -float(np.maximum(logs, _LEAST_LOG).sum())
+
+
+def _check_targets(labels: NDArray[Any]) -> None:
+    """Raise a ValueError for labels that are quantities."""
+    try:
+        check_classification_targets(labels)
+    except ValueError as error:
+        raise ValueError(f"{error} GraphSFARegressor takes quantities.") from None
+
+
+def _check_classes(names: NDArray[Any], classes: NDArray[np.intp]) -> None:
+    """Raise or warn where the classes cannot be learned from, or are probably none."""
+    if len(names) < 2:
+        raise ValueError(
+            f"y has one class, {str(names[0])!r}; a classifier needs at least two. Give samples of another "
+            "class, or see GraphSFA for features without labels."
+        )
+    sizes = np.bincount(classes)
+    if sizes.max() == 1:
+        raise ValueError(
+            f"Each of the {len(names)} classes in y has one sample, so that nothing tells what varies within "
+            "a class. If y is a quantity, GraphSFARegressor is for it; else give several samples of a class."
+        )
+    alone = int(np.sum(sizes == 1))
+    if 2 * alone > len(names):
+        warnings.warn(
+            f"{alone} of the {len(names)} classes in y have one sample, from which nothing can be held out. "
+            "If y is a quantity, GraphSFARegressor is for it.",
+            stacklevel=3,
+        )
+    if names.dtype.kind in "if" and names[0] == -1 and len(names) > 2 and names[1] >= 0:
+        warnings.warn(
+            "The label -1 is taken for a class like the others. If it marks samples without a label, leave "
+            "these out of fit.",
+            stacklevel=3,
+        )

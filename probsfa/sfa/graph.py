@@ -18,8 +18,10 @@ from probsfa.graphs._named import build_graph, in_time, needs_labels
 from probsfa.graphs.training_graph import TrainingGraph
 from probsfa.linalg import RankError, check_rank_tol
 from probsfa.sfa._expand import Expander
+from probsfa.sfa._held_out import graph_score
 from probsfa.sfa._labels_of_rows import labels_of_rows
 from probsfa.sfa._linear_map import inputs_from, outputs_from, set_linear_map
+from probsfa.sfa._shrinkage import check_shrinkage, ledoit_wolf, shrunk_moments
 
 __all__ = ["GraphSFA", "check_parameters", "set_fitted"]
 
@@ -45,11 +47,20 @@ class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     rank_tol : float, optional
         Directions with less than this fraction of the variance of the leading one count as absent,
         after every column is scaled to unit variance. Default as in :class:`SFA`.
+    shrinkage : {"auto"} or float, optional
+        How far, from 0 to below 1, covariances and differences are drawn towards those of independent noise,
+        which keeps outputs from following single samples where these are few for so many columns. "auto" is
+        the estimate of Ledoit & Wolf (2004) for what differs along the edges; None is none at all.
+    shrinkage_target : {"diagonal", "identity"}, default="diagonal"
+        Variances of that noise: half the mean squared difference of each column along the edges, so that the
+        units of the columns do not matter, or the mean of all, which suits columns of one unit, such as
+        pixels and their principal components.
 
     Attributes
     ----------
     delta_values_ : ndarray (K,)
-        Weighted mean squared difference of each output over the edges, ascending.
+        Weighted mean squared difference of each output over the edges, ascending. With shrinkage, these as
+        well as unit variance and decorrelation are of the shrunken moments.
     timescales_ : ndarray (K,)
         ``-1 / log(1 - delta/2)`` in steps of the Markov chain on the graph; NaN where delta is 2 or more.
     components_ : ndarray (K, D)
@@ -62,8 +73,10 @@ class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         Number of directions in which the (expanded) training rows vary.
     moments_ : probsfa.graphs.GraphMoments
         The second moments everything else was computed from.
+    shrinkage_ : float
+        How far they were shrunk; 0 without shrinkage.
     graph_ : TrainingGraph
-        The graph of the training rows.
+        The graph of the training rows. It is left out where the estimator is pickled: outputs do not need it.
     expansion_ : transformer or None
         The fitted expansion.
     n_features_in_, feature_names_in_
@@ -78,6 +91,11 @@ class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     -----
     Only the Laplacian of the graph is needed, which for graphs of time, labels and classes takes O(N D); the
     number of edges does not matter. The expanded training rows are held in memory.
+
+    With the intensity s of shrinkage and the target T, diagonal, the problem is that of ``(1 - s) B + s T``
+    and ``(1 - s) A + 2 s T``: what the samples would have with independent noise added, which varies by T
+    and differs by 2 T. On the clustered graph this is Fisher's discriminant with a shrunken covariance
+    within classes.
 
     Examples
     --------
@@ -97,11 +115,15 @@ class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         graph: Any,
         expansion: Any = None,
         rank_tol: float | None = None,
+        shrinkage: float | str | None = None,
+        shrinkage_target: str = "diagonal",
     ) -> None:
         self.n_components = n_components
         self.graph = graph
         self.expansion = expansion
         self.rank_tol = rank_tol
+        self.shrinkage = shrinkage
+        self.shrinkage_target = shrinkage_target
 
     _seen: tuple[Expander, GraphSums]  # what partial_fit goes on from
 
@@ -141,7 +163,12 @@ class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         labels = labels_of_rows(y, sequences.lengths)
         graph = build_graph(self.graph, sequences.values, labels, lengths=sequences.lengths)
         expander = Expander.fit(self.expansion, sequences.values)
-        set_fitted(self, graph, graph_moments(graph, expander(sequences.values)), expander)
+        rows = expander(sequences.values)
+        moments = graph_moments(graph, rows)
+        intensity = self.shrinkage
+        if intensity == "auto":
+            intensity = ledoit_wolf(graph, rows, moments, self.shrinkage_target)
+        set_fitted(self, graph, moments, expander, intensity=intensity)
         return self
 
     def partial_fit(self, X: Any, y: Any = None, *, lengths: Any = None, sample_weight: Any = None) -> Self:
@@ -232,6 +259,39 @@ class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         check_is_fitted(self)
         return inputs_from(Y, self._expander, self.mean_, self.loadings_)
 
+    def score(self, X: Any, y: Any = None, *, lengths: Any = None) -> float:
+        """Return how slow the outputs are on the graph of rows that may be new.
+
+        Parameters
+        ----------
+        X : array-like (N, D), or list of array-likes (N_i, D)
+            Rows.
+        y : array-like (N,), or list of array-likes (N_i,), optional
+            Labels, where the graph is built from them.
+        lengths : array-like of int, optional
+            Cuts one array into consecutive sequences.
+
+        Returns
+        -------
+        float
+            Minus the mean delta value of the outputs, each divided by its own variance: greater is slower.
+
+        Raises
+        ------
+        ValueError
+            If the graph was given as that of the training rows, and X has others.
+        """
+        check_is_fitted(self)
+        sequences = check_sequences(self, X, reset=False, allow_nan=False, lengths=lengths, min_rows=2)
+        outputs = outputs_from(sequences.values, self._expander, self.mean_, self.components_)
+        return graph_score(self.graph, sequences, y, outputs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: all but the graph of the training rows, which outputs do not need."""
+        state: dict[str, Any] = dict(super().__getstate__())
+        state.pop("graph_", None)
+        return state
+
     def __sklearn_is_fitted__(self) -> bool:
         """Whether outputs can be computed."""
         return hasattr(self, "components_")
@@ -256,6 +316,7 @@ def check_parameters(gsfa: GraphSFA) -> None:
     if gsfa.n_components is not None:
         check_count("n_components", gsfa.n_components)
     check_rank_tol(gsfa.rank_tol)
+    check_shrinkage(gsfa.shrinkage, gsfa.shrinkage_target)
 
 
 def set_fitted(
@@ -265,6 +326,7 @@ def set_fitted(
     expander: Expander,
     *,
     sums: GraphSums | None = None,
+    intensity: float | str | None = None,
 ) -> None:
     """Fit a GraphSFA to moments: what ``fit`` does once it has been through the rows, wherever these are.
 
@@ -280,20 +342,32 @@ def set_fitted(
         The fitted expansion, or none.
     sums : GraphSums, optional
         Of earlier batches too, where there are any.
+    intensity : float, optional
+        Of shrinkage; by default what the estimator says.
 
     Raises
     ------
     ValueError
-        If the rows do not vary, or have a lower rank than `n_components`.
+        If the rows do not vary, or have a lower rank than `n_components`, or the intensity was to be
+        estimated from rows, of which there are none here.
     """
-    set_linear_map(gsfa, moments, expander)
+    intensity = gsfa.shrinkage if intensity is None else intensity
+    if isinstance(intensity, str):
+        raise ValueError(
+            'shrinkage="auto" is estimated from the rows themselves, and here are only their moments; give a '
+            "number from 0 to below 1."
+        )
+    shrinkage = 0.0 if intensity is None else float(intensity)
+    set_linear_map(gsfa, shrunk_moments(moments, shrinkage, gsfa.shrinkage_target), expander)
+    gsfa.moments_ = moments
+    gsfa.shrinkage_ = shrinkage
     gsfa.graph_ = graph
     sums = GraphSums(moments, graph.Q, graph.R, graph.n_vertices) if sums is None else sums
     gsfa._seen = expander, sums
     n_rows = sums.n_samples
-    if gsfa.rank_ >= n_rows - 1:
+    if shrinkage == 0 and gsfa.rank_ >= n_rows - 1:
         warnings.warn(
             f"The {n_rows} rows vary in {gsfa.rank_} directions, so outputs can take any values "
-            "on them. Take fewer columns (or a smaller expansion), or more rows.",
+            'on them. Take fewer columns (or a smaller expansion), more rows, or shrinkage="auto".',
             stacklevel=3,
         )

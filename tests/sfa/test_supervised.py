@@ -1,8 +1,15 @@
 """The supervised step: classes and numbers from slow features."""
 
+import pickle
+
 import numpy as np
+import pandas as pd
 import pytest
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal
+from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import NearestCentroid
 from sklearn.svm import LinearSVC
@@ -11,10 +18,19 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from probsfa import graphs
 from probsfa.expansions import Polynomial
 from probsfa.sfa import GraphSFA, GraphSFAClassifier, GraphSFARegressor
+from probsfa.sfa._gaussian import GaussianClassifier
+from probsfa.sfa._regression_steps import RidgeStep
 from tests.tolerances import EXACT
 
 
-@parametrize_with_checks([GraphSFAClassifier(), GraphSFARegressor(), GraphSFARegressor(1, graph="mixed")])
+@parametrize_with_checks(
+    [
+        GraphSFAClassifier(),
+        GraphSFAClassifier("auto", preset="images", cv=2),
+        GraphSFARegressor(cv=2),
+        GraphSFARegressor(1, graph="mixed", cv=2),
+    ]
+)
 @pytest.mark.filterwarnings(
     "ignore:The .* rows vary in:UserWarning",
     "ignore:The serial graph of . groups:UserWarning",
@@ -38,14 +54,47 @@ def curve(rng, n=400):
     return X, y
 
 
+def friedman(X, y, Z, pooling, damping):
+    """Logarithms of the probabilities of the classes, by the definition with loops."""
+    names, total, scatter = np.unique(y), len(X), {}
+    for c in names:
+        scatter[c] = sum(np.outer(x, x) for x in X[y == c] - X[y == c].mean(axis=0))
+    joint = []
+    for c in names:
+        n = np.sum(y == c)
+        weight = (1 - pooling) * n + pooling * total
+        C = ((1 - pooling) * scatter[c] + pooling * sum(scatter.values())) / weight
+        C = (1 - damping) * C + damping * X.var(axis=0).mean() * np.eye(X.shape[1])
+        joint.append(multivariate_normal(X[y == c].mean(axis=0), C).logpdf(Z) + np.log(n / total))
+    return np.column_stack(joint) - logsumexp(joint, axis=0)[:, None]
+
+
+@pytest.mark.parametrize("pooling", [0.0, 0.3, 1.0])
+def test_gaussian_classifier_equals_its_definition(rng, pooling):
+    X, y = rng.standard_normal((60, 3)), np.repeat([0, 1, 2], [40, 15, 5])
+    X += y[:, None]
+    gaussian = GaussianClassifier(pooling, 0.1).fit(X, y)
+    expected = friedman(X, y, X, pooling, 0.1)
+    np.testing.assert_allclose(gaussian.predict_log_proba(X), expected, atol=EXACT)
+    np.testing.assert_array_equal(gaussian.predict(X), expected.argmax(axis=1))
+
+
+def test_gaussian_classifier_with_one_covariance_is_linear_discriminant_analysis(rng):
+    X, y = rng.standard_normal((60, 3)), np.repeat([0, 1, 2], [30, 20, 10])
+    lda = LinearDiscriminantAnalysis(solver="lsqr").fit(X, y)
+    gaussian = GaussianClassifier(1.0, 0.0).fit(X, y)
+    np.testing.assert_allclose(gaussian.predict_proba(X), lda.predict_proba(X), rtol=EXACT)
+
+
 def test_classifier_is_a_gaussian_classifier_on_slow_features(rng):
     X, y = rings(rng)
-    found = GraphSFAClassifier(expansion=Polynomial(2)).fit(X, y)
+    model = GraphSFAClassifier(expansion=Polynomial(2), shrinkage=None).fit(X, y)
     gsfa = GraphSFA(2, graph="clustered", expansion=Polynomial(2)).fit(X, y)
-    gaussian = QuadraticDiscriminantAnalysis(reg_param=0.01).fit(gsfa.transform(X), y)
-    np.testing.assert_array_equal(found.predict(X), gaussian.predict(gsfa.transform(X)))
-    np.testing.assert_allclose(found.predict_proba(X), gaussian.predict_proba(gsfa.transform(X)), rtol=EXACT)
-    assert list(found.classes_) == ["a", "b", "c"]
+    Y, step = gsfa.transform(X), model.classifier_
+    expected = np.exp(friedman(Y, y, Y, step.pooling, step.damping))
+    np.testing.assert_allclose(model.predict_proba(X), expected, atol=EXACT)
+    np.testing.assert_array_equal(model.predict(X), np.array(["a", "b", "c"])[expected.argmax(axis=1)])
+    assert list(model.classes_) == ["a", "b", "c"]
 
 
 def test_classifier_needs_the_expansion_and_profits_from_it(rng):
@@ -56,20 +105,82 @@ def test_classifier_needs_the_expansion_and_profits_from_it(rng):
     assert quadratic.score(X[300:], y[300:]) > 0.97
 
 
-def test_small_classes_share_one_covariance(rng):
-    X = rng.standard_normal((30, 6))
-    y = np.repeat([0, 1, 2, 3], [20, 6, 3, 1])
-    found = GraphSFAClassifier().fit(X, y)
-    assert isinstance(found.classifier_, LinearDiscriminantAnalysis)
-    assert isinstance(GraphSFAClassifier().fit(X, y > 1).classifier_, QuadraticDiscriminantAnalysis)
+def test_one_sample_more_in_the_smallest_class_does_not_change_the_step():
+    """Digits: a step that became quadratic with ten samples of each class lost a tenth of its hits."""
+    X, y = load_digits(return_X_y=True)
+    scores: dict[int, list[float]] = {9: [], 10: []}
+    for seed in range(3):
+        order = np.random.default_rng(seed).permutation(len(y))
+        members = [order[y[order] == c] for c in range(10)]
+        test = np.concatenate([m[30:] for m in members])
+        for n, right in scores.items():
+            train = np.concatenate([m[:n] for m in members])
+            right.append(GraphSFAClassifier().fit(X[train], y[train]).score(X[test], y[test]))
+    assert np.mean(scores[9]) > 0.84
+    assert np.mean(scores[10]) > np.mean(scores[9]) - 0.005
+
+
+def test_regression_from_few_rows_for_its_features(rng):
+    """Seven of ten columns are noise; with a covariance for each group of labels the error was 0.066."""
+    errors = []
+    for _ in range(3):
+        y = rng.uniform(0, 1, 500)
+        X = np.column_stack([np.cos(4 * y), np.sin(4 * y), y**2, rng.standard_normal((500, 7))])
+        X += 0.05 * rng.standard_normal((500, 10))
+        estimate = GraphSFARegressor(9).fit(X[:100], y[:100]).predict(X[100:])
+        errors.append(np.sqrt(np.mean((estimate - y[100:]) ** 2)))
+    assert np.mean(errors) < 0.035
+
+
+def test_unseen_samples_judge_what_is_chosen(rng):
+    """Of 40 columns of noise and two that tell the classes, shrinkage is chosen and overfitting is not."""
+    y = np.arange(80) % 2
+    X = rng.standard_normal((80, 60))
+    X[:, 0] += 3 * y
+    model = GraphSFAClassifier().fit(X, y)
+    plain = GraphSFAClassifier(shrinkage=None).fit(X, y)
+    Z, labels = rng.standard_normal((400, 60)), np.arange(400) % 2
+    Z[:, 0] += 3 * labels
+    assert model.gsfa_.shrinkage_ > 0
+    assert model.score(Z, labels) > plain.score(Z, labels) + 0.05
+
+
+def test_all_features_where_classes_differ_in_their_spread(rng):
+    """The means are the same: what tells the classes is no slow feature of the clustered graph."""
+    y = np.arange(600) % 3
+    X = rng.standard_normal((600, 4)) * np.array([[1, 1, 1, 1], [4, 1, 1, 1], [1, 1, 4, 1]])[y]
+    few = GraphSFAClassifier().fit(X[:300], y[:300])
+    many = GraphSFAClassifier("auto").fit(X[:300], y[:300])
+    assert len(many.gsfa_.delta_values_) == 4
+    assert many.score(X[300:], y[300:]) > few.score(X[300:], y[300:]) + 0.1
+    qda = QuadraticDiscriminantAnalysis().fit(X[:300], y[:300])
+    assert many.score(X[300:], y[300:]) > qda.score(X[300:], y[300:]) - 0.02
+
+
+def test_preset_for_images():
+    """Quadratic functions of the principal components; rows, images and channels are the same."""
+    X, y = load_digits(return_X_y=True)
+    train, test = np.arange(300), np.arange(900, 1200)
+    linear = GraphSFAClassifier().fit(X[train], y[train]).score(X[test], y[test])
+    model = GraphSFAClassifier(preset="images", cv=2).fit(X[train].reshape(-1, 8, 8), y[train])
+    assert model.score(X[test].reshape(-1, 8, 8, 1), y[test]) > linear + 0.03
+    np.testing.assert_array_equal(model.predict(X[test]), model.predict(X[test].reshape(-1, 8, 8)))
+    with pytest.raises(ValueError, match="one of preset and expansion"):
+        GraphSFAClassifier(preset="images", expansion=Polynomial(2)).fit(X[train], y[train])
+
+
+def test_fitted_models_leave_the_graph_behind(rng):
+    X, y = rings(rng, 30_000)
+    model = GraphSFAClassifier(cv=2, classifier=NearestCentroid(), shrinkage=None).fit(X, y)
+    assert len(pickle.dumps(model)) < 5_000
 
 
 def test_default_components_stop_at_the_rank(rng):
     x = np.linspace(0, 1, 40)
     X, y = np.column_stack([x, 2 * x]), np.repeat([0, 1, 2, 3], 10)
-    assert len(GraphSFAClassifier().fit(X, y).gsfa_.delta_values_) == 1
-    assert len(GraphSFARegressor().fit(X, x).gsfa_.delta_values_) == 1
-    for estimator in (GraphSFAClassifier(3), GraphSFARegressor(3)):
+    assert len(GraphSFAClassifier(shrinkage=None).fit(X, y).gsfa_.delta_values_) == 1
+    assert len(GraphSFARegressor(shrinkage=None).fit(X, x).gsfa_.delta_values_) == 1
+    for estimator in (GraphSFAClassifier(3, shrinkage=None), GraphSFARegressor(3, shrinkage=None)):
         with pytest.raises(ValueError, match="n_components=3 .* rank 1"):
             estimator.fit(X, y)
 
@@ -84,17 +195,83 @@ def test_other_classifiers_bring_their_own_methods(rng):
 def test_regressor_gives_soft_labels(rng):
     """Equation 36: the mean of the labels of the groups under their probabilities."""
     X, y = curve(rng)
-    found = GraphSFARegressor(3, n_labels=10).fit(X, y)
+    gaussian = QuadraticDiscriminantAnalysis(reg_param=0.01)
+    model = GraphSFARegressor(3, n_labels=10, classifier=gaussian, shrinkage=None).fit(X, y)
     groups = np.argsort(np.argsort(y)) * 10 // 400
     labels = [y[groups == g].mean() for g in range(10)]
-    np.testing.assert_allclose(found.label_values_, labels, rtol=EXACT)
+    np.testing.assert_allclose(model.label_values_, labels, rtol=EXACT)
     gsfa = GraphSFA(3, graph="serial").fit(X, y)
-    gaussian = QuadraticDiscriminantAnalysis(reg_param=0.01).fit(gsfa.transform(X), groups)
+    gaussian.fit(gsfa.transform(X), groups)
     soft = [
         sum(p * label for p, label in zip(row, labels, strict=True))
         for row in gaussian.predict_proba(gsfa.transform(X))
     ]
-    np.testing.assert_allclose(found.predict(X), soft, rtol=EXACT)
+    np.testing.assert_allclose(model.predict(X), soft, rtol=EXACT)
+
+
+def test_ridge_step_leaves_out_one_sample_at_a_time(rng):
+    """The chosen penalty is the best of all by refitting without each sample; the weights are its ridge."""
+    X, y = rng.standard_normal((30, 3)), rng.standard_normal((30, 2))
+    y[:, 0] += X[:, 0]
+    step = RidgeStep().fit(X, y)
+
+    def estimates(penalty, train, held_out):
+        Z = (X - X.mean(axis=0)) / X.std(axis=0)
+        ones = np.column_stack([np.ones(30), Z])
+        A, P = ones[train], penalty * np.diag([0.0, 1, 1, 1])
+        return ones[held_out] @ np.linalg.solve(A.T @ A + P, A.T @ y[train])
+
+    every = np.arange(30)
+    np.testing.assert_allclose(step.predict(X), estimates(step.penalty_, every, every), atol=EXACT)
+    errors = {
+        float(p): sum(np.sum((estimates(p, np.delete(every, i), [i])[0] - y[i]) ** 2) for i in every)
+        for p in np.logspace(-8, 3, 23) * 30
+    }
+    best = min(errors.values())
+    assert errors[min(errors, key=lambda p: abs(p - step.penalty_))] == pytest.approx(best, rel=1e-6)
+
+
+@pytest.mark.parametrize("period", [360.0, 2 * np.pi])
+def test_angles(rng, period):
+    """Estimates close the circle, wherever it is cut."""
+    angle = rng.uniform(0, 2 * np.pi, 600)
+    circle = np.column_stack([np.cos(angle), np.sin(angle), rng.standard_normal(600)])
+    X = circle @ rng.standard_normal((3, 3)) + 0.05 * rng.standard_normal((600, 3))
+    y = angle / (2 * np.pi) * period
+    model = GraphSFARegressor(period=period, cv=2).fit(X[:300], y[:300])
+    estimate = model.predict(X[300:])
+    assert (estimate >= 0).all() and (estimate < period).all()
+    off = np.abs(estimate - y[300:])
+    assert np.sqrt(np.mean(np.minimum(off, period - off) ** 2)) < 0.03 * period
+    assert model.score(X[300:], y[300:]) > 0.95
+    shifted = GraphSFARegressor(period=period, cv=2).fit(X[:300], y[:300] - 17 * period)
+    off = np.abs(shifted.predict(X[300:]) - estimate)
+    assert np.minimum(off, period - off).max() < 1e-6 * period
+
+
+def test_several_targets_at_once(rng):
+    a, b = rng.uniform(-1, 1, (2, 500))
+    X = np.column_stack([a + b, a * b, a - 2 * b, b**2]) + 0.01 * rng.standard_normal((500, 4))
+    Y = np.column_stack([a, 10 * b])
+    model = GraphSFARegressor(cv=2).fit(X[:250], Y[:250])
+    estimates = model.predict(X[250:])
+    assert estimates.shape == (250, 2)
+    assert np.sqrt(np.mean(((estimates - Y[250:]) / [1, 10]) ** 2)) < 0.05
+    assert GraphSFARegressor(cv=2).fit(X[:250], Y[:250, :1]).predict(X[:3]).shape == (3, 1)
+    with pytest.raises(ValueError, match=r"y\[:, 1\] has only one value"):
+        GraphSFARegressor().fit(X, np.column_stack([a, np.ones(500)]))
+    with pytest.raises(ValueError, match="soft labels are for one"):
+        GraphSFARegressor(classifier=NearestCentroid()).fit(X, Y)
+
+
+def test_the_step_on_top_is_continuous(rng):
+    """Estimates go beyond and between the means of groups of labels."""
+    y = rng.uniform(-1, 1, 300)
+    X = np.column_stack([y + 0.01 * rng.standard_normal(300), rng.standard_normal(300)])
+    estimate = GraphSFARegressor().fit(X[:150], y[:150]).predict(X[150:])
+    assert np.sqrt(np.mean((estimate - y[150:]) ** 2)) < 0.015
+    other = GraphSFARegressor(regressor=LinearRegression()).fit(X[:150], y[:150])
+    assert isinstance(other.regressor_, LinearRegression)
 
 
 @pytest.mark.parametrize("graph", ["serial", "mixed", "sliding_window", "reordering"])
@@ -121,6 +298,45 @@ def test_grid_search_over_graphs_and_expansions(rng):
     assert search.best_score_ > 0.8
 
 
+def test_one_label_for_each_sequence(rng):
+    y = np.array(["a", "b", "c"])[np.arange(12) % 3]
+    X = [rng.standard_normal((5 + i % 4, 2)) + 3 * (i % 3) for i in range(12)]
+    whole = GraphSFAClassifier().fit(X, [np.full(len(x), c) for x, c in zip(X, y, strict=True)])
+    each = GraphSFAClassifier().fit(X, y)
+    for one, other in zip(whole.predict(X), each.predict(X), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert each.score(X, y) > 0.9
+    rows = each.score(np.concatenate(X), np.repeat(y, [len(x) for x in X]))
+    assert each.score(X, y) == pytest.approx(rows)
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA, float("nan")])
+def test_missing_labels_are_refused_with_what_to_do(rng, missing):
+    X = rng.standard_normal((10, 2))
+    y = np.array(["a", "b"] * 5, dtype=object)
+    y[3] = missing
+    with pytest.raises(ValueError, match=r"y\[3\] is missing \(1 of 10 .*Leave such rows out"):
+        GraphSFAClassifier().fit(X, y)
+    y = np.arange(10.0).astype(object)
+    y[3] = missing
+    with pytest.raises(ValueError, match=r"y\[3\] is missing \(1 of 10 .*Leave such rows out"):
+        GraphSFARegressor().fit(X, y)
+
+
+def test_labels_that_are_no_classes_are_told(rng):
+    X = rng.standard_normal((10, 2))
+    with pytest.raises(
+        ValueError, match="Unknown label type: continuous.* GraphSFARegressor takes quantities"
+    ):
+        GraphSFAClassifier().fit(X, X[:, 0])
+    with pytest.raises(ValueError, match="Each of the 10 classes in y has one sample.* GraphSFARegressor"):
+        GraphSFAClassifier().fit(X, np.arange(10))
+    with pytest.warns(UserWarning, match="7 of the 8 classes in y have one sample"):
+        GraphSFAClassifier().fit(X, [0, 0, 0, 1, 2, 3, 4, 5, 6, 7])
+    with pytest.warns(UserWarning, match="label -1 is taken for a class"):
+        GraphSFAClassifier().fit(X, [0, 1, 0, 1, 0, 1, -1, -1, -1, -1])
+
+
 def test_errors_name_the_argument(rng):
     X = rng.standard_normal((10, 2))
     with pytest.raises(ValueError, match="y has one class, '1'; a classifier needs at least two"):
@@ -131,6 +347,12 @@ def test_errors_name_the_argument(rng):
         GraphSFARegressor(n_labels=1).fit(X, np.arange(10))
     with pytest.raises(ValueError, match="requires y to be passed"):
         GraphSFARegressor().fit(X, None)
+    with pytest.raises(ValueError, match="n_components must be a count, None or"):
+        GraphSFAClassifier("all").fit(X, np.arange(10) % 2)
+    with pytest.raises(ValueError, match="preset must be one of 'images'"):
+        GraphSFAClassifier(preset="text").fit(X, np.arange(10) % 2)
+    with pytest.raises(ValueError, match="period must be a positive number"):
+        GraphSFARegressor(period=0.0).fit(X, np.arange(10))
     with pytest.raises(ValueError, match="4 vertices; X has 10 rows"):
         GraphSFAClassifier(graph=graphs.temporal(4)).fit(X, np.arange(10) % 2)
 
@@ -139,4 +361,5 @@ def test_classes_without_any_spread_are_told():
     """The slow feature is the class itself: discriminant analysis has nothing to divide by."""
     X = np.array([[-0.2, -1.2, 0.9], [-0.2, -1.2, 0.9], [-1.5, -3.8, 1.0]])
     with pytest.raises(ValueError, match="take one value in each class"):
-        GraphSFAClassifier(n_components=1).fit(X, [0, 0, 2])
+        GraphSFAClassifier(1, shrinkage=None, classifier=LinearDiscriminantAnalysis()).fit(X, [0, 0, 2])
+    assert list(GraphSFAClassifier(1, shrinkage=None).fit(X, [0, 0, 2]).predict(X)) == [0, 0, 2]

@@ -11,7 +11,7 @@ import numpy as np
 from probsfa.expansions._base import FloatArray
 from probsfa.linalg import canonical_signs, default_rank_tol
 
-__all__ = ["NodeSolution", "solve_pca", "solve_sfa"]
+__all__ = ["NodeSolution", "solve_igsfa", "solve_pca", "solve_sfa"]
 
 
 class NodeSolution(NamedTuple):
@@ -88,6 +88,62 @@ def solve_pca(B: FloatArray, n_components: int, *, variance_floor: FloatArray) -
     weights = np.where(alive[:, None, :], vectors[:, :, :n_components], 0.0)
     values = np.where(alive, eigenvalues[:, :n_components], 0.0)
     return NodeSolution(values, weights * _signs(B @ weights, scales)[:, None, :], rank)
+
+
+def solve_igsfa(
+    A: FloatArray,
+    B: FloatArray,
+    n_components: int,
+    n_inputs: int,
+    delta_threshold: float,
+    *,
+    rank_tol: float | None,
+    variance_floor: FloatArray,
+) -> NodeSolution:
+    """Return slow directions below a delta value and principal components of what they leave of the inputs.
+
+    Parameters
+    ----------
+    A, B : ndarray (M, E, E)
+        Second moments of differences, and covariances, of expanded inputs whose first columns are the inputs.
+    n_components : int
+        Outputs K of every node.
+    n_inputs : int
+        How many of the columns are the inputs.
+    delta_threshold : float
+        Slow features count below it.
+    rank_tol, variance_floor
+        As in :func:`solve_sfa`.
+
+    Returns
+    -------
+    NodeSolution
+        Slow directions first, with the mean variance of the inputs of the node; all outputs are uncorrelated.
+        Values are the delta values of all outputs.
+    """
+    slow = solve_sfa(A, B, n_components, rank_tol=rank_tol, variance_floor=variance_floor)
+    weights = np.zeros_like(slow.weights)
+    rank = np.zeros_like(slow.rank)
+    for m in range(len(B)):
+        J = int(np.sum(slow.values[m] < delta_threshold))
+        S = slow.weights[m, :, :J]
+        M = B[m, :n_inputs] @ S  # regression of the inputs on outputs of unit variance
+        left = B[m, :n_inputs, :n_inputs] - M @ M.T
+        floor = np.maximum(
+            variance_floor[m, :n_inputs], default_rank_tol(n_inputs) * np.diag(B[m])[:n_inputs]
+        )
+        rest = solve_pca(left[None], min(n_components - J, n_inputs), variance_floor=floor[None])
+        kept = int(rest.rank[0]) if J < n_components else 0
+        kept = min(kept, n_components - J)
+        V = rest.weights[0][:, :kept]
+        weights[m, :, :J] = S * np.sqrt(np.trace(B[m, :n_inputs, :n_inputs]) / n_inputs)
+        weights[m, :n_inputs, J : J + kept] = V
+        weights[m, :, J : J + kept] -= S @ (M.T @ V)
+        rank[m] = J + (int(rest.rank[0]) if J < n_components else 0)
+    variances = np.einsum("mek,mek->mk", weights, B @ weights)
+    changes = np.einsum("mek,mek->mk", weights, A @ weights)
+    values = np.divide(changes, variances, out=np.full_like(changes, np.nan), where=variances > 0)
+    return NodeSolution(values, weights, rank)
 
 
 def _scales(B: FloatArray, variance_floor: FloatArray) -> FloatArray:

@@ -20,6 +20,7 @@ from probsfa._validation import check_count, check_option, check_sequences
 from probsfa.graphs import TrainingGraph
 from probsfa.graphs._named import build_graph, needs_labels, needs_rows
 from probsfa.linalg import check_rank_tol
+from probsfa.sfa._held_out import graph_score
 from probsfa.sfa._labels_of_rows import labels_of_rows
 from probsfa.sfa.hierarchical.layers import Layer, Stage, plan_stages
 from probsfa.sfa.hierarchical.nodes import NodeBank
@@ -217,6 +218,33 @@ class HierarchicalSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             source = ArraySource(sequences.values, self._n_positions, self._chunk_rows)
             return sequences.restore(np.concatenate(list(outputs(source, banks, workers))))
 
+    def score(self, X: Any, y: Any = None, *, lengths: Any = None) -> float:
+        """Return how slow the outputs are on the graph of rows that may be new.
+
+        Parameters
+        ----------
+        X : array-like (N, D), or list of array-likes (N_i, D)
+            Rows.
+        y : array-like (N,), or list of array-likes (N_i,), optional
+            Labels, where the graph is built from them.
+        lengths : array-like of int, optional
+            Cuts one array into consecutive sequences.
+
+        Returns
+        -------
+        float
+            Minus the mean delta value of the outputs, each divided by its own variance: greater is slower.
+
+        Raises
+        ------
+        ValueError
+            If the graph was given as that of the training rows, and X has others.
+        """
+        check_is_fitted(self)
+        sequences = check_sequences(self, X, reset=False, allow_nan=False, lengths=lengths, min_rows=2)
+        outputs = np.asarray(self.transform_layer(sequences.values, -1))
+        return graph_score("temporal" if self.graph is None else self.graph, sequences, y, outputs)
+
     def __sklearn_is_fitted__(self) -> bool:
         """Whether outputs can be computed."""
         return hasattr(self, "banks_")
@@ -300,7 +328,7 @@ def _warn(banks: list[NodeBank], n_rows: int) -> None:
     """Warn about nodes that can follow any course of the training rows."""
     for bank in banks:
         seen = n_rows * bank.stage.n_nodes if bank.stage.share_weights else n_rows
-        if bank.stage.method == "sfa" and bank.rank.max() >= seen - 1:
+        if bank.stage.method != "pca" and bank.rank.max() >= seen - 1:
             warnings.warn(
                 f"The {n_rows} rows vary in {bank.rank.max()} directions in a node of {bank.stage.name}, so "
                 "its outputs can take any values, however slow. Take smaller fields or expansions, or more "

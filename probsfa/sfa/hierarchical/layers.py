@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from probsfa._validation import check_count, check_option
 from probsfa.expansions import is_stateless
+from probsfa.sfa._thresholds import check_delta_threshold
 from probsfa.sfa.hierarchical.fields import Grid, receptive_fields
 
 __all__ = ["Layer", "Stage", "plan_stages"]
@@ -33,14 +34,17 @@ class Layer:
         Applied to the inputs of each node before its linear step; see :mod:`probsfa.expansions`.
     pca : int or None, default=None
         Principal components of the inputs of each node that are kept before the expansion. None skips this.
-    method : {"sfa", "pca"}, default="sfa"
-        The linear step of the nodes: slow features (with a training graph, those of graph-based SFA), or
-        principal components for comparison.
+    method : {"sfa", "igsfa", "pca"}, default="sfa"
+        The linear step of the nodes: slow features (with a training graph, those of graph-based SFA); slow
+        features below `delta_threshold` and principal components of what they leave of the inputs of the
+        node, as in :class:`IGSFA`; or principal components alone, for comparison.
     share_weights : bool, default=False
         Whether all nodes are one, trained on what all of them see.
     clip : {"range"}, float or None, default=None
         Cut the outputs off at the smallest and largest training value of each, or at so many standard
         deviations. Only the second changes training data. Polynomials need it on unseen data.
+    delta_threshold : float, default=1.96
+        For "igsfa", whose expansion must return the inputs themselves first.
 
     See Also
     --------
@@ -60,6 +64,7 @@ class Layer:
     method: str = "sfa"
     share_weights: bool = False
     clip: float | str | None = None
+    delta_threshold: float = 1.96
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +92,7 @@ class Stage:
     method: str
     share_weights: bool
     clip: float | str | None
+    delta_threshold: float = 1.96
 
     @property
     def n_nodes(self) -> int:
@@ -142,8 +148,11 @@ def _plan_layer(layer: Layer, index: int, grid: Grid, n_channels: int) -> list[S
     name = f"layers[{index}]"
     if not isinstance(layer, Layer):
         raise ValueError(f"{name} must be a Layer; got {layer!r}.")
-    check_option(f"{name}.method", layer.method, ("sfa", "pca"))
+    check_option(f"{name}.method", layer.method, ("sfa", "igsfa", "pca"))
     _check_clip(layer.clip, f"{name}.clip")
+    check_delta_threshold(f"{name}.delta_threshold", layer.delta_threshold)
+    if layer.method == "igsfa" and isinstance(layer.clip, (int, float)):
+        raise ValueError(f'{name}.clip must be "range" or None for "igsfa", whose outputs vary differently.')
     if layer.expansion is not None and not hasattr(layer.expansion, "transform"):
         raise ValueError(f"{name}.expansion must be a transformer or None; got {layer.expansion!r}.")
     for word, count in (("n_components", layer.n_components), ("pca", layer.pca)):
@@ -152,6 +161,8 @@ def _plan_layer(layer: Layer, index: int, grid: Grid, n_channels: int) -> list[S
     expansion = None if layer.expansion is None else clone(layer.expansion)  # the trained nodes keep it
     positions, nodes = receptive_fields(grid, layer.field, layer.stride, name)
     n_inputs = positions.shape[1] * n_channels
+    if layer.method == "igsfa":
+        _check_inputs_first(expansion, layer.pca or n_inputs, name)
     last = Stage(
         layer=index,
         positions=positions,
@@ -162,6 +173,7 @@ def _plan_layer(layer: Layer, index: int, grid: Grid, n_channels: int) -> list[S
         method=layer.method,
         share_weights=layer.share_weights,
         clip=layer.clip,
+        delta_threshold=layer.delta_threshold,
     )
     if layer.pca is None:
         return [last]
@@ -171,9 +183,21 @@ def _plan_layer(layer: Layer, index: int, grid: Grid, n_channels: int) -> list[S
     own = np.arange(len(positions), dtype=np.intp)[:, None]
     second = Stage(
         index, own, nodes, layer.pca, layer.n_components, expansion, layer.method, layer.share_weights,
-        layer.clip,
+        layer.clip, layer.delta_threshold,
     )  # fmt: skip
     return [first, second]
+
+
+def _check_inputs_first(expansion: Any, n_inputs: int, name: str) -> None:
+    """Raise a ValueError unless an expansion returns its inputs before everything else."""
+    if expansion is None:
+        return
+    inputs = np.linspace(0.5, 2.0, n_inputs)[None]
+    if not is_stateless(expansion) or not np.array_equal(expansion.expand(inputs)[:, :n_inputs], inputs):
+        raise ValueError(
+            f'{name}.expansion must return the inputs themselves first for "igsfa", which reconstructs them, '
+            f"as Power and Polynomial do; {expansion!r} does not."
+        )
 
 
 def _check_shape(input_shape: Any, n_columns: int, n_channels: int) -> Grid:

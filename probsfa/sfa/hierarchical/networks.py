@@ -10,7 +10,7 @@ from probsfa.sfa.hierarchical.layers import Layer
 __all__ = ["cascade_layers", "escalante_wiskott_layers"]
 
 # Table 1 of the paper: outputs of a node by layer; the last number holds for all further layers.
-_TABLE_1 = {"sfa": (13, 20, 35, 60), "pca": (13, 20, 35, 60, 100, 120)}
+_TABLE_1 = {"sfa": (13, 20, 35, 60), "igsfa": (13, 20, 35, 60), "pca": (13, 20, 35, 60, 100, 120)}
 _FIRST_FIELD = 4  # pixels along each axis
 _FIRST_PCA = 13  # principal components kept of the 16 pixels of a first node
 
@@ -29,9 +29,10 @@ def escalante_wiskott_layers(
     image_shape : tuple of two int, default=(128, 128)
         Pixels along each axis, multiples of 4. Where a layer has an odd number of nodes along an axis (which
         128 x 128 never has), nodes of the next see three and overlap by one.
-    method : {"sfa", "pca"}, default="sfa"
-        Slow features, or the paper's hierarchical principal components: same structure, no expansion, up to
-        120 outputs instead of 60.
+    method : {"sfa", "igsfa", "pca"}, default="sfa"
+        Slow features; slow features and principal components of what they leave, in the same network; or the
+        paper's hierarchical principal components: same structure, no expansion, up to 120 outputs instead of
+        60.
     expansion : transformer or None, default=None
         Expansion of all nodes of slow features; the paper's ``Power(0.8)`` when None.
 
@@ -62,15 +63,15 @@ def escalante_wiskott_layers(
     >>> len(layers), [layer.n_components for layer in layers[:5]]
     (11, [13, 20, 35, 60, 60])
     """
-    check_option("method", method, ("sfa", "pca"))
+    check_option("method", method, ("sfa", "igsfa", "pca"))
     shape = tuple(image_shape)
     if len(shape) != 2 or not all(n >= _FIRST_FIELD and n % _FIRST_FIELD == 0 for n in shape):
         raise ValueError(f"image_shape must be two multiples of {_FIRST_FIELD}; got {image_shape!r}.")
     if method == "pca" and expansion is not None:
-        raise ValueError('expansion is for method="sfa"; principal components are taken without one.')
+        raise ValueError("expansion is for slow features; principal components are taken without one.")
     outputs = _TABLE_1[method]
     pca = None
-    if method == "sfa":
+    if method != "pca":
         expansion = Power() if expansion is None else expansion
         pca = _FIRST_PCA
     layers = [Layer(outputs[0], field=(4, 4), pca=pca, expansion=expansion, method=method)]

@@ -91,7 +91,7 @@ def _stream(
     n_expanded: int,
 ) -> NodeMoments:
     positions = stage.positions[group]
-    stream = NodeStream(len(positions), n_expanded, objective.lag if stage.method == "sfa" else None)
+    stream = NodeStream(len(positions), n_expanded, objective.lag if stage.method != "pca" else None)
     for chunk in source.chunks():
         valid = objective.valid_differences(stream.n_rows, chunk.shape[1])
 
@@ -175,10 +175,10 @@ def _columns(stage: Stage, source: Source, group: slice, n_rows: int) -> FloatAr
 
 def _moments_of(Z: FloatArray, objective: SlownessObjective, stage: Stage) -> NodeMoments:
     """Return the moments of expanded rows (N, nodes, E), which are overwritten."""
-    if objective.graph is not None and stage.method == "sfa":
+    if objective.graph is not None and stage.method != "pca":
         return node_graph_moments(Z, objective.graph)
     n_rows, n_nodes, n_expanded = Z.shape
-    stream = NodeStream(n_nodes, n_expanded, objective.lag if stage.method == "sfa" else None)
+    stream = NodeStream(n_nodes, n_expanded, objective.lag if stage.method != "pca" else None)
     valid = objective.valid_differences(0, n_rows)
     stream.update(slice(0, n_nodes), Z.transpose(1, 0, 2), valid)
     stream.advance(valid)

@@ -4,7 +4,7 @@ import numpy as np
 
 from probsfa.linalg import RankError
 from probsfa.sfa._expand import Expander
-from probsfa.sfa.hierarchical.eigen import NodeSolution, solve_pca, solve_sfa
+from probsfa.sfa.hierarchical.eigen import NodeSolution, solve_igsfa, solve_pca, solve_sfa
 from probsfa.sfa.hierarchical.layers import Stage
 from probsfa.sfa.hierarchical.node_moments import NodeMoments
 from probsfa.sfa.hierarchical.nodes import NodeBank
@@ -69,6 +69,16 @@ def _solve(
     def task(nodes: slice) -> NodeSolution:
         if stage.method == "pca" or A is None:
             return solve_pca(B[nodes], K, variance_floor=floor[nodes])
+        if stage.method == "igsfa":
+            return solve_igsfa(
+                A[nodes],
+                B[nodes],
+                K,
+                stage.n_inputs,
+                stage.delta_threshold,
+                rank_tol=objective.rank_tol,
+                variance_floor=floor[nodes],
+            )
         return solve_sfa(A[nodes], B[nodes], K, rank_tol=objective.rank_tol, variance_floor=floor[nodes])
 
     solutions = workers.run(task, slices(len(B), 8 * n_expanded**2))

@@ -20,7 +20,7 @@ def X(rng):
         ([], "layers must be a list of at least one Layer"),
         (Layer(1), "layers must be a list of at least one Layer"),
         (["sfa"], r"layers\[0\] must be a Layer; got 'sfa'"),
-        ([Layer(1, method="ica")], r"layers\[0\].method must be one of 'sfa', 'pca'; got 'ica'"),
+        ([Layer(1, method="ica")], r"layers\[0\].method must be one of 'sfa', 'igsfa', 'pca'; got 'ica'"),
         ([Layer(0)], r"layers\[0\].n_components must be an integer of at least 1"),
         ([Layer(1, pca=7)], r"layers\[0\].pca is 7, more than the 6 inputs of a node"),
         ([Layer(1, clip="std")], r"layers\[0\].clip must be"),

@@ -1,0 +1,115 @@
+"""Shrinkage of the moments of a graph, where there are few samples for so many columns.
+
+With a target ``T``, the diagonal of ``A / 2`` or its mean, and an intensity ``s`` from 0 to 1 the shrunken
+moments are::
+
+    B_s = (1 - s) B + s T            A_s = (1 - s) A + 2 s T
+
+the moments of the samples, scaled by ``sqrt(1 - s)``, with independent noise of covariance ``s T`` added:
+noise varies by ``T`` and differs by ``2 T`` between two samples. Delta values are drawn towards 2, that of
+noise, the more the less an output varies. On the clustered graph ``A_s / 2`` is the shrunken covariance
+within classes of a regularised Fisher discriminant.
+"""
+
+import numbers
+from typing import Any
+
+import numpy as np
+
+from probsfa._typing import FloatArray
+from probsfa._validation import check_option
+from probsfa.graphs._graph_moments import GraphMoments
+from probsfa.graphs.training_graph import TrainingGraph
+
+__all__ = ["TARGETS", "check_shrinkage", "ledoit_wolf", "shrunk_moments"]
+
+TARGETS = ("diagonal", "identity")
+
+_MOST = 0.99  # columns may be uncorrelated altogether, but their differences still tell slow from fast
+
+
+def check_shrinkage(shrinkage: Any, target: Any) -> None:
+    """Raise a ValueError unless `shrinkage` is None, "auto" or from 0 to below 1, and the target is known."""
+    check_option("shrinkage_target", target, TARGETS)
+    if shrinkage is None or (isinstance(shrinkage, str) and shrinkage == "auto"):
+        return
+    number = isinstance(shrinkage, numbers.Real) and not isinstance(shrinkage, bool)
+    if not number or not 0 <= float(shrinkage) < 1:
+        raise ValueError(
+            f'shrinkage must be None, "auto" or a number from 0 to below 1; got {shrinkage!r}. (At 1 '
+            "nothing of the samples would be left.)"
+        )
+
+
+def ledoit_wolf(graph: TrainingGraph, rows: FloatArray, moments: GraphMoments, target: str) -> float:
+    """Return the intensity of shrinkage that Ledoit & Wolf (2004) estimate for what differs along the edges.
+
+    Parameters
+    ----------
+    graph : TrainingGraph
+        One vertex per row.
+    rows : ndarray (N, D)
+        The (expanded) samples.
+    moments : GraphMoments
+        Of these samples on this graph.
+    target : {"diagonal", "identity"}
+        As in :func:`shrunk_moments`.
+
+    Returns
+    -------
+    float
+        From 0 to 0.99.
+
+    Notes
+    -----
+    Ledoit & Wolf (2004), Journal of Multivariate Analysis 88:365, lemmas 3.2 to 3.4: ``min(b, d) / d`` with
+    ``d = |S - m I|^2`` and ``b = sum_n p_n^2 |e_n e_n' - S|^2``, of residuals e and with weights p in the
+    place of 1/N. The residual of a sample is its distance from the mean of its neighbours,
+    ``(L x)_n / d_n``, and its weight its degree; on the clustered graph S is the covariance within classes.
+    For the diagonal target residuals are taken in units of their spread.
+    """
+    variances = np.diagonal(moments.difference_moment) / 2
+    varying = variances > moments.variance_floor
+    joined = graph.degrees > 0
+    if not varying.any():
+        return 0.0
+    residuals = graph.laplacian_matmul(rows[:, varying] - moments.mean[varying])[joined]
+    residuals /= graph.degrees[joined, None]
+    p = graph.degrees[joined] / graph.R
+    spread = np.sqrt(p @ residuals**2)
+    if not spread.all():
+        residuals, spread = residuals[:, spread > 0], spread[spread > 0]
+    if target == "diagonal":
+        residuals /= spread
+    S = (residuals * p[:, None]).T @ residuals
+    squared = float(np.sum(S**2))
+    lengths = np.einsum("nd,nd->n", residuals, residuals)
+    error = float(p**2 @ (lengths**2 - 2 * np.einsum("nd,nd->n", residuals @ S, residuals) + squared))
+    distance = squared - float(np.trace(S)) ** 2 / max(len(S), 1)
+    return _MOST if distance <= 1e-12 * squared else min(error / distance, _MOST)
+
+
+def shrunk_moments(moments: GraphMoments, intensity: float, target: str) -> GraphMoments:
+    """Return the moments drawn towards those of independent noise.
+
+    Parameters
+    ----------
+    moments : GraphMoments
+        Of the (expanded) samples.
+    intensity : float
+        ``s``; 0 returns the moments as they are.
+    target : {"diagonal", "identity"}
+        ``T``: half the mean squared difference of each column, which makes the units of columns irrelevant,
+        or the mean of these, for columns of one unit. Columns that are constant stay so.
+    """
+    if intensity == 0:
+        return moments
+    variances = np.diagonal(moments.difference_moment) / 2
+    varying = np.diagonal(moments.covariance) > moments.variance_floor
+    if target == "identity" and varying.any():
+        variances = np.full_like(variances, variances[varying].mean())
+    T = np.diag(np.where(varying, variances, 0.0))
+    return moments._replace(
+        covariance=(1 - intensity) * moments.covariance + intensity * T,
+        difference_moment=(1 - intensity) * moments.difference_moment + 2 * intensity * T,
+    )

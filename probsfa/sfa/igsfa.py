@@ -1,0 +1,275 @@
+"""Information-preserving graph-based slow feature analysis.
+
+Slow features say nothing about what is not slow, and a hierarchy of them loses what its higher layers could
+have made slow by combining it. Here the slow features with a delta value below a threshold are complemented
+by principal components of what they leave of the input (Escalante-B. & Wiskott 2020).
+"""
+
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from probsfa._arrays import as_float_array
+from probsfa._frames import lists_in_lists_out
+from probsfa._typing import FloatArray
+from probsfa._validation import check_count, check_option, check_sequences, is_list_of_sequences
+from probsfa.graphs._named import build_graph, needs_labels
+from probsfa.linalg import RankError, canonical_signs, default_rank_tol
+from probsfa.sfa._labels_of_rows import labels_of_rows
+from probsfa.sfa._shrinkage import check_shrinkage
+from probsfa.sfa._thresholds import check_delta_threshold
+from probsfa.sfa.graph import GraphSFA
+
+__all__ = ["IGSFA"]
+
+_SCALINGS = ("input", "qr")
+
+
+@lists_in_lists_out
+class IGSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Slow features of a training graph, and principal components of what they leave of the input.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        How many outputs, slow ones first; by default all below the threshold, and all directions of the input
+        that these leave.
+    graph : TrainingGraph, str or callable
+        As in :class:`GraphSFA`.
+    expansion : transformer, optional
+        As in :class:`GraphSFA`, for the slow features; the principal components are of the input itself.
+    delta_threshold : float, default=1.96
+        Slow features with a smaller delta value are part of the output, `n_components` of them at most. With
+        0 there are none, and the outputs are principal components; far above 2 all are slow features.
+    scaling : {"input", "qr"}, default="input"
+        How slow features get amplitudes comparable to the components: "input" gives each the root of the mean
+        variance of the columns. With "qr" all of them together are as long as what they reconstruct of the
+        input linearly; nothing then is left of features of which the input holds no linear trace.
+    rank_tol, shrinkage, shrinkage_target
+        As in :class:`GraphSFA`.
+
+    Attributes
+    ----------
+    n_slow_ : int
+        Slow features among the outputs; they come first.
+    gsfa_ : GraphSFA
+        All slow features; without the graph.
+    delta_values_ : ndarray (n_slow_,)
+        Of the slow features, ascending.
+    slow_loadings_ : ndarray (D, n_slow_)
+        Linear reconstruction of the input from the slow outputs.
+    residual_components_ : ndarray (K - n_slow_, D)
+        Principal directions of what is left, orthonormal, by falling variance.
+    residual_variances_ : ndarray (K - n_slow_,)
+        Variances in these directions.
+    mean_ : ndarray (D,)
+        Mean of the training rows, weighted by the nodes.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    See Also
+    --------
+    GraphSFA : The slow part alone.
+    HierarchicalSFA : With ``Layer(method="igsfa")`` its nodes preserve information.
+
+    Notes
+    -----
+    With the slow features s, the input x minus its mean is regressed on them: ``x ~ M s``. The outputs after
+    the slow ones are principal components of ``x - M s``. For "qr", ``M = Q R`` and the slow outputs are
+    ``R s``, so that ``Q`` reconstructs. All moments are weighted by the nodes.
+
+    References
+    ----------
+    Escalante-B., A. N. & Wiskott, L. (2020). Improved graph-based SFA: information preservation complements
+    the slowness principle. Machine Learning 109, 999-1037. https://doi.org/10.1007/s10994-019-05860-9
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = IGSFA(3, graph="clustered").fit(X, y)
+    >>> model.n_slow_, model.transform(X).shape
+    (2, (150, 3))
+    """
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        graph: Any,
+        expansion: Any = None,
+        delta_threshold: float = 1.96,
+        scaling: str = "input",
+        rank_tol: float | None = None,
+        shrinkage: float | str | None = None,
+        shrinkage_target: str = "diagonal",
+    ) -> None:
+        self.n_components = n_components
+        self.graph = graph
+        self.expansion = expansion
+        self.delta_threshold = delta_threshold
+        self.scaling = scaling
+        self.rank_tol = rank_tol
+        self.shrinkage = shrinkage
+        self.shrinkage_target = shrinkage_target
+
+    def fit(self, X: Any, y: Any = None, *, lengths: Any = None) -> Self:
+        """Find the slow features, and the principal components of the rest.
+
+        Parameters
+        ----------
+        X : array-like (N, D), or list of array-likes (N_i, D)
+            Samples.
+        y : array-like (N,), or list of array-likes (N_i,), optional
+            Labels, where the graph is built from them.
+        lengths : array-like of int, optional
+            Cuts one array into consecutive sequences.
+
+        Returns
+        -------
+        IGSFA
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            As :class:`GraphSFA` does, or if there are fewer slow features and directions of the input than
+            `n_components`.
+        """
+        if self.n_components is not None:
+            check_count("n_components", self.n_components)
+        check_delta_threshold("delta_threshold", self.delta_threshold)
+        check_option("scaling", self.scaling, _SCALINGS)
+        check_shrinkage(self.shrinkage, self.shrinkage_target)
+        sequences = check_sequences(self, X, reset=True, allow_nan=False, lengths=lengths, min_rows=2)
+        labels = labels_of_rows(y, sequences.lengths)
+        rows = sequences.values
+        graph = build_graph(self.graph, rows, labels, lengths=sequences.lengths)
+        self.gsfa_ = GraphSFA(
+            graph=graph,
+            expansion=self.expansion,
+            rank_tol=self.rank_tol,
+            shrinkage=self.shrinkage,
+            shrinkage_target=self.shrinkage_target,
+        ).fit(rows)
+        del self.gsfa_.graph_
+        self.gsfa_.graph = self.graph if isinstance(self.graph, str) else None
+        p = graph.node_weights / graph.Q
+        split = self._split(rows, self.gsfa_.transform(rows), p)
+        self.mean_ = split.mean
+        self.n_slow_ = split.scaling.shape[1]
+        self.delta_values_ = self.gsfa_.delta_values_[: self.n_slow_]
+        self._slow_means = split.slow_means
+        self._scaling = split.scaling
+        self.slow_loadings_ = split.loadings
+        self.residual_components_ = split.components
+        self.residual_variances_ = split.variances
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return the outputs: slow ones first, then components of what they leave.
+
+        Parameters
+        ----------
+        X : array-like (N, D), or list of array-likes (N_i, D)
+            Rows; each is mapped by itself.
+
+        Returns
+        -------
+        ndarray (N, K), or list of ndarrays (N_i, K)
+            Outputs.
+        """
+        check_is_fitted(self)
+        sequences = check_sequences(self, X, reset=False, allow_nan=False)
+        slow = self.gsfa_.transform(sequences.values)[:, : self.n_slow_]
+        outputs = (slow - self._slow_means) @ self._scaling
+        rest = sequences.values - self.mean_ - outputs @ self.slow_loadings_.T
+        return sequences.restore(np.hstack([outputs, rest @ self.residual_components_.T]))
+
+    def inverse_transform(self, Y: Any) -> Any:
+        """Return the linear reconstruction of the input from outputs.
+
+        Parameters
+        ----------
+        Y : array-like (N, K), or list of array-likes (N_i, K)
+            Outputs, such as ``transform`` returns.
+
+        Returns
+        -------
+        ndarray (N, D), or list of ndarrays (N_i, D)
+            The best from the slow outputs, plus what the components add; exact with all components.
+
+        Raises
+        ------
+        ValueError
+            If `Y` does not have K columns.
+        """
+        check_is_fitted(self)
+        if is_list_of_sequences(Y):
+            return [self.inverse_transform(y) for y in Y]
+        Y = check_array(as_float_array(Y, "Y"), input_name="Y")
+        if Y.shape[1] != self._n_features_out:
+            raise ValueError(
+                f"Y has {Y.shape[1]} columns; inverse_transform needs the {self._n_features_out} outputs."
+            )
+        slow, rest = Y[:, : self.n_slow_], Y[:, self.n_slow_ :]
+        return self.mean_ + slow @ self.slow_loadings_.T + rest @ self.residual_components_
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether outputs can be computed."""
+        return hasattr(self, "residual_components_")
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn what the estimator needs."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = needs_labels(self.graph)
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_slow_ + len(self.residual_components_)
+
+    def _split(self, rows: FloatArray, slow: FloatArray, p: FloatArray) -> "_Split":
+        """Return the maps of slow features and of what they leave; `p` are weights that sum to 1."""
+        mean = rows[0] + p @ (rows - rows[0])
+        X = rows - mean
+        below = int(np.sum(self.gsfa_.delta_values_ < self.delta_threshold))
+        most = X.shape[1] if self.scaling == "qr" else below
+        J = min(below, most if self.n_components is None else min(most, self.n_components))
+        slow_means = p @ slow[:, :J]
+        S = slow[:, :J] - slow_means
+        weighted = S * p[:, None]
+        M = np.linalg.lstsq(weighted.T @ S, weighted.T @ X, rcond=None)[0].T  # (D, J)
+        total = float(p @ np.sum(X**2, axis=1))
+        if self.scaling == "qr":
+            scaling = np.linalg.qr(M)[1].T
+        else:
+            scaling = np.sqrt(total / X.shape[1]) * np.eye(J)
+        outputs = S @ scaling
+        gram = (outputs * p[:, None]).T @ outputs
+        loadings = np.linalg.lstsq(gram, (outputs * p[:, None]).T @ X, rcond=1e-12)[0].T
+        rest = X - outputs @ loadings.T
+        values, vectors = np.linalg.eigh((rest * p[:, None]).T @ rest)
+        values, vectors = values[::-1], vectors[:, ::-1]
+        rank = int(np.sum(values > default_rank_tol(X.shape[1]) * total))
+        wanted = rank if self.n_components is None else self.n_components - J
+        if wanted > rank:
+            raise RankError(
+                f"n_components={self.n_components} is more than the data hold: {J} slow features below "
+                f"delta_threshold={self.delta_threshold:g}, and the rest of the input has the rank {rank}."
+            )
+        signs = canonical_signs(vectors[:, :wanted], np.ones(X.shape[1], dtype=np.float64))
+        return _Split(mean, slow_means, scaling, loadings, (vectors[:, :wanted] * signs).T, values[:wanted])
+
+
+class _Split(NamedTuple):
+    """The maps that an IGSFA consists of beside its slow features; see its attributes."""
+
+    mean: FloatArray
+    slow_means: FloatArray
+    scaling: FloatArray
+    loadings: FloatArray
+    components: FloatArray
+    variances: FloatArray
