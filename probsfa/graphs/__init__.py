@@ -28,6 +28,7 @@ from probsfa.graphs.builders import Mixed as Mixed
 from probsfa.graphs.builders import MultiLabel as MultiLabel
 from probsfa.graphs.builders import NearestNeighbors as NearestNeighbors
 from probsfa.graphs.builders import Reordering as Reordering
+from probsfa.graphs.builders import Ring as Ring
 from probsfa.graphs.builders import SemiSupervised as SemiSupervised
 from probsfa.graphs.builders import Serial as Serial
 from probsfa.graphs.builders import SlidingWindow as SlidingWindow

@@ -60,5 +60,5 @@ def reordering(y: Any) -> PermutedGraph:
     order, sizes = order_of_labels(y)
     if len(sizes) == len(order):
         return PermutedGraph(temporal(len(order)), order)
-    neighbours = WindowGraph(len(order), 1, mirrored=False, weights=np.array([0.0, 1.0]))
+    neighbours = WindowGraph(len(order), 1, ends="open", weights=np.array([0.0, 1.0]))
     return PermutedGraph(TiedWindowGraph(neighbours, sizes), order)

@@ -103,8 +103,8 @@ def sliding_window(
     """
     order, sizes = order_of_labels(y)
     n = len(order)
-    d, shape = _check_window(n, half_width, weights)
-    window = WindowGraph(n, d, mirrored=mirrored, weights=shape)
+    d, shape = check_window(n, half_width, weights)
+    window = WindowGraph(n, d, ends="mirrored" if mirrored else "open", weights=shape)
     return PermutedGraph(window if len(sizes) == n else TiedWindowGraph(window, sizes), order)
 
 
@@ -113,10 +113,10 @@ def default_half_width(n: int) -> int:
     return min(32, max(1, n // 10))
 
 
-def _check_window(
-    n: int, half_width: int | None, weights: WindowWeights | None
+def check_window(
+    n: int, half_width: int | None, weights: WindowWeights | None, most: int | None = None
 ) -> tuple[int, FloatArray | None]:
-    """Return the half-width and the weights of lags 0 to half_width, None where all are 1."""
+    """Return the half-width, at most `most`, and the weights of lags 0 to it, None where all are 1."""
     given = None if weights is None or callable(weights) else as_float_array(weights, "weights")
     if half_width is not None:
         d = check_count("half_width", half_width)
@@ -124,8 +124,9 @@ def _check_window(
         d = len(given) - 1
     else:
         d = default_half_width(n)
-    if d >= n:
-        raise ValueError(f"half_width must be smaller than the number of samples, {n}; got {d}.")
+    most = n - 1 if most is None else most
+    if d > most:
+        raise ValueError(f"half_width must be at most {most} for {n} samples; got {d}.")
     if weights is None:
         return d, None
     if given is None:

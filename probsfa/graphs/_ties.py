@@ -37,7 +37,7 @@ class TiedWindowGraph(TrainingGraph):
     Examples
     --------
     >>> import numpy as np
-    >>> window = WindowGraph(3, 1, mirrored=False)
+    >>> window = WindowGraph(3, 1, ends="open")
     >>> TiedWindowGraph(window, np.array([1, 2])).to_sparse().toarray()
     array([[1. , 0.5, 0.5],
            [0.5, 1. , 1. ],

@@ -1,6 +1,7 @@
 """Windows over samples that stand in order: every one is joined to those close to it."""
 
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import scipy.sparse
@@ -13,7 +14,10 @@ from probsfa.graphs._walk import SparseWalk
 from probsfa.graphs.moments import block_rows
 from probsfa.graphs.training_graph import IntArray, TrainingGraph
 
-__all__ = ["WindowGraph"]
+__all__ = ["Ends", "WindowGraph"]
+
+#: What becomes of a window at the ends: it is cut, folded back, or goes on at the other end.
+Ends = Literal["open", "mirrored", "ring"]
 
 _WIDEST_DIRECT = 32  # half-width up to which a weighted window is summed lag by lag, and beyond it by FFT
 
@@ -26,18 +30,18 @@ class WindowGraph(TrainingGraph):
     n : int
         Number of samples.
     half_width : int
-        d, from 1 to n - 1.
-    mirrored : bool
-        Whether windows are folded back at the ends.
+        d, from 1 to n - 1; of a ring at most (n - 1) // 2.
+    ends : {"open", "mirrored", "ring"}
+        Whether windows are cut at the ends, folded back, or go on at the other end.
     weights : ndarray (d + 1,), optional
         Edge weight by distance; by default 1.
     """
 
     weights: FloatArray | None = None
 
-    def __init__(self, n: int, half_width: int, *, mirrored: bool, weights: FloatArray | None = None) -> None:
+    def __init__(self, n: int, half_width: int, *, ends: Ends, weights: FloatArray | None = None) -> None:
         self.half_width = half_width
-        self.mirrored = mirrored
+        self.ends = ends
         self.weights = weights
         ones = np.ones((n, 1), dtype=np.float64)
         super().__init__(ones[:, 0], self._window_sums(ones)[:, 0])
@@ -48,8 +52,8 @@ class WindowGraph(TrainingGraph):
         lags = np.arange(-d, d + 1)
         rows = np.repeat(np.arange(n), 2 * d + 1)
         columns = rows + np.tile(lags, n)
-        if self.mirrored:
-            columns = _fold(columns, n)
+        if self.ends != "open":
+            columns = self._bring_inside(columns)
         inside = (columns >= 0) & (columns < n)
         values = np.tile(self._weight_of(np.abs(lags)), n)[inside]
         edges = scipy.sparse.csr_array((values, (rows[inside], columns[inside])), shape=(n, n))
@@ -66,7 +70,7 @@ class WindowGraph(TrainingGraph):
         """Return the weight of the edge from every vertex to itself, shape (N,)."""
         n = self.n_vertices
         loops = np.full(n, self._weight_of(np.zeros(1, dtype=np.intp))[0])
-        if self.mirrored:
+        if self.ends == "mirrored":
             for place in (np.arange(n), np.arange(n)[::-1]):  # folded back onto itself
                 loops += self._weight_of(2 * place + 1)
         return loops
@@ -96,7 +100,9 @@ class WindowGraph(TrainingGraph):
             return up_to[np.minimum(lag, d)]
 
         total = below(last - place) + below(place - first) - up_to[0]
-        if self.mirrored:
+        if self.ends == "ring":  # the long way round
+            total += 2.0 * below(first + n) - below(n - 1 - place + first) - below(n - 1 - last + place)
+        if self.ends == "mirrored":
             total += below(place + last + 1) - below(place + first)
             place, first, last = n - 1 - place, n - 1 - last, n - 1 - first
             total += below(place + last + 1) - below(place + first)
@@ -122,8 +128,8 @@ class WindowGraph(TrainingGraph):
         for start in range(0, n, size):
             stop = min(start + size, n)
             places = np.arange(start - d, stop + d)
-            if self.mirrored:
-                around = X.take(_fold(places, n))
+            if self.ends != "open":
+                around = X.take(self._bring_inside(places))
             else:
                 around = np.zeros((len(places), X.n_features), dtype=np.float64)
                 inside = slice(max(0, d - start), len(places) - max(0, stop + d - n))
@@ -139,10 +145,21 @@ class WindowGraph(TrainingGraph):
         n, d = len(X), self.half_width
         padded = np.zeros((n + 2 * d, X.shape[1]), dtype=np.float64)
         padded[d : d + n] = X
-        if self.mirrored:
+        if self.ends == "mirrored":
             padded[:d] = X[:d][::-1]
             padded[d + n :] = X[n - d :][::-1]
+        elif self.ends == "ring":
+            padded[:d] = X[n - d :]
+            padded[d + n :] = X[:d]
         return self._sums(padded)
+
+    def _bring_inside(self, places: IntArray) -> IntArray:
+        """Return which of the vertices 0 ... n - 1 stand at integers beyond the ends."""
+        n = self.n_vertices
+        if self.ends == "ring":
+            return places % n
+        places = places % (2 * n)  # mirrors at -1/2 and n - 1/2
+        return np.minimum(places, 2 * n - 1 - places)
 
     def _sums(self, padded: FloatArray) -> FloatArray:
         """Return the weighted sum of every 2 d + 1 rows that stand together, for each of their middles."""
@@ -163,22 +180,16 @@ class WindowGraph(TrainingGraph):
         return SparseWalk(self.to_sparse())
 
     def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
-        if not self.mirrored:
+        if self.ends == "open":
             return self._walk(start, n_steps, rng)
-        # The steps of a mirrored window are those of an endless one, folded.
+        # The steps are those of a window without ends, folded or wound up.
         if self.weights is None:
             steps = rng.randint(-self.half_width, self.half_width + 1, n_steps)
         else:
             both = np.concatenate([self.weights[:0:-1], self.weights])
             steps = rng.choice(len(both), size=n_steps, p=both / both.sum()) - self.half_width
         steps[0] = start
-        return _fold(np.cumsum(steps), self.n_vertices)
-
-
-def _fold(places: IntArray, n: int) -> IntArray:
-    """Fold the integers onto 0 ... n - 1 by mirrors at -1/2 and n - 1/2."""
-    places = places % (2 * n)
-    return np.minimum(places, 2 * n - 1 - places)
+        return self._bring_inside(np.cumsum(steps))
 
 
 def _sums_in_blocks(padded: FloatArray, d: int) -> FloatArray:

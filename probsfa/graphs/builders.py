@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from probsfa._typing import FloatArray
 from probsfa.graphs._builder import GraphBuilder
 from probsfa.graphs._clustered import clustered
@@ -13,6 +15,7 @@ from probsfa.graphs._multi_label import multi_label
 from probsfa.graphs._named import build_graph, in_time, needs_labels, needs_rows
 from probsfa.graphs._nearest_neighbors import default_neighbors, nearest_neighbors
 from probsfa.graphs._reordering import reordering
+from probsfa.graphs._ring import ring
 from probsfa.graphs._semi_supervised import semi_supervised
 from probsfa.graphs._serial import serial
 from probsfa.graphs._sliding_window import WindowWeights, sliding_window
@@ -32,6 +35,7 @@ __all__ = [
     "MultiLabel",
     "NearestNeighbors",
     "Reordering",
+    "Ring",
     "SemiSupervised",
     "Serial",
     "SlidingWindow",
@@ -127,6 +131,31 @@ class SlidingWindow(_OfLabels):
     def build(self, X: Any, y: Any = None, *, lengths: Any = None) -> TrainingGraph:
         """Return the graph of some labels."""
         return sliding_window(self._labels(y), self.half_width, self.mirrored, weights=self.weights)
+
+
+class Ring(_OfLabels):
+    """The ring graph of angles, to be built; see :func:`probsfa.graphs.ring`.
+
+    Parameters
+    ----------
+    period, half_width, weights
+        As in the function.
+    """
+
+    def __init__(
+        self,
+        period: float = 2 * np.pi,
+        half_width: int | None = None,
+        *,
+        weights: WindowWeights | None = None,
+    ) -> None:
+        self.period = period
+        self.half_width = half_width
+        self.weights = weights
+
+    def build(self, X: Any, y: Any = None, *, lengths: Any = None) -> TrainingGraph:
+        """Return the graph of some angles."""
+        return ring(self._labels(y), self.period, self.half_width, weights=self.weights)
 
 
 class Reordering(_OfLabels):

@@ -33,6 +33,7 @@ BUILDERS = [
         graphs.SlidingWindow(2, False, weights=[1, 2, 3]),
         lambda: graphs.sliding_window(Y, 2, False, weights=[1, 2, 3]),
     ),
+    (graphs.Ring(8, 3), lambda: graphs.ring(Y, 8, 3)),
     (graphs.Reordering(), lambda: graphs.reordering(Y)),
     (graphs.Clustered("classes"), lambda: graphs.clustered(Y, "classes")),
     (
@@ -115,8 +116,9 @@ def test_grid_search_over_graph_settings_in_a_pipeline(rng):
     assert search.best_estimator_.get_params()["slow__graph__n_groups"] in (4, 20)
     fitted = search.best_estimator_["slow"].graph_
     assert len(fitted.sizes) == search.best_params_["slow__graph__n_groups"]
-    regressor = GraphSFARegressor(graph=graphs.Mixed()).set_params(graph__n_groups=7).fit(X, y)
-    assert len(regressor.gsfa_.graph_.sizes) == 7
+    regressor = GraphSFARegressor(1, graph=graphs.Mixed()).set_params(graph__n_groups=7).fit(X, y)
+    by_graph = GraphSFA(1, graph=graphs.mixed(y, 7), shrinkage=regressor.gsfa_.shrinkage_).fit(X)
+    np.testing.assert_allclose(regressor.gsfa_.delta_values_, by_graph.delta_values_, rtol=EXACT)
 
 
 def test_estimators_take_builders(rng):

@@ -1,5 +1,7 @@
 """The ring graph: its definition, its sine and cosine, equal angles, and the order of rows."""
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 
@@ -28,14 +30,22 @@ def test_equals_its_definition(rng):
     assert graph.is_consistent()
 
 
-def test_equal_angles_get_the_mean_over_their_block(rng):
+def test_equal_angles_get_the_mean_over_all_their_orders(rng):
     y = np.array([0.0, 1, 1, 1, 2, 3, 3, 4, 5, 360, 361])
     graph = graphs.ring(y, period=360, half_width=2)
     ties = np.array([0, 2, 2, 2, 4, 5, 5, 7, 8, 0, 2])
     order = np.argsort(y % 360, kind="stable")
     W = window(11, 2)
     groups = ties[order]
-    mean = np.array([[W[np.ix_(groups == a, groups == b)].mean() for b in groups] for a in groups])
+    orders = [
+        [*zero, *three_of_one, *two, *three, *rest]
+        for zero in permutations(np.flatnonzero(groups == 0))
+        for three_of_one in permutations(np.flatnonzero(groups == 2))
+        for two in [np.flatnonzero(groups == 4)]
+        for three in permutations(np.flatnonzero(groups == 5))
+        for rest in [np.flatnonzero(groups > 5)]
+    ]
+    mean = np.mean([W[np.ix_(each, each)] for each in orders], axis=0)
     expected = np.empty_like(mean)
     expected[np.ix_(order, order)] = mean
     np.testing.assert_allclose(graph.to_sparse().toarray(), expected, atol=EXACT)

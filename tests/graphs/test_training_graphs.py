@@ -365,7 +365,7 @@ def test_labels_in_few_values_are_their_own_groups():
         (lambda: graphs.serial([1.0, np.nan], 2), "y contains NaN"),
         (lambda: graphs.serial([1.0, 2.0], 1), "n_groups must be an integer of at least 2; got 1"),
         (lambda: graphs.reordering([1.0]), "y has 1 label"),
-        (lambda: graphs.sliding_window([1, 2, 3], 3), "half_width must be smaller than .* 3; got 3"),
+        (lambda: graphs.sliding_window([1, 2, 3], 3), "half_width must be at most 2 for 3 samples; got 3"),
         (lambda: graphs.clustered([0.0, np.nan]), "y contains NaN, None or NA: 1 of 2 labels"),
         (lambda: graphs.clustered([0, 1], "sample"), "weighting must be one of 'samples', 'classes'"),
         (lambda: graphs.from_sparse(np.ones((2, 3))), r"W must be square.*\(2, 3\)"),
