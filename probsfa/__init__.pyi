@@ -11,6 +11,7 @@ from probsfa import metrics as metrics
 from probsfa import plots as plots
 from probsfa._compilation import enable_compilation_cache as enable_compilation_cache
 from probsfa._models import load as load
+from probsfa._saving import save as save
 from probsfa.bayes import BayesianSFA as BayesianSFA
 from probsfa.sfa import SFA as SFA
 from probsfa.sfa import GraphSFA as GraphSFA

@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from probsfa._frames import lists_in_lists_out
+from probsfa._saving import Saved
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 
@@ -16,7 +17,7 @@ __all__ = ["DelayEmbedding"]
 
 
 @lists_in_lists_out
-class DelayEmbedding(TransformerMixin, BaseEstimator):
+class DelayEmbedding(Saved, TransformerMixin, BaseEstimator):
     """Every row together with earlier rows of its sequence.
 
     What drives a system shows in the recent course of a few measurements, where it does not show in one row

@@ -8,6 +8,7 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
+from probsfa._saving import Saved
 from probsfa.sfa._supervised import fit_classifier, fit_slow_features, on_slow_features, rows_and_labels
 
 __all__ = ["GraphSFAClassifier"]
@@ -18,7 +19,7 @@ def _classifier_has(name: str) -> Any:
     return lambda self: self.classifier is None or hasattr(self.classifier, name)
 
 
-class GraphSFAClassifier(ClassifierMixin, BaseEstimator):
+class GraphSFAClassifier(Saved, ClassifierMixin, BaseEstimator):
     """Classify samples by their slow features on a training graph of the classes.
 
     Parameters

@@ -25,6 +25,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from probsfa._arrays import as_float_array
 from probsfa._frames import lists_in_lists_out
+from probsfa._saving import Saved
 from probsfa._typing import FloatArray
 from probsfa._validation import (
     Sequences,
@@ -106,7 +107,7 @@ class _Posed(NamedTuple):
 
 
 @lists_in_lists_out
-class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class KernelSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Slow feature analysis in the function space of a kernel, sparse and regularised.
 
     Parameters

@@ -5,6 +5,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
+from probsfa._saving import Saved
 from probsfa.graphs._labels import check_labels, label_groups
 from probsfa.sfa._supervised import fit_classifier, fit_slow_features, on_slow_features, rows_and_labels
 
@@ -13,7 +14,7 @@ __all__ = ["GraphSFARegressor"]
 _DEFAULT_COMPONENTS = 5  # section 6.2.4 of the paper: soft labels were best with four or five features
 
 
-class GraphSFARegressor(RegressorMixin, BaseEstimator):
+class GraphSFARegressor(Saved, RegressorMixin, BaseEstimator):
     """Estimate a number from slow features on a training graph of the labels.
 
     The labels are cut into groups, a classifier on the slow features gives the probabilities of the groups,
