@@ -14,6 +14,7 @@ from probsfa._models import load as load
 from probsfa._saving import save as save
 from probsfa.bayes import BayesianSFA as BayesianSFA
 from probsfa.sfa import SFA as SFA
+from probsfa.sfa import XSFA as XSFA
 from probsfa.sfa import GraphSFA as GraphSFA
 from probsfa.sfa import GraphSFAClassifier as GraphSFAClassifier
 from probsfa.sfa import GraphSFARegressor as GraphSFARegressor

@@ -15,6 +15,7 @@ from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, Stand
 import probsfa
 from probsfa import (
     SFA,
+    XSFA,
     GraphSFA,
     GraphSFAClassifier,
     GraphSFARegressor,
@@ -60,6 +61,7 @@ ESTIMATORS = {
     "KernelSFA": KernelSFA(2, n_support=20, regularization=1e-3),
     "KernelSFA of points": KernelSFA(2, support=np.eye(3) * 4, regularization=1e-3),
     "KernelSFA on a graph": KernelSFA(2, graph="serial", n_support=20, regularization=1e-3),
+    "XSFA": XSFA(2, expansion=Polynomial(2), source_degree=2),
     "Clip": Clip(),
     "Concatenation": Concatenation([Identity(), Power(0.8)]),
     "FourierFeatures": FourierFeatures(random_state=np.random.RandomState(3)),
