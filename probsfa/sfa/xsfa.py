@@ -48,11 +48,15 @@ class Extraction(NamedTuple):
         Weights of the expanded sources before, ``n - source_mean``, which are subtracted.
     source_mean : ndarray (M,)
         Mean of the expanded sources before.
+    low, high : float
+        Range of the source over the training rows.
     """
 
     readout: FloatArray
     removal: FloatArray
     source_mean: FloatArray
+    low: float = -np.inf
+    high: float = np.inf
 
 
 @lists_in_lists_out
@@ -196,10 +200,14 @@ class XSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             source = self._source(scaled, sources, extraction)
             loadings = scaled.T @ source / len(source)
             sign = canonical_signs(loadings[:, None], np.where(spread > 0, 1.0, 0.0))[0]
+            source *= sign
             extraction = extraction._replace(
-                readout=sign * extraction.readout, removal=sign * extraction.removal
+                readout=sign * extraction.readout,
+                removal=sign * extraction.removal,
+                low=float(source.min()),
+                high=float(source.max()),
             )
-            sources = np.column_stack([sources, sign * source])
+            sources = np.column_stack([sources, source])
             extractions.append(extraction)
             deltas.append(delta)
             directions.append(n_directions)
@@ -220,7 +228,9 @@ class XSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         Returns
         -------
         ndarray (T, K), or list of ndarrays (T_i, K)
-            Sources in the order of extraction, of zero mean and unit variance over the training rows.
+            Sources in the order of extraction, of zero mean and unit variance over the training rows. What
+            leaves the range that a source has there is brought back to its ends: polynomials say nothing of
+            what lies beyond, and grow without bound.
         """
         check_is_fitted(self)
         sequences = check_sequences(self, X, reset=False, allow_nan=False)
@@ -308,7 +318,7 @@ class XSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             rows = slice(start, start + size)
             source[rows] = (expander(scaled[rows]) - self.expansion_mean_) @ extraction.readout
             source[rows] -= (self._powers(sources[rows]) - extraction.source_mean) @ extraction.removal
-        return source
+        return np.clip(source, extraction.low, extraction.high, out=source)
 
 
 class _WithSources:

@@ -79,6 +79,14 @@ def test_sources_are_uncorrelated_with_powers_of_those_before(rng):
     assert abs(np.corrcoef(y[:, 0] * y[:, 1], y[:, 2])[0, 1]) < 1e-6
 
 
+def test_rows_far_from_the_training_rows_stay_within_the_range_of_a_source(rng):
+    X = spiral(np.column_stack([autoregressive(rng, 500, 40), autoregressive(rng, 500, 15)]))
+    model = XSFA(2).fit(X)
+    y, far = model.transform(X), model.transform(100 * X)
+    assert (far >= y.min(axis=0)).all() and (far <= y.max(axis=0)).all()
+    np.testing.assert_allclose(np.vstack([model.transform(x[None]) for x in X[:20]]), y[:20], atol=1e-8)
+
+
 def test_offsets_and_units_change_nothing(rng):
     X = np.round(spiral(np.column_stack([autoregressive(rng, 400, t) for t in (40, 15)])), 6)
     plain = XSFA(2, expansion=Polynomial(3)).fit(X)
