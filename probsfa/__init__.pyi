@@ -12,9 +12,11 @@ from probsfa import model_selection as model_selection
 from probsfa import plots as plots
 from probsfa._compilation import enable_compilation_cache as enable_compilation_cache
 from probsfa._models import load as load
+from probsfa._saving import save as save
 from probsfa.bayes import BayesianSFA as BayesianSFA
 from probsfa.sfa import IGSFA as IGSFA
 from probsfa.sfa import SFA as SFA
+from probsfa.sfa import XSFA as XSFA
 from probsfa.sfa import GraphSFA as GraphSFA
 from probsfa.sfa import GraphSFAClassifier as GraphSFAClassifier
 from probsfa.sfa import GraphSFARegressor as GraphSFARegressor

@@ -9,7 +9,7 @@ __all__ = ["load"]
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Load a model that was saved by :meth:`ProbabilisticSFA.save` or :meth:`BayesianSFA.save`.
+    """Load an estimator that was saved by its ``save``, or by :func:`probsfa.save`.
 
     Parameters
     ----------
@@ -18,8 +18,8 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    ProbabilisticSFA or BayesianSFA
-        The fitted estimator.
+    estimator
+        The fitted estimator, of the class that was saved.
 
     Raises
     ------
@@ -42,7 +42,12 @@ def load(path: str | os.PathLike[str]) -> Any:
     'ProbabilisticSFA'
     """
     # The samplers' libraries take seconds to import; only their models need them.
-    if _storage.kind_of(path) == "BayesianSFA":
+    kind = _storage.kind_of(path)
+    if kind == "estimator":
+        from probsfa._saving import load as load_estimator
+
+        return load_estimator(path)
+    if kind == "BayesianSFA":
         from probsfa.bayes.estimator import load as load_bayesian
 
         return load_bayesian(path)

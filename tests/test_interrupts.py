@@ -69,7 +69,7 @@ def test_a_fit_that_loses_an_interrupt_keeps_the_best_parameters(rng, monkeypatc
     "estimator,module,step",
     [
         (KernelSFA(1), kernel, "solve"),
-        (KernelSFA(1), kernel, "kernel_moments"),
+        (KernelSFA(1), kernel, "fold_moments"),
         (LaplacianEigenmaps(1), eigenmaps, "graph_spectrum"),
         (GraphSFA(1, graph="temporal"), graph, "graph_moments"),
     ],

@@ -5,11 +5,15 @@ of every fifth amplitude at 48 kHz, here 417 amplitudes at 8 kHz), every word is
 measured on words not used for training, with every output divided by its own standard deviation there. Two
 words with different vowels ("three" and "seven") by one speaker, four recordings each for training and for
 testing, are the small set; four speakers with eight recordings each and a fifth for testing the large set.
+The fifth speaks 8 times more quietly than the others, and a Gaussian kernel is no judge of what lies near its
+origin, so every recording is brought to the same root mean square first (``--loudness as_recorded``
+leaves them as they are).
 
 * Figure 1a: all windows are support vectors; width of the Gaussian and regularisation vary. Twice: with
   eigenvalues removed only where they are zero (the paper's rule; here 1e-15), and with this package's rule.
 * Figure 1b: the large set with a support chosen by matching pursuit.
-* Figure 2a: support size, for the four ways to choose it.
+* Figure 2a: support size, for the four ways to choose it. A support of m vectors has m - 1 outputs, so the
+  mean over 200 is there for the large ones only, and over 24 for all; linear SFA over as many stands beside.
 * Figure 2c: two outputs on the large test set.
 
     python benchmarks/papers/kernel_sfa_speech.py PICTURES --data DATA
@@ -33,7 +37,7 @@ import numpy as np
 from probsfa._validation import Sequences
 from probsfa.metrics import delta_value
 from probsfa.sfa import SFA
-from probsfa.sfa.kernel_columns import KernelColumns, kernel_block
+from probsfa.sfa.kernel_columns import KernelColumns, KernelFunctions, kernel_block
 from probsfa.sfa.kernel_moments import kernel_moments
 from probsfa.sfa.kernel_problem import pose, solve
 from probsfa.sfa.support import mp_kpca, mp_mah, online_mah, random_support
@@ -61,11 +65,12 @@ class Trained(NamedTuple):
     test_slowness: float
     train_slowness: float
     variances: np.ndarray  # of the training outputs
+    test_deviation: float  # of the test outputs, root mean square; those of training have one
     n_outputs: int
 
 
-def load(folder: Path, large: bool, stride: int) -> Speech:
-    """Read the words and cut them into windows, keeping every `stride`-th."""
+def load(folder: Path, large: bool, stride: int, level: bool) -> Speech:
+    """Read the words, `level` their loudness, and cut them into windows, keeping every `stride`-th."""
     stored = np.load(folder / "fsdd_subset" / "fsdd_subset.npz")
     signal, offset, digit = stored["signal"], stored["offset"], stored["digit"]
     speaker, index = stored["speaker"], stored["index"]
@@ -81,11 +86,16 @@ def load(folder: Path, large: bool, stride: int) -> Speech:
             for word in WORDS:
                 for take in chosen[1]:
                     (at,) = np.flatnonzero((speaker == name) & (digit == word) & (index == take))
-                    pieces.append(windows(signal[offset[at] : offset[at + 1]] / 32768, stride))
+                    word_signal = signal[offset[at] : offset[at + 1]] / 32768
+                    loudness = float(np.sqrt(np.mean(word_signal**2)))
+                    pieces.append(windows(word_signal / (loudness if level else 1.0), stride))
         return [w for w in pieces if len(w) > 1]
 
     train, test = words(train_set), words(test_set)
     peak = max(np.abs(x).max() for x in train)
+    deviations = [float(np.concatenate(part).std() / peak) for part in (train, test)]
+    print(f"{'large' if large else 'small'} set: standard deviation of an amplitude in training "
+          f"{deviations[0]:.4f}, in the test {deviations[1]:.4f}")  # fmt: skip
     return Speech([x / peak for x in train], [x / peak for x in test])
 
 
@@ -112,7 +122,8 @@ def evaluate(
     n_outputs: int,
 ) -> list[list[Trained]]:
     """Train with every rank rule and regularisation, and measure on the test words."""
-    moments, among = kernel_moments(kernel, support, sequences), kernel.block(support, support)
+    functions = KernelFunctions(kernel, support)
+    moments, among = kernel_moments(functions, sequences), functions.gram()
     Z, lengths = kernel.values[support], [len(x) for x in speech.test]
     test = kernel_block(np.concatenate(speech.test), Z, kernel.metric, kernel.params)
     train = kernel.block(slice(None), support)
@@ -126,9 +137,17 @@ def evaluate(
             y, y_train = (test - problem.mean) @ A, (train - problem.mean) @ A
             slowness = np.mean(delta_value(y, lengths=lengths))
             own = np.mean(delta_value(y_train, lengths=sequences.lengths))
-            row.append(Trained(float(slowness), float(own), y_train.var(axis=0), count))
+            deviation = float(np.sqrt(y.var(axis=0).mean()))
+            row.append(Trained(float(slowness), float(own), y_train.var(axis=0), deviation, count))
         results.append(row)
     return results
+
+
+def linear_slowness(speech: Speech, counts: Iterable[int]) -> dict[int, tuple[float, float]]:
+    """Return mean test slowness and deviation of the first outputs of linear SFA, by their number."""
+    y = np.concatenate(SFA(max(counts)).fit(speech.train).transform(speech.test))
+    deltas = delta_value(y, lengths=[len(x) for x in speech.test])
+    return {n: (float(np.mean(deltas[:n])), float(np.sqrt(y[:, :n].var(axis=0).mean()))) for n in counts}
 
 
 def figure_1(
@@ -146,11 +165,18 @@ def figure_1(
         print(f"{path.stem}: sigma {sigma:g} took {time.perf_counter() - started:.0f} s", flush=True)
     for column, (rule, grid) in enumerate(zip(RULES, zip(*grids, strict=True), strict=True)):
         print(f"\n{path.stem}, rank rule: {rule}; n={n}, m={len(support)}, up to {n_outputs} outputs")
-        print("test slowness (largest |variance - 1| of a training output), outputs, training slowness at 0")
-        print("   sigma " + "".join(f"  lambda={value:<10g}" for value in LAMBDAS))
+        print("test slowness; largest |variance - 1| of a training output; deviation of the test outputs")
+        names = [f"lambda {value:g}" for value in LAMBDAS]
+        print(table_row("sigma", *names, "outputs", "in training at 0"))
+        print(table_row(*["---"] * (len(LAMBDAS) + 3)))
         for sigma, row in zip(sigmas, grid, strict=True):
-            cells = "".join(f"  {r.test_slowness:7.4f} ({np.abs(r.variances - 1).max():7.1e})" for r in row)
-            print(f"{sigma:8.2f} {cells}  {row[0].n_outputs:4d}  {row[0].train_slowness:.5f}", flush=True)
+            cells = [
+                f"{r.test_slowness:.3f}; {np.abs(r.variances - 1).max():.0e}; {r.test_deviation:.2f}"
+                for r in row
+            ]
+            print(
+                table_row(f"{sigma:g}", *cells, row[0].n_outputs, f"{row[0].train_slowness:.4f}"), flush=True
+            )
         for j, value in enumerate(LAMBDAS):
             color = plt.get_cmap("viridis")(j / len(LAMBDAS))
             label = f"$\\lambda$ = {value:g}"
@@ -164,6 +190,11 @@ def figure_1(
     figure.tight_layout()
     figure.savefig(path, dpi=110)
     plt.close(figure)
+
+
+def table_row(*cells: Any) -> str:
+    """Return a row of a table in Markdown."""
+    return "| " + " | ".join(str(cell) for cell in cells) + " |"
 
 
 def chosen(speech: Speech, sigma: float, n_support: int) -> np.ndarray:
@@ -184,24 +215,38 @@ def figure_2a(
     kpca = mp_kpca(kernel, largest)
     times["mp_kpca"] = time.perf_counter() - started
 
-    def slowness(support: np.ndarray) -> float:
-        count = min(n_outputs, max(1, min(sizes) - 1))
+    def slowness(support: np.ndarray, count: int) -> float:
         return evaluate(speech, kernel, sequences, support, (1e-7,), [None], count)[0][0].test_slowness
 
-    rows = []
-    print(f"\nfigure 2a: n={kernel.n_rows}, sigma={sigma:g}, lambda=1e-7; seconds {times}")
-    print("    m     mp_mah    mp_kpca   online_mah (its m)      random: mean    sd")
-    for m in sizes:
-        error = kernel.diagonal() - residual_fit(kernel, pursuit[:m])
-        online = online_mah(kernel, max(float(error.max()), 1e-12))
-        blind = [
-            slowness(random_support(kernel.n_rows, m, np.random.RandomState(seed))) for seed in range(trials)
-        ]
-        row = (m, slowness(pursuit[:m]), slowness(kpca[:m]), len(online), slowness(online))
-        rows.append((*row, float(np.mean(blind)), float(np.std(blind, ddof=1))))
-        print("{:5d}   {:8.4f}   {:8.4f}     {a[4]:8.4f} ({a[3]:4d})       {a[5]:8.4f}  {a[6]:.4f}".format(
-            *row[:3], a=rows[-1]), flush=True)  # fmt: skip
-    table = np.array(rows)
+    few = min(n_outputs, min(sizes) - 1)
+    linear = linear_slowness(speech, {few, n_outputs})
+    print(
+        f"\nfigure 2a: n={kernel.n_rows}, sigma={sigma:g}, lambda=1e-7; mean test slowness; seconds {times}"
+    )
+    for count in sorted({few, n_outputs}):
+        rows = []
+        print(f"\n{count} outputs; linear SFA {linear[count][0]:.4f}")
+        names = ("matching pursuit MAH", "online MAH (its size)", "matching pursuit KPCA")
+        print(table_row("support vectors", *names, f"random, mean (sd of {trials})"))
+        print(table_row(*["---"] * 5))
+        for m in (m for m in sizes if m > count):
+            error = kernel.diagonal() - residual_fit(kernel, pursuit[:m])
+            online = online_mah(kernel, max(float(error.max()), 1e-12))
+            blind = [
+                slowness(random_support(kernel.n_rows, m, np.random.RandomState(seed)), count)
+                for seed in range(trials)
+            ]
+            row = (m, slowness(pursuit[:m], count), slowness(kpca[:m], count), len(online))
+            rows.append((*row, slowness(online, count), float(np.mean(blind)), float(np.std(blind, ddof=1))))
+            _, mah, by_kpca, size, by_online, mean, deviation = rows[-1]
+            cells = (m, f"{mah:.3f}", f"{by_online:.3f} ({size})", f"{by_kpca:.3f}")
+            print(table_row(*cells, f"{mean:.3f} ({deviation:.3f})"), flush=True)
+        if count == few:
+            picture_2a(np.array(rows), sigma, linear[few][0], few, path)
+
+
+def picture_2a(table: np.ndarray, sigma: float, linear: float, count: int, path: Path) -> None:
+    """Save the picture of one table of figure 2a."""
     figure, axis = plt.subplots(figsize=(7, 5))
     axis.errorbar(table[:, 0], table[:, 5], table[:, 6], fmt="s-", color="0.5", label="random", capsize=3)
     axis.plot(table[:, 0], table[:, 1], "o-", label="matching pursuit MAH")
@@ -210,7 +255,9 @@ def figure_2a(
     axis.set(
         xscale="log", xlabel="support vectors", ylabel="mean test slowness", title=f"$\\sigma$ = {sigma:g}"
     )
-    axis.set_xticks(sizes, [str(m) for m in sizes])
+    axis.axhline(linear, color="k", linewidth=0.8, linestyle=":", label="linear SFA")
+    axis.set_ylabel(f"mean test slowness of {count} outputs")
+    axis.set_xticks(table[:, 0], [f"{m:g}" for m in table[:, 0]])
     axis.minorticks_off()
     axis.legend()
     figure.tight_layout()
@@ -228,13 +275,19 @@ def figure_2c(speech: Speech, sigma: float, n_support: int, path: Path) -> None:
     """Two outputs on the test words of the large set."""
     kernel, sequences = prepare(speech, 0.5 / sigma**2)
     support = mp_mah(kernel, n_support)
-    problem = pose(kernel_moments(kernel, support, sequences), kernel.block(support, support))
+    functions = KernelFunctions(kernel, support)
+    problem = pose(kernel_moments(functions, sequences), functions.gram())
     solution = solve(problem, 2)
     figure, axes = plt.subplots(2, 1, figsize=(11, 4), sharex=True)
     ends = np.cumsum([len(x) for x in speech.test])
     Z = kernel.values[support]
     block = kernel_block(np.concatenate(speech.test), Z, kernel.metric, kernel.params)
     y = (block - problem.mean) @ solution.coefficients
+    slow = ", ".join(f"{d:.4f}" for d in delta_value(y, lengths=[len(x) for x in speech.test]))
+    print(
+        f"\nfigure 2c: sigma={sigma:g}, test slowness of two outputs {slow}, "
+        f"deviations {y.std(axis=0).round(3)}"
+    )
     for axis, output in zip(axes, y.T, strict=True):
         axis.plot(output, linewidth=0.8)
         axis.vlines(ends[:-1], *axis.get_ylim(), color="0.7", linewidth=0.6)
@@ -262,6 +315,7 @@ def main() -> None:
     parser.add_argument("--sigma", type=float, default=2.0, help="width for choosing supports and figure 2")
     widths = [0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]
     parser.add_argument("--sigmas", type=float, nargs="+", default=widths, help="widths of figures 1")
+    parser.add_argument("--loudness", choices=["leveled", "as_recorded"], default="leveled")
     parser.add_argument("--parts", nargs="+", default=["1a", "1b", "2a", "2c"])
     parser.add_argument("--quick", action="store_true", help="a tenth of the windows, three random trials")
     options = parser.parse_args()
@@ -269,12 +323,11 @@ def main() -> None:
         options.stride, options.large_stride, options.large_support = 8, 24, 150
         options.outputs, options.trials = 20, 3
     options.pictures.mkdir(parents=True, exist_ok=True)
-    small = load(options.data, False, options.stride)
+    level = options.loudness == "leveled"
+    small = load(options.data, False, options.stride, level)
     n = sum(len(x) for x in small.train)
-    linear = SFA().fit(small.train)
-    deltas = delta_value(linear.transform(small.test))
-    print(f"small set: {n} windows of {WINDOW}; linear SFA, test slowness: slowest {deltas[0]:.4f}, ", end="")
-    print(f"mean of the first {options.outputs} {np.mean(deltas[: options.outputs]):.4f}")
+    linear, _ = linear_slowness(small, [options.outputs])[options.outputs]
+    print(f"small set: {n} windows of {WINDOW}; linear SFA, {options.outputs} outputs: {linear:.4f}")
     sigmas = np.array(options.sigmas)
     folder = options.pictures
     if "1a" in options.parts:
@@ -283,7 +336,10 @@ def main() -> None:
         sizes = [s for s in (25, 50, 100, 200, 400, 800, 1600) if s <= n // 2]
         figure_2a(small, options.sigma, sizes, options.trials, options.outputs, folder / "figure_2a.png")
     if {"1b", "2c"} & set(options.parts):
-        large = load(options.data, True, options.large_stride)
+        large = load(options.data, True, options.large_stride, level)
+        mean, deviation = linear_slowness(large, [options.outputs])[options.outputs]
+        print(f"large set: {sum(len(x) for x in large.train)} windows; linear SFA, {options.outputs} "
+              f"outputs: {mean:.4f}, deviation of the test outputs {deviation:.2f}")  # fmt: skip
         if "1b" in options.parts:
             m = options.large_support
             figure_1(large, sigmas, m, options.outputs, options.sigma, folder / "figure_1b.png")

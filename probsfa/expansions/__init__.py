@@ -2,7 +2,8 @@
 
 All are scikit-learn transformers with names for their outputs. Those that need nothing from the data are
 *stateless*: their ``expand`` maps the last axis of an array of any shape, so that a hierarchy expands all of
-its nodes in one call.
+its nodes in one call. :class:`DelayEmbedding` alone takes several rows
+together; it stands before an estimator.
 """
 
 from probsfa.expansions._base import Expansion as Expansion
@@ -10,6 +11,7 @@ from probsfa.expansions._base import is_stateless as is_stateless
 from probsfa.expansions._clip import Clip as Clip
 from probsfa.expansions._combine import Concatenation as Concatenation
 from probsfa.expansions._combine import Identity as Identity
+from probsfa.expansions._delay import DelayEmbedding as DelayEmbedding
 from probsfa.expansions._fourier import FourierFeatures as FourierFeatures
 from probsfa.expansions._polynomial import Polynomial as Polynomial
 from probsfa.expansions._power import Power as Power
@@ -18,6 +20,7 @@ from probsfa.expansions._radial import RadialBasis as RadialBasis
 __all__ = [
     "Clip",
     "Concatenation",
+    "DelayEmbedding",
     "Expansion",
     "FourierFeatures",
     "Identity",

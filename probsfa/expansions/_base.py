@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from probsfa._frames import lists_in_lists_out
+from probsfa._saving import Saved
 from probsfa._typing import FloatArray
 from probsfa._validation import check_sequences
 
@@ -17,7 +18,7 @@ __all__ = ["Expansion", "FloatArray", "check_positive", "is_stateless"]
 
 
 @lists_in_lists_out
-class Expansion(TransformerMixin, BaseEstimator, abc.ABC):
+class Expansion(Saved, TransformerMixin, BaseEstimator, abc.ABC):
     """A transformer from D columns to more (or other) columns, row by row.
 
     A concrete expansion says how to learn from checked rows, how to expand them, and what the outputs are

@@ -13,3 +13,4 @@ from probsfa.sfa.kernel import RegularizationPath as RegularizationPath
 from probsfa.sfa.linear import SFA as SFA
 from probsfa.sfa.regressor import GraphSFARegressor as GraphSFARegressor
 from probsfa.sfa.spectral_clustering import SpectralClustering as SpectralClustering
+from probsfa.sfa.xsfa import XSFA as XSFA

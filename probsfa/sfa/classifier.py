@@ -11,6 +11,7 @@ from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
+from probsfa._saving import Saved
 from probsfa._typing import FloatArray
 from probsfa.sfa._choice import Options, choose, folds_of_classes
 from probsfa.sfa._gaussian import GaussianClassifier
@@ -29,7 +30,7 @@ def _classifier_has(name: str) -> Any:
     return lambda self: self.classifier is None or hasattr(self.classifier, name)
 
 
-class GraphSFAClassifier(SlowFeatureStep, ClassifierMixin, BaseEstimator):
+class GraphSFAClassifier(Saved, SlowFeatureStep, ClassifierMixin, BaseEstimator):
     """Classify samples by their slow features on a training graph of the classes.
 
     Parameters

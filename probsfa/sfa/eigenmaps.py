@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from probsfa._frames import lists_in_lists_out
+from probsfa._saving import Saved
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.graphs._nearest_neighbors import neighbor_edges
@@ -40,7 +41,7 @@ _EXTENSION_BLOCK = 2**22  # weights between new and old points held at a time
 
 
 @lists_in_lists_out
-class LaplacianEigenmaps(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class LaplacianEigenmaps(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Embed points so that neighbours stay close.
 
     Parameters

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from probsfa._frames import lists_in_lists_out
+from probsfa._saving import Saved
 from probsfa._validation import check_count, check_sequences
 from probsfa.graphs._graph_moments import GraphMoments, GraphSums, graph_moments
 from probsfa.graphs._named import build_graph, in_time, needs_labels
@@ -27,7 +28,7 @@ __all__ = ["GraphSFA", "check_parameters", "set_fitted"]
 
 
 @lists_in_lists_out
-class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class GraphSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Slow feature analysis of a training graph, for supervised and unsupervised reduction of dimensions.
 
     Parameters

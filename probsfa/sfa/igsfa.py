@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from probsfa._arrays import as_float_array
 from probsfa._frames import lists_in_lists_out
+from probsfa._saving import Saved
 from probsfa._typing import FloatArray
 from probsfa._validation import check_count, check_option, check_sequences, is_list_of_sequences
 from probsfa.graphs._named import build_graph, needs_labels
@@ -28,7 +29,7 @@ _SCALINGS = ("input", "qr")
 
 
 @lists_in_lists_out
-class IGSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class IGSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Slow features of a training graph, and principal components of what they leave of the input.
 
     Parameters

@@ -8,27 +8,51 @@ kernel functions centred over the rows and on each other (eqs. 9-10) they minimi
 
 ``D`` takes differences in time, ``Kbar_ij = k(z_i, z_j)``, and the second term is ``lambda`` times the
 squared norms of the outputs in the space of the kernel. Several sequences give no differences across
-their borders, and ``n - 1`` becomes the number of differences.
+their borders, and ``n - 1`` becomes the number of differences. On a training graph the moments are those of
+Escalante-B. & Wiskott (2013), weighted by its nodes and edges, in the place of these.
 """
 
 import numbers
 import warnings
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_array, check_is_fitted
 
+from probsfa._arrays import as_float_array
 from probsfa._frames import lists_in_lists_out
+from probsfa._saving import Saved
 from probsfa._typing import FloatArray
-from probsfa._validation import Sequences, check_count, check_option, check_sequences
+from probsfa._validation import (
+    Sequences,
+    check_count,
+    check_option,
+    check_sequences,
+    is_list_of_sequences,
+)
+from probsfa.graphs._graph_moments import graph_moments
+from probsfa.graphs._named import build_graph, needs_labels
 from probsfa.linalg import check_rank_tol
 from probsfa.metrics import timescale
-from probsfa.sfa.kernel_columns import KernelColumns, check_kernel, kernel_block, rows_at_a_time
-from probsfa.sfa.kernel_moments import kernel_moments
-from probsfa.sfa.kernel_problem import KernelProblem, KernelSolution, pose, solve
+from probsfa.sfa._labels_of_rows import labels_of_rows
+from probsfa.sfa.kernel_columns import (
+    KernelColumns,
+    KernelFunctions,
+    check_kernel,
+    check_positive_semidefinite,
+    is_translation_invariant,
+    kernel_block,
+    rows_at_a_time,
+)
+from probsfa.sfa.kernel_graph import splits_of_graph
+from probsfa.sfa.kernel_held_out import Held, HeldOutPath, cut, held_out_path, splits_of_time
+from probsfa.sfa.kernel_moments import border_differences, fold_moments, joined_moments, kernel_moments
+from probsfa.sfa.kernel_preimage import PreImage
+from probsfa.sfa.kernel_problem import KernelProblem, KernelSolution, check_rank, pose, solve
 from probsfa.sfa.support import mp_kpca, mp_mah, online_mah, random_support
 
 __all__ = ["KernelSFA", "RegularizationPath"]
@@ -37,6 +61,12 @@ IntArray = NDArray[np.intp]
 
 _SELECTIONS = ("mp_mah", "online_mah", "mp_kpca", "random")
 _PATH_DECADES = range(-16, 2)
+_HELD_OUT_DECADES = range(-10, 2)
+_UNMEASURED = 1e-3  # of the mean of k(z, z), where nothing can be held out
+_N_FOLDS = 5
+_PRE_IMAGE_POINTS = 1000
+# An output whose held-out delta is as high as this is no slower than noise, as far as a few folds can tell.
+_NOISE_DELTA = 1.8
 
 
 class RegularizationPath(NamedTuple):
@@ -54,16 +84,30 @@ class RegularizationPath(NamedTuple):
     chosen : float
         The smallest regularisation at which all variances are one within the tolerance, NaN if there is
         none.
+    held_out_delta_values : ndarray (P, K)
+        Delta values on stretches of rows that were left out of the training, each stretch in turn; NaN where
+        there are too few rows to leave any out.
     """
 
     regularizations: FloatArray
     delta_values: FloatArray
     variances: FloatArray
     chosen: float
+    held_out_delta_values: FloatArray
+
+
+class _Posed(NamedTuple):
+    """Everything that comes before the choice of the regularisation."""
+
+    sequences: Sequences
+    functions: KernelFunctions
+    gram: FloatArray
+    problem: KernelProblem
+    divisions: Iterable[Held]
 
 
 @lists_in_lists_out
-class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class KernelSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Slow feature analysis in the function space of a kernel, sparse and regularised.
 
     Parameters
@@ -78,11 +122,12 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         of width sigma is ``gamma = 1 / (2 sigma^2)``.
     kernel_params : dict, optional
         Parameters of a callable kernel.
-    regularization : float or "auto", default=0.0
+    regularization : float or "auto", default="auto"
         ``lambda``, the weight of the squared norm. 0 is kernel SFA without regularisation, which over-fits
-        where the support is a large part of the rows and the kernel narrow. ``"auto"`` takes the smallest at
-        which the outputs have unit variance (see :meth:`regularization_path`); with the default `rank_tol`
-        that is nearly always 0, because directions lost in rounding are left out already.
+        where the support is a large part of the rows and the kernel narrow. ``"auto"`` chooses by slowness
+        on stretches of rows that are left out, five in turn: of 0 and powers of ten what gives the slowest
+        outputs there. That takes sixty-five eigenproblems of the size of the support; give a number where the
+        support is large.
     n_support : int, optional
         Number of support vectors; a limit for ``"online_mah"``. By default all rows, or as many as
         `threshold` asks for.
@@ -95,6 +140,14 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         support; ``"online_mah"`` needs it unless all rows are the support.
     random_state : int, RandomState or None, default=None
         For ``selection="random"``.
+    support : array-like (m,) of int or (m, D), optional
+        The support vectors, where they are known: numbers of training rows, or points. `n_support`,
+        `selection` and `threshold` are then not used.
+    lag : int, default=1
+        Rows between the two members of a difference.
+    graph : TrainingGraph, str or callable, optional
+        What is similar to what, in the place of time: a graph, its builder or its name, as in
+        :class:`GraphSFA`. Kernel values of all rows with the support are then held in memory.
     rank_tol : float, optional
         Eigenvalues of the covariance of the kernel functions up to this fraction of the largest count as
         zero, after every function is scaled to unit variance. Default
@@ -104,9 +157,13 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     ----------
     support_ : ndarray (m,) of int
         Rows of the training data (all sequences in order) that are support vectors, in the order of
-        selection.
+        selection; None where `support` gave points.
     support_vectors_ : ndarray (m, D)
         These rows; (m, m) kernel values between them if the kernel is precomputed.
+    origin_ : ndarray (D,)
+        What is subtracted from rows and support vectors before the kernel is computed: the mean of the
+        training rows for "rbf", "laplacian" and "linear", where that changes nothing but the digits that a
+        large offset takes away; zeros for other kernels, which it would change.
     coefficients_ : ndarray (m, K)
         ``y(x) = (k(x) - kernel_mean_) @ coefficients_``; every column sums to zero.
     kernel_mean_ : ndarray (m,)
@@ -114,8 +171,11 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     delta_values_ : ndarray (K,)
         Mean squared change of each output over the training rows. The outputs are in the order of slowness
         plus penalty, which is that of slowness where ``regularization`` is 0.
+    held_out_delta_values_ : ndarray (K,) or None
+        The same on rows that were left out, with the regularisation that was chosen; None where a number was
+        given or too few rows leave nothing to measure.
     timescales_ : ndarray (K,)
-        ``-1 / log(1 - delta/2)`` in rows.
+        ``-lag / log(1 - delta/2)`` in rows, or in steps of the Markov chain on the graph.
     norms_ : ndarray (K,)
         Squared norm of every output in the space of the kernel.
     regularization_ : float
@@ -123,18 +183,26 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     rank_ : int
         Dimensions in which the kernel functions vary; at most m - 1, because centring the functions on each
         other takes one.
+    graph_ : TrainingGraph or None
+        The graph of the training rows.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
     See Also
     --------
     SFA : Linear, or on an expansion that is given.
+    GraphSFA : The same, on a training graph.
     probsfa.expansions.FourierFeatures : A finite basis that approaches a Gaussian kernel.
 
     Notes
     -----
     O(m^2 n) time; the moments take O(m^2) memory however long the series are. The sign of an output makes its
     largest correlation with a kernel function of the support positive.
+
+    Kernels must be symmetric and positive semidefinite, at least on combinations whose coefficients sum to
+    zero; that is checked on the support vectors. A polynomial, sigmoid, cosine or callable kernel of rows
+    with an offset is another kernel than that of centred rows: subtract the mean first where it is large
+    beside the spread, or rounding hides what the rows vary by (a warning says so).
 
     Examples
     --------
@@ -158,12 +226,15 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         degree: float = 3,
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
-        regularization: float | str = 0.0,
+        regularization: float | str = "auto",
         n_support: int | None = None,
         selection: str = "mp_mah",
         threshold: float | None = None,
         random_state: Any = None,
         rank_tol: float | None = None,
+        support: Any = None,
+        lag: int = 1,
+        graph: Any = None,
     ) -> None:
         self.n_components = n_components
         self.kernel = kernel
@@ -177,6 +248,9 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.threshold = threshold
         self.random_state = random_state
         self.rank_tol = rank_tol
+        self.support = support
+        self.lag = lag
+        self.graph = graph
 
     def fit(self, X: Any, y: Any = None, *, lengths: Any = None) -> Self:
         """Choose support vectors and find the slowest functions on them.
@@ -185,7 +259,8 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         ----------
         X : array-like (T, D), or list of array-likes (T_i, D)
             Rows in order of time; a list is several sequences, with no difference from one to the next.
-        y : ignored
+        y : array-like (T,), or list of array-likes (T_i,), optional
+            Labels, where `graph` is built from them; ignored otherwise.
         lengths : array-like of int, optional
             Cuts one array into consecutive sequences.
 
@@ -197,32 +272,47 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         Raises
         ------
         ValueError
-            If a parameter is out of range, X holds no difference, or the kernel functions span fewer
-            dimensions than `n_components`.
+            If a parameter is out of range, the kernel is not symmetric and positive semidefinite, X holds no
+            difference, or the kernel functions span fewer dimensions than `n_components`.
+
+        Warns
+        -----
+        UserWarning
+            If outputs are not slow on rows left out, or could take any course; if rounding hides what kernel
+            functions vary by; and if fewer support vectors than `n_support` span all kernel functions.
         """
         # Whatever ends this early, an interrupt among it, leaves an estimator that is not fitted.
         self.__dict__.pop("coefficients_", None)
-        sequences, kernel, problem = self._pose(X, lengths)
-        chosen = self.regularization
-        if chosen == "auto":
-            path = self._path(kernel, problem, self._default_path(kernel), tolerance=0.01)
-            chosen = path.chosen
-            if np.isnan(chosen):
-                chosen = path.regularizations[np.argmin(np.abs(path.variances - 1).max(axis=1))]
-                warnings.warn(
-                    f"No regularization keeps the variance of all outputs within 1 % of one; {chosen:g} "
-                    "comes closest. Use fewer support vectors or another kernel.",
-                    stacklevel=2,
-                )
-        solution = solve(problem, self.n_components, float(chosen))
-        self.regularization_ = float(chosen)
-        self.rank_ = problem.basis.shape[1]
+        self.__dict__.pop("_pre_image", None)
+        posed = self._pose(X, y, lengths, hold_out=self.regularization == "auto")
+        problem, n_rows = posed.problem, posed.sequences.n_rows
+        check_rank(problem, self.n_components)
+        if self.regularization == "auto":
+            chosen, held_out = self._choose(posed)
+        else:
+            chosen, held_out = float(self.regularization), None
+        solution = solve(problem, self.n_components, chosen)
+        rank = problem.basis.shape[1]
+        _warn_of_overfitting(solution.delta_values, held_out, chosen, rank, n_rows)
+        if problem.n_rounded:
+            warnings.warn(
+                f"Rounding of the kernel values hides {problem.n_rounded} of {problem.n_rounded + rank} "
+                "directions in which the kernel functions vary: it is nearly constant over these rows. "
+                "Bring the rows to a scale that fits it (or set gamma), and subtract their mean.",
+                stacklevel=2,
+            )
+        self.regularization_ = chosen
+        self.held_out_delta_values_ = held_out
+        self.rank_ = rank
         self.kernel_mean_ = problem.mean
         self.delta_values_ = solution.delta_values
-        self.timescales_ = timescale(solution.delta_values)
+        self.timescales_ = timescale(solution.delta_values, lag=self.lag)
         self.norms_ = solution.norms
-        rows = sequences.values[self.support_]
-        self.support_vectors_ = rows[:, self.support_] if self.kernel == "precomputed" else rows
+        if self.support_ is None:
+            self.support_vectors_ = posed.functions.support + self.origin_
+        else:
+            rows = posed.sequences.values[self.support_]
+            self.support_vectors_ = rows[:, self.support_] if self.kernel == "precomputed" else rows
         self.coefficients_ = solution.coefficients
         return self
 
@@ -241,16 +331,49 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         check_is_fitted(self)
         sequences = check_sequences(self, X, reset=False, allow_nan=False)
-        outputs = np.empty((sequences.n_rows, self.coefficients_.shape[1]), dtype=np.float64)
-        step = rows_at_a_time(len(self.support_))
-        for start in range(0, sequences.n_rows, step):
-            rows = sequences.values[start : start + step]
-            if self.kernel == "precomputed":
-                block = rows[:, self.support_]
-            else:
-                block = kernel_block(rows, self.support_vectors_, self.kernel, self._kernel_params())
-            outputs[start : start + step] = (block - self.kernel_mean_) @ self.coefficients_
-        return sequences.restore(outputs)
+        return sequences.restore(self._outputs(sequences.values))
+
+    def inverse_transform(self, Y: Any) -> Any:
+        """Return inputs that belong to outputs: approximate pre-images.
+
+        Parameters
+        ----------
+        Y : array-like (T, K), or list of array-likes (T_i, K)
+            Outputs, such as ``transform`` returns.
+
+        Returns
+        -------
+        ndarray (T, D), or list of ndarrays (T_i, D)
+            Inputs. What the K outputs do not tell of an input is averaged over.
+
+        Raises
+        ------
+        ValueError
+            If `Y` does not have K columns, or the kernel is precomputed and no inputs are known.
+
+        Notes
+        -----
+        A kernel ridge regression from outputs to inputs, learned from the support vectors (Bakir, Weston
+        & Schoelkopf 2004, Learning to find pre-images, NIPS 16), with a Gaussian kernel of the outputs. Its
+        width and ridge are those of least squared error when each support vector is left out; of more than
+        1,000 support vectors the first 1,000 are used. Any kernel has such pre-images, and they need no
+        starting point.
+        """
+        check_is_fitted(self)
+        if is_list_of_sequences(Y):
+            return [self.inverse_transform(y) for y in Y]
+        Y = check_array(as_float_array(Y, "Y"), input_name="Y")
+        n_components = self.coefficients_.shape[1]
+        if Y.shape[1] != n_components:
+            raise ValueError(
+                f"Y has {Y.shape[1]} columns; inverse_transform needs the {n_components} outputs."
+            )
+        if self.kernel == "precomputed":
+            raise ValueError("inverse_transform needs inputs, and with kernel='precomputed' none are known.")
+        if not hasattr(self, "_pre_image"):
+            points = self.support_vectors_[:_PRE_IMAGE_POINTS]
+            self._pre_image = PreImage.fit(self._outputs(points), points)
+        return self._pre_image(Y)
 
     def regularization_path(
         self,
@@ -270,7 +393,8 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         ----------
         X : array-like (T, D), or list of array-likes (T_i, D)
             Rows in order of time.
-        y : ignored
+        y : array-like (T,), or list of array-likes (T_i,), optional
+            Labels, where `graph` is built from them.
         regularizations : array-like, optional
             Values to try. Default 0 and powers of ten from 1e-16 to 10 times the mean of ``k(z, z)``, the
             unit in which a squared norm is measured.
@@ -282,18 +406,30 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         Returns
         -------
         RegularizationPath
-            Delta values and variances along the path, and the regularisation to use.
+            Delta values, on training rows and on rows left out, and variances along the path.
         """
-        _, kernel, problem = self._pose(X, lengths)
+        posed = self._pose(X, y, lengths, hold_out=True)
         if regularizations is None:
-            values = self._default_path(kernel)
+            values = _path(posed.gram, _PATH_DECADES)
         else:
             values = np.sort(np.asarray(regularizations, dtype=np.float64).ravel())
         if len(values) == 0 or not (np.isfinite(values).all() and values[0] >= 0):
             raise ValueError(f"regularizations must be finite and not negative; got {regularizations!r}.")
         if not (isinstance(tolerance, numbers.Real) and float(tolerance) > 0):
             raise ValueError(f"tolerance must be positive; got {tolerance!r}.")
-        return self._path(kernel, problem, values, float(tolerance))
+        solutions = [solve(posed.problem, self.n_components, float(value)) for value in values]
+        variances = _variances(posed.functions, posed.problem, solutions)
+        holds = (np.abs(variances - 1) <= tolerance).all(axis=1)
+        held_out = self._held_out(posed, values)
+        return RegularizationPath(
+            regularizations=values,
+            delta_values=np.array([solution.delta_values for solution in solutions]),
+            variances=variances,
+            chosen=float(values[np.argmax(holds)]) if holds.any() else float("nan"),
+            held_out_delta_values=np.full((len(values), self.n_components), np.nan)
+            if held_out is None
+            else held_out.delta_values,
+        )
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether outputs can be computed."""
@@ -303,6 +439,7 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """Tell scikit-learn what the estimator accepts."""
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self.kernel == "precomputed"
+        tags.target_tags.required = needs_labels(self.graph)
         return tags
 
     @property
@@ -315,22 +452,113 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         params = {"degree": self.degree, "coef0": self.coef0}
         return params if self.gamma is None else {**params, "gamma": self.gamma}
 
-    def _pose(self, X: Any, lengths: Any) -> tuple[Sequences, KernelColumns, KernelProblem]:
+    def _outputs(self, values: FloatArray) -> FloatArray:
+        """Return the outputs of checked rows, a block at a time."""
+        outputs = np.empty((len(values), self.coefficients_.shape[1]), dtype=np.float64)
+        ready = self.kernel == "precomputed"
+        points = self.support_vectors_ if ready else self.support_vectors_ - self.origin_
+        step = rows_at_a_time(len(points))
+        for start in range(0, len(values), step):
+            rows = values[start : start + step]
+            if ready:
+                block = rows[:, self.support_]
+            else:
+                block = kernel_block(rows - self.origin_, points, self.kernel, self._kernel_params())
+            outputs[start : start + step] = (block - self.kernel_mean_) @ self.coefficients_
+        return outputs
+
+    def _pose(self, X: Any, y: Any, lengths: Any, *, hold_out: bool) -> _Posed:
         """Check everything, choose the support, and whiten."""
         self._check_parameters()
         sequences = check_sequences(
             self, X, reset=True, allow_nan=False, lengths=lengths, min_rows=2, index="warn"
         )
+        values = sequences.values
         if self.kernel == "precomputed" and sequences.n_rows != sequences.n_features:
             raise ValueError(
                 "X must be square with kernel='precomputed': kernel values between all training rows; got "
-                f"shape {sequences.values.shape}."
+                f"shape {values.shape}."
             )
-        kernel = KernelColumns(sequences.values, self.kernel, self._kernel_params())
-        self.support_ = self._select(kernel)
-        moments = kernel_moments(kernel, self.support_, sequences)
-        gram = kernel.block(self.support_, self.support_)
-        return sequences, kernel, pose(moments, gram, self.rank_tol)
+        self.origin_ = np.zeros(sequences.n_features, dtype=np.float64)
+        if is_translation_invariant(self.kernel):
+            first = values[0]
+            self.origin_ = first + (values - first).mean(axis=0)
+            values = values - self.origin_
+        kernel = KernelColumns(values, self.kernel, self._kernel_params())
+        functions = KernelFunctions(kernel, self._support(kernel))
+        self.support_ = functions.support if functions.of_rows else None
+        gram = functions.gram()
+        check_positive_semidefinite(gram, self.kernel)
+        divisions: Iterable[Held] = ()
+        if self.graph is None or (isinstance(self.graph, str) and self.graph == "temporal"):
+            self.graph_ = None
+            if hold_out:
+                folds = cut(sequences.lengths, _N_FOLDS)
+                parts = fold_moments(functions, sequences, folds, lag=self.lag)
+                borders = border_differences(functions, sequences, folds, lag=self.lag)
+                moments = joined_moments(parts, borders)
+                divisions = splits_of_time(parts, borders, folds, functions.support)
+            else:
+                moments = kernel_moments(functions, sequences, lag=self.lag)
+            problem = pose(moments, gram, self.rank_tol)
+        else:
+            labels = labels_of_rows(y, sequences.lengths)
+            self.graph_ = build_graph(self.graph, sequences.values, labels, lengths=sequences.lengths)
+            features = functions(slice(None))
+            problem = pose(graph_moments(self.graph_, features), gram, self.rank_tol)
+            if hold_out:
+                divisions = splits_of_graph(
+                    self.graph, self.graph_, sequences.values, labels, features, functions.support, _N_FOLDS
+                )
+        return _Posed(sequences, functions, gram, problem, divisions)
+
+    def _choose(self, posed: _Posed) -> tuple[float, FloatArray | None]:
+        """Return the regularisation chosen on rows left out, and the delta values there."""
+        values = _path(posed.gram, _HELD_OUT_DECADES)
+        path = self._held_out(posed, values)
+        if path is None:
+            chosen = _UNMEASURED * float(np.mean(np.diagonal(posed.gram)))
+            warnings.warn(
+                f"The {posed.sequences.n_rows} rows leave nothing to measure slowness on once some are left "
+                f"out, so regularization='auto' took {chosen:g}. Give more rows, or a number.",
+                stacklevel=3,
+            )
+            return chosen, None
+        at = path.choose()
+        return float(values[at]), path.delta_values[at]
+
+    def _held_out(self, posed: _Posed, values: FloatArray) -> HeldOutPath | None:
+        return held_out_path(posed.divisions, posed.gram, self.n_components, values, self.rank_tol)
+
+    def _support(self, kernel: KernelColumns) -> NDArray[Any]:
+        """Return the support vectors: rows by number, or points relative to the origin."""
+        if self.support is None:
+            return self._select(kernel)
+        if self.n_support is not None or self.threshold is not None:
+            raise ValueError("support gives the support vectors; leave out n_support and threshold.")
+        given = np.asarray(self.support)
+        if given.ndim == 1 and given.dtype.kind in "iu":
+            if len(given) < 2 or given.min() < 0 or given.max() >= kernel.n_rows:
+                raise ValueError(
+                    f"support must be at least two numbers of rows from 0 to {kernel.n_rows - 1}, or points; "
+                    f"got {self.support!r:.80}."
+                )
+            if len(np.unique(given)) < len(given):
+                raise ValueError("support names a row twice.")
+            return given.astype(np.intp)
+        if self.kernel == "precomputed":
+            raise ValueError(
+                "support must be numbers of rows with kernel='precomputed': points have no values."
+            )
+        points = as_float_array(self.support, "support")
+        if points.ndim != 2 or points.shape[1] != len(self.origin_) or len(points) < 2:
+            raise ValueError(
+                f"support must be numbers of rows, or at least two points of {len(self.origin_)} columns; "
+                f"got shape {points.shape}."
+            )
+        if not np.isfinite(points).all():
+            raise ValueError("support holds values that are not finite.")
+        return points - self.origin_
 
     def _select(self, kernel: KernelColumns) -> IntArray:
         n, m, threshold = kernel.n_rows, self.n_support, self.threshold
@@ -358,44 +586,11 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             )
         return support
 
-    def _default_path(self, kernel: KernelColumns) -> FloatArray:
-        rows = KernelColumns(kernel.values[self.support_], self.kernel, self._kernel_params())
-        if self.kernel == "precomputed":
-            scale = float(np.mean(kernel.diagonal()[self.support_]))
-        else:
-            scale = float(np.mean(rows.diagonal()))
-        return np.array([0.0, *(scale * 10.0**k for k in _PATH_DECADES)], dtype=np.float64)
-
-    def _path(
-        self, kernel: KernelColumns, problem: KernelProblem, values: FloatArray, tolerance: float
-    ) -> RegularizationPath:
-        solutions = [solve(problem, self.n_components, float(value)) for value in values]
-        variances = self._variances(kernel, problem, solutions)
-        holds = (np.abs(variances - 1) <= tolerance).all(axis=1)
-        return RegularizationPath(
-            regularizations=values,
-            delta_values=np.array([solution.delta_values for solution in solutions]),
-            variances=variances,
-            chosen=float(values[np.argmax(holds)]) if holds.any() else float("nan"),
-        )
-
-    def _variances(
-        self, kernel: KernelColumns, problem: KernelProblem, solutions: list[KernelSolution]
-    ) -> FloatArray:
-        """Return the variances of the outputs of all solutions, measured row by row, (P, K)."""
-        coefficients = np.hstack([solution.coefficients for solution in solutions])
-        total, squares = np.zeros((2, coefficients.shape[1]), dtype=np.float64)
-        step = rows_at_a_time(len(self.support_))
-        for start in range(0, kernel.n_rows, step):
-            block = kernel.block(slice(start, min(start + step, kernel.n_rows)), self.support_)
-            outputs = (block - problem.mean) @ coefficients
-            total += outputs.sum(axis=0)
-            squares += np.sum(outputs**2, axis=0)
-        variances = squares / kernel.n_rows - (total / kernel.n_rows) ** 2
-        return variances.reshape(len(solutions), -1)
-
     def _check_parameters(self) -> None:
         check_count("n_components", self.n_components)
+        check_count("lag", self.lag)
+        if self.graph is not None and self.lag != 1:
+            raise ValueError(f"lag={self.lag} means nothing on a graph: its edges say what is compared.")
         check_kernel(self.kernel)
         check_option("selection", self.selection, _SELECTIONS)
         check_rank_tol(self.rank_tol)
@@ -417,3 +612,49 @@ class KernelSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 "selection='online_mah' needs a threshold: n_support alone would take the first rows. Use "
                 "'mp_mah' for a support of a given size."
             )
+
+
+def _path(gram: FloatArray, decades: Iterable[int]) -> FloatArray:
+    """Return 0 and powers of ten in the unit in which a squared norm is measured, the mean of ``k(z, z)``."""
+    scale = float(np.mean(np.diagonal(gram)))
+    return np.array([0.0, *(scale * 10.0**k for k in decades)], dtype=np.float64)
+
+
+def _variances(
+    functions: KernelFunctions, problem: KernelProblem, solutions: list[KernelSolution]
+) -> FloatArray:
+    """Return the variances of the outputs of all solutions, measured row by row, (P, K)."""
+    coefficients = np.hstack([solution.coefficients for solution in solutions])
+    total, squares = np.zeros((2, coefficients.shape[1]), dtype=np.float64)
+    step = rows_at_a_time(functions.n_functions)
+    for start in range(0, functions.n_rows, step):
+        block = functions(slice(start, min(start + step, functions.n_rows)))
+        outputs = (block - problem.mean) @ coefficients
+        total += outputs.sum(axis=0)
+        squares += np.sum(outputs**2, axis=0)
+    variances = squares / functions.n_rows - (total / functions.n_rows) ** 2
+    return variances.reshape(len(solutions), -1)
+
+
+def _warn_of_overfitting(
+    deltas: FloatArray, held_out: FloatArray | None, regularization: float, rank: int, n_rows: int
+) -> None:
+    """Warn where delta values of the training rows say nothing about other rows."""
+    if held_out is None:
+        if regularization == 0 and 2 * rank > n_rows:
+            warnings.warn(
+                f"The kernel functions vary in {rank} directions over {n_rows} rows, so outputs can follow "
+                "nearly any course, however slow. Take regularization='auto' or a number above 0, or fewer "
+                "support vectors.",
+                stacklevel=3,
+            )
+        return
+    noise = np.flatnonzero((held_out > _NOISE_DELTA) & (held_out > deltas))
+    if len(noise):
+        j = int(noise[0])
+        warnings.warn(
+            f"Output {j} is no slower than noise on rows left out: its delta is {held_out[j]:.3g} there, "
+            f"and {deltas[j]:.3g} on the training rows. Take fewer components, another kernel or gamma, or "
+            "more rows.",
+            stacklevel=3,
+        )

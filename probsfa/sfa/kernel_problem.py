@@ -11,11 +11,15 @@ import numpy as np
 import scipy.linalg
 
 from probsfa._typing import FloatArray
+from probsfa.graphs._graph_moments import GraphMoments
 from probsfa.graphs.moments import Moments
 from probsfa.linalg import RankError, canonical_signs, whiten
 from probsfa.sfa.kernel_moments import center_support
 
-__all__ = ["KernelProblem", "KernelSolution", "pose", "solve"]
+__all__ = ["KernelProblem", "KernelSolution", "check_rank", "pose", "solve"]
+
+# Eigenvalues of a covariance of independent errors reach (1 + sqrt(m / n))^2 <= 4 times their variance.
+_SPREAD_OF_ROUNDING = 4.0
 
 
 class KernelProblem(NamedTuple):
@@ -35,6 +39,9 @@ class KernelProblem(NamedTuple):
         Covariances of kernel functions and white coordinates, for the signs.
     scales : ndarray (m,)
         Standard deviations of the kernel functions.
+    n_rounded : int
+        Directions above the tolerance of the rank that were left out all the same, because rounding of the
+        kernel values alone gives them as much variance as they have.
     """
 
     mean: FloatArray
@@ -43,6 +50,7 @@ class KernelProblem(NamedTuple):
     norm: FloatArray
     loadings: FloatArray
     scales: FloatArray
+    n_rounded: int
 
 
 class KernelSolution(NamedTuple):
@@ -63,22 +71,31 @@ class KernelSolution(NamedTuple):
     norms: FloatArray
 
 
-def pose(moments: Moments, gram: FloatArray, rank_tol: float | None = None) -> KernelProblem:
+def pose(moments: Moments | GraphMoments, gram: FloatArray, rank_tol: float | None = None) -> KernelProblem:
     """Centre and whiten.
 
     Parameters
     ----------
-    moments : Moments
+    moments : Moments or GraphMoments
         Of the m kernel functions over the training rows.
     gram : ndarray (m, m)
         Kernel between the support vectors, ``Kbar``.
     rank_tol : float, optional
         As in :func:`probsfa.linalg.whiten`; it decides which eigenvalues of ``K K'`` count as zero.
+
+    Notes
+    -----
+    Kernel values are rounded at their last digit, whatever they vary by: where a wide Gaussian lies within
+    1e-12 of one, four digits of the functions are left. Errors of variance ``s^2`` in every function have
+    the variance ``s^2 |w|^2`` in the white coordinate ``w``, so coordinates where that comes near one are
+    rounding and nothing else, and are left out.
     """
     covariance = moments.covariance
     floor = float(moments.variance_floor.max())
     white = whiten(center_support(covariance), rank_tol=rank_tol, variance_floor=floor)
-    basis = white.matrix - white.matrix.mean(axis=0)
+    rounding = _SPREAD_OF_ROUNDING * floor * np.sum(white.matrix**2, axis=0)
+    kept = white.matrix[:, rounding < 1]
+    basis = kept - kept.mean(axis=0)
     return KernelProblem(
         mean=moments.mean,
         basis=basis,
@@ -86,6 +103,7 @@ def pose(moments: Moments, gram: FloatArray, rank_tol: float | None = None) -> K
         norm=basis.T @ (gram @ basis),
         loadings=covariance @ basis,
         scales=np.sqrt(np.maximum(np.diagonal(covariance), 0.0)),
+        n_rounded=white.rank - kept.shape[1],
     )
 
 
@@ -106,13 +124,8 @@ def solve(problem: KernelProblem, n_components: int, regularization: float = 0.0
     RankError
         If the kernel functions span fewer dimensions.
     """
-    m, rank = problem.basis.shape
-    if n_components > rank:
-        raise RankError(
-            f"n_components={n_components} is more than the {rank} dimensions in which the kernel functions "
-            f"of {m} support vectors vary over X. Use more support vectors, another kernel, or a lower "
-            "rank_tol."
-        )
+    check_rank(problem, n_components)
+    rank = problem.basis.shape[1]
     objective = problem.slowness
     if regularization > 0:
         objective = objective + regularization * problem.norm
@@ -124,3 +137,19 @@ def solve(problem: KernelProblem, n_components: int, regularization: float = 0.0
         delta_values=np.maximum(np.sum(rotation * (problem.slowness @ rotation), axis=0), 0.0),
         norms=np.sum(rotation * (problem.norm @ rotation), axis=0),
     )
+
+
+def check_rank(problem: KernelProblem, n_components: int) -> None:
+    """Raise a RankError if the kernel functions span fewer dimensions than that."""
+    m, rank = problem.basis.shape
+    if n_components > rank:
+        remedy = "Use more support vectors, another kernel, or a lower rank_tol."
+        if problem.n_rounded:
+            remedy = (
+                f"Rounding of the kernel values hides {problem.n_rounded} more: bring X to a scale that fits "
+                "the kernel, and subtract its mean."
+            )
+        raise RankError(
+            f"n_components={n_components} is more than the {rank} dimensions in which the kernel functions "
+            f"of {m} support vectors vary over X. {remedy}"
+        )

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.exceptions import NotFittedError
 
 from probsfa._frames import lists_in_lists_out
+from probsfa._saving import Saved
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.graphs.moments import MomentStream
 from probsfa.linalg import RankError, check_rank_tol
@@ -24,7 +25,7 @@ __all__ = ["SFA", "check_parameters", "set_fitted"]
 
 
 @lists_in_lists_out
-class SFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class SFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Slow feature analysis: the slowest decorrelated outputs of a time series.
 
     Parameters

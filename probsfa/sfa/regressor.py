@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.metrics import r2_score
 
+from probsfa._saving import Saved
 from probsfa._typing import FloatArray
 from probsfa._validation import check_count
 from probsfa.graphs import ring, union
@@ -25,7 +26,7 @@ _WIDTHS = (0.4, 1.0, 2.5)
 _MOST_PRODUCTS = 21  # features whose products are tried: 252 columns
 
 
-class GraphSFARegressor(SlowFeatureStep, RegressorMixin, BaseEstimator):
+class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
     """Estimate numbers or angles from slow features on a training graph of the labels.
 
     Parameters

@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin, clone
 from sklearn.cluster import KMeans
 
+from probsfa._saving import Saved
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count
 from probsfa.sfa.affinity import affinity_graph, affinity_tags
@@ -24,7 +25,7 @@ __all__ = ["SpectralClustering"]
 _KMEANS_STARTS = 10
 
 
-class SpectralClustering(ClusterMixin, BaseEstimator):
+class SpectralClustering(Saved, ClusterMixin, BaseEstimator):
     """Cluster points by the connections between them.
 
     Parameters

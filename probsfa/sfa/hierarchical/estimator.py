@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from probsfa._frames import lists_in_lists_out
+from probsfa._saving import Saved
 from probsfa._validation import check_count, check_option, check_sequences
 from probsfa.graphs import TrainingGraph
 from probsfa.graphs._named import build_graph, needs_labels, needs_rows
@@ -33,7 +34,7 @@ __all__ = ["HierarchicalSFA"]
 
 
 @lists_in_lists_out
-class HierarchicalSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class HierarchicalSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Slow feature analysis in layers of nodes over receptive fields.
 
     Parameters

@@ -1,0 +1,198 @@
+"""Delay embedding: several rows of a sequence side by side."""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn import get_config
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+
+from probsfa._frames import lists_in_lists_out
+from probsfa._saving import Saved
+from probsfa._typing import FloatArray
+from probsfa._validation import Sequences, check_count, check_option, check_sequences
+
+__all__ = ["DelayEmbedding"]
+
+
+@lists_in_lists_out
+class DelayEmbedding(Saved, TransformerMixin, BaseEstimator):
+    """Every row together with earlier rows of its sequence.
+
+    What drives a system shows in the recent course of a few measurements, where it does not show in one row
+    of them (Takens 1981, doi:10.1007/BFb0091924). Unlike the expansions of this package it does not map each
+    row by itself, so it comes before an estimator, in a pipeline, and not as its ``expansion=``.
+
+    Parameters
+    ----------
+    n_delays : int, default=2
+        How many rows are put side by side, the present one among them.
+    step : int, default=1
+        Rows from one of them to the next.
+    start : {"drop", "nan"}, default="drop"
+        What becomes of the first ``(n_delays - 1) * step`` rows of each sequence, which have no complete
+        past: left out, so that sequences become that much shorter, or kept with NaN for the past, for
+        ``SFA(missing="skip")``.
+
+    Attributes
+    ----------
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    See Also
+    --------
+    probsfa.SFA : Its `lag` compares rows further apart, and adds no columns.
+
+    Examples
+    --------
+    >>> embedding = DelayEmbedding(n_delays=3, step=2)
+    >>> print(embedding.fit_transform([[0.0], [1.0], [2.0], [3.0], [4.0], [5.0]]))
+    [[4. 2. 0.]
+     [5. 3. 1.]]
+    >>> embedding.get_feature_names_out().tolist()
+    ['x0', 'x0(t-2)', 'x0(t-4)']
+
+    Two sines behind one measurement, told apart by its past:
+
+    >>> import numpy as np
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from probsfa import SFA
+    >>> t = np.arange(2 * 314 + 3)
+    >>> X = (np.sin(0.02 * t) + np.sin(0.7 * t))[:, None]
+    >>> model = make_pipeline(DelayEmbedding(4), SFA(2)).fit(X)
+    >>> print((2 * np.pi / np.sqrt(model[-1].delta_values_)).round())  # periods, in rows
+    [315. 314.]
+    """
+
+    def __init__(self, n_delays: int = 2, *, step: int = 1, start: str = "drop") -> None:
+        self.n_delays = n_delays
+        self.step = step
+        self.start = start
+
+    def fit(self, X: Any, y: Any = None, *, lengths: Any = None) -> Self:
+        """Check the rows and the parameters; nothing is learned.
+
+        Parameters
+        ----------
+        X : array-like (T, D), or list of array-likes (T_i, D)
+            Rows in order of time; a list is several sequences.
+        y : ignored
+        lengths : array-like of int, optional
+            Cuts one array into consecutive sequences.
+
+        Returns
+        -------
+        DelayEmbedding
+
+        Raises
+        ------
+        ValueError
+            If a parameter is out of range, X is not complete, or a sequence has too few rows.
+        """
+        self._check_parameters()
+        self._check_lengths(check_sequences(self, X, reset=True, allow_nan=False, lengths=lengths))
+        return self
+
+    def transform(self, X: Any, *, lengths: Any = None) -> Any:
+        """Return every row with those before it.
+
+        Parameters
+        ----------
+        X : array-like (T, D), or list of array-likes (T_i, D)
+            Rows in order of time; a list is several sequences.
+        lengths : array-like of int, optional
+            Cuts one array into consecutive sequences; :meth:`embedded_lengths` has theirs afterwards.
+
+        Returns
+        -------
+        ndarray (T', n_delays * D), or list of such
+            The present row first, then the row `step` before, and so on. ``T' = T - (n_delays - 1) * step``
+            for a sequence, or T with ``start="nan"``.
+        """
+        check_is_fitted(self)
+        self._check_parameters()
+        sequences = check_sequences(self, X, reset=False, allow_nan=False, lengths=lengths)
+        self._check_lengths(sequences)
+        parts: list[Any] = [self._embedded(sequences.values[rows]) for rows in sequences.slices]
+        config = getattr(self, "_sklearn_output_config", {})
+        if config.get("transform", get_config()["transform_output"]) == "pandas":
+            # scikit-learn gives a frame the index of X, which has more rows; a frame that has one keeps it.
+            indexes = self._indexes(X, sequences)
+            parts = [part if i is None else _frame(part, i) for part, i in zip(parts, indexes, strict=True)]
+        if sequences.is_list:
+            return parts
+        if len(parts) > 1 and not isinstance(parts[0], np.ndarray):
+            import pandas as pd
+
+            return pd.concat(parts)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def embedded_lengths(self, lengths: ArrayLike) -> list[int]:
+        """Return how many rows are left of sequences of those lengths.
+
+        Examples
+        --------
+        >>> DelayEmbedding(n_delays=3).embedded_lengths([10, 4])
+        [8, 2]
+        """
+        self._check_parameters()
+        lost = self._n_lost if self.start == "drop" else 0
+        return [int(n) - lost for n in np.asarray(lengths).ravel()]
+
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[np.object_]:
+        """Return the names of the outputs: that of the input, and how many rows before."""
+        check_is_fitted(self)
+        names = [str(name) for name in _check_feature_names_in(self, input_features)]
+        delays = [j * self.step for j in range(self.n_delays)]
+        named = [f"{name}(t-{delay})" if delay else name for delay in delays for name in names]
+        return np.asarray(named, dtype=object)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether rows can be embedded."""
+        return hasattr(self, "n_features_in_")
+
+    @property
+    def _n_lost(self) -> int:
+        return (self.n_delays - 1) * self.step
+
+    def _indexes(self, X: Any, sequences: Sequences) -> list[Any]:
+        """Index of the rows that are left, sequence by sequence; None where X has none."""
+        lost = self._n_lost if self.start == "drop" else 0
+        if sequences.is_list:
+            return [x.index[lost:] if hasattr(x, "iloc") else None for x in X]
+        if not hasattr(X, "iloc"):
+            return [None] * len(sequences.lengths)
+        return [X.index[rows][lost:] for rows in sequences.slices]
+
+    def _embedded(self, values: FloatArray) -> FloatArray:
+        """Embed one sequence."""
+        lost = self._n_lost
+        if self.start == "nan":
+            values = np.concatenate([np.full((lost, values.shape[1]), np.nan), values])
+        n = len(values) - lost
+        delays = [lost - j * self.step for j in range(self.n_delays)]
+        return np.concatenate([values[first : first + n] for first in delays], axis=1)
+
+    def _check_parameters(self) -> None:
+        check_count("n_delays", self.n_delays)
+        check_count("step", self.step)
+        check_option("start", self.start, ("drop", "nan"))
+
+    def _check_lengths(self, sequences: Sequences) -> None:
+        if self.start == "nan":
+            return
+        for i, n in enumerate(sequences.lengths):
+            if n <= self._n_lost:
+                which = f"X[{i}]" if len(sequences.lengths) > 1 else "X"
+                raise ValueError(
+                    f"{which} has {n} rows; n_delays={self.n_delays} rows, {self.step} apart, need at least "
+                    f"{self._n_lost + 1} in a sequence. A delay embedding does not map a row by itself: "
+                    "put it before an estimator, in a pipeline, not into its expansion."
+                )
+
+
+def _frame(values: FloatArray, index: Any) -> Any:
+    import pandas as pd
+
+    return pd.DataFrame(values, index=index)

@@ -1,0 +1,175 @@
+"""Slowness on stretches of time that a fit has not seen, for a whole path of regularisations.
+
+The rows are cut into consecutive stretches. The moments of kernel functions on all rows but one stretch are
+sums of those of the other stretches, so every kernel value is computed once, however many there are.
+Support vectors that lie in the stretch left out are left out with it.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probsfa._typing import FloatArray
+from probsfa.graphs._graph_moments import GraphMoments
+from probsfa.graphs.moments import Moments
+from probsfa.linalg import RankError
+from probsfa.sfa.kernel_moments import BorderDifferences, joined_moments, of_functions
+from probsfa.sfa.kernel_problem import pose, solve
+
+__all__ = ["Held", "HeldOutPath", "cut", "held_out_path", "splits_of_time"]
+
+IntArray = NDArray[np.intp]
+
+_LEAST_VARIANCE = 0.1
+
+
+class Held(NamedTuple):
+    """One division of the rows.
+
+    Attributes
+    ----------
+    train, test : Moments or GraphMoments
+        Of the same kernel functions on the rows that are trained on and on those left out.
+    functions : ndarray (m_f,) of int
+        Which of the kernel functions these are: those of no support vector among the rows left out.
+    """
+
+    train: Moments | GraphMoments
+    test: Moments | GraphMoments
+    functions: IntArray
+
+
+class HeldOutPath(NamedTuple):
+    """Outputs on rows left out, for several regularisations.
+
+    Attributes
+    ----------
+    changes, variances : ndarray (F, P, K)
+        Mean squared change and variance of every output on the rows left out, division by division.
+    """
+
+    changes: FloatArray
+    variances: FloatArray
+
+    @property
+    def delta_values(self) -> FloatArray:
+        """Change over variance, averaged over the divisions, (P, K).
+
+        An output that is nearly constant on rows left out, as those of a narrow kernel are, is slow or fast
+        by chance. What it lacks of a tenth of the variance that it has in training counts as noise.
+        """
+        lacking = np.maximum(_LEAST_VARIANCE - self.variances, 0.0)
+        deltas: FloatArray = (self.changes + 2.0 * lacking) / (self.variances + lacking)
+        return deltas.mean(axis=0)
+
+    def choose(self) -> int:
+        """Return the regularisation, by number, of least mean delta."""
+        return int(np.argmin(self.delta_values.mean(axis=1)))
+
+
+def cut(lengths: tuple[int, ...], n_folds: int) -> list[slice]:
+    """Cut rows into consecutive stretches of about equal length.
+
+    Parameters
+    ----------
+    lengths : tuple of int
+        Rows of every sequence. A cut is moved to where a sequence begins if one does within a quarter of a
+        stretch.
+    n_folds : int
+        How many stretches; fewer where there are fewer rows.
+
+    Returns
+    -------
+    list of slice
+
+    Examples
+    --------
+    >>> cut((40, 60), 2)
+    [slice(0, 40, None), slice(40, 100, None)]
+    """
+    n = sum(lengths)
+    n_folds = min(n_folds, n)
+    begins = np.cumsum([0, *lengths])
+    borders = [0]
+    for border in np.linspace(0, n, n_folds + 1)[1:-1]:
+        nearest = int(begins[np.argmin(np.abs(begins - border))])
+        moved = nearest if abs(nearest - border) <= n / n_folds / 4 else int(round(border))
+        if moved > borders[-1]:
+            borders.append(moved)
+    if borders[-1] < n:
+        borders.append(n)
+    return [slice(a, b) for a, b in zip(borders[:-1], borders[1:], strict=True)]
+
+
+def splits_of_time(
+    parts: list[Moments], borders: BorderDifferences, folds: list[slice], support: NDArray[Any]
+) -> Iterator[Held]:
+    """Leave out one stretch of rows after the other.
+
+    Parameters
+    ----------
+    parts : list of Moments
+        Of the kernel functions on every stretch.
+    borders : BorderDifferences
+        What lies between the stretches.
+    folds : list of slice
+        The stretches.
+    support : ndarray (m,) of int, or ndarray (m, D)
+        Rows that are support vectors, or support vectors that are no rows.
+    """
+    if len(folds) < 2:
+        return
+    for at, fold in enumerate(folds):
+        if support.ndim == 1:
+            functions = np.flatnonzero((support < fold.start) | (support >= fold.stop))
+        else:
+            functions = np.arange(len(support))
+        train = joined_moments(parts, borders, without=at, functions=functions)
+        yield Held(train, of_functions(parts[at], functions), functions)
+
+
+def held_out_path(
+    divisions: Iterable[Held],
+    gram: FloatArray,
+    n_components: int,
+    regularizations: FloatArray,
+    rank_tol: float | None = None,
+) -> HeldOutPath | None:
+    """Train with every regularisation on a part of the rows, and measure slowness on the others.
+
+    Parameters
+    ----------
+    divisions : iterable of Held
+        What to train on and what to leave out.
+    gram : ndarray (m, m)
+        Kernel between the support vectors.
+    n_components : int
+        How many outputs.
+    regularizations : ndarray (P,)
+        Values of ``lambda``.
+    rank_tol : float, optional
+        As in :func:`probsfa.sfa.kernel_problem.pose`.
+
+    Returns
+    -------
+    HeldOutPath or None
+        None where no division can be trained on and measured.
+    """
+    changes, variances = [], []
+    for train, test, functions in divisions:
+        if len(functions) < 2:
+            continue
+        try:
+            problem = pose(train, gram[np.ix_(functions, functions)], rank_tol)
+            solutions = [solve(problem, n_components, float(value)) for value in regularizations]
+            moved, spread = test.difference_moment, test.covariance
+        except (RankError, ValueError):  # no variation, or no difference, in one of the two parts
+            continue
+        A = np.array([solution.coefficients for solution in solutions])
+        changes.append(np.einsum("pik,pik->pk", A, moved @ A))
+        variances.append(np.einsum("pik,pik->pk", A, spread @ A))
+    if not changes:
+        return None
+    return HeldOutPath(np.maximum(changes, 0.0), np.maximum(variances, 0.0))

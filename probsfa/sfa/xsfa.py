@@ -1,0 +1,344 @@
+"""Nonlinear blind source separation by extended slow feature analysis (xSFA).
+
+Sprekeler, Zito & Wiskott (2014), JMLR 15:921; see Sprekeler (2011), section 5.6. If a series is an invertible
+function of statistically independent sources, its slowest function is a monotonic function of the slowest
+source, and the next ones are mixtures of further functions of it with other sources. So sources are taken
+one after the other:
+
+1. expand the series, ``z = h(x)``, and whiten;
+2. remove from ``z`` what is linear in an expansion ``n(s_1, ..., s_i)`` of the sources so far;
+3. leave out directions that have little variance left;
+4. the slowest direction of what remains is the next source.
+"""
+
+import math
+import warnings
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import scipy.linalg
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from probsfa._frames import lists_in_lists_out
+from probsfa._saving import Saved
+from probsfa._typing import FloatArray
+from probsfa._validation import Sequences, check_count, check_sequences
+from probsfa.expansions import Polynomial
+from probsfa.graphs.moments import MomentStream, block_rows
+from probsfa.linalg import RankError, canonical_signs, check_rank_tol, whiten
+from probsfa.metrics import timescale
+from probsfa.sfa._expand import Expander, extend_stream
+
+__all__ = ["XSFA"]
+
+_HIGHEST_DEGREE = 7  # of the paper
+_MOST_MONOMIALS = 500
+_ROWS_PER_MONOMIAL = 4
+
+
+class Extraction(NamedTuple):
+    """How one source follows from the expanded rows and the sources before it.
+
+    Attributes
+    ----------
+    readout : ndarray (E,)
+        Weights of the expanded rows, ``z - mean``.
+    removal : ndarray (M,)
+        Weights of the expanded sources before, ``n - source_mean``, which are subtracted.
+    source_mean : ndarray (M,)
+        Mean of the expanded sources before.
+    low, high : float
+        Range of the source over the training rows.
+    """
+
+    readout: FloatArray
+    removal: FloatArray
+    source_mean: FloatArray
+    low: float = -np.inf
+    high: float = np.inf
+
+
+@lists_in_lists_out
+class XSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Sources behind a nonlinear mixture, one after the other, the slowest first.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        How many sources.
+    expansion : transformer, optional
+        A scikit-learn transformer that maps every row by itself, rich enough to hold the inverse of the
+        mixture; it is cloned and fitted to the rows, each column brought to zero mean and unit variance. By
+        default polynomials of the highest degree up to 7 that has no more than 500 monomials and one for
+        every four rows.
+    source_degree : int, default=7
+        Degree of the polynomials of sources that are removed before the next source is sought.
+    least_variance : float, default=1e-3
+        Directions of the whitened expansion that have up to this variance left after the removal, of one
+        before, are left out: what is left of them is what the removal got wrong.
+    lag : int, default=1
+        Rows between the two members of a difference.
+    rank_tol : float, optional
+        Directions of the expansion with less than this fraction of the variance of the leading one count as
+        absent, after every column is scaled to unit variance. Default as in :class:`SFA`.
+
+    Attributes
+    ----------
+    delta_values_ : ndarray (K,)
+        Mean squared change of each source over the training rows, in the order of extraction.
+    timescales_ : ndarray (K,)
+        ``-lag / log(1 - delta/2)`` in rows.
+    n_directions_ : ndarray (K,) of int
+        Directions of the expansion among which each source was the slowest.
+    rank_ : int
+        Directions in which the expanded rows vary.
+    mean_, scale_ : ndarray (D,)
+        Means and standard deviations of the columns; 1 for one that is constant.
+    expansion_ : transformer
+        The fitted expansion.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    See Also
+    --------
+    SFA : All outputs at once, which are functions of the slowest sources mixed with each other.
+
+    Notes
+    -----
+    A source comes out up to an invertible function of it: its values are those of the slowest such function.
+    The time scales of the sources should differ, and not by so much that high powers of the slowest source
+    are still slower than the next one. The sign makes the largest correlation with a column positive.
+
+    Examples
+    --------
+    Two sources, wound up to a spiral (Harmeling et al. 2003):
+
+    >>> import numpy as np
+    >>> t = np.arange(4000)
+    >>> s = np.column_stack([np.sin(0.011 * t), np.sin(0.0261803 * t + 1)])
+    >>> radius, angle = s[:, 1] + 3 * s[:, 0] + 6, np.pi * s[:, 0]
+    >>> X = np.column_stack([radius * np.cos(angle), radius * np.sin(angle)])
+    >>> found = XSFA(2).fit_transform(X)
+    >>> correlations = np.abs(np.corrcoef(s.T, found.T)[:2, 2:])
+    >>> bool((np.diag(correlations) > 0.95).all())
+    True
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        expansion: Any = None,
+        source_degree: int = 7,
+        least_variance: float = 1e-3,
+        lag: int = 1,
+        rank_tol: float | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.expansion = expansion
+        self.source_degree = source_degree
+        self.least_variance = least_variance
+        self.lag = lag
+        self.rank_tol = rank_tol
+
+    def fit(self, X: Any, y: Any = None, *, lengths: Any = None) -> Self:
+        """Find the sources.
+
+        Parameters
+        ----------
+        X : array-like (T, D), or list of array-likes (T_i, D)
+            Rows in order of time; a list is several sequences, with no difference from one to the next.
+        y : ignored
+        lengths : array-like of int, optional
+            Cuts one array into consecutive sequences.
+
+        Returns
+        -------
+        XSFA
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is out of range, X is incomplete or holds no difference, or nothing is left of the
+            expansion before all sources are found.
+        """
+        self.__dict__.pop("extractions_", None)  # whatever ends this early leaves an estimator not fitted
+        self._check_parameters()
+        sequences = check_sequences(
+            self, X, reset=True, allow_nan=False, lengths=lengths, min_rows=2, index="warn"
+        )
+        values = sequences.values
+        first = values[0]
+        self.mean_ = first + (values - first).mean(axis=0)
+        spread = (values - self.mean_).std(axis=0)
+        self.scale_ = np.where(spread > 0, spread, 1.0)
+        scaled = (values - self.mean_) / self.scale_
+        default = Polynomial(_default_degree(scaled.shape[1], len(scaled)))
+        expander = Expander.fit(default if self.expansion is None else self.expansion, scaled)
+        moments = self._moments(scaled, sequences, expander)
+        white = whiten(moments.covariance, rank_tol=self.rank_tol, variance_floor=moments.variance_floor)
+        if white.rank == 0:
+            raise RankError("Every column of X is constant, so there is nothing slow to find: the rank is 0.")
+        if white.rank >= len(scaled) - 1:
+            warnings.warn(
+                f"The {len(scaled)} rows vary in {white.rank} directions, so sources can follow any course "
+                "in time. Take a smaller expansion, or more rows.",
+                stacklevel=2,
+            )
+        self.expansion_ = expander.transformer
+        self.expansion_mean_ = moments.mean
+        self.rank_ = white.rank
+        extractions: list[Extraction] = []
+        deltas, directions = [], []
+        sources = np.zeros((len(scaled), 0), dtype=np.float64)
+        for _ in range(self.n_components):
+            extraction, delta, n_directions = self._extract(
+                scaled, sources, sequences, expander, white.matrix
+            )
+            source = self._source(scaled, sources, extraction)
+            loadings = scaled.T @ source / len(source)
+            sign = canonical_signs(loadings[:, None], np.where(spread > 0, 1.0, 0.0))[0]
+            source *= sign
+            extraction = extraction._replace(
+                readout=sign * extraction.readout,
+                removal=sign * extraction.removal,
+                low=float(source.min()),
+                high=float(source.max()),
+            )
+            sources = np.column_stack([sources, source])
+            extractions.append(extraction)
+            deltas.append(delta)
+            directions.append(n_directions)
+        self.delta_values_ = np.array(deltas)
+        self.timescales_ = timescale(self.delta_values_, lag=self.lag)
+        self.n_directions_ = np.array(directions)
+        self.extractions_ = extractions
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return the sources.
+
+        Parameters
+        ----------
+        X : array-like (T, D), or list of array-likes (T_i, D)
+            Rows; each is mapped by itself.
+
+        Returns
+        -------
+        ndarray (T, K), or list of ndarrays (T_i, K)
+            Sources in the order of extraction, of zero mean and unit variance over the training rows. What
+            leaves the range that a source has there is brought back to its ends: polynomials say nothing of
+            what lies beyond, and grow without bound.
+        """
+        check_is_fitted(self)
+        sequences = check_sequences(self, X, reset=False, allow_nan=False)
+        scaled = (sequences.values - self.mean_) / self.scale_
+        sources = np.zeros((len(scaled), 0), dtype=np.float64)
+        for extraction in self.extractions_:
+            sources = np.column_stack([sources, self._source(scaled, sources, extraction)])
+        return sequences.restore(sources)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether sources can be computed."""
+        return hasattr(self, "extractions_")
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.extractions_)
+
+    def _check_parameters(self) -> None:
+        check_count("n_components", self.n_components)
+        check_count("source_degree", self.source_degree)
+        check_count("lag", self.lag)
+        check_rank_tol(self.rank_tol)
+        given = self.least_variance
+        if isinstance(given, (bool, str)) or not 0 <= float(given) < 1:
+            raise ValueError(f"least_variance must be from 0 to less than 1; got {given!r}.")
+
+    def _moments(self, scaled: FloatArray, sequences: Sequences, expander: Expander) -> Any:
+        """Return the moments of what an expander makes of the rows."""
+        stream = MomentStream.start(expander.n_features_out, self.lag)
+        return extend_stream(stream, Sequences(scaled, sequences.lengths), expander).moments
+
+    def _extract(
+        self,
+        scaled: FloatArray,
+        sources: FloatArray,
+        sequences: Sequences,
+        expander: Expander,
+        W: FloatArray,
+    ) -> tuple[Extraction, float, int]:
+        """Return the next source, its delta and the number of directions it is the slowest of.
+
+        With ``z`` the whitened expansion of the rows and ``n`` that of the sources, ``r = z - G' n`` is what
+        is left when ``G`` holds the regression of z on n; all that is asked of r follows from the
+        moments of z and n together.
+        """
+        rank = W.shape[1]
+        powers = self._powers(sources[:1]).shape[1]
+        both = _WithSources(expander, W, self.expansion_mean_, scaled.shape[1], self)
+        joined = np.hstack([scaled, sources])
+        moments = self._moments(joined, sequences, Expander(both, rank + powers))
+        B, A = moments.covariance, moments.difference_moment
+        G = np.zeros((powers, rank), dtype=np.float64)
+        if powers:
+            floor = moments.variance_floor[rank:]
+            V = whiten(B[rank:, rank:], rank_tol=self.rank_tol, variance_floor=floor).matrix
+            G = V @ (V.T @ B[rank:, :rank])
+        left = np.vstack([np.eye(rank), -G])
+        variances, U = scipy.linalg.eigh(left.T @ B @ left)
+        kept = variances > max(self.least_variance, rank * np.finfo(np.float64).eps)
+        if not kept.any():
+            raise ValueError(
+                f"n_components={self.n_components} sources are more than the expansion holds: nothing is "
+                f"left of its {rank} directions once polynomials of {sources.shape[1]} are removed. Take a "
+                "larger expansion, a lower source_degree, or fewer sources."
+            )
+        white = left @ (U[:, kept] / np.sqrt(variances[kept]))
+        inner = white.T @ A @ white
+        delta, rotation = scipy.linalg.eigh((inner + inner.T) / 2, subset_by_index=(0, 0))
+        weights = white @ rotation[:, 0]
+        extraction = Extraction(W @ weights[:rank], -weights[rank:], moments.mean[rank:])
+        return extraction, max(float(delta[0]), 0.0), int(kept.sum())
+
+    def _powers(self, sources: FloatArray) -> FloatArray:
+        """Return the monomials of the sources; none of no source."""
+        if sources.shape[1] == 0:
+            return np.zeros((len(sources), 0), dtype=np.float64)
+        return Polynomial(self.source_degree).expand(sources)
+
+    def _source(self, scaled: FloatArray, sources: FloatArray, extraction: Extraction) -> FloatArray:
+        """Return one source from scaled rows and the sources before it, a block of rows at a time."""
+        expander = Expander(self.expansion_, len(self.expansion_mean_))
+        source = np.empty(len(scaled), dtype=np.float64)
+        size = block_rows(len(self.expansion_mean_))
+        for start in range(0, len(scaled), size):
+            rows = slice(start, start + size)
+            source[rows] = (expander(scaled[rows]) - self.expansion_mean_) @ extraction.readout
+            source[rows] -= (self._powers(sources[rows]) - extraction.source_mean) @ extraction.removal
+        return np.clip(source, extraction.low, extraction.high, out=source)
+
+
+class _WithSources:
+    """Whitened expansion of rows and monomials of sources, side by side, of both given side by side."""
+
+    def __init__(
+        self, expander: Expander, W: FloatArray, mean: FloatArray, n_features: int, xsfa: XSFA
+    ) -> None:
+        self.expander, self.W, self.mean, self.n_features, self.xsfa = expander, W, mean, n_features, xsfa
+
+    def transform(self, joined: FloatArray) -> FloatArray:
+        """Return both expansions of some rows."""
+        white = (self.expander(joined[:, : self.n_features]) - self.mean) @ self.W
+        return np.hstack([white, self.xsfa._powers(joined[:, self.n_features :])])
+
+
+def _default_degree(n_features: int, n_rows: int) -> int:
+    """Return the highest degree of polynomials that stays within bounds, at least 1."""
+    most = min(_MOST_MONOMIALS, n_rows // _ROWS_PER_MONOMIAL)
+    degree = 1
+    while degree < _HIGHEST_DEGREE and math.comb(n_features + degree + 1, degree + 1) - 1 <= most:
+        degree += 1
+    return degree

@@ -1,0 +1,38 @@
+"""Extended slow feature analysis as Sprekeler, Zito & Wiskott (2014) write it: on the data, step by step."""
+
+import itertools
+
+import numpy as np
+
+
+def monomials(X, degree):
+    columns = []
+    for d in range(1, degree + 1):
+        for chosen in itertools.combinations_with_replacement(range(X.shape[1]), d):
+            columns.append(np.prod([X[:, j] for j in chosen], axis=0))
+    return np.column_stack(columns)
+
+
+def sources(X, n_sources, degree, source_degree, least_variance, lengths, lag=1):
+    """Sources (T, n) and their delta values."""
+    z = monomials((X - X.mean(axis=0)) / X.std(axis=0), degree)
+    z = z - z.mean(axis=0)
+    U, s, _ = np.linalg.svd(z / z.std(axis=0), full_matrices=False)
+    z = U[:, s > 1e-6 * s[0]] * np.sqrt(len(z))
+    found, deltas = [], []
+    for _ in range(n_sources):
+        left = z
+        if found:
+            n = monomials(np.column_stack(found), source_degree)
+            n = n - n.mean(axis=0)
+            left = z - n @ np.linalg.lstsq(n, z, rcond=1e-10)[0]
+        values, V = np.linalg.eigh(left.T @ left / len(left))
+        kept = values > least_variance
+        y = left @ V[:, kept] / np.sqrt(values[kept])
+        ends = np.cumsum(lengths)
+        changes = [y[a + lag : b] - y[a : b - lag] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+        dy = np.concatenate(changes)
+        slowness, Q = np.linalg.eigh(dy.T @ dy / len(dy))
+        found.append(y @ Q[:, 0])
+        deltas.append(slowness[0])
+    return np.column_stack(found), np.array(deltas)

@@ -1,0 +1,302 @@
+"""Any estimator saved as arrays and text, loaded again, and refused where it cannot be."""
+
+import json
+import zipfile
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.decomposition import PCA
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, StandardScaler
+
+import probsfa
+from probsfa import (
+    SFA,
+    XSFA,
+    GraphSFA,
+    GraphSFAClassifier,
+    GraphSFARegressor,
+    HierarchicalSFA,
+    KernelSFA,
+    LaplacianEigenmaps,
+    Layer,
+    SpectralClustering,
+)
+from probsfa.expansions import (
+    Clip,
+    Concatenation,
+    DelayEmbedding,
+    FourierFeatures,
+    Identity,
+    Polynomial,
+    Power,
+    RadialBasis,
+)
+from probsfa.graphs import from_sparse, temporal
+
+N = 60
+
+
+def data(rng):
+    X = np.cumsum(rng.standard_normal((N, 3)), axis=0)
+    return X, np.repeat([0, 1, 2], N // 3), np.linspace(0, 1, N)
+
+
+ESTIMATORS = {
+    "SFA": SFA(2),
+    "SFA with an expansion": SFA(2, expansion=Polynomial(2, whiten=True)),
+    "SFA with scikit-learn's": SFA(2, expansion=make_pipeline(StandardScaler(), PolynomialFeatures(2))),
+    "GraphSFA": GraphSFA(2, graph="temporal"),
+    "GraphSFA of labels": GraphSFA(2, graph="clustered", expansion=Polynomial(2)),
+    "GraphSFA of a graph": GraphSFA(2, graph=temporal(N)),
+    "GraphSFA of edges": GraphSFA(2, graph=from_sparse(np.ones((N, N)))),
+    "classifier": GraphSFAClassifier(2),
+    "regressor": GraphSFARegressor(2),
+    "HierarchicalSFA": HierarchicalSFA([Layer(2, expansion=Polynomial(2))]),
+    "eigenmaps": LaplacianEigenmaps(2, n_neighbors=8),
+    "spectral clustering": SpectralClustering(3, n_neighbors=8, random_state=0),
+    "KernelSFA": KernelSFA(2, n_support=20, regularization=1e-3),
+    "KernelSFA of points": KernelSFA(2, support=np.eye(3) * 4, regularization=1e-3),
+    "KernelSFA on a graph": KernelSFA(2, graph="serial", n_support=20, regularization=1e-3),
+    "XSFA": XSFA(2, expansion=Polynomial(2), source_degree=2),
+    "Clip": Clip(),
+    "Concatenation": Concatenation([Identity(), Power(0.8)]),
+    "FourierFeatures": FourierFeatures(random_state=np.random.RandomState(3)),
+    "RadialBasis": RadialBasis(5, random_state=0),
+    "DelayEmbedding": DelayEmbedding(3),
+    "pipeline": make_pipeline(DelayEmbedding(2), PCA(3), SFA(1)),
+}
+
+
+def fitted(name, rng):
+    X, classes, labels = data(rng)
+    estimator = ESTIMATORS[name]
+    y = labels if name in ("regressor", "KernelSFA on a graph") else classes
+    return X, estimator.fit(X, y)
+
+
+def results(estimator, X):
+    verbs = [verb for verb in ("transform", "predict", "predict_proba") if hasattr(estimator, verb)]
+    found = {verb: getattr(estimator, verb)(X) for verb in verbs}
+    for name in ("labels_", "embedding_", "delta_values_", "classes_"):
+        if hasattr(estimator, name):
+            found[name] = getattr(estimator, name)
+    return found
+
+
+@pytest.mark.filterwarnings("ignore:Graph is not fully connected")
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_every_estimator_does_the_same_after_loading(rng, tmp_path, name):
+    X, estimator = fitted(name, rng)
+    path = tmp_path / "model.npz"
+    probsfa.save(estimator, path)
+    again = probsfa.load(path)
+    assert type(again) is type(estimator)
+    expected, found = results(estimator, X), results(again, X)
+    assert set(found) == set(expected) and expected
+    for verb, value in expected.items():
+        np.testing.assert_array_equal(found[verb], value, err_msg=verb)
+    plain = {key: v for key, v in estimator.get_params().items() if isinstance(v, (int, float, str))}
+    assert {key: again.get_params()[key] for key in plain} == plain
+    again.fit(*data(rng)[:2])  # it is an estimator like any other
+
+
+@pytest.mark.parametrize("name", ["SFA", "KernelSFA", "classifier", "HierarchicalSFA", "Clip"])
+def test_the_method_is_the_function(rng, tmp_path, name):
+    X, estimator = fitted(name, rng)
+    estimator.save(tmp_path / "model.npz")
+    np.testing.assert_equal(results(probsfa.load(tmp_path / "model.npz"), X), results(estimator, X))
+
+
+def test_streams_go_on_after_loading(rng, tmp_path):
+    X = np.cumsum(rng.standard_normal((90, 3)), axis=0)
+    sfa = SFA(2).partial_fit(X[:40])
+    sfa.save(tmp_path / "model.npz")
+    again = probsfa.load(tmp_path / "model.npz").partial_fit(X[40:])
+    np.testing.assert_array_equal(again.delta_values_, sfa.partial_fit(X[40:]).delta_values_)
+
+
+def test_names_of_columns_and_frames_are_kept(rng, tmp_path):
+    frame = pd.DataFrame(np.cumsum(rng.standard_normal((50, 2)), axis=0), columns=["a", "b"])
+    sfa = SFA(1).set_output(transform="pandas").fit(frame)
+    sfa.save(tmp_path / "model.npz")
+    again = probsfa.load(tmp_path / "model.npz")
+    assert again.feature_names_in_.tolist() == ["a", "b"]
+    pd.testing.assert_frame_equal(again.transform(frame), sfa.transform(frame))
+
+
+def test_labels_that_are_text_are_kept(rng, tmp_path):
+    X, classes, _ = data(rng)
+    y = np.array(["low", "mid", "high"], dtype=object)[classes]
+    GraphSFAClassifier(2).fit(X, y).save(tmp_path / "model.npz")
+    assert set(probsfa.load(tmp_path / "model.npz").predict(X)) <= {"low", "mid", "high"}
+
+
+def test_probabilistic_models_are_saved_by_their_own(rng, tmp_path):
+    class Own(SFA):
+        def save(self, path):
+            path.write_text("own")
+
+    probsfa.save(Own(), tmp_path / "own")
+    assert (tmp_path / "own").read_text() == "own"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: GraphSFA(1, graph=lambda X, y: temporal(len(X))),
+            r"GraphSFA.graph is a function \(.*cannot be saved",
+        ),
+        (
+            lambda: KernelSFA(1, kernel=lambda x, z: x @ z, regularization=0.1),
+            r"KernelSFA.kernel is a function",
+        ),
+        (
+            lambda: SFA(1, expansion=FunctionTransformer(np.tanh)),
+            r"SFA.expansion.func is a function \(ufunc\)|ufunc",
+        ),
+        (lambda: GraphSFAClassifier(2, classifier=RandomForestClassifier(2)), "which cannot be saved"),
+    ],
+)
+def test_what_cannot_be_saved_is_refused(rng, tmp_path, make, message):
+    X, classes, _ = data(rng)
+    estimator = make().fit(X, classes)
+    with pytest.raises(ValueError, match=message):
+        estimator.save(tmp_path / "model.npz")
+    assert not list(tmp_path.iterdir())  # nothing half written
+
+
+def test_what_is_not_fitted_is_refused(tmp_path):
+    with pytest.raises(NotFittedError):
+        SFA().save(tmp_path / "model.npz")
+    with pytest.raises(ValueError, match="Estimators can be saved; this is a dict"):
+        probsfa.save({}, tmp_path / "model.npz")
+
+
+# ------------------------------------------------------------------ files that are none
+
+
+def rewritten(path, target, change):
+    """Write a copy of a file with its header or arrays changed."""
+    with np.load(path) as stored:
+        arrays = dict(stored)
+    header = json.loads(str(arrays.pop("header")))
+    change(header, arrays)
+    np.savez_compressed(target, header=np.array(json.dumps(header)), **arrays)
+    return target
+
+
+def nodes(tree):
+    """All nodes of a tree that hold others, and where."""
+    if isinstance(tree, dict):
+        for key, item in tree.items():
+            yield tree, key
+            yield from nodes(item)
+    elif isinstance(tree, list):
+        for i, item in enumerate(tree):
+            yield tree, i
+            yield from nodes(item)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("saved") / "model.npz"
+    X, classes, _ = data(np.random.default_rng(0))
+    GraphSFA(2, graph="clustered", expansion=Polynomial(2)).fit(X, classes).save(path)
+    return path, X
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_changed_files_are_refused_in_a_sentence_or_do_the_same(saved, tmp_path, seed):
+    path, X = saved
+    rng = np.random.default_rng(seed)
+
+    def change(header, arrays):
+        kind = seed % 4
+        if kind == 0:  # a number, a text or a key of the tree
+            places = list(nodes(header["tree"]))
+            at, key = places[rng.integers(len(places))]
+            at[key] = [None, -1, "x", [], {}, {"array": "a0"}, 1e300, True][rng.integers(8)]
+        elif kind == 1:  # an array of another shape or type
+            name = sorted(arrays)[rng.integers(len(arrays))]
+            array = arrays[name]
+            arrays[name] = [array[:0], array.astype(str), array[None], np.zeros(3)][rng.integers(4)]
+        elif kind == 2:  # other numbers
+            name = sorted(arrays)[rng.integers(len(arrays))]
+            if arrays[name].dtype.kind == "f":
+                arrays[name] = arrays[name] * np.nan if rng.integers(2) else arrays[name] + 1.0
+        else:  # something left out
+            if rng.integers(2):
+                del arrays[sorted(arrays)[rng.integers(len(arrays))]]
+            else:
+                places = [(at, key) for at, key in nodes(header["tree"]) if isinstance(at, dict)]
+                at, key = places[rng.integers(len(places))]
+                del at[key]
+
+    target = rewritten(path, tmp_path / "changed.npz", change)
+    try:
+        model = probsfa.load(target)
+    except ValueError as error:
+        assert "\n" not in str(error) and str(target) in str(error) and len(str(error)) < 500
+    else:  # what was changed plays no part in what it does to rows
+        np.testing.assert_allclose(model.transform(X), probsfa.load(path).transform(X), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_damaged_bytes_are_refused_in_a_sentence(saved, tmp_path, seed):
+    path, X = saved
+    rng = np.random.default_rng(seed)
+    content = bytearray(path.read_bytes())
+    if seed % 3 == 0:
+        content = content[: rng.integers(len(content))]
+    else:
+        for at in rng.integers(len(content), size=1 + seed % 5):
+            content[at] ^= int(rng.integers(1, 256))
+    target = tmp_path / "damaged.npz"
+    target.write_bytes(content)
+    try:
+        model = probsfa.load(target)
+    except ValueError as error:
+        assert "\n" not in str(error) and str(target) in str(error)
+    else:  # dates and comments of the archive are not read
+        np.testing.assert_array_equal(model.transform(X), probsfa.load(path).transform(X))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["os:system", "subprocess:Popen", "sklearn.utils:check_array", "probsfa.cli._main:main", "builtins:eval"],
+)
+@pytest.mark.parametrize("kind", ["estimator", "record", "object"])
+def test_a_file_runs_no_other_code(saved, tmp_path, kind, name):
+    def change(header, arrays):
+        header["tree"] = {kind: name, "state": {}}
+
+    target = rewritten(saved[0], tmp_path / "changed.npz", change)
+    with pytest.raises(ValueError, match="holds no usable model: .*(is no module|is no )"):
+        probsfa.load(target)
+
+
+def test_a_later_version_and_a_swapped_array_are_refused(saved, tmp_path):
+    later = rewritten(saved[0], tmp_path / "later.npz", lambda header, arrays: header.update(version=99))
+    with pytest.raises(ValueError, match="has version 99 of the format"):
+        probsfa.load(later)
+
+    def turn(header, arrays):
+        for name, array in arrays.items():
+            if array.shape == (2, 9):
+                arrays[name] = array[::-1].copy()
+
+    with pytest.raises(ValueError, match="gives other results than when it was saved"):
+        probsfa.load(rewritten(saved[0], tmp_path / "turned.npz", turn))
+
+
+def test_no_pickle_is_in_the_file(saved):
+    with zipfile.ZipFile(saved[0]) as archive:
+        for member in archive.namelist():
+            with archive.open(member) as packed:
+                array = np.lib.format.read_array(packed, allow_pickle=False)
+            assert array.dtype.kind in "fiuU"
