@@ -5,7 +5,8 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 import scipy.sparse
-from scipy.sparse.linalg import LinearOperator, eigsh, splu
+from scipy.sparse.csgraph import reverse_cuthill_mckee
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh, splu
 
 from probsfa._typing import FloatArray
 from probsfa._validation import check_count
@@ -14,6 +15,10 @@ from probsfa.graphs.training_graph import TrainingGraph
 __all__ = ["FreeResponses", "free_responses"]
 
 _DENSE = 600  # vertices up to which the whole eigenproblem is solved; more go through a sparse factorisation
+_MOST_FACTOR_WORK = (
+    1e9  # multiplications, by bandwidth, that a factorisation may take before others are tried
+)
+_TOLERANCE = 1e-12  # of eigenvalues, relative to the largest
 _SHIFT = 1e-3  # of the mean of the diagonal: keeps the Laplacian, which has constants, from being singular
 
 
@@ -69,7 +74,7 @@ def free_responses(graph: TrainingGraph, n_components: int = 5) -> FreeResponses
     2003, Neural Computation 15:2147): at N steps, ``sqrt(2) cos(pi j (t + 1/2) / N)`` with
     ``delta = 2 (1 - cos(pi j / N)) N / (N - 1)``. With the node weights of the degrees they are Laplacian
     eigenmaps (Sprekeler 2011). Graphs of groups and of exact labels are solved by their structure. Others of
-    more than a few hundred vertices are factorised as sparse matrices, which takes memory in proportion to
+    more than a few hundred vertices go through their sparse matrix, which takes memory in proportion to
     ``to_sparse()`` at least.
 
     Examples
@@ -118,14 +123,34 @@ def _symmetric(A: FloatArray) -> FloatArray:
 
 
 def _slowest_of_sparse(graph: TrainingGraph, root: FloatArray, count: int) -> FloatArray:
-    """Return the eigenvectors of the smallest eigenvalues of ``V^-1/2 L V^-1/2``, by inverse iteration."""
+    """Return the eigenvectors of the smallest eigenvalues of ``V^-1/2 L V^-1/2``.
+
+    Long graphs, such as those of time, have eigenvalues very close to zero and to each other, and factors
+    hardly larger than themselves: inverse iteration. Graphs that are wide in all directions have large
+    factors and eigenvalues further apart: Lanczos iteration on the matrix itself, and the inverse where that
+    does not end.
+    """
     n = graph.n_vertices
     edges = graph.to_sparse() * (2.0 / graph.R)
     L = scipy.sparse.diags_array(np.asarray(edges.sum(axis=1))) - edges
-    scaled = scipy.sparse.diags_array(1 / root) @ L @ scipy.sparse.diags_array(1 / root)
+    scaled = (scipy.sparse.diags_array(1 / root) @ L @ scipy.sparse.diags_array(1 / root)).tocsr()
+    start = np.random.default_rng(0).standard_normal(n)
+    order = reverse_cuthill_mckee(scaled, symmetric_mode=True)
+    banded = scaled[order][:, order].tocoo()
+    bandwidth = int(np.abs(banded.coords[0] - banded.coords[1]).max(initial=1))
+    if n * bandwidth**2 > _MOST_FACTOR_WORK:
+        most = 2.0 * float(scaled.diagonal().max())  # no eigenvalue is larger
+        upside_down = scipy.sparse.eye_array(n) * most - scaled
+        n_lanczos = min(n - 1, max(4 * count, 60))
+        try:
+            vectors: FloatArray = eigsh(
+                upside_down, k=count, which="LA", v0=start, ncv=n_lanczos, tol=_TOLERANCE, maxiter=300
+            )[1]
+            return vectors
+        except ArpackError:
+            pass
     shift = _SHIFT * float(scaled.diagonal().mean()) / n
     factor = splu((scaled + shift * scipy.sparse.eye_array(n)).tocsc(), permc_spec="MMD_AT_PLUS_A")
     inverse = LinearOperator((n, n), matvec=factor.solve, dtype=np.float64)
-    start = np.random.default_rng(0).standard_normal(n)
-    vectors: FloatArray = eigsh(inverse, k=count, which="LA", v0=start)[1]
+    vectors = eigsh(inverse, k=count, which="LA", v0=start)[1]
     return vectors
