@@ -9,7 +9,7 @@ from probsfa._typing import FloatArray
 from probsfa.expansions import Polynomial
 from probsfa.linalg import default_rank_tol
 
-__all__ = ["PrincipalProducts", "flat_images"]
+__all__ = ["PrincipalProducts"]
 
 
 class PrincipalProducts(TransformerMixin, BaseEstimator):
@@ -38,10 +38,3 @@ class PrincipalProducts(TransformerMixin, BaseEstimator):
         """Return the components and products of rows, (N, K + K (K + 1) / 2)."""
         Y = (X - self.mean_) @ self.components_.T
         return Polynomial(2).expand(Y)
-
-
-def flat_images(X: Any) -> Any:
-    """Return images (N, H, W) or (N, H, W, C) as rows (N, H W C); anything else as it is."""
-    if isinstance(X, np.ndarray) and X.ndim in (3, 4):
-        return X.reshape(len(X), -1)
-    return X

@@ -11,7 +11,8 @@ from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.graphs.training_graph import TrainingGraph
 from probsfa.linalg import RankError
-from probsfa.sfa._image_expansion import PrincipalProducts, flat_images
+from probsfa.sfa._image_expansion import PrincipalProducts
+from probsfa.sfa._images import flat_images
 from probsfa.sfa._labels_of_rows import labels_of_rows
 from probsfa.sfa._shrinkage import check_shrinkage
 from probsfa.sfa.graph import GraphSFA

@@ -22,6 +22,7 @@ from probsfa.graphs import TrainingGraph
 from probsfa.graphs._named import build_graph, needs_labels, needs_rows
 from probsfa.linalg import check_rank_tol
 from probsfa.sfa._held_out import graph_score
+from probsfa.sfa._images import flat_images, image_shape
 from probsfa.sfa._labels_of_rows import labels_of_rows
 from probsfa.sfa.hierarchical.layers import Layer, Stage, plan_stages
 from probsfa.sfa.hierarchical.nodes import NodeBank
@@ -44,9 +45,9 @@ class HierarchicalSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         by side.
     input_shape : tuple of int, optional
         How the columns of X are arranged: ``(length,)`` for a line, ``(height, width)`` for an image, row by
-        row. By default a line of all columns.
+        row. By default a line of all columns, or as the images that are given.
     n_channels : int, default=1
-        Values at every position (colours, say), next to each other in X.
+        Values at every position (colours, say), next to each other in X; those of the images that are given.
     graph : TrainingGraph, str or callable, optional
         Joins the rows that should have similar outputs, on all layers the same; as in :class:`GraphSFA`. By
         default ("temporal" is the same) rows `lag` apart in one sequence are joined.
@@ -111,6 +112,8 @@ class HierarchicalSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     ([(4,), (2,), (1,)], (500, 1))
     """
 
+    _arrangement: tuple[Any, int]  # shape and channels of the input, as given or of the images
+
     def __init__(
         self,
         layers: Sequence[Layer],
@@ -139,7 +142,7 @@ class HierarchicalSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
         Parameters
         ----------
-        X : array-like (T, D), list of array-likes (T_i, D), or callable
+        X : array-like (T, D), images (T, H, W[, C]), list of such, or callable
             Complete rows; a list is several sequences. A callable returns an iterable of arrays (rows, D),
             consecutive chunks of the data, the same every time it is called: data larger than memory.
         y : array-like (T,), optional
@@ -172,7 +175,7 @@ class HierarchicalSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
         Parameters
         ----------
-        X : array-like (T, D), list of array-likes (T_i, D), or callable
+        X : array-like (T, D), images (T, H, W[, C]), list of such, or callable
             Complete rows; each is mapped by itself. A callable returns an iterable of arrays (rows, D).
 
         Returns
@@ -215,7 +218,7 @@ class HierarchicalSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             if callable(X):
                 stream = StreamSource(self, X, self._n_positions, self._chunk_rows)
                 return np.concatenate(list(outputs(stream, banks, workers)))
-            sequences = check_sequences(self, X, reset=False, allow_nan=False)
+            sequences = check_sequences(self, self._rows(X), reset=False, allow_nan=False)
             source = ArraySource(sequences.values, self._n_positions, self._chunk_rows)
             return sequences.restore(np.concatenate(list(outputs(source, banks, workers))))
 
@@ -242,7 +245,8 @@ class HierarchicalSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             If the graph was given as that of the training rows, and X has others.
         """
         check_is_fitted(self)
-        sequences = check_sequences(self, X, reset=False, allow_nan=False, lengths=lengths, min_rows=2)
+        rows = self._rows(X)
+        sequences = check_sequences(self, rows, reset=False, allow_nan=False, lengths=lengths, min_rows=2)
         outputs = np.asarray(self.transform_layer(sequences.values, -1))
         return graph_score("temporal" if self.graph is None else self.graph, sequences, y, outputs)
 
@@ -266,6 +270,7 @@ class HierarchicalSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     ) -> tuple[ArraySource | StreamSource, tuple[int, ...] | None, list[Stage]]:
         """Return the rows, the lengths of their sequences, and what is to be trained on them."""
         if callable(X):
+            self._arrangement = self.input_shape, self.n_channels
             sizes = check_stream_lengths(lengths)
             peek(self, X)
         elif isinstance(X, Iterator):
@@ -275,9 +280,10 @@ class HierarchicalSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             )
         else:
             of_time = self.graph is None or (isinstance(self.graph, str) and self.graph == "temporal")
+            self._set_arrangement(X)
             sequences = check_sequences(
                 self,
-                X,
+                flat_images(X),
                 reset=True,
                 allow_nan=False,
                 lengths=lengths,
@@ -286,13 +292,37 @@ class HierarchicalSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             )
             sizes = sequences.lengths
         D = self.n_features_in_
-        stages = plan_stages(self.layers, D, self.input_shape, self.n_channels)
+        stages = plan_stages(self.layers, D, *self._arrangement)
         self._chunk_rows = self.chunk_size or default_chunk_rows(stages, D)
-        self._n_positions = D // self.n_channels
+        self._n_positions = D // self._arrangement[1]
         if callable(X):
             n_rows = None if sizes is None else sum(sizes)
             return StreamSource(self, X, self._n_positions, self._chunk_rows, n_rows=n_rows), sizes, stages
         return ArraySource(sequences.values, self._n_positions, self._chunk_rows), sizes, stages
+
+    def _set_arrangement(self, X: Any) -> None:
+        """Set how columns are arranged, from the parameters or from images."""
+        shape = image_shape(X)
+        self._arrangement = self.input_shape, self.n_channels
+        if shape is None:
+            return
+        given = None if self.input_shape is None else tuple(np.atleast_1d(self.input_shape).tolist())
+        if given not in (None, shape[:2]) or self.n_channels not in (1, shape[2]):
+            raise ValueError(
+                f"X has images of {shape[0]} x {shape[1]} pixels with {shape[2]} channels; "
+                f"input_shape={self.input_shape!r} and n_channels={self.n_channels} do not fit them."
+            )
+        self._arrangement = shape[:2], shape[2]
+
+    def _rows(self, X: Any) -> Any:
+        """Return rows of images like those of the training, or anything else as it is."""
+        shape = image_shape(X)
+        if shape is None:
+            return X
+        of_training = (*np.atleast_1d(self._arrangement[0] or 0).tolist(), self._arrangement[1])
+        if shape != of_training:
+            raise ValueError(f"X has images of shape {shape}; those of the training had {of_training}.")
+        return flat_images(X)
 
     def _find_graph(self, source: ArraySource | StreamSource, sizes: Any, y: Any) -> TrainingGraph | None:
         """Return the graph of the training rows; None for differences in time."""

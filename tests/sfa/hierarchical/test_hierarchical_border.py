@@ -155,3 +155,31 @@ def test_networks_that_cannot_be():
         escalante_wiskott_layers(method="pca", expansion=Polynomial(2))
     with pytest.raises(ValueError, match="n_levels must be"):
         cascade_layers(0)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_images_are_rows_whose_shape_is_known(rng, channels):
+    rows = np.cumsum(rng.standard_normal((60, 6 * 4 * channels)), axis=0)
+    images = rows.reshape(60, 6, 4, channels) if channels > 1 else rows.reshape(60, 6, 4)
+    layers = [Layer(2, field=(2, 2)), Layer(2)]
+    by_rows = HierarchicalSFA(layers, input_shape=(6, 4), n_channels=channels).fit(rows)
+    by_images = HierarchicalSFA(layers).fit(images)
+    assert by_images.grids_[0] == (3, 2)
+    np.testing.assert_array_equal(by_rows.transform(rows), by_images.transform(images))
+    np.testing.assert_array_equal(by_rows.transform(images), by_images.transform(rows))
+    assert by_images.score(images) == by_rows.score(rows)
+    pieces = HierarchicalSFA(layers).fit([images[:30], images[30:]]).transform([images[:30], images[30:]])
+    assert [piece.shape for piece in pieces] == [(30, 2), (30, 2)]
+    with pytest.raises(ValueError, match="do not fit them"):
+        HierarchicalSFA(layers, input_shape=(4, 6)).fit(images)
+    with pytest.raises(ValueError, match=r"those of the training had \(6, 4"):
+        by_images.transform(images.swapaxes(1, 2))
+
+
+def test_one_label_for_each_sequence(rng):
+    X = [rng.standard_normal((n, 4)) + 3 * (n % 2) for n in (5, 6, 7, 8)]
+    y = ["a", "b", "a", "b"]
+    rows = [np.full(len(x), c) for x, c in zip(X, y, strict=True)]
+    layers = [Layer(1, field=2), Layer(1)]
+    each, all_rows = (HierarchicalSFA(layers, graph="clustered").fit(X, labels) for labels in (y, rows))
+    np.testing.assert_array_equal(each.delta_values_, all_rows.delta_values_)
