@@ -14,9 +14,9 @@ from probsfa._validation import check_count
 from probsfa.graphs._rows import check_rows
 from probsfa.graphs._sparse import SparseGraph, from_sparse
 
-__all__ = ["nearest_neighbors", "neighbor_edges"]
+__all__ = ["TREE_FEATURES", "nearest_neighbors", "neighbor_edges"]
 
-_TREE_FEATURES = 15  # in more dimensions a tree looks at most points anyway; scikit-learn's own border
+TREE_FEATURES = 15  # in more dimensions a tree looks at most points anyway; scikit-learn's own border
 _LEAF = 24  # points below which a tree is not cut: the fastest for 3 to 8 dimensions
 
 
@@ -78,7 +78,7 @@ def neighbor_edges(
     """
     queries = points if rows is None else rows
     wanted = count + (rows is None)
-    if points.shape[1] <= _TREE_FEATURES:
+    if points.shape[1] <= TREE_FEATURES:
         tree = cKDTree(points, leafsize=_LEAF)
         order = tree.indices if rows is None else np.arange(len(rows))
         neighbors = np.empty((len(queries), wanted), dtype=np.intp)

@@ -12,3 +12,4 @@ from probsfa.sfa.kernel import RegularizationPath as RegularizationPath
 from probsfa.sfa.linear import SFA as SFA
 from probsfa.sfa.regressor import GraphSFARegressor as GraphSFARegressor
 from probsfa.sfa.spectral_clustering import SpectralClustering as SpectralClustering
+from probsfa.sfa.spectral_clustering import eigengap as eigengap

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.datasets import make_blobs, make_swiss_roll
+from sklearn.datasets import make_blobs, make_moons, make_swiss_roll
 from sklearn.manifold import SpectralEmbedding
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -219,22 +219,54 @@ def test_new_points_land_between_their_neighbours(affinity):
         assert np.corrcoef(y[:, k], between)[0, 1] > 0.9999
 
 
-def test_training_points_keep_their_place_in_transform():
-    X = roll(300)
-    found = LaplacianEigenmaps(2)
-    y = found.fit_transform(X)
-    np.testing.assert_array_equal(found.transform(X[::-1]), y[::-1])
-    np.testing.assert_array_equal(found.embedding_, y)
-    mixed = found.transform(np.vstack([X[:2], X[:1] + 1e-3]))
-    np.testing.assert_array_equal(mixed[:2], y[:2])
-    assert not np.array_equal(mixed[2], y[0])
+@pytest.mark.parametrize("n_features", [2, 20])
+@pytest.mark.parametrize("affinity", ["nearest_neighbors", "rbf"])
+@pytest.mark.parametrize("normalization", NORMALIZATIONS)
+def test_transform_is_continuous_at_training_points(rng, affinity, normalization, n_features):
+    X = np.zeros((200, n_features))
+    X[:, :2] = make_moons(200, noise=0.15, random_state=0)[0]
+    X += 0.01 * rng.standard_normal(X.shape)
+    found = LaplacianEigenmaps(3, affinity=affinity, gamma=30.0, normalization=normalization).fit(X)
+    y, std = found.embedding_, found.embedding_.std(axis=0)
+    np.testing.assert_allclose(found.transform(X[::-1]) / std, y[::-1] / std, atol=SPECTRAL)
+    shifted = X + 1e-9 * rng.choice([-1, 1], X.shape)
+    np.testing.assert_allclose(found.transform(shifted) / std, y / std, atol=1e-6)
 
 
-def test_far_new_points_follow_their_nearest_neighbour():
+@pytest.mark.parametrize("affinity", ["nearest_neighbors", "rbf"])
+def test_the_neighbours_of_new_points_are_found_as_those_of_old_ones(affinity):
+    X = roll(150)  # leave one point out, and it comes back to near where it was
+    whole = LaplacianEigenmaps(2, affinity=affinity, gamma=0.1, normalization="symmetric").fit(X)
+    for i in (3, 50, 149):
+        found = LaplacianEigenmaps(2, affinity=affinity, gamma=0.1, normalization="symmetric")
+        found.fit(np.delete(X, i, axis=0))
+        signs = np.sign(np.sum(found.embedding_ * np.delete(whole.embedding_, i, axis=0), axis=0))
+        gap = np.abs(found.transform(X[[i]])[0] * signs - whole.embedding_[i])
+        assert (gap < 0.5 * whole.embedding_.std(axis=0)).all()
+
+
+def test_ties_among_neighbours_cost_no_more_than_their_edges():
+    i, j = np.meshgrid(np.arange(12.0), np.arange(7.0))
+    X = np.column_stack([i.ravel(), j.ravel()])  # most points have several farthest neighbours
+    found = LaplacianEigenmaps(2).fit(X)
+    np.testing.assert_allclose(found.transform(X), found.embedding_, atol=EXACT)
+    gap = np.abs(found.transform(X + 1e-9) - found.embedding_)
+    assert (gap < 0.5 * found.embedding_.std(axis=0)).all()
+
+
+def test_far_new_points_take_the_place_of_their_nearest_neighbour():
     X = np.column_stack([np.linspace(0, 1, 50), np.zeros(50)])
     found = LaplacianEigenmaps(1, affinity="rbf", gamma=50.0).fit(X)
     far = found.transform([[1e6, 0.0]])  # the kernel itself is zero there in double precision
-    np.testing.assert_allclose(far, found.embedding_[-1:] / (1 - found.eigenvalues_), rtol=SPECTRAL)
+    np.testing.assert_allclose(far, found.embedding_[-1:], rtol=SPECTRAL)
+
+
+def test_eigenvalues_beyond_one_are_extended(rng):
+    X = rng.standard_normal((12, 2))
+    found = LaplacianEigenmaps(11, affinity="rbf", gamma=0.3).fit(X)
+    assert found.eigenvalues_.max() > 1.05
+    y = found.transform(X + 1e-12)
+    np.testing.assert_allclose(y, found.embedding_, atol=SPECTRAL)
 
 
 def test_disconnected_graphs_are_counted():
