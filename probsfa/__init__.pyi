@@ -13,6 +13,7 @@ from probsfa._compilation import enable_compilation_cache as enable_compilation_
 from probsfa._models import load as load
 from probsfa.bayes import BayesianSFA as BayesianSFA
 from probsfa.sfa import SFA as SFA
+from probsfa.sfa import DiffusionMap as DiffusionMap
 from probsfa.sfa import GraphSFA as GraphSFA
 from probsfa.sfa import GraphSFAClassifier as GraphSFAClassifier
 from probsfa.sfa import GraphSFARegressor as GraphSFARegressor

@@ -1,6 +1,7 @@
 """Deterministic slow feature analysis."""
 
 from probsfa.sfa.classifier import GraphSFAClassifier as GraphSFAClassifier
+from probsfa.sfa.diffusion import DiffusionMap as DiffusionMap
 from probsfa.sfa.eigenmaps import LaplacianEigenmaps as LaplacianEigenmaps
 from probsfa.sfa.graph import GraphSFA as GraphSFA
 from probsfa.sfa.hierarchical import HierarchicalSFA as HierarchicalSFA

@@ -34,6 +34,7 @@ __all__ = [
     "HeatEdges",
     "NeighborEdges",
     "NewEdges",
+    "nearest_points",
 ]
 
 IntArray = NDArray[np.intp]
@@ -115,7 +116,7 @@ class NeighborEdges:
 
     def new(self, rows: FloatArray) -> NewEdges:
         """Return the edges of new points, sparse."""
-        distances, nearest = _nearest(self.points, rows, self.count + 1)
+        distances, nearest = nearest_points(self.points, rows, self.count + 1)
         n_rows = len(rows)
         borders = np.arange(0, nearest.size + 1, self.count + 1)
         halves = (np.full(nearest.size, 0.5), nearest.ravel(), borders)
@@ -141,7 +142,7 @@ class NeighborEdges:
         size = max(1, _BLOCK // self.cells_per_row())
         for start in range(0, n, size):
             block = slice(start, start + size)
-            distances, _ = _nearest(self.points, self.points[block], self.count + 2)
+            distances, _ = nearest_points(self.points, self.points[block], self.count + 2)
             radii[block] = (distances[:, -2] + distances[:, -1]) / 2  # the first is the point itself
         return radii
 
@@ -333,7 +334,7 @@ def _relative(exponent: FloatArray) -> NewEdges:
     return NewEdges(weights, np.exp(-least), np.ones(len(exponent)), nearest)
 
 
-def _nearest(points: FloatArray, rows: FloatArray, count: int) -> tuple[FloatArray, IntArray]:
+def nearest_points(points: FloatArray, rows: FloatArray, count: int) -> tuple[FloatArray, IntArray]:
     """Return distances (N, count), ascending, and which training points they lead to."""
     if points.shape[1] <= TREE_FEATURES:
         measured, found = cKDTree(points).query(rows, count, workers=effective_n_jobs(-1))

@@ -59,11 +59,11 @@ class LaplacianEigenmaps(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     n_neighbors : int, optional
         Neighbours of each point *with the point itself as one of them*, the count of scikit-learn's
         ``SpectralEmbedding``. Default 10, or half the points where there are no more than 10.
-    gamma : float, {"median", "kernel_sum", "self_tuning"} or None, default=None
+    gamma : float, {"median", "neighbors", "self_tuning"} or None, default=None
         Decay of the kernel. None is ``1 / n_features``, which suits columns of unit variance. "median" takes
-        1 over twice the median squared distance, "kernel_sum" the width at which the sum of all weights
-        grows most, and "self_tuning" scales every squared distance by the distances of both points to their
-        seventh neighbours (:mod:`probsfa.sfa.bandwidth` has the sources).
+        1 over twice the median squared distance, "neighbors" 1 over twice the mean squared distance to
+        neighbour number ``3/4 sqrt(n)``, and "self_tuning" scales every squared distance by the distances of
+        both points to their seventh neighbours (:mod:`probsfa.sfa.bandwidth` has the sources).
     n_landmarks : int, "auto" or None, default="auto"
         Points through which the heat kernel of very many points is taken (Nystroem's method): an array of n
         by n_landmarks in place of n by n. None takes all pairs; "auto" does so up to 20,000 points, and

@@ -99,7 +99,7 @@ class SpectralClustering(ClusterMixin, BaseEstimator):
     n_neighbors : int, optional
         Neighbours of each point, itself counted as one; default 10, or half the points where there are no
         more than 10.
-    gamma : float, {"median", "kernel_sum", "self_tuning"} or None, default=None
+    gamma : float, {"median", "neighbors", "self_tuning"} or None, default=None
         Decay of the kernel, or a rule that chooses it, as in :class:`LaplacianEigenmaps`; None is
         ``1 / n_features``.
     n_landmarks : int, "auto" or None, default="auto"
