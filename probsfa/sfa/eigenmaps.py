@@ -271,6 +271,11 @@ def spectrum_of_graph(
         degrees = np.asarray(W.sum(axis=1)).ravel()
     if not np.isfinite(degrees).all():
         raise ValueError("The edge weights are too large: their sums overflow. Divide them by the largest.")
+    if isinstance(W, LowRankAffinity) and normalization != "unnormalized" and not (degrees > 0).all():
+        raise ValueError(
+            f"The {W.factor.shape[1]} landmarks do not reach X[{int(np.argmin(degrees))}]: raise n_landmarks, "
+            "or lower gamma."
+        )
     if normalization != "unnormalized" and not degrees.all():
         raise ValueError(
             f"X[{int(np.argmin(degrees))}] has no edge to any point, so the {normalization} Laplacian is not "
@@ -301,10 +306,6 @@ def spectrum_of_graph(
 def _low_rank_spectrum(W: LowRankAffinity, mass: FloatArray, n_components: int) -> GraphSpectrum:
     """Return the spectrum of a graph whose weights are a product of two factors."""
     n, rank = W.factor.shape
-    if not (mass > 0).all():
-        raise ValueError(
-            f"The {rank} landmarks do not reach X[{int(np.argmin(mass))}]: raise n_landmarks, or lower gamma."
-        )
     if n_components > min(n - 3, rank):
         return graph_spectrum(W.toarray(), mass, n_components)
     return spectrum_by_products(W, mass, n_components)

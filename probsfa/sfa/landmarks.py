@@ -148,7 +148,7 @@ class LandmarkEdges:
                 f"{len(self.landmarks)} landmarks are too few for this kernel: of {len(probes)} points, one "
                 f"has a sum of edge weights that is off by {100 * worst:.0f} %. Raise n_landmarks, lower "
                 "gamma, or use affinity='nearest_neighbors'.",
-                stacklevel=5,
+                stacklevel=7,
             )
 
 
