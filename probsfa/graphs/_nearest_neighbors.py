@@ -11,7 +11,7 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_array
 
 from probsfa._validation import check_count
-from probsfa.graphs._rows import check_rows
+from probsfa.graphs._rows import check_rows, exact_shift
 from probsfa.graphs._sparse import SparseGraph, from_sparse
 
 __all__ = ["TREE_FEATURES", "nearest_neighbors", "neighbor_edges"]
@@ -86,8 +86,10 @@ def neighbor_edges(
         nearest = tree.query(queries[order], wanted, workers=effective_n_jobs(-1))[1]
         neighbors[order] = nearest.reshape(-1, wanted)
     else:
-        search = NearestNeighbors(n_neighbors=wanted).fit(points)
-        neighbors = search.kneighbors(queries, return_distance=False)
+        # Distances are differences of products here, which a large offset would leave no digits.
+        shift = exact_shift(points)
+        search = NearestNeighbors(n_neighbors=wanted).fit(points - shift)
+        neighbors = search.kneighbors(queries - shift, return_distance=False)
     if rows is None:
         others = neighbors != np.arange(len(points))[:, None]
         others[others.all(axis=1), -1] = False  # of several equal points the point itself may be missing

@@ -16,6 +16,7 @@ from sklearn.utils.validation import validate_data
 from probsfa._arrays import as_float_array
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
+from probsfa.graphs._rows import exact_shift
 from probsfa.graphs.training_graph import TrainingGraph
 from probsfa.sfa.bandwidth import check_gamma, choose_gamma, local_scales
 from probsfa.sfa.edges import DistanceEdges, Edges, FunctionEdges, HeatEdges, NeighborEdges, NewEdges
@@ -153,19 +154,6 @@ def _joined(edges: Edges, rows: Any, loops: bool) -> NewEdges:
     """Return the edges of new points to a training graph with or without its self-loops."""
     joined = edges.new(rows)
     return joined._replace(own=np.zeros_like(joined.own)) if loops else joined
-
-
-def exact_shift(values: FloatArray) -> FloatArray:
-    """Return an offset of each column whose subtraction loses no digit, zero where it is small.
-
-    It is the mean rounded to a multiple of a power of two at least as large as the spread: subtracting it
-    from numbers near it is exact, so distances that tie go on to tie.
-    """
-    middle = values.mean(axis=0)
-    spread = np.abs(values - middle).max(axis=0)
-    varies = spread > np.finfo(np.float64).eps * np.abs(middle)
-    unit = np.exp2(np.ceil(np.log2(np.where(varies, spread, 1.0))))
-    return np.where(varies, np.round(middle / unit) * unit, middle)
 
 
 def affinity_rows(estimator: Any, X: Any, **options: Any) -> Any:

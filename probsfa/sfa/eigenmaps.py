@@ -273,8 +273,8 @@ def spectrum_of_graph(
         raise ValueError("The edge weights are too large: their sums overflow. Divide them by the largest.")
     if isinstance(W, LowRankAffinity) and normalization != "unnormalized" and not (degrees > 0).all():
         raise ValueError(
-            f"The {W.factor.shape[1]} landmarks do not reach X[{int(np.argmin(degrees))}]: raise n_landmarks, "
-            "or lower gamma."
+            f"The {W.factor.shape[1]} landmarks do not reach X[{int(np.argmin(degrees))}]: raise "
+            "n_landmarks, or lower gamma."
         )
     if normalization != "unnormalized" and not degrees.all():
         raise ValueError(
