@@ -17,6 +17,7 @@ from probsfa.bayes import BayesianSFA as BayesianSFA
 from probsfa.sfa import IGSFA as IGSFA
 from probsfa.sfa import SFA as SFA
 from probsfa.sfa import XSFA as XSFA
+from probsfa.sfa import DiffusionMap as DiffusionMap
 from probsfa.sfa import GraphSFA as GraphSFA
 from probsfa.sfa import GraphSFAClassifier as GraphSFAClassifier
 from probsfa.sfa import GraphSFARegressor as GraphSFARegressor

@@ -31,8 +31,7 @@ def lists_in_lists_out(cls: _Estimator) -> _Estimator:
 
     @functools.wraps(to_frame)
     def transform(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
-        configured = getattr(self, "_sklearn_output_config", {})
-        container = configured.get("transform", get_config()["transform_output"])
+        container = _container(self)
         if container == "default" or not is_list_of_sequences(X):
             return to_frame(self, X, *args, **kwargs)
         results = plain(self, X, *args, **kwargs)
@@ -42,10 +41,13 @@ def lists_in_lists_out(cls: _Estimator) -> _Estimator:
         ]
 
     inherited: Callable[..., Any] = cls.fit_transform  # type: ignore[attr-defined]
+    knows_lists = "fit_transform" in vars(cls)  # and not what scikit-learn makes of fit and transform
 
     @functools.wraps(inherited)
     def fit_transform(self: Any, X: Any, y: Any = None, **fit_params: Any) -> Any:
         for_both = {name: value for name, value in fit_params.items() if name in own_arguments}
+        if knows_lists and not for_both and is_list_of_sequences(X) and _container(self) == "default":
+            return inherited(self, X, y, **fit_params)
         if for_both or is_list_of_sequences(X):
             return self.fit(X, y, **fit_params).transform(X, **for_both)
         return inherited(self, X, y, **fit_params)
@@ -53,6 +55,12 @@ def lists_in_lists_out(cls: _Estimator) -> _Estimator:
     cls.transform = transform  # type: ignore[attr-defined]
     cls.fit_transform = fit_transform  # type: ignore[attr-defined]
     return cls
+
+
+def _container(estimator: Any) -> Any:
+    """Return the kind of frames that an estimator gives, "default" for arrays."""
+    configured = getattr(estimator, "_sklearn_output_config", {})
+    return configured.get("transform", get_config()["transform_output"])
 
 
 class _Result(TransformerMixin, BaseEstimator):

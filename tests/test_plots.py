@@ -155,6 +155,18 @@ def test_few_labels_are_groups_and_many_numbers_a_scale():
     assert len(ax.figure.axes) == 2  # with a colour bar
 
 
+def test_the_gap_between_eigenvalues_is_drawn_behind_them(ax):
+    values = np.array([1.0, 0.95, 0.9, 0.3, 0.25])
+    plots.plot_eigengap(values, ax=ax)
+    before, after = (dots.get_offsets() for dots in ax.collections[1:])
+    np.testing.assert_array_equal(before, np.column_stack([[1, 2, 3], values[:3]]))
+    np.testing.assert_array_equal(after, np.column_stack([[4, 5], values[3:]]))
+    assert extent(ax.collections[0]) == (0.3, 0.9)
+    assert ax.get_legend().get_texts()[0].get_text() == "largest gap: 3 clusters"
+    other = plots.plot_eigengap(values, 1)
+    assert other.get_legend().get_texts()[0].get_text() == "gap: 1 cluster"
+
+
 def test_a_graph_is_drawn_edge_by_edge(ax):
     W = np.array([[5.0, 1, 0, 2], [1, 0, 4, 0], [0, 4, 0, 0], [2, 0, 0, 0]])  # with a self-loop
     places = np.arange(8.0).reshape(4, 2)
@@ -186,6 +198,7 @@ def test_vertices_without_places_stand_on_a_circle_in_their_order(ax):
         lambda: plots.plot_graph(graphs.clustered([0, 1])),  # self-loops alone
         lambda: plots.plot_imputation([np.nan], [1.0], [1.0], truth=[1.0]),
         lambda: plots.plot_delta_values([0.0]),
+        lambda: plots.plot_eigengap([0.0, 0.0]),
         lambda: plots.plot_history([-3.0]),
         lambda: plots.plot_history([-3.0, -3.0]),
     ],
@@ -222,6 +235,8 @@ def test_the_smallest_pictures_can_be_saved(draw, tmp_path):
         (lambda: plots.plot_graph(graphs.temporal(2001)), "more than 2000 cannot be told apart"),
         (lambda: plots.plot_graph(graphs.temporal(3), [[0.0, 1.0]]), r"positions must have shape \(3, 2\)"),
         (lambda: plots.plot_graph(graphs.temporal(3), labels=[0]), "labels must have 3 values"),
+        (lambda: plots.plot_eigengap([1.0, 0.5], 2), "n_clusters must be from 1 to 1"),
+        (lambda: plots.plot_eigengap([1.0, 0.5, 0.7]), "eigenvalues must be in order"),
         (lambda: plots.plot_history([]), "history must have one dimension"),
     ],
 )

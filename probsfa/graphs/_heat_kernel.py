@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.neighbors import radius_neighbors_graph
 from sklearn.utils import check_array
 
-from probsfa.graphs._rows import check_rows
+from probsfa.graphs._rows import check_rows, exact_shift
 from probsfa.graphs._sparse import SparseGraph, from_sparse
 
 __all__ = ["heat_kernel"]
@@ -49,6 +49,7 @@ def heat_kernel(X: Any, bandwidth: float, *, node_weights: Any = "degree") -> Sp
         raise ValueError(f"bandwidth must be a positive number; got {bandwidth!r}.")
     width = float(bandwidth)
     reach = width * (-2.0 * np.log(np.finfo(np.float64).eps)) ** 0.5
-    edges = radius_neighbors_graph(values, reach, mode="distance")
+    # Distances of many columns are differences of products, which a large offset would leave no digits.
+    edges = radius_neighbors_graph(values - exact_shift(values), reach, mode="distance")
     edges.data = np.exp(-0.5 * (edges.data / width) ** 2)
     return from_sparse(edges, node_weights)

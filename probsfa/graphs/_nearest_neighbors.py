@@ -11,12 +11,12 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_array
 
 from probsfa._validation import check_count
-from probsfa.graphs._rows import check_rows
+from probsfa.graphs._rows import check_rows, exact_shift
 from probsfa.graphs._sparse import SparseGraph, from_sparse
 
-__all__ = ["default_neighbors", "nearest_neighbors", "neighbor_edges"]
+__all__ = ["TREE_FEATURES", "default_neighbors", "nearest_neighbors", "neighbor_edges"]
 
-_TREE_FEATURES = 15  # in more dimensions a tree looks at most points anyway; scikit-learn's own border
+TREE_FEATURES = 15  # in more dimensions a tree looks at most points anyway; scikit-learn's own border
 _LEAF = 24  # points below which a tree is not cut: the fastest for 3 to 8 dimensions
 
 
@@ -83,7 +83,7 @@ def neighbor_edges(
     """
     queries = points if rows is None else rows
     wanted = count + (rows is None)
-    if points.shape[1] <= _TREE_FEATURES:
+    if points.shape[1] <= TREE_FEATURES:
         tree = cKDTree(points, leafsize=_LEAF)
         order = tree.indices if rows is None else np.arange(len(rows))
         neighbors = np.empty((len(queries), wanted), dtype=np.intp)
@@ -91,8 +91,10 @@ def neighbor_edges(
         nearest = tree.query(queries[order], wanted, workers=effective_n_jobs(-1))[1]
         neighbors[order] = nearest.reshape(-1, wanted)
     else:
-        search = NearestNeighbors(n_neighbors=wanted).fit(points)
-        neighbors = search.kneighbors(queries, return_distance=False)
+        # Distances are differences of products here, which a large offset would leave no digits.
+        shift = exact_shift(points)
+        search = NearestNeighbors(n_neighbors=wanted).fit(points - shift)
+        neighbors = search.kneighbors(queries - shift, return_distance=False)
     if rows is None:
         others = neighbors != np.arange(len(points))[:, None]
         others[others.all(axis=1), -1] = False  # of several equal points the point itself may be missing

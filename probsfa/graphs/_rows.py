@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from probsfa._arrays import LARGEST, SCAN_ROWS, as_float_array, too_large
 
-__all__ = ["check_rows", "check_unmasked"]
+__all__ = ["check_rows", "check_unmasked", "exact_shift"]
 
 
 def check_rows(X: Any, name: str, *, allow_nan: bool = False) -> NDArray[np.float64]:
@@ -69,3 +69,16 @@ def check_unmasked(labels: Any, name: str = "y") -> Any:
         place = int(np.argmax(hidden.reshape(len(hidden), -1).any(axis=1)))
         raise ValueError(f"{name}[{place}] is masked; every sample needs a label.")
     return labels
+
+
+def exact_shift(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return an offset of each column whose subtraction loses no digit, zero where it is small.
+
+    It is the mean rounded to a multiple of a power of two at least as large as the spread: subtracting it
+    from numbers near it is exact, so distances that tie go on to tie.
+    """
+    middle = values.mean(axis=0)
+    spread = np.abs(values - middle).max(axis=0)
+    varies = spread > np.finfo(np.float64).eps * np.abs(middle)
+    unit = np.exp2(np.ceil(np.log2(np.where(varies, spread, 1.0))))
+    return np.where(varies, np.round(middle / unit) * unit, middle)

@@ -6,14 +6,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from probsfa._arrays import as_float_array
-from probsfa.plots.style import BLUE, GREY, PALETTE, axes_or_new, tidy
+from probsfa.plots.arguments import vector
+from probsfa.plots.style import BLUE, GREY, ORANGE, PALETTE, axes_or_new, tidy
+from probsfa.sfa.spectral_clustering import eigengap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from probsfa.graphs import TrainingGraph
 
-__all__ = ["plot_embedding", "plot_graph"]
+__all__ = ["plot_eigengap", "plot_embedding", "plot_graph"]
 
 _MOST_VERTICES = 2000  # more cannot be told apart
 _WIDEST_EDGE, _LARGEST_VERTEX = 2.0, 60.0  # points, and points squared
@@ -71,6 +73,64 @@ def plot_embedding(
         _colored(ax, x, y, values, size)
     ax.set_xlabel("row" if alone else "coordinate 1")
     ax.set_ylabel("coordinate 1" if alone else "coordinate 2")
+    tidy(ax)
+    return ax
+
+
+def plot_eigengap(
+    eigenvalues: ArrayLike, n_clusters: int | None = None, *, ax: "Axes | None" = None
+) -> "Axes":
+    """Draw the first eigenvalues of a graph and the gap that tells how many clusters there are.
+
+    Parameters
+    ----------
+    eigenvalues : array-like (m,)
+        In order, that of the constant first, such as ``SpectralClustering("eigengap").fit(X).spectrum_``.
+    n_clusters : int or None, default=None
+        Eigenvalues before the gap; the largest gap (:func:`probsfa.sfa.eigengap`) where not given.
+    ax : matplotlib Axes or None, default=None
+        Where to draw; in a new figure where not given.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two eigenvalues, they are in no order, or there are no more than `n_clusters`.
+
+    See Also
+    --------
+    plot_embedding : The coordinates that belong to the eigenvalues.
+
+    Examples
+    --------
+    >>> ax = plot_eigengap([1.0, 0.99, 0.97, 0.4, 0.3])
+    >>> ax.get_legend().get_texts()[0].get_text()
+    'largest gap: 3 clusters'
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    values = vector(eigenvalues, "eigenvalues")
+    largest = eigengap(values)
+    k = largest if n_clusters is None else n_clusters
+    if not 1 <= k < len(values):
+        raise ValueError(
+            f"n_clusters must be from 1 to {len(values) - 1}, one less than eigenvalues; got {k}."
+        )
+    ax = axes_or_new(ax, 5.0, 3.2)
+    numbers = np.arange(1, len(values) + 1)
+    ax.plot(numbers, values, color=GREY, linewidth=0.8, zorder=1)
+    name = f"{'largest ' if k == largest else ''}gap: {k} cluster{'s' if k > 1 else ''}"
+    ax.fill_between([0.5, len(values) + 0.5], *values[k - 1 : k + 1], color=ORANGE, alpha=0.2, label=name)
+    ax.scatter(numbers[:k], values[:k], s=24, color=BLUE, zorder=2)
+    ax.scatter(numbers[k:], values[k:], s=24, facecolor="white", edgecolor=BLUE, zorder=2)
+    ax.set_xlim(0.5, len(values) + 0.5)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.set_xlabel("number of the eigenvalue")
+    ax.set_ylabel("eigenvalue")
+    ax.legend(loc="best", frameon=False, fontsize="small")
     tidy(ax)
     return ax
 

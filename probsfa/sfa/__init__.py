@@ -1,6 +1,7 @@
 """Deterministic slow feature analysis."""
 
 from probsfa.sfa.classifier import GraphSFAClassifier as GraphSFAClassifier
+from probsfa.sfa.diffusion import DiffusionMap as DiffusionMap
 from probsfa.sfa.eigenmaps import LaplacianEigenmaps as LaplacianEigenmaps
 from probsfa.sfa.graph import GraphSFA as GraphSFA
 from probsfa.sfa.hierarchical import HierarchicalSFA as HierarchicalSFA
@@ -13,4 +14,5 @@ from probsfa.sfa.kernel import RegularizationPath as RegularizationPath
 from probsfa.sfa.linear import SFA as SFA
 from probsfa.sfa.regressor import GraphSFARegressor as GraphSFARegressor
 from probsfa.sfa.spectral_clustering import SpectralClustering as SpectralClustering
+from probsfa.sfa.spectral_clustering import eigengap as eigengap
 from probsfa.sfa.xsfa import XSFA as XSFA

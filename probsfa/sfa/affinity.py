@@ -1,53 +1,159 @@
-"""From points to the edge weights of an eigenmap.
+"""From the input of an estimator on graphs to the edge weights of its points.
 
-Two ways to join points, both without loops: nearest neighbours (weight 1 where each of two points is among
-the nearest of the other, 1/2 where only one is) and a heat kernel ``exp(-gamma |x - x'|^2)`` of all pairs.
-Ready-made affinities are checked here too.
+Edges come from nearest neighbours (weight 1 where each of two points is among the nearest of the other, 1/2
+where only one is), from a heat kernel ``exp(-gamma |x - x'|^2)`` of all pairs, of all pairs through landmarks
+where there are very many points, from a function of two arrays of rows, or ready-made: as an affinity, as
+distances of which the smallest are taken, or as a training graph. All are checked here.
 """
 
-import numbers
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
-from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
 from sklearn.utils.validation import validate_data
 
 from probsfa._arrays import as_float_array
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
-from probsfa.graphs._nearest_neighbors import neighbor_edges
+from probsfa.graphs._rows import exact_shift
+from probsfa.graphs.training_graph import TrainingGraph
+from probsfa.sfa.bandwidth import check_gamma, choose_gamma, local_scales
+from probsfa.sfa.edges import DistanceEdges, Edges, FunctionEdges, HeatEdges, NeighborEdges, NewEdges
+from probsfa.sfa.landmarks import LandmarkEdges
 from probsfa.sfa.laplacian import is_sparse
 
 __all__ = [
+    "AffinityGraph",
+    "NewPoints",
     "affinity_graph",
     "affinity_rows",
     "affinity_tags",
     "check_affinity",
-    "heat_graph",
-    "heat_weights",
     "neighbor_count",
-    "same_rows",
+    "new_edges",
 ]
 
 
 _DEFAULT_NEIGHBORS = 10
 _SYMMETRY_TOL = 1e-10  # relative to the largest weight
+_AFFINITIES = ("nearest_neighbors", "rbf", "precomputed", "precomputed_nearest_neighbors")
+_MOST_PAIRWISE = 20_000  # points beyond which "auto" takes landmarks: the kernel would take 3 GB and more
+_AUTO_LANDMARKS = 1000
+_EXTENSION_BLOCK = 2**22  # numbers held at a time for the edges of new points
 
 
-def affinity_graph(estimator: Any, X: Any) -> tuple[Sequences | None, Any]:
-    """Check the input of an estimator on graphs and return its points and edge weights."""
+class NewPoints(NamedTuple):
+    """How new points are joined to the training points.
+
+    Attributes
+    ----------
+    edges : Edges or None
+        Joins them; None where only ready-made edges can.
+    shift : ndarray (D,)
+        What is subtracted from all points, so that a large offset costs no digits of their distances.
+    loops : bool
+        Whether the training graph has its self-loops.
+    """
+
+    edges: Edges | None
+    shift: FloatArray
+    loops: bool
+
+
+class AffinityGraph(NamedTuple):
+    """What an estimator on graphs works on.
+
+    Attributes
+    ----------
+    sequences : Sequences or None
+        The checked points; None where edges or distances came in.
+    weights : sparse array, ndarray or LowRankAffinity (n, n)
+        Edge weights.
+    new : NewPoints
+        Joins new points.
+    """
+
+    sequences: Sequences | None
+    weights: Any
+    new: NewPoints
+
+
+def affinity_graph(estimator: Any, X: Any, *, heat_loops: bool = False, loops: bool = False) -> AffinityGraph:
+    """Check the input of an estimator on graphs and return its edges.
+
+    Parameters
+    ----------
+    estimator : scikit-learn estimator
+        With the parameters `affinity`, `n_neighbors`, `gamma` and `n_landmarks`.
+    X : array-like, list of array-likes, sparse matrix or TrainingGraph
+        As in the estimator's ``fit``.
+    heat_loops, loops : bool, default=False
+        Whether a heat kernel, or any graph made from points, has its self-loops, of weight 1.
+
+    Returns
+    -------
+    AffinityGraph
+        Points, edge weights, and what joins new points.
+    """
     _check_parameters(estimator)
-    if estimator.affinity == "precomputed":
-        W = affinity_rows(estimator, X, ensure_min_samples=2, ensure_min_features=2)
-        return None, check_affinity(sp.csr_array(W) if is_sparse(W) else W)
+    affinity = estimator.affinity
+    nothing = np.zeros(0, dtype=np.float64)
+    if isinstance(X, TrainingGraph) or _is(affinity, "precomputed"):
+        return AffinityGraph(None, _ready_made(estimator, X), NewPoints(None, nothing, True))
+    if _is(affinity, "precomputed_nearest_neighbors"):
+        distances = sp.csr_array(affinity_rows(estimator, X, ensure_min_samples=2, ensure_min_features=2))
+        if distances.shape[0] != distances.shape[1]:
+            raise ValueError(
+                "X must be a square matrix of distances with affinity='precomputed_nearest_neighbors'; got "
+                f"shape {distances.shape}."
+            )
+        ready = DistanceEdges(distances, neighbor_count(estimator, distances.shape[0]))
+        return AffinityGraph(None, ready.training(loops), NewPoints(ready, nothing, loops))
     sequences = check_sequences(estimator, X, reset=True, allow_nan=False, min_rows=2)
-    if estimator.affinity == "rbf":
-        gamma = 1.0 / sequences.n_features if estimator.gamma is None else estimator.gamma
-        return sequences, heat_graph(sequences.values, gamma)
-    directed = neighbor_edges(sequences.values, neighbor_count(estimator, sequences.n_rows))
-    return sequences, sp.csr_array((directed + directed.T) * 0.5)
+    if isinstance(affinity, TrainingGraph):
+        if affinity.n_vertices != sequences.n_rows:
+            raise ValueError(
+                f"affinity is a graph of {affinity.n_vertices} vertices; X has {sequences.n_rows} rows; both "
+                "must agree."
+            )
+        return AffinityGraph(sequences, affinity.to_sparse(), NewPoints(None, nothing, True))
+    # A function may depend on the origin; distances do not.
+    shift = np.zeros(sequences.n_features) if callable(affinity) else exact_shift(sequences.values)
+    edges = _edges_of_points(estimator, sequences.values - shift)
+    with_loops = loops or (heat_loops and _is(affinity, "rbf"))
+    return AffinityGraph(sequences, edges.training(with_loops), NewPoints(edges, shift, with_loops))
+
+
+def new_edges(
+    estimator: Any, X: Any, new: NewPoints
+) -> tuple[Sequences | None, int, Iterator[tuple[slice, NewEdges]]]:
+    """Check new points and return their number and their edges to the training points, block by block."""
+    edges = new.edges
+    if edges is None or isinstance(edges, DistanceEdges):
+        if isinstance(estimator.affinity, TrainingGraph):
+            raise ValueError(
+                "A graph given as affinity has no edges to new points. Give their edge weights, with "
+                "affinity='precomputed'."
+            )
+        W = affinity_rows(estimator, X, reset=False)
+        joined = NewEdges.ready(W) if edges is None else _joined(edges, sp.csr_array(W), new.loops)
+        return None, W.shape[0], iter([(slice(None), joined)])
+    sequences = check_sequences(estimator, X, reset=False, allow_nan=False)
+    size = max(1, _EXTENSION_BLOCK // edges.cells_per_row())
+
+    def blocks() -> Iterator[tuple[slice, NewEdges]]:
+        for start in range(0, sequences.n_rows, size):
+            block = slice(start, start + size)
+            yield block, _joined(edges, sequences.values[block] - new.shift, new.loops)
+
+    return sequences, sequences.n_rows, blocks()
+
+
+def _joined(edges: Edges, rows: Any, loops: bool) -> NewEdges:
+    """Return the edges of new points to a training graph with or without its self-loops."""
+    joined = edges.new(rows)
+    return joined._replace(own=np.zeros_like(joined.own)) if loops else joined
 
 
 def affinity_rows(estimator: Any, X: Any, **options: Any) -> Any:
@@ -57,50 +163,23 @@ def affinity_rows(estimator: Any, X: Any, **options: Any) -> Any:
     return validate_data(estimator, X, accept_sparse="csr", dtype=np.float64, **options)
 
 
-def affinity_tags(tags: Any, affinity: str) -> Any:
+def affinity_tags(tags: Any, affinity: Any) -> Any:
     """Return scikit-learn's tags of an estimator with what it accepts instead of points."""
-    ready = affinity == "precomputed"
+    ready = _is(affinity, "precomputed")
     tags.input_tags.pairwise = tags.input_tags.sparse = tags.input_tags.positive_only = ready
+    if _is(affinity, "precomputed_nearest_neighbors"):
+        tags.input_tags.pairwise = tags.input_tags.sparse = tags.input_tags.positive_only = True
     return tags
 
 
 def neighbor_count(estimator: Any, n: int) -> int:
     """Return how many of n points each is joined to, itself not counted."""
-    count = min(_DEFAULT_NEIGHBORS, n) if estimator.n_neighbors is None else estimator.n_neighbors
+    count = estimator.n_neighbors
+    if count is None:  # all of few points would be a complete graph, in which no point is nearer than others
+        count = _DEFAULT_NEIGHBORS if n > _DEFAULT_NEIGHBORS else max(2, (n + 1) // 2)
     if count > n:
         raise ValueError(f"n_neighbors={count} is more than the {n} points of X.")
     return int(count) - 1
-
-
-def heat_weights(rows: FloatArray, points: FloatArray, gamma: float) -> tuple[FloatArray, FloatArray]:
-    """Return the heat kernel between new points and old ones, and the factor each row was divided by.
-
-    Parameters
-    ----------
-    rows, points : ndarray (N, D), (n, D)
-        New and old points.
-    gamma : float
-        Decay per squared distance.
-
-    Returns
-    -------
-    weights : ndarray (N, n)
-        Scaled so that the nearest old point has weight 1: far away, where the kernel itself would be
-        zero in double precision, the proportions are still right.
-    scale : ndarray (N,)
-        ``weights * scale[:, None]`` is the kernel.
-    """
-    squared = euclidean_distances(rows, points, squared=True)
-    nearest = squared.min(axis=1)
-    weights: FloatArray = np.exp(-gamma * (squared - nearest[:, None]))
-    return weights, np.exp(-gamma * nearest)
-
-
-def heat_graph(points: FloatArray, gamma: float) -> FloatArray:
-    """Return the heat kernel of all pairs without self-loops, (n, n)."""
-    W: FloatArray = rbf_kernel(points, gamma=gamma)
-    np.fill_diagonal(W, 0.0)
-    return (W + W.T) * 0.5
 
 
 def check_affinity(W: Any) -> Any:
@@ -135,23 +214,52 @@ def check_affinity(W: Any) -> Any:
             f"X must be symmetric with affinity='precomputed'; X[{i}, {j}] is {W[i, j]:g} and X[{j}, {i}] is "
             f"{W[j, i]:g}. Use (X + X.T) / 2 if that is what you mean."
         )
-    return (W + W.T) * 0.5
+    return W * 0.5 + W.T * 0.5  # halves first: the sum of two large weights may overflow
 
 
-def same_rows(rows: FloatArray, points: FloatArray) -> NDArray[np.intp]:
-    """Return for every row the first point that equals it bit by bit, -1 where there is none."""
-    seen: dict[bytes, int] = {}
-    for i, point in enumerate(np.ascontiguousarray(points + 0.0)):  # adding 0 turns -0 into 0
-        seen.setdefault(point.tobytes(), i)
-    places = (seen.get(row.tobytes(), -1) for row in np.ascontiguousarray(rows + 0.0))
-    return np.fromiter(places, dtype=np.intp, count=len(rows))
+def _is(affinity: Any, name: str) -> bool:
+    """Tell whether an affinity is given by a name."""
+    return isinstance(affinity, str) and affinity == name
+
+
+def _ready_made(estimator: Any, X: Any) -> Any:
+    """Return the edge weights of a training graph, or of an affinity after a check."""
+    if isinstance(X, TrainingGraph):
+        if not _is(estimator.affinity, "precomputed"):
+            raise ValueError(
+                "X is a graph: give affinity='precomputed', or points as X and the graph as affinity."
+            )
+        X = X.to_sparse()
+    W = affinity_rows(estimator, X, ensure_min_samples=2, ensure_min_features=2)
+    return check_affinity(sp.csr_array(W) if is_sparse(W) else W)
+
+
+def _edges_of_points(estimator: Any, points: FloatArray) -> Edges:
+    """Return what joins points, old and new."""
+    affinity, n = estimator.affinity, len(points)
+    if callable(affinity):
+        return FunctionEdges(points, affinity, check_affinity)
+    if affinity == "nearest_neighbors":
+        return NeighborEdges(points, neighbor_count(estimator, n))
+    wanted = estimator.n_landmarks
+    if isinstance(estimator.gamma, str) and estimator.gamma == "self_tuning":
+        if isinstance(wanted, int):
+            raise ValueError("gamma='self_tuning' cannot be had through landmarks; use n_landmarks=None.")
+        return HeatEdges(points, None, local_scales)
+    gamma = choose_gamma(estimator.gamma, points)
+    if wanted == "auto":
+        wanted = _AUTO_LANDMARKS if n > _MOST_PAIRWISE else None
+    return HeatEdges(points, gamma) if wanted is None else LandmarkEdges(points, gamma, wanted)
 
 
 def _check_parameters(estimator: Any) -> None:
-    """Check `affinity`, `n_neighbors` and `gamma` of an estimator."""
-    check_option("affinity", estimator.affinity, ("nearest_neighbors", "rbf", "precomputed"))
+    """Check `affinity`, `n_neighbors`, `gamma` and `n_landmarks` of an estimator."""
+    affinity = estimator.affinity
+    if not isinstance(affinity, TrainingGraph) and not callable(affinity):
+        check_option("affinity", affinity, _AFFINITIES)
     if estimator.n_neighbors is not None:
         check_count("n_neighbors", estimator.n_neighbors, minimum=2)
-    gamma = estimator.gamma
-    if gamma is not None and not (isinstance(gamma, numbers.Real) and 0 < float(gamma) < np.inf):
-        raise ValueError(f"gamma must be a positive number or None; got {gamma!r}.")
+    check_gamma(estimator.gamma)
+    wanted = estimator.n_landmarks
+    if wanted is not None and wanted != "auto":
+        check_count("n_landmarks", wanted)

@@ -21,23 +21,18 @@ from sklearn.utils.validation import check_is_fitted
 from probsfa._frames import lists_in_lists_out
 from probsfa._saving import Saved
 from probsfa._typing import FloatArray
-from probsfa._validation import Sequences, check_count, check_option, check_sequences
-from probsfa.graphs._nearest_neighbors import neighbor_edges
+from probsfa._validation import Sequences, check_count, check_option
 from probsfa.linalg import canonical_signs
-from probsfa.sfa.affinity import (
-    affinity_graph,
-    affinity_rows,
-    affinity_tags,
-    heat_weights,
-    neighbor_count,
-    same_rows,
-)
-from probsfa.sfa.laplacian import GraphSpectrum, graph_spectrum
+from probsfa.sfa.affinity import affinity_graph, affinity_tags, new_edges
+from probsfa.sfa.edges import NewEdges
+from probsfa.sfa.extension import extend_random_walk, extend_unnormalized
+from probsfa.sfa.landmarks import LowRankAffinity
+from probsfa.sfa.laplacian import GraphSpectrum, graph_spectrum, spectrum_by_products
 
-__all__ = ["LaplacianEigenmaps", "spectrum_of_graph"]
+__all__ = ["LaplacianEigenmaps", "spectrum_of_graph", "warn_if_disconnected"]
 
 
-_EXTENSION_BLOCK = 2**22  # weights between new and old points held at a time
+_USUAL_WEIGHTS = (1e-100, 1e100)  # largest weights outside are brought to about 1: their squares overflow
 
 
 @lists_in_lists_out
@@ -48,16 +43,32 @@ class LaplacianEigenmaps(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     ----------
     n_components : int, default=2
         Dimension of the embedding.
-    affinity : {"nearest_neighbors", "rbf", "precomputed"}, default="nearest_neighbors"
-        How the graph is made: from nearest neighbours; from ``exp(-gamma |x - x'|^2)`` between all points (n
-        by n in memory); or X itself is the affinity, a dense or sparse symmetric matrix without an entry
-        below zero, such as ``graph.to_sparse()`` of a training graph. Only a precomputed affinity has
-        self-loops; they count in the degrees.
+    affinity : str, TrainingGraph or callable, default="nearest_neighbors"
+        How the graph is made:
+
+        - ``"nearest_neighbors"``: weight 1 between points each of which is among the nearest of the other,
+          1/2 where only one is;
+        - ``"rbf"``: ``exp(-gamma |x - x'|^2)`` between all different points;
+        - ``"precomputed"``: X itself is the affinity, a dense or sparse symmetric matrix without an entry
+          below zero, or a training graph;
+        - ``"precomputed_nearest_neighbors"``: X holds distances, dense or sparse, such as
+          ``NearestNeighbors.kneighbors_graph(mode="distance")`` gives them; the nearest are joined as above;
+        - a training graph, one vertex for each row of X;
+        - a function ``affinity(X, Y)`` that gives weights between rows, symmetric for ``affinity(X, X)``.
+
+        Self-loops of ready-made graphs and functions count in the degrees.
     n_neighbors : int, optional
         Neighbours of each point *with the point itself as one of them*, the count of scikit-learn's
-        ``SpectralEmbedding``. Default 10, or all points where there are fewer.
-    gamma : float, optional
-        Decay of the kernel; default ``1 / n_features``.
+        ``SpectralEmbedding``. Default 10, or half the points where there are no more than 10.
+    gamma : float, {"median", "neighbors", "self_tuning"} or None, default=None
+        Decay of the kernel. None is ``1 / n_features``, which suits columns of unit variance. "median" takes
+        1 over twice the median squared distance, "neighbors" 1 over twice the mean squared distance to
+        neighbour number ``3/4 sqrt(n)``, and "self_tuning" scales every squared distance by the distances of
+        both points to their seventh neighbours (:mod:`probsfa.sfa.bandwidth` has the sources).
+    n_landmarks : int, "auto" or None, default="auto"
+        Points through which the heat kernel of very many points is taken (Nystroem's method): an array of n
+        by n_landmarks in place of n by n. None takes all pairs; "auto" does so up to 20,000 points, and
+        takes 1,000 landmarks beyond.
     normalization : {"random_walk", "symmetric", "unnormalized"}, default="random_walk"
         Which Laplacian.
     eigen_solver : {"auto", "dense", "elimination", "lanczos"}, default="auto"
@@ -75,8 +86,10 @@ class LaplacianEigenmaps(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         Number of connected components of the graph.
     degrees_ : ndarray (n,)
         Sums of the edge weights.
-    affinity_matrix_ : sparse array or ndarray (n, n)
-        The edge weights.
+    affinity_matrix_ : sparse array, ndarray or LowRankAffinity (n, n)
+        The edge weights; with landmarks, an object with ``@``, ``sum`` and ``toarray``.
+    gamma_ : float or None
+        Decay of the kernel; None where there is none, or one for each point.
     solver_ : str
         The eigen-solver that was used.
     n_features_in_, feature_names_in_
@@ -85,7 +98,7 @@ class LaplacianEigenmaps(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     Warns
     -----
     UserWarning
-        If the graph is not connected; it says how many components there are.
+        If the graph is not connected, which says how many components there are; or if landmarks are too few.
 
     See Also
     --------
@@ -108,9 +121,10 @@ class LaplacianEigenmaps(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self,
         n_components: int = 2,
         *,
-        affinity: str = "nearest_neighbors",
+        affinity: Any = "nearest_neighbors",
         n_neighbors: int | None = None,
-        gamma: float | None = None,
+        gamma: float | str | None = None,
+        n_landmarks: int | str | None = "auto",
         normalization: str = "random_walk",
         eigen_solver: str = "auto",
     ) -> None:
@@ -118,6 +132,7 @@ class LaplacianEigenmaps(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self.affinity = affinity
         self.n_neighbors = n_neighbors
         self.gamma = gamma
+        self.n_landmarks = n_landmarks
         self.normalization = normalization
         self.eigen_solver = eigen_solver
 
@@ -165,9 +180,14 @@ class LaplacianEigenmaps(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def transform(self, X: Any) -> Any:
         """Extend the embedding to new points (Nystroem).
 
-        A new point gets the mean of its neighbours' coordinates over ``1 - lambda``, which holds exactly for
-        the training points and their own edges (Bengio et al. 2004, NIPS 16). A row that equals a training
-        point gets that point's coordinates.
+        A new point gets the coordinates that solve the equation of the embedding with its edges to the
+        training points (Bengio et al. 2004, NIPS 16). The edge to the nearest of them stands for the point
+        itself and is left out of the degree, as self-loops are left out of the training graph. So at a
+        training point this is the point's coordinate, up to rounding, and near it a value nearby: with "rbf"
+        it is continuous everywhere for eigenvalues up to 1; with nearest neighbours it is constant around
+        each training point and jumps where the set of neighbours does. Where distances tie, so that the
+        order of the rows decides who is a neighbour, points next to a training point may differ from it by
+        as much as the tied edges weigh.
 
         Parameters
         ----------
@@ -186,19 +206,11 @@ class LaplacianEigenmaps(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixi
             eigenvalue is 1 (normalised) or at least the point's degree (unnormalised).
         """
         check_is_fitted(self)
-        if self.affinity == "precomputed":
-            W = affinity_rows(self, X, reset=False)
-            return self._extend(W, np.ones(W.shape[0], dtype=np.float64))
-        sequences = check_sequences(self, X, reset=False, allow_nan=False)
-        known = same_rows(sequences.values, self._points)
-        outputs = self.embedding_[known]
-        new = np.flatnonzero(known < 0)
-        per_row = neighbor_count(self, len(self._points)) if self._by_neighbors else len(self._points)
-        size = max(1, _EXTENSION_BLOCK // per_row)
-        for start in range(0, len(new), size):
-            block = new[start : start + size]
-            outputs[block] = self._extend(*self._weights(sequences.values[block]))
-        return sequences.restore(outputs)
+        sequences, n_rows, blocks = new_edges(self, X, self._new)
+        outputs = np.empty((n_rows, self.embedding_.shape[1]), dtype=np.float64)
+        for rows, edges in blocks:
+            outputs[rows] = self._extend(edges)
+        return outputs if sequences is None else sequences.restore(outputs)
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether there is an embedding."""
@@ -216,54 +228,28 @@ class LaplacianEigenmaps(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         check_count("n_components", self.n_components)
         check_option("normalization", self.normalization, ("random_walk", "symmetric", "unnormalized"))
         check_option("eigen_solver", self.eigen_solver, ("auto", "dense", "elimination", "lanczos"))
-        sequences, W = affinity_graph(self, X)
+        sequences, W, self._new = affinity_graph(self, X)
         spectrum, self.degrees_ = spectrum_of_graph(
             W, self.n_components, self.normalization, method=self.eigen_solver
         )
-        _warn_if_disconnected(spectrum.n_connected, self.n_components)
-        self._points: Any = None if sequences is None else sequences.values
+        warn_if_disconnected(spectrum.n_connected, self.n_components)
         self.affinity_matrix_ = W
+        self.gamma_ = getattr(self._new.edges, "gamma", None)
         self.embedding_ = spectrum.vectors
         self.eigenvalues_ = spectrum.eigenvalues
         self.n_connected_components_ = spectrum.n_connected
         self.solver_ = spectrum.method
         return sequences
 
-    @property
-    def _by_neighbors(self) -> bool:
-        return self.affinity == "nearest_neighbors"
-
-    def _weights(self, rows: FloatArray) -> tuple[Any, FloatArray]:
-        """Return weights to the training points, and the scale of every row of them."""
-        if self._by_neighbors:
-            count = neighbor_count(self, len(self._points))
-            return neighbor_edges(self._points, count, rows), np.ones(len(rows), dtype=np.float64)
-        gamma = 1.0 / rows.shape[1] if self.gamma is None else self.gamma
-        return heat_weights(rows, self._points, gamma)
-
-    def _extend(self, W: Any, scale: FloatArray) -> FloatArray:
-        degrees = np.asarray(W.sum(axis=1)).ravel()
-        if not degrees.all():
-            raise ValueError(f"X[{int(np.argmin(degrees))}] has no affinity to any training point.")
+    def _extend(self, edges: NewEdges) -> FloatArray:
+        """Return the coordinates of new points."""
         if self.normalization == "unnormalized":
-            room = (degrees * scale)[:, None] - self.eigenvalues_
-            if (room <= 0).any():
-                i, k = np.argwhere(room <= 0)[0]
-                raise ValueError(
-                    f"X[{i}] has the degree {degrees[i] * scale[i]:g}, not more than eigenvalue {k}, "
-                    f"{self.eigenvalues_[k]:g}, so the unnormalised embedding cannot be extended to it. Use "
-                    "normalization='random_walk'."
-                )
-            return np.asarray(W @ self.embedding_) * scale[:, None] / room
-        decay = 1.0 - self.eigenvalues_
-        if (np.abs(decay) < 1e-8).any():
-            raise ValueError(
-                f"Component {int(np.argmin(np.abs(decay)))} has the eigenvalue 1 and cannot be extended to "
-                "new points. Ask for fewer components."
-            )
-        root = np.sqrt(self.degrees_)[:, None] if self.normalization == "symmetric" else 1.0
-        mean = np.asarray(W @ (self.embedding_ / root)) / degrees[:, None] / decay
-        return mean * np.sqrt(degrees * scale)[:, None] if self.normalization == "symmetric" else mean
+            return extend_unnormalized(edges, self.embedding_, self.eigenvalues_)
+        if self.normalization == "random_walk":
+            return extend_random_walk(edges, self.embedding_, self.eigenvalues_)[0]
+        root = np.sqrt(self.degrees_)[:, None]
+        y, degrees = extend_random_walk(edges, self.embedding_ / root, self.eigenvalues_)
+        return y * np.sqrt(degrees)[:, None]
 
 
 def spectrum_of_graph(
@@ -282,7 +268,15 @@ def spectrum_of_graph(
             f"n_components={n_components} is more than {n} samples allow: at most {n - 1} beside the "
             "constant."
         )
-    degrees = np.asarray(W.sum(axis=1)).ravel()
+    with np.errstate(over="ignore"):
+        degrees = np.asarray(W.sum(axis=1)).ravel()
+    if not np.isfinite(degrees).all():
+        raise ValueError("The edge weights are too large: their sums overflow. Divide them by the largest.")
+    if isinstance(W, LowRankAffinity) and normalization != "unnormalized" and not (degrees > 0).all():
+        raise ValueError(
+            f"The {W.factor.shape[1]} landmarks do not reach X[{int(np.argmin(degrees))}]: raise "
+            "n_landmarks, or lower gamma."
+        )
     if normalization != "unnormalized" and not degrees.all():
         raise ValueError(
             f"X[{int(np.argmin(degrees))}] has no edge to any point, so the {normalization} Laplacian is not "
@@ -290,17 +284,44 @@ def spectrum_of_graph(
             "normalization='unnormalized'."
         )
     mass = np.ones(n, dtype=np.float64) if normalization == "unnormalized" else degrees
-    spectrum = graph_spectrum(W, mass, n_components, method=method)
+    if isinstance(W, LowRankAffinity):
+        spectrum = _low_rank_spectrum(W, mass, n_components)
+    else:
+        scale = _scale_of_weights(W)
+        plain = normalization == "unnormalized"
+        scaled = W if scale == 1.0 else W / scale
+        spectrum = graph_spectrum(scaled, mass if plain else mass / scale, n_components, method=method)
+        if plain:
+            spectrum = spectrum._replace(eigenvalues=spectrum.eigenvalues * scale)
+        else:
+            spectrum = spectrum._replace(vectors=spectrum.vectors / np.sqrt(scale))  # y' D y = 1
     # the inputs an eigenmap is a function of are the indicators of the single points
-    share = (mass / mass.sum())[:, None]
-    signs = canonical_signs(spectrum.vectors * share, np.sqrt(share * (1 - share))[:, 0])
+    part = (mass / mass.sum())[:, None]
+    signs = canonical_signs(spectrum.vectors * part, np.sqrt(part * (1 - part))[:, 0])
     y = spectrum.vectors * signs
     if normalization == "symmetric":
         y = y * np.sqrt(mass)[:, None]
     return spectrum._replace(vectors=y), degrees
 
 
-def _warn_if_disconnected(n_connected: int, n_components: int) -> None:
+def _low_rank_spectrum(W: LowRankAffinity, mass: FloatArray, n_components: int) -> GraphSpectrum:
+    """Return the spectrum of a graph whose weights are a product of two factors."""
+    n, rank = W.factor.shape
+    if n_components > min(n - 3, rank):
+        return graph_spectrum(W.toarray(), mass, n_components)
+    return spectrum_by_products(W, mass, n_components)
+
+
+def _scale_of_weights(W: Any) -> float:
+    """Return a power of two to divide weights by: 1 for those whose products are no trouble."""
+    largest = float(W.max())
+    if largest == 0.0 or _USUAL_WEIGHTS[0] <= largest <= _USUAL_WEIGHTS[1]:
+        return 1.0
+    return float(2.0 ** np.floor(np.log2(largest)))
+
+
+def warn_if_disconnected(n_connected: int, n_components: int) -> None:
+    """Warn of a graph in several pieces, on behalf of an estimator's fit."""
     if n_connected == 1:
         return
     columns = min(n_connected - 1, n_components)

@@ -29,7 +29,14 @@ from scipy.sparse.linalg import LinearOperator, eigsh, splu
 from probsfa._threads import one_blas_thread
 from probsfa._typing import FloatArray
 
-__all__ = ["GraphSpectrum", "choose_method", "connected_parts", "graph_spectrum", "is_sparse"]
+__all__ = [
+    "GraphSpectrum",
+    "choose_method",
+    "connected_parts",
+    "graph_spectrum",
+    "is_sparse",
+    "spectrum_by_products",
+]
 
 
 _DENSE_ROWS = 300  # below, a full eigendecomposition takes milliseconds and repeated eigenvalues no thought
@@ -106,6 +113,36 @@ def graph_spectrum(W: Any, mass: FloatArray, n_components: int, *, method: str =
         more, columns = _smallest_of_all(solved, len(mass), missing)
         values, vectors = np.concatenate([values, more]), np.hstack([vectors, columns])
     return GraphSpectrum(values, vectors, n_connected, used)
+
+
+def spectrum_by_products(W: Any, mass: FloatArray, n_components: int) -> GraphSpectrum:
+    """Find the smoothest functions on a graph of which only products with vectors are known.
+
+    Parameters
+    ----------
+    W : object with ``@`` and ``sum(axis=1)``
+        Edge weights (n, n), symmetric; the diagonal does not matter.
+    mass : ndarray (n,)
+        Positive masses.
+    n_components : int
+        How many, at most n - 3.
+
+    Returns
+    -------
+    GraphSpectrum
+        Every eigenvalue below the rounding counts as a component of the graph.
+
+    See Also
+    --------
+    graph_spectrum : Of a graph whose edges are known one by one.
+    """
+    degrees = np.asarray(W.sum(axis=1)).ravel()
+    root = np.sqrt(mass)
+    z = _smoothest_by_lanczos(W, degrees, root, n_components)
+    values, y = _ritz(W, degrees, z, root)
+    least = len(mass) * np.finfo(np.float64).eps * float(np.max(degrees / mass))
+    values[values <= least] = 0.0
+    return GraphSpectrum(values, y, 1 + int(np.sum(values == 0.0)), "lanczos")
 
 
 def connected_parts(W: Any) -> tuple[int, NDArray[np.int32]]:
@@ -242,12 +279,16 @@ def _solve_connected(W: Any, mass: FloatArray, count: int, method: str) -> tuple
             inverse = _grounded_inverse(W, degrees)
             z = _leading_vectors(lambda x: root * inverse(root * x), null, count, ratio=True)
         else:
-            top = 2 * float(np.max(degrees / mass))
-            inner, outer = degrees / mass, 1 / root
-            z = _leading_vectors(
-                lambda x: (top - inner) * x + outer * (W @ (outer * x)), null, count, ratio=False
-            )
+            z = _smoothest_by_lanczos(W, degrees, root, count)
         return *_ritz(W, degrees, z, root), how
+
+
+def _smoothest_by_lanczos(W: Any, degrees: FloatArray, root: FloatArray, count: int) -> FloatArray:
+    """Return the eigenvectors of the smallest eigenvalues, the constant left out, by products with W."""
+    inner, outer = degrees / root**2, 1 / root
+    top = 2 * float(np.max(inner))
+    null = root / np.linalg.norm(root)
+    return _leading_vectors(lambda x: (top - inner) * x + outer * (W @ (outer * x)), null, count, ratio=False)
 
 
 def _grounded_inverse(W: Any, degrees: FloatArray) -> Callable[[FloatArray], FloatArray]:

@@ -62,15 +62,38 @@ def heat_kernel(X, Y, gamma):
 
 
 def nystroem(weights, embedding, eigenvalues, normalization, degrees):
-    """Value at a new point that satisfies the eigenvalue equation with its edges to the old points."""
-    d = sum(weights)
+    """Value of a new point that takes the place of the nearest training point in the eigenvalue equation.
+
+    The equation of a graph without self-loops is (1 - lambda) d y = sum w y over the *other* points. The
+    heaviest edge of the new point stands for its own, so it is left out of the degree; w y of that edge is
+    added on both sides.
+    """
+    nearest = int(np.argmax(weights))
+    own = weights[nearest]
+    d = sum(w for j, w in enumerate(weights) if j != nearest)
     out = np.zeros(len(eigenvalues))
     for k, lam in enumerate(eigenvalues):
-        for w, y, d_i in zip(weights, embedding[:, k], degrees, strict=True):
-            if normalization == "random_walk":
-                out[k] += w / d * y / (1 - lam)
-            elif normalization == "symmetric":
-                out[k] += w / np.sqrt(d * d_i) * y / (1 - lam)
-            else:
-                out[k] += w * y / (d - lam)
+        if normalization == "random_walk":
+            y, rest = embedding[:, k], (1 - lam) * d
+        elif normalization == "symmetric":
+            y, rest = embedding[:, k] / np.sqrt(degrees), (1 - lam) * d
+        else:
+            y, rest = embedding[:, k], d - lam
+        out[k] = sum(w * y_j for w, y_j in zip(weights, y, strict=True)) / (own + rest)
+        if normalization == "symmetric":
+            out[k] *= np.sqrt(d)
     return out
+
+
+def diffusion_map(W, alpha, time):
+    """Transition matrix, stationary distribution, eigenvalues and coordinates of a diffusion map."""
+    n = len(W)
+    q = [sum(W[i]) for i in range(n)]
+    K = np.array([[W[i, j] / (q[i] * q[j]) ** alpha for j in range(n)] for i in range(n)])
+    P = np.array([K[i] / sum(K[i]) for i in range(n)])
+    stationary = K.sum(axis=1) / K.sum()
+    mu, psi = np.linalg.eig(P)
+    order = np.argsort(-mu.real)[1:]
+    mu, psi = mu.real[order], psi.real[:, order]
+    psi = psi / np.sqrt(np.sum(stationary[:, None] * psi**2, axis=0))
+    return P, stationary, mu, psi * mu**time

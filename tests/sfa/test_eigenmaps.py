@@ -5,11 +5,18 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.datasets import make_blobs, make_swiss_roll
+from sklearn.datasets import make_blobs, make_moons, make_swiss_roll
+from sklearn.linear_model import LogisticRegression
 from sklearn.manifold import SpectralEmbedding
+from sklearn.metrics import pairwise_distances
+from sklearn.metrics.pairwise import cosine_similarity
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import NearestNeighbors
+from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from probsfa.graphs import transition
+from probsfa.graphs import heat_kernel as graph_of_heat
+from probsfa.graphs import nearest_neighbors, serial, transition
 from probsfa.sfa import SFA
 from probsfa.sfa.eigenmaps import LaplacianEigenmaps
 from tests.oracles import sfa
@@ -219,22 +226,54 @@ def test_new_points_land_between_their_neighbours(affinity):
         assert np.corrcoef(y[:, k], between)[0, 1] > 0.9999
 
 
-def test_training_points_keep_their_place_in_transform():
-    X = roll(300)
-    found = LaplacianEigenmaps(2)
-    y = found.fit_transform(X)
-    np.testing.assert_array_equal(found.transform(X[::-1]), y[::-1])
-    np.testing.assert_array_equal(found.embedding_, y)
-    mixed = found.transform(np.vstack([X[:2], X[:1] + 1e-3]))
-    np.testing.assert_array_equal(mixed[:2], y[:2])
-    assert not np.array_equal(mixed[2], y[0])
+@pytest.mark.parametrize("n_features", [2, 20])
+@pytest.mark.parametrize("affinity", ["nearest_neighbors", "rbf"])
+@pytest.mark.parametrize("normalization", NORMALIZATIONS)
+def test_transform_is_continuous_at_training_points(rng, affinity, normalization, n_features):
+    X = np.zeros((200, n_features))
+    X[:, :2] = make_moons(200, noise=0.15, random_state=0)[0]
+    X += 0.01 * rng.standard_normal(X.shape)
+    found = LaplacianEigenmaps(3, affinity=affinity, gamma=30.0, normalization=normalization).fit(X)
+    y, std = found.embedding_, found.embedding_.std(axis=0)
+    np.testing.assert_allclose(found.transform(X[::-1]) / std, y[::-1] / std, atol=SPECTRAL)
+    shifted = X + 1e-9 * rng.choice([-1, 1], X.shape)
+    np.testing.assert_allclose(found.transform(shifted) / std, y / std, atol=1e-6)
 
 
-def test_far_new_points_follow_their_nearest_neighbour():
+@pytest.mark.parametrize("affinity", ["nearest_neighbors", "rbf"])
+def test_the_neighbours_of_new_points_are_found_as_those_of_old_ones(affinity):
+    X = roll(150)  # leave one point out, and it comes back to near where it was
+    whole = LaplacianEigenmaps(2, affinity=affinity, gamma=0.1, normalization="symmetric").fit(X)
+    for i in (3, 50, 149):
+        found = LaplacianEigenmaps(2, affinity=affinity, gamma=0.1, normalization="symmetric")
+        found.fit(np.delete(X, i, axis=0))
+        signs = np.sign(np.sum(found.embedding_ * np.delete(whole.embedding_, i, axis=0), axis=0))
+        gap = np.abs(found.transform(X[[i]])[0] * signs - whole.embedding_[i])
+        assert (gap < 0.5 * whole.embedding_.std(axis=0)).all()
+
+
+def test_ties_among_neighbours_cost_no_more_than_their_edges():
+    i, j = np.meshgrid(np.arange(12.0), np.arange(7.0))
+    X = np.column_stack([i.ravel(), j.ravel()])  # most points have several farthest neighbours
+    found = LaplacianEigenmaps(2).fit(X)
+    np.testing.assert_allclose(found.transform(X), found.embedding_, atol=EXACT)
+    gap = np.abs(found.transform(X + 1e-9) - found.embedding_)
+    assert (gap < 0.5 * found.embedding_.std(axis=0)).all()
+
+
+def test_far_new_points_take_the_place_of_their_nearest_neighbour():
     X = np.column_stack([np.linspace(0, 1, 50), np.zeros(50)])
     found = LaplacianEigenmaps(1, affinity="rbf", gamma=50.0).fit(X)
     far = found.transform([[1e6, 0.0]])  # the kernel itself is zero there in double precision
-    np.testing.assert_allclose(far, found.embedding_[-1:] / (1 - found.eigenvalues_), rtol=SPECTRAL)
+    np.testing.assert_allclose(far, found.embedding_[-1:], rtol=SPECTRAL)
+
+
+def test_eigenvalues_beyond_one_are_extended(rng):
+    X = rng.standard_normal((12, 2))
+    found = LaplacianEigenmaps(11, affinity="rbf", gamma=0.3).fit(X)
+    assert found.eigenvalues_.max() > 1.05
+    y = found.transform(X + 1e-12)
+    np.testing.assert_allclose(y, found.embedding_, atol=SPECTRAL)
 
 
 def test_disconnected_graphs_are_counted():
@@ -330,3 +369,130 @@ def test_a_masked_affinity_is_missing_and_not_what_is_under_the_mask(rng):
         LaplacianEigenmaps(2, affinity="precomputed").fit(masked)
     with pytest.raises(ValueError, match="X contains NaN"):
         expected.transform(masked)
+
+
+@pytest.mark.parametrize("n_features", [2, 20])
+@pytest.mark.parametrize("offset", [1e6, 1e8, -3e8])
+def test_a_large_offset_costs_no_digits(offset, n_features):
+    X = np.zeros((120, n_features))
+    X[:, :2] = np.round(roll(120)[:, ::2] * 2.0**10) / 2.0**10  # what adding an offset leaves unchanged
+    moved = X + np.round(offset)
+    for options in (
+        {"n_neighbors": 9},
+        {"affinity": "rbf", "gamma": 0.05},
+        {"affinity": "rbf", "gamma": "median"},
+    ):
+        expected = LaplacianEigenmaps(3, **options).fit(X)
+        found = LaplacianEigenmaps(3, **options).fit(moved)
+        np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_, rtol=SPECTRAL)
+        np.testing.assert_allclose(found.transform(moved + 0.25), expected.transform(X + 0.25), atol=SPECTRAL)
+    np.testing.assert_allclose(
+        graph_of_heat(moved, 2.0).to_sparse().toarray(),
+        graph_of_heat(X, 2.0).to_sparse().toarray(),
+        atol=EXACT,
+    )
+    np.testing.assert_array_equal(
+        nearest_neighbors(moved, 5).to_sparse().toarray(), nearest_neighbors(X, 5).to_sparse().toarray()
+    )
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("normalization", NORMALIZATIONS)
+@pytest.mark.parametrize("factor", [1e200, 1e-200, 1e300])
+def test_the_size_of_weights_is_a_unit(make, normalization, factor):
+    W = path(30) + 0.3 * ring(30)
+    options = {"affinity": "precomputed", "normalization": normalization}
+    usual = LaplacianEigenmaps(3, **options).fit(make(W))
+    scaled = LaplacianEigenmaps(3, **options).fit(make(W * factor))
+    unit = factor if normalization == "unnormalized" else 1.0
+    length = factor**0.5 if normalization == "random_walk" else 1.0
+    np.testing.assert_allclose(scaled.eigenvalues_ / unit, usual.eigenvalues_, rtol=SPECTRAL)
+    np.testing.assert_allclose(scaled.embedding_ * length, usual.embedding_, atol=SPECTRAL)
+    np.testing.assert_allclose(scaled.transform(make(W * factor)) * length, usual.embedding_, atol=SPECTRAL)
+
+
+def test_weights_whose_sums_overflow_are_refused():
+    with pytest.raises(ValueError, match="edge weights are too large"):
+        LaplacianEigenmaps(2, affinity="precomputed").fit((path(6) + np.eye(6)) * 1.7e308)
+
+
+def test_a_training_graph_is_its_matrix(rng):
+    X = rng.standard_normal((30, 3))
+    graph = serial(X[:, 0], 5)
+    matrix = LaplacianEigenmaps(3, affinity="precomputed").fit(graph.to_sparse())
+    for found in (
+        LaplacianEigenmaps(3, affinity="precomputed").fit(graph),
+        LaplacianEigenmaps(3, affinity=graph).fit(X),
+    ):
+        np.testing.assert_allclose(found.eigenvalues_, matrix.eigenvalues_, rtol=EXACT)
+        np.testing.assert_allclose(found.embedding_, matrix.embedding_, atol=EXACT)
+    with pytest.raises(ValueError, match="X is a graph: give affinity='precomputed'"):
+        LaplacianEigenmaps(3).fit(graph)
+
+
+def test_an_affinity_may_be_a_function(rng):
+    X, new = rng.random((30, 4)), rng.random((5, 4))
+    found = LaplacianEigenmaps(3, affinity=cosine_similarity).fit(X)
+    ready = LaplacianEigenmaps(3, affinity="precomputed").fit(cosine_similarity(X))
+    np.testing.assert_allclose(found.embedding_, ready.embedding_, atol=EXACT)
+    np.testing.assert_allclose(found.transform(new), ready.transform(cosine_similarity(new, X)), atol=EXACT)
+    for function, message in (
+        (lambda a, b: np.ones((2, 2)), "must return one weight for each row of X and of Y"),
+        (lambda a, b: -np.ones((len(a), len(b))), "finite weights of at least 0"),
+        (lambda a, b: np.tile(np.arange(len(b)), (len(a), 1)), "must be symmetric"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            LaplacianEigenmaps(affinity=function).fit(X)
+
+
+def test_neighbours_from_ready_distances(rng):
+    X, new = roll(80), roll(20, seed=1)
+    points = LaplacianEigenmaps(3, n_neighbors=7).fit(X)
+    for distances, joined in (
+        (pairwise_distances(X), pairwise_distances(new, X)),
+        (
+            NearestNeighbors(n_neighbors=12).fit(X).kneighbors_graph(X, mode="distance"),
+            NearestNeighbors(n_neighbors=80).fit(X).kneighbors_graph(new, mode="distance"),
+        ),
+    ):
+        found = LaplacianEigenmaps(3, affinity="precomputed_nearest_neighbors", n_neighbors=7).fit(distances)
+        np.testing.assert_allclose(found.embedding_, points.embedding_, atol=SPECTRAL)
+        np.testing.assert_allclose(found.transform(joined), points.transform(new), atol=SPECTRAL)
+    few = NearestNeighbors(n_neighbors=3).fit(X).kneighbors_graph(X, mode="distance")
+    with pytest.raises(ValueError, match="stores 2 distances to others; n_neighbors=7 needs 6"):
+        LaplacianEigenmaps(3, affinity="precomputed_nearest_neighbors", n_neighbors=7).fit(few)
+
+
+@pytest.mark.filterwarnings("ignore:The graph has")
+def test_rules_for_the_width_by_definition():
+    X = roll(60)
+    d2 = np.array([[np.sum((x - y) ** 2) for y in X] for x in X])
+    median = LaplacianEigenmaps(1, affinity="rbf", gamma="median").fit(X)
+    np.testing.assert_allclose(median.gamma_, 0.5 / np.median(d2[np.triu_indices(60, 1)]), rtol=EXACT)
+    neighbors = LaplacianEigenmaps(1, affinity="rbf", gamma="neighbors").fit(X)
+    np.testing.assert_allclose(neighbors.gamma_, 0.5 / np.sort(d2, axis=1)[:, 6].mean(), rtol=EXACT)
+    tuned = LaplacianEigenmaps(1, affinity="rbf", gamma="self_tuning").fit(X)
+    scale = np.sqrt(np.sort(d2, axis=1)[:, 7])  # the first is the point itself
+    W = np.exp(-d2 / np.outer(scale, scale)) - np.eye(60)
+    np.testing.assert_allclose(tuned.affinity_matrix_, W, atol=EXACT)
+    assert tuned.gamma_ is None and LaplacianEigenmaps(1, affinity="rbf").fit(X).gamma_ == 1 / 3
+    for rule in ("median", "neighbors", "self_tuning"):
+        copies = np.repeat(X[:9], 9, axis=0)
+        found = LaplacianEigenmaps(2, affinity="rbf", gamma=rule).fit(copies)
+        assert np.isfinite(found.transform(X)).all()
+
+
+@pytest.mark.parametrize("gamma", ["self_tuning", "median"])
+def test_local_scales_of_new_points_are_those_of_old_ones(rng, gamma):
+    X = roll(100)
+    found = LaplacianEigenmaps(2, affinity="rbf", gamma=gamma).fit(X)
+    y = found.transform(X + 1e-9 * rng.choice([-1, 1], X.shape))
+    np.testing.assert_allclose(y, found.embedding_, atol=1e-6 * np.abs(found.embedding_).max())
+
+
+def test_parameters_can_be_searched_in_a_pipeline():
+    X, y = make_moons(150, noise=0.1, random_state=0)
+    pipeline = make_pipeline(LaplacianEigenmaps(3, affinity="rbf"), LogisticRegression(C=1e6))
+    grid = {"laplacianeigenmaps__gamma": [0.01, 20.0, "median"]}
+    search = GridSearchCV(pipeline, grid, cv=3, error_score="raise").fit(X, y)
+    assert search.best_params_["laplacianeigenmaps__gamma"] == 20.0 and search.best_score_ > 0.9

@@ -4,22 +4,27 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.cluster import AgglomerativeClustering
-from sklearn.datasets import load_digits, make_blobs, make_moons
+from sklearn.cluster import SpectralClustering as Peer
+from sklearn.datasets import load_digits, load_wine, make_blobs, make_moons
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.mixture import GaussianMixture
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler, scale
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from probsfa.sfa.spectral_clustering import SpectralClustering
+from probsfa.sfa.spectral_clustering import SpectralClustering, eigengap
 from tests.oracles.eigenmaps import path, product
 from tests.tolerances import EXACT, SPECTRAL
 
-ISOLATED = "scikit-learn gives a sample without edges, for which a normalised Laplacian is not defined"
+ISOLATED = "scikit-learn gives samples without affinity to any training point: no cluster to predict"
 
 
 def expected_failures(estimator):
     if estimator.affinity != "precomputed":
         return {}
-    checks = ("estimator_sparse_tag", "estimator_sparse_array", "estimator_sparse_matrix", "fit2d_1feature")
+    checks = ("estimator_sparse_array", "estimator_sparse_matrix")
     isolated = {f"check_{name}": ISOLATED for name in checks}
     return {**isolated, "check_clustering": "scikit-learn gives points here, not affinities"}
 
@@ -28,6 +33,7 @@ def expected_failures(estimator):
     [
         SpectralClustering(),
         SpectralClustering(affinity="rbf"),
+        SpectralClustering(affinity="rbf", gamma="self_tuning", n_clusters="eigengap"),
         SpectralClustering(affinity="precomputed"),
     ],
     expected_failed_checks=expected_failures,
@@ -101,6 +107,9 @@ def test_lists_come_back_as_lists():
     ("options", "message"),
     [
         ({"n_clusters": 0}, "n_clusters must be an integer"),
+        ({"n_clusters": "gap"}, "n_clusters must be an integer or 'eigengap'"),
+        ({"affinity": "rbf", "gamma": "widest"}, "gamma must be a positive number.*'median'"),
+        ({"affinity": "rbf", "gamma": "self_tuning", "n_landmarks": 5}, "cannot be had through landmarks"),
         ({"n_clusters": 31}, "n_clusters=31 is more than the 30 samples"),
         ({"n_components": 0}, "n_components must be an integer"),
         ({"affinity": "linear"}, "affinity must be one of"),
@@ -109,3 +118,105 @@ def test_lists_come_back_as_lists():
 def test_errors_name_the_argument(options, message):
     with pytest.raises(ValueError, match=message):
         SpectralClustering(**options).fit(np.arange(60.0).reshape(30, 2))
+
+
+@pytest.mark.parametrize("gamma", [3e-4, 1e-3, 0.01])
+def test_a_wide_heat_kernel_erases_no_eigenvector(gamma):
+    X, y = load_wine(return_X_y=True)
+    X = scale(X)
+    found = SpectralClustering(3, affinity="rbf", gamma=gamma, random_state=0).fit(X)
+    assert (found.eigenvalues_ > 0).all()
+    assert adjusted_rand_score(y, found.labels_) > 0.85
+    ready = SpectralClustering(3, affinity="precomputed", random_state=0).fit(rbf_kernel(X, gamma=gamma))
+    np.testing.assert_allclose(found.embedding_, ready.embedding_, atol=SPECTRAL)
+    theirs = Peer(3, affinity="rbf", gamma=gamma, random_state=0).fit_predict(X)
+    assert adjusted_rand_score(theirs, found.labels_) > 0.8
+
+
+@pytest.mark.parametrize("n", [2, 4, 6, 7, 10])
+def test_ten_points_or_fewer_are_no_complete_graph(rng, n):
+    X = 0.1 * rng.standard_normal((n, 2))
+    X[n // 2 :] += 5
+    labels = SpectralClustering(2, random_state=0).fit_predict(X)
+    assert adjusted_rand_score(labels, np.arange(n) >= n // 2) == 1
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_an_isolated_vertex_is_a_cluster_of_its_own(make):
+    W = np.zeros((9, 9))
+    W[:4, :4] = W[4:8, 4:8] = 1
+    found = SpectralClustering(3, affinity="precomputed", random_state=0).fit(make(W))
+    assert found.n_connected_components_ == 3
+    np.testing.assert_allclose(found.eigenvalues_, 1, rtol=EXACT)
+    assert adjusted_rand_score(found.labels_, [0] * 4 + [1] * 4 + [2]) == 1
+    alone = SpectralClustering(4, affinity="precomputed", random_state=0).fit(make(np.zeros((4, 4))))
+    assert len(set(alone.labels_)) == 4
+
+
+def test_a_complete_bipartite_graph_falls_into_its_sides(rng):
+    W = np.kron([[0, 1], [1, 0]], np.ones((10, 10)))
+    order = rng.permutation(20)
+    found = SpectralClustering(2, affinity="precomputed", random_state=0).fit(W[np.ix_(order, order)])
+    np.testing.assert_allclose(found.eigenvalues_, [1, -1], rtol=EXACT)
+    assert adjusted_rand_score(found.labels_, order < 10) == 1
+
+
+@pytest.mark.filterwarnings("ignore:Number of distinct clusters")
+def test_a_complete_graph_has_no_clusters_and_says_so():
+    with pytest.warns(UserWarning, match="1 of its first 3 eigenvalues above 0, less than n_clusters=3"):
+        found = SpectralClustering(3, affinity="precomputed", random_state=0).fit(1 - np.eye(12))
+    np.testing.assert_allclose(found.eigenvalues_, [1, -1 / 11, -1 / 11], rtol=SPECTRAL)
+
+
+@pytest.mark.parametrize("options", [{}, {"affinity": "rbf", "gamma": 10.0}, {"affinity": "rbf"}])
+@pytest.mark.parametrize(
+    "clusterer", [None, AgglomerativeClustering(), GaussianMixture(covariance_type="spherical")]
+)
+def test_predict_gives_training_points_their_labels_and_new_ones_those_around(options, clusterer):
+    X, y = make_moons(400, noise=0.04, random_state=0)
+    if options.get("affinity") == "rbf" and "gamma" not in options:
+        options = {**options, "gamma": "self_tuning"}
+    new, y_new = make_moons(100, noise=0.04, random_state=1)
+    found = SpectralClustering(2, clusterer=clusterer, random_state=0, **options).fit(X)
+    np.testing.assert_array_equal(found.predict(X), found.labels_)
+    agreement = adjusted_rand_score(y_new, found.predict(new))
+    assert agreement >= adjusted_rand_score(y, found.labels_) - 0.02
+    parts = found.predict([new[:40], new[40:]])
+    np.testing.assert_array_equal(np.concatenate(parts), found.predict(new))
+
+
+def test_predict_from_ready_affinities(rng):
+    X, _ = make_blobs(90, centers=3, random_state=0)
+    W = rbf_kernel(X, gamma=0.5)
+    found = SpectralClustering(3, affinity="precomputed", random_state=0).fit(W)
+    np.testing.assert_array_equal(found.predict(W), found.labels_)
+    np.testing.assert_allclose(found.affinity_matrix_, W, atol=EXACT)
+
+
+def test_the_eigengap_chooses_the_number_of_clusters():
+    assert eigengap([0, 0, 0.1, 0.9, 1.0]) == 3
+    assert eigengap([1, 0.99, 0.5, 0.45]) == 2
+    for n_clusters in (2, 3, 5):
+        X, y = make_blobs(60 * n_clusters, centers=8 * np.eye(n_clusters), random_state=0)
+        found = SpectralClustering("eigengap", affinity="rbf", gamma=0.1, random_state=0).fit(X)
+        assert found.n_clusters_ == n_clusters
+        assert found.embedding_.shape == (len(X), n_clusters) and len(found.spectrum_) == 21
+        assert adjusted_rand_score(y, found.labels_) == 1
+    separate = make_blobs(250, centers=100 * np.eye(25), random_state=0)[0]
+    found = SpectralClustering("eigengap", random_state=0).fit(separate)
+    assert found.n_clusters_ == 25 and len(set(found.labels_)) == 25
+
+
+@pytest.mark.parametrize("values", [[1.0], [[1.0, 2.0]], [0.0, 2.0, 1.0], [0.0, np.nan]])
+def test_no_gap_without_an_order(values):
+    with pytest.raises(ValueError, match="eigenvalues must be"):
+        eigengap(values)
+
+
+def test_parameters_can_be_searched_in_a_pipeline():
+    X, y = make_moons(200, noise=0.04, random_state=0)
+    pipeline = make_pipeline(StandardScaler(), SpectralClustering(2, affinity="rbf", random_state=0))
+    grid = {"spectralclustering__gamma": [0.01, 30.0, "self_tuning"]}
+    search = GridSearchCV(pipeline, grid, scoring="adjusted_rand_score", cv=3).fit(X, y)
+    assert search.best_params_["spectralclustering__gamma"] != 0.01
+    assert search.best_score_ > 0.95
