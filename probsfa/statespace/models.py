@@ -186,7 +186,7 @@ class LinearGaussianModel:
     def _sample(self, sequences: Sequences) -> Sequences:
         """Stretches of the rows where there are very many, else all."""
         params = self.fitted.params
-        affordable = affordable_rows(params.n_components, params.n_features)
+        affordable = affordable_rows(params.n_states, params.n_features)
         if sequences.n_rows <= affordable:
             return sequences
         sample = stretches(sequences.mask, sequences.lengths, affordable)
