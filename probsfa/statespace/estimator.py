@@ -70,8 +70,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         as long as the data say. Not with ``noise=0.0``.
     smooth : int or list, default=0
         Smooth latents, whose paths have a derivative (Matern-3/2), for motion and all that is sampled faster
-        than it turns: how many, or the time scales to start from, as in `rhythms`. With `rhythms` or `smooth`,
-        `n_components` may be 0. Not with ``noise=0.0``.
+        than it turns: how many, or the time scales to start from, as in `rhythms`. With `rhythms` or
+        `smooth`, `n_components` may be 0. Not with ``noise=0.0``.
     noise : {"diagonal", "isotropic"}, float or array-like (D,), default="diagonal"
         Observation noise: a variance for each feature, one for all, or known variances in squared data
         units, the same for all features or one for each. A known variance below 1e-12 of that of the data is
@@ -159,9 +159,10 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     frequency domain.
 
     *States.* The columns of `transform`, of `loadings_` and of all other moments of the latents are, in this
-    order, the AR(1) latents; two states of each rhythm, ``rhythm0_cos`` and ``rhythm0_sin``, of which the second
-    follows the first by a quarter of a period; and of each smooth latent its value ``smooth0`` and its velocity
-    ``smooth0_velocity``, in units of its standard deviation. `get_feature_names_out` has these names.
+    order, the AR(1) latents; two states of each rhythm, ``rhythm0_cos`` and ``rhythm0_sin``, of which the
+    second follows the first by a quarter of a period; and of each smooth latent its value ``smooth0`` and
+    its velocity ``smooth0_velocity``, in units of its standard deviation. `get_feature_names_out` has these
+    names.
 
     *Times.* Where no `times` are given, a frame of pandas tells them by its index, if that holds dates (with
     or without a time zone), periods or durations; `status_` says so. Rows that are one step of the clock or
@@ -729,8 +730,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Returns
         -------
         ndarray of str
-            The name of the class with a number for AR(1) latents, and those of the states of rhythms and smooth
-            latents; see Notes.
+            The name of the class with a number for AR(1) latents, and those of the states of rhythms and
+            smooth latents; see Notes.
         """
         names = super().get_feature_names_out(input_features)
         pairs = self.params_.latents.names

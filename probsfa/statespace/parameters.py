@@ -29,7 +29,6 @@ value, ``z*`` the derivative in units of its standard deviation, which no column
     A(dt) = exp(-d) [[1 + d, d], [-d, 1 - d]],        d = sqrt(3) dt / timescale
 """
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -45,7 +44,8 @@ _NONE.flags.writeable = False
 class Latents(NamedTuple):
     """How many latents of each kind a model has, before there are parameters of them.
 
-    The states come in this order: one for each AR(1) process, two for each rhythm, two for each smooth latent.
+    The states come in this order: one for each AR(1) process, two for each rhythm, two for each smooth
+    latent.
 
     Attributes
     ----------
@@ -164,11 +164,6 @@ class Parameters(_FourParts):
         made.smooth_rate = smooth_rate
         return made
 
-    @classmethod
-    def _make(cls, iterable: Iterable[Any]) -> Self:
-        """Make parameters of their parts."""
-        return cls(*iterable)
-
     def _asdict(self) -> dict[str, Any]:
         """All parameters by name; those of kinds of latents that there are none of are left out."""
         beside = {name: getattr(self, name) for name in self.BESIDE}
@@ -240,8 +235,8 @@ class Parameters(_FourParts):
     def free_loadings(self) -> BoolArray:
         """Which loadings of the states that columns see (D, n_seen) are free.
 
-        All but those that the rule of :func:`canonical` holds: one for each rhythm, whose phase is zero in one
-        column. With the dynamics they are as many as :meth:`Latents.n_free` counts.
+        All but those that the rule of :func:`canonical` holds: one for each rhythm, whose phase is zero in
+        one column. With the dynamics they are as many as :meth:`Latents.n_free` counts.
         """
         free = np.ones((self.n_features, self.latents.n_seen), dtype=bool)
         for j in range(len(self.rhythm_decay)):

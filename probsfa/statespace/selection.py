@@ -28,7 +28,7 @@ from probsfa.statespace.learning.maximum_likelihood import (
 )
 from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import FitResult
-from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.learning.options import FitOptions, as_latents
 from probsfa.statespace.learning.starts import interpolate, starts
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Latents, Parameters, with_more_latents
@@ -153,9 +153,8 @@ def select_n_components(
     """
     check_option("rule", rule, ("two_standard_errors", "best"))
     ordered = _check_candidates(candidates)
-    options = FitOptions(
-        int(ordered[0]), noise=noise, max_iter=max_iter, tol=tol, rhythms=rhythms, smooth=smooth
-    ).check()
+    asked_of = {"rhythms": as_latents("rhythms", rhythms), "smooth": as_latents("smooth", smooth)}
+    options = FitOptions(int(ordered[0]), noise=noise, max_iter=max_iter, tol=tol, **asked_of).check()
     if options.noise_free:
         raise ValueError("noise must be positive: without noise there is nothing to hide and find again.")
     check_count("block", block)

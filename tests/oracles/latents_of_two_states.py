@@ -1,4 +1,4 @@
-"""Rhythms and smooth latents by their definitions: stationary processes with matrix exponentials as covariances.
+"""Rhythms and smooth latents by their definitions: their covariances are matrix exponentials.
 
 The covariance of the states at times ``s >= t`` is ``exp(F (s - t))``, ``F`` being the drift of the process;
 all else is the joint Gaussian of states and observations, written out.
@@ -29,12 +29,15 @@ def transition(params, gap):
 def prior(params, times):
     """Covariance of the states at the times of one or several sequences: (N S, N S)."""
     n = params.loadings.shape[1]
-    sequences = []
+    sequences, known = [], {}
     for when in times:
         covariance = np.zeros((len(when), n, len(when), n))
         for s in range(len(when)):
             for t in range(s + 1):
-                covariance[s, :, t, :] = transition(params, when[s] - when[t])
+                gap = float(when[s] - when[t])
+                if gap not in known:
+                    known[gap] = transition(params, gap)
+                covariance[s, :, t, :] = known[gap]
                 covariance[t, :, s, :] = covariance[s, :, t, :].T
         sequences.append(covariance.reshape(len(when) * n, -1))
     return block_diag(*sequences)

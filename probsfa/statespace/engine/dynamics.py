@@ -150,8 +150,8 @@ def entries(n_states: int, n_paired: int) -> Terms:
 class Transition(NamedTuple):
     """From one state to the next: ``z' = A z + e`` with ``Cov e = Q = I - A A'``.
 
-    ``Q`` is what keeps the stationary covariance the identity. Where ``A`` is zero, a new sequence starts. All
-    methods take arrays of NumPy or of JAX, and a last axis for a batch of states where ``decay`` has one.
+    ``Q`` is what keeps the stationary covariance the identity. Where ``A`` is zero, a new sequence starts.
+    All methods take arrays of NumPy or of JAX, and a last axis for a batch of states where ``decay`` has one.
 
     Attributes
     ----------
@@ -598,7 +598,7 @@ def pair_score(
 def transition_score(
     over: Transition, counts: AnyArray, innovation_power: AnyArray, innovation_moments: AnyArray
 ) -> Transition:
-    """Derivative of the expected log density of transitions by their decays; of pairs, see :func:`pair_score`.
+    """Derivative of the expected log density of transitions by their decays; see :func:`pair_score`.
 
     Parameters
     ----------

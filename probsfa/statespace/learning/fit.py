@@ -70,7 +70,7 @@ def fit(
     hold_heywood_cases: bool = False,
     n_init: int = 1,
     start: Parameters | None = None,
-    given: Given = Given(),
+    given: Given | None = None,
     report: Report | None = None,
     e_step: EStep | None = None,
 ) -> FitResult:
@@ -121,7 +121,7 @@ def fit(
     # Matrices here are as small as there are features.
     with one_blas_thread():
         if start is None and latents.n_pairs:
-            result = _fit_with_pairs(evaluate, layout, noise, start_noise, solver, tol, given)
+            result = _fit_with_pairs(evaluate, layout, noise, start_noise, solver, tol, given or Given())
         elif start is None:
             result = _fit_from_all_starts(evaluate, layout, noise, start_noise, solver, tol)
             for other in _random_starts(panel, layout, noise, start_noise, n_init - 1):
@@ -277,7 +277,7 @@ def _add_rhythms(
     centred: list[FloatArray],
     given: Given,
 ) -> Parameters:
-    """The model with rhythms, looked for one after the other or given, and refined on Whittle's likelihood."""
+    """The model with rhythms, looked for one by one or given, and refined on Whittle's likelihood."""
     n_rhythms = layout.latents.n_rhythms
     for j in range(n_rhythms):
         if given.frequencies is None:

@@ -223,7 +223,7 @@ class FitOptions:
         ValueError
             If one is not positive, or a duration where times are not dates.
         """
-        changes = {}
+        changes: dict[str, Any] = {}
         for name in ("rhythms", "smooth"):
             value = getattr(self, name)
             if isinstance(value, tuple):

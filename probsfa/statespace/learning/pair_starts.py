@@ -1,9 +1,9 @@
 """Where learning starts with rhythms and smooth latents.
 
-Rhythms are looked for one after the other, each at the frequency where the data have most power beyond that of
-the model so far: its whitened periodogram ``x(w)* S(w)^-1 x(w)`` has the mean ``D`` at every frequency where
-the model is right. Their loadings are the main axis of the Fourier transform around that frequency, whose
-phases are those of the columns.
+Rhythms are looked for one after the other, each at the frequency where the data have most power beyond that
+of the model so far: its whitened periodogram ``x(w)* S(w)^-1 x(w)`` has the mean ``D`` wherever the model is
+right. Their loadings are the main axis of the Fourier transform around that frequency, whose phases are those
+of the columns.
 
 Smooth latents start as the AR(1) latents of :mod:`.starts` that explain most, with the time scale that gives
 the same mean squared difference.

@@ -11,8 +11,8 @@ The coordinates are, in this order,
 
 - of the decay of an AR(1) process ``atanh a`` where rows are evenly sampled, a in (-1, 1), and
   ``log(-log a)``, the logarithm of the rate, where they are not, a in (0, 1);
-- of a rhythm ``log(-log rho)`` of all, and then the frequencies ``w`` of all, which are free: a negative one is
-  the same rhythm with its second state turned round;
+- of rhythms ``log(-log rho)`` of all, and then the frequencies ``w`` of all, which are free: a negative one
+  is the same rhythm with its second state turned round;
 - of a smooth latent the logarithm of the rate.
 """
 
@@ -186,23 +186,14 @@ def score(params: Parameters, gaps: FloatArray, stats: Statistics, *, evenly_sam
         alone = score(_alone(params), gaps, _of_alone(stats, params), evenly_sampled=evenly_sampled)
         by = pair_score(over, stats.transitions, stats.innovation_power, stats.innovation_moments)
         n_rhythms = len(params.rhythm_decay)
-        slopes = [
-            (slice(0, n_rhythms), slope)
-            for slope in rhythm_slopes(params.rhythm_decay, params.rhythm_frequency, gaps)
+        rhythms = rhythm_slopes(params.rhythm_decay, params.rhythm_frequency, gaps)
+        smooth = smooth_slopes(params.smooth_rate, gaps)
+        of_rhythms, of_smooth = slice(0, n_rhythms), slice(n_rhythms, None)
+        by_pairs = [
+            np.sum(by.by_matrix[:, pairs] * matrix + by.by_innovation[:, pairs] * innovation, axis=(0, 2, 3))
+            for pairs, (matrix, innovation) in (*((of_rhythms, one) for one in rhythms), (of_smooth, smooth))
         ]
-        slopes.append((slice(n_rhythms, None), smooth_slopes(params.smooth_rate, gaps)))
-        return np.concatenate(
-            [
-                alone,
-                *(
-                    np.sum(
-                        by.by_matrix[:, pairs] * matrix + by.by_innovation[:, pairs] * innovation,
-                        axis=(0, 2, 3),
-                    )
-                    for pairs, (matrix, innovation) in slopes
-                ),
-            ]
-        )
+        return np.concatenate([alone, *by_pairs])
     by_step: Any = transition_score(
         over, stats.transitions, stats.innovation_power, stats.innovation_moments
     ).decay
@@ -288,8 +279,8 @@ def _maximize_rhythm(
 ) -> tuple[float, float]:
     """M-step of a rhythm: decay and frequency.
 
-    Evenly sampled, the frequency is the angle of ``E z' conj(z)``, ``z`` being the complex state, and the decay
-    solves the cubic of an AR(1) process whose cross moment is its size.
+    Evenly sampled, the frequency is the angle of ``E z' conj(z)``, ``z`` being the complex state, and the
+    decay solves the cubic of an AR(1) process whose cross moment is its size.
     """
     if data.counts.sum() == 0.0:
         return decay, frequency
@@ -312,17 +303,9 @@ def _maximize_rhythm(
         return -data.expected(*(x.reshape(-1, 2, 2) for x in entries))
 
     here = np.array([np.log(-np.log(decay)), frequency])
-    end = minimize(
-        loss,
-        here,
-        method="Nelder-Mead",
-        options={
-            "xatol": 1e-9,
-            "fatol": 1e-9,
-            "initial_simplex": here
-            + np.array([[0.0, 0.0], [0.05, 0.0], [0.0, 0.05 * abs(frequency) + 1e-4]]),
-        },
-    )
+    corners = here + np.array([[0.0, 0.0], [0.05, 0.0], [0.0, 0.05 * abs(frequency) + 1e-4]])
+    close = {"xatol": 1e-9, "fatol": 1e-9, "initial_simplex": corners}
+    end = minimize(loss, here, method="Nelder-Mead", options=close)
     best = end.x if end.fun <= loss(here) else here
     return float(np.clip(np.exp(-np.exp(best[0])), FASTEST_DECAY, SLOWEST_DECAY)), float(best[1])
 

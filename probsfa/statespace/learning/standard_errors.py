@@ -91,7 +91,7 @@ class StandardErrors(_Errors):
 
     @classmethod
     def of(cls, estimates: Parameters, time_unit: float, **errors: FloatArray) -> Self:
-        """Errors of these estimates; both, and what concerns latents of two states, are no part of the tuple."""
+        """Errors of these estimates; both, and those of rhythms and smooth latents, are beside the tuple."""
         made = cls(**{name: errors[name] for name in cls._fields})
         for name in ("rhythm_decays", "rhythm_periods", "smooth_timescales"):
             setattr(made, name, errors.get(name, np.zeros(0)))
@@ -105,10 +105,10 @@ class StandardErrors(_Errors):
         ----------
         name : str
             Of what: "timescales", "decay", "noise_variance", "loadings", "offset", "rhythm_periods",
-            "rhythm_decays" or "smooth_timescales". Time scales, periods and noise variances have theirs on the logarithmic scale: factors, not
-            differences, are as likely up as down, and an interval does not reach below zero. Those of
-            positive decays are those of the time scales; a negative decay has its own on the scale of
-            ``atanh a``. Loadings and offsets have symmetric ones.
+            "rhythm_decays" or "smooth_timescales". Time scales, periods and noise variances have theirs on
+            the logarithmic scale: factors, not differences, are as likely up as down, and an interval does
+            not reach below zero. Those of positive decays are those of the time scales; a negative decay has
+            its own on the scale of ``atanh a``. Loadings and offsets have symmetric ones.
         level : float, default=0.95
             Probability to cover.
 
@@ -130,8 +130,8 @@ class StandardErrors(_Errors):
             return _by_factors(self.estimates.smooth_timescales * self.time_unit, self.smooth_timescales, z)
         if name == "rhythm_decays":
             rates = -np.log(self.estimates.rhythm_decay)
-            ends = _by_factors(rates, self.rhythm_decays / self.estimates.rhythm_decay, z)
-            return Interval(np.exp(-ends.upper), np.exp(-ends.lower))
+            of_rates = _by_factors(rates, self.rhythm_decays / self.estimates.rhythm_decay, z)
+            return Interval(np.exp(-of_rates.upper), np.exp(-of_rates.lower))
         if name in ("loadings", "offset"):
             estimate, error = getattr(self.estimates, name), getattr(self, name)
             return Interval(estimate - z * error, estimate + z * error)

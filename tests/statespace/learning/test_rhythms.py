@@ -51,9 +51,8 @@ def test_em_climbs_to_where_the_score_of_the_dynamics_is_zero_in_the_m_step(rng,
         def density(model, pair=pair, data=data):
             if pair < n_rhythms:
                 part = slice(pair, pair + 1)
-                made = processes.rhythm_entries(
-                    model.rhythm_decay[part], model.rhythm_frequency[part], panel.gaps
-                )
+                decay, frequency = model.rhythm_decay[part], model.rhythm_frequency[part]
+                made = processes.rhythm_entries(decay, frequency, panel.gaps)
             else:
                 rate = model.smooth_rate[pair - n_rhythms : pair - n_rhythms + 1]
                 made = processes.smooth_entries(rate, panel.gaps)
@@ -98,7 +97,7 @@ def test_spectra_are_sums_of_autocovariances(rng, kind):
 
 
 def test_spectra_of_slow_smooth_latents_keep_their_digits():
-    """Where the time scale is long, the spectrum is the limit ``4 d^3 / (d^2 + w^2)^2`` of continuous time."""
+    """Where the time scale is long, the spectrum is ``4 d^3 / (d^2 + w^2)^2``, as in continuous time."""
     rate, omega = np.array([1e-4]), np.array([1e-3, 1e-2])
     found, _ = processes._smooth_spectrum(rate, omega)
     np.testing.assert_allclose(found[:, 0], 4 * 1e-12 / (1e-8 + omega**2) ** 2, rtol=1e-4)
