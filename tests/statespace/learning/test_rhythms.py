@@ -21,7 +21,7 @@ from tests.statespace.engine.test_latents_of_two_states import KINDS, make_data,
 @pytest.mark.parametrize("even", [True, False])
 def test_score_is_the_derivative_of_the_joint_gaussian(rng, kind, even):
     params = make_model(rng, kind)
-    data, times, panel = make_data(rng, params, even=even, lengths=[31, 1, 24])
+    data, times, panel = make_data(rng, params, even=even, lengths=[19, 1, 14])
     layout = Coordinates(4, params.latents, "diagonal", even)
     at = to_vector(layout, params)
     for one, other in zip(from_vector(layout, at, params).all_parts, params.all_parts, strict=True):
@@ -36,10 +36,9 @@ def test_score_is_the_derivative_of_the_joint_gaussian(rng, kind, even):
 
 @pytest.mark.parametrize("kind", list(KINDS))
 @pytest.mark.parametrize("even", [True, False])
-def test_em_climbs_to_where_the_score_of_the_dynamics_is_zero_in_the_m_step(rng, kind, even):
-    """At the M-step's answer the expected log density, whose slope is the score's formula, is stationary."""
+def test_the_m_step_is_a_maximum_and_em_climbs(rng, kind, even):
     params = make_model(rng, kind)
-    _, _, panel = make_data(rng, params, even=even, lengths=[31, 1, 24])
+    _, _, panel = make_data(rng, params, even=even, lengths=[19, 1, 14])
     stats = expected_statistics(params, panel)
     before = stats.log_likelihood
     moved = processes.maximize_dynamics(params, stats, panel.gaps)
