@@ -367,16 +367,26 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.time_unit_ = fitted.time_unit
         self.time_unit_seconds_ = fitted.axis.seconds(fitted.time_unit)
         self.timescales_ = timescales_from_decay(fitted.params.decay, fitted.time_unit)
-        if fitted.options.rhythms:
-            self.rhythm_periods_ = fitted.params.rhythm_periods * fitted.time_unit
-            self.rhythm_decays_ = fitted.params.rhythm_decay
-            self.rhythm_amplitudes_ = np.sqrt(2.0) * np.abs(fitted.params.rhythm_vectors)
-            self.rhythm_phases_ = np.angle(fitted.params.rhythm_vectors)
-        if fitted.options.smooth:
-            self.smooth_timescales_ = fitted.params.smooth_timescales * fitted.time_unit
+        self._take_over_pairs(fitted)
         self.log_likelihood_, self.history_ = fitted.log_likelihood, fitted.history
         self.n_iter_, self.n_evaluations_ = fitted.n_iter, fitted.n_evaluations
         self.converged_, self.status_ = fitted.converged, fitted.status
+
+    def _take_over_pairs(self, fitted: MaximumLikelihood) -> None:
+        """Take over what rhythms and smooth latents have, where they are asked for, and nothing else."""
+        params, latents = fitted.params, fitted.options
+        of_rhythms = {
+            "rhythm_periods_": params.rhythm_periods * fitted.time_unit,
+            "rhythm_decays_": params.rhythm_decay,
+            "rhythm_amplitudes_": np.sqrt(2.0) * np.abs(params.rhythm_vectors),
+            "rhythm_phases_": np.angle(params.rhythm_vectors),
+        }
+        of_smooth = {"smooth_timescales_": params.smooth_timescales * fitted.time_unit}
+        for asked, attributes in ((latents.rhythms, of_rhythms), (latents.smooth, of_smooth)):
+            for name, value in attributes.items():
+                self.__dict__.pop(name, None)  # of a fit before
+                if asked:
+                    setattr(self, name, value)
 
     # ---------------------------------------------------------------- inference
 

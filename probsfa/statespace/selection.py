@@ -153,8 +153,10 @@ def select_n_components(
     """
     check_option("rule", rule, ("two_standard_errors", "best"))
     ordered = _check_candidates(candidates)
-    asked_of = {"rhythms": as_latents("rhythms", rhythms), "smooth": as_latents("smooth", smooth)}
-    options = FitOptions(int(ordered[0]), noise=noise, max_iter=max_iter, tol=tol, **asked_of).check()
+    options = FitOptions(int(ordered[0]), noise=noise, max_iter=max_iter, tol=tol)
+    options = replace(
+        options, rhythms=as_latents("rhythms", rhythms), smooth=as_latents("smooth", smooth)
+    ).check()
     if options.noise_free:
         raise ValueError("noise must be positive: without noise there is nothing to hide and find again.")
     check_count("block", block)

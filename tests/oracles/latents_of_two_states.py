@@ -28,18 +28,14 @@ def transition(params, gap):
 
 def prior(params, times):
     """Covariance of the states at the times of one or several sequences: (N S, N S)."""
-    n = params.loadings.shape[1]
-    sequences, known = [], {}
+    sequences = []
     for when in times:
-        covariance = np.zeros((len(when), n, len(when), n))
-        for s in range(len(when)):
-            for t in range(s + 1):
-                gap = float(when[s] - when[t])
-                if gap not in known:
-                    known[gap] = transition(params, gap)
-                covariance[s, :, t, :] = known[gap]
-                covariance[t, :, s, :] = covariance[s, :, t, :].T
-        sequences.append(covariance.reshape(len(when) * n, -1))
+        gaps = np.subtract.outer(when, when)
+        distinct, which = np.unique(np.abs(gaps), return_inverse=True)
+        later = expm(distinct[:, None, None] * block_diag(*drifts(params)))[which.reshape(gaps.shape)]
+        earlier = later.transpose(1, 0, 3, 2)
+        blocks = np.where(gaps[:, :, None, None] >= 0.0, later, earlier)
+        sequences.append(blocks.transpose(0, 2, 1, 3).reshape(later.shape[0] * later.shape[2], -1))
     return block_diag(*sequences)
 
 

@@ -304,7 +304,7 @@ def _maximize_rhythm(
 
     here = np.array([np.log(-np.log(decay)), frequency])
     corners = here + np.array([[0.0, 0.0], [0.05, 0.0], [0.0, 0.05 * abs(frequency) + 1e-4]])
-    close = {"xatol": 1e-9, "fatol": 1e-9, "initial_simplex": corners}
+    close: Any = {"xatol": 1e-9, "fatol": 1e-9, "initial_simplex": corners}
     end = minimize(loss, here, method="Nelder-Mead", options=close)
     best = end.x if end.fun <= loss(here) else here
     return float(np.clip(np.exp(-np.exp(best[0])), FASTEST_DECAY, SLOWEST_DECAY)), float(best[1])
