@@ -20,9 +20,9 @@ from probsfa.statespace.learning.objective import (
     fit_quasi_newton,
     make_box,
 )
+from probsfa.statespace.learning.options import Given
 from probsfa.statespace.learning.pair_starts import (
     MEMORIES,
-    Given,
     on_even_grid,
     silent_pairs,
     smooth_from_slow,

@@ -3,7 +3,7 @@
 import numbers
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
-from typing import Any, Self, TypeGuard, cast
+from typing import Any, NamedTuple, Self, TypeGuard, cast
 
 import numpy as np
 
@@ -17,10 +17,9 @@ from probsfa.statespace.learning.noise import (
     Noise,
     NoiseKind,
 )
-from probsfa.statespace.learning.pair_starts import Given
 from probsfa.statespace.parameters import Latents
 
-__all__ = ["FitOptions"]
+__all__ = ["FitOptions", "Given"]
 
 # Nats for each free parameter below which a step is not worth taking: of many, and of each of few.
 _WORTH_OF_MANY, _WORTH_OF_FEW = 0.03, 1e-4
@@ -96,6 +95,17 @@ def _in_units(name: str, value: Any, axis: TimeAxis) -> float:
     if not (np.isfinite(number) and number > 0.0):
         raise ValueError(f"{name} must hold positive numbers; got {value!r}.")
     return number
+
+
+class Given(NamedTuple):
+    """What is known of rhythms and smooth latents before the fit; None where it is to be found.
+
+    ``frequencies`` in radians and ``rates`` for one unit of time, as they are in
+    :class:`~probsfa.statespace.parameters.Parameters`.
+    """
+
+    frequencies: FloatArray | None = None
+    rates: FloatArray | None = None
 
 
 @dataclass(frozen=True)

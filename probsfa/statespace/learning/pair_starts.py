@@ -9,18 +9,17 @@ Smooth latents start as the AR(1) latents of :mod:`.starts` that explain most, w
 the same mean squared difference.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from probsfa._typing import FloatArray
 from probsfa.statespace.learning.information import factor_spectra
+from probsfa.statespace.learning.options import Given
 from probsfa.statespace.learning.processes import FASTEST_RATE, SLOWEST_RATE, latent_spectra
 from probsfa.statespace.learning.starts import interpolate
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Latents, Parameters, with_more_latents
 
-__all__ = ["Given", "on_even_grid", "silent_pairs", "smooth_from_slow", "strongest_frequency", "with_rhythm"]
+__all__ = ["on_even_grid", "silent_pairs", "smooth_from_slow", "strongest_frequency", "with_rhythm"]
 
 # Fewest periods that a series must hold of a rhythm that is looked for.
 _FEWEST_PERIODS = 3.0
@@ -28,17 +27,6 @@ _FEWEST_PERIODS = 3.0
 MEMORIES = (3.0, 30.0)
 # Most rows of an even grid for each row at uneven times.
 _MOST_ROWS = 16
-
-
-class Given(NamedTuple):
-    """What is known of rhythms and smooth latents before the fit; None where it is to be found.
-
-    ``frequencies`` in radians and ``rates`` for one unit of time, as they are in
-    :class:`~probsfa.statespace.parameters.Parameters`.
-    """
-
-    frequencies: FloatArray | None = None
-    rates: FloatArray | None = None
 
 
 def on_even_grid(panel: Panel) -> list[FloatArray]:
