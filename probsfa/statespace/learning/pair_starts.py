@@ -69,7 +69,7 @@ def _whitened_power(params: Parameters, omega: FloatArray, transforms: list[Floa
 def strongest_frequency(params: Parameters, sequences: list[FloatArray]) -> float:
     """Frequency at which centred sequences have most power beyond that of a model."""
     omega, transforms = _transforms(sequences)
-    power = np.convolve(_whitened_power(params, omega, transforms), np.ones(3) / 3.0, mode="same")
+    power = np.convolve(_whitened_power(params, omega, transforms), [0.25, 0.5, 0.25], mode="same")
     longest = 2.0 * np.pi * _FEWEST_PERIODS / max(len(x) for x in sequences)
     apart = np.abs(omega[:, None] - np.abs(params.rhythm_frequency)) < 2.5 * omega[1]
     power[(omega < min(longest, 0.5 * np.pi)) | np.any(apart, axis=1)] = -np.inf

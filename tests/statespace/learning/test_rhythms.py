@@ -75,7 +75,7 @@ def test_spectra_are_sums_of_autocovariances(rng, kind):
     params = make_model(rng, kind)
     omega = np.linspace(0.05, 3.1, 7)
     found = processes.latent_spectra(params, omega, evenly_sampled=True)
-    lags = np.arange(1, 400)
+    lags = np.arange(1, 1200)
     covariances = np.array([np.diag(oracle.transition(params, float(h))) for h in lags])
     wanted = 1.0 + 2.0 * np.cos(omega[:, None] * lags) @ covariances
     np.testing.assert_allclose(found.values, wanted[:, params.latents.seen], rtol=1e-9)
