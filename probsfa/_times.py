@@ -6,14 +6,15 @@ dates, before the conversion: a float64 count of seconds since 1970 resolves abo
 dates closer than that the check afterwards refuses what the conversion can no longer tell apart.
 """
 
+import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["TimeAxis", "check_times", "duration_text", "read_times"]
+__all__ = ["TimeAxis", "check_times", "duration_text", "read_times", "seconds_of"]
 
 _DURATIONS = (
     (86_400.0, "d"),
@@ -24,6 +25,48 @@ _DURATIONS = (
     (1e-6, "us"),
     (1e-9, "ns"),
 )
+
+
+_NAMED = {
+    **{name: seconds for seconds, name in _DURATIONS},
+    **{"D": 86_400.0, "day": 86_400.0, "days": 86_400.0, "H": 3600.0, "hour": 3600.0, "hours": 3600.0},
+    **{"W": 604_800.0, "week": 604_800.0, "weeks": 604_800.0, "m": 60.0, "minutes": 60.0, "seconds": 1.0},
+    **{"Y": 31_556_952.0, "year": 31_556_952.0, "years": 31_556_952.0},
+}
+
+
+def seconds_of(duration: Any, name: str = "duration") -> float:
+    """Return how long a duration is, in seconds.
+
+    Parameters
+    ----------
+    duration : str, timedelta or timedelta64
+        A text is a number and a unit, as in ``"24h"``, ``"1D"``, ``"7 days"``; a unit alone is one of it. A
+        year has 365.2425 days.
+    name : str
+        How to call the argument in error messages.
+
+    Raises
+    ------
+    ValueError
+        If a text is no duration.
+
+    Examples
+    --------
+    >>> seconds_of("24h"), seconds_of("1D"), seconds_of("0.5 min")
+    (86400.0, 86400.0, 30.0)
+    """
+    if isinstance(duration, np.timedelta64):
+        return float(duration / np.timedelta64(1, "ns")) * 1e-9
+    if isinstance(duration, timedelta):
+        return duration.total_seconds()
+    parts = re.fullmatch(r"\s*([0-9.eE+]*?)\s*([A-Za-z]+)\s*", str(duration))
+    if parts is not None and parts[2] in _NAMED:
+        try:
+            return (float(parts[1]) if parts[1] else 1.0) * _NAMED[parts[2]]
+        except ValueError:
+            pass
+    raise ValueError(f"{name} has {duration!r}, which is no duration such as '24h', '1D' or '30min'.")
 
 
 class TimeAxis(NamedTuple):

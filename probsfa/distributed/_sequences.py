@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from probsfa._times import TimeAxis
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_observed
 from probsfa.distributed._dask import compute, delayed, persist, reduce_tree
@@ -97,7 +98,7 @@ class OnCluster:
 
 def fit_probabilistic(model: ProbabilisticSFA, X: Any, lengths: Any) -> None:
     """Fit the model to sequences on a cluster."""
-    options = FitOptions.of(model).check()
+    options = FitOptions.of(model).check().with_times(TimeAxis())
     if options.noise_free:
         raise ValueError("noise=0.0 is slow feature analysis itself; on a cluster, fit an SFA.")
     data = OnCluster(model, X, lengths)

@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -62,6 +63,15 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         each feature that varies, up to 32 and to what data and time allow, learned from evenly spread
         stretches where there are very many cells; `status_` says what was taken. For a few slow features,
         give their number.
+    rhythms : int or list, default=0
+        Damped oscillators beside the other latents, for what comes again day by day or wave by wave: how many
+        to look for in the data, or the periods to start from. These are numbers, in rows or in the unit of
+        `times`, or where rows have dates durations such as ``"24h"`` or ``"1D"``. Each keeps its phase for
+        as long as the data say. Not with ``noise=0.0``.
+    smooth : int or list, default=0
+        Smooth latents, whose paths have a derivative (Matern-3/2), for motion and all that is sampled faster
+        than it turns: how many, or the time scales to start from, as in `rhythms`. With `rhythms` or
+        `smooth`, `n_components` may be 0. Not with ``noise=0.0``.
     noise : {"diagonal", "isotropic"}, float or array-like (D,), default="diagonal"
         Observation noise: a variance for each feature, one for all, or known variances in squared data
         units, the same for all features or one for each. A known variance below 1e-12 of that of the data is
@@ -72,7 +82,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         How to climb the likelihood: by quasi-Newton steps on the exact score, which is also "auto", or by
         plain expectation maximisation.
     max_iter : int, default=200
-        Most posterior evaluations.
+        Most posterior evaluations. With `rhythms` or `smooth`, as many each for the model without them, which
+        is fitted first, and with them.
     tol : float or "auto", default="auto"
         Expected gain of log-likelihood, in nats, below which a further step is not worth taking. ``"auto"``
         is a small part of the half nat for each free parameter by which the maximum exceeds the likelihood
@@ -106,8 +117,22 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     time_unit_seconds_ : float or None
         The same in seconds, where `times` or the index of a frame were dates or durations; None where that is
         not known.
-    loadings_ : ndarray (D, K)
-        How each latent shows in each feature, in data units per standard deviation of the latent.
+    rhythm_periods_ : ndarray (R,)
+        Periods of the rhythms in the unit of `timescales_`, longest first.
+    rhythm_decays_ : ndarray (R,)
+        What is left of each rhythm's phase one unit of time later.
+    rhythm_amplitudes_ : ndarray (D, R)
+        Root mean square of each rhythm's amplitude in each feature, in data units; its standard deviation
+        there is smaller by the root of two.
+    rhythm_phases_ : ndarray (D, R)
+        By how much each feature follows the one of the largest amplitude, relative to its standard deviation,
+        in radians in (-pi, pi]: half a period is pi.
+    smooth_timescales_ : ndarray (M,)
+        Time scales of the smooth latents in the unit of `timescales_`, longest first: their correlation over
+        ``t`` is ``(1 + sqrt(3) t / timescale) exp(-sqrt(3) t / timescale)``.
+    loadings_ : ndarray (D, K + 2 R + 2 M)
+        How each latent shows in each feature, in data units per standard deviation of the latent; of a rhythm
+        its two states, of a smooth latent the value and the velocity, which none sees.
     noise_variance_ : ndarray (D,)
         Observation noise variance, in squared data units.
     mean_ : ndarray (D,)
@@ -133,6 +158,12 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     from slow feature analysis of the interpolated data and from its lagged covariances, refined in the
     frequency domain.
 
+    *States.* The columns of `transform`, of `loadings_` and of all other moments of the latents are, in this
+    order, the AR(1) latents; two states of each rhythm, ``rhythm0_cos`` and ``rhythm0_sin``, of which the
+    second follows the first by a quarter of a period; and of each smooth latent its value ``smooth0`` and
+    its velocity ``smooth0_velocity``, in units of its standard deviation. `get_feature_names_out` has these
+    names.
+
     *Times.* Where no `times` are given, a frame of pandas tells them by its index, if that holds dates (with
     or without a time zone), periods or durations; `status_` says so. Rows that are one step of the clock or
     of the calendar apart (hours, months, business days) are evenly sampled, and time scales are in these
@@ -156,6 +187,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     References
     ----------
     Turner & Sahani (2007), Neural Computation 19:1022, doi:10.1162/neco.2007.19.4.1022.
+    Harvey (1989), Forecasting, structural time series models and the Kalman filter, section 2.3 (rhythms).
+    Hartikainen & Sarkka (2010), MLSP, doi:10.1109/MLSP.2010.5589113 (smooth latents).
 
     Examples
     --------
@@ -169,6 +202,15 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     >>> filled, std = model.impute(X, return_std=True)
     >>> filled.shape, bool(np.isnan(filled).any()), bool(std[210, 0] > 0), float(std[0, 0])
     ((500, 5), False, True, 0.0)
+
+    A rhythm of 24 rows, in both columns and a quarter of it later in the second:
+
+    >>> t = np.arange(600)
+    >>> noise = 0.3 * np.random.default_rng(0).standard_normal((600, 2))
+    >>> X = np.stack([2.0 * np.sin(2 * np.pi * t / 24), -np.cos(2 * np.pi * t / 24)], axis=1) + noise
+    >>> model = ProbabilisticSFA(n_components=0, rhythms=1).fit(X)
+    >>> model.rhythm_periods_.round(1), (model.rhythm_phases_[:, 0] / np.pi).round(1)
+    (array([24.]), array([0. , 0.5]))
     """
 
     _model: FittedModel
@@ -177,6 +219,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self,
         n_components: int | None = None,
         *,
+        rhythms: int | Sequence[Any] = 0,
+        smooth: int | Sequence[Any] = 0,
         noise: str | float | ArrayLike = "diagonal",
         solver: str = "auto",
         max_iter: int = 200,
@@ -187,6 +231,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         verbose: bool = False,
     ) -> None:
         self.n_components = n_components
+        self.rhythms = rhythms
+        self.smooth = smooth
         self.noise = noise
         self.solver = solver
         self.max_iter = max_iter
@@ -246,6 +292,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 self, replace(limit, fitted=_with_times(limit.fitted, sequences.axis, sequences.time_unit))
             )
             return self
+        options = options.with_times(sequences.axis)
         model = self._maximise(InMemory(sequences), options)
         if options.n_components is None:
             model = model.beside_interpolation(sequences)
@@ -303,6 +350,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             )
         streaming.check_source(X)
         seconds, axis = times_of_stream(X, lengths, times)
+        options = options.with_times(axis)
         model = self._maximise(streaming.InBlocks(self, X, lengths, seconds), options)
         set_fitted(self, replace(model, fitted=_with_times(model.fitted, axis, model.fitted.time_unit)))
         return self
@@ -319,9 +367,26 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.time_unit_ = fitted.time_unit
         self.time_unit_seconds_ = fitted.axis.seconds(fitted.time_unit)
         self.timescales_ = timescales_from_decay(fitted.params.decay, fitted.time_unit)
+        self._take_over_pairs(fitted)
         self.log_likelihood_, self.history_ = fitted.log_likelihood, fitted.history
         self.n_iter_, self.n_evaluations_ = fitted.n_iter, fitted.n_evaluations
         self.converged_, self.status_ = fitted.converged, fitted.status
+
+    def _take_over_pairs(self, fitted: MaximumLikelihood) -> None:
+        """Take over what rhythms and smooth latents have, where they are asked for, and nothing else."""
+        params, latents = fitted.params, fitted.options
+        of_rhythms = {
+            "rhythm_periods_": params.rhythm_periods * fitted.time_unit,
+            "rhythm_decays_": params.rhythm_decay,
+            "rhythm_amplitudes_": np.sqrt(2.0) * np.abs(params.rhythm_vectors),
+            "rhythm_phases_": np.angle(params.rhythm_vectors),
+        }
+        of_smooth = {"smooth_timescales_": params.smooth_timescales * fitted.time_unit}
+        for asked, attributes in ((latents.rhythms, of_rhythms), (latents.smooth, of_smooth)):
+            for name, value in attributes.items():
+                self.__dict__.pop(name, None)  # of a fit before
+                if asked:
+                    setattr(self, name, value)
 
     # ---------------------------------------------------------------- inference
 
@@ -664,6 +729,23 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = not (is_number(self.noise) and self.noise == 0.0)
         return tags
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """Return the names of the columns of `transform`.
+
+        Parameters
+        ----------
+        input_features : ignored
+
+        Returns
+        -------
+        ndarray of str
+            The name of the class with a number for AR(1) latents, and those of the states of rhythms and
+            smooth latents; see Notes.
+        """
+        names = super().get_feature_names_out(input_features)
+        pairs = self.params_.latents.names
+        return names if not pairs else np.append(names[: -len(pairs)], np.array(pairs, dtype=object))
 
     @property
     def _n_features_out(self) -> int:

@@ -195,7 +195,7 @@ class LinearGaussianModel:
     def _sample(self, sequences: Sequences) -> Sequences:
         """Stretches of the rows where there are very many, else all."""
         params = self.fitted.params
-        affordable = affordable_rows(params.n_components, params.n_features)
+        affordable = affordable_rows(params.n_states, params.n_features)
         affordable = min(affordable, max(_LARGE // (4 * self._bytes_of_moments(1)), _FEWEST_COMPARED))
         if sequences.n_rows <= affordable:
             return sequences

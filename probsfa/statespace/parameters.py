@@ -13,92 +13,237 @@ symbol    field             shape     meaning
 ``r``     noise_variance    ``(D,)``  variance of the observation noise of each feature
 ``mu``    offset            ``(D,)``  mean of each feature
 ========= ================= ========= =====================================================
+
+Beside these latents there may be some of two states each, in the last columns of the loadings. All have unit
+stationary variance and no stationary covariance between their two states, so that the engine knows them only
+by their transitions:
+
+*rhythms*, damped oscillators. ``z`` is the real and ``z*`` the imaginary part of a complex AR(1) process::
+
+    A(dt) = rho ** dt [[cos w dt, -sin w dt], [sin w dt, cos w dt]]
+
+*smooth latents*, Gaussian processes with the Matern-3/2 kernel, whose paths have a derivative. ``z`` is the
+value, ``z*`` the derivative in units of its standard deviation, which no column sees (Hartikainen & Sarkka
+2010)::
+
+    A(dt) = exp(-d) [[1 + d, d], [-d, 1 - d]],        d = sqrt(3) dt / timescale
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.linalg import canonical_signs
 
+_NONE: FloatArray = np.zeros(0)
+_NONE.flags.writeable = False
+
 
 class Latents(NamedTuple):
-    """How many latents a model has, before there are parameters of them.
+    """How many latents of each kind a model has, before there are parameters of them.
+
+    The states come in this order: one for each AR(1) process, two for each rhythm, two for each smooth
+    latent.
 
     Attributes
     ----------
     n_components : int
-        Number of latents, ``K``.
+        Number of AR(1) processes, ``K``.
+    n_rhythms : int, default=0
+        Number of rhythms, ``R``.
+    n_smooth : int, default=0
+        Number of smooth latents, ``M``.
     """
 
     n_components: int
+    n_rhythms: int = 0
+    n_smooth: int = 0
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of latents that have two states."""
+        return self.n_rhythms + self.n_smooth
 
     @property
     def n_states(self) -> int:
-        """Dimension of the state, the columns of the loadings: one for each AR(1) process."""
-        return self.n_components
+        """Dimension of the state, the columns of the loadings."""
+        return self.n_components + 2 * self.n_pairs
 
     @property
     def n_dynamics(self) -> int:
-        """Number of parameters of the dynamics: a decay for each latent."""
-        return self.n_components
+        """Number of parameters of the dynamics: a decay or rate for each latent, and rhythms' frequencies."""
+        return self.n_components + 2 * self.n_rhythms + self.n_smooth
+
+    @property
+    def n_seen(self) -> int:
+        """Number of states that columns see: all but the derivatives of smooth latents."""
+        return self.n_components + 2 * self.n_rhythms + self.n_smooth
+
+    @property
+    def seen(self) -> NDArray[np.intp]:
+        """Which states columns see, shape (n_seen,)."""
+        first = self.n_components + 2 * self.n_rhythms
+        return np.concatenate([np.arange(first), np.arange(first, self.n_states, 2)])
 
     def n_free(self, n_features: int) -> int:
         """Number of free parameters of the latents, with their loadings on so many features.
 
-        Unit variances and different decays leave no change of the latents free but their order and signs.
+        Unit variances and different decays leave no change of the latents free but their order and signs, and
+        the phase of each rhythm.
         """
-        return self.n_dynamics + self.n_states * n_features
+        return self.n_dynamics + self.n_seen * n_features - self.n_rhythms
 
     def without(self, others: "Latents") -> "Latents":
         """The latents that these are more than others."""
-        return Latents(self.n_components - others.n_components)
+        return Latents(*(here - there for here, there in zip(self, others, strict=True)))
+
+    @property
+    def names(self) -> list[str]:
+        """What the states of two-state latents are called, in their order."""
+        return [
+            *(f"rhythm{j}_{part}" for j in range(self.n_rhythms) for part in ("cos", "sin")),
+            *(f"smooth{j}{part}" for j in range(self.n_smooth) for part in ("", "_velocity")),
+        ]
 
 
-class Parameters(NamedTuple):
-    """Parameters of a factorial AR(1) model with ``K`` latents and ``D`` features.
-
-    Attributes
-    ----------
-    decay : ndarray of shape (K,)
-        Correlation of each latent over one time step, inside (-1, 1).
-    loadings : ndarray of shape (D, K)
-        Observation matrix, in data units per latent standard deviation.
-    noise_variance : ndarray of shape (D,)
-        Observation noise variance, in squared data units.
-    offset : ndarray of shape (D,)
-        Mean of the observations, in data units.
-    """
+class _FourParts(NamedTuple):
+    """What every model has."""
 
     decay: FloatArray
     loadings: FloatArray
     noise_variance: FloatArray
     offset: FloatArray
 
+
+class Parameters(_FourParts):
+    """Parameters of a model with ``K`` AR(1) latents, ``R`` rhythms, ``M`` smooth latents and ``D`` features.
+
+    A tuple of the first four; those of rhythms and smooth latents are attributes beside it.
+
+    Attributes
+    ----------
+    decay : ndarray of shape (K,)
+        Correlation of each AR(1) latent over one time step, inside (-1, 1).
+    loadings : ndarray of shape (D, K + 2 R + 2 M)
+        Observation matrix, in data units per standard deviation of a state. The second column of a smooth
+        latent is zero.
+    noise_variance : ndarray of shape (D,)
+        Observation noise variance, in squared data units.
+    offset : ndarray of shape (D,)
+        Mean of the observations, in data units.
+    rhythm_decay : ndarray of shape (R,)
+        What is left of each rhythm after one time step, ``rho`` inside (0, 1).
+    rhythm_frequency : ndarray of shape (R,)
+        Frequency of each rhythm, ``w`` in radians for one time step, positive.
+    smooth_rate : ndarray of shape (M,)
+        ``sqrt(3) / timescale`` of each smooth latent, for one time step.
+    """
+
+    rhythm_decay: FloatArray
+    rhythm_frequency: FloatArray
+    smooth_rate: FloatArray
+
+    #: What is beside the tuple.
+    BESIDE = ("rhythm_decay", "rhythm_frequency", "smooth_rate")
+
+    def __new__(
+        cls,
+        decay: FloatArray,
+        loadings: FloatArray,
+        noise_variance: FloatArray,
+        offset: FloatArray,
+        rhythm_decay: FloatArray = _NONE,
+        rhythm_frequency: FloatArray = _NONE,
+        smooth_rate: FloatArray = _NONE,
+    ) -> Self:
+        """Make the tuple and what is beside it."""
+        made = super().__new__(cls, decay, loadings, noise_variance, offset)
+        made.rhythm_decay, made.rhythm_frequency = rhythm_decay, rhythm_frequency
+        made.smooth_rate = smooth_rate
+        return made
+
+    def _asdict(self) -> dict[str, Any]:
+        """All parameters by name; those of kinds of latents that there are none of are left out."""
+        beside = {name: getattr(self, name) for name in self.BESIDE}
+        return {**super()._asdict(), **{name: part for name, part in beside.items() if len(part)}}
+
+    def _replace(self, **changes: Any) -> Self:
+        """The same parameters but for some."""
+        return type(self)(**{**self._asdict(), **changes})
+
+    def __repr__(self) -> str:
+        """All parameters by name."""
+        return f"Parameters({', '.join(f'{name}={part!r}' for name, part in self._asdict().items())})"
+
+    @property
+    def rhythm_periods(self) -> FloatArray:
+        """Periods of the rhythms (R,), in time steps."""
+        return 2.0 * np.pi / np.abs(self.rhythm_frequency)
+
+    @property
+    def smooth_timescales(self) -> FloatArray:
+        """Time scales of the smooth latents (M,), in time steps."""
+        return np.sqrt(3.0) / self.smooth_rate
+
+    @property
+    def rhythm_vectors(self) -> NDArray[np.complex128]:
+        """Loadings of the rhythms as complex numbers (D, R).
+
+        Of ``c z + c* z*`` the standard deviation is their size, and their angle is by how much the column
+        follows one whose ``c*`` is zero.
+        """
+        first = self.n_components
+        pairs = self.loadings[:, first : first + 2 * len(self.rhythm_decay)]
+        return pairs[:, 0::2] + 1j * pairs[:, 1::2]
+
+    @property
+    def all_parts(self) -> tuple[FloatArray, ...]:
+        """The arrays of the tuple and those beside it."""
+        return tuple(self._asdict().values())
+
     @property
     def latents(self) -> Latents:
-        """How many latents there are."""
-        return Latents(int(self.decay.shape[0]))
+        """How many latents of each kind there are."""
+        return Latents(len(self.decay), len(self.rhythm_decay), len(self.smooth_rate))
 
     @property
     def n_components(self) -> int:
-        """Number of latents, ``K``."""
+        """Number of AR(1) latents, ``K``."""
         return int(self.decay.shape[0])
 
     @property
     def n_states(self) -> int:
-        """Dimension of the state, the columns of the loadings; one for each latent."""
+        """Dimension of the state, the columns of the loadings."""
         return int(self.loadings.shape[1])
 
     @property
-    def free_loadings(self) -> BoolArray:
-        """Which loadings (D, K) are free, and not held by the rule of :func:`canonical`: all of them.
+    def seen_loadings(self) -> FloatArray:
+        """Loadings of the states that columns see (D, n_seen)."""
+        return self.loadings[:, self.latents.seen] if len(self.smooth_rate) else self.loadings
 
-        With the dynamics they are as many as :meth:`Latents.n_free` counts.
+    def with_seen_loadings(self, seen_loadings: FloatArray) -> Self:
+        """The same parameters with other loadings of the states that columns see."""
+        if not len(self.smooth_rate):
+            return self._replace(loadings=seen_loadings)
+        loadings = np.zeros((len(seen_loadings), self.latents.n_states))
+        loadings[:, self.latents.seen] = seen_loadings
+        return self._replace(loadings=loadings)
+
+    @property
+    def free_loadings(self) -> BoolArray:
+        """Which loadings of the states that columns see (D, n_seen) are free.
+
+        All but those that the rule of :func:`canonical` holds: one for each rhythm, whose phase is zero in
+        one column. With the dynamics they are as many as :meth:`Latents.n_free` counts.
         """
-        return np.ones(self.loadings.shape, dtype=bool)
+        free = np.ones((self.n_features, self.latents.n_seen), dtype=bool)
+        for j in range(len(self.rhythm_decay)):
+            first = self.n_components + 2 * j
+            held = np.argmin(np.abs(self.loadings[:, first + 1]) - np.abs(self.loadings[:, first]))
+            free[held, first + 1] = False
+        return free
 
     @property
     def n_features(self) -> int:
@@ -173,10 +318,13 @@ def make_parameters(
 
 
 def canonical(params: Parameters, scale: ArrayLike) -> Parameters:
-    """Order the latents slowest first and fix their signs.
+    """Order the latents slowest first and fix their signs and phases.
 
-    Neither changes the likelihood: latents may be permuted and flipped freely. What the unit variance and the
-    different decays leave open is fixed by the rule used all over the package.
+    None of these changes the likelihood: latents may be permuted and flipped freely, and the two states of a
+    rhythm turned. What the unit variance and the different decays leave open is fixed by the rule used all
+    over the package. AR(1) latents come slowest first, rhythms that of the longest period first, smooth
+    latents that of the longest time scale first. The column in which a rhythm has its largest amplitude, in
+    units of `scale`, has the phase zero.
 
     Parameters
     ----------
@@ -188,12 +336,48 @@ def canonical(params: Parameters, scale: ArrayLike) -> Parameters:
     Returns
     -------
     params : Parameters
-        Equivalent parameters with falling ``decay`` and canonical signs.
+        Equivalent parameters in the canonical order, with canonical signs and phases.
     """
+    units = np.asarray(scale, dtype=np.float64)
     order = np.argsort(-params.decay, kind="stable")
-    loadings = params.loadings[:, order]
-    signs = canonical_signs(loadings, np.asarray(scale, dtype=np.float64))
-    return params._replace(decay=params.decay[order], loadings=loadings * signs)
+    if params.latents.n_pairs == 0:
+        loadings = params.loadings[:, order]
+        signs = canonical_signs(loadings, units)
+        return params._replace(decay=params.decay[order], loadings=loadings * signs)
+    k, n_rhythms = params.n_components, len(params.rhythm_decay)
+    slow = params.loadings[:, :k][:, order]
+    by_period = np.argsort(np.abs(params.rhythm_frequency), kind="stable")
+    frequency = params.rhythm_frequency[by_period]
+    pairs = params.loadings[:, k : k + 2 * n_rhythms].reshape(params.n_features, n_rhythms, 2)[:, by_period]
+    # Turning backwards is turning forwards with the second state turned round.
+    pairs = np.stack([pairs[..., 0], pairs[..., 1] * np.where(frequency < 0.0, -1.0, 1.0)], axis=2)
+    by_timescale = np.argsort(params.smooth_rate, kind="stable")
+    smooth = params.loadings[:, k + 2 * n_rhythms :: 2][:, by_timescale]
+    smooth = smooth * canonical_signs(smooth, units)
+    return params._replace(
+        decay=params.decay[order],
+        loadings=np.hstack(
+            [
+                slow * canonical_signs(slow, units),
+                _with_phase_zero(pairs, units).reshape(params.n_features, 2 * n_rhythms),
+                np.stack([smooth, np.zeros_like(smooth)], axis=2).reshape(params.n_features, -1),
+            ]
+        ),
+        rhythm_decay=params.rhythm_decay[by_period],
+        rhythm_frequency=np.abs(frequency),
+        smooth_rate=params.smooth_rate[by_timescale],
+    )
+
+
+def _with_phase_zero(pairs: FloatArray, scale: FloatArray) -> FloatArray:
+    """Loadings (D, R, 2) of rhythms, turned such that the phase is zero where the amplitude is largest."""
+    vectors = pairs[..., 0] + 1j * pairs[..., 1]
+    largest = np.argmax(np.abs(vectors) / scale[:, None], axis=0)
+    at_largest = vectors[largest, np.arange(vectors.shape[1])]
+    size = np.abs(at_largest)
+    turned = vectors * np.where(size > 0.0, at_largest.conj() / np.where(size > 0.0, size, 1.0), 1.0)
+    turned[largest, np.arange(vectors.shape[1])] = size  # exactly: no rounding in what is held at zero
+    return np.stack([turned.real, turned.imag], axis=2)
 
 
 def rescale(params: Parameters, shift: FloatArray, scale: FloatArray) -> Parameters:
@@ -206,8 +390,15 @@ def rescale(params: Parameters, shift: FloatArray, scale: FloatArray) -> Paramet
 
 
 def with_more_latents(params: Parameters, new: Parameters) -> Parameters:
-    """Parameters with the latents of both; noise and offset are those of the first."""
+    """Parameters with the latents of both, kind by kind; noise and offset are those of the first."""
+    parts = []
+    for model in (params, new):
+        borders = np.cumsum([model.n_components, 2 * len(model.rhythm_decay)])
+        parts.append(np.split(model.loadings, borders, axis=1))
     return params._replace(
         decay=np.append(params.decay, new.decay),
-        loadings=np.column_stack([params.loadings, new.loadings]),
+        loadings=np.hstack([part for kind in zip(*parts, strict=True) for part in kind]),
+        rhythm_decay=np.append(params.rhythm_decay, new.rhythm_decay),
+        rhythm_frequency=np.append(params.rhythm_frequency, new.rhythm_frequency),
+        smooth_rate=np.append(params.smooth_rate, new.smooth_rate),
     )

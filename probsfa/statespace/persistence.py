@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from probsfa import _storage
-from probsfa._times import TimeAxis
+from probsfa._times import TimeAxis, seconds_of
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
-from probsfa.statespace.learning.options import FitOptions, as_noise, is_number
+from probsfa.statespace.learning.options import FitOptions, as_latents, as_noise, is_number
 from probsfa.statespace.models import FittedModel, LinearGaussianModel
 from probsfa.statespace.noise_free import NoiseFreeModel, SquareModel
 from probsfa.statespace.parameters import Parameters
@@ -40,7 +40,11 @@ def write(
     fitted = model.fitted
     if not (options["random_state"] is None or isinstance(options["random_state"], numbers.Integral)):
         options = {**options, "random_state": None}
-    options = {**options, "noise": as_noise(options["noise"])}
+    options = {
+        **options,
+        "noise": as_noise(options["noise"]),
+        **{name: _plain(as_latents(name, options[name])) for name in ("rhythms", "smooth")},
+    }
     scalars = {
         "options": options,
         # A parameter that was set after the fit is the estimator's, not the model's.
@@ -65,6 +69,13 @@ def write(
     if feature_names is not None:
         arrays["feature_names"] = np.asarray(feature_names, dtype=str)
     _storage.write(path, _KIND, scalars, arrays)
+
+
+def _plain(latents: int | tuple[Any, ...]) -> int | tuple[float | str, ...]:
+    """Periods or time scales as numbers and texts."""
+    if not isinstance(latents, tuple):
+        return latents
+    return tuple(one if isinstance(one, str) or is_number(one) else f"{seconds_of(one)} s" for one in latents)
 
 
 def _saved(values: Mapping[str, Any], names: Iterable[str], defaults: Container[str]) -> dict[str, Any]:
@@ -110,7 +121,10 @@ def _assemble(scalars: dict[str, Any], arrays: dict[str, Any]) -> tuple[FittedMo
         options["noise"] = np.array(options["noise"])
     fitted_with = scalars.get("fitted_with", options)
     fitted = MaximumLikelihood(
-        params=Parameters(**_saved(arrays, Parameters._fields, Parameters._field_defaults)),
+        params=Parameters(
+            **{name: arrays[name] for name in Parameters._fields},
+            **{name: arrays[name] for name in Parameters.BESIDE if name in arrays},
+        ),
         shift=arrays["shift"],
         scale=arrays["scale"],
         time_unit=scalars["time_unit"],
@@ -163,12 +177,21 @@ _SHAPES = {
     "scale": "D",
     "history": "*",
 }
+# Of rhythms and smooth latents, where there are any.
+_SHAPES_OF_PAIRS = {"rhythm_decay": "Q", "rhythm_frequency": "Q", "smooth_rate": "M"}
 _SHAPES_OF_LIMIT = {"limit_decay": "R", "limit_components": "RD", "limit_loadings": "DR", "limit_mean": "D"}
 
 
 def _check_arrays(arrays: dict[str, Any]) -> dict[str, Any]:
     """Arrays as float64, once their shapes fit each other and their values are finite and in range."""
-    expected = {**_SHAPES, **(_SHAPES_OF_LIMIT if any(name in arrays for name in _SHAPES_OF_LIMIT) else {})}
+    pairs = {name: letter for name, letter in _SHAPES_OF_PAIRS.items() if name in arrays}
+    if pairs:  # the states, of which two-state latents have their share
+        pairs["loadings"] = "DS"
+    expected = {
+        **_SHAPES,
+        **pairs,
+        **(_SHAPES_OF_LIMIT if any(name in arrays for name in _SHAPES_OF_LIMIT) else {}),
+    }
     checked, sizes = dict(arrays), dict[str, int]()
     for name, letters in expected.items():
         array = arrays[name]
@@ -177,13 +200,17 @@ def _check_arrays(arrays: dict[str, Any]) -> dict[str, Any]:
                 f"{name} must hold numbers in {len(letters)} dimensions, got shape {array.shape}"
             )
         for letter, size in zip(letters, array.shape, strict=True):
-            if letter != "*" and (size == 0 or sizes.setdefault(letter, size) != size):
+            if letter != "*" and (
+                (size == 0 and not (pairs and letter == "K")) or sizes.setdefault(letter, size) != size
+            ):
                 raise ValueError(f"{name} has the shape {array.shape}, which does not fit the other arrays")
         checked[name] = array.astype(np.float64)
         if not np.isfinite(checked[name]).all():
             raise ValueError(f"{name} holds what is no finite number")
         if name.endswith("decay") and np.any(np.abs(checked[name]) >= 1.0):
             raise ValueError(f"{name} must lie between -1 and 1")
+    if pairs:
+        _check_pairs(checked, sizes)
     if np.any(checked["scale"] <= 0.0) or np.any(checked["noise_variance"] < 0.0):
         raise ValueError("scale must be positive, and noise_variance must not be negative")
     if sizes.get("R", sizes["K"]) < sizes["K"]:
@@ -195,3 +222,13 @@ def _check_arrays(arrays: dict[str, Any]) -> dict[str, Any]:
     if names is not None and (names.dtype.kind != "U" or names.shape != (sizes["D"],)):
         raise ValueError("feature_names must be a name for each feature")
     return checked
+
+
+def _check_pairs(arrays: dict[str, Any], sizes: dict[str, int]) -> None:
+    """Raise a KeyError or a ValueError unless rhythms and smooth latents fit the loadings."""
+    if "Q" in sizes and (np.any(arrays["rhythm_decay"] <= 0.0) or np.any(arrays["rhythm_frequency"] <= 0.0)):
+        raise ValueError("rhythm_decay and rhythm_frequency must be positive")
+    if "M" in sizes and np.any(arrays["smooth_rate"] <= 0.0):
+        raise ValueError("smooth_rate must be positive")
+    if sizes["S"] != sizes["K"] + 2 * sizes.get("Q", 0) + 2 * sizes.get("M", 0):
+        raise ValueError("loadings must have a column for each state")

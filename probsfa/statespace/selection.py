@@ -8,7 +8,7 @@ Candidates are fitted in rising order, each from the latents of the one before a
 feature analysis, and from lagged covariances, of what these leave unexplained.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ from probsfa.statespace.learning.maximum_likelihood import (
 )
 from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import FitResult
-from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.learning.options import FitOptions, as_latents
 from probsfa.statespace.learning.starts import interpolate, starts
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Latents, Parameters, with_more_latents
@@ -87,6 +87,8 @@ def select_n_components(
     fraction: float = 0.1,
     block: int = 24,
     rule: str = "two_standard_errors",
+    rhythms: int | Sequence[Any] = 0,
+    smooth: int | Sequence[Any] = 0,
     noise: str | float = "diagonal",
     max_iter: int = 200,
     tol: float = 1.0,
@@ -112,6 +114,8 @@ def select_n_components(
         the best one. The error is that of the difference between the two, from its scatter over hidden
         blocks and cells. Both fill the same cells, so it is much smaller than that of either, by which the
         common rule of one standard error goes; but the best of many is the best by chance in part.
+    rhythms, smooth : int or list, default=0
+        As in `ProbabilisticSFA`: the same beside each number of latents.
     noise : {"diagonal", "isotropic"} or float, default="diagonal"
         As in `ProbabilisticSFA`; not 0.0.
     max_iter : int, default=200
@@ -149,7 +153,10 @@ def select_n_components(
     """
     check_option("rule", rule, ("two_standard_errors", "best"))
     ordered = _check_candidates(candidates)
-    options = FitOptions(int(ordered[0]), noise=noise, max_iter=max_iter, tol=tol).check()
+    options = FitOptions(int(ordered[0]), noise=noise, max_iter=max_iter, tol=tol)
+    options = replace(
+        options, rhythms=as_latents("rhythms", rhythms), smooth=as_latents("smooth", smooth)
+    ).check()
     if options.noise_free:
         raise ValueError("noise must be positive: without noise there is nothing to hide and find again.")
     check_count("block", block)
@@ -164,6 +171,7 @@ def select_n_components(
         index="use",
     )
     check_lengths_for_timescales(sequences.lengths)
+    options = options.with_times(sequences.axis)
     cells, blocks, groups = _hide(sequences.values, block, fraction, generator(random_state))
     seen = np.where(cells | blocks, np.nan, sequences.values)
     problem = pose(InMemory(replace(sequences, values=seen)), options)

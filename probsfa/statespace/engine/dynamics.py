@@ -1,23 +1,30 @@
 """Gaussian distributions of a state, and the transition that leads from one state to the next.
 
 Every recursion of the engine is written in these two: the recursions only ask a transition to move states, to
-predict, and to say what a known next state would tell about this one. Here alone the engine knows that a
-latent is an AR(1) process: how transitions follow from parameters, which moments of successive states their
-likelihood is made of, its derivative, and how states are drawn. What else knows it are the parameters
-themselves and, for learning, :mod:`probsfa.statespace.learning.processes`.
+predict, and to say what a known next state would tell about this one. Here alone the engine knows that
+latents are independent blocks of one or two states, whatever they are: how transitions follow from
+parameters, which moments of successive states their likelihood is made of, its derivative, and how states are
+drawn. What kinds of latents there are is known to the parameters themselves and, for learning, to
+:mod:`probsfa.statespace.learning.processes`.
+
+A block of one state is an AR(1) process. Blocks of two states, *pairs*, come last. In both, the stationary
+covariance is the identity, so that ``Q = 1 - A A'``, in blocks as ``A`` is.
 
 Arrays are those of one state, with mean (K,) and covariance (K, K); or those of a batch of states, with the
 batch along a last axis: mean (K, S) and covariance (K, K, S).
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from numpy.typing import NDArray
 from scipy.signal import lfilter
+from scipy.special import gammainc
 
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.symmetric import triangle
@@ -38,19 +45,166 @@ def stationary(n_states: int, dtype: Any) -> Gaussian:
     return Gaussian(jnp.zeros(n_states, dtype), jnp.eye(n_states, dtype=dtype))
 
 
-class Transition(NamedTuple):
-    """From one state to the next: ``z' = A z + e`` with ``Cov e = Q = I - A A'`` and ``A = diag(decay)``.
+def _library(array: Any) -> Any:
+    """NumPy for its own arrays, else JAX: outside the engine's settings JAX would round to 32 bits."""
+    return np if isinstance(array, np.ndarray) else jnp
 
-    ``Q`` is what keeps the stationary covariance the identity. A decay of zero starts a new sequence. All
-    methods take arrays of NumPy or of JAX, and a last axis for a batch of states where ``decay`` has one.
+
+class Blocks(NamedTuple):
+    """A matrix (S, S), or a batch of them, with blocks of one state first and pairs of states last.
+
+    Attributes
+    ----------
+    diagonal : Array of shape (S,) or (S, batch)
+        Its diagonal.
+    beside : Array of shape (2 P,) or (2 P, batch)
+        In each row of a pair, the entry beside the diagonal.
+    """
+
+    diagonal: Any
+    beside: Any
+
+    def _swapped(self, numbers: Any) -> Any:
+        """Numbers with the states along the first axis, those of the two states of a pair exchanged."""
+        n = self.beside.shape[0]
+        pairs = numbers[-n:].reshape(n // 2, 2, *numbers.shape[1:])[:, ::-1].reshape(n, *numbers.shape[1:])
+        return _library(numbers).concatenate([numbers[:-n], pairs])
+
+    def _full(self) -> Any:
+        """``beside`` with zeros for the states that are in no pair, (S,)."""
+        n = self.diagonal.shape[0] - self.beside.shape[0]
+        xp = _library(self.beside)
+        return xp.concatenate([xp.zeros((n, *self.beside.shape[1:]), self.beside.dtype), self.beside])
+
+    def times(self, states: Any) -> Any:
+        """Product with a state, or with a matrix of several."""
+        along, across = self.diagonal, self._full()
+        if states.ndim > along.ndim:
+            along, across = along[:, None], across[:, None]
+        return along * states + across * self._swapped(states)
+
+    def of_columns(self, matrix: Any) -> Any:
+        """Product ``X M`` of a matrix (J, S) with this one, or of a batch of them."""
+        return self.transposed().times(matrix.swapaxes(0, 1)).swapaxes(0, 1)
+
+    def transposed(self) -> "Blocks":
+        """The transposed matrix."""
+        return Blocks(self.diagonal, _exchanged(self.beside))
+
+    def dense(self) -> Any:
+        """The pairs as matrices (P, 2, 2), or as a batch of them."""
+        n = self.beside.shape[0]
+        own = self.diagonal[-n:]
+        rows = [own[0::2], self.beside[0::2], self.beside[1::2], own[1::2]]
+        return _library(own).stack(rows, axis=1).reshape(n // 2, 2, 2, *own.shape[1:])
+
+
+def _exchanged(beside: Any) -> Any:
+    """Numbers (2 P,) of the states of pairs, exchanged within each."""
+    return beside.reshape(-1, 2, *beside.shape[1:])[:, ::-1].reshape(beside.shape)
+
+
+class Pairs(NamedTuple):
+    """What a transition has in its pairs beside the diagonal of ``A``; shapes as of :class:`Transition`.
+
+    ``Q`` is not computed from ``A``: for slow latents ``1 - A A'`` would be left without a digit.
+
+    Attributes
+    ----------
+    beside : Array of shape (2 P,)
+        In each row of a pair, the entry of ``A`` beside the diagonal.
+    spread : Array of shape (2 P,)
+        Diagonal of ``Q``.
+    cross : Array of shape (2 P,)
+        In each row of a pair, the entry of ``Q`` beside the diagonal.
+    """
+
+    beside: Any
+    spread: Any
+    cross: Any
+
+
+class Terms(NamedTuple):
+    """Entries of a matrix of moments that sums over transitions need: the diagonal, and pairs as a whole."""
+
+    rows: NDArray[np.int32]
+    columns: NDArray[np.int32]
+
+
+@cache
+def entries(n_states: int, n_paired: int) -> Terms:
+    """Which entries are needed; last, four for each pair, in the order of a matrix of two rows.
+
+    Examples
+    --------
+    >>> entries(3, 2).rows.tolist(), entries(3, 2).columns.tolist()
+    ([0, 1, 1, 2, 2], [0, 1, 2, 1, 2])
+    """
+    alone = np.arange(n_states - n_paired)
+    first = np.arange(n_states - n_paired, n_states, 2)
+    rows = first[:, None] + np.array([0, 0, 1, 1])
+    columns = first[:, None] + np.array([0, 1, 0, 1])
+    return Terms(*(np.concatenate([alone, pairs.ravel()]).astype(np.int32) for pairs in (rows, columns)))
+
+
+class Transition(NamedTuple):
+    """From one state to the next: ``z' = A z + e`` with ``Cov e = Q = I - A A'``.
+
+    ``Q`` is what keeps the stationary covariance the identity. Where ``A`` is zero, a new sequence starts.
+    All methods take arrays of NumPy or of JAX, and a last axis for a batch of states where ``decay`` has one.
 
     Attributes
     ----------
     decay : Array of shape (K,), (K, S) for a batch, or (T, K) for the transitions of many rows
         Diagonal of ``A``. The methods are for one row or for a batch; loops over rows take them one by one.
+    pairs : Pairs or None, default=None
+        What latents of two states have beside it; None where there are none, and ``A`` is ``diag(decay)``.
     """
 
     decay: Array
+    pairs: Pairs | None = None
+
+    @property
+    def _matrix(self) -> Blocks:
+        """``A``, where there are pairs."""
+        assert self.pairs is not None
+        return Blocks(self.decay, self.pairs.beside)
+
+    @property
+    def _innovation(self) -> Blocks:
+        """``Q``, where there are pairs."""
+        assert self.pairs is not None
+        return Blocks(self.innovation_variance, self.pairs.cross)
+
+    @property
+    def _weights(self) -> Blocks:
+        """``A' Q^-1``, where there are pairs."""
+        assert self.pairs is not None
+        n = self.pairs.beside.shape[0]
+        own, other = _inverse(self.pairs)
+        along, crosswise = self.decay[-n:], _exchanged(self.pairs.beside)
+        alone = self.decay[:-n] / self.innovation_variance[:-n]
+        paired = along * own + crosswise * other
+        return Blocks(
+            _library(paired).concatenate([alone, paired]), along * other + crosswise * _exchanged(own)
+        )
+
+    @property
+    def _known(self) -> Blocks:
+        """``A' Q^-1 A``, where there are pairs."""
+        weights, n = self._weights, self._weights.beside.shape[0]
+        along, crosswise = self.decay[-n:], self._matrix.beside
+        own, beside = weights.diagonal[-n:], weights.beside
+        paired = own * along + beside * _exchanged(crosswise)
+        alone = weights.diagonal[:-n] * self.decay[:-n]
+        return Blocks(
+            _library(paired).concatenate([alone, paired]), own * crosswise + beside * _exchanged(along)
+        )
+
+    @property
+    def _entries(self) -> Terms:
+        """Which moments of successive states sums over transitions need."""
+        return entries(self.decay.shape[0], 0 if self.pairs is None else self.pairs.beside.shape[0])
 
     # ------------------------------------------------------------------ transitions of many rows
 
@@ -69,7 +223,9 @@ class Transition(NamedTuple):
 
     def kept_where(self, condition: Array) -> "Transition":
         """The transitions where a condition (T,) holds, and elsewhere those that start a sequence."""
-        return self.map(lambda rows: jnp.where(condition[:, None], rows, 0.0))
+        return jax.tree.map(
+            lambda rows, start: jnp.where(condition[:, None], rows, start), self, self.starting()
+        )
 
     def followed_by(self, after: "Transition") -> "Transition":
         """The transitions from each row to the next: those that lead to the rows, moved on by one."""
@@ -80,8 +236,11 @@ class Transition(NamedTuple):
         return jax.tree.map(lambda rows, one: np.concatenate([one[None], rows[1:]]), self, first)
 
     def starting(self) -> "Transition":
-        """A transition that starts a sequence in the place of each."""
-        return self.map(jnp.zeros_like)
+        """A transition that starts a sequence in the place of each: ``A = 0``, ``Q = I``."""
+        zero = self.map(lambda rows: _library(rows).zeros_like(rows))
+        if zero.pairs is None:
+            return zero
+        return zero._replace(pairs=zero.pairs._replace(spread=1.0 + zero.pairs.spread))
 
     def repeated(self, n_rows: int) -> "Transition":
         """The transition of one row for each of many."""
@@ -94,21 +253,43 @@ class Transition(NamedTuple):
     def reversed(self) -> "Transition":
         """The transition back, ``z = A' z' + e``: what leads from row to row where time runs backwards.
 
-        The stationary covariance is the identity, so ``Cov(z, z') = A'``. For AR(1) processes ``A' = A``.
+        The stationary covariance is the identity, so ``Cov(z, z') = A'``. For AR(1) processes ``A' = A``. In
+        a pair the innovations of the way back are those of the way there with one state's sign changed: a
+        rhythm turns the other way, and a derivative changes its sign.
         """
-        return self
+        if self.pairs is None:
+            return self
+        beside, spread, cross = self.pairs
+
+        def exchanged(rows: Any) -> Any:
+            if self.decay.ndim == 1 or rows.ndim == 1:
+                return _exchanged(rows)
+            return rows.reshape(len(rows), -1, 2)[:, :, ::-1].reshape(rows.shape)
+
+        return self._replace(pairs=Pairs(exchanged(beside), spread, -cross))
 
     @property
     def modulus(self) -> FloatArray:
         """Size of the eigenvalues of ``A``: how much of a state is left in the next; NumPy arrays."""
-        return np.abs(self.decay)
+        size = np.abs(self.decay)
+        if self.pairs is None:
+            return size
+        beside = np.asarray(self.pairs.beside)
+        n = beside.shape[-1]
+        own = np.asarray(self.decay)[..., -n:]
+        determinant = own[..., 0::2] * own[..., 1::2] - beside[..., 0::2] * beside[..., 1::2]
+        paired = np.repeat(np.sqrt(np.maximum(determinant, 0.0)), 2, axis=-1)
+        return np.concatenate([size[..., :-n], paired], axis=-1)
 
     # ------------------------------------------------------------------ one transition, or a batch
 
     @property
     def innovation_variance(self) -> Array:
         """Diagonal of ``Q``, without the cancellation of ``1 - a^2`` for slow latents."""
-        return (1.0 - self.decay) * (1.0 + self.decay)
+        if self.pairs is None:
+            return (1.0 - self.decay) * (1.0 + self.decay)
+        alone = self.decay[: -self.pairs.spread.shape[0]]
+        return _library(alone).concatenate([(1.0 - alone) * (1.0 + alone), self.pairs.spread])
 
     def _columns(self, vector: Array, columns: AnyArray) -> Array:
         """A number for each latent, ready to multiply a mean or the rows of a matrix."""
@@ -116,36 +297,59 @@ class Transition(NamedTuple):
 
     def move(self, states: AnyArray) -> Array:
         """``A x``, for a state ``x`` or a matrix (K, J) of several."""
+        if self.pairs is not None:
+            return self._matrix.times(states)
         return self._columns(self.decay, states) * states
 
     def move_back(self, states: Array) -> Array:
         """``A' x``: what a score about the next state says about this one."""
+        if self.pairs is not None:
+            return self._matrix.transposed().times(states)
         return self._columns(self.decay, states) * states
 
     def move_rows(self, rows: Array) -> Array:
         """``X A'`` for a matrix (J, K), each row of which is a state."""
+        if self.pairs is not None:
+            return self._matrix.transposed().of_columns(rows)
         return rows * self.decay
 
     def move_rows_back(self, rows: Array) -> Array:
         """``X A`` for a matrix (J, K)."""
+        if self.pairs is not None:
+            return self._matrix.of_columns(rows)
         return rows * self.decay
 
     def innovate(self, states: Array) -> Array:
         """``Q x``."""
+        if self.pairs is not None:
+            return self._innovation.times(states)
         return self._columns(self.innovation_variance, states) * states
 
     def innovation_covariance(self) -> Any:
         """``Q`` (K, K), or a batch of them."""
         variance = self.innovation_variance
-        identity = np.eye(variance.shape[0]).reshape(*2 * variance.shape[:1], *(1,) * (variance.ndim - 1))
-        return identity.astype(variance.dtype) * variance[:, None]
+        size, batch = variance.shape[0], (1,) * (variance.ndim - 1)
+        identity = np.eye(size).reshape(size, size, *batch)
+        diagonal = identity.astype(variance.dtype) * variance[:, None]
+        if self.pairs is None:
+            return diagonal
+        n = self.pairs.cross.shape[0]
+        partner = np.concatenate(
+            [np.arange(size - n), np.arange(size - n, size).reshape(-1, 2)[:, ::-1].ravel()]
+        )
+        beside = np.eye(size)[partner].reshape(size, size, *batch).astype(variance.dtype)
+        return diagonal + beside * self._innovation._full()[:, None]
 
     def move_covariance(self, covariance: Array) -> Array:
         """``A P A'``."""
+        if self.pairs is not None:
+            return self._matrix.transposed().of_columns(self._matrix.times(covariance))
         return self._on_both_sides(covariance)
 
     def move_information_back(self, information: Array) -> Array:
         """``A' N A``: what information about the next state is about this one, the innovation left aside."""
+        if self.pairs is not None:
+            return self._matrix.of_columns(self._matrix.transposed().times(information))
         return self._on_both_sides(information)
 
     def _on_both_sides(self, matrix: Array) -> Array:
@@ -169,45 +373,69 @@ class Transition(NamedTuple):
 
     def information(self, states: Array) -> Array:
         """``A' Q^-1 A x``: the information that the next state, if it were known, has about this one."""
+        if self.pairs is not None:
+            return self._known.times(states)
         return self._columns(self.decay * self._weight, states) * states
 
     def information_rows(self, rows: Array) -> Array:
         """``X A' Q^-1 A`` for a matrix (J, K), or a batch of them."""
+        if self.pairs is not None:
+            return self._known.of_columns(rows)
         return (self.decay * self._weight)[None] * rows
 
     def gain(self, covariance: Array) -> Array:
         """``S A' Q^-1``, by which a state of covariance ``S`` given the next one follows that one."""
+        if self.pairs is not None:
+            return self._weights.of_columns(covariance)
         return covariance * self._weight[None]
 
     def gain_transposed(self, covariance: Array) -> Array:
         """``Q^-1 A S``."""
+        if self.pairs is not None:
+            return self._weights.transposed().times(covariance)
         return self._weight[:, None] * covariance
 
     # ------------------------------------------------------------------ moments of successive states
 
     def lag_terms(self, lag_one: Array) -> Array:
-        """What sums over transitions need of ``Cov(z', z)`` (K, K), or of a batch: the diagonal."""
+        """What sums over transitions need of ``Cov(z', z)`` (K, K), or of a batch: the :func:`entries`."""
         if lag_one.ndim == 2:
-            return lag_one.diagonal()
-        return jnp.stack([lag_one[i, i] for i in range(lag_one.shape[0])])
+            return lag_one.diagonal() if self.pairs is None else lag_one[self._entries]
+        return jnp.stack([lag_one[i, j] for i, j in zip(*self._entries, strict=True)])
 
     def lag_terms_of_product(self, left: Array, right: Array) -> Array:
         """The same of the products ``left right`` (K, K, S)."""
+        if self.pairs is not None:
+            rows, columns = self._entries
+            return jnp.einsum("ljs,jls->ls", left[rows], right[:, columns])
         return jnp.einsum("ijs,jis->is", left, right)
 
     def covariance_terms(self, packed: Array) -> Array:
-        """What sums over transitions need of the covariance of a state, or of a batch: the variances.
+        """What sums over transitions need of the covariance of a state, or of a batch: the :func:`entries`.
 
         ``packed``, (K (K + 1) / 2,) or (K (K + 1) / 2, S), has the upper triangles.
         """
-        return packed[triangle(self.decay.shape[0]).diagonal]
+        size = self.decay.shape[0]
+        if self.pairs is None:
+            return packed[triangle(size).diagonal]
+        rows, columns = self._entries
+        return packed[triangle(size).places[rows * size + columns]]
 
     def terms_of_means(self, innovations: AnyArray, earlier: AnyArray) -> "TransitionTerms":
         """Terms of states that are certain: ``innovations``, ``z' - A z``, and the earlier states ``z``."""
+        if self.pairs is not None:
+            rows, columns = self._entries
+            return TransitionTerms(
+                innovations[rows] * innovations[columns],
+                innovations[rows] * earlier[columns],
+                earlier[rows] * earlier[columns],
+            )
         return TransitionTerms(innovations**2, innovations * earlier, earlier**2)
 
     def terms_of_rows(self, innovations: AnyArray, earlier: AnyArray) -> "TransitionTerms":
         """The same of states that are the rows of a matrix (T, K), and so are the terms."""
+        if self.pairs is not None:
+            return TransitionTerms(*(x.T for x in self.terms_of_means(innovations.T, earlier.T)))
         return TransitionTerms(innovations**2, innovations * earlier, earlier**2)
 
     def with_covariances(
@@ -219,24 +447,64 @@ class Transition(NamedTuple):
         :meth:`lag_terms` of the covariance between them.
         """
         decay = self.decay
-        return TransitionTerms(
-            terms.innovation_power + later - decay * (2.0 * lag_one - decay * earlier),
-            terms.innovation_moments + lag_one - self.move(earlier),
-            terms.previous_power + earlier,
+        if self.pairs is None:
+            return TransitionTerms(
+                terms.innovation_power + later - decay * (2.0 * lag_one - decay * earlier),
+                terms.innovation_moments + lag_one - self.move(earlier),
+                terms.previous_power + earlier,
+            )
+        n = self.pairs.beside.shape[0]
+        alone = Transition(decay[:-n]).with_covariances(
+            TransitionTerms(*(x[: -2 * n] for x in terms)),
+            later[: -2 * n],
+            earlier[: -2 * n],
+            lag_one[: -2 * n],
         )
+        now, before, lagged = (as_pairs(x, n) for x in (later, earlier, lag_one))
+        matrix = self._matrix.dense()
+        # E[(z' - A z) z'] and E[(z' - A z) (z' - A z)'], of which the latter is symmetric.
+        moments = lagged - _product(matrix, before)
+        power = now - _product(matrix, lagged.swapaxes(1, 2)) - _product(moments, matrix.swapaxes(1, 2))
+        paired = TransitionTerms(power, moments, before)
+        return TransitionTerms(
+            *(
+                _library(x).concatenate([x, y[-2 * n :] + z.reshape(y[-2 * n :].shape)])
+                for x, y, z in zip(alone, terms, paired, strict=True)
+            )
+        )
+
+
+def _inverse(pairs: Pairs) -> tuple[Any, Any]:
+    """In each row of a pair, the entries of ``Q^-1`` on the diagonal and beside it."""
+    others = _exchanged(pairs.spread)
+    determinant = pairs.spread * others - pairs.cross**2
+    return others / determinant, -pairs.cross / determinant
+
+
+def as_pairs(terms: Any, n_paired: int) -> Any:
+    """Those terms, along the first axis, that concern pairs of states, as matrices (P, 2, 2)."""
+    return terms[-2 * n_paired :].reshape(n_paired // 2, 2, 2, *terms.shape[1:])
+
+
+def _product(left: Any, right: Any) -> Any:
+    """Products of matrices (P, 2, 2), or of batches of them."""
+    return sum(left[:, :, j, None] * right[:, j, None] for j in range(2))
 
 
 class TransitionTerms(NamedTuple):
     """Expected moments of successive states ``z``, ``z'``, of which the likelihood of transitions is made.
 
+    Of the matrices of moments those :func:`entries` that are within a latent, ``L`` of them: a number for
+    each latent of one state, four for a pair.
+
     Attributes
     ----------
-    innovation_power : Array of shape (K, T)
-        ``E[(z' - a z)^2]`` of each latent.
-    innovation_moments : Array of shape (K, T)
-        ``E[(z' - a z) z]``.
-    previous_power : Array of shape (K, T)
-        ``E[z^2]``.
+    innovation_power : Array of shape (L, T)
+        ``E[(z' - A z) (z' - A z)']``; of a latent of one state ``E[(z' - a z)^2]``.
+    innovation_moments : Array of shape (L, T)
+        ``E[(z' - A z) z']``.
+    previous_power : Array of shape (L, T)
+        ``E[z z']``.
     """
 
     innovation_power: Any
@@ -274,15 +542,63 @@ def expected_terms(
             for x, y in zip(earlier, later, strict=True)
         ]
         earlier, later = (Moments(*part) for part in zip(*swapped, strict=True))
+        if steps.pairs is not None:
+            n = steps.pairs.beside.shape[0]
+            turned = as_pairs(lag_one, n).swapaxes(1, 2).reshape(lag_one[-2 * n :].shape)
+            lag_one = jnp.where(backwards, jnp.concatenate([lag_one[: -2 * n], turned]), lag_one)
+            forwards = steps._replace(pairs=_reversed_batch(steps.pairs))
+            steps = jax.tree.map(lambda x, y: jnp.where(backwards, y, x), steps, forwards)
     innovations = later.means - steps.move(earlier.means)
     terms = steps.terms_of_means(innovations, earlier.means)
     return steps.with_covariances(terms, later.covariances, earlier.covariances, lag_one)
 
 
+def _reversed_batch(pairs: Pairs) -> Pairs:
+    """Those of the transitions back, for a batch."""
+    return Pairs(_exchanged(pairs.beside), pairs.spread, -pairs.cross)
+
+
+class PairScore(NamedTuple):
+    """Derivatives of the expected log density of transitions by the entries of pairs.
+
+    ``by_matrix`` and ``by_innovation``, both (U, P, 2, 2), are those by ``A`` and ``Q``.
+    """
+
+    by_matrix: FloatArray
+    by_innovation: FloatArray
+
+
+def pair_score(
+    over: Transition, counts: FloatArray, innovation_power: FloatArray, innovation_moments: FloatArray
+) -> PairScore:
+    """The same as :func:`transition_score` for the pairs: ``Q^-1 M`` and ``(Q^-1 E Q^-1 - n Q^-1) / 2``.
+
+    Parameters
+    ----------
+    over : Transition
+        Transitions over each of ``U`` gaps, NumPy arrays.
+    counts : ndarray of shape (U,)
+        Number of transitions over each.
+    innovation_power, innovation_moments : ndarray of shape (U, L)
+        Sums of the terms of these names over them, ``E`` and ``M``.
+    """
+    assert over.pairs is not None
+    n = over.pairs.beside.shape[1]
+    own, other = _inverse(Pairs(*(x.T for x in over.pairs)))
+    inverse = np.stack([own[0::2], other[0::2], other[1::2], own[1::2]], axis=-1)
+    inverse = np.moveaxis(inverse, 1, 0).reshape(-1, n // 2, 2, 2)
+    power, moments = (
+        x[:, -2 * n :].reshape(-1, n // 2, 2, 2) for x in (innovation_power, innovation_moments)
+    )
+    return PairScore(
+        inverse @ moments, 0.5 * (inverse @ power @ inverse - counts[:, None, None, None] * inverse)
+    )
+
+
 def transition_score(
     over: Transition, counts: AnyArray, innovation_power: AnyArray, innovation_moments: AnyArray
 ) -> Transition:
-    """Derivative of the expected log density of transitions by their entries.
+    """Derivative of the expected log density of transitions by their decays; see :func:`pair_score`.
 
     Parameters
     ----------
@@ -322,14 +638,63 @@ def transition_over(params: Parameters, gaps: FloatArray) -> Transition:
             "to step has no value between steps. Fit the model with uneven times, or to rows as close as "
             "these, or give rows at whole steps."
         )
+    alone: Any
     if np.all(gaps == 1.0):
-        return Transition(np.broadcast_to(decay, (gaps.shape[0], decay.shape[0])))  # type: ignore[arg-type]
-    return Transition(decay ** gaps[:, None])
+        alone = np.broadcast_to(decay, (gaps.shape[0], decay.shape[0]))
+    else:
+        alone = decay ** gaps[:, None]
+    if params.latents.n_pairs == 0:
+        return Transition(alone)
+    own, pairs = _pairs_over(params, gaps)
+    paired: Any = np.hstack([alone, own])
+    return Transition(paired, pairs)
+
+
+def _pairs_over(params: Parameters, gaps: FloatArray) -> tuple[FloatArray, Pairs]:
+    """Diagonal of ``A`` (U, 2 P) and what is beside it, of rhythms first and then of smooth latents."""
+    rhythm = rhythm_entries(params.rhythm_decay, params.rhythm_frequency, gaps)
+    smooth = smooth_entries(params.smooth_rate, gaps)
+    both = [np.concatenate([x, y], axis=1) for x, y in zip(rhythm, smooth, strict=True)]
+    matrix, innovation = (x.reshape(len(gaps), -1, 2, 2) for x in both)
+    diagonal, beside, spread, cross = (
+        np.stack([x[:, :, 0, i], x[:, :, 1, 1 - i]], axis=2).reshape(len(gaps), -1)
+        for x in (matrix, innovation)
+        for i in (0, 1)
+    )
+    return diagonal, Pairs(beside, spread, cross)
+
+
+def rhythm_entries(
+    decay: FloatArray, frequency: FloatArray, gaps: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """``A`` and ``Q`` (U, R, 4), row by row, of rhythms over gaps: a rotation that shrinks."""
+    elapsed = gaps[:, None]
+    size, angle = decay**elapsed, frequency * elapsed
+    c, s, zero = size * np.cos(angle), size * np.sin(angle), np.zeros_like(size)
+    spread = -np.expm1(2.0 * elapsed * np.log(decay))
+    return np.stack([c, -s, s, c], axis=2), np.stack([spread, zero, zero, spread], axis=2)
+
+
+def smooth_entries(rate: FloatArray, gaps: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """``A`` and ``Q`` (U, M, 4), row by row, of smooth latents over gaps.
+
+    ``A = exp(-d) [[1 + d, d], [-d, 1 - d]]``, and ``Q = 1 - A A'`` in forms that keep their digits where
+    ``d`` is small: ``1 - exp(-2 d) (1 + 2 d + 2 d^2)`` is an incomplete gamma function.
+    """
+    d = rate * gaps[:, None]
+    a = np.exp(-d)
+    cross = 2.0 * (a * d) ** 2
+    by_velocity = -np.expm1(-2.0 * d) + 2.0 * a**2 * d * (1.0 - d)
+    return (
+        np.stack([a * (1.0 + d), a * d, -a * d, a * (1.0 - d)], axis=2),
+        np.stack([gammainc(3.0, 2.0 * d), cross, cross, by_velocity], axis=2),
+    )
 
 
 def transition_table(params: Parameters, gaps: FloatArray) -> Transition:
     """Transitions over each of ``gaps`` (U,), and last the one that starts a sequence: (U + 1, K)."""
-    return transition_over(params, gaps).map(lambda rows: np.vstack([rows, np.zeros((1, rows.shape[1]))]))
+    over = transition_over(params, gaps)
+    return jax.tree.map(lambda rows, start: np.vstack([rows, start[:1]]), over, over.starting())
 
 
 def traced_transition_table(decay: Array, gaps: Array | None) -> Transition:
@@ -343,4 +708,15 @@ def simulate_latents(params: Parameters, n_steps: int, rng: np.random.Generator)
     decay = params.decay
     shocks = rng.standard_normal((n_steps, decay.shape[0]))
     shocks[1:] *= np.sqrt((1.0 - decay) * (1.0 + decay))
-    return np.column_stack([lfilter([1.0], [1.0, -a], shocks[:, k]) for k, a in enumerate(decay)])
+    alone = [lfilter([1.0], [1.0, -a], shocks[:, k]) for k, a in enumerate(decay)]
+    if params.latents.n_pairs == 0:
+        return np.column_stack(alone)
+    transition = transition_over(params, np.ones(1)).at(0)
+    n = 2 * params.latents.n_pairs
+    matrix: Any = np.asarray(transition.move(np.eye(params.n_states)))[-n:, -n:].T
+    root: Any = np.linalg.cholesky(np.asarray(transition.innovation_covariance())[-n:, -n:]).T
+    paired = rng.standard_normal((n_steps, n))
+    paired[1:] = paired[1:] @ root
+    for t in range(1, n_steps):
+        paired[t] += paired[t - 1] @ matrix
+    return np.column_stack([*alone, paired])

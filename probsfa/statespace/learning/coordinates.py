@@ -2,7 +2,8 @@
 
 dynamics         atanh a            (evenly sampled: a in (-1, 1))
                  log(-log a)        (unevenly sampled: a in (0, 1), the logarithm of the rate)
-loadings         C
+                 and those of rhythms and smooth latents (:mod:`.processes`)
+loadings         C, of the states that columns see
 noise variance   log r              (one for each feature, one for all, or none when it is fixed)
 offset           mu
 """
@@ -39,8 +40,8 @@ class Coordinates(NamedTuple):
 
     @property
     def n_states(self) -> int:
-        """Dimension of the state, the columns of the loadings."""
-        return self.latents.n_states
+        """Number of states that columns see, which have coordinates of their loadings."""
+        return self.latents.n_seen
 
     @property
     def n_noise(self) -> int:
@@ -75,7 +76,7 @@ def to_vector(layout: Coordinates, params: Parameters) -> FloatArray:
     return np.concatenate(
         [
             processes.to_free(params, evenly_sampled=layout.evenly_sampled),
-            params.loadings.ravel(),
+            params.seen_loadings.ravel(),
             noise,
             params.offset,
         ]
@@ -89,11 +90,8 @@ def from_vector(layout: Coordinates, vector: FloatArray, template: Parameters) -
     if layout.noise != "fixed":
         variance = np.broadcast_to(np.exp(noise), (layout.n_features,))
     moved = processes.from_free(template, dynamics, evenly_sampled=layout.evenly_sampled)
-    return moved._replace(
-        loadings=loadings.reshape(layout.n_features, layout.n_states),
-        noise_variance=variance,
-        offset=offset,
-    )
+    loaded = moved.with_seen_loadings(loadings.reshape(layout.n_features, layout.n_states))
+    return loaded._replace(noise_variance=variance, offset=offset)
 
 
 def score(layout: Coordinates, params: Parameters, gaps: FloatArray, stats: Statistics) -> FloatArray:
@@ -106,7 +104,7 @@ def score(layout: Coordinates, params: Parameters, gaps: FloatArray, stats: Stat
     by_latent = stats.residual_moments / r[:, None]
     by_noise = 0.5 * (stats.residual_power / r - stats.counts)
     by_dynamics = processes.score(params, gaps, stats, evenly_sampled=layout.evenly_sampled)
-    return pack_gradient(layout, by_dynamics, by_latent[:, :-1], by_noise, by_latent[:, -1])
+    return pack_gradient(layout, by_dynamics, by_latent[:, layout.latents.seen], by_noise, by_latent[:, -1])
 
 
 def pack_gradient(

@@ -39,23 +39,27 @@ def maximize(params: Parameters, stats: Statistics, noise: Noise, gaps: FloatArr
     params : Parameters
     """
     loadings, offset, variance = _maximize_observations(params, stats, noise)
-    changed = maximize_dynamics(params, stats, gaps)
-    return changed._replace(loadings=loadings, noise_variance=variance, offset=offset)
+    changed = maximize_dynamics(params, stats, gaps).with_seen_loadings(loadings)
+    return changed._replace(noise_variance=variance, offset=offset)
 
 
 def _maximize_observations(
     params: Parameters, stats: Statistics, noise: Noise
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     # The statistics hold residuals, so the regression gives the change of (C, mu).
-    change = np.linalg.solve(stats.latent_moments, stats.residual_moments[:, :, None])[:, :, 0]
-    power = stats.residual_power - np.einsum("di,di->d", change, stats.residual_moments)
+    moments, crossed = stats.latent_moments, stats.residual_moments
+    if len(params.smooth_rate):
+        regressors = np.append(params.latents.seen, params.n_states)
+        moments, crossed = moments[:, regressors[:, None], regressors], crossed[:, regressors]
+    change = np.linalg.solve(moments, crossed[:, :, None])[:, :, 0]
+    power = stats.residual_power - np.einsum("di,di->d", change, crossed)
     variance = params.noise_variance
     if noise.kind == "diagonal":
         variance = np.maximum(power / stats.counts, noise.floor)
     elif noise.kind == "isotropic":
         common = max(power.sum() / stats.counts.sum(), noise.floor.max())
         variance = np.full_like(power, common)
-    return params.loadings + change[:, :-1], params.offset + change[:, -1], variance
+    return params.seen_loadings + change[:, :-1], params.offset + change[:, -1], variance
 
 
 def fit_em(

@@ -47,10 +47,10 @@ class CompleteData(NamedTuple):
     n_rows: float
 
 
-def complete_data_of(stats: Statistics) -> CompleteData:
+def complete_data_of(stats: Statistics, params: Parameters) -> CompleteData:
     """Moments of the complete data, by the expected statistics of the latents."""
-    total = stats.total_moments
-    return CompleteData(stats.counts, total[:-1, :-1], max(float(total[-1, -1]), 1.0))
+    total, seen = stats.total_moments, params.latents.seen
+    return CompleteData(stats.counts, total[seen[:, None], seen], max(float(total[-1, -1]), 1.0))
 
 
 def complete_data_without_holes(n_rows: float, layout: Coordinates) -> CompleteData:
@@ -89,7 +89,7 @@ class Metric:
         gradient: FloatArray | None = None,
         most_within: int = MOST_WITHIN,
     ) -> None:
-        d, k = params.loadings.shape
+        d, k = params.seen_loadings.shape
         n = complete.n_rows
         share = np.maximum(complete.counts / n, np.finfo(np.float64).eps)
         even = layout.evenly_sampled

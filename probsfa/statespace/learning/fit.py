@@ -20,12 +20,21 @@ from probsfa.statespace.learning.objective import (
     fit_quasi_newton,
     make_box,
 )
+from probsfa.statespace.learning.options import Given
+from probsfa.statespace.learning.pair_starts import (
+    MEMORIES,
+    on_even_grid,
+    silent_pairs,
+    smooth_from_slow,
+    strongest_frequency,
+    with_rhythm,
+)
 from probsfa.statespace.learning.processes import within_range
 from probsfa.statespace.learning.quasi_newton import ascend
 from probsfa.statespace.learning.starts import interpolate, random_starts, starts
 from probsfa.statespace.learning.whittle import Periodogram, WhittleObjective, periodogram
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Latents, Parameters
+from probsfa.statespace.parameters import Latents, Parameters, with_more_latents
 from probsfa.statespace.posterior import smooth
 
 _WHITTLE_EVALUATIONS = 80
@@ -45,6 +54,8 @@ _IMPUTATIONS, _IMPUTATION_WORTH = 6, 5.0
 _SHORTEST_FOR_SPECTRA = 8
 # Evaluations reserved for going on with a floor under Heywood cases, as a part of all.
 _RESERVED_FOR_HEYWOOD = 0.2
+# Parts of their first loadings with which rhythms and smooth latents are added to a model without them.
+_STRENGTHS = (0.3, 0.03)
 
 
 def fit(
@@ -59,6 +70,7 @@ def fit(
     hold_heywood_cases: bool = False,
     n_init: int = 1,
     start: Parameters | None = None,
+    given: Given | None = None,
     report: Report | None = None,
     e_step: EStep | None = None,
 ) -> FitResult:
@@ -90,6 +102,8 @@ def fit(
         Number of climbs to the end; all but the first begin at random, with `max_iter` evaluations each.
     start : Parameters, optional
         Where to start, if that is known.
+    given : Given, optional
+        What is known of rhythms and smooth latents.
     report : callable, optional
         Called with the number of evaluations and the best log-likelihood so far.
     e_step : callable, optional
@@ -106,7 +120,9 @@ def fit(
     evaluate = CountedEStep(panel, max_iter - reserved, report, e_step)
     # Matrices here are as small as there are features.
     with one_blas_thread():
-        if start is None:
+        if start is None and latents.n_pairs:
+            result = _fit_with_pairs(evaluate, layout, noise, start_noise, solver, tol, given or Given())
+        elif start is None:
             result = _fit_from_all_starts(evaluate, layout, noise, start_noise, solver, tol)
             for other in _random_starts(panel, layout, noise, start_noise, n_init - 1):
                 if result.status == "interrupted":
@@ -119,7 +135,9 @@ def fit(
         else:
             result = _fit_from(evaluate, layout, noise, start, solver, tol)
         result = result._replace(n_evaluations=evaluate.count)
-        evaluate.limit = max(max_iter, evaluate.count + reserved) if n_init > 1 else max_iter
+        evaluate.limit = (
+            max(max_iter, evaluate.count + reserved) if n_init > 1 or latents.n_pairs else max_iter
+        )
         if not hold_heywood_cases:
             return result
         return _go_on(evaluate, layout, noise, result, solver, tol)
@@ -149,6 +167,132 @@ def _fit_from_all_starts(
         best = evaluate.best if evaluate.best is not None else first[0]
         value = evaluate.best_log_likelihood
         return FitResult(best, value, (value,), evaluate.count, "interrupted")
+
+
+def _fit_with_pairs(
+    evaluate: CountedEStep,
+    layout: Coordinates,
+    noise: Noise,
+    start_noise: FloatArray | None,
+    solver: str,
+    tol: float,
+    given: Given,
+) -> FitResult:
+    """Climb with rhythms and smooth latents, to no less than what the model without them reaches.
+
+    That model is fitted first, with as many evaluations. Rhythms and smooth latents are then added to it, and
+    to the starts of :mod:`.starts`, and all are refined on Whittle's likelihood.
+    """
+    limit, nested = evaluate.limit, None
+    if layout.latents.n_components:
+        alone = layout._replace(latents=Latents(layout.latents.n_components))
+        nested = _fit_from_all_starts(evaluate, alone, noise, start_noise, solver, tol)
+        silent = with_more_latents(nested.params, silent_pairs(layout.latents, nested.params, given))
+        nested = nested._replace(params=silent)
+        if nested.status == "interrupted":
+            return nested
+    evaluate.limit = evaluate.count + limit
+    try:
+        candidates = _pair_starts(evaluate.panel, layout, noise, start_noise, nested, given)
+        ranked = _rank(evaluate, candidates)
+        if layout.evenly_sampled:
+            ranked = _refine_with_imputed_gaps(evaluate, layout, noise, ranked)
+        if solver == "em":
+            result = fit_em(evaluate, ranked[0].params, noise, tol, ranked[0].stats)
+        else:
+            result = _climb(evaluate, layout, ranked, noise, tol)
+    except KeyboardInterrupt:
+        if nested is None:
+            raise
+        return nested._replace(status="interrupted")
+    if nested is not None and not result.log_likelihood >= nested.log_likelihood:
+        return nested._replace(status=result.status)
+    return result
+
+
+def _pair_starts(
+    panel: Panel,
+    layout: Coordinates,
+    noise: Noise,
+    start_noise: FloatArray | None,
+    nested: FitResult | None,
+    given: Given,
+) -> list[Parameters]:
+    """Starts with rhythms and smooth latents, of which those from a nested model come last."""
+    latents = layout.latents
+    grid = on_even_grid(panel)
+    offset = np.sum([x.sum(axis=0) for x in grid], axis=0) / sum(map(len, grid))
+    centred = [x - offset for x in grid]
+    data = periodogram(centred) if max(map(len, grid)) >= _SHORTEST_FOR_SPECTRA else None
+    slow = Latents(latents.n_components + latents.n_smooth)
+    if slow.n_components:
+        firsts = [
+            smooth_from_slow(params, latents.n_smooth, given.rates) if latents.n_smooth else params
+            for params in starts(centred, offset, slow)
+        ]
+    else:
+        variance = np.mean(np.concatenate(centred) ** 2, axis=0)
+        firsts = [Parameters(np.zeros(0), np.zeros((len(offset), 0)), variance, offset)]
+    firsts = [_conform(params, layout, noise, start_noise) for params in firsts]
+    made = [_add_rhythms(params, layout, noise, data, centred, given) for params in firsts]
+    if nested is not None:
+        alone = _without_pairs(nested.params)
+        base = alone
+        if latents.n_smooth:
+            left, _ = _unexplained(panel, alone)
+            added = smooth_from_slow(
+                next(starts(left, np.zeros_like(offset), Latents(latents.n_smooth))),
+                latents.n_smooth,
+                given.rates,
+            )
+            base = with_more_latents(alone, added)
+        whole = _add_rhythms(base, layout, noise, data, centred, given)
+        made.append(whole)
+        for strength in _STRENGTHS:
+            loadings = whole.loadings.copy()
+            loadings[:, latents.n_components :] *= strength
+            loadings[:, : latents.n_components] = alone.loadings
+            weak = whole._replace(decay=alone.decay, loadings=loadings, noise_variance=alone.noise_variance)
+            made.append(weak)
+    return [_conform(params._replace(offset=offset), layout, noise, start_noise) for params in made]
+
+
+def _without_pairs(params: Parameters) -> Parameters:
+    k = params.n_components
+    return Parameters(params.decay, params.loadings[:, :k], params.noise_variance, params.offset)
+
+
+def _unexplained(panel: Panel, params: Parameters) -> tuple[list[FloatArray], FloatArray]:
+    """What a model leaves of the data, centred and with interpolated gaps."""
+    left = panel.values[:] - params.offset
+    left[: panel.n_rows] -= smooth(params, panel).means @ params.loadings.T
+    return _centred(panel._replace(values=left * panel.mask[:]))
+
+
+def _add_rhythms(
+    params: Parameters,
+    layout: Coordinates,
+    noise: Noise,
+    data: Periodogram | None,
+    centred: list[FloatArray],
+    given: Given,
+) -> Parameters:
+    """The model with rhythms, looked for one by one or given, and refined on Whittle's likelihood."""
+    n_rhythms = layout.latents.n_rhythms
+    for j in range(n_rhythms):
+        if given.frequencies is None:
+            frequency = strongest_frequency(params, centred)
+        else:
+            frequency = float(given.frequencies[j])
+        tried = [with_rhythm(params, frequency, centred, memory) for memory in MEMORIES]
+        if data is None:
+            params = tried[0]
+        else:
+            refined = [_refine(one, layout._replace(latents=one.latents), noise, data) for one in tried]
+            params = max(refined, key=lambda pair: pair[0])[1]
+    if n_rhythms == 0 and data is not None:
+        params = _refine(params, layout, noise, data)[1]
+    return params
 
 
 def _fit_from(

@@ -71,7 +71,7 @@ class SpectralFactors(NamedTuple):
 def factor_spectra(params: Parameters, spectrum: FloatArray) -> SpectralFactors:
     """Factor ``C diag(f) C' + diag(r)`` at each frequency; ``spectrum`` (W, K) holds ``f``."""
     root = 1.0 / np.sqrt(params.noise_variance)
-    left, singular, right = np.linalg.svd(params.loadings * root[:, None], full_matrices=False)
+    left, singular, right = np.linalg.svd(params.seen_loadings * root[:, None], full_matrices=False)
     scaled = singular[:, None] * right
     core = np.eye(len(singular)) + (scaled * spectrum[:, None, :]) @ scaled.T
     return SpectralFactors(

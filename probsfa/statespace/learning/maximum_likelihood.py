@@ -323,6 +323,7 @@ def maximise(
         hold_heywood_cases=options.holds_heywood_cases,
         n_init=options.n_init,
         start=start,
+        given=options.given(problem.time_unit, evenly_sampled=even),
         report=None if report is None else report_in_data_units,
         e_step=observations.e_step,
     )
@@ -337,7 +338,7 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
             loadings=np.where(problem.constant[:, None], 0.0, params.loadings),
             offset=np.where(problem.constant, shift, params.offset),
         )
-    if not (np.isfinite(result.log_likelihood) and all(np.isfinite(part).all() for part in params)):
+    if not (np.isfinite(result.log_likelihood) and all(np.isfinite(part).all() for part in params.all_parts)):
         raise ValueError(
             "The fit ended at parameters that are no finite numbers: some values of X, or some times, are "
             "too far from the others, or the noise that is given is too small or too large for them."

@@ -150,7 +150,7 @@ class ExactObjective:
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric:
         """Expected information, damped by that of complete data: with full damping a step is one of EM."""
         params = from_vector(self.layout, vector, self.template)
-        return Metric(self.layout, params, complete_data_of(evaluation.detail), evaluation.gradient)
+        return Metric(self.layout, params, complete_data_of(evaluation.detail, params), evaluation.gradient)
 
 
 # Longest step of one iteration: in the loadings (standard deviations), log r, mu.

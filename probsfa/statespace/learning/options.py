@@ -1,11 +1,13 @@
 """What a fit is asked for."""
 
 import numbers
-from dataclasses import dataclass, fields
-from typing import Any, Self, TypeGuard, cast
+from dataclasses import dataclass, fields, replace
+from datetime import timedelta
+from typing import Any, NamedTuple, Self, TypeGuard, cast
 
 import numpy as np
 
+from probsfa._times import TimeAxis, seconds_of
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import check_count, check_option
 from probsfa.statespace.learning.noise import (
@@ -17,7 +19,7 @@ from probsfa.statespace.learning.noise import (
 )
 from probsfa.statespace.parameters import Latents
 
-__all__ = ["FitOptions"]
+__all__ = ["FitOptions", "Given"]
 
 # Nats for each free parameter below which a step is not worth taking: of many, and of each of few.
 _WORTH_OF_MANY, _WORTH_OF_FEW = 0.03, 1e-4
@@ -51,6 +53,61 @@ def as_noise(value: Any) -> Any:
     return float(array) if array.ndim == 0 else tuple(array.tolist()) if array.ndim == 1 else value
 
 
+def as_latents(name: str, value: Any) -> int | tuple[Any, ...]:
+    """A number of rhythms or smooth latents as it is, or periods or time scales as a tuple.
+
+    Raises
+    ------
+    ValueError
+        If it is neither.
+    """
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        return int(value)
+    if isinstance(value, (str, timedelta, np.timedelta64)):
+        return (value,)
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return tuple(value)
+    what = {"rhythms": "periods", "smooth": "time scales"}[name]
+    raise ValueError(f"{name} must be a number of latents, or a list of their {what}; got {value!r}.")
+
+
+def count_of(value: int | tuple[Any, ...]) -> int:
+    """How many latents are asked for."""
+    return len(value) if isinstance(value, tuple) else value
+
+
+def _in_units(name: str, value: Any, axis: TimeAxis) -> float:
+    """A period or time scale in the unit of the times."""
+    if isinstance(value, (str, timedelta, np.timedelta64)):
+        seconds = seconds_of(value, name)
+        if axis.kind != "dates":
+            raise ValueError(
+                f"{name} has the duration {value!r}, and X comes without dates: give numbers, in "
+                f"{'rows' if axis.kind == 'rows' else 'the unit of times'}, or an index of dates."
+            )
+        number = seconds / axis.unit
+    elif is_number(value):
+        number = float(value)
+    else:
+        raise ValueError(f"{name} must hold numbers or durations such as '24h'; got {value!r}.")
+    if not (np.isfinite(number) and number > 0.0):
+        raise ValueError(f"{name} must hold positive numbers; got {value!r}.")
+    return number
+
+
+class Given(NamedTuple):
+    """What is known of rhythms and smooth latents before the fit; None where it is to be found.
+
+    ``frequencies`` in radians and ``rates`` for one unit of time, as they are in
+    :class:`~probsfa.statespace.parameters.Parameters`.
+    """
+
+    frequencies: FloatArray | None = None
+    rates: FloatArray | None = None
+
+
 @dataclass(frozen=True)
 class FitOptions:
     """Parameters of a fit, with the names and meanings they have in :class:`probsfa.ProbabilisticSFA`.
@@ -72,6 +129,10 @@ class FitOptions:
         Smallest noise variance, as a fraction of each feature's variance.
     n_init : int, default=1
         Number of climbs, all but the first from random places.
+    rhythms : int or tuple, default=0
+        Number of rhythms, or their periods to start from.
+    smooth : int or tuple, default=0
+        Number of smooth latents, or their time scales to start from.
     """
 
     n_components: int | None
@@ -81,9 +142,13 @@ class FitOptions:
     tol: float | str = "auto"
     noise_floor: str | float = "auto"
     n_init: int = 1
+    rhythms: int | tuple[Any, ...] = 0
+    smooth: int | tuple[Any, ...] = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise", as_noise(self.noise))
+        object.__setattr__(self, "rhythms", as_latents("rhythms", self.rhythms))
+        object.__setattr__(self, "smooth", as_latents("smooth", self.smooth))
 
     @classmethod
     def of(cls, estimator: Any) -> Self:
@@ -103,8 +168,19 @@ class FitOptions:
         ValueError
             That names the parameter, what came and what is wanted.
         """
+        for name in ("rhythms", "smooth"):
+            check_count(name, count_of(getattr(self, name)), minimum=0)
         if self.n_components is not None:
-            check_count("n_components", self.n_components)
+            check_count("n_components", self.n_components, minimum=0 if self.n_pairs else 1)
+        if self.noise_free and self.n_pairs:
+            raise ValueError(
+                "noise=0.0 is the limit of slow feature analysis, which knows neither rhythms nor smooth "
+                "latents; give noise='diagonal', or a small variance."
+            )
+        if self.n_pairs and self.n_init > 1:
+            raise ValueError(
+                "n_init > 1 starts at random places, for which rhythms and smooth latents have none."
+            )
         check_count("max_iter", self.max_iter)
         check_count("n_init", self.n_init)
         check_option("solver", self.solver, ("auto", "em", "lbfgs"))
@@ -142,7 +218,47 @@ class FitOptions:
     def latents(self) -> Latents:
         """Which latents are asked for, once their number is chosen."""
         assert self.n_components is not None
-        return Latents(int(self.n_components))
+        return Latents(int(self.n_components), count_of(self.rhythms), count_of(self.smooth))
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of rhythms and smooth latents."""
+        return count_of(self.rhythms) + count_of(self.smooth)
+
+    def with_times(self, axis: TimeAxis) -> Self:
+        """The same options with periods and time scales as numbers, in the unit of the times.
+
+        Raises
+        ------
+        ValueError
+            If one is not positive, or a duration where times are not dates.
+        """
+        changes: dict[str, Any] = {}
+        for name in ("rhythms", "smooth"):
+            value = getattr(self, name)
+            if isinstance(value, tuple):
+                changes[name] = tuple(_in_units(name, one, axis) for one in value)
+        return replace(self, **changes)
+
+    def given(self, time_unit: float, *, evenly_sampled: bool) -> Given:
+        """What is known of rhythms and smooth latents, for a model whose decays are over `time_unit`.
+
+        Raises
+        ------
+        ValueError
+            If a period is too short to be seen.
+        """
+        frequencies = rates = None
+        if isinstance(self.rhythms, tuple):
+            periods = np.array(self.rhythms, dtype=np.float64) / time_unit
+            if evenly_sampled and np.any(periods <= 2.0):
+                raise ValueError(
+                    f"rhythms has a period of {periods.min():g} rows: rows show none of two rows or less."
+                )
+            frequencies = 2.0 * np.pi / periods
+        if isinstance(self.smooth, tuple):
+            rates = np.sqrt(3.0) * time_unit / np.array(self.smooth, dtype=np.float64)
+        return Given(frequencies, rates)
 
     @property
     def noise_kind(self) -> NoiseKind:

@@ -1,13 +1,19 @@
 """What learning knows of the processes that the latents are: the one place beside the engine's dynamics.
 
-A latent is an AR(1) process of unit variance, ``z' = a z + sqrt(1 - a^2) e``. Here are the coordinates of its
-decay, the score and the M-step by the expected moments of its transitions, its spectrum, from which come
-Whittle's likelihood and the expected information, and what follows for steps and standard errors. All other
-files of learning ask these functions for as many numbers as there are coordinates of the dynamics
-(``Latents.n_dynamics``) and pass them on.
+A latent is an AR(1) process of unit variance, ``z' = a z + sqrt(1 - a^2) e``, a rhythm or a smooth latent
+(:mod:`probsfa.statespace.parameters`). Here are the coordinates of their parameters, the score and the M-step
+by the expected moments of their transitions, their spectra, from which come Whittle's likelihood and the
+expected information, and what follows for steps and standard errors. All other files of learning ask these
+functions for as many numbers as there are coordinates of the dynamics (``Latents.n_dynamics``) and pass them
+on.
 
-The coordinate of a decay is ``atanh a`` where rows are evenly sampled, a in (-1, 1), and ``log(-log a)``, the
-logarithm of the rate, where they are not, a in (0, 1).
+The coordinates are, in this order,
+
+- of the decay of an AR(1) process ``atanh a`` where rows are evenly sampled, a in (-1, 1), and
+  ``log(-log a)``, the logarithm of the rate, where they are not, a in (0, 1);
+- of rhythms ``log(-log rho)`` of all, and then the frequencies ``w`` of all, which are free: a negative one
+  is the same rhythm with its second state turned round;
+- of a smooth latent the logarithm of the rate.
 """
 
 from functools import cache
@@ -15,10 +21,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize, minimize_scalar
 
 from probsfa._typing import FloatArray
-from probsfa.statespace.engine.dynamics import transition_over, transition_score
+from probsfa.statespace.engine.dynamics import (
+    Transition,
+    pair_score,
+    rhythm_entries,
+    smooth_entries,
+    transition_over,
+    transition_score,
+)
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.parameters import Latents, Parameters
 
@@ -41,14 +54,40 @@ __all__ = [
 # steps is a constant for any series there is.
 SLOWEST_DECAY = 1.0 - 1e-8
 FASTEST_DECAY = 1e-10
+# Range of the rates of smooth latents: time scales from a small part of a step to 17,000 steps. Far slower
+# ones leave their innovations, of the order of the cube of the rate, below rounding.
+SLOWEST_RATE, FASTEST_RATE = 1e-4, 50.0
 
 Sums = FloatArray | float
+
+
+def _alone(params: Parameters) -> Parameters:
+    """The AR(1) latents without the others."""
+    k = params.n_components
+    return Parameters(params.decay, params.loadings[:, :k], params.noise_variance, params.offset)
+
+
+def _parts(latents: Latents) -> tuple[slice, slice, slice, slice]:
+    """Where coordinates of decays, of rhythms' decays and frequencies, and of smooth rates lie."""
+    ends = np.cumsum([0, latents.n_components, latents.n_rhythms, latents.n_rhythms, latents.n_smooth])
+    first, second, third, fourth = (slice(int(i), int(j)) for i, j in zip(ends[:-1], ends[1:], strict=True))
+    return first, second, third, fourth
+
 
 # ---------------------------------------------------------------------------------------- coordinates
 
 
 def to_free(params: Parameters, *, evenly_sampled: bool) -> FloatArray:
     """Coordinates of the dynamics."""
+    if params.latents.n_pairs:
+        return np.concatenate(
+            [
+                to_free(_alone(params), evenly_sampled=evenly_sampled),
+                np.log(-np.log(np.clip(params.rhythm_decay, FASTEST_DECAY, SLOWEST_DECAY))),
+                params.rhythm_frequency,
+                np.log(np.clip(params.smooth_rate, SLOWEST_RATE, FASTEST_RATE)),
+            ]
+        )
     if evenly_sampled:
         return np.arctanh(np.clip(params.decay, -SLOWEST_DECAY, SLOWEST_DECAY))
     return np.log(-np.log(np.clip(params.decay, FASTEST_DECAY, SLOWEST_DECAY)))
@@ -56,6 +95,16 @@ def to_free(params: Parameters, *, evenly_sampled: bool) -> FloatArray:
 
 def from_free(template: Parameters, free: FloatArray, *, evenly_sampled: bool) -> Parameters:
     """Parameters with the dynamics at given coordinates, and all else as in ``template``."""
+    if template.latents.n_pairs:
+        alone, rates, frequencies, smooth = (free[part] for part in _parts(template.latents))
+        if evenly_sampled:  # those beyond are not told from those within
+            frequencies = np.pi - np.mod(np.pi - frequencies, 2.0 * np.pi)
+        return template._replace(
+            decay=from_free(_alone(template), alone, evenly_sampled=evenly_sampled).decay,
+            rhythm_decay=np.clip(np.exp(-np.exp(rates)), FASTEST_DECAY, SLOWEST_DECAY),
+            rhythm_frequency=frequencies,
+            smooth_rate=np.clip(np.exp(smooth), SLOWEST_RATE, FASTEST_RATE),
+        )
     if evenly_sampled:
         decay = np.clip(np.tanh(free), -SLOWEST_DECAY, SLOWEST_DECAY)
     else:
@@ -72,7 +121,9 @@ def within_range(params: Parameters, *, evenly_sampled: bool) -> Parameters:
 
 def longest_steps(latents: Latents) -> FloatArray:
     """Longest step of one iteration in each coordinate."""
-    return np.full(latents.n_dynamics, 1.0)
+    steps = np.full(latents.n_dynamics, 1.0)
+    steps[_parts(latents)[2]] = 0.3
+    return steps
 
 
 def _slope(decay: FloatArray, evenly_sampled: bool) -> FloatArray:
@@ -107,8 +158,18 @@ def standard_errors(
     -------
     dict of ndarray
         By the names they have in :class:`.StandardErrors`: ``decay`` and ``timescales``, both (K,), the
-        latter NaN where the decay is not positive.
+        latter NaN where the decay is not positive; ``rhythm_decays`` and ``rhythm_periods`` (R,);
+        ``smooth_timescales`` (M,).
     """
+    if params.latents.n_pairs:
+        alone, rates, frequencies, smooth = (errors[part] for part in _parts(params.latents))
+        rho, omega = params.rhythm_decay, params.rhythm_frequency
+        return {
+            **standard_errors(_alone(params), alone, time_unit, evenly_sampled=evenly_sampled),
+            "rhythm_decays": np.abs(rho * np.log(rho)) * rates,
+            "rhythm_periods": 2.0 * np.pi * time_unit / omega**2 * frequencies,
+            "smooth_timescales": time_unit * np.sqrt(3.0) / params.smooth_rate * smooth,
+        }
     decay = np.abs(_slope(params.decay, evenly_sampled)) * errors
     positive = np.where(params.decay > 0.0, params.decay, np.nan)
     # timescale = -unit / log(a), so its derivative is unit / (a log(a)^2)
@@ -121,6 +182,18 @@ def standard_errors(
 def score(params: Parameters, gaps: FloatArray, stats: Statistics, *, evenly_sampled: bool) -> FloatArray:
     """Derivative of the log-likelihood by the coordinates, from the expected statistics at ``params``."""
     over = transition_over(params, gaps)
+    if params.latents.n_pairs:
+        alone = score(_alone(params), gaps, _of_alone(stats, params), evenly_sampled=evenly_sampled)
+        by = pair_score(over, stats.transitions, stats.innovation_power, stats.innovation_moments)
+        n_rhythms = len(params.rhythm_decay)
+        rhythms = rhythm_slopes(params.rhythm_decay, params.rhythm_frequency, gaps)
+        smooth = smooth_slopes(params.smooth_rate, gaps)
+        of_rhythms, of_smooth = slice(0, n_rhythms), slice(n_rhythms, None)
+        by_pairs = [
+            np.sum(by.by_matrix[:, pairs] * matrix + by.by_innovation[:, pairs] * innovation, axis=(0, 2, 3))
+            for pairs, (matrix, innovation) in (*((of_rhythms, one) for one in rhythms), (of_smooth, smooth))
+        ]
+        return np.concatenate([alone, *by_pairs])
     by_step: Any = transition_score(
         over, stats.transitions, stats.innovation_power, stats.innovation_moments
     ).decay
@@ -128,6 +201,146 @@ def score(params: Parameters, gaps: FloatArray, stats: Statistics, *, evenly_sam
         return np.asarray(by_step[0] * over.innovation_variance[0])
     # d a^g = a^g g log(a) d log(-log a)
     return np.asarray(np.sum(by_step * over.decay * gaps[:, None] * np.log(params.decay), axis=0))
+
+
+Slope = tuple[FloatArray, FloatArray]
+
+
+def rhythm_slopes(decay: FloatArray, frequency: FloatArray, gaps: FloatArray) -> tuple[Slope, Slope]:
+    """Derivatives of ``A`` and ``Q``, both (U, R, 2, 2), by the coordinates of decays and of frequencies."""
+    shape = (len(gaps), len(decay), 2, 2)
+    matrix = rhythm_entries(decay, frequency, gaps)[0].reshape(shape)
+    elapsed = gaps[:, None, None, None]
+    rate = elapsed * np.log(decay)[:, None, None]
+    turned = np.array([[0.0, -1.0], [1.0, 0.0]]) @ matrix
+    by_rate = rate * matrix, -2.0 * rate * np.exp(2.0 * rate) * np.eye(2)
+    return by_rate, (elapsed * turned, np.zeros(shape))
+
+
+def smooth_slopes(rate: FloatArray, gaps: FloatArray) -> Slope:
+    """Derivatives of ``A`` and ``Q``, both (U, M, 2, 2), by the logarithms of the rates.
+
+    ``d A = F A`` and ``d Q = 4 a a'`` with the drift ``F`` and the second column ``a`` of ``A``.
+    """
+    d = (rate * gaps[:, None])[:, :, None, None]
+    matrix = smooth_entries(rate, gaps)[0].reshape(len(gaps), len(rate), 2, 2)
+    drift = np.array([[0.0, 1.0], [-1.0, -2.0]])
+    shocked = matrix[:, :, :, 1:]
+    return d * (drift @ matrix), 4.0 * d * shocked * shocked.swapaxes(2, 3)
+
+
+def _of_alone(stats: Statistics, params: Parameters) -> Statistics:
+    """The statistics of transitions of the AR(1) latents alone."""
+    names = ("innovation_power", "innovation_moments", "previous_power")
+    return stats._replace(**{name: getattr(stats, name)[:, : params.n_components] for name in names})
+
+
+class _PairMoments(NamedTuple):
+    """Moments of the transitions of one pair over each gap, taken at a transition ``matrix`` (U, 2, 2).
+
+    ``power``, ``moments`` and ``previous`` (U, 2, 2) are sums of ``E e e'``, ``E e z'`` and ``E z z'``, where
+    ``e`` are the innovations.
+    """
+
+    counts: FloatArray
+    matrix: FloatArray
+    power: FloatArray
+    moments: FloatArray
+    previous: FloatArray
+
+    @classmethod
+    def of(cls, stats: Statistics, over: Transition, pair: int) -> "_PairMoments":
+        """Those of a pair, counted from the first."""
+        assert over.pairs is not None
+        n = over.pairs.beside.shape[1]
+        entries = slice(-2 * n + 4 * pair, -2 * n + 4 * pair + 4 or None)
+        own = np.asarray(over.decay)[:, -n:][:, 2 * pair : 2 * pair + 2]
+        beside = np.asarray(over.pairs.beside)[:, 2 * pair : 2 * pair + 2]
+        matrix = np.stack([own[:, 0], beside[:, 0], beside[:, 1], own[:, 1]], axis=1)
+        sums = (stats.innovation_power, stats.innovation_moments, stats.previous_power)
+        return cls(
+            stats.transitions,
+            *(x.reshape(-1, 2, 2) for x in (matrix, *(each[:, entries] for each in sums))),
+        )
+
+    def expected(self, matrix: FloatArray, innovation: FloatArray) -> float:
+        """Expected log density of the transitions, without constants, under others ``A`` and ``Q``."""
+        change = matrix - self.matrix
+        crossed = self.moments @ change.swapaxes(1, 2)
+        power = self.power - crossed - crossed.swapaxes(1, 2)
+        power = power + change @ self.previous @ change.swapaxes(1, 2)
+        log_det = np.log(innovation[:, 0, 0] * innovation[:, 1, 1] - innovation[:, 0, 1] ** 2)
+        within = np.einsum("uij,uji->u", np.linalg.inv(innovation), power)
+        return -0.5 * float(self.counts @ log_det + within.sum())
+
+
+def _maximize_rhythm(
+    decay: float, frequency: float, data: _PairMoments, gaps: FloatArray
+) -> tuple[float, float]:
+    """M-step of a rhythm: decay and frequency.
+
+    Evenly sampled, the frequency is the angle of ``E z' conj(z)``, ``z`` being the complex state, and the
+    decay solves the cubic of an AR(1) process whose cross moment is its size.
+    """
+    if data.counts.sum() == 0.0:
+        return decay, frequency
+    if gaps.shape[0] == 1 and gaps[0] == 1.0:
+        matrix, moments = data.matrix[0], data.moments[0]
+        later = moments + matrix @ data.previous[0]
+        current = data.power[0] + moments @ matrix.T + matrix @ later.T
+        along, across = later[0, 0] + later[1, 1], later[1, 0] - later[0, 1]
+        size = cubic_decay(
+            2.0 * float(data.counts[0]),
+            float(np.trace(data.previous[0])),
+            float(np.hypot(along, across)),
+            float(np.trace(current)),
+        )
+        return max(size, FASTEST_DECAY), float(np.arctan2(across, along))
+
+    def loss(free: FloatArray) -> float:
+        size = np.clip(np.exp(-np.exp(free[:1])), FASTEST_DECAY, SLOWEST_DECAY)
+        entries = rhythm_entries(size, free[1:], gaps)
+        return -data.expected(*(x.reshape(-1, 2, 2) for x in entries))
+
+    here = np.array([np.log(-np.log(decay)), frequency])
+    corners = here + np.array([[0.0, 0.0], [0.05, 0.0], [0.0, 0.05 * abs(frequency) + 1e-4]])
+    close: Any = {"xatol": 1e-9, "fatol": 1e-9, "initial_simplex": corners}
+    end = minimize(loss, here, method="Nelder-Mead", options=close)
+    best = end.x if end.fun <= loss(here) else here
+    return float(np.clip(np.exp(-np.exp(best[0])), FASTEST_DECAY, SLOWEST_DECAY)), float(best[1])
+
+
+def _maximize_smooth(rate: float, data: _PairMoments, gaps: FloatArray) -> float:
+    """M-step of a smooth latent: a search over the logarithm of its rate."""
+    if data.counts.sum() == 0.0:
+        return rate
+
+    def loss(log_rate: float) -> float:
+        moved = np.clip(np.exp(np.array([log_rate])), SLOWEST_RATE, FASTEST_RATE)
+        return -data.expected(*(x.reshape(-1, 2, 2) for x in smooth_entries(moved, gaps)))
+
+    here = float(np.log(rate))
+    minimum = minimize_scalar(loss, bracket=(here - 0.1, here + 0.1), options={"xtol": 1e-10})
+    best = float(minimum.x) if loss(float(minimum.x)) <= loss(here) else here
+    return float(np.clip(np.exp(best), SLOWEST_RATE, FASTEST_RATE))
+
+
+def _maximize_pairs(params: Parameters, stats: Statistics, gaps: FloatArray) -> Parameters:
+    """Parameters with the rhythms and smooth latents that maximise the expected log density."""
+    over = transition_over(params, gaps)
+    n_rhythms = len(params.rhythm_decay)
+    rhythms = [
+        _maximize_rhythm(float(rho), float(omega), _PairMoments.of(stats, over, j), gaps)
+        for j, (rho, omega) in enumerate(zip(params.rhythm_decay, params.rhythm_frequency, strict=True))
+    ]
+    smooth = [
+        _maximize_smooth(float(rate), _PairMoments.of(stats, over, n_rhythms + j), gaps)
+        for j, rate in enumerate(params.smooth_rate)
+    ]
+    decays, frequencies = np.array(rhythms).reshape(-1, 2).T
+    return params._replace(
+        rhythm_decay=decays, rhythm_frequency=frequencies, smooth_rate=np.array(smooth, dtype=np.float64)
+    )
 
 
 def maximize_dynamics(params: Parameters, stats: Statistics, gaps: FloatArray) -> Parameters:
@@ -147,6 +360,9 @@ def maximize_dynamics(params: Parameters, stats: Statistics, gaps: FloatArray) -
     params : Parameters
         With the dynamics changed, and nothing else.
     """
+    if params.latents.n_pairs:
+        alone = maximize_dynamics(_alone(params), _of_alone(stats, params), gaps)
+        return _maximize_pairs(params, stats, gaps)._replace(decay=alone.decay)
     over = np.asarray(transition_over(params, gaps).decay)
     # Second moments of (z_t-1, z_t) from those of the innovations.
     previous = stats.previous_power
@@ -214,12 +430,17 @@ def frequencies(params: Parameters, nodes_per_panel: int = 6) -> tuple[FloatArra
 
     A latent's spectrum has a Lorentzian peak of width ``1 - |a|`` at 0, or at pi when ``a`` is negative.
     Gauss-Legendre panels whose width grows with the distance from the peak resolve it with a number of
-    nodes that grows only with the logarithm of the narrowest width.
+    nodes that grows only with the logarithm of the narrowest width. That of a rhythm has its peak at its
+    frequency.
     """
-    decay = params.decay
+    decay = np.concatenate([params.decay, np.exp(-params.smooth_rate)])
     edges = _panel_edges(decay[decay >= 0.0])
     mirrored = np.pi - _panel_edges(-decay[decay < 0.0])
-    borders = np.unique(np.concatenate([edges, mirrored, [0.0, np.pi]]))
+    around = [
+        np.clip(abs(frequency) + np.outer([-1.0, 1.0], _panel_edges(np.array([rho]))).ravel(), 0.0, np.pi)
+        for rho, frequency in zip(params.rhythm_decay, params.rhythm_frequency, strict=True)
+    ]
+    borders = np.unique(np.concatenate([edges, mirrored, *around, [0.0, np.pi]]))
     nodes, weights = _gauss_legendre(nodes_per_panel)
     half = 0.5 * np.diff(borders)
     centre = 0.5 * (borders[1:] + borders[:-1])
@@ -241,37 +462,62 @@ def _panel_edges(decay: FloatArray, ratio: float = 3.0) -> FloatArray:
 
 
 class LatentSpectra(NamedTuple):
-    """Spectra ``f`` of the states at ``W`` frequencies, and their derivatives by the coordinates.
+    """Spectra ``f`` of the states that columns see at ``W`` frequencies, and their derivatives.
 
     The methods are what of these derivatives the information and Whittle's likelihood need, so that they
     alone know which coordinate moves which spectrum. ``weights`` (W,) are those of the frequencies, ``P`` the
-    number of coordinates of the dynamics.
+    number of coordinates of the dynamics, ``K`` that of the states.
+
+    The two states of a rhythm have half the spectrum of the complex process each and half its mirror image.
+    What makes the one follow the other, their cross spectrum, is left out: it is imaginary.
 
     Attributes
     ----------
     values : ndarray of shape (W, K)
         Spectrum of each state, whose mean over frequencies is its variance, one.
-    slopes : ndarray of shape (W, K)
-        Derivative of each by its latent's own coordinate.
+    slopes : ndarray of shape (W, E)
+        Derivatives of spectra by coordinates: of each by its latent's own, or where there are ``states`` of
+        the spectra of those by the ``coordinates``.
+    states, coordinates : ndarray of shape (E,) or None, default=None
+        Of which state, and by which coordinate; None where they are one to one.
+    n_dynamics : int, default=0
+        Number of coordinates, where they are not.
     """
 
     values: FloatArray
     slopes: FloatArray
+    states: NDArray[np.intp] | None = None
+    coordinates: NDArray[np.intp] | None = None
+    n_dynamics: int = 0
+
+    def _of_states(self, numbers: FloatArray) -> FloatArray:
+        """Numbers of states (..., K) for each derivative."""
+        return numbers if self.states is None else numbers[..., self.states]
+
+    def _summed(self, numbers: FloatArray) -> FloatArray:
+        """Numbers of derivatives (..., E) summed for each coordinate."""
+        if self.coordinates is None:
+            return numbers
+        return numbers @ (self.coordinates[:, None] == np.arange(self.n_dynamics)).astype(np.float64)
 
     def information(self, weights: FloatArray, g: FloatArray) -> FloatArray:
         """Mean of ``f'_j f'_k G_jk^2``: (P, P), for ``G`` (W, K, K)."""
         slopes = self.slopes
-        return np.tensordot(weights, slopes[:, :, None] * slopes[:, None, :] * g**2, 1)
+        between = self._of_states(self._of_states(g).swapaxes(1, 2)).swapaxes(1, 2)
+        by_entry = np.tensordot(weights, slopes[:, :, None] * slopes[:, None, :] * between**2, 1)
+        return self._summed(self._summed(by_entry).T).T
 
     def with_noise(self, weights: FloatArray, uh: FloatArray) -> FloatArray:
         """Mean of ``f'_j (U H)_dj^2``: (P, D), for ``U H`` (W, D, K)."""
-        return np.tensordot(weights, self.slopes[:, None, :] * uh**2, 1).T
+        by_entry = np.tensordot(weights, self.slopes[:, None, :] * self._of_states(uh) ** 2, 1)
+        return self._summed(by_entry).T
 
     def with_loadings(self, weights: FloatArray, h: FloatArray, g: FloatArray) -> FloatArray:
         """Mean of ``f'_j f_k H_bj G_jk``: (q, K, P), for ``H`` (W, q, K) and ``G`` (W, K, K)."""
-        moved = self.slopes[:, :, None] * g * self.values[:, None, :]
-        weighted = (weights[:, None, None] * h).transpose(2, 1, 0)
-        return (weighted @ moved.transpose(1, 0, 2)).transpose(1, 2, 0)
+        beside = self._of_states(g.swapaxes(1, 2)).swapaxes(1, 2)
+        moved = self.slopes[:, :, None] * beside * self.values[:, None, :]
+        weighted = (weights[:, None, None] * self._of_states(h)).transpose(2, 1, 0)
+        return self._summed((weighted @ moved.transpose(1, 0, 2)).transpose(1, 2, 0))
 
     def gradient(
         self, weights: FloatArray, explained: FloatArray, band: NDArray[np.intp], power: FloatArray
@@ -289,12 +535,15 @@ class LatentSpectra(NamedTuple):
         power : ndarray of shape (W, K)
             Diagonal of ``C' S^-1 C``.
         """
-        observed = np.sum(self.slopes[band] * explained**2, axis=0)
-        return np.asarray(0.5 * (observed - np.einsum("w,wk,wk->k", weights, self.slopes, power)))
+        observed = np.sum(self.slopes[band] * self._of_states(explained) ** 2, axis=0)
+        expected = np.einsum("w,wk,wk->k", weights, self.slopes, self._of_states(power))
+        return self._summed(np.asarray(0.5 * (observed - expected)))
 
 
 def latent_spectra(params: Parameters, omega: FloatArray, *, evenly_sampled: bool) -> LatentSpectra:
     """Spectra of the unit-variance latents at frequencies ``omega`` (W,), and their derivatives."""
+    if params.latents.n_pairs:
+        return _spectra_of_all(params, omega, evenly_sampled)
     decay = params.decay
     innovation = (1.0 - decay) * (1.0 + decay)
     # |1 - a exp(-iw)|^2 as a sum of positive terms, also where a is near -1 and w near pi.
@@ -306,8 +555,82 @@ def latent_spectra(params: Parameters, omega: FloatArray, *, evenly_sampled: boo
     return LatentSpectra(spectrum, spectrum * slope * _ratio(decay, evenly_sampled))
 
 
+def _spectra_of_all(params: Parameters, omega: FloatArray, evenly_sampled: bool) -> LatentSpectra:
+    alone = latent_spectra(_alone(params), omega, evenly_sampled=evenly_sampled)
+    rhythm, by_rate, by_frequency = _rhythm_spectrum(params.rhythm_decay, params.rhythm_frequency, omega)
+    smooth, by_smooth = _smooth_spectrum(params.smooth_rate, omega)
+    decays, rates, frequencies, smooth_rates = (
+        np.arange(part.start, part.stop) for part in _parts(params.latents)
+    )
+    k = params.n_components
+    first, second = (k + 2 * np.arange(len(rates)) + i for i in (0, 1))
+    last = k + 2 * len(rates) + np.arange(len(smooth_rates))
+    return LatentSpectra(
+        np.hstack([alone.values, np.repeat(rhythm, 2, axis=1), smooth]),
+        np.hstack([alone.slopes, by_rate, by_rate, by_frequency, by_frequency, by_smooth]),
+        np.concatenate([decays, first, second, first, second, last]),
+        np.concatenate([decays, rates, rates, frequencies, frequencies, smooth_rates]),
+        params.latents.n_dynamics,
+    )
+
+
+def _rhythm_spectrum(
+    decay: FloatArray, frequency: FloatArray, omega: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Spectrum (W, R) of either state of a rhythm, and its derivatives by the two coordinates."""
+    values, by_rate, by_frequency = (np.zeros((len(omega), len(decay))) for _ in range(3))
+    for sign in (1.0, -1.0):
+        away = omega[:, None] - sign * frequency
+        transfer = (1.0 - decay) ** 2 + 4.0 * decay * np.sin(0.5 * away) ** 2
+        spectrum = (1.0 - decay) * (1.0 + decay) / transfer
+        slope = (-2.0 * decay - 2.0 * (decay - np.cos(away)) * spectrum) / transfer
+        values += 0.5 * spectrum
+        by_rate += 0.5 * decay * np.log(decay) * slope
+        by_frequency += sign * spectrum * decay * np.sin(away) / transfer
+    return values, by_rate, by_frequency
+
+
+def _smooth_spectrum(rate: FloatArray, omega: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Spectrum (W, M) of the value of a smooth latent, and its derivative by the logarithm of the rate.
+
+    The sum of ``(1 + d |h|) exp(-d |h| - i w h)`` over lags ``h``, written with positive terms where ``d`` is
+    small: with ``a = exp(-d)``, ``s = 1 - cos w`` and ``t = (1 - a)^2 + 2 a s`` it is
+    ``((1 - a)^2 (1 - a^2 + 2 d a) + 4 a^2 s (sinh d - d cosh d)) / t^2``.
+    """
+    d = rate
+    a, short = np.exp(-d), -np.expm1(-d)
+    s = 2.0 * np.sin(0.5 * omega[:, None]) ** 2
+    level = -np.expm1(-2.0 * d) + 2.0 * d * a
+    steep = np.where(d < 0.1, -(d**3) * (1.0 / 3.0 + d**2 / 30.0 + d**4 / 840.0), np.sinh(d) - d * np.cosh(d))
+    top = short**2 * level + 4.0 * a**2 * s * steep
+    bottom = short**2 + 2.0 * a * s
+    by_top = (
+        2.0 * a * short * level
+        + short**2 * (2.0 * a**2 + 2.0 * a - 2.0 * d * a)
+        - 4.0 * a**2 * s * (2.0 * steep + d * np.sinh(d))
+    )
+    by_bottom = 2.0 * a * short - 2.0 * a * s
+    return top / bottom**2, d * (by_top / bottom**2 - 2.0 * top * by_bottom / bottom**3)
+
+
 def damping(params: Parameters, n_rows: float, *, evenly_sampled: bool) -> FloatArray:
     """Information that so many transitions would have of the coordinates if the latents were observed."""
+    if params.latents.n_pairs:
+        rho, rate = params.rhythm_decay, params.smooth_rate
+        spread = (1.0 - rho) * (1.0 + rho)
+        by_matrix, by_innovation = (x[0] for x in smooth_slopes(rate, np.ones(1)))
+        inverse = np.linalg.inv(smooth_entries(rate, np.ones(1))[1].reshape(-1, 2, 2))
+        scaled = inverse @ by_innovation
+        smooth = np.einsum("mij,mjk,mik->m", inverse, by_matrix, by_matrix)
+        smooth += 0.5 * np.einsum("mij,mji->m", scaled, scaled)
+        return np.concatenate(
+            [
+                damping(_alone(params), n_rows, evenly_sampled=evenly_sampled),
+                2.0 * n_rows * (1.0 + rho**2) * (rho * np.log(rho) / spread) ** 2,
+                2.0 * n_rows * rho**2 / spread,
+                n_rows * smooth,
+            ]
+        )
     decay = params.decay
     return n_rows * (1.0 + decay**2) * _ratio(decay, evenly_sampled) ** 2
 
@@ -317,6 +640,11 @@ def curvature(params: Parameters, gradient: FloatArray, *, evenly_sampled: bool)
 
     Only where it shortens steps; see :class:`.Metric`.
     """
+    if params.latents.n_pairs:
+        alone, rates, frequencies, smooth = (gradient[part] for part in _parts(params.latents))
+        bent = np.maximum((-1.0 - np.log(params.rhythm_decay)) * rates, 0.0)
+        of_alone = curvature(_alone(params), alone, evenly_sampled=evenly_sampled)
+        return np.concatenate([of_alone, bent, np.zeros_like(frequencies), np.zeros_like(smooth)])
     # d^2 a / d s^2 over d a / d s is -2 a for a = tanh s, and 1 + log a for a = exp(-exp s).
     bend = 2.0 * params.decay if evenly_sampled else -1.0 - np.log(params.decay)
     return np.maximum(bend * gradient, 0.0)

@@ -59,6 +59,10 @@ class StandardErrors(_Errors):
     offset : ndarray of shape (D,)
     timescales : ndarray of shape (K,)
         NaN where the decay is not positive.
+    rhythm_decays, rhythm_periods : ndarray of shape (R,)
+        Of rhythms.
+    smooth_timescales : ndarray of shape (M,)
+        Of smooth latents.
     estimates : Parameters
         The parameters that these are the errors of.
     time_unit : float
@@ -81,11 +85,16 @@ class StandardErrors(_Errors):
 
     estimates: Parameters
     time_unit: float
+    rhythm_decays: FloatArray
+    rhythm_periods: FloatArray
+    smooth_timescales: FloatArray
 
     @classmethod
     def of(cls, estimates: Parameters, time_unit: float, **errors: FloatArray) -> Self:
-        """Errors of these estimates, which are no part of the tuple."""
-        made = cls(**errors)
+        """Errors of these estimates; both, and those of rhythms and smooth latents, are beside the tuple."""
+        made = cls(**{name: errors[name] for name in cls._fields})
+        for name in ("rhythm_decays", "rhythm_periods", "smooth_timescales"):
+            setattr(made, name, errors.get(name, np.zeros(0)))
         made.estimates, made.time_unit = estimates, time_unit
         return made
 
@@ -94,11 +103,12 @@ class StandardErrors(_Errors):
 
         Parameters
         ----------
-        name : {"timescales", "decay", "noise_variance", "loadings", "offset"}
-            Of what. Time scales and noise variances have theirs on the logarithmic scale: factors, not
-            differences, are as likely up as down, and an interval does not reach below zero. Those of
-            positive decays are those of the time scales; a negative decay has its own on the scale of
-            ``atanh a``. Loadings and offsets have symmetric ones.
+        name : str
+            Of what: "timescales", "decay", "noise_variance", "loadings", "offset", "rhythm_periods",
+            "rhythm_decays" or "smooth_timescales". Time scales, periods and noise variances have theirs on
+            the logarithmic scale: factors, not differences, are as likely up as down, and an interval does
+            not reach below zero. Those of positive decays are those of the time scales; a negative decay has
+            its own on the scale of ``atanh a``. Loadings and offsets have symmetric ones.
         level : float, default=0.95
             Probability to cover.
 
@@ -112,8 +122,16 @@ class StandardErrors(_Errors):
         ValueError
             If the name or the level is none.
         """
-        check_option("name", name, ("timescales", "decay", "noise_variance", "loadings", "offset"))
+        check_option("name", name, (*self._fields, "rhythm_periods", "rhythm_decays", "smooth_timescales"))
         z = normal_quantile(level)
+        if name == "rhythm_periods":
+            return _by_factors(self.estimates.rhythm_periods * self.time_unit, self.rhythm_periods, z)
+        if name == "smooth_timescales":
+            return _by_factors(self.estimates.smooth_timescales * self.time_unit, self.smooth_timescales, z)
+        if name == "rhythm_decays":
+            rates = -np.log(self.estimates.rhythm_decay)
+            of_rates = _by_factors(rates, self.rhythm_decays / self.estimates.rhythm_decay, z)
+            return Interval(np.exp(-of_rates.upper), np.exp(-of_rates.lower))
         if name in ("loadings", "offset"):
             estimate, error = getattr(self.estimates, name), getattr(self, name)
             return Interval(estimate - z * error, estimate + z * error)
@@ -157,7 +175,7 @@ def observed_information(
     """Minus the second derivative of the log-likelihood by the free coordinates, shape (F, F)."""
     vector = to_vector(layout, params)
     stats = expected_statistics(params, panel)
-    expected = np.diag(Metric(layout, params, complete_data_of(stats)).to_dense())
+    expected = np.diag(Metric(layout, params, complete_data_of(stats, params)).to_dense())
     indices = np.flatnonzero(free)
     columns = []
     for i in indices:
@@ -254,7 +272,7 @@ def standard_errors(
     return StandardErrors.of(
         estimates,
         time_unit,
-        loadings=loadings_part.reshape(d, k) * scale[:, None],
+        loadings=params.with_seen_loadings(loadings_part.reshape(d, k)).loadings * scale[:, None],
         noise_variance=noise[layout.noise] * params.noise_variance * scale**2,
         offset=offset_part * scale,
         **dynamics,

@@ -1,0 +1,141 @@
+"""Rhythms: periods and decays found again in simulated series, and holes of a real one filled with them.
+
+Recovery: an AR(1) latent and a rhythm of a random period between 6 and 30 rows, seen by four columns in 3,000
+rows, 20 seeds; "below" counts fits whose log-likelihood is below that of the model without a rhythm.
+
+ETT_h1 (hourly, seven columns; Zhou et al. 2021), split and standardised as in TSI-Bench (Du et al. 2024):
+twelve months to train, four to choose, four to test. Cells are hidden in windows of 48 rows, each of which is
+filled by itself: half of them by subsequences of 36 rows of one column, or half of them by blocks of 12 rows
+and 4 neighbouring columns. Training has the same holes. Figures are mean absolute errors of hidden cells.
+
+    python benchmarks/accuracy/rhythms.py [--seeds N] [--data FOLDER]
+"""
+
+import argparse
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from probsfa import ProbabilisticSFA
+from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.simulation import simulate
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.data import add_data_option
+
+WINDOW = 48
+
+
+def recover(seeds: range) -> None:
+    """Print the table of recovered periods and decays."""
+    print("seed  period    found   error %  std. err. %    decay   found  above none, nats  seconds")
+    errors, below = [], 0
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        period = rng.uniform(6.0, 30.0)
+        params = Parameters(
+            np.array([0.95]),
+            rng.standard_normal((4, 3)),
+            np.full(4, 0.3),
+            np.zeros(4),
+            rhythm_decay=np.array([0.999]),
+            rhythm_frequency=np.array([2.0 * np.pi / period]),
+        )
+        X = simulate(params, 3000, rng)[0]
+        start = time.perf_counter()
+        model = ProbabilisticSFA(1, rhythms=1).fit(X)
+        seconds = time.perf_counter() - start
+        gain = model.log_likelihood_ - ProbabilisticSFA(1).fit(X).log_likelihood_
+        error = model.rhythm_periods_[0] / period - 1.0
+        # Of the angle of an observed complex AR(1) process.
+        expected = np.sqrt((1.0 - 0.999**2) / (2.0 * 3000)) * period / (2.0 * np.pi)
+        errors.append(abs(error))
+        below += gain < 0.0
+        print(
+            f"{seed:4} {period:7.3f} {model.rhythm_periods_[0]:8.3f} {100 * error:9.3f}"
+            f" {100 * expected:12.3f}"
+            f"   0.9990 {model.rhythm_decays_[0]:7.4f} {gain:17.1f} {seconds:8.1f}",
+            flush=True,
+        )
+    within = sum(error < 0.01 for error in errors)
+    print(f"largest error {100 * max(errors):.3f} %, within 1 %: {within} of {len(errors)}")
+    print(f"below the model without a rhythm: {below} of {len(errors)}")
+
+
+def hide_subsequences(window: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Cells of one column, 36 rows long, half of all cells in the mean."""
+    hidden = np.zeros(window.shape, dtype=bool)
+    n = round(0.5 * window.size / 36)
+    for column in rng.choice(window.shape[1], n, replace=False):
+        first = rng.integers(0, len(window) - 35)
+        hidden[first : first + 36, column] = True
+    return hidden
+
+
+def hide_blocks(window: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Blocks of 12 rows and 4 columns, until half of the cells are hidden."""
+    hidden = np.zeros(window.shape, dtype=bool)
+    while hidden.mean() < 0.5:
+        row, column = rng.integers(0, len(window) - 11), rng.integers(0, window.shape[1] - 3)
+        hidden[row : row + 12, column : column + 4] = True
+    return hidden
+
+
+def ett(folder: Path, seeds: range) -> None:
+    """Print errors of hidden cells of the test months."""
+    frame = pd.read_csv(folder / "etth1" / "ETTh1.csv", index_col=0)
+    month = 30 * 24
+    train, test = frame.iloc[: 12 * month].to_numpy(), frame.iloc[16 * month : 20 * month].to_numpy()
+    mean, scale = train.mean(axis=0), train.std(axis=0)
+    train, test = (train - mean) / scale, (test - mean) / scale
+    windows = [test[i : i + WINDOW] for i in range(0, len(test), WINDOW)]
+    asked = {"7 AR(1)": {}, "7 AR(1) + 24 h, 12 h": {"rhythms": [24.0, 12.0]}}
+    print(f"\n{'ETT_h1':24}{'holes':>14}  MAE      seconds to fit  log-likelihood")
+    for holes, hide in (("subsequences", hide_subsequences), ("blocks", hide_blocks)):
+        for name, extra in asked.items():
+            errors, took, values = [], [], []
+            for seed in seeds:
+                rng = np.random.default_rng(seed)
+                seen = train.copy()
+                for i in range(0, len(train), WINDOW):
+                    seen[i : i + WINDOW][hide(seen[i : i + WINDOW], rng)] = np.nan
+                hidden = [hide(window, rng) for window in windows]
+                start = time.perf_counter()
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    model = ProbabilisticSFA(7, **extra).fit(seen)
+                    took.append(time.perf_counter() - start)
+                    holed = [np.where(h, np.nan, w) for h, w in zip(hidden, windows, strict=True)]
+                    filled = model.impute(holed)
+                values.append(model.log_likelihood_)
+                both = zip(filled, windows, hidden, strict=True)
+                errors.append(np.mean(np.abs(np.concatenate([(f - w)[h] for f, w, h in both]))))
+            print(
+                f"{name:24}{holes:>14}  {np.mean(errors):.3f}  {np.mean(took):12.0f}"
+                f"  {np.mean(values):14.0f}",
+                flush=True,
+            )
+
+
+def main() -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, default=20, help="series to recover rhythms from")
+    parser.add_argument("--masks", type=int, default=1, help="sets of holes in ETT_h1")
+    add_data_option(parser, "etth1/")
+    options = parser.parse_args()
+    if options.seeds:
+        recover(range(options.seeds))
+    if (options.data / "etth1").is_dir():
+        ett(options.data, range(options.masks))
+
+
+if __name__ == "__main__":
+    main()

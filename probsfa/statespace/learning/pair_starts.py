@@ -1,0 +1,147 @@
+"""Where learning starts with rhythms and smooth latents.
+
+Rhythms are looked for one after the other, each at the frequency where the data have most power beyond that
+of the model so far: its whitened periodogram ``x(w)* S(w)^-1 x(w)`` has the mean ``D`` wherever the model is
+right. Their loadings are the main axis of the Fourier transform around that frequency, whose phases are those
+of the columns.
+
+Smooth latents start as the AR(1) latents of :mod:`.starts` that explain most, with the time scale that gives
+the same mean squared difference.
+"""
+
+import numpy as np
+
+from probsfa._typing import FloatArray
+from probsfa.statespace.learning.information import factor_spectra
+from probsfa.statespace.learning.options import Given
+from probsfa.statespace.learning.processes import FASTEST_RATE, SLOWEST_RATE, latent_spectra
+from probsfa.statespace.learning.starts import interpolate
+from probsfa.statespace.panel import Panel
+from probsfa.statespace.parameters import Latents, Parameters, with_more_latents
+
+__all__ = ["on_even_grid", "silent_pairs", "smooth_from_slow", "strongest_frequency", "with_rhythm"]
+
+# Fewest periods that a series must hold of a rhythm that is looked for.
+_FEWEST_PERIODS = 3.0
+# Periods in which a rhythm forgets its phase, of which the better one is the start.
+MEMORIES = (3.0, 30.0)
+# Most rows of an even grid for each row at uneven times.
+_MOST_ROWS = 16
+
+
+def on_even_grid(panel: Panel) -> list[FloatArray]:
+    """Sequences without holes, a row for each unit of time, filled along straight lines."""
+    if panel.evenly_sampled:
+        return interpolate(panel)
+    filled, first = [], 0
+    for length, rows in zip(panel.lengths, interpolate(panel), strict=True):
+        gaps = np.append(panel.gaps, 0.0)[panel.gap_index[first : first + length]]
+        when = np.cumsum(gaps) - gaps[0]
+        n = int(min(when[-1], _MOST_ROWS * length)) + 1
+        grid = np.linspace(0.0, when[-1], n) if when[-1] > _MOST_ROWS * length else np.arange(float(n))
+        filled.append(np.column_stack([np.interp(grid, when, column) for column in rows.T]))
+        first += length
+    return filled
+
+
+def _transforms(sequences: list[FloatArray]) -> tuple[FloatArray, list[FloatArray]]:
+    """Frequencies of the longest sequence, and Fourier transforms of all there, of unit mean square."""
+    n = max(len(x) for x in sequences)
+    transforms = [np.fft.rfft(x, n, axis=0) / np.sqrt(len(x)) for x in sequences if len(x) >= n // 4]
+    return 2.0 * np.pi * np.arange(n // 2 + 1) / n, transforms
+
+
+def _whitened_power(params: Parameters, omega: FloatArray, transforms: list[FloatArray]) -> FloatArray:
+    """``x(w)* S(w)^-1 x(w)`` of all sequences, shape (W,)."""
+    root = 1.0 / np.sqrt(params.noise_variance)
+    scaled = [x * root for x in transforms]
+    power = np.sum([np.sum(np.abs(x) ** 2, axis=1) for x in scaled], axis=0)
+    if params.n_states:
+        spectra = latent_spectra(params, omega, evenly_sampled=True).values
+        _, left, _, inverse, _ = factor_spectra(params, spectra)
+        for x in scaled:
+            within = x @ left
+            shrunk = np.einsum("wa,wab,wb->w", within.conj(), inverse, within).real
+            power = power + shrunk - np.sum(np.abs(within) ** 2, axis=1)
+    return np.asarray(power)
+
+
+def strongest_frequency(params: Parameters, sequences: list[FloatArray]) -> float:
+    """Frequency at which centred sequences have most power beyond that of a model."""
+    omega, transforms = _transforms(sequences)
+    power = np.convolve(_whitened_power(params, omega, transforms), [0.25, 0.5, 0.25], mode="same")
+    longest = 2.0 * np.pi * _FEWEST_PERIODS / max(len(x) for x in sequences)
+    apart = np.abs(omega[:, None] - np.abs(params.rhythm_frequency)) < 2.5 * omega[1]
+    power[(omega < min(longest, 0.5 * np.pi)) | np.any(apart, axis=1)] = -np.inf
+    power[-1] = -np.inf  # it has no phase
+    return float(omega[np.argmax(power)])
+
+
+def with_rhythm(
+    params: Parameters, frequency: float, sequences: list[FloatArray], memory: float
+) -> Parameters:
+    """The same model with a rhythm of that frequency, as it is in centred sequences.
+
+    Parameters
+    ----------
+    params : Parameters
+        The model so far.
+    frequency : float
+        Radians for one unit of time.
+    sequences : list of ndarray of shape (T_i, D)
+        Complete, centred sequences.
+    memory : float
+        Periods in which the rhythm forgets its phase.
+    """
+    omega, transforms = _transforms(sequences)
+    nearest = int(np.argmin(np.abs(omega - frequency)))
+    band = slice(max(nearest - 2, 1), nearest + 3)
+    rows = np.concatenate([x[band] for x in transforms]) / np.sqrt(params.noise_variance)
+    _, sizes, vectors = np.linalg.svd(rows, full_matrices=False)
+    n_rows = np.mean([len(x) for x in sequences]) * len(transforms)
+    vector = vectors[0] * sizes[0] * np.sqrt(2.0 / n_rows) * np.sqrt(params.noise_variance)
+    # c z + c* z* is the real part of (c - i c*) (z + i z*), which turns as exp(i w t).
+    new = Parameters(
+        np.zeros(0),
+        np.stack([vector.real, -vector.imag], axis=1),
+        params.noise_variance,
+        params.offset,
+        rhythm_decay=np.array([np.exp(-frequency / (2.0 * np.pi * memory))]),
+        rhythm_frequency=np.array([frequency]),
+    )
+    return with_more_latents(params, new)
+
+
+def smooth_from_slow(params: Parameters, n_smooth: int, rates: FloatArray | None = None) -> Parameters:
+    """The same model with the AR(1) latents that explain most made smooth."""
+    size = np.sum(params.loadings[:, : params.n_components] ** 2 / params.noise_variance[:, None], axis=0)
+    chosen = np.sort(np.argsort(-size, kind="stable")[:n_smooth])
+    others = np.setdiff1d(np.arange(params.n_components), chosen)
+    # 2 (1 - a) is the mean squared difference, of a smooth latent d^2 where it is slow.
+    own = np.clip(np.sqrt(2.0 * (1.0 - params.decay[chosen])), SLOWEST_RATE, FASTEST_RATE)
+    seen = params.loadings[:, chosen]
+    loadings = np.stack([seen, np.zeros_like(seen)], axis=2).reshape(len(seen), -1)
+    made = Parameters(
+        params.decay[others],
+        np.hstack([params.loadings[:, others], loadings]),
+        params.noise_variance,
+        params.offset,
+        smooth_rate=own if rates is None else np.asarray(rates),
+    )
+    return made
+
+
+def silent_pairs(latents: Latents, like: Parameters, given: Given) -> Parameters:
+    """Rhythms and smooth latents that no column sees, with which a model is the same as without."""
+    n_rhythms, n_smooth = latents.n_rhythms, latents.n_smooth
+    frequencies = np.linspace(0.1, 1.0, n_rhythms) if given.frequencies is None else given.frequencies
+    rates = np.linspace(0.05, 0.5, n_smooth) if given.rates is None else given.rates
+    return Parameters(
+        np.zeros(0),
+        np.zeros((like.n_features, 2 * latents.n_pairs)),
+        like.noise_variance,
+        like.offset,
+        rhythm_decay=np.full(n_rhythms, 0.9),
+        rhythm_frequency=frequencies,
+        smooth_rate=rates,
+    )

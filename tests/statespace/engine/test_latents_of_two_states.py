@@ -1,0 +1,155 @@
+"""Rhythms and smooth latents beside AR(1) ones: every strategy gives what the joint Gaussian says."""
+
+import numpy as np
+import pytest
+
+from probsfa.statespace import use_strategy
+from probsfa.statespace.engine.dynamics import entries, transition_over, transition_table
+from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.posterior import expected_statistics, filter_rows, log_likelihood, smooth
+from tests.oracles import latents_of_two_states as oracle
+from tests.sampling import sparsely
+from tests.statespace.support import punch, scaled_error, to_panel, uneven_times
+
+EXACT = 1e-10
+
+KINDS = {
+    "rhythms": {"rhythm_decay": np.array([0.97]), "rhythm_frequency": np.array([0.4])},
+    "smooth": {"smooth_rate": np.array([0.15])},
+    "both": {
+        "rhythm_decay": np.array([0.9]),
+        "rhythm_frequency": np.array([0.7]),
+        "smooth_rate": np.array([0.3]),
+    },
+}
+LENGTHS = [61, 1, 34]
+
+
+def make_model(rng, kind, n_features=4, decay=(0.9,)):
+    """A model with latents of some kinds beside AR(1) ones."""
+    extra = KINDS[kind]
+    n_rhythms = len(extra.get("rhythm_decay", ()))
+    n_states = len(decay) + 2 * sum(len(extra.get(name, ())) for name in ("rhythm_decay", "smooth_rate"))
+    loadings = rng.standard_normal((n_features, n_states))
+    loadings[:, len(decay) + 2 * n_rhythms + 1 :: 2] = 0.0
+    noise, offset = rng.uniform(0.2, 0.5, n_features), rng.standard_normal(n_features)
+    return Parameters(np.array(decay), loadings, noise, offset, **extra)
+
+
+def make_data(rng, params, *, even, holes="scattered", lengths=LENGTHS):
+    """Sequences, their times for the oracle, and a panel."""
+    times = [np.arange(float(n)) for n in lengths] if even else uneven_times(rng, lengths)
+    data = punch(rng, oracle.draw(rng, params, times), holes)
+    return data, times, to_panel(data, None if even else times)
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_transitions_are_matrix_exponentials(rng, kind):
+    params = make_model(rng, kind)
+    gaps = np.array([0.01, 1.0, 3.5])
+    over, table = transition_over(params, gaps), transition_table(params, gaps)
+    identity = np.eye(params.n_states)
+    for i, gap in enumerate(gaps):
+        one, wanted = over.at(i), oracle.transition(params, gap)
+        np.testing.assert_allclose(one.move(identity), wanted, atol=1e-14)
+        np.testing.assert_allclose(one.innovation_covariance(), identity - wanted @ wanted.T, atol=1e-14)
+        np.testing.assert_allclose(one.reversed().move(identity), wanted.T, atol=1e-14)
+        back = identity - wanted.T @ wanted
+        np.testing.assert_allclose(one.reversed().innovation_covariance(), back, atol=1e-14)
+        np.testing.assert_allclose(table.reversed().at(i).innovation_covariance(), back, atol=1e-14)
+        inverse = np.linalg.inv(np.asarray(one.innovation_covariance()))
+        root = rng.standard_normal((params.n_states, params.n_states))
+        square = root @ root.T
+        for found, expected in (
+            (one.move_back(root), wanted.T @ root),
+            (one.move_rows(root), root @ wanted.T),
+            (one.move_rows_back(root), root @ wanted),
+            (one.innovate(root), np.linalg.inv(inverse) @ root),
+            (one.move_covariance(square), wanted @ square @ wanted.T),
+            (one.move_information_back(square), wanted.T @ square @ wanted),
+            (one.information(root), wanted.T @ inverse @ wanted @ root),
+            (one.information_rows(root), root @ wanted.T @ inverse @ wanted),
+            (one.gain(square), square @ wanted.T @ inverse),
+            (one.gain_transposed(square), inverse @ wanted @ square),
+        ):
+            assert scaled_error(found, expected) < 1e-8  # of the inverse of a small Q
+    start = table.at(len(gaps))
+    np.testing.assert_array_equal(start.move(identity), 0.0 * identity)
+    np.testing.assert_array_equal(start.innovation_covariance(), identity)
+
+
+def test_innovations_of_slow_smooth_latents_keep_their_digits():
+    """``1 - A A'`` itself would have lost them all: it is of the order of the cube of the step."""
+    d = 1e-5
+    params = Parameters(np.zeros(0), np.zeros((1, 2)), np.ones(1), np.zeros(1), smooth_rate=np.array([d]))
+    found = np.asarray(transition_over(params, np.ones(1)).at(0).innovation_covariance())
+    # The innovation's covariance, 4 int_0^d exp(-2 s) (s, 1 - s)' (s, 1 - s) ds, as a series in d.
+    wanted = [[4 / 3 * d**3 - 2 * d**4, 2 * d**2 - 4 * d**3], [2 * d**2 - 4 * d**3, 4 * d - 8 * d**2]]
+    np.testing.assert_allclose(found, wanted, rtol=1e-8)
+
+
+ASKED = {
+    "recursions": {"strategy": "recursions"},
+    "chunks": {"strategy": "recursions", "chunk_rows": 16},
+    "two_filter": {"strategy": "recursions", "two_filter": True, "chunk_rows": 16},
+    "segmented": {"strategy": "segmented", "n_segments": 8},
+    "parallel_scan": {"strategy": "parallel_scan", "n_segments": 8},
+    "covariance_form": {"strategy": "covariance_form"},
+    "segmented, both ends": {
+        "strategy": "segmented",
+        "n_segments": 8,
+        "two_filter": True,
+        "chunk_rows": 32,
+    },
+}
+
+
+@pytest.mark.parametrize("asked", list(ASKED))
+@sparsely("kind", list(KINDS), shown=["both"])
+@pytest.mark.parametrize("even", [True, False])
+def test_every_strategy_gives_the_joint_gaussian(rng, asked, kind, even):
+    params = make_model(rng, kind)
+    data, times, panel = make_data(rng, params, even=even)
+    with use_strategy(**ASKED[asked]):
+        posterior, value = smooth(params, panel), log_likelihood(params, panel)
+        stats = expected_statistics(params, panel)
+    wanted, mean, covariance = oracle.joint(params, data, times)
+    for found in (value, posterior.log_likelihood, stats.log_likelihood):
+        assert abs(found - wanted) < EXACT * abs(wanted)
+    rows = range(len(mean))
+    assert scaled_error(posterior.means, mean) < EXACT
+    assert scaled_error(posterior.covariances, [covariance[t, :, t] for t in rows]) < EXACT
+    lag_one = [covariance[t + 1, :, t] for t in rows[:-1]]
+    assert scaled_error(posterior.lag_one_covariances, lag_one) < EXACT
+    moments = oracle.transition_moments(params, mean, covariance, times, panel.gaps, panel.gap_index)
+    needed = entries(params.n_states, 2 * params.latents.n_pairs)
+    sums = (stats.innovation_power, stats.innovation_moments, stats.previous_power)
+    for found, each in zip(sums, moments, strict=True):
+        assert scaled_error(found, each[:, needed.rows, needed.columns]) < EXACT
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_steady_state_gives_what_the_recursions_give(rng, kind):
+    params = make_model(rng, kind)
+    _, _, panel = make_data(rng, params, even=True, holes="none", lengths=[300])
+    given = []
+    for strategy in ("recursions", "steady_state"):
+        with use_strategy(strategy):
+            parts = smooth(params, panel), expected_statistics(params, panel)
+            given.append([log_likelihood(params, panel), *parts[0], *parts[1]])
+    for one, other in zip(*given, strict=True):
+        assert scaled_error(one, other) < 1e-9
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_filtering_is_the_joint_gaussian_of_the_rows_so_far(rng, kind):
+    params = make_model(rng, kind)
+    data, times, panel = make_data(rng, params, even=False, lengths=[20])
+    steps = transition_table(params, panel.gaps).at(panel.gap_index)
+    n = params.n_states
+    found = filter_rows(params, panel, steps, np.zeros(n), np.eye(n))
+    for t in (0, 7, 19):
+        value, mean, covariance = oracle.joint(params, [data[0][: t + 1]], [times[0][: t + 1]])
+        assert scaled_error(found.means[t], mean[-1]) < EXACT
+        assert scaled_error(found.covariances[t], covariance[-1, :, -1]) < EXACT
+        assert abs(found.log_likelihoods[: t + 1].sum() - value) < EXACT * abs(value)

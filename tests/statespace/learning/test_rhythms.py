@@ -1,0 +1,201 @@
+"""Learning rhythms and smooth latents: score, M-step, spectra, starts, and what a fit reaches."""
+
+import numpy as np
+import pytest
+
+from probsfa import ProbabilisticSFA
+from probsfa._times import TimeAxis, seconds_of
+from probsfa.statespace.learning import em, processes
+from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
+from probsfa.statespace.learning.noise import Noise
+from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.learning.pair_starts import strongest_frequency, with_rhythm
+from probsfa.statespace.parameters import Parameters, canonical
+from probsfa.statespace.posterior import expected_statistics, log_likelihood
+from probsfa.statespace.simulation import simulate
+from tests.oracles import latents_of_two_states as oracle
+from tests.statespace.engine.test_latents_of_two_states import KINDS, make_data, make_model
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize("even", [True, False])
+def test_score_is_the_derivative_of_the_joint_gaussian(rng, kind, even):
+    params = make_model(rng, kind)
+    data, times, panel = make_data(rng, params, even=even, lengths=[19, 1, 14])
+    layout = Coordinates(4, params.latents, "diagonal", even)
+    at = to_vector(layout, params)
+    for one, other in zip(from_vector(layout, at, params).all_parts, params.all_parts, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+    found = score(layout, params, panel.gaps, expected_statistics(params, panel))
+    step = 1e-5
+    for i in range(layout.size):
+        moved = [from_vector(layout, at + s * step * np.eye(layout.size)[i], params) for s in (1.0, -1.0)]
+        up, down = (oracle.joint(each, data, times)[0] for each in moved)
+        assert abs(found[i] - (up - down) / (2.0 * step)) < 2e-6 * max(1.0, abs(found[i])), i
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize("even", [True, False])
+def test_the_m_step_is_a_maximum_and_em_climbs(rng, kind, even):
+    params = make_model(rng, kind)
+    _, _, panel = make_data(rng, params, even=even, lengths=[19, 1, 14])
+    stats = expected_statistics(params, panel)
+    before = stats.log_likelihood
+    moved = processes.maximize_dynamics(params, stats, panel.gaps)
+    over = processes.transition_over(params, panel.gaps)
+    n_rhythms = len(params.rhythm_decay)
+    for pair in range(params.latents.n_pairs):
+        data = processes._PairMoments.of(stats, over, pair)
+
+        def density(model, pair=pair, data=data):
+            if pair < n_rhythms:
+                part = slice(pair, pair + 1)
+                decay, frequency = model.rhythm_decay[part], model.rhythm_frequency[part]
+                made = processes.rhythm_entries(decay, frequency, panel.gaps)
+            else:
+                rate = model.smooth_rate[pair - n_rhythms : pair - n_rhythms + 1]
+                made = processes.smooth_entries(rate, panel.gaps)
+            return data.expected(*(x.reshape(-1, 2, 2) for x in made))
+
+        best = density(moved)
+        assert best >= density(params)
+        for name in Parameters.BESIDE:
+            for factor in (0.999, 1.001) if len(getattr(params, name)) else ():
+                assert density(moved._replace(**{name: getattr(moved, name) * factor})) <= best + 1e-9
+    noise = Noise("diagonal", np.full(4, 1e-6))
+    for _ in range(3):
+        params = em.maximize(params, stats, noise, panel.gaps)
+        stats = expected_statistics(params, panel)
+        assert stats.log_likelihood > before
+        before = stats.log_likelihood
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_spectra_are_sums_of_autocovariances(rng, kind):
+    params = make_model(rng, kind)
+    omega = np.linspace(0.05, 3.1, 7)
+    found = processes.latent_spectra(params, omega, evenly_sampled=True)
+    lags = np.arange(1, 1200)
+    covariances = np.array([np.diag(oracle.transition(params, float(h))) for h in lags])
+    wanted = 1.0 + 2.0 * np.cos(omega[:, None] * lags) @ covariances
+    np.testing.assert_allclose(found.values, wanted[:, params.latents.seen], rtol=1e-9)
+    at, step = processes.to_free(params, evenly_sampled=True), 1e-6
+    for j in range(params.latents.n_dynamics):
+        up, down = (
+            processes.latent_spectra(
+                processes.from_free(params, at + s * step * np.eye(len(at))[j], evenly_sampled=True),
+                omega,
+                evenly_sampled=True,
+            ).values
+            for s in (1.0, -1.0)
+        )
+        slope = np.zeros_like(wanted[:, params.latents.seen])
+        for e in np.flatnonzero(found.coordinates == j):
+            slope[:, found.states[e]] += found.slopes[:, e]
+        np.testing.assert_allclose(slope, (up - down) / (2.0 * step), rtol=1e-6, atol=1e-7)
+
+
+def test_spectra_of_slow_smooth_latents_keep_their_digits():
+    """Where the time scale is long, the spectrum is ``4 d^3 / (d^2 + w^2)^2``, as in continuous time."""
+    rate, omega = np.array([1e-4]), np.array([1e-3, 1e-2])
+    found, _ = processes._smooth_spectrum(rate, omega)
+    np.testing.assert_allclose(found[:, 0], 4 * 1e-12 / (1e-8 + omega**2) ** 2, rtol=1e-4)
+
+
+def oscillation(rng, n_rows=500, period=24.0, decay=0.998, n_features=4):
+    """A slow latent and a rhythm, with their parameters."""
+    params = Parameters(
+        np.array([0.9]),
+        rng.standard_normal((n_features, 3)),
+        np.full(n_features, 0.3),
+        np.zeros(n_features),
+        rhythm_decay=np.array([decay]),
+        rhythm_frequency=np.array([2.0 * np.pi / period]),
+    )
+    return simulate(params, n_rows, rng)[0], params
+
+
+def test_the_canonical_rule_changes_nothing_but_the_names(rng):
+    params = make_model(rng, "rhythms")
+    turned = params._replace(rhythm_frequency=-params.rhythm_frequency)
+    panel = make_data(rng, params, even=True, lengths=[40])[2]
+    for model in (params, turned):
+        ruled = canonical(model, np.ones(4))
+        assert abs(log_likelihood(ruled, panel) - log_likelihood(model, panel)) < 1e-9
+        vectors = ruled.rhythm_vectors[:, 0]
+        largest = np.argmax(np.abs(vectors))
+        assert (
+            vectors[largest].imag == 0.0 and vectors[largest].real > 0.0 and ruled.rhythm_frequency[0] > 0.0
+        )
+        assert (~ruled.free_loadings).sum() == 1 and not ruled.free_loadings[largest, 2]
+        again = canonical(ruled, np.ones(4))
+        for one, other in zip(again.all_parts, ruled.all_parts, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_the_start_has_the_phases_of_the_columns(rng):
+    t = np.arange(480.0)
+    x = np.stack([np.cos(2 * np.pi * t / 24), np.cos(2 * np.pi * (t - 6) / 24)], axis=1)
+    x = x + 0.1 * rng.standard_normal(x.shape)
+    white = Parameters(np.zeros(0), np.zeros((2, 0)), np.ones(2), np.zeros(2))
+    frequency = strongest_frequency(white, [x])
+    assert abs(2 * np.pi / frequency - 24.0) < 0.1
+    found = canonical(with_rhythm(white, frequency, [x], 10.0), np.array([1.0, 2.0])).rhythm_vectors[:, 0]
+    np.testing.assert_allclose(np.sqrt(2.0) * np.abs(found), [1.0, 1.0], atol=0.05)
+    assert abs(np.angle(found[1]) - np.pi / 2) < 0.05  # the second column follows by six rows of 24
+
+
+def test_a_rhythm_is_found_and_no_fit_is_below_the_one_without(rng):
+    x, params = oscillation(rng)
+    x[100:120, :2] = np.nan
+    without = ProbabilisticSFA(1).fit(x)
+    for asked in (1, [20.0]):
+        model = ProbabilisticSFA(1, rhythms=asked).fit(x)
+        assert model.log_likelihood_ > without.log_likelihood_ + 100.0
+        assert abs(model.rhythm_periods_[0] / 24.0 - 1.0) < 0.02
+        assert np.all(np.diff(model.history_) >= 0.0)
+        wanted = canonical(params, np.nanstd(x, axis=0)).rhythm_vectors[:, 0]
+        assert abs(np.vdot(wanted, model.params_.rhythm_vectors[:, 0])) > 0.97 * np.linalg.norm(
+            wanted
+        ) * np.linalg.norm(model.params_.rhythm_vectors)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_white_noise_has_no_rhythm_and_no_fit_is_below_the_one_without(rng):
+    x = rng.standard_normal((80, 2))
+    for extra in ({"rhythms": 1}, {"smooth": 1}):
+        with_more = ProbabilisticSFA(1, max_iter=30, **extra).fit(x)
+        assert with_more.log_likelihood_ >= ProbabilisticSFA(1, max_iter=30).fit(x).log_likelihood_
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("24h", 86400), ("1D", 86400), ("h", 3600), ("90 s", 90)])
+def test_durations_are_read(text, seconds):
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"rhythms": -1}, "rhythms"),
+        ({"rhythms": 1.5}, "list of their periods"),
+        ({"smooth": [0.0]}, "positive"),
+        ({"rhythms": ["often"]}, "duration"),
+        ({"rhythms": ["24h"]}, "without dates"),
+        ({"rhythms": 1, "noise": 0.0}, "noise=0.0"),
+        ({"rhythms": 1, "n_init": 2}, "n_init"),
+        ({"rhythms": [2.0]}, "two rows"),
+        ({"n_components": 0}, "n_components"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_sentence(rng, asked, said):
+    with pytest.raises(ValueError, match=said):
+        ProbabilisticSFA(**{"n_components": 1, **asked}).fit(rng.standard_normal((40, 2)))
+
+
+def test_options_count_and_convert():
+    options = FitOptions(2, rhythms=["1D", "12h"], smooth=3)
+    hourly = TimeAxis("dates", from_index=True, unit=3600.0)
+    assert tuple(options.latents) == (2, 2, 3)
+    assert options.with_times(hourly).rhythms == (24.0, 12.0)
+    given = options.with_times(hourly).given(1.0, evenly_sampled=True)
+    np.testing.assert_allclose(given.frequencies, [2 * np.pi / 24, 2 * np.pi / 12])
