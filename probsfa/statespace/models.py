@@ -14,8 +14,23 @@ from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
+from probsfa.datasets import hide_blocks
+from probsfa.statespace.diagnostics import (
+    Diagnostics,
+    PredictionErrors,
+    diagnose,
+    left_out_errors,
+    left_out_rows,
+)
 from probsfa.statespace.engine.plan import Plan
-from probsfa.statespace.filtering import FilterResult, FilterState, run_filter
+from probsfa.statespace.filtering import (
+    FilterResult,
+    FilterState,
+    filter_all,
+    one_step,
+    run_filter,
+    standardised_errors,
+)
 from probsfa.statespace.learning.budget import affordable_rows, stretches
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
@@ -94,6 +109,10 @@ class FittedModel(Protocol):
         """Courses of the latents (n_draws, N, K), from their joint distribution given the data."""
         ...
 
+    def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
+        """What prediction errors say of the model; blocks of so many rows are hidden."""
+        ...
+
     def standard_errors(self, sequences: Sequences) -> StandardErrors:
         """Standard errors of the parameters, which were fitted to these data."""
         ...
@@ -140,7 +159,11 @@ class LinearGaussianModel:
         if state is not None and len(sequences.lengths) > 1:
             raise ValueError("state goes on with one sequence; X holds several.")
         timed = sequences.retimed(self.fitted.time_unit)
-        results = [run_filter(self.fitted.params, timed.one(i), state) for i in range(len(timed.lengths))]
+        predictive = self.fitted.predictive_params
+        results = [
+            run_filter(self.fitted.params, timed.one(i), state, predictive=predictive)
+            for i in range(len(timed.lengths))
+        ]
         for result in results:
             check_finite(sequences, self.fitted.params, *result[:3])
         return results
@@ -219,6 +242,44 @@ class LinearGaussianModel:
         drawn = draw_latents(self.fitted.params, self._panel(sequences), n_draws, rng)
         check_finite(sequences, self.fitted.params, drawn)
         return drawn
+
+    def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
+        """What prediction errors say of the model.
+
+        Those one row ahead are of all rows; those of other holes of a sample where there are very many.
+        """
+        fitted = self.fitted
+        timed = sequences.retimed(fitted.time_unit)
+        predictions, prediction_std, innovations = self._one_step(timed)
+        check_finite(sequences, fitted.params, predictions)
+        by_kind = {"one step": innovations, **self._left_out(self._sample(sequences), block)}
+        errors = PredictionErrors(predictions, prediction_std, by_kind, block)
+        seconds = fitted.axis.seconds(fitted.time_unit)
+        return diagnose(errors, timed, seconds, fitted.params.n_components)
+
+    def _one_step(self, timed: Sequences) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Predictions one row ahead, their standard deviations and standardised errors, all (N, D)."""
+        filtering, steps = filter_all(self.fitted.params, make_panel(timed))
+        ahead = one_step(self.fitted.predictive_params, steps, filtering.means, filtering.covariances)
+        return *ahead, standardised_errors(timed.values, *ahead)
+
+    def _left_out(self, sequences: Sequences, block: int) -> dict[str, FloatArray]:
+        """Standardised errors of cells, of rows, and of blocks of rows that are left out."""
+        params, whole = self.fitted.predictive_params, self.posterior(sequences)
+        values = sequences.values
+        moments = observation_moments(params, whole.means, whole.covariances)
+        hidden = hide_blocks(values, block, 0.1, random_state=0) if block < len(values) else None
+        out = {
+            "cells": left_out_errors(values, *moments, params.noise_variance),
+            "rows": left_out_rows(params, values, whole.means, whole.covariances),
+        }
+        if hidden is not None:
+            rest = replace(sequences, values=np.where(hidden, np.nan, values))
+            without = self.posterior(rest)
+            means, variances = observation_moments(params, without.means, without.covariances)
+            errors = standardised_errors(values, means, np.sqrt(variances))
+            out["blocks"] = np.where(hidden, errors, np.nan)
+        return out
 
     def standard_errors(self, sequences: Sequences) -> StandardErrors:
         """Standard errors of the parameters, from the observed information of the data."""
