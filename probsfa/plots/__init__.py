@@ -5,6 +5,7 @@ returns the axes. Nothing is shown or saved, and no global setting of matplotlib
 with axes from ``matplotlib.pyplot`` the pictures appear in notebooks as any other.
 """
 
+from probsfa.plots.diagnostics import plot_diagnostics as plot_diagnostics
 from probsfa.plots.graphs import plot_embedding as plot_embedding
 from probsfa.plots.graphs import plot_graph as plot_graph
 from probsfa.plots.posterior import plot_imputation_fan as plot_imputation_fan
@@ -20,6 +21,7 @@ from probsfa.plots.series import plot_slow_features as plot_slow_features
 
 __all__ = [
     "plot_delta_values",
+    "plot_diagnostics",
     "plot_embedding",
     "plot_graph",
     "plot_history",

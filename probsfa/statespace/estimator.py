@@ -251,6 +251,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         model = self._maximise(InMemory(sequences), options)
         if options.n_components is None:
             model = model.beside_interpolation(sequences)
+        model = model.with_gross_misfit(sequences)
         model = replace(model, fitted=_with_times(model.fitted, sequences.axis, sequences.time_unit))
         set_fitted(self, model)
         if self.verbose:

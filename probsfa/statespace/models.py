@@ -21,12 +21,14 @@ from probsfa.statespace.diagnostics import (
     diagnose,
     left_out_errors,
     left_out_rows,
+    misfit_clause,
 )
 from probsfa.statespace.engine.plan import Plan
 from probsfa.statespace.filtering import (
     FilterResult,
     FilterState,
     filter_all,
+    filter_few,
     one_step,
     run_filter,
     standardised_errors,
@@ -55,6 +57,8 @@ from probsfa.statespace.simulation import draw_latents, simulate
 
 # Values of more bytes than this are filled chunk by chunk, with little in memory besides the result.
 _LARGE = 64 * 2**20
+# Rows on which the end of a fit looks for gross misfit, and the most states for which that takes no time.
+_ROWS_LOOKED_AT, _MOST_STATES_LOOKED_AT = 1000, 40
 
 __all__ = ["FittedModel", "LinearGaussianModel"]
 
@@ -222,6 +226,30 @@ class LinearGaussianModel:
             return self
         status = f"{self.fitted.status} {comparison.sentence}"
         return replace(self, fitted=replace(self.fitted, status=status))
+
+    def with_gross_misfit(self, sequences: Sequences) -> Self:
+        """The same model; its status says so where predictions one row ahead are far off, in a sample."""
+        params = self.fitted.params
+        if params.n_states > _MOST_STATES_LOOKED_AT:
+            return self
+        rows = sequences
+        if sequences.n_rows > _ROWS_LOOKED_AT:
+            sample = stretches(sequences.mask, sequences.lengths, _ROWS_LOOKED_AT)
+            rows = sequences if sample is None else sequences.cut_out(sample)
+        if rows.n_rows > 2 * _ROWS_LOOKED_AT:  # many sequences, each as short as a stretch
+            return self
+        timed = rows.retimed(self.fitted.time_unit)
+        try:
+            with np.errstate(all="ignore"):
+                filtering, steps = filter_few(params, make_panel(timed))
+                ahead = one_step(self.fitted.predictive_params, steps, filtering.means, filtering.covariances)
+        except np.linalg.LinAlgError:  # rounding, where there is hardly any noise
+            return self
+        errors = standardised_errors(timed.values, *ahead)
+        clause = misfit_clause(errors, timed.lengths, timed.feature_names)
+        if not clause:
+            return self
+        return replace(self, fitted=replace(self.fitted, status=self.fitted.status + clause))
 
     def forecast(self, sequences: Sequences, steps: Sequence[FloatArray]) -> list[Forecast]:
         """Distribution so many units of time after each sequence."""
