@@ -82,13 +82,18 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         left moves fills by a part of their standard deviation, and by other parts on machines with other
         numbers of cores; for digits that stay, give ``1e-4``.
     noise_floor : float or "auto", default="auto"
-        Smallest noise variance, as a fraction of each feature's variance. It keeps a latent from explaining
-        one feature without any noise (a Heywood case), which makes intervals too narrow. ``"auto"`` allows
-        1e-9, but goes on with 1e-3 where single features fall below 1e-4 while most do not.
+        Smallest noise variance, as a fraction of each feature's variance; ``"auto"`` is 1e-9. Set it where a
+        latent follows one feature alone (a Heywood case) and intervals are too narrow; `status_` says so.
     n_init : int, default=1
         Number of climbs, of which the best is taken. The first begins at slow feature analysis, the others
         at random places, the same each time. More than one is of use where there are more latents than the
         data show and many cells are missing: there are several maxima then.
+    noise_prior : {"weak"} or None, default="weak"
+        Prior of the noise variances that are learned, in units of each feature's variance. ``"weak"`` takes
+        all sizes to be equally likely on a logarithmic scale down to 1e-4, and less in proportion below: it
+        costs no more than a nat for each factor of e, so that it decides where the likelihood does not, which
+        is flat where a latent follows one feature alone. Estimates are then those of the largest posterior
+        density; None is maximum likelihood.
     random_state : int, Generator or None, default=None
         Default source of randomness of `sample` and `sample_posterior`; fitting uses none.
     verbose : bool, default=False
@@ -115,9 +120,10 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     mean_ : ndarray (D,)
         Mean of each feature.
     log_likelihood_ : float
-        Log-likelihood of the training data, in nats.
+        Log-likelihood of the training data, in nats, without the prior of the noise.
     history_ : ndarray (n_iter_,)
-        Log-likelihood after each accepted step; never falls.
+        Log-likelihood after each accepted step; never falls. With a prior, its log density is part of it, up
+        to the constant with which it ends at `log_likelihood_`.
     n_iter_ : int
         Number of accepted steps.
     n_evaluations_ : int
@@ -185,6 +191,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         tol: float | str = "auto",
         noise_floor: float | str = "auto",
         n_init: int = 1,
+        noise_prior: str | None = "weak",
         random_state: Seed = None,
         verbose: bool = False,
     ) -> None:
@@ -195,6 +202,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.tol = tol
         self.noise_floor = noise_floor
         self.n_init = n_init
+        self.noise_prior = noise_prior
         self.random_state = random_state
         self.verbose = verbose
 

@@ -326,7 +326,9 @@ class LinearGaussianModel:
         panel = self._panel(sequences.standardised(fitted.shift, fitted.scale))
         coordinates = self._coordinates(evenly_sampled=panel.evenly_sampled)
         free = free_coordinates(coordinates, params, fitted.options.noise_floors)
-        return profile_decay(coordinates, params, panel, free, component, level, fitted.time_unit)
+        learned = fitted.options.learned_noise(fitted.scale)
+        noise = learned if learned.prior > 0.0 else None
+        return profile_decay(coordinates, params, panel, free, component, level, fitted.time_unit, noise)
 
     def arrays_to_save(self) -> Mapping[str, NDArray[Any]]:
         """Nothing: the parameters are the model."""
