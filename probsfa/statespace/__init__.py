@@ -12,6 +12,7 @@ Who calls whom, from the top down; nothing imports upwards::
     persistence, streaming, progress   files; series that are read block by block; a bar
     models, noise_free                 a fitted model and its verbs, with noise and in the limit of none
     learning/                          maximum likelihood: starts, objectives, climbs, standard errors
+    diagnostics                        whether a model fits, by the tests of whiteness
     filtering, prediction, simulation  what the verbs compute, as functions
     noise_free_gaps                    the limit of no noise, where cells are missing
     noise_free_likelihood              the likelihood of that limit, with its edge terms and without
@@ -24,6 +25,7 @@ Samplers alone go to the engine directly, by the likelihood as a function that J
 (:mod:`probsfa.statespace.engine.likelihood`).
 """
 
+from probsfa.statespace.diagnostics import Diagnostics as Diagnostics
 from probsfa.statespace.engine.plan import on_devices as on_devices
 from probsfa.statespace.engine.plan import use_strategy as use_strategy
 from probsfa.statespace.estimator import ProbabilisticSFA as ProbabilisticSFA
@@ -48,6 +50,7 @@ from probsfa.statespace.selection import Selection as Selection
 from probsfa.statespace.selection import select_n_components as select_n_components
 
 __all__ = [
+    "Diagnostics",
     "FilterResult",
     "FilterState",
     "Forecast",

@@ -20,6 +20,7 @@ from probsfa._timescales import timescales_from_decay
 from probsfa._typing import FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_sequences
 from probsfa.statespace import persistence, streaming
+from probsfa.statespace.diagnostics import Diagnostics
 from probsfa.statespace.filtering import FilterResult, FilterState
 from probsfa.statespace.learning.maximum_likelihood import (
     InMemory,
@@ -32,6 +33,7 @@ from probsfa.statespace.learning.profile import TimescaleProfile
 from probsfa.statespace.learning.standard_errors import StandardErrors
 from probsfa.statespace.models import FittedModel, LinearGaussianModel
 from probsfa.statespace.noise_free import fit_noise_free
+from probsfa.statespace.parameters import canonical, make_parameters
 from probsfa.statespace.posterior import Posterior
 from probsfa.statespace.prediction import Forecast
 from probsfa.statespace.progress import Progress, tell
@@ -91,13 +93,18 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         left moves fills by a part of their standard deviation, and by other parts on machines with other
         numbers of cores; for digits that stay, give ``1e-4``.
     noise_floor : float or "auto", default="auto"
-        Smallest noise variance, as a fraction of each feature's variance. It keeps a latent from explaining
-        one feature without any noise (a Heywood case), which makes intervals too narrow. ``"auto"`` allows
-        1e-9, but goes on with 1e-3 where single features fall below 1e-4 while most do not.
+        Smallest noise variance, as a fraction of each feature's variance; ``"auto"`` is 1e-9. Set it where a
+        latent follows one feature alone (a Heywood case) and intervals are too narrow; `status_` says so.
     n_init : int, default=1
         Number of climbs, of which the best is taken. The first begins at slow feature analysis, the others
         at random places, the same each time. More than one is of use where there are more latents than the
         data show and many cells are missing: there are several maxima then.
+    noise_prior : {"weak"} or None, default="weak"
+        Prior of the noise variances that are learned, in units of each feature's variance. ``"weak"`` takes
+        all sizes to be equally likely on a logarithmic scale down to 1e-4, and less in proportion below: it
+        costs no more than a nat for each factor of e, so that it decides where the likelihood does not, which
+        is flat where a latent follows one feature alone. Estimates are then those of the largest posterior
+        density; None is maximum likelihood.
     random_state : int, Generator or None, default=None
         Default source of randomness of `sample` and `sample_posterior`; fitting uses none.
     verbose : bool, default=False
@@ -138,9 +145,10 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     mean_ : ndarray (D,)
         Mean of each feature.
     log_likelihood_ : float
-        Log-likelihood of the training data, in nats.
+        Log-likelihood of the training data, in nats, without the prior of the noise.
     history_ : ndarray (n_iter_,)
-        Log-likelihood after each accepted step; never falls.
+        Log-likelihood after each accepted step; never falls. With a prior, its log density is part of it, up
+        to the constant with which it ends at `log_likelihood_`.
     n_iter_ : int
         Number of accepted steps.
     n_evaluations_ : int
@@ -227,6 +235,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         tol: float | str = "auto",
         noise_floor: float | str = "auto",
         n_init: int = 1,
+        noise_prior: str | None = "weak",
         random_state: Seed = None,
         verbose: bool = False,
     ) -> None:
@@ -239,6 +248,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.tol = tol
         self.noise_floor = noise_floor
         self.n_init = n_init
+        self.noise_prior = noise_prior
         self.random_state = random_state
         self.verbose = verbose
 
@@ -296,6 +306,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         model = self._maximise(InMemory(sequences), options)
         if options.n_components is None:
             model = model.beside_interpolation(sequences)
+        model = model.with_gross_misfit(sequences)
         model = replace(model, fitted=_with_times(model.fitted, sequences.axis, sequences.time_unit))
         set_fitted(self, model)
         if self.verbose:
@@ -354,6 +365,97 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         model = self._maximise(streaming.InBlocks(self, X, lengths, seconds), options)
         set_fitted(self, replace(model, fitted=_with_times(model.fitted, axis, model.fitted.time_unit)))
         return self
+
+    @classmethod
+    def from_parameters(
+        cls,
+        decay: ArrayLike,
+        loadings: ArrayLike,
+        noise_variance: ArrayLike,
+        offset: ArrayLike = 0.0,
+        *,
+        time_unit: Any = None,
+        feature_names: Any = None,
+        **options: Any,
+    ) -> Self:
+        """Make a fitted model of given parameters; nothing is fitted.
+
+        Parameters
+        ----------
+        decay : array-like (K,)
+            Correlation of each latent with itself one unit of time later, inside (-1, 1).
+        loadings : array-like (D, K)
+            How each latent shows in each feature, in data units per standard deviation of the latent.
+        noise_variance : float or array-like (D,)
+            Observation noise variance, positive, in squared data units.
+        offset : float or array-like (D,), default=0.0
+            Mean of each feature.
+        time_unit : str or timedelta or None, default=None
+            How long the unit of time of the decays is, such as ``"1h"``, for data with dates; None for rows.
+        feature_names : array-like of str (D,), optional
+            What the columns are called.
+        **options
+            Parameters of the estimator, for later fits; `n_components` is K.
+
+        Returns
+        -------
+        ProbabilisticSFA
+            With all verbs. Latents come slowest first, with the signs that a fit gives them;
+            ``log_likelihood_`` is NaN, as there are no training data.
+
+        Raises
+        ------
+        ValueError
+            If a shape does not fit, or a value is not finite or out of its range.
+
+        See Also
+        --------
+        probsfa.statespace.make_parameters : Checks parameters.
+
+        Examples
+        --------
+        >>> from probsfa import ProbabilisticSFA
+        >>> model = ProbabilisticSFA.from_parameters([0.9], [[1.0], [2.0]], 0.1)
+        >>> X, latents = model.sample(50, random_state=0)
+        >>> model.transform(X).shape, model.forecast(X, 3).means.shape
+        ((50, 1), (3, 2))
+        """
+        params = make_parameters(decay, loadings, noise_variance, offset)
+        estimator = cls(params.n_components, **options)
+        checked = FitOptions.of(estimator).check()
+        scale = np.sqrt(np.sum(params.loadings**2, axis=1) + params.noise_variance)
+        axis = TimeAxis()
+        if time_unit is not None:
+            import pandas as pd
+
+            seconds = pd.Timedelta(time_unit).total_seconds()
+            if not seconds > 0.0:
+                raise ValueError(f"time_unit must be a positive duration; got {time_unit!r}.")
+            axis = TimeAxis(kind="dates", unit=seconds)
+        given = MaximumLikelihood(
+            params=canonical(params, scale),
+            shift=params.offset,
+            scale=scale,
+            time_unit=1.0,
+            log_likelihood=np.nan,
+            history=np.empty(0),
+            n_evaluations=0,
+            converged=True,
+            status="The parameters were given; nothing was fitted.",
+            options=checked,
+            axis=axis,
+        )
+        estimator._take_over(LinearGaussianModel(given))
+        estimator.n_features_in_ = params.n_features
+        if feature_names is not None:
+            names = np.asarray(feature_names, dtype=object)
+            if names.shape != (params.n_features,):
+                raise ValueError(
+                    f"feature_names must be {params.n_features} names, one for each feature; got shape "
+                    f"{names.shape}."
+                )
+            estimator.feature_names_in_ = names
+        return estimator
 
     def _maximise(self, data: TrainingData, options: FitOptions) -> LinearGaussianModel:
         with Progress(self.verbose, self.max_iter) as report:
@@ -627,6 +729,55 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         n_observed = int(np.count_nonzero(sequences.mask.any(axis=1)))
         penalty = self._model.n_parameters * float(np.log(n_observed))
         return -2.0 * self._model.log_likelihood(sequences) + penalty
+
+    def diagnose(self, X: Any, *, block: int = 24, lengths: Any = None, times: Any = None) -> Diagnostics:
+        """Say whether the model fits data, column by column, and what to try where it does not.
+
+        Parameters
+        ----------
+        X : array-like (T, D), or list of array-likes (T_i, D)
+            Rows in order of time, NaN where missing: those of the fit, or others.
+        block : int, default=24
+            Rows of the blocks that are hidden to see how well intervals hold in longer holes.
+        lengths, times : optional
+            As in `fit`.
+
+        Returns
+        -------
+        Diagnostics
+            Predictions one row ahead and their standardised errors, like `X`; autocorrelations, tails,
+            rhythms and drifts of these errors, and how often intervals hold, by column and kind of hole;
+            ``advice``, sentences that say what to try. ``print`` shows a table, ``plot()`` a picture.
+
+        Raises
+        ------
+        ValueError
+            If the model has no noise (``noise=0.0``).
+
+        See Also
+        --------
+        filter : Predictions alone, which can be resumed.
+        probsfa.select_n_components : How many latents.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from probsfa import ProbabilisticSFA
+        >>> from probsfa.datasets import make_slow_mixture
+        >>> X = make_slow_mixture(400, 3, decay=[0.95], noise_variance=0.3, random_state=0).data
+        >>> X[:, 1] += np.sin(2 * np.pi * np.arange(400) / 12)
+        >>> for sentence in ProbabilisticSFA(1).fit(X).diagnose(X).advice:
+        ...     print(sentence)
+        Column 1 keeps a rhythm of 12 units of time that no latent carries: rhythms=[12].
+        """
+        check_count("block", block)
+        sequences = self._check(X, lengths, times)
+        found = self._model.diagnose(sequences, block)
+        like = {
+            name: like_input(X, sequences, getattr(found, name))
+            for name in ("predictions", "prediction_std", "innovations")
+        }
+        return replace(found, **like)
 
     def standard_errors(self, X: Any, *, lengths: Any = None, times: Any = None) -> StandardErrors:
         """Return standard errors of the parameters from the observed information of the training data.

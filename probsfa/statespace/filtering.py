@@ -1,15 +1,17 @@
 """Causal inference that can stop and go on: the distribution of each state given the rows so far."""
 
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
-from probsfa.statespace.engine.dynamics import transition_over, transition_table
-from probsfa.statespace.panel import make_panel, whole_if_close
+from probsfa.statespace.engine.dynamics import Transition, transition_over, transition_table
+from probsfa.statespace.panel import Panel, make_panel, whole_if_close
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import filter_rows
+from probsfa.statespace.posterior import Filtering, filter_rows
+from probsfa.statespace.prediction import observation_moments
 
 
 class FilterState(NamedTuple):
@@ -30,8 +32,32 @@ class FilterState(NamedTuple):
     time: float | None = None
 
 
-class FilterResult(NamedTuple):
-    """Causal distributions of the latents.
+class _Causal(NamedTuple):
+    """What a filter returns for each row, and where it stopped."""
+
+    means: FloatArray
+    covariances: FloatArray
+    row_log_likelihoods: FloatArray
+    state: FilterState
+
+
+class OneStep(NamedTuple):
+    """Distribution of each row given the rows before it.
+
+    Attributes
+    ----------
+    means : ndarray of shape (T, D)
+        Means of the observations.
+    std : ndarray of shape (T, D)
+        Their standard deviations, noise included.
+    """
+
+    means: FloatArray
+    std: FloatArray
+
+
+class FilterResult(_Causal):
+    """Causal distributions of the latents, and what they predict one row ahead.
 
     Attributes
     ----------
@@ -43,12 +69,66 @@ class FilterResult(NamedTuple):
         Log density of each row given the rows before it, in nats; zero where nothing is observed.
     state : FilterState
         From which to go on with the rows that follow.
+    predictions : ndarray of shape (T, D)
+        Means of the observations given the rows before their own. Like the two that follow it is worked out
+        when it is first asked for, and is no part of the tuple.
+    prediction_std : ndarray of shape (T, D)
+        Standard deviations of the observations given the rows before their own, noise included.
+    innovations : ndarray of shape (T, D)
+        Standardised prediction errors, ``(x - predictions) / prediction_std``; NaN where a cell is missing.
+        If the model is right, those of a column are independent and standard normal.
+
+    See Also
+    --------
+    probsfa.ProbabilisticSFA.diagnose : What innovations say of the model.
     """
 
-    means: FloatArray
-    covariances: FloatArray
-    row_log_likelihoods: FloatArray
-    state: FilterState
+    _params: Parameters
+    _values: FloatArray
+    _before: FilterState
+    _transitions: Transition
+
+    @classmethod
+    def of(
+        cls, causal: _Causal, params: Parameters, values: FloatArray, before: FilterState, steps: Transition
+    ) -> Self:
+        """A result that knows what its predictions are made of.
+
+        Parameters
+        ----------
+        causal : tuple
+            Means, covariances, log-likelihoods and state.
+        params : Parameters
+            From which observations are predicted.
+        values : ndarray of shape (T, D)
+            Observations, NaN where missing.
+        before : FilterState
+            The state before the first row.
+        steps : Transition
+            Transitions that lead to each row.
+        """
+        made = cls(*causal)
+        made._params, made._values, made._before, made._transitions = params, values, before, steps
+        return made
+
+    @cached_property
+    def _one_step(self) -> OneStep:
+        return one_step(self._params, self._transitions, self.means, self.covariances, self._before)
+
+    @property
+    def predictions(self) -> FloatArray:
+        """Means of the observations given the rows before their own, shape (T, D)."""
+        return self._one_step.means
+
+    @property
+    def prediction_std(self) -> FloatArray:
+        """Standard deviations of the observations given the rows before their own, shape (T, D)."""
+        return self._one_step.std
+
+    @property
+    def innovations(self) -> FloatArray:
+        """Standardised prediction errors, shape (T, D); NaN where a cell is missing."""
+        return standardised_errors(self._values, self.predictions, self.prediction_std)
 
     @property
     def std(self) -> FloatArray:
@@ -61,7 +141,106 @@ class FilterResult(NamedTuple):
         return float(np.sum(self.row_log_likelihoods))
 
 
-def run_filter(params: Parameters, sequence: Sequences, state: FilterState | None) -> FilterResult:
+def one_step(
+    params: Parameters,
+    steps: Transition,
+    means: FloatArray,
+    covariances: FloatArray,
+    before: FilterState | None = None,
+) -> OneStep:
+    """Predict each row from the rows before it.
+
+    Parameters
+    ----------
+    params : Parameters
+        From which observations are predicted.
+    steps : Transition
+        Transitions that lead to each row, (T, K); those to the first row of a sequence start it again.
+    means : ndarray of shape (T, K)
+        Means of the latents given the rows up to their own.
+    covariances : ndarray of shape (T, K, K)
+        Their covariances.
+    before : FilterState, optional
+        The state before the first row; of no matter where a sequence starts there.
+
+    Returns
+    -------
+    OneStep
+    """
+    k = means.shape[1]
+    first = FilterState(np.zeros(k), np.eye(k)) if before is None else before
+    earlier = np.concatenate([first.mean[None], means[:-1]])
+    spread = np.concatenate([first.covariance[None], covariances[:-1]])
+    batch = steps.as_batch()
+    moved = np.asarray(batch.move(earlier.T)).T
+    state: Any = np.moveaxis(spread, 0, -1)
+    predicted = np.moveaxis(np.asarray(batch.predict_covariance(state)), -1, 0)
+    values, variances = observation_moments(params, moved, predicted)
+    return OneStep(values, np.sqrt(variances))
+
+
+def standardised_errors(values: FloatArray, means: FloatArray, std: FloatArray) -> FloatArray:
+    """Errors in units of their predicted standard deviation; NaN where missing or without a spread."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(std > 0.0, (values - means) / std, np.nan)
+
+
+def filter_all(params: Parameters, panel: Panel) -> tuple[Filtering, Transition]:
+    """Causal distributions of all rows of a panel, and the transitions that lead to them.
+
+    Parameters
+    ----------
+    params : Parameters
+        Parameters of the model.
+    panel : Panel
+        Packed observations of any number of sequences.
+
+    Returns
+    -------
+    filtering : Filtering
+        Of the ``N`` rows that are data.
+    steps : Transition
+        Transitions that lead to these rows, (N, K).
+    """
+    k = params.n_states
+    steps = transition_table(params, panel.gaps).at(panel.gap_index)
+    filtering = filter_rows(params, panel, steps, np.zeros(k), np.eye(k))
+    return filtering, steps.at(slice(0, panel.n_rows))
+
+
+def filter_few(params: Parameters, panel: Panel) -> tuple[Filtering, Transition]:
+    """Do what :func:`filter_all` does, row by row in NumPy, without the log-likelihoods.
+
+    For some hundreds of rows that is done before a program would be compiled.
+    """
+    k, n = params.n_states, panel.n_rows
+    steps = transition_table(params, panel.gaps).at(panel.gap_index[:n])
+    weights = panel.mask[:n] / params.noise_variance
+    outer = (params.loadings[:, :, None] * params.loadings[:, None, :]).reshape(-1, k * k)
+    information = (weights @ outer).reshape(n, k, k)
+    score = (weights * (panel.values[:n] - params.offset)) @ params.loadings
+    means, covariances = np.empty((n, k)), np.empty((n, k, k))
+    mean, covariance = np.zeros(k), np.eye(k)
+    for t in range(n):
+        step = steps.at(t)
+        state: Any = covariance
+        mean, prior = np.asarray(step.move(mean)), np.asarray(step.predict_covariance(state))
+        # (P^-1 + J)^-1 = P^1/2 (1 + P^1/2' J P^1/2)^-1 P^1/2', which holds its digits at little noise.
+        root = np.linalg.cholesky(prior)
+        inner = np.linalg.inv(np.eye(k) + root.T @ information[t] @ root)
+        covariance = root @ (0.5 * (inner + inner.T)) @ root.T
+        mean = mean + covariance @ (score[t] - information[t] @ mean)
+        means[t], covariances[t] = mean, covariance
+    return Filtering(means, covariances, np.full(n, np.nan)), steps
+
+
+def run_filter(
+    params: Parameters,
+    sequence: Sequences,
+    state: FilterState | None,
+    *,
+    predictive: Parameters | None = None,
+) -> FilterResult:
     """Filter one sequence.
 
     Parameters
@@ -72,6 +251,8 @@ def run_filter(params: Parameters, sequence: Sequences, state: FilterState | Non
         One sequence, with times in units of the model's time or evenly sampled.
     state : FilterState, optional
         Where the rows before it ended; the stationary distribution when there are none.
+    predictive : Parameters, optional
+        Parameters from which observations are predicted, where these are others.
 
     Returns
     -------
@@ -104,7 +285,10 @@ def run_filter(params: Parameters, sequence: Sequences, state: FilterState | Non
         filtering.covariances[-1].copy(),
         None if times is None else float(times[-1]),
     )
-    return FilterResult(*filtering, last)
+    before = FilterState(mean, covariance)
+    steps = transitions.at(slice(0, panel.n_rows))
+    causal = _Causal(*filtering, last)
+    return FilterResult.of(causal, predictive or params, sequence.values, before, steps)
 
 
 def _check_state(state: FilterState, n_states: int, times: FloatArray | None) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 
-__all__ = ["Comparison", "compare_with_interpolation", "interpolated", "left_out"]
+__all__ = ["Comparison", "compare_with_interpolation", "interpolated", "left_out", "left_out_moments"]
 
 # A cell that its own observation determines but for this part has nothing left to be told by the others.
 _LEAST_LEFT = 1e-7
@@ -71,11 +71,23 @@ def left_out(
     ndarray of shape (T, D)
         NaN where a cell is missing, or where rounding leaves nothing of what the others say.
     """
+    return left_out_moments(values, means, variances, noise_variance)[0]
+
+
+def left_out_moments(
+    values: FloatArray, means: FloatArray, variances: FloatArray, noise_variance: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return means and variances (T, D), noise included, of what a model says of observed cells without them.
+
+    Parameters as of :func:`left_out`; NaN where that has NaN.
+    """
     explained = variances - noise_variance
     with np.errstate(divide="ignore", invalid="ignore"):
         left = 1.0 - explained / noise_variance  # v / v'
         without = (means - values * (explained / noise_variance)) / left
-    return np.where(left > _LEAST_LEFT, without, np.nan)
+        variance = explained / left + noise_variance
+    told = (left > _LEAST_LEFT) & ~np.isnan(values)
+    return np.where(told, without, np.nan), np.where(told, variance, np.nan)
 
 
 def interpolated(sequences: Sequences) -> FloatArray:

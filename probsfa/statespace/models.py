@@ -14,8 +14,25 @@ from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
+from probsfa.datasets import hide_blocks
+from probsfa.statespace.diagnostics import (
+    Diagnostics,
+    PredictionErrors,
+    diagnose,
+    left_out_errors,
+    left_out_rows,
+    misfit_clause,
+)
 from probsfa.statespace.engine.plan import Plan
-from probsfa.statespace.filtering import FilterResult, FilterState, run_filter
+from probsfa.statespace.filtering import (
+    FilterResult,
+    FilterState,
+    filter_all,
+    filter_few,
+    one_step,
+    run_filter,
+    standardised_errors,
+)
 from probsfa.statespace.learning.budget import affordable_rows, stretches
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
@@ -38,10 +55,17 @@ from probsfa.statespace.prediction import (
 )
 from probsfa.statespace.simulation import draw_latents, simulate
 
+<<<<<<< HEAD
 # Moments of more bytes than this are not kept: cells are filled chunk by chunk, with little else in memory.
 _LARGE = 128 * 2**20
 # Rows that are compared with straight lines at least, however long they are.
 _FEWEST_COMPARED = 1000
+=======
+# Values of more bytes than this are filled chunk by chunk, with little in memory besides the result.
+_LARGE = 64 * 2**20
+# Rows on which the end of a fit looks for gross misfit, and the most states for which that takes no time.
+_ROWS_LOOKED_AT, _MOST_STATES_LOOKED_AT = 1000, 40
+>>>>>>> diagnose
 
 __all__ = ["FittedModel", "LinearGaussianModel"]
 
@@ -96,6 +120,10 @@ class FittedModel(Protocol):
         """Courses of the latents (n_draws, N, K), from their joint distribution given the data."""
         ...
 
+    def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
+        """What prediction errors say of the model; blocks of so many rows are hidden."""
+        ...
+
     def standard_errors(self, sequences: Sequences) -> StandardErrors:
         """Standard errors of the parameters, which were fitted to these data."""
         ...
@@ -142,7 +170,11 @@ class LinearGaussianModel:
         if state is not None and len(sequences.lengths) > 1:
             raise ValueError("state goes on with one sequence; X holds several.")
         timed = sequences.retimed(self.fitted.time_unit)
-        results = [run_filter(self.fitted.params, timed.one(i), state) for i in range(len(timed.lengths))]
+        predictive = self.fitted.predictive_params
+        results = [
+            run_filter(self.fitted.params, timed.one(i), state, predictive=predictive)
+            for i in range(len(timed.lengths))
+        ]
         for result in results:
             check_finite(sequences, self.fitted.params, *result[:3])
         return results
@@ -210,6 +242,30 @@ class LinearGaussianModel:
         status = f"{self.fitted.status} {comparison.sentence}"
         return replace(self, fitted=replace(self.fitted, status=status))
 
+    def with_gross_misfit(self, sequences: Sequences) -> Self:
+        """The same model; its status says so where predictions one row ahead are far off, in a sample."""
+        params = self.fitted.params
+        if params.n_states > _MOST_STATES_LOOKED_AT:
+            return self
+        rows = sequences
+        if sequences.n_rows > _ROWS_LOOKED_AT:
+            sample = stretches(sequences.mask, sequences.lengths, _ROWS_LOOKED_AT)
+            rows = sequences if sample is None else sequences.cut_out(sample)
+        if rows.n_rows > 2 * _ROWS_LOOKED_AT:  # many sequences, each as short as a stretch
+            return self
+        timed = rows.retimed(self.fitted.time_unit)
+        try:
+            with np.errstate(all="ignore"):
+                filtering, steps = filter_few(params, make_panel(timed))
+                ahead = one_step(self.fitted.predictive_params, steps, filtering.means, filtering.covariances)
+        except np.linalg.LinAlgError:  # rounding, where there is hardly any noise
+            return self
+        errors = standardised_errors(timed.values, *ahead)
+        clause = misfit_clause(errors, timed.lengths, timed.feature_names)
+        if not clause:
+            return self
+        return replace(self, fitted=replace(self.fitted, status=self.fitted.status + clause))
+
     def forecast(self, sequences: Sequences, steps: Sequence[FloatArray]) -> list[Forecast]:
         """Distribution so many units of time after each sequence."""
         whole = self.posterior(sequences)
@@ -230,6 +286,44 @@ class LinearGaussianModel:
         check_finite(sequences, self.fitted.params, drawn)
         return drawn
 
+    def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
+        """What prediction errors say of the model.
+
+        Those one row ahead are of all rows; those of other holes of a sample where there are very many.
+        """
+        fitted = self.fitted
+        timed = sequences.retimed(fitted.time_unit)
+        predictions, prediction_std, innovations = self._one_step(timed)
+        check_finite(sequences, fitted.params, predictions)
+        by_kind = {"one step": innovations, **self._left_out(self._sample(sequences), block)}
+        errors = PredictionErrors(predictions, prediction_std, by_kind, block)
+        seconds = fitted.axis.seconds(fitted.time_unit)
+        return diagnose(errors, timed, seconds, fitted.params.n_components)
+
+    def _one_step(self, timed: Sequences) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Predictions one row ahead, their standard deviations and standardised errors, all (N, D)."""
+        filtering, steps = filter_all(self.fitted.params, make_panel(timed))
+        ahead = one_step(self.fitted.predictive_params, steps, filtering.means, filtering.covariances)
+        return *ahead, standardised_errors(timed.values, *ahead)
+
+    def _left_out(self, sequences: Sequences, block: int) -> dict[str, FloatArray]:
+        """Standardised errors of cells, of rows, and of blocks of rows that are left out."""
+        params, whole = self.fitted.predictive_params, self.posterior(sequences)
+        values = sequences.values
+        moments = observation_moments(params, whole.means, whole.covariances)
+        hidden = hide_blocks(values, block, 0.1, random_state=0) if block < len(values) else None
+        out = {
+            "cells": left_out_errors(values, *moments, params.noise_variance),
+            "rows": left_out_rows(params, values, whole.means, whole.covariances),
+        }
+        if hidden is not None:
+            rest = replace(sequences, values=np.where(hidden, np.nan, values))
+            without = self.posterior(rest)
+            means, variances = observation_moments(params, without.means, without.covariances)
+            errors = standardised_errors(values, means, np.sqrt(variances))
+            out["blocks"] = np.where(hidden, errors, np.nan)
+        return out
+
     def standard_errors(self, sequences: Sequences) -> StandardErrors:
         """Standard errors of the parameters, from the observed information of the data."""
         fitted = self.fitted
@@ -247,7 +341,9 @@ class LinearGaussianModel:
         panel = self._panel(sequences.standardised(fitted.shift, fitted.scale))
         coordinates = self._coordinates(evenly_sampled=panel.evenly_sampled)
         free = free_coordinates(coordinates, params, fitted.options.noise_floors)
-        return profile_decay(coordinates, params, panel, free, component, level, fitted.time_unit)
+        learned = fitted.options.learned_noise(fitted.scale)
+        noise = learned if learned.prior > 0.0 else None
+        return profile_decay(coordinates, params, panel, free, component, level, fitted.time_unit, noise)
 
     def arrays_to_save(self) -> Mapping[str, NDArray[Any]]:
         """Nothing: the parameters are the model."""

@@ -216,6 +216,13 @@ class NoiseFreeModel:
         drawn = draw_given_observed(*self.square, sequences, n_draws, rng)
         return drawn[:, :, : self.n_components]
 
+    def diagnose(self, sequences: Sequences, block: int) -> NoReturn:
+        """Raise a ValueError: without noise, rows determine what they leave out."""
+        raise ValueError(
+            "diagnose needs observation noise; without it (noise=0.0) complete rows have no noise to test. "
+            "Fit with noise to see what these latents leave over."
+        )
+
     def standard_errors(self, sequences: Sequences) -> NoReturn:
         """Raise a ValueError: there is no uncertainty."""
         raise ValueError("standard_errors needs observation noise; noise=0.0 is a limit of no uncertainty.")

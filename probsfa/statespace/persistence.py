@@ -51,7 +51,7 @@ def write(
         "fitted_with": dataclasses.asdict(fitted.options),
         "time_unit": fitted.time_unit,
         "time_axis": fitted.axis._asdict(),
-        "log_likelihood": fitted.log_likelihood,
+        "log_likelihood": None if np.isnan(fitted.log_likelihood) else fitted.log_likelihood,
         "n_iter": fitted.n_iter,
         "n_evaluations": fitted.n_evaluations,
         "converged": fitted.converged,
@@ -128,7 +128,7 @@ def _assemble(scalars: dict[str, Any], arrays: dict[str, Any]) -> tuple[FittedMo
         shift=arrays["shift"],
         scale=arrays["scale"],
         time_unit=scalars["time_unit"],
-        log_likelihood=scalars["log_likelihood"],
+        log_likelihood=np.nan if scalars["log_likelihood"] is None else scalars["log_likelihood"],
         history=arrays["history"],
         n_evaluations=scalars["n_evaluations"],
         converged=scalars["converged"],
@@ -156,7 +156,9 @@ def _check_scalars(scalars: dict[str, Any]) -> None:
             raise ValueError(f"{name} must be parameters by name")
     for name in ("time_unit", "log_likelihood"):
         value = scalars[name]
-        if not (is_number(value) and np.isfinite(value)):
+        # Parameters that were given, not fitted, have a log-likelihood of nothing: None.
+        given = name == "log_likelihood" and value is None and scalars["n_evaluations"] == 0
+        if not (given or (is_number(value) and np.isfinite(value))):
             raise ValueError(f"{name} must be a finite number, got {value!r:.80}")
     if scalars["time_unit"] <= 0.0:
         raise ValueError(f"time_unit must be positive, got {scalars['time_unit']!r}")

@@ -449,3 +449,20 @@ def exact_log_likelihood(model, sequence, digits=60):
                 total -= ((two_pi * variance).ln() + e * e / variance) / 2
                 mean, P = mean + gain * (e / variance), P - np.outer(gain, gain) / variance
     return float(total)
+
+
+def predictive_of_cells(model, sequences, hidden, times=None):
+    """Means and standard deviations (N, D) of the cells given those that are not hidden with them.
+
+    ``hidden(t, d)`` says by a mask (N, D) which cells are left out besides the missing ones when cell (t, d)
+    is predicted. The cell itself must be among them.
+    """
+    x = np.concatenate(sequences)
+    lengths = np.cumsum([len(s) for s in sequences])[:-1]
+    means, std = np.full(x.shape, np.nan), np.full(x.shape, np.nan)
+    for t in range(len(x)):
+        for d in range(x.shape[1]):
+            rest = np.where(hidden(t, d), np.nan, x)
+            mean, spread = complete_entries(model, np.split(rest, lengths), times)
+            means[t, d], std[t, d] = mean[t, d], spread[t, d]
+    return means, std

@@ -21,7 +21,7 @@ _PROMISES = 5
 
 
 def maximize(params: Parameters, stats: Statistics, noise: Noise, gaps: FloatArray) -> Parameters:
-    """M-step: parameters that maximise the expected complete-data log-likelihood.
+    """M-step: parameters that maximise the expected complete-data log-likelihood, and the prior of the noise.
 
     Parameters
     ----------
@@ -55,9 +55,10 @@ def _maximize_observations(
     power = stats.residual_power - np.einsum("di,di->d", change, crossed)
     variance = params.noise_variance
     if noise.kind == "diagonal":
-        variance = np.maximum(power / stats.counts, noise.floor)
+        variance = np.maximum(noise.best_variance(stats.counts, power), noise.floor)
     elif noise.kind == "isotropic":
-        common = max(power.sum() / stats.counts.sum(), noise.floor.max())
+        best = noise.best_variance(stats.counts.sum(keepdims=True), power.sum(keepdims=True))
+        common = max(float(best[0]), noise.floor.max())
         variance = np.full_like(power, common)
     return params.seen_loadings + change[:, :-1], params.offset + change[:, -1], variance
 

@@ -1,7 +1,6 @@
 """A whole fit: several starts, refined on Whittle's likelihood, ranked and finished on the exact one."""
 
 import warnings
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ from probsfa._typing import FloatArray
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, to_vector
 from probsfa.statespace.learning.em import fit_em, warm_up
-from probsfa.statespace.learning.noise import HEYWOOD_FLOOR, Noise, is_heywood
+from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import (
     CountedEStep,
     EStep,
@@ -52,10 +51,13 @@ _EM_STEPS, _EM_WORTH = 5, 2.0
 _IMPUTATIONS, _IMPUTATION_WORTH = 6, 5.0
 # Spectra of shorter sequences say nothing.
 _SHORTEST_FOR_SPECTRA = 8
+<<<<<<< HEAD
 # Evaluations reserved for going on with a floor under Heywood cases, as a part of all.
 _RESERVED_FOR_HEYWOOD = 0.2
 # Parts of their first loadings with which rhythms and smooth latents are added to a model without them.
 _STRENGTHS = (0.3, 0.03)
+=======
+>>>>>>> diagnose
 
 
 def fit(
@@ -67,7 +69,6 @@ def fit(
     solver: str,
     max_iter: int,
     tol: float,
-    hold_heywood_cases: bool = False,
     n_init: int = 1,
     start: Parameters | None = None,
     given: Given | None = None,
@@ -76,9 +77,8 @@ def fit(
 ) -> FitResult:
     """Maximise the likelihood of standardised data.
 
-    A latent that explains one feature without any noise (a Heywood case) raises the likelihood and makes
-    intervals too narrow. Where single features are left without noise while most are not, the fit may go on
-    with a floor under them; some evaluations are reserved for that.
+    Where the noise has a prior it is the posterior density that is climbed, and the history is that of the
+    climb, up to the constant with which it ends at the log-likelihood.
 
     Parameters
     ----------
@@ -96,8 +96,6 @@ def fit(
         Most posterior evaluations.
     tol : float
         Gain to come at which to stop, in nats.
-    hold_heywood_cases : bool, default=False
-        Whether to hold Heywood cases to a floor; of use for diagonal noise only.
     n_init : int, default=1
         Number of climbs to the end; all but the first begin at random, with `max_iter` evaluations each.
     start : Parameters, optional
@@ -114,10 +112,8 @@ def fit(
     FitResult
         Also after an interrupt from the keyboard, with the best parameters so far.
     """
-    hold_heywood_cases = hold_heywood_cases and noise.kind == "diagonal"
     layout = Coordinates(panel.values.shape[1], latents, noise.kind, panel.evenly_sampled)
-    reserved = int(np.ceil(_RESERVED_FOR_HEYWOOD * max_iter)) if hold_heywood_cases and max_iter > 1 else 0
-    evaluate = CountedEStep(panel, max_iter - reserved, report, e_step)
+    evaluate = CountedEStep(panel, max_iter, report, e_step, noise if noise.prior > 0.0 else None)
     # Matrices here are as small as there are features.
     with one_blas_thread():
         if start is None and latents.n_pairs:
@@ -127,13 +123,14 @@ def fit(
             for other in _random_starts(panel, layout, noise, start_noise, n_init - 1):
                 if result.status == "interrupted":
                     break
-                evaluate.limit = evaluate.count + max_iter - reserved
+                evaluate.limit = evaluate.count + max_iter
                 try:
                     result = _better(result, _fit_from(evaluate, layout, noise, other, solver, tol))
                 except KeyboardInterrupt:  # before the climb has a first step to remember
                     result = result._replace(status="interrupted")
         else:
             result = _fit_from(evaluate, layout, noise, start, solver, tol)
+<<<<<<< HEAD
         result = result._replace(n_evaluations=evaluate.count)
         evaluate.limit = (
             max(max_iter, evaluate.count + reserved) if n_init > 1 or latents.n_pairs else max_iter
@@ -141,6 +138,14 @@ def fit(
         if not hold_heywood_cases:
             return result
         return _go_on(evaluate, layout, noise, result, solver, tol)
+=======
+        prior = evaluate.log_prior(result.params)
+        return result._replace(
+            n_evaluations=evaluate.count,
+            log_likelihood=result.log_likelihood - prior,
+            history=tuple(value - prior for value in result.history),
+        )
+>>>>>>> diagnose
 
 
 def _fit_from_all_starts(
@@ -322,24 +327,6 @@ def _better(best: FitResult, other: FitResult) -> FitResult:
     return higher._replace(status="interrupted") if other.status == "interrupted" else higher
 
 
-def _go_on(
-    evaluate: CountedEStep, layout: Coordinates, noise: Noise, result: FitResult, solver: str, tol: float
-) -> FitResult:
-    """Go on: with a floor under Heywood cases, or as before where there are none and evaluations are left."""
-    variance = result.params.noise_variance
-    heywood = is_heywood(variance)
-    if evaluate.exhausted or result.status == "interrupted" or not (heywood or result.status == "max_iter"):
-        return result
-    floor = np.maximum(noise.floor, HEYWOOD_FLOOR) if heywood else noise.floor
-    start = result.params._replace(noise_variance=np.maximum(variance, floor))
-    climb = fit_em if solver == "em" else partial(fit_quasi_newton, layout=layout)
-    finished = climb(evaluate, start=start, noise=noise._replace(floor=floor), tol=tol)
-    if not finished.history:  # interrupted before the floor could be tried
-        return result._replace(status="interrupted")
-    history = finished.history if heywood else (*result.history, *finished.history[1:])
-    return finished._replace(history=history)
-
-
 def _first_starts(
     panel: Panel, layout: Coordinates, noise: Noise, start_noise: FloatArray | None
 ) -> list[Parameters]:
@@ -390,7 +377,8 @@ def _refine(
     params: Parameters, layout: Coordinates, noise: Noise, data: Periodogram
 ) -> tuple[float, Parameters]:
     even = layout._replace(evenly_sampled=True)
-    objective = WhittleObjective(even, data, params, _WHITTLE_EVALUATIONS)
+    held = noise if noise.prior > 0.0 else None
+    objective = WhittleObjective(even, data, params, _WHITTLE_EVALUATIONS, held)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         # A wild step may overflow; the search then shortens it.
         warnings.simplefilter("ignore", RuntimeWarning)

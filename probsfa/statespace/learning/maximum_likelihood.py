@@ -21,7 +21,7 @@ from probsfa.statespace.columns import ColumnMoments, column_moments
 from probsfa.statespace.learning.budget import Size, check_memory, default_size
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.fit import fit
-from probsfa.statespace.learning.noise import HEYWOOD_FLOOR, LEAST_KNOWN_NOISE, is_heywood
+from probsfa.statespace.learning.noise import LEAST_KNOWN_NOISE, is_heywood
 from probsfa.statespace.learning.objective import STATUS_SENTENCES, EStep, FitResult, Report
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.panel import Panel, make_panel
@@ -320,7 +320,6 @@ def maximise(
         solver=options.solver,
         max_iter=options.max_iter,
         tol=options.gain_worth_a_step(layout.size),
-        hold_heywood_cases=options.holds_heywood_cases,
         n_init=options.n_init,
         start=start,
         given=options.given(problem.time_unit, evenly_sampled=even),
@@ -383,17 +382,18 @@ def _about_floors(noise_variance: FloatArray, problem: FitProblem) -> str:
             f"{LEAST_KNOWN_NOISE:g} of the variance is used. noise=0.0 is the limit of none."
         )
     variance = noise_variance / problem.scale**2
-    if options.holds_heywood_cases and options.noise_kind == "diagonal" and is_heywood(variance):
-        lowest = _listed(np.array([np.argmin(variance)]), problem)
-        return (
-            f" The noise variance of {lowest} is nearly zero while most "
-            "are not (a Heywood case): intervals may be too narrow. Raise max_iter, or set noise_floor."
-        )
-    at_floor = np.any(np.isclose(variance[:, None], [options.least_noise, HEYWOOD_FLOOR], rtol=1e-6), axis=1)
+    at_floor = np.isclose(variance, options.least_noise, rtol=1e-6)
     if problem.constant is not None:
         at_floor &= ~problem.constant  # they have a sentence of their own
     at = np.flatnonzero(at_floor)
     if at.size == 0:
+        if options.noise_kind == "diagonal" and is_heywood(variance):
+            lowest = _listed(np.array([np.argmin(variance)]), problem)
+            return (
+                f" The noise variance of {lowest} is nearly zero while most are not (a Heywood case): a "
+                "latent follows it alone, and intervals may be too narrow. Take fewer latents, or set "
+                "noise_floor."
+            )
         return ""
     return (
         f" The noise variance of {at.size} of {variance.size} features is at its floor "

@@ -1,4 +1,23 @@
-"""The observation noise in learning: how many variances are free, and how small they may become."""
+"""The observation noise in learning: how many variances are free, how small, and the prior on them.
+
+Maximum likelihood may leave a feature without noise where a latent follows it alone (a Heywood case): below
+some size the likelihood does not depend on the variance any more, and where the climb ends is chance. The
+weak prior takes relative variances ``rho``, in units of each feature's variance, to be equally likely on a
+logarithmic scale as long as they are large, and less so in proportion to their size where they are small,
+
+    p(log rho) ~ rho / (rho + s),        s = 1e-4.
+
+It pulls upwards by less than one nat for each factor of e, at any size, so that data without noise are still
+fitted without it; by ``s / rho`` nats only where there is noise; and in the flat part of a likelihood it is
+what decides. The variance that maximises ``-n/2 log rho - S / (2 rho) + log p`` is the positive root of
+``n rho^2 + (n s - S - 2 s) rho - S s = 0``.
+
+References
+----------
+Martin, J. K. & McDonald, R. P. (1975). Bayesian estimation in unrestricted factor analysis: a treatment for
+Heywood cases. Psychometrika 40, 505-517. https://doi.org/10.1007/BF02291552, whose prior
+``exp(-d / (2 rho))`` keeps data without noise from being fitted so.
+"""
 
 from typing import Literal, NamedTuple
 
@@ -6,7 +25,15 @@ import numpy as np
 
 from probsfa._typing import FloatArray
 
-__all__ = ["HEYWOOD_FLOOR", "LEAST_KNOWN_NOISE", "LEAST_NOISE", "Noise", "NoiseKind", "is_heywood"]
+__all__ = [
+    "FORMER_FLOOR",
+    "LEAST_KNOWN_NOISE",
+    "LEAST_NOISE",
+    "WEAK_PRIOR",
+    "Noise",
+    "NoiseKind",
+    "is_heywood",
+]
 
 #: One variance for each feature, one for all features, or none that is learned.
 NoiseKind = Literal["diagonal", "isotropic", "fixed"]
@@ -16,9 +43,12 @@ LEAST_NOISE = 1e-9
 #: Smallest known noise variance that is computed with, as such a fraction. A cell enters with the weight
 #: 1 / noise: rounding alone changes a log-likelihood by half a nat at 1e-14, and is all of it at 1e-16.
 LEAST_KNOWN_NOISE = 1e-12
-#: What a Heywood case is held to, and the typical noise variance above which there can be one.
-HEYWOOD_FLOOR = 1e-3
-_HEYWOOD_LOW = 1e-4
+#: Relative noise variance below which the weak prior falls.
+WEAK_PRIOR = 1e-4
+#: What earlier versions held single features to, and their files still do.
+FORMER_FLOOR = 1e-3
+# A feature has hardly any noise below the first, and others are typical above the second.
+_HEYWOOD_LOW, _HEYWOOD_TYPICAL = 1e-4, 1e-3
 
 
 class Noise(NamedTuple):
@@ -30,10 +60,45 @@ class Noise(NamedTuple):
         One variance for each feature, one for all, or none that is learned.
     floor : ndarray of shape (D,)
         Smallest variance allowed.
+    prior : float, default=0.0
+        Relative variance below which the prior density of its logarithm falls; zero for no prior.
     """
 
     kind: NoiseKind
     floor: FloatArray
+    prior: float = 0.0
+
+    def log_prior(self, variance: FloatArray) -> float:
+        """Logarithm of the prior density of relative variances (D,), in nats, up to a constant."""
+        free = {"diagonal": variance, "isotropic": variance[:1], "fixed": variance[:0]}[self.kind]
+        return -float(np.sum(np.log1p(self.prior / free)))
+
+    def prior_slope(self, variance: FloatArray) -> FloatArray:
+        """Its derivative by the logarithm of each free variance: (D,), (1,) or (0,)."""
+        free = {"diagonal": variance, "isotropic": variance[:1], "fixed": variance[:0]}[self.kind]
+        return np.asarray(self.prior / (free + self.prior)) if self.prior > 0.0 else np.zeros_like(free)
+
+    def best_variance(self, counts: FloatArray, power: FloatArray) -> FloatArray:
+        """Variances that maximise their posterior density given sums of squares over so many cells.
+
+        Parameters
+        ----------
+        counts, power : ndarray of shape (M,)
+            Number of cells, and expected sum of their squared residuals.
+
+        Returns
+        -------
+        ndarray of shape (M,)
+            Without regard to the floor.
+        """
+        if self.prior == 0.0:
+            return power / counts
+        half = 0.5 * (counts * self.prior - power - 2.0 * self.prior)
+        product = counts * power * self.prior
+        root = np.sqrt(half**2 + product)
+        # Of both forms of the root the one without cancellation.
+        below = power * self.prior / np.where(half > 0.0, half + root, 1.0)
+        return np.asarray(np.where(half > 0.0, below, (root - half) / counts))
 
 
 def is_heywood(variance: FloatArray) -> bool:
@@ -48,4 +113,4 @@ def is_heywood(variance: FloatArray) -> bool:
     -------
     bool
     """
-    return bool(variance.min() < _HEYWOOD_LOW and np.median(variance) > HEYWOOD_FLOOR)
+    return bool(variance.min() < _HEYWOOD_LOW and np.median(variance) > _HEYWOOD_TYPICAL)

@@ -86,10 +86,18 @@ class CountedEStep:
         Called with the number of evaluations and the best log-likelihood so far.
     e_step : callable, optional
         Expected statistics of parameters, where the panel is only a sample of the data.
+    noise : Noise, optional
+        With a prior, whose log density is added to the log-likelihood of the statistics: what is called the
+        log-likelihood in a climb is then that of the data and the prior.
     """
 
     def __init__(
-        self, panel: Panel, limit: int, report: Report | None = None, e_step: EStep | None = None
+        self,
+        panel: Panel,
+        limit: int,
+        report: Report | None = None,
+        e_step: EStep | None = None,
+        noise: Noise | None = None,
     ) -> None:
         self.panel = panel
         self.limit = limit
@@ -98,6 +106,11 @@ class CountedEStep:
         self.best_log_likelihood = -np.inf
         self._report = report
         self._e_step = e_step
+        self.noise = noise
+
+    def log_prior(self, params: Parameters) -> float:
+        """Log density of the prior at given parameters, in nats, up to a constant."""
+        return 0.0 if self.noise is None else self.noise.log_prior(params.noise_variance)
 
     @property
     def exhausted(self) -> bool:
@@ -107,11 +120,13 @@ class CountedEStep:
     def __call__(self, params: Parameters) -> Statistics:
         """Expected statistics at ``params``."""
         stats = self._e_step(params) if self._e_step else expected_statistics(params, self.panel)
+        stats = stats._replace(log_likelihood=stats.log_likelihood + self.log_prior(params))
         self.count += 1
         if stats.log_likelihood > self.best_log_likelihood:
             self.best, self.best_log_likelihood = params, stats.log_likelihood
         if self._report is not None:
-            self._report(self.count, self.best_log_likelihood)
+            prior = 0.0 if self.best is None else self.log_prior(self.best)
+            self._report(self.count, self.best_log_likelihood - prior)
         return stats
 
 
@@ -145,12 +160,25 @@ class ExactObjective:
     def evaluation(self, params: Parameters, stats: Statistics) -> Evaluation:
         """Log-likelihood and score from expected statistics at ``params``."""
         gradient = score(self.layout, params, self.evaluate.panel.gaps, stats)
+        gradient[self.layout.slices[2]] += self._prior_slope(params)
         return Evaluation(stats.log_likelihood, gradient, stats)
+
+    def _prior_slope(self, params: Parameters) -> FloatArray:
+        noise = self.evaluate.noise
+        size = self.layout.n_noise
+        return np.zeros(size) if noise is None else noise.prior_slope(params.noise_variance)
 
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric:
         """Expected information, damped by that of complete data: with full damping a step is one of EM."""
         params = from_vector(self.layout, vector, self.template)
+<<<<<<< HEAD
         return Metric(self.layout, params, complete_data_of(evaluation.detail, params), evaluation.gradient)
+=======
+        # The likelihood curves where its own gradient pushes a variance towards zero, whatever holds it up.
+        gradient = evaluation.gradient.copy()
+        gradient[self.layout.slices[2]] -= self._prior_slope(params)
+        return Metric(self.layout, params, complete_data_of(evaluation.detail), gradient)
+>>>>>>> diagnose
 
 
 # Longest step of one iteration: in the loadings (standard deviations), log r, mu.

@@ -11,9 +11,10 @@ from probsfa._times import TimeAxis, seconds_of
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import check_count, check_option
 from probsfa.statespace.learning.noise import (
-    HEYWOOD_FLOOR,
+    FORMER_FLOOR,
     LEAST_KNOWN_NOISE,
     LEAST_NOISE,
+    WEAK_PRIOR,
     Noise,
     NoiseKind,
 )
@@ -129,10 +130,15 @@ class FitOptions:
         Smallest noise variance, as a fraction of each feature's variance.
     n_init : int, default=1
         Number of climbs, all but the first from random places.
+<<<<<<< HEAD
     rhythms : int or tuple, default=0
         Number of rhythms, or their periods to start from.
     smooth : int or tuple, default=0
         Number of smooth latents, or their time scales to start from.
+=======
+    noise_prior : {"weak"} or None, default="weak"
+        Prior of the noise variances that are learned.
+>>>>>>> diagnose
     """
 
     n_components: int | None
@@ -142,8 +148,12 @@ class FitOptions:
     tol: float | str = "auto"
     noise_floor: str | float = "auto"
     n_init: int = 1
+<<<<<<< HEAD
     rhythms: int | tuple[Any, ...] = 0
     smooth: int | tuple[Any, ...] = 0
+=======
+    noise_prior: str | None = "weak"
+>>>>>>> diagnose
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise", as_noise(self.noise))
@@ -184,6 +194,8 @@ class FitOptions:
         check_count("max_iter", self.max_iter)
         check_count("n_init", self.n_init)
         check_option("solver", self.solver, ("auto", "em", "lbfgs"))
+        if self.noise_prior is not None:
+            check_option("noise_prior", self.noise_prior, ("weak",))
         if is_number(self.noise):
             if not (np.isfinite(self.noise) and self.noise >= 0.0):
                 raise ValueError(f"noise must be a finite variance, zero or larger; got {self.noise!r}.")
@@ -276,19 +288,17 @@ class FitOptions:
         return is_number(self.noise) and self.noise == 0.0
 
     @property
-    def holds_heywood_cases(self) -> bool:
-        """Whether single features that lose all their noise are held to a higher floor."""
-        return self.noise_floor == "auto"
-
-    @property
     def least_noise(self) -> float:
-        """Smallest noise variance allowed at first, as a fraction of each feature's variance."""
+        """Smallest noise variance allowed, as a fraction of each feature's variance."""
         return LEAST_NOISE if isinstance(self.noise_floor, str) else float(self.noise_floor)
 
     @property
     def noise_floors(self) -> tuple[float, ...]:
-        """Noise variances at which a feature counts as held up, as fractions of its variance."""
-        return (self.least_noise, HEYWOOD_FLOOR) if self.holds_heywood_cases else (self.least_noise,)
+        """Noise variances at which a feature counts as held up, as fractions of its variance.
+
+        Models of earlier versions may be held at the second one.
+        """
+        return (self.least_noise, FORMER_FLOOR) if self.noise_floor == "auto" else (self.least_noise,)
 
     def known_noise(self, scale: FloatArray) -> FloatArray | None:
         """Noise variance (D,) where it is given, in squared units of `scale` (D,), held above a least one.
@@ -317,4 +327,5 @@ class FitOptions:
     def learned_noise(self, scale: FloatArray) -> Noise:
         """What learning may do to the noise, in squared units of `scale` (D,)."""
         known = self.known_noise(scale)
-        return Noise(self.noise_kind, np.full(scale.size, self.least_noise) if known is None else known)
+        floor = np.full(scale.size, self.least_noise) if known is None else known
+        return Noise(self.noise_kind, floor, 0.0 if self.noise_prior is None else WEAK_PRIOR)

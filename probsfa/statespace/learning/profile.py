@@ -21,6 +21,7 @@ from probsfa.statespace.learning.coordinates import (
     score,
     to_vector,
 )
+from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.processes import SLOWEST_DECAY
 from probsfa.statespace.learning.standard_errors import normal_quantile, observed_information
 from probsfa.statespace.panel import Panel
@@ -69,9 +70,16 @@ class _Profile:
     """Log-likelihood at decays of one latent, the other parameters at their best."""
 
     def __init__(
-        self, layout: Coordinates, params: Parameters, panel: Panel, free: BoolArray, component: int
+        self,
+        layout: Coordinates,
+        params: Parameters,
+        panel: Panel,
+        free: BoolArray,
+        component: int,
+        noise: Noise | None,
     ) -> None:
         self.layout, self.params, self.panel, self.component = layout, params, panel, component
+        self.noise = noise
         self.vector = to_vector(layout, params)
         indices = np.flatnonzero(free)
         place = int(np.flatnonzero(indices == component)[0])  # decays come first
@@ -91,11 +99,16 @@ class _Profile:
         self.best, self.found = self.log_likelihood(self.vector)[0], {0.0: (0.0, self.vector)}
 
     def log_likelihood(self, vector: FloatArray) -> tuple[float, FloatArray]:
-        """Log-likelihood and score (P,)."""
+        """Log-likelihood, with the log density of a prior of the noise, and its slope (P,)."""
         self.n_evaluations += 1
         params = from_vector(self.layout, vector, self.params)
         stats = expected_statistics(params, self.panel)
-        return float(stats.log_likelihood), score(self.layout, params, self.panel.gaps, stats)
+        value = float(stats.log_likelihood)
+        gradient = score(self.layout, params, self.panel.gaps, stats)
+        if self.noise is not None:
+            value += self.noise.log_prior(params.noise_variance)
+            gradient[self.layout.slices[2]] += self.noise.prior_slope(params.noise_variance)
+        return value, gradient
 
     def decay(self, steps: float) -> float:
         """Decay so many units away from the estimate."""
@@ -140,6 +153,7 @@ def profile_decay(
     component: int,
     level: float,
     time_unit: float,
+    noise: Noise | None = None,
 ) -> TimescaleProfile:
     """Interval of the time scale of a latent by profile likelihood (Venzon & Moolgavkar 1988).
 
@@ -159,6 +173,8 @@ def profile_decay(
         Probability to cover.
     time_unit : float
         Unit of time of the decays.
+    noise : Noise, optional
+        With the prior under which the parameters were fitted.
 
     Returns
     -------
@@ -175,7 +191,7 @@ def profile_decay(
         raise ValueError(
             f"Latent {component} has the decay {decay:.3g}, which is that of no time scale: there is none."
         )
-    profile = _Profile(layout, params, panel, free, component)
+    profile = _Profile(layout, params, panel, free, component, noise)
     lower, upper = (_end(profile, sign, wanted) for sign in (-1.0, 1.0))
     steps = np.array(sorted(profile.found))
     decays = np.array([profile.decay(step) for step in steps])

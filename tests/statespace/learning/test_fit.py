@@ -7,12 +7,11 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from probsfa import ProbabilisticSFA
-from probsfa.statespace.learning import fit, objective, whittle
+from probsfa.statespace.learning import objective, whittle
 from probsfa.statespace.learning.objective import STATUS_SENTENCES
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
 from tests.statespace.support import punch, to_model, to_panel, uneven_times
-from tests.tolerances import small_noise_tolerance
 
 QUIET = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -51,7 +50,8 @@ def test_fits_end_at_a_maximum(rng, sampling, noise):
     """The likelihood's slope is zero there, in every direction, by differences of the textbook loop."""
     model, data = draw(rng)
     times = uneven_times(rng, [100]) if sampling == "uneven" else None
-    fitted = ProbabilisticSFA(2, noise=noise, tol=1e-8).fit(data, times=None if times is None else times[0])
+    fitted = ProbabilisticSFA(2, noise=noise, noise_prior=None, tol=1e-8)
+    fitted = fitted.fit(data, times=None if times is None else times[0])
     units = None if times is None else [times[0] / fitted.time_unit_]
     found, even = fitted_model(fitted), times is None
 
@@ -109,11 +109,48 @@ def heywood_data(rng):
     return data
 
 
-def test_a_heywood_case_is_held_at_a_floor(rng):
+def test_a_heywood_case_is_kept_off_zero_by_the_prior(rng):
+    """The likelihood is flat there: without a prior the noise falls to the floor, with it hardly any is lost."""
     data = heywood_data(rng)
-    fitted = ProbabilisticSFA(3).fit(data)
-    relative = fitted.noise_variance_ / data.var(axis=0)
-    assert relative.min() >= 1e-4 * (1 - 1e-6)
+    fitted, without = ProbabilisticSFA(3).fit(data), ProbabilisticSFA(3, noise_prior=None).fit(data)
+    assert (fitted.noise_variance_ / data.var(axis=0)).min() > 1e-5
+    assert (without.noise_variance_ / data.var(axis=0)).min() < 1e-6
+    assert without.log_likelihood_ - 3.0 < fitted.log_likelihood_ <= without.log_likelihood_ + 1e-3
+
+
+@sparsely("solver", ["lbfgs", "em"], shown=["lbfgs"])
+@sparsely("noise", ["diagonal", "isotropic"])
+def test_fits_end_where_likelihood_and_prior_have_no_slope(rng, solver, noise):
+    """By differences of the textbook loop and of the density ``rho / (rho + 1e-4)`` of each variance."""
+    data = heywood_data(rng)[:60]
+    fitted = ProbabilisticSFA(2, noise=noise, tol=1e-8, max_iter=3000, solver=solver).fit(data)
+    found = fitted_model(fitted)
+    scale = data.var(axis=0) if noise == "diagonal" else np.full(5, data.var(axis=0).mean())
+
+    def value(vector):
+        model = oracle.unpack(vector, found, noise)
+        relative = (model.noise / scale)[: 5 if noise == "diagonal" else 1]
+        return oracle.kalman_loop(model, [data]).row_log_likelihoods.sum() + np.sum(
+            np.log(relative / (relative + 1e-4))
+        )
+
+    slope = oracle.numerical_gradient(value, oracle.pack(found, noise), 1e-4)
+    assert fitted.converged_ and np.max(np.abs(slope)) < 1e-2
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "em"])
+def test_the_history_of_a_climb_with_a_prior_never_falls_and_ends_at_the_likelihood(rng, solver):
+    data = heywood_data(rng)
+    fitted = ProbabilisticSFA(3, solver=solver, tol=0.1, max_iter=300).fit(data)
+    assert np.all(np.diff(fitted.history_) >= -1e-8)
+    assert fitted.history_[-1] == fitted.log_likelihood_
+    assert fitted.log_likelihood_ == pytest.approx(fitted.log_likelihood(data), rel=1e-8)
+
+
+@pytest.mark.parametrize("prior", ["strong", 1.0, True])
+def test_a_prior_that_is_none_is_refused(rng, prior):
+    with pytest.raises(ValueError, match="noise_prior"):
+        ProbabilisticSFA(1, noise_prior=prior).fit(heywood_data(rng))
 
 
 @QUIET
@@ -128,7 +165,7 @@ def test_a_heywood_case_is_held_or_told_however_few_evaluations_there_are(rng, s
 
 
 @QUIET
-def test_evaluations_kept_for_the_guard_are_used_where_there_is_nothing_to_guard(rng):
+def test_all_evaluations_are_used(rng):
     model, data = draw(rng)
     fitted = ProbabilisticSFA(2, solver="em", max_iter=20, tol=1e-8).fit(data)
     assert fitted.n_evaluations_ == 20
@@ -184,34 +221,6 @@ def test_an_interrupt_keeps_the_best_parameters(rng, solver, at, monkeypatch):
     scale = (~np.isnan(data)).sum(axis=0) @ np.log(np.nanstd(data, axis=0))
     assert fitted.log_likelihood_ == pytest.approx(max(seen) - scale, rel=1e-9)
     assert np.all(np.isfinite(fitted.impute(data)))
-
-
-@sparsely("later", [0, 1, 3], shown=[1])
-def test_an_interrupt_under_the_floor_keeps_the_best_parameters(later, monkeypatch):
-    """The climb that follows a Heywood case begins anew: an interrupt at its first step loses nothing."""
-    data = heywood_data(np.random.default_rng(0))
-    whole, first, counts = objective.expected_statistics, fit._fit_from_all_starts, {"seen": 0, "end": None}
-
-    def watched(*args, **kwargs):
-        result = first(*args, **kwargs)
-        counts["end"] = counts["seen"] + later
-        return result
-
-    def interrupted(params, panel):
-        if counts["seen"] == counts["end"]:
-            raise KeyboardInterrupt
-        counts["seen"] += 1
-        return whole(params, panel)
-
-    monkeypatch.setattr(fit, "_fit_from_all_starts", watched)
-    monkeypatch.setattr(objective, "expected_statistics", interrupted)
-    with pytest.warns(ConvergenceWarning, match="[Ii]nterrupted"):
-        fitted = ProbabilisticSFA(3, tol=1e-4).fit(data)
-    assert counts["seen"] == counts["end"]
-    monkeypatch.undo()
-    # How far the noise of one feature has fallen decides how well any program knows the likelihood.
-    rounding = small_noise_tolerance(float(np.min(fitted.noise_variance_ / np.nanvar(data, axis=0))))
-    assert fitted.log_likelihood_ == pytest.approx(fitted.log_likelihood(data), rel=rounding)
 
 
 @sparsely("at", [0, 3, 10], shown=[3])

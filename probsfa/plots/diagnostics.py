@@ -1,0 +1,153 @@
+"""The picture of how well a model fits; public through :mod:`probsfa.plots`."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probsfa._typing import FloatArray
+from probsfa.plots.arguments import check_axes
+from probsfa.plots.style import BLACK, BLUE, GREEN, GREY, ORANGE, PALETTE, figure, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from probsfa.statespace.diagnostics import Diagnostics
+
+__all__ = ["plot_diagnostics"]
+
+_KINDS = {"one step": (BLUE, "o"), "cells": (ORANGE, "s"), "rows": (GREEN, "^"), "blocks": (PALETTE[3], "D")}
+# Names of more columns than this are left out where they stand below each other.
+_MOST_NAMES = 40
+
+
+def plot_diagnostics(
+    diagnostics: "Diagnostics", *, axes: "Sequence[Axes] | NDArray[Any] | None" = None
+) -> "list[Axes]":
+    """Draw what the prediction errors of a model say of it, column by column.
+
+    Parameters
+    ----------
+    diagnostics : Diagnostics
+        What `ProbabilisticSFA.diagnose` returns.
+    axes : sequence of 4 matplotlib Axes or None, default=None
+        Where to draw; in a new figure where not given.
+
+    Returns
+    -------
+    list of matplotlib Axes
+        Autocorrelations of the innovations by column and lag; their quantiles against those of the normal
+        distribution, a line for each column; calibration curves by kind of hole, in the mean over columns
+        with a line for the worst one; and how often 90 % intervals hold in each column.
+
+    Raises
+    ------
+    ValueError
+        If there are not four axes.
+
+    See Also
+    --------
+    probsfa.ProbabilisticSFA.diagnose : Makes the diagnostics.
+    plot_predictive_check : The autocorrelation of a feature beside that of series drawn from a model.
+
+    Examples
+    --------
+    >>> from probsfa import ProbabilisticSFA
+    >>> from probsfa.datasets import make_slow_mixture
+    >>> X = make_slow_mixture(200, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
+    >>> axes = plot_diagnostics(ProbabilisticSFA(1).fit(X).diagnose(X))
+    >>> [ax.get_xlabel() for ax in axes]
+    ['lag (rows)', 'normal quantile', 'nominal', 'covered by 90 % intervals']
+    """
+    d = len(diagnostics.feature_names)
+    if axes is None:
+        height = 3.0 + 0.16 * min(d, _MOST_NAMES)
+        axes = figure(10.0, 2.0 * height).subplots(2, 2).ravel()
+    axes = check_axes(axes, 4, "for autocorrelations, quantiles, calibration and coverage by column")
+    _draw_autocorrelation(diagnostics, axes[0])
+    _draw_quantiles(diagnostics, axes[1])
+    _draw_calibration(diagnostics, axes[2])
+    _draw_coverage(diagnostics, axes[3])
+    return axes
+
+
+def _draw_autocorrelation(diagnostics: "Diagnostics", ax: "Axes") -> None:
+    values = diagnostics.autocorrelation.T
+    image = ax.imshow(values, cmap="RdBu_r", vmin=-0.6, vmax=0.6, aspect="auto", interpolation="nearest")
+    ax.set_xticks(range(len(diagnostics.lags)), [str(lag) for lag in diagnostics.lags])
+    _name_columns(diagnostics, ax)
+    ax.set_xlabel("lag (rows)")
+    ax.set_title("autocorrelation of innovations", fontsize="medium")
+    ax.figure.colorbar(image, ax=ax, shrink=0.8)
+
+
+def _draw_quantiles(diagnostics: "Diagnostics", ax: "Axes") -> None:
+    from scipy.special import ndtri
+
+    errors = _as_array(diagnostics.innovations)
+    heaviest = -1
+    if not np.isnan(diagnostics.excess_kurtosis).all():
+        heaviest = int(np.nanargmax(diagnostics.excess_kurtosis))
+    for j, name in enumerate(diagnostics.feature_names):
+        x = np.sort(errors[~np.isnan(errors[:, j]), j])
+        if x.size == 0:
+            continue
+        normal = ndtri((np.arange(x.size) + 0.5) / x.size)
+        if j == heaviest:
+            ax.plot(normal, x, color=ORANGE, lw=1.2, label=f"{name}, the heaviest tails", zorder=3)
+        else:
+            ax.plot(normal, x, color=BLUE, lw=0.7, alpha=0.5)
+    ends = np.array([-3.5, 3.5])
+    ax.plot(ends, ends, color=BLACK, lw=0.8, ls="--")
+    ax.set_xlabel("normal quantile")
+    ax.set_ylabel("innovation")
+    ax.set_title("tails", fontsize="medium")
+    if heaviest >= 0:
+        ax.legend(loc="best", frameon=False, fontsize="small")
+    tidy(ax)
+
+
+def _draw_calibration(diagnostics: "Diagnostics", ax: "Axes") -> None:
+    ax.plot([0.0, 1.0], [0.0, 1.0], color=BLACK, lw=0.8, ls="--")
+    at = int(np.flatnonzero(np.isclose(diagnostics.levels, 0.9))[0])
+    for kind, curves in diagnostics.coverage.items():
+        there = ~np.isnan(curves[at])
+        if not there.any():
+            continue
+        color, marker = _KINDS.get(kind, (GREY, "x"))
+        mean = curves[:, there].mean(axis=1)
+        ax.plot(diagnostics.levels, mean, marker=marker, color=color, lw=1.2, ms=4.0, label=kind)
+        worst = int(np.flatnonzero(there)[np.argmin(curves[at, there])])
+        ax.plot(diagnostics.levels, curves[:, worst], color=color, lw=0.7, ls=":")
+    ax.plot([], [], color=GREY, lw=0.7, ls=":", label="worst column")
+    ax.set_xlabel("nominal")
+    ax.set_ylabel("covered")
+    ax.set_title("calibration of intervals", fontsize="medium")
+    ax.legend(loc="upper left", frameon=False, fontsize="small")
+    tidy(ax)
+
+
+def _draw_coverage(diagnostics: "Diagnostics", ax: "Axes") -> None:
+    rows = np.arange(len(diagnostics.feature_names))
+    for kind, covered in diagnostics.covered(0.9).items():  # in the colours of the calibration curves
+        color, marker = _KINDS.get(kind, (GREY, "x"))
+        ax.plot(covered, rows, marker, color=color, ms=4.0, alpha=0.8)
+    ax.axvline(0.9, color=GREY, lw=0.8, ls="--", zorder=0)
+    _name_columns(diagnostics, ax)
+    ax.set_ylim(len(rows) - 0.5, -0.5)
+    ax.set_xlabel("covered by 90 % intervals")
+    ax.set_title("by column", fontsize="medium")
+    tidy(ax)
+
+
+def _name_columns(diagnostics: "Diagnostics", ax: "Axes") -> None:
+    names = diagnostics.feature_names
+    if len(names) <= _MOST_NAMES:
+        ax.set_yticks(range(len(names)), list(names), fontsize="small")
+
+
+def _as_array(values: Any) -> FloatArray:
+    """All rows of values that look like the input."""
+    pieces = values if isinstance(values, list) else [values]
+    return np.concatenate([np.asarray(piece, dtype=np.float64) for piece in pieces])

@@ -1,0 +1,663 @@
+"""Does a model fit? What its prediction errors say of it, column by column, and what to try.
+
+If a model is right, the standardised errors of predictions one row ahead are independent and standard normal
+in each column, and intervals hold as often as they say, whatever kind of hole they are for. Here are the
+errors for each kind of hole, the tests of :mod:`.whiteness` on those one row ahead, and the sentences that
+follow from them.
+"""
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probsfa._typing import BoolArray, FloatArray
+from probsfa._validation import Sequences
+from probsfa.statespace.filtering import standardised_errors
+from probsfa.statespace.leave_one_out import left_out_moments
+from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.prediction import observation_moments
+from probsfa.statespace.whiteness import (
+    Correlations,
+    autocorrelation,
+    heavy_tails,
+    ljung_box,
+    part_contrast,
+    peak,
+    split,
+    without_rhythm,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Diagnostics", "PredictionErrors", "diagnose", "left_out_rows", "misfit_clause"]
+
+#: Nominal probabilities of the calibration curves.
+LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
+# A fault of any column is told with this probability where there is none.
+_FALSE_ALARMS = 0.01
+# Least size of a fault that is told: autocorrelation, part of the mean square in a rhythm, excess kurtosis
+# and degrees of freedom, ratio of spreads, difference of levels in standard deviations, missing coverage.
+_LEAST_MEMORY, _LEAST_RHYTHM = 0.12, 0.01
+_LEAST_KURTOSIS, _MOST_DEGREES = 1.0, 10.0
+_LEAST_RATIO, _LEAST_LEVEL, _LEAST_GAP = 1.5, 0.5, 0.08
+# A fault so much smaller than that of another column may be what latents carry over from that one.
+_CARRIED_OVER = 1.0 / 3.0
+# Consecutive lags looked at, and periods of the calendar, in seconds, looked at besides.
+_LAGS = 10
+_CALENDAR = {"1D": 86_400.0, "7D": 604_800.0, "365.25D": 31_557_600.0}
+_HARMONICS = {"12h": 43_200.0, "8h": 28_800.0, "6h": 21_600.0}
+_MOST_RHYTHMS = 3
+# A row that its own cells determine but for this part has nothing left to be told by the others.
+_LEAST_LEFT = 1e-7
+# Columns with fewer cells are not judged.
+_FEWEST = 50
+
+
+class PredictionErrors(NamedTuple):
+    """What a model predicts one row ahead, and its standardised errors by kind of hole.
+
+    Attributes
+    ----------
+    predictions, prediction_std : ndarray of shape (N, D)
+        Means and standard deviations of observations given the rows before.
+    by_kind : dict of ndarray of shape (M, D)
+        Standardised errors of observed cells that were left out, NaN elsewhere: ``"one step"``, given the
+        rows before; ``"cells"``, one cell; ``"rows"``, the whole row; ``"blocks"``, a block of rows in one
+        column.
+    block : int
+        Rows of such a block.
+    """
+
+    predictions: FloatArray
+    prediction_std: FloatArray
+    by_kind: dict[str, FloatArray]
+    block: int
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnostics:
+    """What prediction errors say of a fitted model.
+
+    Attributes
+    ----------
+    predictions, prediction_std : ndarray or frame of shape (T, D), or list of them
+        Mean and standard deviation of each row given the rows before it, noise included.
+    innovations : ndarray or frame of shape (T, D), or list of them
+        Standardised errors of these predictions; NaN where a cell is missing. If the model is right, those of
+        a column are independent and standard normal.
+    lags : ndarray of int of shape (L,)
+        Lags in rows: the first ten and, where rows have dates, a day, a week and a year.
+    autocorrelation : ndarray of shape (L, D)
+        Of the innovations, over the pairs of cells that are observed.
+    ljung_box : ndarray of shape (D,)
+        P-values of the test that a column of innovations is white at these lags (Ljung & Box 1978, in the
+        form for missing cells).
+    excess_kurtosis, degrees_of_freedom : ndarray of shape (D,)
+        How heavy the tails of the innovations are: zero and infinity for normal ones, the second of the
+        Student's t that fits best.
+    rhythm_periods, rhythm_p_values : ndarray of shape (D,)
+        Highest peak of the innovations' spectrum above its background, in `time_unit_` of the model, and the
+        probability of one as high where there is no rhythm.
+    level_drift : ndarray of shape (D,)
+        Largest difference of the innovations' means between parts of the record.
+    spread_ratio : ndarray of shape (D,)
+        Largest ratio of their standard deviations between parts.
+    levels : ndarray of shape (P,)
+        Nominal probabilities of intervals.
+    coverage : dict of ndarray of shape (P, D)
+        How often intervals hold, by kind of hole: ``"one step"`` ahead; ``"cells"`` left out one at a time;
+        whole ``"rows"`` left out one at a time; ``"blocks"`` of rows, each in one column.
+    n_cells : ndarray of shape (D,)
+        Number of innovations.
+    feature_names : tuple of str
+        What the columns are called.
+    advice : tuple of str
+        Sentences that say what does not fit and what to try; empty where nothing stands out.
+
+    See Also
+    --------
+    probsfa.ProbabilisticSFA.diagnose : Makes them.
+    probsfa.plots.plot_diagnostics : The picture.
+
+    Notes
+    -----
+    A sentence of advice needs both a fault that is large enough to matter and one that is told by chance with
+    a probability of 1 % for all columns together. Tails, memory, level and spread are judged after rhythms
+    have been taken out, so that one fault is told once. The numbers by column are of the innovations as they
+    are.
+    """
+
+    predictions: Any
+    prediction_std: Any
+    innovations: Any
+    lags: NDArray[np.intp]
+    autocorrelation: FloatArray
+    ljung_box: FloatArray
+    excess_kurtosis: FloatArray
+    degrees_of_freedom: FloatArray
+    rhythm_periods: FloatArray
+    rhythm_p_values: FloatArray
+    level_drift: FloatArray
+    spread_ratio: FloatArray
+    levels: FloatArray
+    coverage: Mapping[str, FloatArray]
+    n_cells: NDArray[np.intp]
+    feature_names: tuple[str, ...]
+    advice: tuple[str, ...]
+
+    def covered(self, level: float = 0.9) -> dict[str, FloatArray]:
+        """How often intervals of a nominal probability hold, by kind of hole and column.
+
+        Parameters
+        ----------
+        level : float, default=0.9
+            One of `levels`.
+
+        Returns
+        -------
+        dict of ndarray of shape (D,)
+
+        Raises
+        ------
+        ValueError
+            If it is none of them.
+        """
+        at = np.flatnonzero(np.isclose(self.levels, level))
+        if at.size == 0:
+            raise ValueError(f"level must be one of {self.levels.tolist()}; got {level!r}.")
+        return {kind: curve[at[0]] for kind, curve in self.coverage.items()}
+
+    @property
+    def table(self) -> Any:
+        """A row for each column of the data: pandas.DataFrame."""
+        import pandas as pd
+
+        largest = _largest(self.autocorrelation)
+        columns: dict[str, Any] = {
+            "n": self.n_cells,
+            "lag 1": self.autocorrelation[0],
+            "largest": largest[0],
+            "at lag": self.lags[largest[1]],
+            "Ljung-Box p": self.ljung_box,
+            "kurtosis": self.excess_kurtosis,
+            "t df": self.degrees_of_freedom,
+            "period": self.rhythm_periods,
+            "period p": self.rhythm_p_values,
+            "level drift": self.level_drift,
+            "spread ratio": self.spread_ratio,
+            **{f"90 % {kind}": covered for kind, covered in self.covered(0.9).items()},
+        }
+        return pd.DataFrame(columns, index=pd.Index(self.feature_names, name="column"))
+
+    def plot(self, *, axes: "Sequence[Axes] | NDArray[Any] | None" = None) -> "list[Axes]":
+        """Draw them; see :func:`probsfa.plots.plot_diagnostics`."""
+        # Pictures stand above this room, which knows of them when it is asked for one only.
+        return importlib.import_module("probsfa.plots").plot_diagnostics(self, axes=axes)
+
+    def __str__(self) -> str:
+        lines = [self.table.to_string(float_format=lambda x: f"{x:.3g}"), ""]
+        for kind, covered in self.covered(0.9).items():
+            if np.isnan(covered).all():
+                continue
+            worst = int(np.nanargmin(covered))
+            lines.append(
+                f"90 % intervals, {kind}: hold {100 * np.nanmean(covered):.0f} % in the mean over columns, "
+                f"{100 * covered[worst]:.0f} % in {self.feature_names[worst]!r}."
+            )
+        return "\n".join([*lines, "", *(self.advice or (_QUIET,))])
+
+
+_QUIET = "Nothing stands out: prediction errors are white, normal and steady, as the model takes them."
+
+
+def diagnose(
+    errors: PredictionErrors, sequences: Sequences, seconds: float | None, n_components: int
+) -> Diagnostics:
+    """Test the prediction errors of a model.
+
+    Parameters
+    ----------
+    errors : PredictionErrors
+        Of all rows.
+    sequences : Sequences
+        The rows, in units of the model's time.
+    seconds : float or None
+        Length of that unit, where it is known.
+    n_components : int
+        Number of latents.
+
+    Returns
+    -------
+    Diagnostics
+    """
+    innovations, lengths = errors.by_kind["one step"], sequences.lengths
+    names = sequences.feature_names or tuple(str(j) for j in range(sequences.n_features))
+    times = np.arange(sequences.n_rows, dtype=np.float64) if sequences.times is None else sequences.times
+    lags = _lags(sequences, seconds)
+    correlations = autocorrelation(innovations, lengths, lags)
+    tails = heavy_tails(innovations)
+    parts = split(sequences.n_rows)
+    highest = peak(innovations, lengths, times)
+    level, spread = part_contrast(innovations, parts).means, _spreads(innovations, parts)
+    with np.errstate(all="ignore"):
+        return Diagnostics(
+            predictions=errors.predictions,
+            prediction_std=errors.prediction_std,
+            innovations=innovations,
+            lags=lags,
+            autocorrelation=correlations.values,
+            ljung_box=ljung_box(correlations),
+            excess_kurtosis=tails.excess_kurtosis,
+            degrees_of_freedom=tails.degrees_of_freedom,
+            rhythm_periods=highest.periods,
+            rhythm_p_values=highest.p_values,
+            level_drift=_range(level),
+            spread_ratio=_max(spread) / -_max(-spread),
+            levels=LEVELS,
+            coverage={kind: coverage(each) for kind, each in errors.by_kind.items()},
+            n_cells=np.count_nonzero(~np.isnan(innovations), axis=0),
+            feature_names=tuple(str(name) for name in names),
+            advice=_advise(errors, sequences, times, seconds, n_components),
+        )
+
+
+def coverage(errors: FloatArray) -> FloatArray:
+    """How often central normal intervals (P,) hold, by column (P, D); NaN where a column has no errors."""
+    from scipy.special import ndtri
+
+    seen = ~np.isnan(errors)
+    reach = ndtri(0.5 + 0.5 * LEVELS)
+    with np.errstate(invalid="ignore"):
+        size = np.where(seen, np.abs(errors), np.inf)
+        return np.array([np.sum(size <= most, axis=0) / seen.sum(axis=0) for most in reach])
+
+
+def left_out_errors(
+    values: FloatArray, means: FloatArray, variances: FloatArray, noise_variance: FloatArray
+) -> FloatArray:
+    """Standardised errors (T, D) of cells left out one at a time; parameters as of :func:`.left_out`."""
+    without, variance = left_out_moments(values, means, variances, noise_variance)
+    return standardised_errors(values, without, np.sqrt(variance))
+
+
+def left_out_rows(
+    params: Parameters, values: FloatArray, means: FloatArray, covariances: FloatArray
+) -> FloatArray:
+    """Standardised errors of the cells of each row given all other rows.
+
+    The posterior of a state without the row's own information ``J`` and ``h`` is
+    ``(1 - V J)^-1 (m - V h)`` with covariance ``(1 - V J)^-1 V``, for posterior mean ``m`` and covariance
+    ``V``.
+
+    Parameters
+    ----------
+    params : Parameters
+        From which observations are predicted.
+    values : ndarray of shape (T, D)
+        Observations, NaN where missing.
+    means, covariances : ndarray of shape (T, K) and (T, K, K)
+        Moments of the latents given all rows.
+
+    Returns
+    -------
+    ndarray of shape (T, D)
+        NaN where a cell is missing, or where rounding leaves nothing of what the other rows say.
+    """
+    k = means.shape[1]
+    noisy = params.noise_variance > 0.0
+    seen = ~np.isnan(values) & noisy
+    weights = np.where(seen, 1.0 / np.where(noisy, params.noise_variance, 1.0), 0.0)
+    outer = (params.loadings[:, :, None] * params.loadings[:, None, :]).reshape(-1, k * k)
+    information = (weights @ outer).reshape(-1, k, k)
+    score = (weights * np.where(seen, values - params.offset, 0.0)) @ params.loadings
+    # With V = L L' the matrix 1 - L' J L is symmetric, and its eigenvalues say what is left.
+    power, axes = np.linalg.eigh(covariances)
+    root = axes * np.sqrt(np.maximum(power, 0.0))[:, None, :]
+    turned = np.swapaxes(root, 1, 2)
+    left, vectors = np.linalg.eigh(np.eye(k) - turned @ information @ root)
+    fine = left[:, 0] > _LEAST_LEFT
+    left = np.where(fine[:, None], left, 1.0)
+    inflated = root @ vectors / np.sqrt(left)[:, None, :]
+    covariance = inflated @ np.swapaxes(inflated, 1, 2)
+    rest = means - np.einsum("tij,tj->ti", covariances, score)
+    rest = rest + np.einsum("tij,tjk,tk->ti", covariance, information, rest, optimize=True)
+    predicted, variances = observation_moments(params, rest, covariance)
+    errors = standardised_errors(values, predicted, np.sqrt(variances))
+    return np.where(fine[:, None] & seen, errors, np.nan)
+
+
+# ------------------------------------------------------------------------------------------- advice
+
+
+def _lags(sequences: Sequences, seconds: float | None) -> NDArray[np.intp]:
+    """Lags that matter: the first ones, and those of the calendar."""
+    longest = max(sequences.lengths)
+    lags = set(range(1, max(min(_LAGS, longest // 5), 1) + 1))
+    even = sequences.times is None or sequences.step is not None
+    if seconds is not None and even:
+        step = seconds * (1.0 if sequences.step is None or sequences.times is None else sequences.step)
+        for period in _CALENDAR.values():
+            rows = period / step
+            if rows > _LAGS and longest >= 3 * rows and abs(rows - np.rint(rows)) < 0.01 * rows:
+                lags.add(int(np.rint(rows)))
+    return np.array(sorted(lags), dtype=np.intp)
+
+
+def _spreads(errors: FloatArray, parts: Sequence[slice]) -> FloatArray:
+    """Standard deviation of each column in each part (M, D); NaN where a part has few cells."""
+    out = np.full((len(parts), errors.shape[1]), np.nan)
+    for i, rows in enumerate(parts):
+        enough = np.count_nonzero(~np.isnan(errors[rows]), axis=0) >= 10
+        if enough.any():
+            out[i, enough] = np.nanstd(errors[rows][:, enough], axis=0)
+    return out
+
+
+def _max(values: FloatArray) -> FloatArray:
+    """Largest of each column, NaN where it has none."""
+    most = np.max(np.where(np.isnan(values), -np.inf, values), axis=0)
+    return np.where(np.isinf(most), np.nan, most)
+
+
+def _range(values: FloatArray) -> FloatArray:
+    return _max(values) + _max(-values)
+
+
+def _largest(values: FloatArray) -> tuple[FloatArray, NDArray[np.intp]]:
+    """Value of largest size in each column (D,), and its row; NaN where it has none."""
+    at = np.argmax(np.where(np.isnan(values), -1.0, np.abs(values)), axis=0)
+    return values[at, np.arange(values.shape[1])], at
+
+
+class _Cleaned(NamedTuple):
+    """Innovations without rhythms, with equal level and spread in each part of the record."""
+
+    errors: FloatArray
+    steady: FloatArray
+    parts: list[slice]
+    periods: list[FloatArray]
+    resolution: float
+
+
+def _clean(innovations: FloatArray, sequences: Sequences, times: FloatArray) -> _Cleaned:
+    errors, periods, width = innovations, list[FloatArray](), np.nan
+    for _ in range(_MOST_RHYTHMS):
+        highest = peak(errors, sequences.lengths, times)
+        told = (highest.p_values < _FALSE_ALARMS / errors.shape[1]) & (highest.shares > _LEAST_RHYTHM)
+        width = highest.resolution
+        if not told.any():
+            break
+        found = np.where(told, highest.periods, np.nan)
+        errors = without_rhythm(errors, sequences.lengths, times, found)
+        # Amplitudes go as the roots of shares.
+        size = np.sqrt(np.where(told, highest.shares, 0.0))
+        with np.errstate(invalid="ignore"):
+            same = np.abs(1.0 / found[:, None] - 1.0 / found) <= width
+        periods.append(np.where(size >= _CARRIED_OVER * np.max(size * same, axis=1), found, np.nan))
+    parts, steady = split(len(errors)), errors.copy()
+    spreads = _spreads(errors, parts)
+    for rows, spread in zip(parts, spreads, strict=True):
+        there = spread > 0.0
+        if there.any():
+            centre = np.nanmedian(errors[rows][:, there], axis=0)
+            steady[rows, there] = (errors[rows][:, there] - centre) / spread[there]
+    return _Cleaned(errors, steady, parts, periods, width)
+
+
+def _advise(
+    errors: PredictionErrors,
+    sequences: Sequences,
+    times: FloatArray,
+    seconds: float | None,
+    n_components: int,
+) -> tuple[str, ...]:
+    """Sentences on what does not fit, one for each kind of fault."""
+    innovations = errors.by_kind["one step"]
+    d = innovations.shape[1]
+    judged = np.count_nonzero(~np.isnan(innovations), axis=0) >= _FEWEST
+    rare = _FALSE_ALARMS / d
+    cleaned = _clean(np.where(judged, innovations, np.nan), sequences, times)
+    say = _Sentences(sequences)
+    advice: list[str] = []
+
+    if cleaned.periods:
+        advice.append(_about_rhythms(cleaned, say, seconds))
+
+    lags = np.arange(1, max(min(_LAGS, max(sequences.lengths) // 5), 1) + 1)
+    memory = autocorrelation(cleaned.steady, sequences.lengths, lags)
+    size, at = _largest(memory.values)
+    with np.errstate(invalid="ignore"):
+        told = judged & (ljung_box(memory) < rare) & (np.abs(size) >= _LEAST_MEMORY)
+    told = _own(told, size)
+    if told.any():
+        advice.append(_about_memory(told, size, lags[at], memory, say, n_components))
+
+    tails = heavy_tails(cleaned.steady)
+    with np.errstate(invalid="ignore"):
+        told = judged & (tails.p_values < rare) & (tails.excess_kurtosis > _LEAST_KURTOSIS)
+        told &= tails.degrees_of_freedom < _MOST_DEGREES
+    if told.any():
+        advice.append(_about_tails(told, tails.degrees_of_freedom, innovations, say))
+
+    spreads = _spreads(cleaned.errors, cleaned.parts)
+    medians = np.full(innovations.shape, np.nan)
+    for rows in cleaned.parts:
+        seen = ~np.isnan(cleaned.errors[rows]).all(axis=0)
+        medians[rows, seen] = np.nanmedian(cleaned.errors[rows][:, seen], axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = _max(spreads) / -_max(-spreads)
+        changed = part_contrast(np.abs(cleaned.errors - medians), cleaned.parts).p_values
+        told = judged & (changed < rare) & (ratio > _LEAST_RATIO)
+    if told.any():
+        advice.append(_about_spread(told, ratio, spreads, say))
+
+    drift = part_contrast(cleaned.errors, cleaned.parts)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        size = _range(drift.means) / _max(spreads)
+        told = judged & (drift.p_values < rare) & (size > _LEAST_LEVEL)
+    told = _own(told, size)
+    if told.any():
+        who = say.who(told, size)
+        worst = say.worst(told, size)
+        advice.append(
+            f"The level of {who} moves away from what the model predicts (by {size[worst]:.2g} standard "
+            "deviations of its errors between parts of the record): take a trend out before the fit, or fit "
+            "to a record that has such levels in it."
+        )
+
+    if advice:  # which explains intervals that do not hold
+        return tuple(advice)
+    covered = {kind: coverage(each)[np.isclose(LEVELS, 0.9)][0] for kind, each in errors.by_kind.items()}
+    counts = {kind: np.count_nonzero(~np.isnan(each), axis=0) for kind, each in errors.by_kind.items()}
+    return _about_coverage(covered, counts, judged, rare, say, errors.block)
+
+
+def _own(told: BoolArray, size: FloatArray) -> BoolArray:
+    """Columns told of a fault, but for those to which another column's may be carried over."""
+    most = np.max(np.abs(size), where=told, initial=0.0)
+    return told & (np.nan_to_num(np.abs(size)) >= _CARRIED_OVER * most)
+
+
+class _Sentences:
+    """Columns in words."""
+
+    def __init__(self, sequences: Sequences) -> None:
+        names = sequences.feature_names
+        self.names = [str(j) if names is None else repr(str(names[j])) for j in range(sequences.n_features)]
+
+    def worst(self, told: BoolArray, size: FloatArray) -> int:
+        """The column in which a fault is largest."""
+        return int(np.argmax(np.where(told, np.nan_to_num(np.abs(size), posinf=1e300), -1.0)))
+
+    def who(self, told: BoolArray, size: FloatArray) -> str:
+        """The columns with a fault, the largest first; five at most."""
+        order = [j for j in np.argsort(-np.nan_to_num(np.abs(size), posinf=1e300)) if told[j]]
+        listed = ", ".join(self.names[j] for j in order[:5])
+        if len(order) == 1:
+            return f"column {listed}"
+        more = f" and {len(order) - 5} more" if len(order) > 5 else ""
+        return f"columns {listed}{more}"
+
+
+def _about_rhythms(cleaned: _Cleaned, say: _Sentences, seconds: float | None) -> str:
+    told = np.any(~np.isnan(cleaned.periods), axis=0)
+    counts: dict[str, int] = {}
+    lengths: dict[str, float] = {}
+    for column in np.array(cleaned.periods).T:
+        labels = {period_label(p, seconds, cleaned.resolution): p for p in column[~np.isnan(column)]}
+        for label, period in labels.items():
+            counts[label] = counts.get(label, 0) + 1
+            lengths.setdefault(label, float(period))
+    # Harmonics that are high say how a rhythm is shaped.
+    shape = {
+        label
+        for label, period in lengths.items()
+        if any(
+            np.rint(other / period) >= 3
+            and abs(np.rint(other / period) / other - 1.0 / period) <= cleaned.resolution
+            for other in lengths.values()
+        )
+    }
+    often = sorted(set(lengths) - shape, key=lambda label: (-counts[label], label))[:_MOST_RHYTHMS]
+    who = say.who(told, np.sum(~np.isnan(cleaned.periods), axis=0).astype(float))
+    verb = "keeps" if np.count_nonzero(told) == 1 else "keep"
+    noun = "a rhythm" if len(often) == 1 else "rhythms"
+    unit = "" if seconds is not None else " units of time"
+    quoted = ", ".join(repr(label) if seconds is not None else label for label in often)
+    return (
+        f"{who[0].upper()}{who[1:]} {verb} {noun} of {', '.join(often)}{unit} that no latent carries: "
+        f"rhythms=[{quoted}]."
+    )
+
+
+def _about_spread(told: BoolArray, ratio: FloatArray, spreads: FloatArray, say: _Sentences) -> str:
+    worst = say.worst(told, ratio)
+    least, most = np.nanmin(spreads[:, worst]), np.nanmax(spreads[:, worst])
+    return (
+        f"The noise of {say.who(told, ratio)} changes over the record (standard deviation of the prediction "
+        f"errors {least:.2g} to {most:.2g} between parts of it): fit stretches that are alike by themselves, "
+        "or take the logarithm of a column whose spread grows with its level."
+    )
+
+
+def period_label(period: float, seconds: float | None, resolution: float) -> str:
+    """A period in words that `rhythms=` reads: of the calendar where it cannot be told from that.
+
+    Parameters
+    ----------
+    period : float
+        In units of the model's time.
+    seconds : float or None
+        Length of the unit, where it is known.
+    resolution : float
+        Width of a peak in cycles for each unit.
+    """
+    if seconds is None:
+        whole = np.rint(period)
+        near = whole > 0 and abs(1.0 / whole - 1.0 / period) <= 0.5 * resolution
+        return f"{whole:.0f}" if near else f"{period:.3g}"
+    for label, length in {**_CALENDAR, **_HARMONICS}.items():
+        if abs(seconds / length - 1.0 / period) <= 0.5 * resolution:
+            return label
+    for unit, length in (("D", 86_400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0)):
+        if period * seconds >= length:
+            return f"{period * seconds / length:.3g}{unit}"
+    return f"{1e3 * period * seconds:.3g}ms"
+
+
+def _about_memory(
+    told: BoolArray,
+    size: FloatArray,
+    at: NDArray[np.intp],
+    memory: Correlations,
+    say: _Sentences,
+    n_components: int,
+) -> str:
+    who = say.who(told, size)
+    worst = say.worst(told, size)
+    listed = [f"{size[worst]:.2f}"]
+    if np.count_nonzero(told) > 1:
+        smallest = int(np.argmin(np.where(told, np.abs(size), np.inf)))
+        listed = [f"{size[smallest]:.2f}", f"{size[worst]:.2f}"]
+    return (
+        f"The noise of {who} has memory at lag {at[worst]} ({' to '.join(listed)}), and the model takes it "
+        f"as white: more latents than {n_components} can carry it (n_components, select_n_components)."
+    )
+
+
+def _about_tails(told: BoolArray, degrees: FloatArray, innovations: FloatArray, say: _Sentences) -> str:
+    who = say.who(told, 1.0 / degrees)
+    worst = say.worst(told, 1.0 / degrees)
+    size = np.nan_to_num(np.abs(np.where(told, innovations, np.nan)))
+    rows = [str(row) for row in sorted(np.argsort(-size.max(axis=1))[:3].tolist())]
+    return (
+        f"The noise of {who} has heavy tails (a t distribution with {degrees[worst]:.1f} degrees of freedom, "
+        f"largest errors in rows {', '.join(rows)}), and the model takes it as normal: set artefacts to NaN, "
+        "which count as missing, and take the logarithm of a column that is skewed."
+    )
+
+
+def _about_coverage(
+    covered: dict[str, FloatArray],
+    counts: dict[str, NDArray[np.intp]],
+    judged: BoolArray,
+    rare: float,
+    say: _Sentences,
+    block: int,
+) -> tuple[str, ...]:
+    """A sentence on intervals that are too narrow for a kind of hole, of columns without another fault."""
+    from scipy.stats import binom
+
+    for kind, share in covered.items():
+        held = np.nan_to_num(share * counts[kind])
+        # Errors of cells near each other go together when others tell them, so that some count as one.
+        alike = {"one step": 1, "blocks": block}.get(kind, 4)
+        chance = binom.cdf(np.floor(held / alike), np.maximum(counts[kind] // alike, 1), 0.9)
+        with np.errstate(invalid="ignore"):
+            told = judged & (counts[kind] >= _FEWEST) & (chance < rare) & (share < 0.9 - _LEAST_GAP)
+        if told.any():
+            who = say.who(told, 1.0 - share)
+            worst = say.worst(told, 1.0 - share)
+            where = {"one step": "one step ahead", "cells": "for single cells", "rows": "for whole rows"}
+            return (
+                f"90 % intervals of {who} hold {100.0 * share[worst]:.0f} % "
+                f"{where.get(kind, 'for blocks of rows')}: they are too narrow. Fit to rows like these "
+                "too, or try another number of latents (n_components, select_n_components).",
+            )
+    return ()
+
+
+def misfit_clause(innovations: FloatArray, lengths: Sequence[int], names: Sequence[str] | None) -> str:
+    """A clause for the status of a fit, where prediction errors show that the model is far off; or nothing.
+
+    Parameters
+    ----------
+    innovations : ndarray of shape (N, D)
+        Standardised errors one row ahead, of some of the rows.
+    lengths : sequence of int
+        Rows of each sequence.
+    names : sequence of str or None
+        What the columns are called.
+    """
+    counts = np.count_nonzero(~np.isnan(innovations), axis=0)
+    judged = counts >= _FEWEST
+    if not judged.any():
+        return ""
+    first = autocorrelation(np.where(judged, innovations, np.nan), lengths, np.array([1]))
+    with np.errstate(invalid="ignore"):
+        gross = judged & (np.abs(first.values[0]) > np.maximum(0.3, 5.0 / np.sqrt(np.maximum(counts, 1))))
+    size = np.nan_to_num(first.values[0])
+    if not gross.any():
+        return ""
+    worst = int(np.argmax(np.where(gross, np.abs(size), -1.0)))
+    who = str(worst) if names is None else repr(str(names[worst]))
+    number = f"{np.count_nonzero(gross)} of {gross.size} columns"
+    return (
+        f" Errors of predictions one row ahead are correlated from row to row in {number} (column {who}: "
+        f"{size[worst]:.2f}): forecasts suffer; diagnose(X) says more."
+    )

@@ -1,0 +1,298 @@
+"""What prediction errors say of a model: exact for each kind of hole, quiet where it fits, loud where not."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.stats
+from scipy.signal import lfilter
+
+import probsfa
+from probsfa import ProbabilisticSFA
+from probsfa._validation import Sequences
+from probsfa.statespace.diagnostics import left_out_errors, left_out_rows
+from probsfa.statespace.filtering import filter_all, filter_few
+from probsfa.statespace.posterior import smooth
+from probsfa.statespace.prediction import observation_moments
+from tests.oracles import statespace as oracle
+from tests.statespace.support import punch, scaled_error, to_panel, to_parameters, uneven_times
+from tests.tolerances import EXACT
+
+N = 1500
+
+
+def given(model):
+    return ProbabilisticSFA.from_parameters(model.decay, model.loadings, model.noise, model.offset)
+
+
+def small(rng, sampling="even"):
+    model = oracle.random_model(rng, 4, 2)
+    times = None if sampling == "even" else uneven_times(rng, [9, 6])
+    data = punch(rng, oracle.simulate(rng, model, [9, 6], times), "scattered")
+    return model, data, times
+
+
+@pytest.mark.parametrize("sampling", ["even", "uneven"])
+def test_predictions_of_the_filter_are_the_dense_conditional_of_each_row(rng, sampling):
+    model, data, times = small(rng, sampling)
+    rows = np.arange(15)[:, None] + np.zeros((1, 4), dtype=int)
+    if times is None:
+        results = given(model).filter(data)
+    else:
+        from probsfa.statespace.filtering import run_filter
+
+        results = [
+            run_filter(to_parameters(model), Sequences(x, (len(x),), t), None)
+            for x, t in zip(data, times, strict=True)
+        ]
+    means, std = oracle.predictive_of_cells(model, data, lambda t, d: rows >= t, times)
+    assert scaled_error(np.concatenate([r.predictions for r in results]), means) < EXACT
+    assert scaled_error(np.concatenate([r.prediction_std for r in results]), std) < EXACT
+    x = np.concatenate(data)
+    np.testing.assert_allclose(np.concatenate([r.innovations for r in results]), (x - means) / std, atol=1e-9)
+
+
+def test_a_resumed_filter_predicts_from_where_it_stopped(rng):
+    model, (data, _), _ = small(rng)
+    at_once, first = given(model).filter(data), given(model).filter(data[:4])
+    second = given(model).filter(data[4:], first.state)
+    np.testing.assert_allclose(second.predictions, at_once.predictions[4:], rtol=1e-11)
+    np.testing.assert_allclose(second.prediction_std, at_once.prediction_std[4:], rtol=1e-11)
+
+
+def test_innovations_are_those_of_statsmodels(rng):
+    mq = pytest.importorskip("statsmodels.tsa.statespace.dynamic_factor_mq")
+    model = oracle.random_model(rng, 4, 2)
+    [data] = oracle.simulate(rng, model, [30])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        peer = mq.DynamicFactorMQ(
+            data - model.offset, factors=2, factor_orders=1, idiosyncratic_ar1=False, standardize=False
+        )
+        peer.ssm.tolerance = 0
+        shocks = np.sqrt(1 - model.decay**2)
+        peer.update(np.concatenate([model.loadings.ravel(), model.decay, shocks, model.noise]))
+        peer.ssm.filter_univariate = False
+        filtered = peer.ssm.filter()
+    spread = np.sqrt(np.diagonal(filtered.forecasts_error_cov, axis1=0, axis2=1))
+    wanted = filtered.forecasts_error.T / spread
+    np.testing.assert_allclose(given(model).filter(data).innovations, wanted, rtol=1e-8, atol=1e-9)
+
+
+def test_cells_and_rows_that_are_left_out_are_the_dense_conditional(rng):
+    model, data, _ = small(rng)
+    params, x = to_parameters(model), np.concatenate(data)
+    whole = smooth(params, to_panel(data))
+    moments = observation_moments(params, whole.means, whole.covariances)
+    rows, cells = np.arange(15)[:, None] + np.zeros((1, 4), dtype=int), np.arange(60).reshape(15, 4)
+    means, std = oracle.predictive_of_cells(model, data, lambda t, d: cells == cells[t, d])
+    got = left_out_errors(x, *moments, params.noise_variance)
+    np.testing.assert_allclose(got, (x - means) / std, atol=1e-8)
+    means, std = oracle.predictive_of_cells(model, data, lambda t, d: rows == t)
+    got = left_out_rows(params, x, whole.means, whole.covariances)
+    np.testing.assert_allclose(got, (x - means) / std, atol=1e-8)
+
+
+def test_a_row_that_is_known_but_for_rounding_is_left_aside(rng):
+    model, data, _ = small(rng)
+    params = to_parameters(model._replace(noise=np.full(4, 1e-13)))
+    whole = smooth(params, to_panel(data))
+    got = left_out_rows(params, np.concatenate(data), whole.means, whole.covariances)
+    assert np.isnan(got).all() or np.isfinite(got[~np.isnan(got)]).all()
+
+
+def test_the_filter_of_a_few_rows_is_that_of_all(rng):
+    model, data, _ = small(rng)
+    panel = to_panel(data)
+    few, all_rows = filter_few(to_parameters(model), panel)[0], filter_all(to_parameters(model), panel)[0]
+    np.testing.assert_allclose(few.means, all_rows.means, atol=1e-12)
+    np.testing.assert_allclose(few.covariances, all_rows.covariances, atol=1e-12)
+
+
+# ------------------------------------------------------------------------- what is said
+
+
+def case(seed):
+    """A model of three latents and six columns, a series of it, and the noise of its third column."""
+    rng = np.random.default_rng(seed)
+    model = ProbabilisticSFA.from_parameters(
+        [0.98, 0.9, 0.6], rng.standard_normal((6, 3)), rng.uniform(0.9, 1.2, 6), rng.standard_normal(6)
+    )
+    X, latents = model.sample(N, random_state=rng)
+    noise = X[:, 2] - model.mean_[2] - latents @ model.loadings_[2]
+    return rng, model, X, noise, float(np.sqrt(model.noise_variance_[2]))
+
+
+def hide(rng, X):
+    return np.where(rng.random(X.shape) < 0.1, np.nan, X)
+
+
+@pytest.fixture(scope="module")
+def quiet():
+    out = []
+    for seed in range(12):
+        rng, model, X, _, _ = case(seed)
+        out.append(model.diagnose(hide(rng, X)))
+    return out
+
+
+def test_data_of_the_model_itself_are_white(quiet):
+    p = np.concatenate([d.ljung_box for d in quiet])
+    assert scipy.stats.kstest(p, "uniform").pvalue > 0.01
+
+
+def test_data_of_the_model_itself_are_covered_as_often_as_intervals_say(quiet):
+    for kind in ("one step", "cells", "rows", "blocks"):
+        curves = np.mean([d.coverage[kind].mean(axis=1) for d in quiet], axis=0)
+        np.testing.assert_allclose(curves, quiet[0].levels, atol=0.015)
+
+
+def test_nothing_is_said_of_data_of_the_model_itself(quiet):
+    assert [d.advice for d in quiet] == [()] * len(quiet)
+    assert "Nothing stands out" in str(quiet[0])
+
+
+def rhythm(rng, X, noise, s):
+    X[:, 2] += s * np.sin(2.0 * np.pi * np.arange(N) / 24.0)
+
+
+def memory(rng, X, noise, s):
+    X[:, 2] += s * lfilter([np.sqrt(0.51)], [1.0, -0.7], rng.standard_normal(N)) - noise
+
+
+def tails(rng, X, noise, s):
+    X[:, 2] += s * rng.standard_t(3.0, N) / np.sqrt(3.0) - noise
+
+
+def artefacts(rng, X, noise, s):
+    X[[100, 900, 901], 2] += 30.0 * s
+
+
+def spread(rng, X, noise, s):
+    X[:, 2] += noise * np.where(np.arange(N) < N // 2, -0.5, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("plant", "words"),
+    [
+        (rhythm, "olumn 2 keeps a rhythm of 24 units of time that no latent carries: rhythms=[24]."),
+        (memory, "The noise of column 2 has memory at lag 1 ("),
+        (tails, "The noise of column 2 has heavy tails"),
+        (artefacts, "rows 100, 900, 901)"),
+        (spread, "The noise of column 2 changes over the record"),
+    ],
+)
+def test_a_planted_fault_is_told_and_nothing_else(plant, words):
+    said = []
+    for seed in range(6):
+        rng, model, X, noise, s = case(seed)
+        if seed in (0, 3) and plant is rhythm:  # where column 3 goes with column 2
+            continue
+        plant(rng, X, noise, s)
+        said.append(model.diagnose(hide(rng, X) if plant is not artefacts else X).advice)
+    right = [len(each) == 1 and words in each[0] for each in said]
+    assert np.mean(right) >= 0.8, said
+
+
+def test_dates_tell_rhythms_by_the_calendar(rng):
+    _, model, X, _, s = case(1)
+    index = pd.date_range("2024-01-01", periods=N, freq="h")
+    model = ProbabilisticSFA.from_parameters(
+        model.decay_, model.loadings_, model.noise_variance_, model.mean_,
+        time_unit="1h", feature_names=list("abcdef"),
+    )  # fmt: skip
+    X[:, 2] += 1.2 * s * np.sin(2.0 * np.pi * np.arange(N) / 24.0)
+    frame = pd.DataFrame(X, index=index, columns=list("abcdef"))
+    found = model.diagnose(frame)
+    assert found.advice == ("Column 'c' keeps a rhythm of 1D that no latent carries: rhythms=['1D'].",)
+    assert list(found.lags) == [*range(1, 11), 24, 168]
+    pd.testing.assert_index_equal(found.innovations.index, index)
+    assert list(found.predictions.columns) == list("abcdef")
+    assert list(found.table.index) == list("abcdef")
+    assert found.table.loc["c", "period p"] < 1e-3 and "'c'" in str(found)
+
+
+def test_lists_come_back_as_lists_and_levels_are_checked(rng):
+    _, model, X, _, _ = case(2)
+    found = model.diagnose([X[:300], X[300:700]])
+    assert [part.shape for part in found.innovations] == [(300, 6), (400, 6)]
+    np.testing.assert_array_equal(np.isnan(found.covered(0.5)["rows"]), np.zeros(6, dtype=bool), strict=True)
+    with pytest.raises(ValueError, match="level must be one of"):
+        found.covered(0.93)
+
+
+def test_short_and_empty_data_are_told_nothing_of():
+    _, model, X, _, _ = case(2)
+    for rows in (X[:1], X[:5], X[:30]):
+        assert model.diagnose(rows).advice == ()
+    X = X[:200].copy()
+    X[:, 4] = np.nan
+    found = model.diagnose(X)
+    assert np.isnan(found.ljung_box[4]) and found.n_cells[4] == 0 and "Nothing" in str(found)
+
+
+def test_a_picture_has_four_panels_and_names():
+    _, model, X, _, _ = case(2)
+    axes = model.diagnose(X[:400]).plot()
+    assert [label.get_text() for label in axes[0].get_yticklabels()] == list("012345")
+    assert axes[3].get_xlabel() == "covered by 90 % intervals"
+    axes[0].figure.savefig("/dev/null", format="png")
+    with pytest.raises(ValueError, match="axes must be 4"):
+        model.diagnose(X[:400]).plot(axes=axes[:2])
+
+
+def test_without_noise_there_is_nothing_to_diagnose(rng):
+    X = np.cumsum(rng.standard_normal((60, 3)), axis=0)
+    with pytest.raises(ValueError, match="diagnose needs observation noise"):
+        ProbabilisticSFA(1, noise=0.0).fit(X).diagnose(X)
+
+
+def test_the_status_of_a_fit_warns_of_gross_misfit():
+    rng = np.random.default_rng(0)
+    walks = lfilter([1.0], [1.0, -0.97], rng.standard_normal((400, 4)), axis=0)
+    status = ProbabilisticSFA(1, max_iter=30, tol=1.0).fit(walks).status_
+    assert "Errors of predictions one row ahead are correlated" in status and "diagnose(X)" in status
+    _, model, X, _, _ = case(3)
+    assert "correlated" not in ProbabilisticSFA(3).fit(X[:400]).status_
+
+
+# ------------------------------------------------------------------ given parameters
+
+
+def test_a_model_of_given_parameters_has_all_verbs(rng, tmp_path):
+    model = ProbabilisticSFA.from_parameters([0.5, 0.9], [[1.0, 2.0], [0.5, -1.0], [1.0, 0.2]], 0.3, 5.0)
+    np.testing.assert_array_equal(model.decay_, [0.9, 0.5])
+    np.testing.assert_array_equal(model.loadings_[:, 1], [1.0, 0.5, 1.0])
+    X, _ = model.sample(40, random_state=0)
+    X[5, 1] = np.nan
+    law = oracle.joint_posterior(
+        oracle.Model(model.decay_, model.loadings_, model.noise_variance_, model.mean_), [X]
+    )
+    np.testing.assert_allclose(model.transform(X), law.means, atol=1e-10)
+    assert model.log_likelihood(X) == pytest.approx(law.log_likelihood)
+    assert np.isnan(model.log_likelihood_) and model.converged_ and "given" in model.status_
+    assert np.isfinite(model.bic(X)) and model.impute(X).shape == X.shape
+    assert model.forecast(X, 2).means.shape == (2, 3) and model.sample_posterior(X, 2).shape == (2, 40, 2)
+    model.save(tmp_path / "model.npz")
+    loaded = probsfa.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(loaded.transform(X), model.transform(X))
+    assert np.isnan(loaded.log_likelihood_)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"noise_variance": 0.0}, "noise_variance must be positive"),
+        ({"decay": [1.0]}, "decay must lie strictly inside"),
+        ({"loadings": [[1.0, 2.0]]}, "loadings must have shape"),
+        ({"time_unit": "-1h"}, "time_unit must be a positive duration"),
+        ({"feature_names": ["a"]}, "feature_names must be 2 names"),
+        ({"max_iter": 0}, "max_iter"),
+    ],
+)
+def test_parameters_that_are_none_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        ProbabilisticSFA.from_parameters(
+            **{"decay": [0.5], "loadings": [[1.0], [2.0]], "noise_variance": 0.1, **options}
+        )
