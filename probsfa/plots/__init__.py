@@ -5,11 +5,8 @@ returns the axes. Nothing is shown or saved, and no global setting of matplotlib
 with axes from ``matplotlib.pyplot`` the pictures appear in notebooks as any other.
 """
 
-<<<<<<< HEAD
-from probsfa.plots.graphs import plot_eigengap as plot_eigengap
-=======
 from probsfa.plots.diagnostics import plot_diagnostics as plot_diagnostics
->>>>>>> diagnose
+from probsfa.plots.graphs import plot_eigengap as plot_eigengap
 from probsfa.plots.graphs import plot_embedding as plot_embedding
 from probsfa.plots.graphs import plot_graph as plot_graph
 from probsfa.plots.posterior import plot_imputation_fan as plot_imputation_fan
@@ -25,11 +22,8 @@ from probsfa.plots.series import plot_slow_features as plot_slow_features
 
 __all__ = [
     "plot_delta_values",
-<<<<<<< HEAD
-    "plot_eigengap",
-=======
     "plot_diagnostics",
->>>>>>> diagnose
+    "plot_eigengap",
     "plot_embedding",
     "plot_graph",
     "plot_history",

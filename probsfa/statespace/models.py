@@ -55,17 +55,12 @@ from probsfa.statespace.prediction import (
 )
 from probsfa.statespace.simulation import draw_latents, simulate
 
-<<<<<<< HEAD
 # Moments of more bytes than this are not kept: cells are filled chunk by chunk, with little else in memory.
 _LARGE = 128 * 2**20
 # Rows that are compared with straight lines at least, however long they are.
 _FEWEST_COMPARED = 1000
-=======
-# Values of more bytes than this are filled chunk by chunk, with little in memory besides the result.
-_LARGE = 64 * 2**20
 # Rows on which the end of a fit looks for gross misfit, and the most states for which that takes no time.
 _ROWS_LOOKED_AT, _MOST_STATES_LOOKED_AT = 1000, 40
->>>>>>> diagnose
 
 __all__ = ["FittedModel", "LinearGaussianModel"]
 

@@ -51,13 +51,8 @@ _EM_STEPS, _EM_WORTH = 5, 2.0
 _IMPUTATIONS, _IMPUTATION_WORTH = 6, 5.0
 # Spectra of shorter sequences say nothing.
 _SHORTEST_FOR_SPECTRA = 8
-<<<<<<< HEAD
-# Evaluations reserved for going on with a floor under Heywood cases, as a part of all.
-_RESERVED_FOR_HEYWOOD = 0.2
 # Parts of their first loadings with which rhythms and smooth latents are added to a model without them.
 _STRENGTHS = (0.3, 0.03)
-=======
->>>>>>> diagnose
 
 
 def fit(
@@ -130,22 +125,12 @@ def fit(
                     result = result._replace(status="interrupted")
         else:
             result = _fit_from(evaluate, layout, noise, start, solver, tol)
-<<<<<<< HEAD
-        result = result._replace(n_evaluations=evaluate.count)
-        evaluate.limit = (
-            max(max_iter, evaluate.count + reserved) if n_init > 1 or latents.n_pairs else max_iter
-        )
-        if not hold_heywood_cases:
-            return result
-        return _go_on(evaluate, layout, noise, result, solver, tol)
-=======
         prior = evaluate.log_prior(result.params)
         return result._replace(
             n_evaluations=evaluate.count,
             log_likelihood=result.log_likelihood - prior,
             history=tuple(value - prior for value in result.history),
         )
->>>>>>> diagnose
 
 
 def _fit_from_all_starts(

@@ -171,14 +171,10 @@ class ExactObjective:
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric:
         """Expected information, damped by that of complete data: with full damping a step is one of EM."""
         params = from_vector(self.layout, vector, self.template)
-<<<<<<< HEAD
-        return Metric(self.layout, params, complete_data_of(evaluation.detail, params), evaluation.gradient)
-=======
         # The likelihood curves where its own gradient pushes a variance towards zero, whatever holds it up.
         gradient = evaluation.gradient.copy()
         gradient[self.layout.slices[2]] -= self._prior_slope(params)
-        return Metric(self.layout, params, complete_data_of(evaluation.detail), gradient)
->>>>>>> diagnose
+        return Metric(self.layout, params, complete_data_of(evaluation.detail, params), gradient)
 
 
 # Longest step of one iteration: in the loadings (standard deviations), log r, mu.

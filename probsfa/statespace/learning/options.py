@@ -130,15 +130,12 @@ class FitOptions:
         Smallest noise variance, as a fraction of each feature's variance.
     n_init : int, default=1
         Number of climbs, all but the first from random places.
-<<<<<<< HEAD
     rhythms : int or tuple, default=0
         Number of rhythms, or their periods to start from.
     smooth : int or tuple, default=0
         Number of smooth latents, or their time scales to start from.
-=======
     noise_prior : {"weak"} or None, default="weak"
         Prior of the noise variances that are learned.
->>>>>>> diagnose
     """
 
     n_components: int | None
@@ -148,12 +145,9 @@ class FitOptions:
     tol: float | str = "auto"
     noise_floor: str | float = "auto"
     n_init: int = 1
-<<<<<<< HEAD
     rhythms: int | tuple[Any, ...] = 0
     smooth: int | tuple[Any, ...] = 0
-=======
     noise_prior: str | None = "weak"
->>>>>>> diagnose
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise", as_noise(self.noise))

@@ -110,7 +110,7 @@ def heywood_data(rng):
 
 
 def test_a_heywood_case_is_kept_off_zero_by_the_prior(rng):
-    """The likelihood is flat there: without a prior the noise falls to the floor, with it hardly any is lost."""
+    """The likelihood is flat there: without a prior the noise falls to the floor."""
     data = heywood_data(rng)
     fitted, without = ProbabilisticSFA(3).fit(data), ProbabilisticSFA(3, noise_prior=None).fit(data)
     assert (fitted.noise_variance_ / data.var(axis=0)).min() > 1e-5
