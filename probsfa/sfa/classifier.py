@@ -26,8 +26,8 @@ _LEAST_LOG = float(np.log(1e-4))  # what a single held-out sample can cost at mo
 
 
 def _classifier_has(name: str) -> Any:
-    """Make a method available where the classifier on top has it; the default one has."""
-    return lambda self: self.classifier is None or hasattr(self.classifier, name)
+    """Make a method available where the classifier on top has it."""
+    return lambda self: hasattr(GaussianClassifier if self.classifier is None else self.classifier, name)
 
 
 class GraphSFAClassifier(Saved, SlowFeatureStep, ClassifierMixin, BaseEstimator):
@@ -186,6 +186,11 @@ class GraphSFAClassifier(Saved, SlowFeatureStep, ClassifierMixin, BaseEstimator)
     def predict_log_proba(self, X: Any) -> Any:
         """Return the logarithms of the probabilities of the classes, shape (N, S), or a list of such."""
         return self._on_features(X, lambda features: self.classifier_.predict_log_proba(features))
+
+    @available_if(_classifier_has("decision_function"))  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> Any:
+        """Return the scores of the classes by a classifier that has no probabilities, as it gives them."""
+        return self._on_features(X, lambda features: self.classifier_.decision_function(features))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of rows whose class is right.

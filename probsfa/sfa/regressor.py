@@ -23,7 +23,6 @@ __all__ = ["GraphSFARegressor"]
 
 _COUNTS = (1, 2, 3, 5, 8, 13, 21, 34, 64)
 _WIDTHS = (0.4, 1.0, 2.5)
-_MOST_PRODUCTS = 21  # features whose products are tried: 252 columns
 
 
 class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
@@ -50,8 +49,8 @@ class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
         of the groups, and the estimate is the mean of their labels under them. One target only.
     regressor : scikit-learn regressor, optional
         The step on top; it is cloned. By default cross-validation chooses among ridge regressions on the
-        features, on these and their products, and on Gaussian kernels of three widths around some of the
-        samples, and soft labels of Gaussian classes, by squared errors.
+        features, on these and products of the slowest 13, and on Gaussian kernels of three widths around
+        some of the samples, and soft labels of Gaussian classes, by squared errors.
     period : float, optional
         Targets are angles, or other positions on a circle, that are the same after this period: ``2 * pi`` or
         360. Their sine and cosine are estimated, and estimates lie from 0 to the period.
@@ -244,10 +243,7 @@ class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
             return [self.regressor]
         if self.classifier is not None:
             return [SoftLabels(self.classifier, self.n_labels)]
-        fixed = None if self.n_components in (None, "auto") else self.n_components
-        steps: list[Any] = [RidgeStep()]
-        if fixed is None or fixed <= _MOST_PRODUCTS:
-            steps.append(RidgeStep("quadratic"))
+        steps: list[Any] = [RidgeStep(), RidgeStep("quadratic")]
         steps += [RidgeStep("kernel", width) for width in _WIDTHS]
         if n_targets == 1:
             steps += [SoftLabels(GaussianClassifier(pooling, 0.01), self.n_labels) for pooling in (1.0, 0.1)]

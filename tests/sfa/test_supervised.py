@@ -363,3 +363,12 @@ def test_classes_without_any_spread_are_told():
     with pytest.raises(ValueError, match="take one value in each class"):
         GraphSFAClassifier(1, shrinkage=None, classifier=LinearDiscriminantAnalysis()).fit(X, [0, 0, 2])
     assert list(GraphSFAClassifier(1, shrinkage=None).fit(X, [0, 0, 2]).predict(X)) == [0, 0, 2]
+
+
+def test_scores_of_a_classifier_without_probabilities(rng):
+    X, y = rings(rng)
+    model = GraphSFAClassifier(expansion=Polynomial(2), shrinkage=None, classifier=LinearSVC()).fit(X, y)
+    features = GraphSFA(2, graph="clustered", expansion=Polynomial(2)).fit(X, y).transform(X)
+    expected = LinearSVC().fit(features, y).decision_function(features)
+    np.testing.assert_allclose(model.decision_function(X), expected, atol=1e-6)
+    assert not hasattr(GraphSFAClassifier(), "decision_function")

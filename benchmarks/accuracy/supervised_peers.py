@@ -1,0 +1,425 @@
+"""Labels from slow features beside the best of scikit-learn, each tuned as carefully.
+
+Every method of a table sees the same training rows. What it leaves open is chosen by cross-validation on
+these alone, with the same folds for all, and it is then judged once on rows that took no part.
+
+digits   halves at random: 8 x 8 pixels, 1,797 images
+semeion  halves at random: 16 x 16 binary pixels, 1,593 images
+vowels   nine speakers, 270 utterances to learn from and 370 to judge, as the set is split; an utterance
+goes to the
+         speaker with the largest sum of scores of its frames
+tecator  fat in meat by its infrared spectrum, as the set is split; with --folds five folds of all 215 samples
+faces    the horizontal position of faces of people never seen, with cluttered backgrounds and plain ones: see
+         benchmarks/papers/faces_position.py; cross-validation holds out people
+landsat  which pixels changed between two images: no labels are learned from, nothing is tuned
+moons    two half-moons, clusters without labels; 1,000 points, ten draws
+
+    python benchmarks/accuracy/supervised_peers.py --data FOLDER
+    python benchmarks/accuracy/supervised_peers.py --data FOLDER --parts tecator vowels
+    python benchmarks/accuracy/supervised_peers.py --quick
+"""
+
+import argparse
+import platform
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.stats
+import sklearn
+from sklearn.base import clone
+from sklearn.cluster import SpectralClustering as PeerClustering
+from sklearn.covariance import EmpiricalCovariance, MinCovDet
+from sklearn.cross_decomposition import PLSRegression
+from sklearn.datasets import load_digits, make_moons
+from sklearn.decomposition import PCA
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from sklearn.ensemble import IsolationForest
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import LinearRegression, RidgeCV
+from sklearn.metrics import adjusted_rand_score, roc_auc_score
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, StratifiedKFold, train_test_split
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+from sklearn.svm import SVC, SVR
+
+import probsfa
+from probsfa import graphs
+from probsfa.expansions import Polynomial
+from probsfa.sfa import (
+    GraphSFAClassifier,
+    GraphSFARegressor,
+    HierarchicalSFA,
+    SpectralClustering,
+    escalante_wiskott_layers,
+)
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from accuracy.change_detection import change_score, read_bands, read_mask
+from common.data import add_data_option
+from papers.faces_position import SIDE, load_faces, paste
+
+PENALTIES = np.logspace(-6, 3, 19)
+Rows = tuple[np.ndarray, np.ndarray]
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_data_option(parser, "all sets but digits and moons")
+    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
+    parser.add_argument("--splits", type=int, default=3, help="halves of digits and semeion")
+    parser.add_argument("--trials", type=int, default=2, help="draws of people, for faces")
+    parser.add_argument("--folds", action="store_true", help="for tecator, five folds too")
+    parser.add_argument("--quick", action="store_true", help="digits and moons, two splits")
+    options = parser.parse_args()
+    if options.quick:
+        options.parts, options.splits = ["digits", "moons"], 2
+    print(
+        f"probsfa {probsfa.__version__}, Python {platform.python_version()}, numpy {np.__version__}, "
+        f"scikit-learn {sklearn.__version__}, {platform.machine()}"
+    )
+    for part in options.parts:
+        started = time.process_time()
+        PARTS[part](options)
+        print(f"({time.process_time() - started:.0f} s CPU)", flush=True)
+
+
+class Table:
+    """Figures of methods, one for each split."""
+
+    def __init__(self, title: str, *, smaller: bool = False) -> None:
+        self.title = title
+        self.smaller = smaller
+        self.rows: dict[str, list[float]] = {}
+
+    def add(self, name: str, value: float) -> None:
+        """Add the figure of one more split."""
+        self.rows.setdefault(name, []).append(float(value))
+        print(f"  {name}: {value:.4f}", file=sys.stderr, flush=True)
+
+    def show(self, note: str = "") -> None:
+        """Print the means, the best first, and what lies between the best of either side, split by split."""
+        print(f"\n{self.title}")
+        order = sorted(self.rows, key=lambda name: np.mean(self.rows[name]) * (1 if self.smaller else -1))
+        for name in order:
+            values = self.rows[name]
+            spread = f"  ({min(values):.4f} to {max(values):.4f})" if len(values) > 1 else ""
+            print(f"  {name:46} {np.mean(values):.4f}{spread}")
+        ours = next(name for name in order if name.startswith("probsfa"))
+        peer = next(name for name in order if not name.startswith("probsfa"))
+        gap = np.array(self.rows[ours]) - np.array(self.rows[peer])
+        error = f" +- {gap.std(ddof=1) / np.sqrt(len(gap)):.4f}" if len(gap) > 1 else ""
+        print(f"  best of ours less best of the others: {gap.mean():+.4f}{error}{note}")
+
+
+def classifiers(X: np.ndarray, folds: Any) -> dict[str, Any]:
+    """Return classifiers of images with what they leave open tuned on `folds`; ours tunes itself."""
+    unit = 1 / X.var(axis=0).sum()
+    grids: dict[str, tuple[Any, dict[str, Any]]] = {
+        "SVC": (SVC(), {"C": [1, 10, 100], "gamma": [0.5 * unit, unit, 2 * unit]}),
+        "k nearest neighbours": (KNeighborsClassifier(), {"n_neighbors": [1, 3, 5, 9]}),
+        "PCA, k nearest neighbours": (
+            make_pipeline(PCA(random_state=0), KNeighborsClassifier()),
+            {"pca__n_components": [20, 40], "kneighborsclassifier__n_neighbors": [1, 3, 5]},
+        ),
+        "PCA, QDA": (
+            make_pipeline(PCA(random_state=0), QuadraticDiscriminantAnalysis()),
+            {
+                "pca__n_components": [15, 25, 40],
+                "quadraticdiscriminantanalysis__reg_param": [0.001, 0.01, 0.1, 0.3],
+            },
+        ),
+        "LDA, shrunk": (
+            LinearDiscriminantAnalysis(solver="eigen"),
+            {"shrinkage": ["auto", 0.01, 0.1, 0.3]},
+        ),
+        "PCA, products, LDA shrunk": (
+            make_pipeline(
+                PCA(40, random_state=0), PolynomialFeatures(2), LinearDiscriminantAnalysis(solver="eigen")
+            ),
+            {"lineardiscriminantanalysis__shrinkage": [0.1, 0.3]},
+        ),
+    }
+    ours: dict[str, Any] = {
+        "probsfa, default": GraphSFAClassifier(),
+        'probsfa, preset="images"': GraphSFAClassifier(preset="images"),
+    }
+    return {**ours, **{name: GridSearchCV(*grid, cv=folds) for name, grid in grids.items()}}
+
+
+def images(name: str, X: np.ndarray, y: np.ndarray, n_splits: int) -> None:
+    """Print the shares of images that are right in halves at random."""
+    table = Table(f"{name}: share right, mean of {n_splits} random halves (lowest and highest)")
+    for seed in range(n_splits):
+        train, test = train_test_split(np.arange(len(y)), train_size=0.5, stratify=y, random_state=seed)
+        folds = StratifiedKFold(5, shuffle=True, random_state=0)
+        for method, model in classifiers(X[train], folds).items():
+            table.add(method, model.fit(X[train], y[train]).score(X[test], y[test]))
+    table.show()
+
+
+def digits(options: Any) -> None:
+    """Scikit-learn's handwritten digits."""
+    images("digits", *load_digits(return_X_y=True), options.splits)
+
+
+def semeion(options: Any) -> None:
+    """The digits of semeion."""
+    data = np.load(options.data / "semeion_digits" / "semeion_digits.npz")
+    images("semeion", np.unpackbits(data["packed"], axis=1).astype(float), data["y"], options.splits)
+
+
+def vowels(options: Any) -> None:
+    """Speakers by their vowels."""
+    data = np.load(options.data / "japanese_vowels" / "japanese_vowels.npz")
+    (X, y), (Z, truth) = (
+        (
+            np.split(data[f"{part}_X"].astype(float), np.cumsum(data[f"{part}_len"])[:-1]),
+            data[f"{part}_y"],
+        )
+        for part in ("train", "test")
+    )
+    products = make_pipeline(StandardScaler(), Polynomial(2))
+    scaled = StandardScaler()
+    methods: dict[str, Iterable[Any]] = {
+        "probsfa": [
+            *(GraphSFAClassifier(n, expansion=e) for n in (None, "auto") for e in (None, products)),
+            *(GraphSFAClassifier(12, shrinkage=0.1, classifier=SVC(C=C)) for C in (1, 10)),
+        ],
+        "QDA": [QuadraticDiscriminantAnalysis(reg_param=r) for r in (0.0, 0.01, 0.03, 0.1, 0.3)],
+        "LDA, shrunk": [LinearDiscriminantAnalysis(solver="eigen", shrinkage=s) for s in ("auto", 0.0, 0.1)],
+        "k nearest neighbours": [make_pipeline(scaled, KNeighborsClassifier(k)) for k in (3, 5, 9, 17, 33)],
+        "SVC": [make_pipeline(scaled, SVC(C=C, gamma=g / 12)) for C in (1, 10) for g in (0.3, 1.0)],
+    }
+    folds = list(StratifiedKFold(5, shuffle=True, random_state=0).split(np.zeros(len(y)), y))
+    table = Table("vowels: share of the 370 utterances that is right")
+    for name, candidates in methods.items():
+        scores = [
+            tuple(np.mean([spoken(m, pick(X, a), y[a], pick(X, b), y[b]) for a, b in folds], axis=0))
+            for m in candidates
+        ]
+        print(f"  {name}: {scores}", file=sys.stderr)
+        best = max(range(len(scores)), key=lambda i: scores[i])  # frames decide where utterances are equal
+        table.add(name, spoken(list(candidates)[best], X, y, Z, truth)[0])
+    table.show()
+
+
+def pick(X: list[np.ndarray], chosen: np.ndarray) -> list[np.ndarray]:
+    """Return some of the utterances."""
+    return [X[i] for i in chosen]
+
+
+def spoken(
+    model: Any, X: list[np.ndarray], y: np.ndarray, Z: list[np.ndarray], truth: np.ndarray
+) -> tuple[float, float]:
+    """Return the shares of utterances, and of frames, that go to the right speaker."""
+    frames, lengths = np.concatenate(Z), [len(z) for z in Z]
+    if isinstance(model, GraphSFAClassifier):
+        fitted = clone(model).fit(X, y)
+    else:
+        fitted = clone(model).fit(np.concatenate(X), np.repeat(y, [len(x) for x in X]))
+    if hasattr(fitted, "predict_proba"):
+        scores = np.log(np.maximum(fitted.predict_proba(frames), 1e-9))
+    else:
+        scores = fitted.decision_function(frames)
+    sums = np.add.reduceat(scores, np.cumsum([0, *lengths])[:-1], axis=0)
+    each = fitted.classes_[scores.argmax(axis=1)] == np.repeat(truth, lengths)
+    return float(np.mean(fitted.classes_[sums.argmax(axis=1)] == truth)), float(np.mean(each))
+
+
+def tecator(options: Any) -> None:
+    """Fat by spectra."""
+    data = np.load(options.data / "tecator" / "tecator.npz")
+    (X, y), (Z, truth) = (
+        (data[f"{part}_X"].astype(float), data[f"{part}_fat"].astype(float)) for part in ("train", "test")
+    )
+    table = Table("tecator: root mean square error in percent of fat, the split of the set", smaller=True)
+    regressions(table, (X, y), (Z, truth))
+    table.show()
+    if not options.folds:
+        return
+    table = Table("tecator: the same, five folds of all samples", smaller=True)
+    X, y = np.vstack([X, Z]), np.concatenate([y, truth])
+    for train, test in KFold(5, shuffle=True, random_state=1).split(X):
+        regressions(table, (X[train], y[train]), (X[test], y[test]))
+    table.show()
+
+
+def regressions(table: Table, train: Rows, test: Rows) -> None:
+    """Add the errors of all methods on one split, each tuned on the training rows."""
+    folds = KFold(5, shuffle=True, random_state=0)
+    counts = [6, 8, 10, 12]
+    white = PCA(whiten=True, random_state=0)
+    gaussian = ConstantKernel(10.0) * RBF(5.0, (0.1, 1e4)) + WhiteKernel(0.01, (1e-7, 10))
+    grids: dict[str, tuple[Any, dict[str, Any]]] = {
+        "PLS": (PLSRegression(), {"n_components": [5, 8, 10, 12, 15, 20]}),
+        "ridge": (make_pipeline(StandardScaler(), RidgeCV(PENALTIES)), {}),
+        "PCA, products, least squares": (
+            make_pipeline(white, PolynomialFeatures(2), LinearRegression()),
+            {"pca__n_components": counts},
+        ),
+        "PCA, products, ridge": (
+            make_pipeline(white, PolynomialFeatures(2), StandardScaler(), RidgeCV(PENALTIES)),
+            {"pca__n_components": counts},
+        ),
+        "PCA, kernel ridge": (
+            make_pipeline(white, KernelRidge(kernel="rbf")),
+            {
+                "pca__n_components": [8, 12],
+                "kernelridge__alpha": [1e-6, 1e-4, 1e-2],
+                "kernelridge__gamma": [1e-4, 1e-3, 1e-2],
+            },
+        ),
+        "PCA, SVR": (
+            make_pipeline(white, SVR(epsilon=0.1)),
+            {"pca__n_components": [8, 12], "svr__C": [1e2, 1e3], "svr__gamma": [1e-3, 1e-2]},
+        ),
+        "PCA, Gaussian process": (
+            make_pipeline(white, GaussianProcessRegressor(gaussian, normalize_y=True)),
+            {"pca__n_components": [8, 12]},
+        ),
+        "probsfa": (
+            GraphSFARegressor(cv=3),
+            {
+                "graph": ["mixed", "reordering"],
+                "expansion": [make_pipeline(PCA(n, whiten=True), Polynomial(2)) for n in counts],
+            },
+        ),
+    }
+    for name, grid in grids.items():
+        search = GridSearchCV(*grid, cv=folds, scoring="neg_mean_squared_error").fit(*train)
+        table.add(name, rmse(search.predict(test[0]).ravel(), test[1]))
+
+
+def faces(options: Any) -> None:
+    """Where the face is, with clutter and without."""
+    pictures = load_faces(options.data)
+    for clutter, words in ((1.0, "cluttered backgrounds"), (0.0, "plain backgrounds")):
+        table = Table(
+            f"faces, {words}: root mean square error in pixels, people never seen, {options.trials} trials",
+            smaller=True,
+        )
+        for trial in range(options.trials):
+            rng = np.random.default_rng(trial)
+            people = rng.permutation(40)
+            train, teach, test = (
+                paste(pictures, people[some], n, rng, clutter)
+                for some, n in ((slice(20), 3000), (slice(20, 32), 1500), (slice(32, 40), 750))
+            )
+            for name, method in (("HGSFA", "sfa"), ("HiGSFA", "igsfa"), ("hierarchical PCA", "pca")):
+                layers = escalante_wiskott_layers((SIDE, SIDE), method=method)
+                model = HierarchicalSFA(layers, input_shape=(SIDE, SIDE), graph=graphs.mixed(train.x, 50))
+                model.fit(train.pixels)
+                Y = model.transform(teach.pixels)
+                ours = "" if method == "pca" else "probsfa, "
+                named = [Y[teach.person == p] for p in np.unique(teach.person)]
+                labels = [teach.x[teach.person == p] for p in np.unique(teach.person)]
+                step = GraphSFARegressor(graph="mixed").fit(named, labels)
+                table.add(
+                    f"{ours}{name}, chosen step", rmse(step.predict(model.transform(test.pixels)), test.x)
+                )
+            X = np.vstack([train.pixels, teach.pixels])
+            x, person = np.concatenate([train.x, teach.x]), np.concatenate([train.person, teach.person])
+            folds = list(GroupKFold(3).split(X, groups=person))
+            Z = PCA(100, random_state=0).fit(X)
+            inside, outside = Z.transform(X), Z.transform(test.pixels)
+            unit = 1 / inside.var(axis=0).sum()
+            for name, model, grid in (
+                (
+                    "PCA, ridge",
+                    make_pipeline(PCA(), RidgeCV(PENALTIES)),
+                    {"pca__n_components": [30, 60, 100]},
+                ),
+                ("PCA, SVR", SVR(epsilon=0.5), {"C": [10, 100], "gamma": [unit, 4 * unit]}),
+                ("PCA, k nearest neighbours", KNeighborsRegressor(), {"n_neighbors": [3, 5, 9, 17]}),
+            ):
+                search = GridSearchCV(model, grid, cv=folds, scoring="neg_mean_squared_error").fit(inside, x)
+                table.add(name, rmse(search.predict(outside), test.x))
+            table.add("mean of the labels", rmse(np.full(len(test.x), x.mean()), test.x))
+        table.show()
+
+
+def landsat(options: Any) -> None:
+    """Which pixels changed."""
+    folder = options.data / "landsat_taizhou"
+    before, after = (read_bands(folder / name) for name in ("2000TM", "2003TM"))
+    changed, unchanged = (read_mask(folder / name) for name in ("change.bmp", "unchanged.bmp"))
+    marked = changed | unchanged
+    table = Table("landsat: area under the ROC curve of changed pixels")
+
+    def add(name: str, score: np.ndarray) -> None:
+        table.add(name, roc_auc_score(changed[marked], score[marked]))
+
+    weights = np.ones(len(before))
+    for step in range(21):
+        score, _ = change_score(before, after, weights)
+        if step == 0:
+            add("probsfa, slow features of pairs", score)
+        weights = scipy.stats.chi2.sf(score, before.shape[1])
+    add("probsfa, reweighted (20 rounds)", score)
+    scaled = [StandardScaler().fit_transform(image) for image in (before, after)]
+    for name, difference in (("raw", after - before), ("standardised", scaled[1] - scaled[0])):
+        add(f"length of the difference, {name}", np.linalg.norm(difference, axis=1))
+        add(f"Mahalanobis distance, {name}", EmpiricalCovariance().fit(difference).mahalanobis(difference))
+    some = np.random.RandomState(0).permutation(len(before))[:20_000]
+    difference = scaled[1] - scaled[0]
+    add(
+        "robust covariance (MinCovDet)",
+        MinCovDet(random_state=0).fit(difference[some]).mahalanobis(difference),
+    )
+    add("isolation forest", -IsolationForest(random_state=0).fit(difference).score_samples(difference))
+    table.show()
+
+
+def moons(options: Any) -> None:
+    """Two half-moons without labels."""
+    table = Table("half-moons: adjusted Rand index, mean of ten draws")
+    for seed in range(10):
+        X, y = make_moons(1000, noise=0.1, random_state=seed)
+        for gamma in (10.0, 30.0):
+            for side, model in (
+                ("probsfa", SpectralClustering(2, affinity="rbf", gamma=gamma, random_state=0)),
+                ("scikit-learn", PeerClustering(2, gamma=gamma, random_state=0)),
+            ):
+                table.add(f"{side}, gamma {gamma:g}", adjusted_rand_score(y, model.fit_predict(X)))
+        for n in (10, 15):
+            for side, model in (
+                ("probsfa", SpectralClustering(2, n_neighbors=n, random_state=0)),
+                (
+                    "scikit-learn",
+                    PeerClustering(2, affinity="nearest_neighbors", n_neighbors=n, random_state=0),
+                ),
+            ):
+                table.add(f"{side}, {n} neighbours", adjusted_rand_score(y, model.fit_predict(X)))
+    table.show()
+
+
+def rmse(estimate: np.ndarray, truth: np.ndarray) -> float:
+    """Return the root mean square error."""
+    return float(np.sqrt(np.mean((estimate - truth) ** 2)))
+
+
+PARTS: dict[str, Callable[[Any], None]] = {
+    "digits": digits,
+    "semeion": semeion,
+    "vowels": vowels,
+    "tecator": tecator,
+    "faces": faces,
+    "landsat": landsat,
+    "moons": moons,
+}
+
+if __name__ == "__main__":
+    warnings.filterwarnings("ignore")
+    main()
