@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from probsfa._frames import lists_in_lists_out
 from probsfa._validation import check_count, check_sequences
 from probsfa.graphs._graph_moments import GraphMoments, GraphSums, graph_moments
-from probsfa.graphs._named import build_graph, in_time, needs_labels
+from probsfa.graphs._named import build_graph, check_joined, in_time, needs_labels
 from probsfa.graphs.training_graph import TrainingGraph
 from probsfa.linalg import RankError, check_rank_tol
 from probsfa.sfa._expand import Expander
@@ -139,7 +139,7 @@ class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             index="warn" if in_time(self.graph) else "ignore",
         )
         labels = labels_of_rows(y, sequences.lengths)
-        graph = build_graph(self.graph, sequences.values, labels, lengths=sequences.lengths)
+        graph = check_joined(build_graph(self.graph, sequences.values, labels, lengths=sequences.lengths))
         expander = Expander.fit(self.expansion, sequences.values)
         set_fitted(self, graph, graph_moments(graph, expander(sequences.values)), expander)
         return self
@@ -182,6 +182,7 @@ class GraphSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             lengths=sequences.lengths,
             sample_weight=sample_weight,
         )
+        check_joined(graph)
         expander = Expander.fit(self.expansion, sequences.values) if first else self._seen[0]
         moments = graph_moments(graph, expander(sequences.values))
         sums = GraphSums(moments, graph.Q, graph.R, graph.n_vertices)

