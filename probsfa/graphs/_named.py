@@ -14,7 +14,7 @@ from probsfa.graphs._subset import SubsetGraph
 from probsfa.graphs._temporal import temporal
 from probsfa.graphs.training_graph import TrainingGraph
 
-__all__ = ["build_graph", "in_time", "needs_labels", "needs_rows"]
+__all__ = ["build_graph", "check_joined", "in_time", "needs_labels", "needs_rows"]
 
 
 _TAKE_SAMPLE_WEIGHT = ("clustered", "serial", "mixed")
@@ -78,13 +78,7 @@ def build_graph(
     Raises
     ------
     ValueError
-        If the name is unknown, labels are missing, or the graph does not have one vertex per sample, or
-        joins none of them to another.
-
-    Warns
-    -----
-    UserWarning
-        Where most samples are joined to no other.
+        If the name is unknown, labels are missing, or the graph does not have one vertex per sample.
     """
     if sample_weight is not None:
         built = _build_weighted(graph, X, y, lengths, check_sample_weight(sample_weight, len(X)))
@@ -112,7 +106,6 @@ def build_graph(
         built = LABEL_GRAPHS[graph](y)
     if built.n_vertices != len(X):
         raise ValueError(f"graph has {built.n_vertices} vertices; X has {len(X)} rows; both must agree.")
-    _check_joined(built)
     return built
 
 
@@ -133,8 +126,14 @@ def _build_weighted(
     return built if len(rows) == len(X) else SubsetGraph(built, rows, len(X))
 
 
-def _check_joined(graph: TrainingGraph) -> None:
-    """Raise a ValueError where a graph joins no sample to another, and warn where it joins less than half."""
+def check_joined(graph: TrainingGraph) -> TrainingGraph:
+    """Return a graph to be fitted to, or raise a ValueError where it joins no sample to another.
+
+    Warns
+    -----
+    UserWarning
+        Where more than half of the samples are joined to no other.
+    """
     component = graph.component_labels()
     counts = graph.node_weights > 0
     alone = counts & (np.bincount(component)[component] == 1)
@@ -149,5 +148,6 @@ def _check_joined(graph: TrainingGraph) -> None:
             f"{int(alone.sum())} of {int(counts.sum())} samples are joined to no other by this graph: "
             "outputs may take any value on them without being less slow. A class needs two samples or more; "
             "for labels that are numbers take graph='serial' or 'sliding_window'.",
-            stacklevel=4,
+            stacklevel=3,
         )
+    return graph

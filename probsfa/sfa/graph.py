@@ -15,7 +15,7 @@ from probsfa._frames import lists_in_lists_out
 from probsfa._saving import Saved
 from probsfa._validation import check_count, check_sequences
 from probsfa.graphs._graph_moments import GraphMoments, GraphSums, graph_moments
-from probsfa.graphs._named import build_graph, in_time, needs_labels
+from probsfa.graphs._named import build_graph, check_joined, in_time, needs_labels
 from probsfa.graphs.training_graph import TrainingGraph
 from probsfa.linalg import RankError, check_rank_tol
 from probsfa.sfa._expand import Expander
@@ -162,7 +162,7 @@ class GraphSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             index="warn" if in_time(self.graph) else "ignore",
         )
         labels = labels_of_rows(y, sequences.lengths)
-        graph = build_graph(self.graph, sequences.values, labels, lengths=sequences.lengths)
+        graph = check_joined(build_graph(self.graph, sequences.values, labels, lengths=sequences.lengths))
         expander = Expander.fit(self.expansion, sequences.values)
         rows = expander(sequences.values)
         moments = graph_moments(graph, rows)
@@ -210,6 +210,7 @@ class GraphSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             lengths=sequences.lengths,
             sample_weight=sample_weight,
         )
+        check_joined(graph)
         expander = Expander.fit(self.expansion, sequences.values) if first else self._seen[0]
         moments = graph_moments(graph, expander(sequences.values))
         sums = GraphSums(moments, graph.Q, graph.R, graph.n_vertices)

@@ -19,7 +19,7 @@ from probsfa._frames import lists_in_lists_out
 from probsfa._saving import Saved
 from probsfa._validation import check_count, check_option, check_sequences
 from probsfa.graphs import TrainingGraph
-from probsfa.graphs._named import build_graph, needs_labels, needs_rows
+from probsfa.graphs._named import build_graph, check_joined, needs_labels, needs_rows
 from probsfa.linalg import check_rank_tol
 from probsfa.sfa._held_out import graph_score
 from probsfa.sfa._images import flat_images, image_shape
@@ -329,7 +329,8 @@ class HierarchicalSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         if self.graph is None or (isinstance(self.graph, str) and self.graph == "temporal"):
             return None
         if isinstance(source, ArraySource):
-            return build_graph(self.graph, source.values, labels_of_rows(y, sizes), lengths=sizes)
+            labels = labels_of_rows(y, sizes)
+            return check_joined(build_graph(self.graph, source.values, labels, lengths=sizes))
         if isinstance(self.graph, TrainingGraph):
             return self.graph
         if needs_rows(self.graph):
@@ -338,7 +339,7 @@ class HierarchicalSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
                 "TrainingGraph, or the name of one that is built from labels."
             )
         n_rows = len(y) if y is not None else 0 if sizes is None else sum(sizes)
-        return build_graph(self.graph, np.empty((n_rows, 0)), y, lengths=sizes)
+        return check_joined(build_graph(self.graph, np.empty((n_rows, 0)), y, lengths=sizes))
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn what the estimator needs."""
