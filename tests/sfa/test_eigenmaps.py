@@ -268,6 +268,15 @@ def test_far_new_points_take_the_place_of_their_nearest_neighbour():
     np.testing.assert_allclose(far, found.embedding_[-1:], rtol=SPECTRAL)
 
 
+def test_points_of_small_degree_keep_their_place_in_the_unnormalized_embedding(rng):
+    X = rng.standard_normal((60, 2))
+    found = LaplacianEigenmaps(6, affinity="rbf", gamma=1.0, normalization="unnormalized").fit(X)
+    assert (found.eigenvalues_[-1] > found.degrees_ + 1).any()
+    np.testing.assert_allclose(found.transform(X), found.embedding_, atol=SPECTRAL)
+    with pytest.raises(ValueError, match="cannot be extended"):
+        found.transform(X[[found.degrees_.argmin()]] + 0.3)
+
+
 def test_eigenvalues_beyond_one_are_extended(rng):
     X = rng.standard_normal((12, 2))
     found = LaplacianEigenmaps(11, affinity="rbf", gamma=0.3).fit(X)
