@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.datasets import make_blobs, make_moons, make_swiss_roll
 from sklearn.linear_model import LogisticRegression
 from sklearn.manifold import SpectralEmbedding
@@ -505,3 +506,22 @@ def test_parameters_can_be_searched_in_a_pipeline():
     grid = {"laplacianeigenmaps__gamma": [0.01, 20.0, "median"]}
     search = GridSearchCV(pipeline, grid, cv=3, error_score="raise").fit(X, y)
     assert search.best_params_["laplacianeigenmaps__gamma"] == 20.0 and search.best_score_ > 0.9
+
+
+@pytest.mark.parametrize("n_features", [6, 40])
+@pytest.mark.parametrize(
+    "options", [{}, {"gamma": 0.3}, {"gamma": "self_tuning"}, {"gamma": 0.01, "n_landmarks": 75}]
+)
+def test_sparse_points_are_the_same_points(rng, n_features, options):
+    X = rng.random((80, n_features)) * (rng.random((80, n_features)) < 0.4)
+    new = X[:9] + 0.01 * (rng.random((9, n_features)) < 0.2)
+    estimator = LaplacianEigenmaps(2, affinity="rbf" if options else "nearest_neighbors", **options)
+    expected = clone(estimator).fit(X)
+    for make in (sp.csr_array, sp.coo_matrix):
+        found = clone(estimator).fit(make(X))
+        np.testing.assert_allclose(found.embedding_, expected.embedding_, atol=SPECTRAL)
+        for rows in (make(new), new):
+            np.testing.assert_allclose(found.transform(rows), expected.transform(new), atol=SPECTRAL)
+            np.testing.assert_allclose(expected.transform(rows), expected.transform(new), atol=SPECTRAL)
+    with pytest.raises(ValueError, match="NaN"):
+        estimator.fit(sp.csr_array(X * np.nan))
