@@ -10,6 +10,7 @@ import pytest
 from probsfa import (
     SFA,
     BayesianSFA,
+    DiffusionMap,
     GraphSFA,
     KernelSFA,
     LaplacianEigenmaps,
@@ -41,6 +42,7 @@ ESTIMATORS = {
     "GraphSFA": lambda: GraphSFA(1, graph="temporal"),
     "KernelSFA": lambda: KernelSFA(1),
     "LaplacianEigenmaps": lambda: LaplacianEigenmaps(1),
+    "DiffusionMap": lambda: DiffusionMap(1),
     "SpectralClustering": lambda: SpectralClustering(2),
 }
 

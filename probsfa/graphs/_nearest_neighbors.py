@@ -69,7 +69,7 @@ def neighbor_edges(
 
     Parameters
     ----------
-    points : ndarray (n, D)
+    points : ndarray (n, D), or sparse array with many columns
         Where to search.
     count : int
         Neighbours of each row.
@@ -92,14 +92,16 @@ def neighbor_edges(
         neighbors[order] = nearest.reshape(-1, wanted)
     else:
         # Distances are differences of products here, which a large offset would leave no digits.
-        shift = exact_shift(points)
-        search = NearestNeighbors(n_neighbors=wanted).fit(points - shift)
-        neighbors = search.kneighbors(queries - shift, return_distance=False)
+        if not scipy.sparse.issparse(points):
+            shift = exact_shift(points)
+            points, queries = points - shift, queries - shift
+        search = NearestNeighbors(n_neighbors=wanted).fit(points)
+        neighbors = search.kneighbors(queries, return_distance=False)
     if rows is None:
-        others = neighbors != np.arange(len(points))[:, None]
+        others = neighbors != np.arange(points.shape[0])[:, None]
         others[others.all(axis=1), -1] = False  # of several equal points the point itself may be missing
         neighbors = neighbors[others].reshape(-1, count)
     index = np.int32 if neighbors.size < np.iinfo(np.int32).max else np.int64
     starts = np.arange(0, neighbors.size + 1, count, dtype=index)
     edges = (np.ones(neighbors.size, dtype=np.float64), neighbors.ravel().astype(index), starts)
-    return scipy.sparse.csr_array(edges, shape=(len(queries), len(points)))
+    return scipy.sparse.csr_array(edges, shape=(queries.shape[0], points.shape[0]))

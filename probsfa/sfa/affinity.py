@@ -16,6 +16,7 @@ from sklearn.utils.validation import validate_data
 from probsfa._arrays import as_float_array
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
+from probsfa.graphs._nearest_neighbors import TREE_FEATURES
 from probsfa.graphs._rows import exact_shift
 from probsfa.graphs.training_graph import TrainingGraph
 from probsfa.sfa.bandwidth import check_gamma, choose_gamma, local_scales
@@ -110,6 +111,11 @@ def affinity_graph(estimator: Any, X: Any, *, heat_loops: bool = False, loops: b
             )
         ready = DistanceEdges(distances, neighbor_count(estimator, distances.shape[0]))
         return AffinityGraph(None, ready.training(loops), NewPoints(ready, nothing, loops))
+    if is_sparse(X) and _by_distance(affinity):
+        points = _sparse_points(estimator, X, reset=True)
+        edges = _edges_of_points(estimator, points)
+        with_loops = loops or (heat_loops and affinity == "rbf")
+        return AffinityGraph(None, edges.training(with_loops), NewPoints(edges, nothing, with_loops))
     sequences = check_sequences(estimator, X, reset=True, allow_nan=False, min_rows=2)
     if isinstance(affinity, TrainingGraph):
         if affinity.n_vertices != sequences.n_rows:
@@ -139,15 +145,23 @@ def new_edges(
         W = affinity_rows(estimator, X, reset=False)
         joined = NewEdges.ready(W) if edges is None else _joined(edges, sp.csr_array(W), new.loops)
         return None, W.shape[0], iter([(slice(None), joined)])
-    sequences = check_sequences(estimator, X, reset=False, allow_nan=False)
     size = max(1, _EXTENSION_BLOCK // edges.cells_per_row())
+    sparse = _by_distance(estimator.affinity) and (is_sparse(X) or not len(new.shift))
+    sequences = None if sparse else check_sequences(estimator, X, reset=False, allow_nan=False)
+    if sequences is None:
+        rows: Any = _sparse_points(estimator, X, reset=False)
+        if len(new.shift) and is_sparse(rows):
+            rows = rows.toarray()  # what it was fitted on was dense
+    else:
+        rows = sequences.values
 
     def blocks() -> Iterator[tuple[slice, NewEdges]]:
-        for start in range(0, sequences.n_rows, size):
+        for start in range(0, rows.shape[0], size):
             block = slice(start, start + size)
-            yield block, _joined(edges, sequences.values[block] - new.shift, new.loops)
+            moved = rows[block] - new.shift if len(new.shift) else rows[block]
+            yield block, _joined(edges, moved, new.loops)
 
-    return sequences, sequences.n_rows, blocks()
+    return sequences, rows.shape[0], blocks()
 
 
 def _joined(edges: Edges, rows: Any, loops: bool) -> NewEdges:
@@ -169,6 +183,8 @@ def affinity_tags(tags: Any, affinity: Any) -> Any:
     tags.input_tags.pairwise = tags.input_tags.sparse = tags.input_tags.positive_only = ready
     if _is(affinity, "precomputed_nearest_neighbors"):
         tags.input_tags.pairwise = tags.input_tags.sparse = tags.input_tags.positive_only = True
+    if _by_distance(affinity):
+        tags.input_tags.sparse = True
     return tags
 
 
@@ -222,6 +238,22 @@ def _is(affinity: Any, name: str) -> bool:
     return isinstance(affinity, str) and affinity == name
 
 
+def _by_distance(affinity: Any) -> bool:
+    """Tell whether edges come from distances between points, which products give for sparse ones as well."""
+    return _is(affinity, "nearest_neighbors") or _is(affinity, "rbf")
+
+
+def _sparse_points(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """Check a sparse matrix of points; return it dense where it has so few columns that a tree serves."""
+    points = validate_data(
+        estimator, X, reset=reset, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2 if reset else 1
+    )
+    few = points.shape[1] <= TREE_FEATURES
+    if is_sparse(points) and few:
+        return points.toarray()
+    return points if few else sp.csr_array(points)
+
+
 def _ready_made(estimator: Any, X: Any) -> Any:
     """Return the edge weights of a training graph, or of an affinity after a check."""
     if isinstance(X, TrainingGraph):
@@ -234,9 +266,9 @@ def _ready_made(estimator: Any, X: Any) -> Any:
     return check_affinity(sp.csr_array(W) if is_sparse(W) else W)
 
 
-def _edges_of_points(estimator: Any, points: FloatArray) -> Edges:
+def _edges_of_points(estimator: Any, points: Any) -> Edges:
     """Return what joins points, old and new."""
-    affinity, n = estimator.affinity, len(points)
+    affinity, n = estimator.affinity, points.shape[0]
     if callable(affinity):
         return FunctionEdges(points, affinity, check_affinity)
     if affinity == "nearest_neighbors":

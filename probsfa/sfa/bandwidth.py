@@ -43,14 +43,14 @@ def check_gamma(gamma: Any) -> None:
         )
 
 
-def choose_gamma(gamma: Any, points: FloatArray) -> float:
+def choose_gamma(gamma: Any, points: Any) -> float:
     """Return the ``gamma`` of a rule, the number itself, or ``1 / n_features`` for None.
 
     Parameters
     ----------
     gamma : float, {"median", "neighbors"} or None
         Checked.
-    points : ndarray (n, D)
+    points : ndarray or sparse array (n, D)
         Training points. Of more than 2,000, the distances of 2,000 tell.
 
     Returns
@@ -63,14 +63,14 @@ def choose_gamma(gamma: Any, points: FloatArray) -> float:
     if not isinstance(gamma, str):
         return float(gamma)
     rows = points
-    if len(points) > _MOST_ROWS:
-        rows = points[np.sort(np.random.default_rng(0).choice(len(points), _MOST_ROWS, replace=False))]
+    if points.shape[0] > _MOST_ROWS:
+        rows = points[np.sort(np.random.default_rng(0).choice(points.shape[0], _MOST_ROWS, replace=False))]
     if gamma == "median":
-        squared = euclidean_distances(rows, squared=True)[np.triu_indices(len(rows), 1)]
+        squared = euclidean_distances(rows, squared=True)[np.triu_indices(rows.shape[0], 1)]
         middle = float(np.median(squared))
     else:
-        count = math.ceil(0.75 * math.sqrt(len(points))) + 1
-        distances, _ = nearest_points(points, rows, min(count, len(points)))
+        count = math.ceil(0.75 * math.sqrt(points.shape[0])) + 1
+        distances, _ = nearest_points(points, rows, min(count, points.shape[0]))
         squared = distances[:, -1] ** 2  # the first is the point itself
         middle = float(np.mean(squared))
     if middle == 0.0:

@@ -26,6 +26,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from probsfa._typing import FloatArray
 from probsfa.graphs._nearest_neighbors import TREE_FEATURES, neighbor_edges
+from probsfa.sfa.laplacian import is_sparse
 
 __all__ = [
     "DistanceEdges",
@@ -94,13 +95,13 @@ class NeighborEdges:
 
     Parameters
     ----------
-    points : ndarray (n, D)
+    points : ndarray or sparse array (n, D)
         Training points.
     count : int
         Neighbours of each point, itself not counted.
     """
 
-    def __init__(self, points: FloatArray, count: int) -> None:
+    def __init__(self, points: Any, count: int) -> None:
         self.points = points
         self.count = count
         directed = neighbor_edges(points, count)
@@ -108,19 +109,19 @@ class NeighborEdges:
 
     def training(self, loops: bool) -> Any:
         """Return the weights, sparse."""
-        return sp.csr_array(self._edges + sp.eye_array(len(self.points))) if loops else self._edges
+        return sp.csr_array(self._edges + sp.eye_array(self.points.shape[0])) if loops else self._edges
 
     def cells_per_row(self) -> int:
         """Return the number of neighbours, each of which is looked at in all its columns."""
         return (self.count + 2) * (self.points.shape[1] + 4)
 
-    def new(self, rows: FloatArray) -> NewEdges:
+    def new(self, rows: Any) -> NewEdges:
         """Return the edges of new points, sparse."""
         distances, nearest = nearest_points(self.points, rows, self.count + 1)
-        n_rows = len(rows)
+        n_rows = rows.shape[0]
         borders = np.arange(0, nearest.size + 1, self.count + 1)
         halves = (np.full(nearest.size, 0.5), nearest.ravel(), borders)
-        weights = sp.csr_array(halves, shape=(n_rows, len(self.points))) + 0.5 * self._taken_in(rows)
+        weights = sp.csr_array(halves, shape=(n_rows, self.points.shape[0])) + 0.5 * self._taken_in(rows)
         first = nearest[:, 0]
         same = distances[:, 0] == 0.0
         if same.any():
@@ -135,7 +136,7 @@ class NeighborEdges:
     @functools.cached_property
     def _radii(self) -> FloatArray:
         """Distance below which a new point would be among the nearest of each training point."""
-        n = len(self.points)
+        n = self.points.shape[0]
         if self.count + 2 > n:
             return np.full(n, np.inf)
         radii = np.empty(n)
@@ -146,9 +147,9 @@ class NeighborEdges:
             radii[block] = (distances[:, -2] + distances[:, -1]) / 2  # the first is the point itself
         return radii
 
-    def _taken_in(self, rows: FloatArray) -> sp.csr_array:
+    def _taken_in(self, rows: Any) -> sp.csr_array:
         """Return ones where a new point is nearer to a training point than that one's radius, (N, n)."""
-        n = len(self.points)
+        n = self.points.shape[0]
         if self.points.shape[1] <= TREE_FEATURES:
             found = cKDTree(rows).query_ball_point(self.points, self._radii, workers=effective_n_jobs(-1))
             sizes = np.fromiter(map(len, found), dtype=np.intp, count=n)
@@ -162,7 +163,7 @@ class NeighborEdges:
                 euclidean_distances(rows[start : start + size], self.points, squared=True) <= squared,
                 dtype=np.float64,
             )
-            for start in range(0, len(rows), size)
+            for start in range(0, rows.shape[0], size)
         ]
         return sp.csr_array(sp.vstack(blocks, format="csr"))
 
@@ -172,7 +173,7 @@ class HeatEdges:
 
     Parameters
     ----------
-    points : ndarray (n, D)
+    points : ndarray or sparse array (n, D)
         Training points.
     gamma : float, optional
         Decay per squared distance.
@@ -183,7 +184,7 @@ class HeatEdges:
 
     def __init__(
         self,
-        points: FloatArray,
+        points: Any,
         gamma: float | None,
         local_scales: Callable[[FloatArray], FloatArray] | None = None,
     ) -> None:
@@ -207,9 +208,9 @@ class HeatEdges:
 
     def cells_per_row(self) -> int:
         """Return the number of training points."""
-        return len(self.points)
+        return int(self.points.shape[0])
 
-    def new(self, rows: FloatArray) -> NewEdges:
+    def new(self, rows: Any) -> NewEdges:
         """Return the kernel over its largest value in each row."""
         squared = euclidean_distances(rows, self.points, squared=True)
         if self.scales is None or self._local_scales is None:
@@ -334,7 +335,7 @@ def _relative(exponent: FloatArray) -> NewEdges:
     return NewEdges(weights, np.exp(-least), np.ones(len(exponent)), nearest)
 
 
-def nearest_points(points: FloatArray, rows: FloatArray, count: int) -> tuple[FloatArray, IntArray]:
+def nearest_points(points: Any, rows: Any, count: int) -> tuple[FloatArray, IntArray]:
     """Return distances (N, count), ascending, and which training points they lead to."""
     if points.shape[1] <= TREE_FEATURES:
         measured, found = cKDTree(points).query(rows, count, workers=effective_n_jobs(-1))
@@ -342,8 +343,16 @@ def nearest_points(points: FloatArray, rows: FloatArray, count: int) -> tuple[Fl
     nearest: IntArray = (
         NearestNeighbors(n_neighbors=count).fit(points).kneighbors(rows, return_distance=False)
     )
+    if is_sparse(rows):
+        apart = rows[np.repeat(np.arange(rows.shape[0]), count)] - points[nearest.ravel()]
+        return _ascending(np.sqrt(np.asarray(apart.power(2).sum(axis=1)).reshape(nearest.shape)), nearest)
     # The search forms squared distances as differences of products; what it found is measured anew.
     distances = np.linalg.norm(rows[:, None, :] - points[nearest], axis=2)
+    return _ascending(distances, nearest)
+
+
+def _ascending(distances: FloatArray, nearest: IntArray) -> tuple[FloatArray, IntArray]:
+    """Return distances and where they lead to, sorted in each row."""
     order = np.argsort(distances, axis=1, kind="stable")
     return np.take_along_axis(distances, order, 1), np.take_along_axis(nearest, order, 1).astype(np.intp)
 

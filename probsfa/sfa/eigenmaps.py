@@ -142,8 +142,9 @@ class LaplacianEigenmaps(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         Parameters
         ----------
         X : array-like (n, D), list of array-likes (n_i, D), or affinity (n, n)
-            Points; the members of a list are taken together. A dense or sparse affinity if
-            ``affinity="precomputed"``.
+            Points; the members of a list are taken together. A sparse matrix of points serves where
+            distances make the graph. A dense or sparse affinity, or a training graph, if
+            ``affinity="precomputed"``; distances if ``affinity="precomputed_nearest_neighbors"``.
         y : ignored
 
         Returns

@@ -18,6 +18,8 @@ from probsfa.sfa.edges import NewEdges
 
 __all__ = ["extend_random_walk", "extend_unnormalized"]
 
+_ON_TOP = 1e-6  # of the weight 1 of a point with itself: a new point that close is the training point
+_LEAST_ROOM = 1e-2
 _LEAST_DECAY = 1e-8  # of 1 - lambda: below it, rounding decides
 
 
@@ -92,17 +94,21 @@ def extend_unnormalized(edges: NewEdges, vectors: FloatArray, eigenvalues: Float
     Raises
     ------
     ValueError
-        If a point has no edge, or an eigenvalue of at least its degree.
+        If a point has no edge, or, away from the training points, a degree of at most an eigenvalue.
     """
     total = np.asarray(edges.weights.sum(axis=1)).ravel()
     if not (total > 0).all():
         raise ValueError(f"X[{int(np.argmin(total))}] has no affinity to any training point.")
+    own = edges.own * edges.scale
     room = (total * edges.scale)[:, None] - eigenvalues
-    if (room <= 0).any():
-        i, k = np.argwhere(room <= 0)[0]
+    # At a training point numerator and denominator vanish together: the coordinate is known there.
+    known = (room <= _LEAST_ROOM) & (own >= 1.0 - _ON_TOP)[:, None] & (edges.nearest >= 0)[:, None]
+    if ((room <= 0) & ~known).any():
+        i, k = np.argwhere((room <= 0) & ~known)[0]
         raise ValueError(
             f"X[{i}] has the degree {total[i] * edges.scale[i]:g}, not more than eigenvalue {k}, "
             f"{eigenvalues[k]:g}, so the unnormalised embedding cannot be extended to it. Use "
             "normalization='random_walk'."
         )
-    return np.asarray(edges.weights @ vectors) * edges.scale[:, None] / room
+    extended = np.asarray(edges.weights @ vectors) * edges.scale[:, None] / np.where(known, 1.0, room)
+    return np.where(known, vectors[edges.nearest], extended)

@@ -12,6 +12,7 @@ arXiv:2207.06503), and in the pool those of the largest rest are taken one after
 """
 
 import warnings
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -96,7 +97,7 @@ class LandmarkEdges:
 
     Parameters
     ----------
-    points : ndarray (n, D)
+    points : ndarray or sparse array (n, D)
         Training points.
     gamma : float
         Decay per squared distance.
@@ -109,7 +110,7 @@ class LandmarkEdges:
         If degrees are off by more than one in a hundred.
     """
 
-    def __init__(self, points: FloatArray, gamma: float, n_landmarks: int) -> None:
+    def __init__(self, points: Any, gamma: float, n_landmarks: int) -> None:
         self.gamma = gamma
         self.scales: FloatArray | None = None
         self.landmarks, factor, self._root = _incomplete_cholesky(points, gamma, n_landmarks)
@@ -125,7 +126,7 @@ class LandmarkEdges:
         """Return the number of landmarks."""
         return 2 * len(self.landmarks)
 
-    def new(self, rows: FloatArray) -> NewEdges:
+    def new(self, rows: Any) -> NewEdges:
         """Return the weights of new points; `own` is what landmarks make of a point's kernel with itself."""
         exponent = euclidean_distances(rows, self._landmark_points, squared=True) * self.gamma
         least = exponent.min(axis=1)
@@ -133,12 +134,12 @@ class LandmarkEdges:
         G: FloatArray = scipy.linalg.solve_triangular(self._root, kernel.T, lower=True).T
         # What a point weighs with itself is a square and falls twice as fast with the distance.
         own = np.einsum("ij,ij->i", G, G) * np.exp(-least)
-        nearest = np.full(len(rows), -1, dtype=np.intp)
+        nearest = np.full(rows.shape[0], -1, dtype=np.intp)
         return NewEdges(LowRankRows(G, self._factor), np.exp(-least), own, nearest)
 
-    def _check_degrees(self, points: FloatArray) -> None:
+    def _check_degrees(self, points: Any) -> None:
         """Compare the degrees of some points with those of the kernel itself."""
-        n = len(points)
+        n = points.shape[0]
         probes = np.sort(np.random.default_rng(1).choice(n, min(_PROBES, n), replace=False))
         exact = np.exp(-self.gamma * euclidean_distances(points[probes], points, squared=True)).sum(axis=1)
         ours = self._factor[probes] @ self._factor.sum(axis=0)
@@ -153,10 +154,10 @@ class LandmarkEdges:
 
 
 def _incomplete_cholesky(
-    points: FloatArray, gamma: float, most: int
+    points: Any, gamma: float, most: int
 ) -> tuple[NDArray[np.intp], FloatArray, FloatArray]:
     """Return landmarks (m,), the factor ``F`` (n, m), and ``C``, the Cholesky factor of their kernel."""
-    n = len(points)
+    n = points.shape[0]
     most = min(most, n)
     rng = np.random.default_rng(0)
     factor = np.zeros((n, most), dtype=np.float64)
@@ -205,7 +206,7 @@ def _pivots(kernel: FloatArray, most: int) -> tuple[list[int], FloatArray]:
     return picked, columns[picked, : len(picked)]
 
 
-def _kernel(rows: FloatArray, points: FloatArray, gamma: float) -> FloatArray:
+def _kernel(rows: Any, points: Any, gamma: float) -> FloatArray:
     kernel: FloatArray = euclidean_distances(rows, points, squared=True)
     kernel *= -gamma
     np.exp(kernel, kernel)

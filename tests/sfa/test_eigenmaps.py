@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.datasets import make_blobs, make_moons, make_swiss_roll
 from sklearn.linear_model import LogisticRegression
 from sklearn.manifold import SpectralEmbedding
@@ -268,6 +269,15 @@ def test_far_new_points_take_the_place_of_their_nearest_neighbour():
     np.testing.assert_allclose(far, found.embedding_[-1:], rtol=SPECTRAL)
 
 
+def test_points_of_small_degree_keep_their_place_in_the_unnormalized_embedding(rng):
+    X = rng.standard_normal((60, 2))
+    found = LaplacianEigenmaps(6, affinity="rbf", gamma=1.0, normalization="unnormalized").fit(X)
+    assert (found.eigenvalues_[-1] > found.degrees_ + 1).any()
+    np.testing.assert_allclose(found.transform(X), found.embedding_, atol=SPECTRAL)
+    with pytest.raises(ValueError, match="cannot be extended"):
+        found.transform(X[[found.degrees_.argmin()]] + 0.3)
+
+
 def test_eigenvalues_beyond_one_are_extended(rng):
     X = rng.standard_normal((12, 2))
     found = LaplacianEigenmaps(11, affinity="rbf", gamma=0.3).fit(X)
@@ -496,3 +506,22 @@ def test_parameters_can_be_searched_in_a_pipeline():
     grid = {"laplacianeigenmaps__gamma": [0.01, 20.0, "median"]}
     search = GridSearchCV(pipeline, grid, cv=3, error_score="raise").fit(X, y)
     assert search.best_params_["laplacianeigenmaps__gamma"] == 20.0 and search.best_score_ > 0.9
+
+
+@pytest.mark.parametrize("n_features", [6, 40])
+@pytest.mark.parametrize(
+    "options", [{}, {"gamma": 0.3}, {"gamma": "self_tuning"}, {"gamma": 0.01, "n_landmarks": 75}]
+)
+def test_sparse_points_are_the_same_points(rng, n_features, options):
+    X = rng.random((80, n_features)) * (rng.random((80, n_features)) < 0.4)
+    new = X[:9] + 0.01 * (rng.random((9, n_features)) < 0.2)
+    estimator = LaplacianEigenmaps(2, affinity="rbf" if options else "nearest_neighbors", **options)
+    expected = clone(estimator).fit(X)
+    for make in (sp.csr_array, sp.coo_matrix):
+        found = clone(estimator).fit(make(X))
+        np.testing.assert_allclose(found.embedding_, expected.embedding_, atol=SPECTRAL)
+        for rows in (make(new), new):
+            np.testing.assert_allclose(found.transform(rows), expected.transform(new), atol=SPECTRAL)
+            np.testing.assert_allclose(expected.transform(rows), expected.transform(new), atol=SPECTRAL)
+    with pytest.raises(ValueError, match="NaN"):
+        estimator.fit(sp.csr_array(X * np.nan))
