@@ -125,9 +125,9 @@ class KernelSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     regularization : float or "auto", default="auto"
         ``lambda``, the weight of the squared norm. 0 is kernel SFA without regularisation, which over-fits
         where the support is a large part of the rows and the kernel narrow. ``"auto"`` chooses by slowness
-        on stretches of rows that are left out, five in turn: of 0 and powers of ten what gives the slowest
-        outputs there. That takes sixty-five eigenproblems of the size of the support; give a number where the
-        support is large.
+        on stretches of rows that are left out, five in turn: of 0 and powers of ten the least that gives the
+        slowest outputs there, to within 1 %. That takes sixty-five eigenproblems of the size of the support;
+        give a number where the support is large.
     n_support : int, optional
         Number of support vectors; a limit for ``"online_mah"``. By default all rows, or as many as
         `threshold` asks for.

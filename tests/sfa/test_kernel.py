@@ -377,6 +377,13 @@ def test_the_default_is_near_the_best_regularization(rng):
     assert chosen < 0.7 * max(given.values())
 
 
+def test_a_linear_kernel_of_many_rows_is_linear_sfa_by_default(rng):
+    X = series(rng, 400)
+    model = KernelSFA(2, kernel="linear").fit(X)
+    assert model.regularization_ == 0
+    np.testing.assert_allclose(model.delta_values_, SFA(2).fit(X).delta_values_, rtol=SPECTRAL)
+
+
 def test_few_rows_leave_nothing_to_measure(rng):
     with pytest.warns(UserWarning, match="The 4 rows leave nothing to measure.*took 0.001"):
         model = KernelSFA(2).fit(series(rng, 4))
