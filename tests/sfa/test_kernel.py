@@ -356,6 +356,7 @@ def test_noise_is_said_to_be_noise(gamma):
     with pytest.warns(UserWarning, match="Output 0 is no slower than noise on rows left out: its delta is"):
         model = KernelSFA(gamma=gamma).fit(X)
     assert (model.held_out_delta_values_ > 1.8).all()
+    assert gamma == 20.0 or (model.delta_values_ > 1.2).all()  # no time scale is made up
     y = model.transform(new)
     assert (np.mean(np.diff(y, axis=0) ** 2, axis=0) > 1.8 * y.var(axis=0)).all()
 
