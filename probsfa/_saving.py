@@ -10,8 +10,10 @@ loading is damaged, or another than it was.
 """
 
 import dataclasses
+import hashlib
 import importlib
 import inspect
+import json
 import os
 import warnings
 from collections.abc import Callable
@@ -110,12 +112,15 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
         verb, rows, result = probe
         scalars["probe"] = {"verb": verb, "rows": writer.encode(rows, "rows")}
         scalars["probe"]["result"] = writer.encode(result, "result")
+    scalars["digest"] = _digest(tree, writer.arrays)
     _storage.write(path, KIND, scalars, writer.arrays)
 
 
 def load(path: str | os.PathLike[str]) -> Any:
     """Load what :func:`save` saved; errors as of :func:`probsfa._storage.read`."""
     scalars, arrays = _storage.read(path, KIND)
+    if scalars.get("digest") != _digest(scalars.get("tree"), arrays):
+        raise ValueError(f"{os.fspath(path)} holds no usable model: it was changed after it was saved.")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -136,6 +141,16 @@ def load(path: str | os.PathLike[str]) -> Any:
             f"{scalars.get('sklearn')!r:.20})."
         )
     return estimator
+
+
+def _digest(tree: Any, arrays: dict[str, NDArray[Any]]) -> str:
+    """Return a text that is another for any other tree or arrays."""
+    seen = hashlib.sha256(json.dumps(tree, sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        seen.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        seen.update(array.tobytes())
+    return seen.hexdigest()
 
 
 # ------------------------------------------------------------------ what it does to two rows

@@ -24,6 +24,7 @@ from probsfa import (
     LaplacianEigenmaps,
     Layer,
     SpectralClustering,
+    _saving,
 )
 from probsfa.expansions import (
     Clip,
@@ -180,12 +181,14 @@ def test_what_is_not_fitted_is_refused(tmp_path):
 # ------------------------------------------------------------------ files that are none
 
 
-def rewritten(path, target, change):
-    """Write a copy of a file with its header or arrays changed."""
+def rewritten(path, target, change, told=True):
+    """Write a copy of a file with its header or arrays changed; `told` has its digest agree with that."""
     with np.load(path) as stored:
         arrays = dict(stored)
     header = json.loads(str(arrays.pop("header")))
     change(header, arrays)
+    if told:
+        header["digest"] = _saving._digest(header["tree"], arrays)
     np.savez_compressed(target, header=np.array(json.dumps(header)), **arrays)
     return target
 
@@ -292,6 +295,28 @@ def test_a_later_version_and_a_swapped_array_are_refused(saved, tmp_path):
 
     with pytest.raises(ValueError, match="gives other results than when it was saved"):
         probsfa.load(rewritten(saved[0], tmp_path / "turned.npz", turn))
+    with pytest.raises(ValueError, match="was changed after it was saved"):
+        probsfa.load(rewritten(saved[0], tmp_path / "turned.npz", turn, told=False))
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("name", ["XSFA", "spectral clustering", "HierarchicalSFA"])
+def test_any_change_of_a_model_is_told(rng, tmp_path, name, seed):
+    path = tmp_path / "model.npz"
+    probsfa.save(fitted(name, rng)[1], path)
+    chance = np.random.default_rng(seed)
+
+    def change(header, arrays):
+        if seed % 2:
+            places = [place for place in nodes(header["tree"]) if place[0][place[1]] != -7]
+            at, key = places[chance.integers(len(places))]
+            at[key] = -7
+        else:
+            chosen = sorted(arrays)[chance.integers(len(arrays))]
+            arrays[chosen] = arrays[chosen][:0] if arrays[chosen].size else np.ones(1)
+
+    with pytest.raises(ValueError, match="was changed after it was saved"):
+        probsfa.load(rewritten(path, tmp_path / "changed.npz", change, told=False))
 
 
 def test_no_pickle_is_in_the_file(saved):

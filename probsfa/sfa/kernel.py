@@ -49,7 +49,14 @@ from probsfa.sfa.kernel_columns import (
     rows_at_a_time,
 )
 from probsfa.sfa.kernel_graph import splits_of_graph
-from probsfa.sfa.kernel_held_out import Held, HeldOutPath, cut, held_out_path, splits_of_time
+from probsfa.sfa.kernel_held_out import (
+    NOISE_DELTA,
+    Held,
+    HeldOutPath,
+    cut,
+    held_out_path,
+    splits_of_time,
+)
 from probsfa.sfa.kernel_moments import border_differences, fold_moments, joined_moments, kernel_moments
 from probsfa.sfa.kernel_preimage import PreImage
 from probsfa.sfa.kernel_problem import KernelProblem, KernelSolution, check_rank, pose, solve
@@ -65,8 +72,6 @@ _HELD_OUT_DECADES = range(-10, 2)
 _UNMEASURED = 1e-3  # of the mean of k(z, z), where nothing can be held out
 _N_FOLDS = 5
 _PRE_IMAGE_POINTS = 1000
-# An output whose held-out delta is as high as this is no slower than noise, as far as a few folds can tell.
-_NOISE_DELTA = 1.8
 
 
 class RegularizationPath(NamedTuple):
@@ -125,9 +130,9 @@ class KernelSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     regularization : float or "auto", default="auto"
         ``lambda``, the weight of the squared norm. 0 is kernel SFA without regularisation, which over-fits
         where the support is a large part of the rows and the kernel narrow. ``"auto"`` chooses by slowness
-        on stretches of rows that are left out, five in turn: of 0 and powers of ten what gives the slowest
-        outputs there. That takes sixty-five eigenproblems of the size of the support; give a number where the
-        support is large.
+        on stretches of rows that are left out, five in turn: of 0 and powers of ten the least that gives the
+        slowest outputs there, to within 1 %, and the largest where none are slower than noise. That takes
+        sixty-five eigenproblems of the size of the support; give a number where the support is large.
     n_support : int, optional
         Number of support vectors; a limit for ``"online_mah"``. By default all rows, or as many as
         `threshold` asks for.
@@ -470,8 +475,15 @@ class KernelSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def _pose(self, X: Any, y: Any, lengths: Any, *, hold_out: bool) -> _Posed:
         """Check everything, choose the support, and whiten."""
         self._check_parameters()
+        of_time = self.graph is None or (isinstance(self.graph, str) and self.graph == "temporal")
         sequences = check_sequences(
-            self, X, reset=True, allow_nan=False, lengths=lengths, min_rows=2, index="warn"
+            self,
+            X,
+            reset=True,
+            allow_nan=False,
+            lengths=lengths,
+            min_rows=2,
+            index="warn" if of_time else "ignore",
         )
         values = sequences.values
         if self.kernel == "precomputed" and sequences.n_rows != sequences.n_features:
@@ -490,7 +502,7 @@ class KernelSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         gram = functions.gram()
         check_positive_semidefinite(gram, self.kernel)
         divisions: Iterable[Held] = ()
-        if self.graph is None or (isinstance(self.graph, str) and self.graph == "temporal"):
+        if of_time:
             self.graph_ = None
             if hold_out:
                 folds = cut(sequences.lengths, _N_FOLDS)
@@ -649,7 +661,7 @@ def _warn_of_overfitting(
                 stacklevel=3,
             )
         return
-    noise = np.flatnonzero((held_out > _NOISE_DELTA) & (held_out > deltas))
+    noise = np.flatnonzero((held_out > NOISE_DELTA) & (held_out > deltas))
     if len(noise):
         j = int(noise[0])
         warnings.warn(

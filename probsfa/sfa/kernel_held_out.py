@@ -18,11 +18,15 @@ from probsfa.linalg import RankError
 from probsfa.sfa.kernel_moments import BorderDifferences, joined_moments, of_functions
 from probsfa.sfa.kernel_problem import pose, solve
 
-__all__ = ["Held", "HeldOutPath", "cut", "held_out_path", "splits_of_time"]
+__all__ = ["NOISE_DELTA", "Held", "HeldOutPath", "cut", "held_out_path", "splits_of_time"]
 
 IntArray = NDArray[np.intp]
 
 _LEAST_VARIANCE = 0.1
+# Delta from which on an output is no slower than noise, which has 2, as far as a few stretches can tell.
+NOISE_DELTA = 1.8
+# Far below what a few stretches can tell apart; where nothing over-fits, nothing is then regularised.
+_AS_SLOW = 1.01
 
 
 class Held(NamedTuple):
@@ -65,8 +69,15 @@ class HeldOutPath(NamedTuple):
         return deltas.mean(axis=0)
 
     def choose(self) -> int:
-        """Return the regularisation, by number, of least mean delta."""
-        return int(np.argmin(self.delta_values.mean(axis=1)))
+        """Return the first regularisation, by number, whose mean delta is the least or hardly above it.
+
+        Where none is slower than noise, differences are chance, and the last is returned: the outputs of the
+        smallest norm fit the training rows least.
+        """
+        mean = self.delta_values.mean(axis=1)
+        if mean.min() > NOISE_DELTA:
+            return len(mean) - 1
+        return int(np.argmax(mean <= _AS_SLOW * mean.min()))
 
 
 def cut(lengths: tuple[int, ...], n_folds: int) -> list[slice]:

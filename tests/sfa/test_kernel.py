@@ -356,6 +356,7 @@ def test_noise_is_said_to_be_noise(gamma):
     with pytest.warns(UserWarning, match="Output 0 is no slower than noise on rows left out: its delta is"):
         model = KernelSFA(gamma=gamma).fit(X)
     assert (model.held_out_delta_values_ > 1.8).all()
+    assert gamma == 20.0 or (model.delta_values_ > 1.2).all()  # no time scale is made up
     y = model.transform(new)
     assert (np.mean(np.diff(y, axis=0) ** 2, axis=0) > 1.8 * y.var(axis=0)).all()
 
@@ -375,6 +376,13 @@ def test_the_default_is_near_the_best_regularization(rng):
     given = {value: slowness(KernelSFA(1, gamma=0.1, regularization=value)) for value in (1e-10, 1e-4, 10.0)}
     assert chosen < 1.3 * min(given.values())
     assert chosen < 0.7 * max(given.values())
+
+
+def test_a_linear_kernel_of_many_rows_is_linear_sfa_by_default(rng):
+    X = series(rng, 400)
+    model = KernelSFA(2, kernel="linear").fit(X)
+    assert model.regularization_ == 0
+    np.testing.assert_allclose(model.delta_values_, SFA(2).fit(X).delta_values_, rtol=SPECTRAL)
 
 
 def test_few_rows_leave_nothing_to_measure(rng):
