@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from probsfa._threads import one_blas_thread
 from probsfa._typing import FloatArray
 from probsfa.graphs._graph_moments import graph_moments
 from probsfa.graphs._named import build_graph
@@ -104,13 +105,17 @@ def choose(
     """
     if not options.open or not folds:
         return Choice(options.shrinkage[0], options.n_components[0], clone(options.steps[0]), float("nan"))
-    features = [list(_features(estimator, X, labels, *fold, options)) for fold in folds]
     probes, others = options.steps[: options.n_probes], options.steps[options.n_probes :]
-    losses = [_losses(i, features, folds, targets, options, probes, loss) for i in range(len(features[0]))]
-    i = int(np.argmin([table.min() for table in losses]))
-    table = losses[i]
-    if others:
-        table = np.hstack([table, _losses(i, features, folds, targets, options, others, loss)])
+    # Hundreds of small problems: threads would wait for each other longer than they work.
+    with one_blas_thread():
+        features = [list(_features(estimator, X, labels, *fold, options)) for fold in folds]
+        losses = [
+            _losses(i, features, folds, targets, options, probes, loss) for i in range(len(features[0]))
+        ]
+        i = int(np.argmin([table.min() for table in losses]))
+        table = losses[i]
+        if others:
+            table = np.hstack([table, _losses(i, features, folds, targets, options, others, loss)])
     j, k = divmod(int(np.argmin(table)), table.shape[1])
     mean = float(table[j, k]) / sum(len(held_out) for _, held_out in folds)
     return Choice(options.shrinkage[i], options.n_components[j], clone(options.steps[k]), mean)

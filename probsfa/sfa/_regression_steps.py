@@ -59,10 +59,11 @@ class RidgeStep(RegressorMixin, BaseEstimator):
         U, d, V = _decomposed((Z - self._mean) / self._scale)
         centred = y - self._target
         projected = U.T @ centred
+        squares = U**2
         best = np.inf
         for penalty in _PENALTIES * len(X):
             kept = d**2 / (d**2 + penalty)
-            leverage = np.minimum(1.0 / len(X) + U**2 @ kept, 1 - 1e-9)
+            leverage = np.minimum(1.0 / len(X) + squares @ kept, 1 - 1e-9)
             left_out = (centred - U @ (kept[:, None] * projected)) / (1 - leverage)[:, None]
             error = float(np.mean(left_out**2))
             if error < best:
