@@ -201,6 +201,11 @@ class GraphSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         the last one.
         """
         check_parameters(self)
+        if self.shrinkage == "auto":
+            raise ValueError(
+                'shrinkage="auto" is estimated from all rows at once, which partial_fit never has; give a '
+                "number from 0 to below 1."
+            )
         first = not hasattr(self, "_seen")
         sequences = check_sequences(self, X, reset=first, allow_nan=False, lengths=lengths, min_rows=2)
         graph = build_graph(

@@ -335,3 +335,12 @@ def test_missing_cells_are_named():
     X[3, 1] = np.nan
     with pytest.raises(ValueError, match="row 3, column 1"):
         GraphSFA(graph="temporal").fit(X)
+
+
+def test_partial_fit_takes_shrinkage_as_a_number(rng):
+    X, y = rng.standard_normal((60, 3)), np.repeat([0, 1, 2], 20)
+    gsfa = GraphSFA(2, graph="clustered", shrinkage=0.3).partial_fit(X, y)
+    whole = GraphSFA(2, graph="clustered", shrinkage=0.3).fit(X, y)
+    np.testing.assert_allclose(gsfa.delta_values_, whole.delta_values_, rtol=EXACT)
+    with pytest.raises(ValueError, match='shrinkage="auto" is estimated from all rows'):
+        GraphSFA(2, graph="clustered", shrinkage="auto").partial_fit(X, y)

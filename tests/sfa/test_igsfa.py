@@ -22,7 +22,11 @@ from tests.tolerances import EXACT, SPECTRAL
         IGSFA(graph="temporal", delta_threshold=0.0),
     ]
 )
-@pytest.mark.filterwarnings("ignore:The .* rows vary in:UserWarning", "ignore:.*SCIPY_ARRAY_API")
+@pytest.mark.filterwarnings(
+    "ignore:The .* rows vary in:UserWarning",
+    "ignore:The serial graph of . groups:UserWarning",
+    "ignore:.*SCIPY_ARRAY_API",
+)
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 

@@ -18,9 +18,14 @@ from tests.tolerances import EXACT, SPECTRAL
 
 
 @parametrize_with_checks(
-    [GraphSFA(graph="clustered", shrinkage="auto"), GraphSFA(graph="serial", shrinkage=0.1)]
+    [GraphSFA(graph="clustered", shrinkage="auto"), GraphSFA(graph="serial", shrinkage=0.1)],
+    expected_failed_checks=lambda estimator: (
+        {"check_n_features_in_after_fitting": "partial_fit has no estimate of shrinkage, and says so"}
+        if estimator.shrinkage == "auto"
+        else {}
+    ),
 )
-@pytest.mark.filterwarnings("ignore:.*SCIPY_ARRAY_API")
+@pytest.mark.filterwarnings("ignore:The serial graph of . groups:UserWarning", "ignore:.*SCIPY_ARRAY_API")
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 
@@ -33,7 +38,7 @@ def classes(rng, n=60, d=6):
 @pytest.mark.parametrize("target", ["diagonal", "identity"])
 def test_equals_the_definition(rng, target):
     X, y = classes(rng)
-    W = graphs.serial(y.astype(float)).to_sparse().toarray()
+    W = graphs.mixed(y.astype(float)).to_sparse().toarray()
     v = rng.uniform(0.1, 2.0, len(X))
     mean, B, A = oracle.moments(W, v, X)
     T = np.diag(np.diag(A)) / 2 if target == "diagonal" else np.eye(6) * np.trace(A) / 12

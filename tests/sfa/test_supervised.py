@@ -323,6 +323,9 @@ def test_missing_labels_are_refused_with_what_to_do(rng, missing):
         GraphSFARegressor().fit(X, y)
 
 
+@pytest.mark.filterwarnings(
+    "ignore:.* samples are joined to no other:UserWarning", "ignore:y has the label -1 beside:UserWarning"
+)
 def test_labels_that_are_no_classes_are_told(rng):
     X = rng.standard_normal((10, 2))
     with pytest.raises(
