@@ -9,6 +9,7 @@ import warnings
 from typing import Any, Self
 
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from probsfa._frames import lists_in_lists_out
@@ -25,6 +26,16 @@ from probsfa.sfa._linear_map import inputs_from, outputs_from, set_linear_map
 from probsfa.sfa._shrinkage import check_shrinkage, ledoit_wolf, shrunk_moments
 
 __all__ = ["GraphSFA", "check_parameters", "set_fitted"]
+
+
+def _takes_batches(gsfa: Any) -> bool:
+    """Whether there is a `partial_fit`; raise an AttributeError that says why not."""
+    if isinstance(gsfa.shrinkage, str):
+        raise AttributeError(
+            'shrinkage="auto" is estimated from all rows at once, which partial_fit never has; give a number '
+            "from 0 to below 1."
+        )
+    return True
 
 
 @lists_in_lists_out
@@ -172,6 +183,7 @@ class GraphSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         set_fitted(self, graph, moments, expander, intensity=intensity)
         return self
 
+    @available_if(_takes_batches)
     def partial_fit(self, X: Any, y: Any = None, *, lengths: Any = None, sample_weight: Any = None) -> Self:
         """Take in some more samples; afterwards the estimator is fitted to all so far.
 
@@ -201,11 +213,6 @@ class GraphSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         the last one.
         """
         check_parameters(self)
-        if self.shrinkage == "auto":
-            raise ValueError(
-                'shrinkage="auto" is estimated from all rows at once, which partial_fit never has; give a '
-                "number from 0 to below 1."
-            )
         first = not hasattr(self, "_seen")
         sequences = check_sequences(self, X, reset=first, allow_nan=False, lengths=lengths, min_rows=2)
         graph = build_graph(

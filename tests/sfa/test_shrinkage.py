@@ -18,12 +18,7 @@ from tests.tolerances import EXACT, SPECTRAL
 
 
 @parametrize_with_checks(
-    [GraphSFA(graph="clustered", shrinkage="auto"), GraphSFA(graph="serial", shrinkage=0.1)],
-    expected_failed_checks=lambda estimator: (
-        {"check_n_features_in_after_fitting": "partial_fit has no estimate of shrinkage, and says so"}
-        if estimator.shrinkage == "auto"
-        else {}
-    ),
+    [GraphSFA(graph="clustered", shrinkage="auto"), GraphSFA(graph="serial", shrinkage=0.1)]
 )
 @pytest.mark.filterwarnings("ignore:The serial graph of . groups:UserWarning", "ignore:.*SCIPY_ARRAY_API")
 def test_scikit_learn_contract(estimator, check):
