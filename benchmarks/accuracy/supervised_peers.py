@@ -5,6 +5,7 @@ these alone, with the same folds for all, and it is then judged once on rows tha
 
 digits   halves at random: 8 x 8 pixels, 1,797 images
 writers  the first 900 digits against the rest, which other people wrote
+few      eight to twelve digits of each class to learn from, eight draws
 semeion  halves at random: 16 x 16 binary pixels, 1,593 images
 vowels   nine speakers, 270 utterances to learn from and 370 to judge, as the set is split; an utterance
 goes to the
@@ -189,6 +190,24 @@ def writers(options: Any) -> None:
     images("digits, the first 900 against the rest", X, y, [(np.arange(900), np.arange(900, len(y)))])
 
 
+def few(options: Any) -> None:
+    """Few digits of each class."""
+    X, y = load_digits(return_X_y=True)
+    for n in (8, 9, 10, 12):
+        table = Table(f"digits, {n} of each class, eight draws: share right")
+        for seed in range(8):
+            rng = np.random.default_rng(seed)
+            members = [rng.permutation(np.flatnonzero(y == c)) for c in range(10)]
+            train, test = (np.concatenate([m[part] for m in members]) for part in (slice(n), slice(30, None)))
+            for name, model in (
+                ("probsfa, default", GraphSFAClassifier()),
+                ("LDA, shrunk", LinearDiscriminantAnalysis(solver="eigen", shrinkage="auto")),
+                ("LDA", LinearDiscriminantAnalysis()),
+            ):
+                table.add(name, model.fit(X[train], y[train]).score(X[test], y[test]))
+        table.show()
+
+
 def semeion(options: Any) -> None:
     """The digits of semeion."""
     data = np.load(options.data / "semeion_digits" / "semeion_digits.npz")
@@ -306,7 +325,7 @@ def regressions(table: Table, train: Rows, test: Rows) -> None:
             {"pca__n_components": [8, 12]},
         ),
         "probsfa": (
-            GraphSFARegressor(cv=3),
+            GraphSFARegressor(),
             {
                 "graph": ["mixed", "reordering"],
                 "expansion": [make_pipeline(PCA(n, whiten=True), Polynomial(2)) for n in counts],
@@ -429,6 +448,7 @@ def rmse(estimate: np.ndarray, truth: np.ndarray) -> float:
 PARTS: dict[str, Callable[[Any], None]] = {
     "digits": digits,
     "writers": writers,
+    "few": few,
     "semeion": semeion,
     "vowels": vowels,
     "tecator": tecator,
