@@ -4,6 +4,8 @@ Every method of a table sees the same training rows. What it leaves open is chos
 these alone, with the same folds for all, and it is then judged once on rows that took no part.
 
 digits   halves at random: 8 x 8 pixels, 1,797 images
+writers  the first 900 digits against the rest, which other people wrote
+few      eight to twelve digits of each class to learn from, eight draws
 semeion  halves at random: 16 x 16 binary pixels, 1,593 images
 vowels   nine speakers, 270 utterances to learn from and 370 to judge, as the set is split; an utterance
 goes to the
@@ -158,26 +160,59 @@ def classifiers(X: np.ndarray, folds: Any) -> dict[str, Any]:
     return {**ours, **{name: GridSearchCV(*grid, cv=folds) for name, grid in grids.items()}}
 
 
-def images(name: str, X: np.ndarray, y: np.ndarray, n_splits: int) -> None:
-    """Print the shares of images that are right in halves at random."""
-    table = Table(f"{name}: share right, mean of {n_splits} random halves (lowest and highest)")
-    for seed in range(n_splits):
-        train, test = train_test_split(np.arange(len(y)), train_size=0.5, stratify=y, random_state=seed)
+def images(title: str, X: np.ndarray, y: np.ndarray, splits: list[Rows]) -> None:
+    """Print the shares of images that are right."""
+    table = Table(f"{title}: share right")
+    for train, test in splits:
         folds = StratifiedKFold(5, shuffle=True, random_state=0)
         for method, model in classifiers(X[train], folds).items():
             table.add(method, model.fit(X[train], y[train]).score(X[test], y[test]))
     table.show()
 
 
+def halves(y: np.ndarray, n_splits: int) -> list[Rows]:
+    """Return halves at random, with as much of every class."""
+    return [
+        tuple(train_test_split(np.arange(len(y)), train_size=0.5, stratify=y, random_state=seed))
+        for seed in range(n_splits)
+    ]
+
+
 def digits(options: Any) -> None:
     """Scikit-learn's handwritten digits."""
-    images("digits", *load_digits(return_X_y=True), options.splits)
+    X, y = load_digits(return_X_y=True)
+    images(f"digits, {options.splits} halves at random", X, y, halves(y, options.splits))
+
+
+def writers(options: Any) -> None:
+    """The same digits by others."""
+    X, y = load_digits(return_X_y=True)
+    images("digits, the first 900 against the rest", X, y, [(np.arange(900), np.arange(900, len(y)))])
+
+
+def few(options: Any) -> None:
+    """Few digits of each class."""
+    X, y = load_digits(return_X_y=True)
+    for n in (8, 9, 10, 12):
+        table = Table(f"digits, {n} of each class, eight draws: share right")
+        for seed in range(8):
+            rng = np.random.default_rng(seed)
+            members = [rng.permutation(np.flatnonzero(y == c)) for c in range(10)]
+            train, test = (np.concatenate([m[part] for m in members]) for part in (slice(n), slice(30, None)))
+            for name, model in (
+                ("probsfa, default", GraphSFAClassifier()),
+                ("LDA, shrunk", LinearDiscriminantAnalysis(solver="eigen", shrinkage="auto")),
+                ("LDA", LinearDiscriminantAnalysis()),
+            ):
+                table.add(name, model.fit(X[train], y[train]).score(X[test], y[test]))
+        table.show()
 
 
 def semeion(options: Any) -> None:
     """The digits of semeion."""
     data = np.load(options.data / "semeion_digits" / "semeion_digits.npz")
-    images("semeion", np.unpackbits(data["packed"], axis=1).astype(float), data["y"], options.splits)
+    X, y = np.unpackbits(data["packed"], axis=1).astype(float), data["y"]
+    images(f"semeion, {options.splits} halves at random", X, y, halves(y, options.splits))
 
 
 def vowels(options: Any) -> None:
@@ -290,7 +325,7 @@ def regressions(table: Table, train: Rows, test: Rows) -> None:
             {"pca__n_components": [8, 12]},
         ),
         "probsfa": (
-            GraphSFARegressor(cv=3),
+            GraphSFARegressor(),
             {
                 "graph": ["mixed", "reordering"],
                 "expansion": [make_pipeline(PCA(n, whiten=True), Polynomial(2)) for n in counts],
@@ -412,6 +447,8 @@ def rmse(estimate: np.ndarray, truth: np.ndarray) -> float:
 
 PARTS: dict[str, Callable[[Any], None]] = {
     "digits": digits,
+    "writers": writers,
+    "few": few,
     "semeion": semeion,
     "vowels": vowels,
     "tecator": tecator,

@@ -183,7 +183,7 @@ class GraphSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         set_fitted(self, graph, moments, expander, intensity=intensity)
         return self
 
-    @available_if(_takes_batches)
+    @available_if(_takes_batches)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None, *, lengths: Any = None, sample_weight: Any = None) -> Self:
         """Take in some more samples; afterwards the estimator is fitted to all so far.
 
