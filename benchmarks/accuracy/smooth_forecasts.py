@@ -1,8 +1,8 @@
-"""Forecasts of smooth signals: do intervals cover what comes?
+"""Forecasts of smooth signals: how much of what comes lies within the intervals.
 
 Three AR(2) latents, ``z_t = 1.95 z_t-1 - 0.955 z_t-2 + e_t``, scaled to unit variance and seen by six columns
-under noise of standard deviation 0.02. Models are fitted to the first 1,500 rows; forecasts start from 60 rows
-of the 1,500 that follow. Shares of cells within the 90 % interval, and root mean square errors, by lead.
+under noise of standard deviation 0.02. Models are fitted to the first 1,500 rows; forecasts start from 60
+rows of the 1,500 that follow. Shares of cells within the 90 % interval, and root mean square errors, by lead.
 
     python benchmarks/accuracy/smooth_forecasts.py [--seeds 1]
 """
