@@ -125,11 +125,13 @@ def test_saved_and_loaded_is_the_same_model(fitted, series, tmp_path):
 
 
 def test_a_stream_and_lists_give_the_same_fit(fitted, series):
-    streamed = ProbabilisticSFA(1, rhythms=[PERIOD], smooth=1, **FEW).fit_stream(series)
-    assert abs(streamed.log_likelihood_ - fitted.log_likelihood_) < 1e-3
+    model = ProbabilisticSFA(0, rhythms=[PERIOD], max_iter=100, tol=1e-4)
+    whole = model.fit(series).log_likelihood_
+    assert abs(model.fit_stream(series).log_likelihood_ - whole) < 1e-2
+    assert model.rhythm_periods_.shape == (1,) and not hasattr(model, "smooth_timescales_")
     parts = [series[:90], series[90:]]
     assert [z.shape for z in fitted.transform(parts)] == [(90, 5), (70, 5)]
-    assert np.isfinite(ProbabilisticSFA(1, rhythms=[PERIOD], max_iter=3).fit(parts).log_likelihood_)
+    assert np.isfinite(model.fit(parts).log_likelihood_)
 
 
 def test_dates_and_uneven_times_have_periods_in_their_units(series):
@@ -137,7 +139,7 @@ def test_dates_and_uneven_times_have_periods_in_their_units(series):
     frame = pd.DataFrame(series, index=hours)
     dated = ProbabilisticSFA(1, rhythms=["1D"], **FEW).fit(frame)
     rows = ProbabilisticSFA(1, rhythms=[PERIOD], **FEW).fit(series)
-    np.testing.assert_allclose(dated.rhythm_periods_, rows.rhythm_periods_, rtol=1e-6)
+    np.testing.assert_allclose(dated.rhythm_periods_, rows.rhythm_periods_, rtol=1e-3)
     assert dated.time_unit_seconds_ == 7200.0
     kept = np.sort(np.random.default_rng(0).choice(N_ROWS, 130, replace=False))
     uneven = ProbabilisticSFA(1, rhythms=["24h"], max_iter=25).fit(frame.iloc[kept])
@@ -146,11 +148,12 @@ def test_dates_and_uneven_times_have_periods_in_their_units(series):
     assert abs(numbers.rhythm_periods_[0] / 24.0 - 1.0) < 0.03
 
 
-def test_standard_errors_equal_the_numerical_ones(fitted, series):
+def test_standard_errors_equal_the_numerical_ones(series):
+    series = series[:100, [0, 3]]
     model = ProbabilisticSFA(0, rhythms=[PERIOD], smooth=1, max_iter=60, tol=1e-7).fit(series)
     errors = model.standard_errors(series)
     fitted_params, unit = model._model.fitted.standardised_params, model._model.fitted
-    layout = Coordinates(5, fitted_params.latents, "diagonal", True)
+    layout = Coordinates(2, fitted_params.latents, "diagonal", True)
     panel = to_panel([(series - unit.shift) / unit.scale])
     at = to_vector(layout, fitted_params)
     free = np.ones(layout.size, dtype=bool)
@@ -168,7 +171,7 @@ def test_standard_errors_equal_the_numerical_ones(fitted, series):
     np.testing.assert_allclose(errors.rhythm_decays, -rho * np.log(rho) * by_log_rate, rtol=1e-2)
     np.testing.assert_allclose(errors.rhythm_periods, 2 * np.pi / omega**2 * by_frequency, rtol=1e-2)
     np.testing.assert_allclose(errors.smooth_timescales, model.smooth_timescales_ * by_smooth, rtol=1e-2)
-    assert np.isnan(errors.loadings).sum() == 1 + 5  # the phase that is held, and the velocity
+    assert np.isnan(errors.loadings).sum() == 1 + 2  # the phase that is held, and the velocity
     for name, estimate in (
         ("rhythm_periods", model.rhythm_periods_),
         ("rhythm_decays", model.rhythm_decays_),
@@ -180,6 +183,7 @@ def test_standard_errors_equal_the_numerical_ones(fitted, series):
     np.testing.assert_allclose(lower * upper, model.rhythm_periods_**2)
 
 
+@pytest.mark.exhaustive
 def test_the_number_of_other_latents_is_chosen_beside_them(series):
     chosen = select_n_components(series, [1, 2], rhythms=[PERIOD], max_iter=5, random_state=0)
     assert chosen.n_components in (1, 2) and np.all(np.isfinite(chosen.log_density))

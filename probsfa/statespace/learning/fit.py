@@ -53,6 +53,9 @@ _IMPUTATIONS, _IMPUTATION_WORTH = 6, 5.0
 _SHORTEST_FOR_SPECTRA = 8
 # Parts of their first loadings with which rhythms and smooth latents are added to a model without them.
 _STRENGTHS = (0.3, 0.03)
+# Part of its frequency by which a rhythm may move on Whittle's likelihood. Where latents are few, it would
+# rather become one of the slow ones that are wanting.
+_LARGEST_DRIFT = 0.1
 
 
 def fit(
@@ -224,6 +227,8 @@ def _pair_starts(
         variance = np.mean(np.concatenate(centred) ** 2, axis=0)
         firsts = [Parameters(np.zeros(0), np.zeros((len(offset), 0)), variance, offset)]
     firsts = [_conform(params, layout, noise, start_noise) for params in firsts]
+    if data is not None and slow.n_components and latents.n_rhythms:
+        firsts = [_refine(one, layout._replace(latents=one.latents), noise, data)[1] for one in firsts]
     made = [_add_rhythms(params, layout, noise, data, centred, given) for params in firsts]
     if nested is not None:
         alone = _without_pairs(nested.params)
@@ -274,12 +279,16 @@ def _add_rhythms(
             frequency = strongest_frequency(params, centred)
         else:
             frequency = float(given.frequencies[j])
+        before = params.rhythm_frequency
         tried = [with_rhythm(params, frequency, centred, memory) for memory in MEMORIES]
         if data is None:
             params = tried[0]
         else:
             refined = [_refine(one, layout._replace(latents=one.latents), noise, data) for one in tried]
             params = max(refined, key=lambda pair: pair[0])[1]
+            sought = np.append(before, frequency)
+            if np.any(np.abs(np.abs(params.rhythm_frequency) / np.abs(sought) - 1.0) > _LARGEST_DRIFT):
+                params = tried[0]
     if n_rhythms == 0 and data is not None:
         params = _refine(params, layout, noise, data)[1]
     return params

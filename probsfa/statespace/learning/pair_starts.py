@@ -1,9 +1,9 @@
 """Where learning starts with rhythms and smooth latents.
 
-Rhythms are looked for one after the other, each at the frequency where the data have most power beyond that
-of the model so far: its whitened periodogram ``x(w)* S(w)^-1 x(w)`` has the mean ``D`` wherever the model is
-right. Their loadings are the main axis of the Fourier transform around that frequency, whose phases are those
-of the columns.
+Rhythms are looked for one after the other, each where the whitened periodogram ``x(w)* S(w)^-1 x(w)`` of the
+model so far stands out most from its neighbourhood. Its mean is ``D`` wherever the model is right; where it
+is not, as with few latents, it rises and falls slowly with the frequency, which is no rhythm. Their loadings
+are the main axis of the Fourier transform around that frequency, whose phases are those of the columns.
 
 Smooth latents start as the AR(1) latents of :mod:`.starts` that explain most, with the time scale that gives
 the same mean squared difference.
@@ -24,7 +24,9 @@ __all__ = ["on_even_grid", "silent_pairs", "smooth_from_slow", "strongest_freque
 # Fewest periods that a series must hold of a rhythm that is looked for.
 _FEWEST_PERIODS = 3.0
 # Periods in which a rhythm forgets its phase, of which the better one is the start.
-MEMORIES = (3.0, 30.0)
+MEMORIES = (10.0, 60.0)
+# Frequencies at which the background of a periodogram is taken, and least reach of one, in frequencies.
+_BACKGROUNDS, _LEAST_REACH = 200, 10
 # Most rows of an even grid for each row at uneven times.
 _MOST_ROWS = 16
 
@@ -67,14 +69,26 @@ def _whitened_power(params: Parameters, omega: FloatArray, transforms: list[Floa
 
 
 def strongest_frequency(params: Parameters, sequences: list[FloatArray]) -> float:
-    """Frequency at which centred sequences have most power beyond that of a model."""
+    """Frequency at which centred sequences have most power beyond that of a model, and of those around."""
     omega, transforms = _transforms(sequences)
     power = np.convolve(_whitened_power(params, omega, transforms), [0.25, 0.5, 0.25], mode="same")
+    power /= _background(power)
     longest = 2.0 * np.pi * _FEWEST_PERIODS / max(len(x) for x in sequences)
     apart = np.abs(omega[:, None] - np.abs(params.rhythm_frequency)) < 2.5 * omega[1]
     power[(omega < min(longest, 0.5 * np.pi)) | np.any(apart, axis=1)] = -np.inf
     power[-1] = -np.inf  # it has no phase
     return float(omega[np.argmax(power)])
+
+
+def _background(power: FloatArray) -> FloatArray:
+    """Medians of power at frequencies around each, from two thirds of it to three halves, shape (W,)."""
+    n = len(power)
+    centres = np.unique(np.geomspace(1, max(n - 1, 1), _BACKGROUNDS).astype(int))
+    reach = [max(c // 3, _LEAST_REACH) for c in centres]
+    medians = [
+        np.median(power[max(c - r, 1) : c + max(c // 2, r) + 1]) for c, r in zip(centres, reach, strict=True)
+    ]
+    return np.interp(np.arange(n), centres, np.maximum(medians, np.finfo(np.float64).tiny))
 
 
 def with_rhythm(

@@ -122,7 +122,7 @@ def within_range(params: Parameters, *, evenly_sampled: bool) -> Parameters:
 def longest_steps(latents: Latents) -> FloatArray:
     """Longest step of one iteration in each coordinate."""
     steps = np.full(latents.n_dynamics, 1.0)
-    steps[_parts(latents)[2]] = 0.3
+    steps[_parts(latents)[2]] = 0.05
     return steps
 
 

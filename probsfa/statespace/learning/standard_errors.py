@@ -53,7 +53,8 @@ class StandardErrors(_Errors):
     Attributes
     ----------
     decay : ndarray of shape (K,)
-    loadings : ndarray of shape (D, K)
+    loadings : ndarray of shape (D, K + 2 R + 2 M)
+        NaN where the loading is held: of a rhythm where its phase is zero, and of velocities.
     noise_variance : ndarray of shape (D,)
         NaN where the variance is fixed or at its floor.
     offset : ndarray of shape (D,)
@@ -269,10 +270,12 @@ def standard_errors(
     dynamics = processes.standard_errors(
         params, dynamics_part, time_unit, evenly_sampled=layout.evenly_sampled
     )
+    loadings = np.full(params.loadings.shape, np.nan)
+    loadings[:, params.latents.seen] = loadings_part.reshape(d, k)
     return StandardErrors.of(
         estimates,
         time_unit,
-        loadings=params.with_seen_loadings(loadings_part.reshape(d, k)).loadings * scale[:, None],
+        loadings=loadings * scale[:, None],
         noise_variance=noise[layout.noise] * params.noise_variance * scale**2,
         offset=offset_part * scale,
         **dynamics,
