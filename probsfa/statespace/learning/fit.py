@@ -1,6 +1,7 @@
 """A whole fit: several starts, refined on Whittle's likelihood, ranked and finished on the exact one."""
 
 import warnings
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from probsfa._threads import one_blas_thread
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.statistics import Statistics
-from probsfa.statespace.learning.coordinates import Coordinates, from_vector, to_vector
+from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
 from probsfa.statespace.learning.em import fit_em, warm_up
 from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import (
@@ -40,6 +41,8 @@ _TRIAL_EVALUATIONS = 12
 _EM_STEPS, _EM_WORTH = 5, 2.0
 # Times that gaps are imputed again by the model before the climb, as long as it gains more than this (nats).
 _IMPUTATIONS, _IMPUTATION_WORTH = 6, 5.0
+# Slope of the prior by the logarithm of a variance at which it may decide.
+_STEEP = 0.1
 # Spectra of shorter sequences say nothing.
 _SHORTEST_FOR_SPECTRA = 8
 
@@ -60,8 +63,9 @@ def fit(
 ) -> FitResult:
     """Maximise the likelihood of standardised data.
 
-    Where the noise has a prior it is the posterior density that is climbed, and the history is that of the
-    climb, up to the constant with which it ends at the log-likelihood.
+    Where the noise has a prior, the likelihood is climbed first, which takes few steps where some variances
+    are at their floor. Then these are lifted to where the prior would have them, and the posterior density is
+    climbed from there.
 
     Parameters
     ----------
@@ -94,7 +98,8 @@ def fit(
         Also after an interrupt from the keyboard, with the best parameters so far.
     """
     layout = Coordinates(panel.values.shape[1], latents, noise.kind, panel.evenly_sampled)
-    evaluate = CountedEStep(panel, max_iter, report, e_step, noise if noise.prior > 0.0 else None)
+    evaluate = CountedEStep(panel, max_iter, report, e_step)
+    prior, noise = noise, noise._replace(prior=0.0)
     # Matrices here are as small as there are features.
     with one_blas_thread():
         if start is None:
@@ -109,12 +114,11 @@ def fit(
                     result = result._replace(status="interrupted")
         else:
             result = _fit_from(evaluate, layout, noise, start, solver, tol)
-        prior = evaluate.log_prior(result.params)
-        return result._replace(
-            n_evaluations=evaluate.count,
-            log_likelihood=result.log_likelihood - prior,
-            history=tuple(value - prior for value in result.history),
-        )
+        result = result._replace(n_evaluations=evaluate.count)
+        if prior.prior == 0.0 or result.status == "interrupted" or not result.history:
+            return result
+        evaluate.limit = max(max_iter, evaluate.limit)
+        return _climb_posterior(evaluate, layout, prior, result, solver, tol)
 
 
 def _fit_from_all_starts(
@@ -170,6 +174,52 @@ def _better(best: FitResult, other: FitResult) -> FitResult:
     return higher._replace(status="interrupted") if other.status == "interrupted" else higher
 
 
+def _climb_posterior(
+    evaluate: CountedEStep, layout: Coordinates, noise: Noise, result: FitResult, solver: str, tol: float
+) -> FitResult:
+    """Go on from the maximum of the likelihood to that of the posterior density, where these differ."""
+    params = result.params
+    counts = np.maximum(evaluate.panel.mask[:].sum(axis=0), 1.0)
+    counts = counts if layout.noise == "diagonal" else counts.sum(keepdims=True)
+    slope = noise.prior_slope(params.noise_variance)
+    # A step in the logarithm of a variance gains the square of the slope over the likelihood's curvature.
+    worth_it = float(np.sum(slope**2 / counts[: slope.size])) >= tol or bool(np.any(slope > _STEEP))
+    if not worth_it or evaluate.exhausted:
+        return result
+    first = evaluate(params)
+    lifted = params._replace(noise_variance=_lifted(params, layout, noise, first, evaluate.panel.gaps))
+    evaluate.begin_with_prior(noise)
+    climb = fit_em if solver == "em" else partial(fit_quasi_newton, layout=layout)
+    # As many nats as there are variances that the prior decides of are not worth many steps.
+    end = climb(evaluate, start=lifted, noise=noise, tol=max(tol, min(float(np.sum(slope)), 2.0 * tol)))
+    if not end.history:  # interrupted before there was anything
+        return result._replace(status="interrupted", n_evaluations=evaluate.count)
+    prior = evaluate.log_prior(end.params)
+    second = tuple(value - prior for value in end.history)
+    # The likelihood that is given up for the prior is no step backwards.
+    kept = tuple(value for value in result.history if value < second[0])
+    return end._replace(log_likelihood=second[-1], history=(*kept, *second), n_evaluations=evaluate.count)
+
+
+def _lifted(
+    params: Parameters, layout: Coordinates, noise: Noise, stats: Statistics, gaps: FloatArray
+) -> FloatArray:
+    """Noise variances (D,); those that the likelihood would have smaller, where the prior balances it.
+
+    Where it is flat, the likelihood falls in proportion to a variance, by ``k rho``, which is its slope by
+    the logarithm, too; the slope of the prior is ``s / (rho + s)``.
+    """
+    variance = params.noise_variance
+    fall = np.maximum(-score(layout, params, gaps, stats)[layout.slices[2]], 0.0)
+    free = variance if layout.noise == "diagonal" else variance[:1]
+    s = noise.prior
+    with np.errstate(divide="ignore"):
+        balance = 0.5 * (np.sqrt(s**2 + 4.0 * s * free / fall) - s)
+    pushed = (free < s) & (fall > 0.0) & (balance > free)
+    raised = np.where(pushed, np.minimum(balance, s), free)
+    return np.asarray(np.broadcast_to(raised, variance.shape))
+
+
 def _first_starts(
     panel: Panel, layout: Coordinates, noise: Noise, start_noise: FloatArray | None
 ) -> list[Parameters]:
@@ -220,8 +270,7 @@ def _refine(
     params: Parameters, layout: Coordinates, noise: Noise, data: Periodogram
 ) -> tuple[float, Parameters]:
     even = layout._replace(evenly_sampled=True)
-    held = noise if noise.prior > 0.0 else None
-    objective = WhittleObjective(even, data, params, _WHITTLE_EVALUATIONS, held)
+    objective = WhittleObjective(even, data, params, _WHITTLE_EVALUATIONS)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         # A wild step may overflow; the search then shortens it.
         warnings.simplefilter("ignore", RuntimeWarning)

@@ -394,18 +394,17 @@ def _about_floors(noise_variance: FloatArray, problem: FitProblem) -> str:
             f"{LEAST_KNOWN_NOISE:g} of the variance is used. noise=0.0 is the limit of none."
         )
     variance = noise_variance / problem.scale**2
-    at_floor = np.isclose(variance, options.least_noise, rtol=1e-6)
-    if problem.constant is not None:
-        at_floor &= ~problem.constant  # they have a sentence of their own
-    at = np.flatnonzero(at_floor)
+    # Constant columns have a sentence of their own.
+    varies = np.ones(variance.size, dtype=bool) if problem.constant is None else ~problem.constant
+    if options.noise_kind == "diagonal" and is_heywood(variance[varies]):
+        lowest = _listed(np.array([np.argmin(np.where(varies, variance, np.inf))]), problem)
+        return (
+            f" The noise variance of {lowest} is nearly zero while most are not (a Heywood case): a "
+            "latent follows it alone, and intervals may be too narrow. Take fewer latents, or set "
+            "noise_floor."
+        )
+    at = np.flatnonzero(varies & np.isclose(variance, options.least_noise, rtol=1e-6))
     if at.size == 0:
-        if options.noise_kind == "diagonal" and is_heywood(variance):
-            lowest = _listed(np.array([np.argmin(variance)]), problem)
-            return (
-                f" The noise variance of {lowest} is nearly zero while most are not (a Heywood case): a "
-                "latent follows it alone, and intervals may be too narrow. Take fewer latents, or set "
-                "noise_floor."
-            )
         return ""
     return (
         f" The noise variance of {at.size} of {variance.size} features is at its floor "
