@@ -536,6 +536,44 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         values = like_input(X, sequences, filled)
         return values if std is None or not return_std else (values, like_input(X, sequences, std))
 
+    def contributions(
+        self, X: Any, *, lengths: Any = None, times: Any = None
+    ) -> FloatArray | list[FloatArray]:
+        """Say what each latent contributes to each cell.
+
+        Parameters
+        ----------
+        X, lengths, times
+            As in `transform`.
+
+        Returns
+        -------
+        ndarray (T, D, K), or list of ndarrays (T_i, D, K)
+            Posterior mean of each latent times its loading, in data units. With `mean_` they add up to the
+            posterior mean of each cell without its noise, which is what missing cells are filled with. With
+            ``noise=0.0`` those of the latents that are reported.
+
+        See Also
+        --------
+        news : What each new cell does to a forecast.
+
+        Examples
+        --------
+        >>> from probsfa import ProbabilisticSFA
+        >>> from probsfa.datasets import make_slow_mixture
+        >>> X = make_slow_mixture(100, 3, decay=[0.9, 0.5], noise_variance=0.3, random_state=0).data
+        >>> X[7, 1] = float("nan")
+        >>> model = ProbabilisticSFA(2).fit(X)
+        >>> parts = model.contributions(X)
+        >>> parts.shape, bool(abs(parts[7, 1].sum() + model.mean_[1] - model.impute(X)[7, 1]) < 1e-9)
+        ((100, 3, 2), True)
+        """
+        sequences = self._check(X, lengths, times)
+        means = self._model.posterior(sequences).means
+        whole = means[:, None, :] * self._model.fitted.predictive_params.loadings
+        restored: FloatArray | list[FloatArray] = sequences.restore(whole)
+        return restored
+
     def forecast(
         self, X: Any, n_steps: int | None = None, *, fh: Any = None, lengths: Any = None, times: Any = None
     ) -> Forecast | list[Forecast]:

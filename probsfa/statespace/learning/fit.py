@@ -43,6 +43,8 @@ _EM_STEPS, _EM_WORTH = 5, 2.0
 _IMPUTATIONS, _IMPUTATION_WORTH = 6, 5.0
 # Slope of the prior by the logarithm of a variance at which it may decide.
 _STEEP = 0.1
+# A variance of fewer floors than this is on its way there.
+_NEAR_FLOOR = 30.0
 # Spectra of shorter sequences say nothing.
 _SHORTEST_FOR_SPECTRA = 8
 
@@ -186,12 +188,21 @@ def _climb_posterior(
     worth_it = float(np.sum(slope**2 / counts[: slope.size])) >= tol or bool(np.any(slope > _STEEP))
     if not worth_it or evaluate.exhausted:
         return result
-    first = evaluate(params)
-    lifted = params._replace(noise_variance=_lifted(params, layout, noise, first, evaluate.panel.gaps))
-    evaluate.begin_with_prior(noise)
     climb = fit_em if solver == "em" else partial(fit_quasi_newton, layout=layout)
+    lifted = _lifted(params, layout, noise, evaluate(params), evaluate.panel.gaps)
+    raised = lifted > params.noise_variance
+    if raised.any():
+        # What is lifted is held meanwhile, which takes few steps, while all else follows.
+        held = Noise(noise.kind, np.where(raised, lifted, noise.floor))
+        beside = climb(evaluate, start=params._replace(noise_variance=lifted), noise=held, tol=tol)
+        if beside.history:
+            params = beside.params
+        if beside.status == "interrupted":
+            return result._replace(status="interrupted", n_evaluations=evaluate.count)
+    evaluate.begin_with_prior(noise)
     # As many nats as there are variances that the prior decides of are not worth many steps.
-    end = climb(evaluate, start=lifted, noise=noise, tol=max(tol, min(float(np.sum(slope)), 2.0 * tol)))
+    worth = max(tol, min(float(np.sum(slope)), 2.0 * tol))
+    end = climb(evaluate, start=params, noise=noise, tol=worth)
     if not end.history:  # interrupted before there was anything
         return result._replace(status="interrupted", n_evaluations=evaluate.count)
     prior = evaluate.log_prior(end.params)
@@ -204,7 +215,7 @@ def _climb_posterior(
 def _lifted(
     params: Parameters, layout: Coordinates, noise: Noise, stats: Statistics, gaps: FloatArray
 ) -> FloatArray:
-    """Noise variances (D,); those that the likelihood would have smaller, where the prior balances it.
+    """Noise variances (D,); those that the likelihood leaves at the floor, where the prior balances it.
 
     Where it is flat, the likelihood falls in proportion to a variance, by ``k rho``, which is its slope by
     the logarithm, too; the slope of the prior is ``s / (rho + s)``.
@@ -215,7 +226,9 @@ def _lifted(
     s = noise.prior
     with np.errstate(divide="ignore"):
         balance = 0.5 * (np.sqrt(s**2 + 4.0 * s * free / fall) - s)
-    pushed = (free < s) & (fall > 0.0) & (balance > free)
+    floor = noise.floor if layout.noise == "diagonal" else noise.floor.max(keepdims=True)
+    # Others that are small are so because the data say it.
+    pushed = (free < np.minimum(s, _NEAR_FLOOR * floor)) & (fall > 0.0) & (balance > free)
     raised = np.where(pushed, np.minimum(balance, s), free)
     return np.asarray(np.broadcast_to(raised, variance.shape))
 
