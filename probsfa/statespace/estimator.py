@@ -1,5 +1,6 @@
 """Probabilistic slow feature analysis as a scikit-learn estimator, thin over this room's functions."""
 
+import copy
 import numbers
 import os
 import warnings
@@ -8,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
@@ -34,7 +35,7 @@ from probsfa.statespace.learning.standard_errors import StandardErrors
 from probsfa.statespace.models import FittedModel, LinearGaussianModel
 from probsfa.statespace.news import News
 from probsfa.statespace.noise_free import fit_noise_free
-from probsfa.statespace.parameters import canonical, make_parameters
+from probsfa.statespace.parameters import Parameters, canonical, make_parameters
 from probsfa.statespace.posterior import Posterior
 from probsfa.statespace.prediction import Forecast
 from probsfa.statespace.progress import Progress, tell
@@ -96,6 +97,10 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         costs no more than a nat for each factor of e, so that it decides where the likelihood does not, which
         is flat where a latent follows one feature alone. Estimates are then those of the largest posterior
         density; None is maximum likelihood.
+    init : Parameters, estimator or None, default=None
+        Where the fit starts: parameters in data units, a fitted model of this package that has such, or a
+        fitted `SFA` or `GraphSFA`. None tries several starts and is the best choice where nothing is known. A
+        climb from one place is shorter and may end lower.
     random_state : int, Generator or None, default=None
         Default source of randomness of `sample` and `sample_posterior`; fitting uses none.
     verbose : bool, default=False
@@ -194,6 +199,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         noise_floor: float | str = "auto",
         n_init: int = 1,
         noise_prior: str | None = "weak",
+        init: Any = None,
         random_state: Seed = None,
         verbose: bool = False,
     ) -> None:
@@ -205,6 +211,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.noise_floor = noise_floor
         self.n_init = n_init
         self.noise_prior = noise_prior
+        self.init = init
         self.random_state = random_state
         self.verbose = verbose
 
@@ -240,7 +247,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         ConvergenceWarning
             If the fit stopped before a maximum; `status_` says how.
         """
-        options = FitOptions.of(self).check()
+        options = self._options()
         allow_nan = not options.noise_free
         sequences = check_sequences(
             self,
@@ -309,7 +316,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         >>> ProbabilisticSFA(n_components=1).fit_stream(X).loadings_.shape
         (4, 1)
         """
-        options = FitOptions.of(self).check()
+        options = self._options()
         if options.noise_free:
             raise ValueError(
                 "noise=0.0 is slow feature analysis itself; use SFA.partial_fit on blocks of rows."
@@ -411,9 +418,17 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             estimator.feature_names_in_ = names
         return estimator
 
+    def _options(self) -> FitOptions:
+        """What is asked for; as many latents as a start has, where nobody says how many."""
+        options = FitOptions.of(self).check()
+        params = self.init if isinstance(self.init, Parameters) else getattr(self.init, "params_", None)
+        if options.n_components is None and isinstance(params, Parameters):
+            return replace(options, n_components=params.n_components)
+        return options
+
     def _maximise(self, data: TrainingData, options: FitOptions) -> LinearGaussianModel:
         with Progress(self.verbose, self.max_iter) as report:
-            return LinearGaussianModel(maximum_likelihood(data, options, report=report))
+            return LinearGaussianModel(maximum_likelihood(data, options, init=self.init, report=report))
 
     def _take_over(self, model: FittedModel) -> None:
         self._model, fitted = model, model.fitted
@@ -940,7 +955,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)
-        persistence.write(path, self._model, self.get_params(), names)
+        persistence.write(path, self._model, self.get_params(deep=False), names)
 
     # ------------------------------------------------------------------ plumbing
 
@@ -953,6 +968,16 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = not (is_number(self.noise) and self.noise == 0.0)
         return tags
+
+    def __sklearn_clone__(self) -> Self:
+        """An unfitted estimator with the same parameters and the same start, which is kept as it is."""
+        params = self.get_params(deep=False)
+        init = params.pop("init")
+        made = type(self)(**{name: clone(value, safe=False) for name, value in params.items()}, init=init)
+        for name in ("_sklearn_output_config", "_metadata_request"):
+            if hasattr(self, name):
+                setattr(made, name, copy.deepcopy(getattr(self, name)))
+        return made
 
     @property
     def _n_features_out(self) -> int:

@@ -40,7 +40,8 @@ def write(
     fitted = model.fitted
     if not (options["random_state"] is None or isinstance(options["random_state"], numbers.Integral)):
         options = {**options, "random_state": None}
-    options = {**options, "noise": as_noise(options["noise"])}
+    # Where a fit started is no part of what it is.
+    options = {**options, "noise": as_noise(options["noise"]), "init": None}
     scalars = {
         "options": options,
         # A parameter that was set after the fit is the estimator's, not the model's.

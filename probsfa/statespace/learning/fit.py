@@ -115,7 +115,8 @@ def fit(
                 except KeyboardInterrupt:  # before the climb has a first step to remember
                     result = result._replace(status="interrupted")
         else:
-            result = _fit_from(evaluate, layout, noise, start, solver, tol)
+            begin = _conform(start, layout, noise, start_noise)
+            result = _fit_from(evaluate, layout, noise, begin, solver, tol)
         result = result._replace(n_evaluations=evaluate.count)
         if prior.prior == 0.0 or result.status == "interrupted" or not result.history:
             return result
