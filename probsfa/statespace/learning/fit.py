@@ -45,6 +45,8 @@ _IMPUTATIONS, _IMPUTATION_WORTH = 6, 5.0
 _STEEP = 0.1
 # A variance of fewer floors than this is on its way there.
 _NEAR_FLOOR = 30.0
+# Evaluations that are tried with, and those of the climb in which what is lifted is held.
+_FEWEST_EVALUATIONS, _HELD_EVALUATIONS = 3, 12
 # Spectra of shorter sequences say nothing.
 _SHORTEST_FOR_SPECTRA = 8
 
@@ -187,7 +189,8 @@ def _climb_posterior(
     slope = noise.prior_slope(params.noise_variance)
     # A step in the logarithm of a variance gains the square of the slope over the likelihood's curvature.
     worth_it = float(np.sum(slope**2 / counts[: slope.size])) >= tol or bool(np.any(slope > _STEEP))
-    if not worth_it or evaluate.exhausted:
+    limit = evaluate.limit
+    if not worth_it or limit - evaluate.count < _FEWEST_EVALUATIONS:
         return result
     climb = fit_em if solver == "em" else partial(fit_quasi_newton, layout=layout)
     lifted = _lifted(params, layout, noise, evaluate(params), evaluate.panel.gaps)
@@ -195,7 +198,9 @@ def _climb_posterior(
     if raised.any():
         # What is lifted is held meanwhile, which takes few steps, while all else follows.
         held = Noise(noise.kind, np.where(raised, lifted, noise.floor))
+        evaluate.limit = min(limit - 1, evaluate.count + _HELD_EVALUATIONS)
         beside = climb(evaluate, start=params._replace(noise_variance=lifted), noise=held, tol=tol)
+        evaluate.limit = limit
         if beside.history:
             params = beside.params
         if beside.status == "interrupted":
@@ -210,7 +215,20 @@ def _climb_posterior(
     second = tuple(value - prior for value in end.history)
     # The likelihood that is given up for the prior is no step backwards.
     kept = tuple(value for value in result.history if value < second[0])
-    return end._replace(log_likelihood=second[-1], history=(*kept, *second), n_evaluations=evaluate.count)
+    status = end.status
+    if (
+        status == "max_iter"
+        and result.converged
+        and len(second) > 3
+        and second[-1] - second[-4] < 3.0 * worth
+    ):
+        status = "converged"  # the likelihood is, and the last steps gained less than is worth one
+    return end._replace(
+        log_likelihood=second[-1],
+        history=(*kept, *second),
+        n_evaluations=evaluate.count,
+        status=status,
+    )
 
 
 def _lifted(
