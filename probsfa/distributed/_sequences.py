@@ -103,7 +103,7 @@ def fit_probabilistic(model: ProbabilisticSFA, X: Any, lengths: Any) -> None:
         raise ValueError("noise=0.0 is slow feature analysis itself; on a cluster, fit an SFA.")
     data = OnCluster(model, X, lengths)
     with Progress(model.verbose, model.max_iter) as report:
-        fitted = maximum_likelihood(data, options, report=report)
+        fitted = maximum_likelihood(data, options, init=model.init, report=report)
     set_fitted(model, LinearGaussianModel(fitted))
 
 

@@ -37,6 +37,7 @@ from probsfa.statespace.innovations import innovation_parameters as innovation_p
 from probsfa.statespace.innovations import make_innovation_parameters as make_innovation_parameters
 from probsfa.statespace.learning.profile import TimescaleProfile as TimescaleProfile
 from probsfa.statespace.learning.standard_errors import StandardErrors as StandardErrors
+from probsfa.statespace.news import News as News
 from probsfa.statespace.noise_free_likelihood import NoiseFreeLogLikelihood as NoiseFreeLogLikelihood
 from probsfa.statespace.noise_free_likelihood import noise_free_log_likelihood as noise_free_log_likelihood
 from probsfa.statespace.noise_free_likelihood import (
@@ -55,6 +56,7 @@ __all__ = [
     "FilterState",
     "Forecast",
     "InnovationParameters",
+    "News",
     "NoiseFreeLogLikelihood",
     "Parameters",
     "Posterior",

@@ -1,5 +1,7 @@
 """Probabilistic slow feature analysis as a scikit-learn estimator, thin over this room's functions."""
 
+import copy
+import numbers
 import os
 import warnings
 from collections.abc import Sequence
@@ -8,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,7 +20,7 @@ from probsfa._random import generator
 from probsfa._times import TimeAxis
 from probsfa._timescales import timescales_from_decay
 from probsfa._typing import FloatArray, Seed
-from probsfa._validation import Sequences, check_count, check_sequences
+from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.statespace import persistence, streaming
 from probsfa.statespace.diagnostics import Diagnostics
 from probsfa.statespace.filtering import FilterResult, FilterState
@@ -32,8 +34,9 @@ from probsfa.statespace.learning.options import FitOptions, is_number
 from probsfa.statespace.learning.profile import TimescaleProfile
 from probsfa.statespace.learning.standard_errors import StandardErrors
 from probsfa.statespace.models import FittedModel, LinearGaussianModel
+from probsfa.statespace.news import News
 from probsfa.statespace.noise_free import fit_noise_free
-from probsfa.statespace.parameters import canonical, make_parameters
+from probsfa.statespace.parameters import Parameters, canonical, make_parameters
 from probsfa.statespace.posterior import Posterior
 from probsfa.statespace.prediction import Forecast
 from probsfa.statespace.progress import Progress, tell
@@ -105,6 +108,10 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         costs no more than a nat for each factor of e, so that it decides where the likelihood does not, which
         is flat where a latent follows one feature alone. Estimates are then those of the largest posterior
         density; None is maximum likelihood.
+    init : Parameters, estimator or None, default=None
+        Where the fit starts: parameters in data units, a fitted model of this package that has such, or a
+        fitted `SFA` or `GraphSFA`. None tries several starts and is the best choice where nothing is known. A
+        climb from one place is shorter and may end lower.
     random_state : int, Generator or None, default=None
         Default source of randomness of `sample` and `sample_posterior`; fitting uses none.
     verbose : bool, default=False
@@ -236,6 +243,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         noise_floor: float | str = "auto",
         n_init: int = 1,
         noise_prior: str | None = "weak",
+        init: Any = None,
         random_state: Seed = None,
         verbose: bool = False,
     ) -> None:
@@ -249,6 +257,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.noise_floor = noise_floor
         self.n_init = n_init
         self.noise_prior = noise_prior
+        self.init = init
         self.random_state = random_state
         self.verbose = verbose
 
@@ -284,7 +293,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         ConvergenceWarning
             If the fit stopped before a maximum; `status_` says how.
         """
-        options = FitOptions.of(self).check()
+        options = self._options()
         allow_nan = not options.noise_free
         sequences = check_sequences(
             self,
@@ -354,7 +363,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         >>> ProbabilisticSFA(n_components=1).fit_stream(X).loadings_.shape
         (4, 1)
         """
-        options = FitOptions.of(self).check()
+        options = self._options()
         if options.noise_free:
             raise ValueError(
                 "noise=0.0 is slow feature analysis itself; use SFA.partial_fit on blocks of rows."
@@ -457,9 +466,17 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             estimator.feature_names_in_ = names
         return estimator
 
+    def _options(self) -> FitOptions:
+        """What is asked for; as many latents as a start has, where nobody says how many."""
+        options = FitOptions.of(self).check()
+        params = self.init if isinstance(self.init, Parameters) else getattr(self.init, "params_", None)
+        if options.n_components is None and isinstance(params, Parameters):
+            return replace(options, n_components=params.n_components)
+        return options
+
     def _maximise(self, data: TrainingData, options: FitOptions) -> LinearGaussianModel:
         with Progress(self.verbose, self.max_iter) as report:
-            return LinearGaussianModel(maximum_likelihood(data, options, report=report))
+            return LinearGaussianModel(maximum_likelihood(data, options, init=self.init, report=report))
 
     def _take_over(self, model: FittedModel) -> None:
         self._model, fitted = model, model.fitted
@@ -601,6 +618,111 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         values = like_input(X, sequences, filled)
         return values if std is None or not return_std else (values, like_input(X, sequences, std))
 
+    def contributions(
+        self, X: Any, *, lengths: Any = None, times: Any = None
+    ) -> FloatArray | list[FloatArray]:
+        """Say what each latent contributes to each cell.
+
+        Parameters
+        ----------
+        X, lengths, times
+            As in `transform`.
+
+        Returns
+        -------
+        ndarray (T, D, K), or list of ndarrays (T_i, D, K)
+            Posterior mean of each latent times its loading, in data units. With `mean_` they add up to the
+            posterior mean of each cell without its noise, which is what missing cells are filled with. With
+            ``noise=0.0`` those of the latents that are reported.
+
+        See Also
+        --------
+        news : What each new cell does to a forecast.
+
+        Examples
+        --------
+        >>> from probsfa import ProbabilisticSFA
+        >>> from probsfa.datasets import make_slow_mixture
+        >>> X = make_slow_mixture(100, 3, decay=[0.9, 0.5], noise_variance=0.3, random_state=0).data
+        >>> X[7, 1] = float("nan")
+        >>> model = ProbabilisticSFA(2).fit(X)
+        >>> parts = model.contributions(X)
+        >>> parts.shape, bool(abs(parts[7, 1].sum() + model.mean_[1] - model.impute(X)[7, 1]) < 1e-9)
+        ((100, 3, 2), True)
+        """
+        sequences = self._check(X, lengths, times)
+        means = self._model.posterior(sequences).means
+        whole = means[:, None, :] * self._model.fitted.predictive_params.loadings
+        restored: FloatArray | list[FloatArray] = sequences.restore(whole)
+        return restored
+
+    def news(self, X_old: Any, X_new: Any, target: tuple[int, Any]) -> News:
+        """Say which new cell moved the prediction of another one, and by how much.
+
+        Parameters
+        ----------
+        X_old : array-like (T_old, D)
+            Rows as they were known, NaN where missing, one `time_unit_` apart.
+        X_new : array-like (T_new, D)
+            The same rows and those that follow, with cells that have come in or were revised.
+        target : tuple
+            Row and column of what is predicted; a row beyond the last one is in the future, and a column goes
+            by its number or its name. It must be missing.
+
+        Returns
+        -------
+        News
+            ``before`` and ``after``, and the impact of each cell, which sum up to the difference; ``table``
+            has the largest first.
+
+        Raises
+        ------
+        ValueError
+            If rows have times of their own, cells are missing that were known, or the target is known.
+
+        See Also
+        --------
+        contributions : What each latent has to do with a cell.
+
+        References
+        ----------
+        Banbura & Modugno (2014), Journal of Applied Econometrics 29:133, doi:10.1002/jae.2306.
+
+        Examples
+        --------
+        >>> from probsfa import ProbabilisticSFA
+        >>> from probsfa.datasets import make_slow_mixture
+        >>> X = make_slow_mixture(100, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
+        >>> X[-1, 0] = float("nan")
+        >>> model = ProbabilisticSFA(1).fit(X[:90])
+        >>> news = model.news(X[:99], X, target=(99, 0))
+        >>> news.table["column"].tolist(), bool(abs(news.impacts.sum() - (news.after - news.before)) < 1e-9)
+        (['2', '1'], True)
+        """
+        old, new = self._check(X_old, None, None), self._check(X_new, None, None)
+        if any(len(each.lengths) > 1 or each.times is not None for each in (old, new)):
+            raise ValueError("X_old and X_new must each be one sequence of rows that are evenly spaced.")
+        if old.n_rows > new.n_rows:
+            raise ValueError(f"X_new must go on from the {old.n_rows} rows of X_old; it has {new.n_rows}.")
+        row, column = target
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None and column in list(names):
+            column = list(names).index(column)
+        check_count("target's row", row, minimum=0)
+        if not isinstance(column, numbers.Integral) or int(column) not in range(new.n_features):
+            raise ValueError(f"target must name one of the {new.n_features} columns; got {target[1]!r}.")
+        n_rows = max(new.n_rows, int(row) + 1)
+        old = followed_by_empty_rows(old, n_rows - old.n_rows, self.time_unit_)
+        new = followed_by_empty_rows(new, n_rows - new.n_rows, self.time_unit_)
+        if np.any(old.mask & ~new.mask):
+            where = np.argwhere(old.mask & ~new.mask)[0]
+            raise ValueError(f"X_new has no value in row {where[0]}, column {where[1]}, where X_old has one.")
+        if new.mask[row, column]:
+            raise ValueError(
+                f"target is row {row}, column {column}, which is observed: nothing is predicted."
+            )
+        return self._model.news(old, new, (int(row), int(column)))
+
     def forecast(
         self, X: Any, n_steps: int | None = None, *, fh: Any = None, lengths: Any = None, times: Any = None
     ) -> Forecast | list[Forecast]:
@@ -685,9 +807,17 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return self._model.sample(n_steps, self._generator(random_state))
 
     def sample_posterior(
-        self, X: Any, n_draws: int = 1, *, lengths: Any = None, times: Any = None, random_state: Seed = None
+        self,
+        X: Any,
+        n_draws: int = 1,
+        *,
+        of: str = "latents",
+        n_steps: int = 0,
+        lengths: Any = None,
+        times: Any = None,
+        random_state: Seed = None,
     ) -> FloatArray | list[FloatArray]:
-        """Draw courses of the latents from their joint distribution given the data.
+        """Draw courses of the latents, or missing cells and what follows, from their joint distribution.
 
         Parameters
         ----------
@@ -695,16 +825,39 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             As in `transform`.
         n_draws : int, default=1
             Number of draws.
+        of : {"latents", "cells"}, default="latents"
+            What to draw. ``"cells"`` gives series without holes: observed cells as they were, missing ones
+            with their noise, all of a draw together, so that sums, largest values and times below a threshold
+            of a draw are draws of these.
+        n_steps : int, default=0
+            Rows that follow each sequence, each one `time_unit_` after the one before, drawn with the rest.
         random_state : int, Generator or None
             Source of randomness; the estimator's by default.
 
         Returns
         -------
-        ndarray (n_draws, T, K), or list of ndarrays (n_draws, T_i, K)
+        ndarray (n_draws, T + n_steps, K), or list of ndarrays (n_draws, T_i + n_steps, K)
+            With ``of="cells"`` D in the place of K.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from probsfa import ProbabilisticSFA
+        >>> from probsfa.datasets import make_slow_mixture
+        >>> X = make_slow_mixture(100, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
+        >>> X[40:60, 0] = np.nan
+        >>> model = ProbabilisticSFA(1).fit(X)
+        >>> draws = model.sample_posterior(X, 200, of="cells", n_steps=5, random_state=0)
+        >>> largest = draws[:, 40:60, 0].max(axis=1)  # of the hole, 200 draws
+        >>> draws.shape, largest.shape
+        ((200, 105, 3), (200,))
         """
         check_count("n_draws", n_draws)
-        sequences = self._check(X, lengths, times)
-        drawn = self._model.draw_latents(sequences, n_draws, self._generator(random_state))
+        check_count("n_steps", n_steps, minimum=0)
+        check_option("of", of, ("latents", "cells"))
+        sequences = followed_by_empty_rows(self._check(X, lengths, times), n_steps, self.time_unit_)
+        draw = self._model.draw_latents if of == "latents" else self._model.draw_cells
+        drawn = draw(sequences, n_draws, self._generator(random_state))
         return [drawn[:, s] for s in sequences.slices] if sequences.is_list else drawn
 
     # -------------------------------------------------------------------- scores
@@ -867,7 +1020,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)
-        persistence.write(path, self._model, self.get_params(), names)
+        persistence.write(path, self._model, self.get_params(deep=False), names)
 
     # ------------------------------------------------------------------ plumbing
 
@@ -898,6 +1051,16 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         pairs = self.params_.latents.names
         return names if not pairs else np.append(names[: -len(pairs)], np.array(pairs, dtype=object))
 
+    def __sklearn_clone__(self) -> Self:
+        """An unfitted estimator with the same parameters and the same start, which is kept as it is."""
+        params = self.get_params(deep=False)
+        init = params.pop("init")
+        made = type(self)(**{name: clone(value, safe=False) for name, value in params.items()}, init=init)
+        for name in ("_sklearn_output_config", "_metadata_request"):
+            if hasattr(self, name):
+                setattr(made, name, copy.deepcopy(getattr(self, name)))
+        return made
+
     @property
     def _n_features_out(self) -> int:
         return self.params_.n_states
@@ -922,6 +1085,22 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     def _generator(self, random_state: Seed) -> np.random.Generator:
         return generator(self.random_state if random_state is None else random_state)
+
+
+def followed_by_empty_rows(sequences: Sequences, n_steps: int, unit: float) -> Sequences:
+    """Sequences with rows after each in which nothing is observed, one unit of time apart."""
+    if n_steps == 0:
+        return sequences
+    empty = np.full((n_steps, sequences.n_features), np.nan)
+    values = np.concatenate([part for s in sequences.slices for part in (sequences.values[s], empty)])
+    times = None
+    if sequences.times is not None:
+        ahead = unit * np.arange(1, n_steps + 1)
+        pieces = [sequences.times[s] for s in sequences.slices]
+        times = np.concatenate([part for piece in pieces for part in (piece, piece[-1] + ahead)])
+    step = sequences.step if sequences.step == unit else None
+    lengths = tuple(n + n_steps for n in sequences.lengths)
+    return replace(sequences, values=values, times=times, lengths=lengths, step=step)
 
 
 def set_fitted(estimator: ProbabilisticSFA, model: FittedModel) -> None:

@@ -43,6 +43,7 @@ from probsfa.statespace.learning.standard_errors import (
     standard_errors,
 )
 from probsfa.statespace.leave_one_out import compare_with_interpolation, left_out
+from probsfa.statespace.news import News, read_news
 from probsfa.statespace.panel import Panel, lazy_panel, make_panel
 from probsfa.statespace.posterior import Posterior, log_likelihood, plan_for, smooth, visit_moments
 from probsfa.statespace.prediction import (
@@ -117,6 +118,14 @@ class FittedModel(Protocol):
 
     def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
         """What prediction errors say of the model; blocks of so many rows are hidden."""
+        ...
+
+    def news(self, old: Sequences, new: Sequences, target: tuple[int, int]) -> News:
+        """What moved the prediction of a cell from the old rows of one sequence to the new ones."""
+        ...
+
+    def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Cells (n_draws, N, D), missing ones drawn from their joint distribution given the others."""
         ...
 
     def standard_errors(self, sequences: Sequences) -> StandardErrors:
@@ -280,6 +289,20 @@ class LinearGaussianModel:
         drawn = draw_latents(self.fitted.params, self._panel(sequences), n_draws, rng)
         check_finite(sequences, self.fitted.params, drawn)
         return drawn
+
+    def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Cells, missing ones drawn from their joint distribution given the others."""
+        params, values = self.fitted.predictive_params, sequences.values
+        drawn = params.offset + self.draw_latents(sequences, n_draws, rng) @ params.loadings.T
+        drawn += rng.standard_normal(drawn.shape) * np.sqrt(params.noise_variance)
+        return np.where(np.isnan(values), drawn, values)
+
+    def news(self, old: Sequences, new: Sequences, target: tuple[int, int]) -> News:
+        """What moved the prediction of a cell from the old rows of one sequence to the new ones."""
+        revised = replace(new, values=np.where(np.isnan(old.values), np.nan, new.values))
+        posteriors = self.posterior(old), self.posterior(revised), self.posterior(new)
+        names = new.feature_names or tuple(str(j) for j in range(new.n_features))
+        return read_news(self.fitted.params, (old.values, new.values), posteriors, target, names)
 
     def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
         """What prediction errors say of the model.

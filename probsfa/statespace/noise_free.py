@@ -216,6 +216,18 @@ class NoiseFreeModel:
         drawn = draw_given_observed(*self.square, sequences, n_draws, rng)
         return drawn[:, :, : self.n_components]
 
+    def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Cells, missing ones drawn from their joint distribution given the others."""
+        values = sequences.values
+        if sequences.mask.all():
+            return np.repeat(values[None], n_draws, axis=0)
+        drawn = draw_given_observed(*self.square, sequences, n_draws, rng)
+        return np.where(np.isnan(values), self.square.mean + drawn @ self.square.loadings.T, values)
+
+    def news(self, old: Sequences, new: Sequences, target: tuple[int, int]) -> NoReturn:
+        """Raise a ValueError: the weight of a cell is one over its noise."""
+        raise ValueError("news needs observation noise; noise=0.0 is a limit of none.")
+
     def diagnose(self, sequences: Sequences, block: int) -> NoReturn:
         """Raise a ValueError: without noise, rows determine what they leave out."""
         raise ValueError(

@@ -44,6 +44,7 @@ def write(
         **options,
         "noise": as_noise(options["noise"]),
         **{name: _plain(as_latents(name, options[name])) for name in ("rhythms", "smooth")},
+        "init": None,  # where a fit started is no part of what it is
     }
     scalars = {
         "options": options,

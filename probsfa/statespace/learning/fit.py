@@ -1,6 +1,7 @@
 """A whole fit: several starts, refined on Whittle's likelihood, ranked and finished on the exact one."""
 
 import warnings
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from probsfa._threads import one_blas_thread
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.statistics import Statistics
-from probsfa.statespace.learning.coordinates import Coordinates, from_vector, to_vector
+from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
 from probsfa.statespace.learning.em import fit_em, warm_up
 from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import (
@@ -49,6 +50,12 @@ _TRIAL_EVALUATIONS = 12
 _EM_STEPS, _EM_WORTH = 5, 2.0
 # Times that gaps are imputed again by the model before the climb, as long as it gains more than this (nats).
 _IMPUTATIONS, _IMPUTATION_WORTH = 6, 5.0
+# Slope of the prior by the logarithm of a variance at which it may decide.
+_STEEP = 0.1
+# A variance of fewer floors than this is on its way there.
+_NEAR_FLOOR = 30.0
+# Evaluations that are tried with, and those of the climb in which what is lifted is held.
+_FEWEST_EVALUATIONS, _HELD_EVALUATIONS = 3, 12
 # Spectra of shorter sequences say nothing.
 _SHORTEST_FOR_SPECTRA = 8
 # Parts of their first loadings with which rhythms and smooth latents are added to a model without them.
@@ -75,8 +82,9 @@ def fit(
 ) -> FitResult:
     """Maximise the likelihood of standardised data.
 
-    Where the noise has a prior it is the posterior density that is climbed, and the history is that of the
-    climb, up to the constant with which it ends at the log-likelihood.
+    Where the noise has a prior, the likelihood is climbed first, which takes few steps where some variances
+    are at their floor. Then these are lifted to where the prior would have them, and the posterior density is
+    climbed from there.
 
     Parameters
     ----------
@@ -111,7 +119,8 @@ def fit(
         Also after an interrupt from the keyboard, with the best parameters so far.
     """
     layout = Coordinates(panel.values.shape[1], latents, noise.kind, panel.evenly_sampled)
-    evaluate = CountedEStep(panel, max_iter, report, e_step, noise if noise.prior > 0.0 else None)
+    evaluate = CountedEStep(panel, max_iter, report, e_step)
+    prior, noise = noise, noise._replace(prior=0.0)
     # Matrices here are as small as there are features.
     with one_blas_thread():
         if start is None and latents.n_pairs:
@@ -127,13 +136,13 @@ def fit(
                 except KeyboardInterrupt:  # before the climb has a first step to remember
                     result = result._replace(status="interrupted")
         else:
-            result = _fit_from(evaluate, layout, noise, start, solver, tol)
-        prior = evaluate.log_prior(result.params)
-        return result._replace(
-            n_evaluations=evaluate.count,
-            log_likelihood=result.log_likelihood - prior,
-            history=tuple(value - prior for value in result.history),
-        )
+            begin = _conform(start, layout, noise, start_noise)
+            result = _fit_from(evaluate, layout, noise, begin, solver, tol)
+        result = result._replace(n_evaluations=evaluate.count)
+        if prior.prior == 0.0 or result.status == "interrupted" or not result.history:
+            return result
+        evaluate.limit = max(max_iter, evaluate.limit)
+        return _climb_posterior(evaluate, layout, prior, result, solver, tol)
 
 
 def _fit_from_all_starts(
@@ -321,6 +330,79 @@ def _better(best: FitResult, other: FitResult) -> FitResult:
     return higher._replace(status="interrupted") if other.status == "interrupted" else higher
 
 
+def _climb_posterior(
+    evaluate: CountedEStep, layout: Coordinates, noise: Noise, result: FitResult, solver: str, tol: float
+) -> FitResult:
+    """Go on from the maximum of the likelihood to that of the posterior density, where these differ."""
+    params = result.params
+    counts = np.maximum(evaluate.panel.mask[:].sum(axis=0), 1.0)
+    counts = counts if layout.noise == "diagonal" else counts.sum(keepdims=True)
+    slope = noise.prior_slope(params.noise_variance)
+    # A step in the logarithm of a variance gains the square of the slope over the likelihood's curvature.
+    worth_it = float(np.sum(slope**2 / counts[: slope.size])) >= tol or bool(np.any(slope > _STEEP))
+    limit = evaluate.limit
+    if not worth_it or limit - evaluate.count < _FEWEST_EVALUATIONS:
+        return result
+    climb = fit_em if solver == "em" else partial(fit_quasi_newton, layout=layout)
+    lifted = _lifted(params, layout, noise, evaluate(params), evaluate.panel.gaps)
+    raised = lifted > params.noise_variance
+    if raised.any():
+        # What is lifted is held meanwhile, which takes few steps, while all else follows.
+        held = Noise(noise.kind, np.where(raised, lifted, noise.floor))
+        evaluate.limit = min(limit - 1, evaluate.count + _HELD_EVALUATIONS)
+        beside = climb(evaluate, start=params._replace(noise_variance=lifted), noise=held, tol=tol)
+        evaluate.limit = limit
+        if beside.history:
+            params = beside.params
+        if beside.status == "interrupted":
+            return result._replace(status="interrupted", n_evaluations=evaluate.count)
+    evaluate.begin_with_prior(noise)
+    # As many nats as there are variances that the prior decides of are not worth many steps.
+    worth = max(tol, min(float(np.sum(slope)), 2.0 * tol))
+    end = climb(evaluate, start=params, noise=noise, tol=worth)
+    if not end.history:  # interrupted before there was anything
+        return result._replace(status="interrupted", n_evaluations=evaluate.count)
+    prior = evaluate.log_prior(end.params)
+    second = tuple(value - prior for value in end.history)
+    # The likelihood that is given up for the prior is no step backwards.
+    kept = tuple(value for value in result.history if value < second[0])
+    status = end.status
+    if (
+        status == "max_iter"
+        and result.converged
+        and len(second) > 3
+        and second[-1] - second[-4] < 3.0 * worth
+    ):
+        status = "converged"  # the likelihood is, and the last steps gained less than is worth one
+    return end._replace(
+        log_likelihood=second[-1],
+        history=(*kept, *second),
+        n_evaluations=evaluate.count,
+        status=status,
+    )
+
+
+def _lifted(
+    params: Parameters, layout: Coordinates, noise: Noise, stats: Statistics, gaps: FloatArray
+) -> FloatArray:
+    """Noise variances (D,); those that the likelihood leaves at the floor, where the prior balances it.
+
+    Where it is flat, the likelihood falls in proportion to a variance, by ``k rho``, which is its slope by
+    the logarithm, too; the slope of the prior is ``s / (rho + s)``.
+    """
+    variance = params.noise_variance
+    fall = np.maximum(-score(layout, params, gaps, stats)[layout.slices[2]], 0.0)
+    free = variance if layout.noise == "diagonal" else variance[:1]
+    s = noise.prior
+    with np.errstate(divide="ignore"):
+        balance = 0.5 * (np.sqrt(s**2 + 4.0 * s * free / fall) - s)
+    floor = noise.floor if layout.noise == "diagonal" else noise.floor.max(keepdims=True)
+    # Others that are small are so because the data say it.
+    pushed = (free < np.minimum(s, _NEAR_FLOOR * floor)) & (fall > 0.0) & (balance > free)
+    raised = np.where(pushed, np.minimum(balance, s), free)
+    return np.asarray(np.broadcast_to(raised, variance.shape))
+
+
 def _first_starts(
     panel: Panel, layout: Coordinates, noise: Noise, start_noise: FloatArray | None
 ) -> list[Parameters]:
@@ -371,8 +453,7 @@ def _refine(
     params: Parameters, layout: Coordinates, noise: Noise, data: Periodogram
 ) -> tuple[float, Parameters]:
     even = layout._replace(evenly_sampled=True)
-    held = noise if noise.prior > 0.0 else None
-    objective = WhittleObjective(even, data, params, _WHITTLE_EVALUATIONS, held)
+    objective = WhittleObjective(even, data, params, _WHITTLE_EVALUATIONS)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         # A wild step may overflow; the search then shortens it.
         warnings.simplefilter("ignore", RuntimeWarning)

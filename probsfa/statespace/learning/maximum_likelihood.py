@@ -8,7 +8,7 @@ climb (:mod:`.fit`), and back to the units of the data. Where the data lie diffe
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,9 @@ from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters, canonical, rescale
 
+# Slowest decay of a fit that starts at slow feature analysis, and the noise's least share of a variance.
+_SLOWEST_START, _LEAST_NOISE_SHARE = 1.0 - 1e-4, 0.1
+
 __all__ = [
     "FitProblem",
     "InMemory",
@@ -38,6 +41,7 @@ __all__ = [
     "maximise",
     "maximum_likelihood",
     "pose",
+    "start_of",
 ]
 
 
@@ -236,7 +240,7 @@ class FitProblem(NamedTuple):
 
 
 def maximum_likelihood(
-    data: TrainingData, options: FitOptions, *, report: Report | None = None
+    data: TrainingData, options: FitOptions, *, init: Any = None, report: Report | None = None
 ) -> MaximumLikelihood:
     """Find the parameters that maximise the likelihood of data.
 
@@ -246,6 +250,8 @@ def maximum_likelihood(
         Checked data.
     options : FitOptions
         What is asked for, with noise.
+    init : Parameters or fitted estimator, optional
+        Where to start, in the units of the data; see :func:`start_of`.
     report : callable, optional
         Called with the number of posterior evaluations and the best log-likelihood so far.
 
@@ -260,7 +266,48 @@ def maximum_likelihood(
         If an option is not valid, or no column varies.
     """
     problem = pose(data, options)
-    return in_data_units(problem, maximise(problem, report=report))
+    start = None if init is None else start_of(init, problem)
+    return in_data_units(problem, maximise(problem, start=start, report=report))
+
+
+def start_of(init: Any, problem: FitProblem) -> Parameters:
+    """Parameters of the standardised data at which a fit is asked to start.
+
+    Parameters
+    ----------
+    init : Parameters or fitted estimator
+        Parameters in the units of the data; an estimator that has such, as ``params_``; or one of slow
+        feature analysis, with ``delta_values_``, ``loadings_`` and ``mean_``, whose latents get the decays
+        ``1 - delta / 2`` and leave a tenth of each feature's variance to the noise, at least.
+    problem : FitProblem
+        What is fitted.
+
+    Raises
+    ------
+    ValueError
+        If it is none of these, or does not fit the number of latents or of features.
+    """
+    scale, k = problem.scale, problem.options.latents.n_components
+    params = init if isinstance(init, Parameters) else getattr(init, "params_", None)
+    if params is None and all(hasattr(init, name) for name in ("delta_values_", "loadings_", "mean_")):
+        decay = np.clip(1.0 - 0.5 * np.asarray(init.delta_values_)[:k], -_SLOWEST_START, _SLOWEST_START)
+        loadings = np.asarray(init.loadings_)[:, :k]
+        if len(loadings) == scale.size:
+            noise = np.maximum(scale**2 - np.sum(loadings**2, axis=1), _LEAST_NOISE_SHARE * scale**2)
+            params = Parameters(decay, loadings, noise, np.asarray(init.mean_))
+        else:
+            params = Parameters(decay, loadings, np.ones(len(loadings)), np.asarray(init.mean_))
+    if not isinstance(params, Parameters):
+        raise ValueError(
+            "init must be Parameters, a fitted model that has such (params_), or a fitted SFA; got "
+            f"{type(init).__name__}."
+        )
+    if params.latents != problem.options.latents or params.n_features != scale.size:
+        raise ValueError(
+            f"init has {params.n_components} latents of {params.n_features} features; the fit has {k} of "
+            f"{scale.size}."
+        )
+    return rescale(params, -problem.shift / scale, 1.0 / scale)
 
 
 def pose(data: TrainingData, options: FitOptions) -> FitProblem:
@@ -382,18 +429,17 @@ def _about_floors(noise_variance: FloatArray, problem: FitProblem) -> str:
             f"{LEAST_KNOWN_NOISE:g} of the variance is used. noise=0.0 is the limit of none."
         )
     variance = noise_variance / problem.scale**2
-    at_floor = np.isclose(variance, options.least_noise, rtol=1e-6)
-    if problem.constant is not None:
-        at_floor &= ~problem.constant  # they have a sentence of their own
-    at = np.flatnonzero(at_floor)
+    # Constant columns have a sentence of their own.
+    varies = np.ones(variance.size, dtype=bool) if problem.constant is None else ~problem.constant
+    if options.noise_kind == "diagonal" and is_heywood(variance[varies]):
+        lowest = _listed(np.array([np.argmin(np.where(varies, variance, np.inf))]), problem)
+        return (
+            f" The noise variance of {lowest} is nearly zero while most are not (a Heywood case): a "
+            "latent follows it alone, and intervals may be too narrow. Take fewer latents, or set "
+            "noise_floor."
+        )
+    at = np.flatnonzero(varies & np.isclose(variance, options.least_noise, rtol=1e-6))
     if at.size == 0:
-        if options.noise_kind == "diagonal" and is_heywood(variance):
-            lowest = _listed(np.array([np.argmin(variance)]), problem)
-            return (
-                f" The noise variance of {lowest} is nearly zero while most are not (a Heywood case): a "
-                "latent follows it alone, and intervals may be too narrow. Take fewer latents, or set "
-                "noise_floor."
-            )
         return ""
     return (
         f" The noise variance of {at.size} of {variance.size} features is at its floor "

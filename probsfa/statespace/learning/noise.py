@@ -29,6 +29,7 @@ __all__ = [
     "FORMER_FLOOR",
     "LEAST_KNOWN_NOISE",
     "LEAST_NOISE",
+    "PRIOR_CURVATURE",
     "WEAK_PRIOR",
     "Noise",
     "NoiseKind",
@@ -45,6 +46,9 @@ LEAST_NOISE = 1e-9
 LEAST_KNOWN_NOISE = 1e-12
 #: Relative noise variance below which the weak prior falls.
 WEAK_PRIOR = 1e-4
+#: Curvature by ``log rho`` that a climb takes the posterior density to have besides the expected information,
+#: in units of the prior's slope: what the likelihood has where the prior balances it, and as much again.
+PRIOR_CURVATURE = 2.0
 #: What earlier versions held single features to, and their files still do.
 FORMER_FLOOR = 1e-3
 # A feature has hardly any noise below the first, and others are typical above the second.

@@ -9,7 +9,7 @@ from probsfa._typing import FloatArray
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
 from probsfa.statespace.learning.fisher_metric import Metric, complete_data_of
-from probsfa.statespace.learning.noise import Noise
+from probsfa.statespace.learning.noise import PRIOR_CURVATURE, Noise
 from probsfa.statespace.learning.processes import longest_steps
 from probsfa.statespace.learning.quasi_newton import Ascent, Box, Evaluation, ascend
 from probsfa.statespace.panel import Panel
@@ -86,18 +86,16 @@ class CountedEStep:
         Called with the number of evaluations and the best log-likelihood so far.
     e_step : callable, optional
         Expected statistics of parameters, where the panel is only a sample of the data.
-    noise : Noise, optional
-        With a prior, whose log density is added to the log-likelihood of the statistics: what is called the
-        log-likelihood in a climb is then that of the data and the prior.
+
+    Attributes
+    ----------
+    noise : Noise or None
+        With a prior, once it is set: the log density of that is then added to the log-likelihood of the
+        statistics, so that what is called the log-likelihood in a climb is that of the data and the prior.
     """
 
     def __init__(
-        self,
-        panel: Panel,
-        limit: int,
-        report: Report | None = None,
-        e_step: EStep | None = None,
-        noise: Noise | None = None,
+        self, panel: Panel, limit: int, report: Report | None = None, e_step: EStep | None = None
     ) -> None:
         self.panel = panel
         self.limit = limit
@@ -106,7 +104,11 @@ class CountedEStep:
         self.best_log_likelihood = -np.inf
         self._report = report
         self._e_step = e_step
-        self.noise = noise
+        self.noise: Noise | None = None
+
+    def begin_with_prior(self, noise: Noise) -> None:
+        """Count the prior of the noise from now on; what was the best so far is not compared with that."""
+        self.noise, self.best, self.best_log_likelihood = noise, None, -np.inf
 
     def log_prior(self, params: Parameters) -> float:
         """Log density of the prior at given parameters, in nats, up to a constant."""
@@ -171,9 +173,10 @@ class ExactObjective:
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric:
         """Expected information, damped by that of complete data: with full damping a step is one of EM."""
         params = from_vector(self.layout, vector, self.template)
-        # The likelihood curves where its own gradient pushes a variance towards zero, whatever holds it up.
+        # The likelihood curves where its own gradient pushes a variance towards zero, whatever holds it up;
+        # and where it is flat, the prior alone would ask for steps so long that they shorten all others.
         gradient = evaluation.gradient.copy()
-        gradient[self.layout.slices[2]] -= self._prior_slope(params)
+        gradient[self.layout.slices[2]] -= PRIOR_CURVATURE * self._prior_slope(params)
         return Metric(self.layout, params, complete_data_of(evaluation.detail, params), gradient)
 
 

@@ -18,7 +18,6 @@ from probsfa._typing import FloatArray
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, pack_gradient
 from probsfa.statespace.learning.fisher_metric import Metric, complete_data_without_holes
 from probsfa.statespace.learning.information import factor_spectra
-from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.processes import latent_spectra
 from probsfa.statespace.learning.quasi_newton import Evaluation
 from probsfa.statespace.parameters import Parameters
@@ -112,24 +111,16 @@ def _shortened(rows: FloatArray) -> FloatArray:
 class WhittleObjective:
     """Whittle's log-likelihood as an objective of :func:`probsfa.statespace.learning.quasi_newton.ascend`.
 
-    The offset has no part in it and stays where it is. With ``noise``, the log density of its prior is added.
+    The offset has no part in it and stays where it is.
     """
 
-    def __init__(
-        self,
-        layout: Coordinates,
-        data: Periodogram,
-        template: Parameters,
-        limit: int,
-        noise: Noise | None = None,
-    ) -> None:
+    def __init__(self, layout: Coordinates, data: Periodogram, template: Parameters, limit: int) -> None:
         self.layout = layout
         self.data = data
         self.template = template
         self._complete = complete_data_without_holes(float(data.weights.sum()), layout)
         self._band = data.band
         self.limit = limit
-        self.noise = noise
         self.count = 0
 
     @property
@@ -171,15 +162,9 @@ class WhittleObjective:
         gradient = pack_gradient(
             self.layout, by_dynamics, root[:, None] * by_loadings, by_noise, np.zeros_like(root)
         )
-        if self.noise is not None:
-            value += self.noise.log_prior(params.noise_variance)
-            gradient[self.layout.slices[2]] += self.noise.prior_slope(params.noise_variance)
         return Evaluation(value, gradient)
 
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric:
         """Expected and complete-data information, as for the exact likelihood."""
         params = from_vector(self.layout, vector, self.template)
-        gradient = evaluation.gradient.copy()
-        if self.noise is not None:  # the likelihood's own, by which it curves
-            gradient[self.layout.slices[2]] -= self.noise.prior_slope(params.noise_variance)
-        return Metric(self.layout, params, self._complete, gradient, _MOST_WITHIN)
+        return Metric(self.layout, params, self._complete, evaluation.gradient, _MOST_WITHIN)

@@ -110,7 +110,7 @@ def heywood_data(rng):
 
 
 def test_a_heywood_case_is_kept_off_zero_by_the_prior(rng):
-    """The likelihood is flat there: without a prior the noise falls to the floor."""
+    """The likelihood is flat there: with the prior hardly any is lost, without it the noise falls to zero."""
     data = heywood_data(rng)
     fitted, without = ProbabilisticSFA(3).fit(data), ProbabilisticSFA(3, noise_prior=None).fit(data)
     assert (fitted.noise_variance_ / data.var(axis=0)).min() > 1e-5
@@ -138,6 +138,7 @@ def test_fits_end_where_likelihood_and_prior_have_no_slope(rng, solver, noise):
     assert fitted.converged_ and np.max(np.abs(slope)) < 1e-2
 
 
+@QUIET
 @pytest.mark.parametrize("solver", ["lbfgs", "em"])
 def test_the_history_of_a_climb_with_a_prior_never_falls_and_ends_at_the_likelihood(rng, solver):
     data = heywood_data(rng)

@@ -1,0 +1,126 @@
+"""News: the change of a prediction, cell by cell, by the joint Gaussian of all cells."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from probsfa import ProbabilisticSFA
+from tests.oracles import statespace as oracle
+from tests.statespace.support import punch
+
+
+@pytest.fixture
+def case(rng):
+    """A model, its oracle, old data with holes, new data with more cells, revisions and two more rows."""
+    model = oracle.random_model(rng, 4, 3)
+    [x] = oracle.simulate(rng, model, [14])
+    fitted = ProbabilisticSFA.from_parameters(*model)
+    same = oracle.Model(fitted.decay_, fitted.loadings_, fitted.noise_variance_, fitted.mean_)
+    old = punch(rng, [x], "scattered")[0]
+    new = np.where(rng.random(x.shape) < 0.5, x, old)
+    for t, d in ((3, 1), (13, 2)):
+        old[t, d] = new[t, d] = np.nan
+    old[5, 0], new[5, 0] = x[5, 0] + 1.0, x[5, 0]
+    new[12:, 2] = np.nan
+    return fitted, same, old[:12], new
+
+
+def mean_of(model, data, target, n_rows):
+    """Prediction of a missing cell: empty rows up to it, and the dense conditional."""
+    empty = np.full((n_rows - len(data), data.shape[1]), np.nan)
+    return oracle.complete_entries(model, [np.vstack([data, empty])])[0][target]
+
+
+@pytest.mark.parametrize("target", [(3, 1), (13, 2), (16, 0)])
+def test_impacts_are_those_of_the_dense_gaussian_and_sum_to_the_change(case, target):
+    fitted, model, old, new = case
+    n = max(14, target[0] + 1)
+    news = fitted.news(old, new, target)
+    before, after = (mean_of(model, data, target, n) for data in (old, new))
+    assert news.before == pytest.approx(before, rel=1e-9) and news.after == pytest.approx(after, rel=1e-9)
+    assert news.impacts.sum() == pytest.approx(after - before, abs=1e-9)
+    whole_old = np.vstack([old, np.full((n - 12, 4), np.nan)])
+    whole_new = np.vstack([new, np.full((n - 14, 4), np.nan)])
+    both = np.where(np.isnan(whole_old), np.nan, whole_new)
+    predicted = oracle.complete_entries(model, [both])[0]
+    for t, d, revised, expected, weight in zip(
+        news.rows, news.columns, news.revised, news.expected, news.weights, strict=True
+    ):
+        assert expected == pytest.approx(whole_old[t, d] if revised else predicted[t, d], rel=1e-9)
+        # A weight is what a unit more in the cell would add.
+        data = both if revised else whole_new
+        more = data.copy()
+        more[t, d] += 1.0
+        change = mean_of(model, more, target, n) - mean_of(model, data, target, n)
+        assert weight == pytest.approx(change, abs=1e-9)
+    assert set(zip(news.rows[news.revised], news.columns[news.revised], strict=True)) == {(5, 0)}
+
+
+def test_frames_name_their_columns_and_the_table_begins_with_the_largest(case):
+    fitted, _, old, new = case
+    names = list("abcd")
+    model = ProbabilisticSFA.from_parameters(
+        fitted.decay_, fitted.loadings_, fitted.noise_variance_, fitted.mean_, feature_names=names
+    )
+    frames = (pd.DataFrame(x, columns=names) for x in (old, new))
+    table = model.news(*frames, target=(15, "b")).table
+    assert list(table["impact"].abs()) == sorted(table["impact"].abs(), reverse=True)
+    assert set(table["column"]) <= set(names)
+
+
+def test_without_news_nothing_moves(case):
+    fitted, _, old, _ = case
+    news = fitted.news(old, old, (12, 0))
+    assert news.impacts.size == 0 and news.before == news.after and len(news.table) == 0
+
+
+def test_what_is_no_news_is_refused(case):
+    fitted, _, old, new = case
+    seen = tuple(int(i) for i in np.argwhere(~np.isnan(new))[0])
+    for change, target, message in (
+        ((new, old), (20, 0), "must go on from"),
+        ((old, np.full_like(old, np.nan)), (20, 0), "has no value in row"),
+        ((old, new), seen, "is observed"),
+        ((old, new), (20, 9), "one of the 4 columns"),
+        ((old, new), (-1, 0), "target's row"),
+        ((old, [new, new]), (20, 0), "one sequence"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fitted.news(*change, target)
+
+
+# ------------------------------------------------------------------------ joint draws
+
+
+def test_cells_and_futures_are_drawn_together(rng):
+    """Moments of sums over a hole and the rows that follow, with their noise, against the joint Gaussian."""
+    model = oracle.random_model(rng, 3, 2)
+    [x] = oracle.simulate(rng, model, [10])
+    x[4:7, 0] = np.nan
+    fitted = ProbabilisticSFA.from_parameters(*model)
+    draws = fitted.sample_posterior(x, 40_000, of="cells", n_steps=2, random_state=0)
+    assert draws.shape == (40_000, 12, 3)
+    seen = ~np.isnan(x)
+    np.testing.assert_array_equal(draws[:5, :10][:, seen], np.broadcast_to(x[seen], (5, seen.sum())))
+    same = oracle.Model(fitted.decay_, fitted.loadings_, fitted.noise_variance_, fitted.mean_)
+    extended = np.vstack([x, np.full((2, 3), np.nan)])
+    H = oracle.observation_matrix(same, 12)
+    S = H @ oracle.latent_covariance(same, [extended]) @ H.T + np.diag(np.tile(same.noise, 12))
+    there = ~np.isnan(extended).ravel()
+    gain = np.linalg.solve(S[np.ix_(there, there)], S[np.ix_(there, ~there)]).T
+    covariance = S[np.ix_(~there, ~there)] - gain @ S[np.ix_(there, ~there)]
+    mean = np.tile(same.offset, 12)[~there] + gain @ (extended.ravel() - np.tile(same.offset, 12))[there]
+    drawn = draws.reshape(40_000, -1)[:, ~there]
+    assert np.max(np.abs(drawn.mean(axis=0) - mean)) < 6 * np.sqrt(covariance.diagonal().max() / 40_000)
+    assert np.max(np.abs(np.cov(drawn.T) - covariance)) < 0.05 * covariance.diagonal().max()
+
+
+def test_latents_of_rows_that_follow_are_drawn_too(rng):
+    X = np.cumsum(rng.standard_normal((40, 3)), axis=0)
+    model = ProbabilisticSFA(1, noise=0.0).fit(X)
+    assert model.sample_posterior(X, 2, n_steps=3, random_state=0).shape == (2, 43, 1)
+    cells = model.sample_posterior(X, 2, of="cells", n_steps=3, random_state=0)
+    np.testing.assert_array_equal(cells[:, :40], np.broadcast_to(X, (2, 40, 3)))
+    assert np.isfinite(cells).all() and np.ptp(cells[:, 41], axis=0).min() > 0.0
+    with pytest.raises(ValueError, match="of must be"):
+        model.sample_posterior(X, of="holes")
