@@ -231,6 +231,17 @@ class FitProblem(NamedTuple):
     about_size: str = ""
 
     @property
+    def layout(self) -> Coordinates:
+        """How the parameters are laid out as one vector."""
+        even = self.observations.panel.evenly_sampled
+        return Coordinates(self.scale.size, self.options.latents, self.options.noise_kind, even)
+
+    @property
+    def tol(self) -> float:
+        """Gain of a further step that is worth taking, in nats."""
+        return self.options.gain_worth_a_step(self.layout.size)
+
+    @property
     def log_volume(self) -> float:
         """What the log-likelihood of the standardised data exceeds that of the data by, in nats.
 
@@ -353,7 +364,6 @@ def maximise(
     """
     options, observations = problem.options, problem.observations
     even = observations.panel.evenly_sampled
-    layout = Coordinates(problem.scale.size, options.latents, options.noise_kind, even)
 
     def report_in_data_units(count: int, best: float) -> None:
         assert report is not None
@@ -366,7 +376,7 @@ def maximise(
         options.known_noise(problem.scale),
         solver=options.solver,
         max_iter=options.max_iter,
-        tol=options.gain_worth_a_step(layout.size),
+        tol=problem.tol,
         n_init=options.n_init,
         start=start,
         given=options.given(problem.time_unit, evenly_sampled=even),
@@ -412,9 +422,7 @@ def _about_tolerance(result: FitResult, problem: FitProblem) -> str:
     """A sentence on the tolerance that was chosen, where the fit ended by it; or nothing."""
     if problem.options.tol != "auto" or result.status != "converged":
         return ""
-    layout = Coordinates(problem.scale.size, problem.options.latents, problem.options.noise_kind, True)
-    worth = problem.options.gain_worth_a_step(layout.size)
-    return f" tol='auto' took {worth:.2g}."
+    return f" tol='auto' took {problem.tol:.2g}."
 
 
 def _about_floors(noise_variance: FloatArray, problem: FitProblem) -> str:
