@@ -344,7 +344,13 @@ def _climb_posterior(
     if not worth_it or limit - evaluate.count < _FEWEST_EVALUATIONS:
         return result
     climb = fit_em if solver == "em" else partial(fit_quasi_newton, layout=layout)
-    lifted = _lifted(params, layout, noise, evaluate(params), evaluate.panel.gaps)
+    stats = evaluate(params)
+    here = stats.log_likelihood + noise.log_prior(params.noise_variance)
+    lifted = _lifted(params, layout, noise, stats, evaluate.panel.gaps, np.inf)
+    if np.any(lifted > params.noise_variance):
+        trial = evaluate(params._replace(noise_variance=lifted)).log_likelihood + noise.log_prior(lifted)
+        if not trial > here:  # some are small because the data say it
+            lifted = _lifted(params, layout, noise, stats, evaluate.panel.gaps, _NEAR_FLOOR)
     raised = lifted > params.noise_variance
     if raised.any():
         # What is lifted is held meanwhile, which takes few steps, while all else follows.
@@ -383,22 +389,22 @@ def _climb_posterior(
 
 
 def _lifted(
-    params: Parameters, layout: Coordinates, noise: Noise, stats: Statistics, gaps: FloatArray
+    params: Parameters, layout: Coordinates, noise: Noise, stats: Statistics, gaps: FloatArray, near: float
 ) -> FloatArray:
-    """Noise variances (D,); those that the likelihood leaves at the floor, where the prior balances it.
+    """Noise variances (D,); those of fewer than ``near`` floors where the prior balances the likelihood.
 
     Where it is flat, the likelihood falls in proportion to a variance, by ``k rho``, which is its slope by
     the logarithm, too; the slope of the prior is ``s / (rho + s)``.
     """
     variance = params.noise_variance
-    fall = np.maximum(-score(layout, params, gaps, stats)[layout.slices[2]], 0.0)
     free = variance if layout.noise == "diagonal" else variance[:1]
     s = noise.prior
+    # Where it does not fall at all, the balance is where the prior has half its slope.
+    fall = np.maximum(-score(layout, params, gaps, stats)[layout.slices[2]], free / s)
     with np.errstate(divide="ignore"):
         balance = 0.5 * (np.sqrt(s**2 + 4.0 * s * free / fall) - s)
     floor = noise.floor if layout.noise == "diagonal" else noise.floor.max(keepdims=True)
-    # Others that are small are so because the data say it.
-    pushed = (free < np.minimum(s, _NEAR_FLOOR * floor)) & (fall > 0.0) & (balance > free)
+    pushed = (free < np.minimum(s, near * floor)) & (balance > free)
     raised = np.where(pushed, np.minimum(balance, s), free)
     return np.asarray(np.broadcast_to(raised, variance.shape))
 
