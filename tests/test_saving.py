@@ -14,8 +14,10 @@ from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, Stand
 
 import probsfa
 from probsfa import (
+    IGSFA,
     SFA,
     XSFA,
+    DiffusionMap,
     GraphSFA,
     GraphSFAClassifier,
     GraphSFARegressor,
@@ -36,7 +38,7 @@ from probsfa.expansions import (
     Power,
     RadialBasis,
 )
-from probsfa.graphs import from_sparse, temporal
+from probsfa.graphs import Serial, from_sparse, temporal
 
 N = 60
 
@@ -53,6 +55,9 @@ ESTIMATORS = {
     "GraphSFA": GraphSFA(2, graph="temporal"),
     "GraphSFA of labels": GraphSFA(2, graph="clustered", expansion=Polynomial(2)),
     "GraphSFA of a graph": GraphSFA(2, graph=temporal(N)),
+    "GraphSFA of a builder": GraphSFA(2, graph=Serial(5)),
+    "IGSFA": IGSFA(2, graph="clustered", expansion=Polynomial(2)),
+    "DiffusionMap": DiffusionMap(2),
     "GraphSFA of edges": GraphSFA(2, graph=from_sparse(np.ones((N, N)))),
     "classifier": GraphSFAClassifier(2),
     "regressor": GraphSFARegressor(2),
@@ -72,11 +77,12 @@ ESTIMATORS = {
 }
 
 
+OF_NUMBERS = ("regressor", "KernelSFA on a graph", "GraphSFA of a builder")
+
+
 def fitted(name, rng):
     X, classes, labels = data(rng)
-    estimator = ESTIMATORS[name]
-    y = labels if name in ("regressor", "KernelSFA on a graph") else classes
-    return X, estimator.fit(X, y)
+    return X, ESTIMATORS[name].fit(X, labels if name in OF_NUMBERS else classes)
 
 
 def results(estimator, X):
@@ -102,7 +108,8 @@ def test_every_estimator_does_the_same_after_loading(rng, tmp_path, name):
         np.testing.assert_array_equal(found[verb], value, err_msg=verb)
     plain = {key: v for key, v in estimator.get_params().items() if isinstance(v, (int, float, str))}
     assert {key: again.get_params()[key] for key in plain} == plain
-    again.fit(*data(rng)[:2])  # it is an estimator like any other
+    X, classes, labels = data(rng)
+    again.fit(X, labels if name in OF_NUMBERS else classes)  # it is an estimator like any other
 
 
 @pytest.mark.parametrize("name", ["SFA", "KernelSFA", "classifier", "HierarchicalSFA", "Clip"])
