@@ -134,6 +134,7 @@ def test_a_stream_and_lists_give_the_same_fit(fitted, series):
     assert np.isfinite(model.fit(parts).log_likelihood_)
 
 
+@pytest.mark.exhaustive
 def test_dates_and_uneven_times_have_periods_in_their_units(series):
     hours = pd.date_range("2024-01-01", periods=N_ROWS, freq="2h")
     frame = pd.DataFrame(series, index=hours)
@@ -148,6 +149,7 @@ def test_dates_and_uneven_times_have_periods_in_their_units(series):
     assert abs(numbers.rhythm_periods_[0] / 24.0 - 1.0) < 0.03
 
 
+@pytest.mark.exhaustive
 def test_standard_errors_equal_the_numerical_ones(series):
     series = series[:100, [0, 3]]
     model = ProbabilisticSFA(0, rhythms=[PERIOD], smooth=1, max_iter=60, tol=1e-7).fit(series)

@@ -14,10 +14,11 @@ from probsfa.statespace.parameters import Parameters, canonical
 from probsfa.statespace.posterior import expected_statistics, log_likelihood
 from probsfa.statespace.simulation import simulate
 from tests.oracles import latents_of_two_states as oracle
+from tests.sampling import sparsely
 from tests.statespace.engine.test_latents_of_two_states import KINDS, make_data, make_model
 
 
-@pytest.mark.parametrize("kind", list(KINDS))
+@sparsely("kind", list(KINDS), shown=["both"])
 @pytest.mark.parametrize("even", [True, False])
 def test_score_is_the_derivative_of_the_joint_gaussian(rng, kind, even):
     params = make_model(rng, kind)
@@ -34,7 +35,7 @@ def test_score_is_the_derivative_of_the_joint_gaussian(rng, kind, even):
         assert abs(found[i] - (up - down) / (2.0 * step)) < 2e-6 * max(1.0, abs(found[i])), i
 
 
-@pytest.mark.parametrize("kind", list(KINDS))
+@sparsely("kind", list(KINDS), shown=["both"])
 @pytest.mark.parametrize("even", [True, False])
 def test_the_m_step_is_a_maximum_and_em_climbs(rng, kind, even):
     params = make_model(rng, kind)
