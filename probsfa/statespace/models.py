@@ -62,6 +62,8 @@ _LARGE = 128 * 2**20
 _FEWEST_COMPARED = 1000
 # Rows on which the end of a fit looks for gross misfit, and the most states for which that takes no time.
 _ROWS_LOOKED_AT, _MOST_STATES_LOOKED_AT = 1000, 40
+# Relative noise below which rounding has its part in such predictions.
+_LEAST_NOISE_LOOKED_AT = 1e-8
 
 __all__ = ["FittedModel", "LinearGaussianModel"]
 
@@ -249,7 +251,8 @@ class LinearGaussianModel:
     def with_gross_misfit(self, sequences: Sequences) -> Self:
         """The same model; its status says so where predictions one row ahead are far off, in a sample."""
         params = self.fitted.params
-        if params.n_states > _MOST_STATES_LOOKED_AT:
+        noise = params.noise_variance / self.fitted.scale**2
+        if params.n_states > _MOST_STATES_LOOKED_AT or noise.min() < _LEAST_NOISE_LOOKED_AT:
             return self
         rows = sequences
         if sequences.n_rows > _ROWS_LOOKED_AT:

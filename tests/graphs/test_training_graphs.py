@@ -14,10 +14,18 @@ from tests.tolerances import EXACT, STREAM
 # Few samples and labels make graphs of few groups: what is said of them has tests of its own.
 pytestmark = pytest.mark.filterwarnings("ignore:The serial graph of . groups:UserWarning")
 
+
+def classes(y):
+    """Classes of numbers, two at least."""
+    labels = np.round(y)
+    labels[:2], labels[-2:] = 8, 9
+    return labels
+
+
 CONSISTENT = {
     "mirrored window": lambda y, rng: graphs.sliding_window(y, half_width=int(rng.integers(1, len(y)))),
-    "clustered by samples": lambda y, rng: graphs.clustered(np.round(y)),
-    "clustered by classes": lambda y, rng: graphs.clustered(np.round(y), weighting="classes"),
+    "clustered by samples": lambda y, rng: graphs.clustered(classes(y)),
+    "clustered by classes": lambda y, rng: graphs.clustered(classes(y), weighting="classes"),
     "serial": lambda y, rng: graphs.serial(y, n_groups=int(rng.integers(4, len(y) + 1))),
     "mirrored window, ties": lambda y, rng: graphs.sliding_window(
         np.append(np.round(y[1:]), 9), half_width=int(rng.integers(1, len(y)))
@@ -55,7 +63,7 @@ INCONSISTENT = {
         np.append(np.round(y[1:]), 9), lag=int(rng.integers(1, 4))
     ),
     "matrix": lambda y, rng: graphs.from_sparse(random_weights(rng, len(y)), rng.random(len(y))),
-    "union": lambda y, rng: graphs.union([graphs.temporal(len(y)), graphs.clustered(np.round(y))], [1, 0.3]),
+    "union": lambda y, rng: graphs.union([graphs.temporal(len(y)), graphs.clustered(classes(y))], [1, 0.3]),
     "union on some rows": lambda y, rng: graphs.union(
         [graphs.temporal(len(y)), graphs.serial(y[::2], 2)],
         samples=[None, rng.permutation(len(y))[: len(y[::2])]],
