@@ -1,6 +1,6 @@
 """Kinds of training graphs as objects: settings without rows, for pipelines and searches."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,16 +46,27 @@ __all__ = [
 
 
 class _OfLabels(GraphBuilder):
-    """A builder that needs nothing but labels."""
+    """A builder that needs nothing but labels: its parameters are those of a function of them."""
 
     needs_labels = True
     needs_rows = False
+    _function: Callable[..., TrainingGraph]
+
+    def build(self, X: Any, y: Any = None, *, lengths: Any = None) -> TrainingGraph:
+        """Return the graph of some labels."""
+        return self._function(self._labels(y), **self.get_params(deep=False))
 
 
 class _Weighted(_OfLabels):
     """A builder that knows what samples of different weight mean for its graph."""
 
     takes_sample_weight = True
+
+    def build(
+        self, X: Any, y: Any = None, *, lengths: Any = None, sample_weight: Any = None
+    ) -> TrainingGraph:
+        """Return the graph of some labels."""
+        return self._function(self._labels(y), **self.get_params(deep=False), sample_weight=sample_weight)
 
 
 class Serial(_Weighted):
@@ -77,15 +88,11 @@ class Serial(_Weighted):
     ['graph__n_groups']
     """
 
+    _function = staticmethod(serial)
+
     def __init__(self, n_groups: int | None = None, *, balanced: bool = True) -> None:
         self.n_groups = n_groups
         self.balanced = balanced
-
-    def build(
-        self, X: Any, y: Any = None, *, lengths: Any = None, sample_weight: Any = None
-    ) -> TrainingGraph:
-        """Return the graph of some labels."""
-        return serial(self._labels(y), self.n_groups, balanced=self.balanced, sample_weight=sample_weight)
 
 
 class Mixed(_Weighted):
@@ -97,15 +104,11 @@ class Mixed(_Weighted):
         As in the function.
     """
 
+    _function = staticmethod(mixed)
+
     def __init__(self, n_groups: int | None = None, *, balanced: bool = True) -> None:
         self.n_groups = n_groups
         self.balanced = balanced
-
-    def build(
-        self, X: Any, y: Any = None, *, lengths: Any = None, sample_weight: Any = None
-    ) -> TrainingGraph:
-        """Return the graph of some labels."""
-        return mixed(self._labels(y), self.n_groups, balanced=self.balanced, sample_weight=sample_weight)
 
 
 class SlidingWindow(_OfLabels):
@@ -116,6 +119,8 @@ class SlidingWindow(_OfLabels):
     half_width, mirrored, weights
         As in the function.
     """
+
+    _function = staticmethod(sliding_window)
 
     def __init__(
         self,
@@ -128,10 +133,6 @@ class SlidingWindow(_OfLabels):
         self.mirrored = mirrored
         self.weights = weights
 
-    def build(self, X: Any, y: Any = None, *, lengths: Any = None) -> TrainingGraph:
-        """Return the graph of some labels."""
-        return sliding_window(self._labels(y), self.half_width, self.mirrored, weights=self.weights)
-
 
 class Ring(_OfLabels):
     """The ring graph of angles, to be built; see :func:`probsfa.graphs.ring`.
@@ -141,6 +142,8 @@ class Ring(_OfLabels):
     period, half_width, weights
         As in the function.
     """
+
+    _function = staticmethod(ring)
 
     def __init__(
         self,
@@ -153,17 +156,11 @@ class Ring(_OfLabels):
         self.half_width = half_width
         self.weights = weights
 
-    def build(self, X: Any, y: Any = None, *, lengths: Any = None) -> TrainingGraph:
-        """Return the graph of some angles."""
-        return ring(self._labels(y), self.period, self.half_width, weights=self.weights)
-
 
 class Reordering(_OfLabels):
     """The reordering graph of labels, to be built; see :func:`probsfa.graphs.reordering`."""
 
-    def build(self, X: Any, y: Any = None, *, lengths: Any = None) -> TrainingGraph:
-        """Return the graph of some labels."""
-        return reordering(self._labels(y))
+    _function = staticmethod(reordering)
 
 
 class Clustered(_Weighted):
@@ -175,14 +172,10 @@ class Clustered(_Weighted):
         As in the function.
     """
 
+    _function = staticmethod(clustered)
+
     def __init__(self, weighting: str = "samples") -> None:
         self.weighting = weighting
-
-    def build(
-        self, X: Any, y: Any = None, *, lengths: Any = None, sample_weight: Any = None
-    ) -> TrainingGraph:
-        """Return the graph of some classes."""
-        return clustered(self._labels(y), self.weighting, sample_weight=sample_weight)
 
 
 class ExactLabel(_OfLabels):
@@ -194,6 +187,8 @@ class ExactLabel(_OfLabels):
         As in the function.
     """
 
+    _function = staticmethod(exact_label)
+
     def __init__(
         self,
         degree: int = 1,
@@ -204,15 +199,6 @@ class ExactLabel(_OfLabels):
         self.degree = degree
         self.delta_values = delta_values
         self.nonnegative = nonnegative
-
-    def build(self, X: Any, y: Any = None, *, lengths: Any = None) -> TrainingGraph:
-        """Return the graph of labels (N,) or (N, M)."""
-        return exact_label(
-            self._labels(y),
-            degree=self.degree,
-            delta_values=self.delta_values,
-            nonnegative=self.nonnegative,
-        )
 
 
 class MultiLabel(GraphBuilder):
