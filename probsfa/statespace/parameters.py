@@ -209,6 +209,12 @@ class Parameters(_FourParts):
         return Latents(len(self.decay), len(self.rhythm_decay), len(self.smooth_rate))
 
     @property
+    def without_pairs(self) -> Self:
+        """The AR(1) latents without rhythms and smooth ones, which have two states; noise and offset stay."""
+        loadings = self.loadings[:, : self.n_components]
+        return type(self)(self.decay, loadings, self.noise_variance, self.offset)
+
+    @property
     def n_components(self) -> int:
         """Number of AR(1) latents, ``K``."""
         return int(self.decay.shape[0])

@@ -240,7 +240,7 @@ def _pair_starts(
         firsts = [_refine(one, layout._replace(latents=one.latents), noise, data)[1] for one in firsts]
     made = [_add_rhythms(params, layout, noise, data, centred, given) for params in firsts]
     if nested is not None:
-        alone = _without_pairs(nested.params)
+        alone = nested.params.without_pairs
         base = alone
         if latents.n_smooth:
             left, _ = _unexplained(panel, alone)
@@ -259,11 +259,6 @@ def _pair_starts(
             weak = whole._replace(decay=alone.decay, loadings=loadings, noise_variance=alone.noise_variance)
             made.append(weak)
     return [_conform(params._replace(offset=offset), layout, noise, start_noise) for params in made]
-
-
-def _without_pairs(params: Parameters) -> Parameters:
-    k = params.n_components
-    return Parameters(params.decay, params.loadings[:, :k], params.noise_variance, params.offset)
 
 
 def _unexplained(panel: Panel, params: Parameters) -> tuple[list[FloatArray], FloatArray]:

@@ -61,12 +61,6 @@ SLOWEST_RATE, FASTEST_RATE = 1e-4, 50.0
 Sums = FloatArray | float
 
 
-def _alone(params: Parameters) -> Parameters:
-    """The AR(1) latents without the others."""
-    k = params.n_components
-    return Parameters(params.decay, params.loadings[:, :k], params.noise_variance, params.offset)
-
-
 def _parts(latents: Latents) -> tuple[slice, slice, slice, slice]:
     """Where coordinates of decays, of rhythms' decays and frequencies, and of smooth rates lie."""
     ends = np.cumsum([0, latents.n_components, latents.n_rhythms, latents.n_rhythms, latents.n_smooth])
@@ -82,7 +76,7 @@ def to_free(params: Parameters, *, evenly_sampled: bool) -> FloatArray:
     if params.latents.n_pairs:
         return np.concatenate(
             [
-                to_free(_alone(params), evenly_sampled=evenly_sampled),
+                to_free(params.without_pairs, evenly_sampled=evenly_sampled),
                 np.log(-np.log(np.clip(params.rhythm_decay, FASTEST_DECAY, SLOWEST_DECAY))),
                 params.rhythm_frequency,
                 np.log(np.clip(params.smooth_rate, SLOWEST_RATE, FASTEST_RATE)),
@@ -100,7 +94,7 @@ def from_free(template: Parameters, free: FloatArray, *, evenly_sampled: bool) -
         if evenly_sampled:  # those beyond are not told from those within
             frequencies = np.pi - np.mod(np.pi - frequencies, 2.0 * np.pi)
         return template._replace(
-            decay=from_free(_alone(template), alone, evenly_sampled=evenly_sampled).decay,
+            decay=from_free(template.without_pairs, alone, evenly_sampled=evenly_sampled).decay,
             rhythm_decay=np.clip(np.exp(-np.exp(rates)), FASTEST_DECAY, SLOWEST_DECAY),
             rhythm_frequency=frequencies,
             smooth_rate=np.clip(np.exp(smooth), SLOWEST_RATE, FASTEST_RATE),
@@ -165,7 +159,7 @@ def standard_errors(
         alone, rates, frequencies, smooth = (errors[part] for part in _parts(params.latents))
         rho, omega = params.rhythm_decay, params.rhythm_frequency
         return {
-            **standard_errors(_alone(params), alone, time_unit, evenly_sampled=evenly_sampled),
+            **standard_errors(params.without_pairs, alone, time_unit, evenly_sampled=evenly_sampled),
             "rhythm_decays": np.abs(rho * np.log(rho)) * rates,
             "rhythm_periods": 2.0 * np.pi * time_unit / omega**2 * frequencies,
             "smooth_timescales": time_unit * np.sqrt(3.0) / params.smooth_rate * smooth,
@@ -183,7 +177,7 @@ def score(params: Parameters, gaps: FloatArray, stats: Statistics, *, evenly_sam
     """Derivative of the log-likelihood by the coordinates, from the expected statistics at ``params``."""
     over = transition_over(params, gaps)
     if params.latents.n_pairs:
-        alone = score(_alone(params), gaps, _of_alone(stats, params), evenly_sampled=evenly_sampled)
+        alone = score(params.without_pairs, gaps, _of_alone(stats, params), evenly_sampled=evenly_sampled)
         by = pair_score(over, stats.transitions, stats.innovation_power, stats.innovation_moments)
         n_rhythms = len(params.rhythm_decay)
         rhythms = rhythm_slopes(params.rhythm_decay, params.rhythm_frequency, gaps)
@@ -361,7 +355,7 @@ def maximize_dynamics(params: Parameters, stats: Statistics, gaps: FloatArray) -
         With the dynamics changed, and nothing else.
     """
     if params.latents.n_pairs:
-        alone = maximize_dynamics(_alone(params), _of_alone(stats, params), gaps)
+        alone = maximize_dynamics(params.without_pairs, _of_alone(stats, params), gaps)
         return _maximize_pairs(params, stats, gaps)._replace(decay=alone.decay)
     over = np.asarray(transition_over(params, gaps).decay)
     # Second moments of (z_t-1, z_t) from those of the innovations.
@@ -556,7 +550,7 @@ def latent_spectra(params: Parameters, omega: FloatArray, *, evenly_sampled: boo
 
 
 def _spectra_of_all(params: Parameters, omega: FloatArray, evenly_sampled: bool) -> LatentSpectra:
-    alone = latent_spectra(_alone(params), omega, evenly_sampled=evenly_sampled)
+    alone = latent_spectra(params.without_pairs, omega, evenly_sampled=evenly_sampled)
     rhythm, by_rate, by_frequency = _rhythm_spectrum(params.rhythm_decay, params.rhythm_frequency, omega)
     smooth, by_smooth = _smooth_spectrum(params.smooth_rate, omega)
     decays, rates, frequencies, smooth_rates = (
@@ -625,7 +619,7 @@ def damping(params: Parameters, n_rows: float, *, evenly_sampled: bool) -> Float
         smooth += 0.5 * np.einsum("mij,mji->m", scaled, scaled)
         return np.concatenate(
             [
-                damping(_alone(params), n_rows, evenly_sampled=evenly_sampled),
+                damping(params.without_pairs, n_rows, evenly_sampled=evenly_sampled),
                 2.0 * n_rows * (1.0 + rho**2) * (rho * np.log(rho) / spread) ** 2,
                 2.0 * n_rows * rho**2 / spread,
                 n_rows * smooth,
@@ -643,7 +637,7 @@ def curvature(params: Parameters, gradient: FloatArray, *, evenly_sampled: bool)
     if params.latents.n_pairs:
         alone, rates, frequencies, smooth = (gradient[part] for part in _parts(params.latents))
         bent = np.maximum((-1.0 - np.log(params.rhythm_decay)) * rates, 0.0)
-        of_alone = curvature(_alone(params), alone, evenly_sampled=evenly_sampled)
+        of_alone = curvature(params.without_pairs, alone, evenly_sampled=evenly_sampled)
         return np.concatenate([of_alone, bent, np.zeros_like(frequencies), np.zeros_like(smooth)])
     # d^2 a / d s^2 over d a / d s is -2 a for a = tanh s, and 1 + log a for a = exp(-exp s).
     bend = 2.0 * params.decay if evenly_sampled else -1.0 - np.log(params.decay)
