@@ -360,7 +360,10 @@ def _climb_posterior(
     evaluate.begin_with_prior(noise)
     # As many nats as there are variances that the prior decides of are not worth many steps.
     worth = max(tol, min(float(np.sum(slope)), 2.0 * tol))
-    end = climb(evaluate, start=params, noise=noise, tol=worth)
+    if solver == "em":
+        end = fit_em(evaluate, params, noise, worth)
+    else:  # whose steps gain little for long near the maximum
+        end = fit_quasi_newton(evaluate, layout, params, noise, worth, least_gain=worth)
     if not end.history:  # interrupted before there was anything
         return result._replace(status="interrupted", n_evaluations=evaluate.count)
     prior = evaluate.log_prior(end.params)

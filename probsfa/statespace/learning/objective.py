@@ -203,6 +203,7 @@ def fit_quasi_newton(
     noise: Noise,
     tol: float,
     stats: Statistics | None = None,
+    least_gain: float = 0.0,
 ) -> FitResult:
     """Ascend on the exact score from ``start``.
 
@@ -223,6 +224,8 @@ def fit_quasi_newton(
         Expected gain of a further step at which to stop, in nats.
     stats : Statistics, optional
         The statistics at ``start``, where they are known.
+    least_gain : float, default=0.0
+        What the last three steps must have gained together, in nats, or it is enough.
 
     Returns
     -------
@@ -230,7 +233,7 @@ def fit_quasi_newton(
     """
     objective = ExactObjective(evaluate, layout, start)
     known = None if stats is None else objective.evaluation(start, stats)
-    end: Ascent = ascend(objective, to_vector(layout, start), make_box(layout, noise), tol, known)
+    end: Ascent = ascend(objective, to_vector(layout, start), make_box(layout, noise), tol, known, least_gain)
     params = from_vector(layout, end.vector, start)
     best = end.history[-1] if end.history else -np.inf
     return FitResult(params, best, end.history, evaluate.count, end.ending)

@@ -22,6 +22,7 @@ _LEAST_DAMPING = 1e-9
 _MOST_DAMPING = 1e3
 _MOST_EXCESS = 4.0
 _SHORTENING = 30.0
+_RECENT_STEPS = 3
 
 
 class Evaluation(NamedTuple):
@@ -145,7 +146,12 @@ def _bounded_step(
 
 
 def ascend(
-    objective: Objective, start: FloatArray, box: Box, tol: float, known: Evaluation | None = None
+    objective: Objective,
+    start: FloatArray,
+    box: Box,
+    tol: float,
+    known: Evaluation | None = None,
+    least_gain: float = 0.0,
 ) -> Ascent:
     """Ascend until a further step is expected to gain less than ``tol``.
 
@@ -161,6 +167,8 @@ def ascend(
         Expected gain of a further step at which to stop, in the units of the value.
     known : Evaluation, optional
         The objective at ``start``, where it is known.
+    least_gain : float, default=0.0
+        What the last three steps must have gained together, or it is enough.
 
     Returns
     -------
@@ -205,6 +213,8 @@ def ascend(
                 point, misled, length = new, False, 1.0
                 vector = point.vector
                 history.append(point.value)
+                if len(history) > _RECENT_STEPS and point.value - history[-1 - _RECENT_STEPS] < least_gain:
+                    return Ascent(vector, tuple(history), "converged")
                 metric = objective.metric(point.vector, point.known)
                 if gain > 0.75 * expected:
                     damping = _less(damping)

@@ -105,6 +105,19 @@ def test_bounds_hold_and_the_bounded_optimum_is_found(rng, metric):
     np.testing.assert_allclose(found.vector, best.x, rtol=OPTIM, atol=OPTIM)
 
 
+def test_steps_that_gain_little_together_are_enough(rng):
+    f, g, start = rosenbrock, rosenbrock_slope, np.array([-1.2, 1.0, -1.2, 1.0])
+    patient = ascend(Problem(f, g, 4), start, free_box(4), 1e-12)
+    gains = np.diff(patient.history)
+    recent = np.array([gains[max(0, i - 2) : i + 1].sum() for i in range(len(gains))])
+    enough = 1.5 * np.min(recent[2:])
+    hasty = ascend(Problem(f, g, 4), start, free_box(4), 1e-12, least_gain=enough)
+    last = 3 + int(np.argmax(recent[2:] < enough))
+    assert hasty.ending == "converged"
+    assert hasty.history == patient.history[: last + 1]
+    assert 4 < len(hasty.history) < len(patient.history)
+
+
 def test_a_bound_can_be_left_again(rng):
     """A coordinate that starts on its bound but wants to rise does."""
     A, b, f, g = quadratic(rng, 4, condition=10.0)
