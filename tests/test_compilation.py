@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 FIT = """
 import sys, warnings
 import numpy as np
@@ -67,6 +69,7 @@ def test_programs_are_kept_between_processes(tmp_path):
     assert int(hits) > 0
 
 
+@pytest.mark.exhaustive
 def test_the_default_folder_is_the_users_and_only_where_asked_for(tmp_path):
     assert run(XDG_CACHE_HOME=str(tmp_path)) == ["0"]
     assert list(tmp_path.iterdir()) == []
@@ -74,6 +77,7 @@ def test_the_default_folder_is_the_users_and_only_where_asked_for(tmp_path):
     assert folder == str(tmp_path / "probsfa") and any((tmp_path / "probsfa").iterdir())
 
 
+@pytest.mark.exhaustive
 def test_workers_that_are_started_afterwards_share_the_programs(tmp_path):
     assert run(script=IN_A_WORKER) == ["0"]
     (hits,) = run(str(tmp_path), script=IN_A_WORKER)

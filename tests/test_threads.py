@@ -72,6 +72,7 @@ def test_threads_that_overlap_do_not_leave_one_blas_thread_for_good():
     assert set(blas_threads()) == {2}
 
 
+@pytest.mark.exhaustive
 def test_eight_threads_that_enter_and_leave_in_random_order():
     seen = []
 

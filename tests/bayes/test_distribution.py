@@ -270,6 +270,7 @@ def test_import_does_not_touch_the_configuration():
         assert jnp.zeros(1).dtype == jnp.float32
 
 
+@pytest.mark.exhaustive
 def test_rank_promotion_that_the_user_forbids_does_not_break_the_distribution(rng):
     decay = jnp.array([[0.9, 0.5], [0.8, 0.3]])
     mask = jnp.asarray(rng.random((2, 7, 3)) > 0.2)

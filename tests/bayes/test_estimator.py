@@ -151,7 +151,7 @@ def test_lists_come_back_as_lists(sampled, frame):
     assert [d.shape for d in sampled.sample_posterior(pieces, 2)] == [(2, 50, 1), (2, 30, 1)]
 
 
-@pytest.mark.parametrize("as_list", [False, True])
+@sparsely("as_list", [True, False])
 def test_fit_transform_hands_lengths_and_times_to_both(frame, as_list):
     X, times = frame[0].to_numpy(), np.arange(80.0) + (np.arange(80) >= 20)
     pieces = [X[:50], X[50:]], {"times": [times[:50], times[50:]]}
@@ -194,6 +194,7 @@ def test_pipelines_route_lengths_and_times(frame):
             make_pipeline(quick()).fit(X, lengths=[50, 30])
 
 
+@pytest.mark.exhaustive
 def test_hierarchical_models_tell_the_noise_of_sequences_apart():
     quiet, loud = (
         make_slow_mixture(150, 3, timescales=[20.0], noise_variance=r, random_state=1).data
@@ -378,6 +379,7 @@ def test_hierarchical_models_give_a_frame_for_each_sequence_of_a_list(rng):
         np.testing.assert_array_equal(frame, values)
 
 
+@pytest.mark.exhaustive
 def test_the_index_of_a_frame_is_its_times(guided, frame):
     """Even hours are rows, with a length; uneven ones are times, and the status says so."""
     X = frame[0]

@@ -91,7 +91,7 @@ def folder(tmp_path):
         ("fit", signal.SIGTERM, SLEEPS, "terminated"),
         ("impute", signal.SIGINT, SWALLOWS, "interrupted"),
     ],
-    shown=2,
+    shown=1,
     ids=["Ctrl-C kept by the estimator", "SIGTERM while writing", "Ctrl-C", "SIGTERM", "Ctrl-C swallowed"],
 )
 def test_a_signal_leaves_the_old_file_and_no_other(folder, verb, number, fit, said):

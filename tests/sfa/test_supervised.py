@@ -157,6 +157,7 @@ def test_all_features_where_classes_differ_in_their_spread(rng):
     assert many.score(X[300:], y[300:]) > qda.score(X[300:], y[300:]) - 0.02
 
 
+@pytest.mark.exhaustive
 def test_preset_for_images():
     """Quadratic functions of the principal components; rows, images and channels are the same."""
     X, y = load_digits(return_X_y=True)
@@ -291,6 +292,7 @@ def test_sequences_of_rows_with_labels(rng):
     np.testing.assert_array_equal(np.concatenate(predicted), whole.predict(X))
 
 
+@pytest.mark.exhaustive
 def test_grid_search_over_graphs_and_expansions(rng):
     X, y = curve(rng, 120)
     grid = {"graph": ["serial", "mixed"], "expansion": [None, Polynomial(2)], "n_components": [1, 2]}

@@ -84,6 +84,7 @@ def test_known_variances_that_do_not_fit_are_named(data, estimator, noise, messa
         estimator(1, noise=noise).fit(data)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_bayesian_fits_keep_known_variances(data):
     settings = {"inference": "svi", "n_steps_svi": 5, "progress_bar": False, "random_state": 0}

@@ -289,6 +289,7 @@ print(found.log_likelihood.hex(), found.means.tobytes().hex()[:400])
 """
 
 
+@pytest.mark.exhaustive
 def test_float64_whatever_the_flag():
     """The same bits with JAX's 64-bit flag off and on; importing changes no setting and allocates nothing."""
     printed = []

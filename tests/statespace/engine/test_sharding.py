@@ -4,7 +4,8 @@ import os
 import subprocess
 import sys
 
-from tests.sampling import sparsely
+import pytest
+
 from tests.statespace.support import STRICT
 
 PROGRAM = """
@@ -38,8 +39,9 @@ assert not isinstance(posterior.plan_for(params, panel).route, Sharded)
 """
 
 
-@sparsely("sampling", ["even", "uneven"], shown=["uneven"])
-@sparsely("n_devices", [2, 4])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("sampling", ["even", "uneven"])
+@pytest.mark.parametrize("n_devices", [2, 4])
 def test_several_devices_give_the_sums_of_one(n_devices, sampling):
     done = subprocess.run(
         [sys.executable, *STRICT, "-c", PROGRAM, str(n_devices), sampling],

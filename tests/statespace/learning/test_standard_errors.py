@@ -91,6 +91,7 @@ def test_what_is_not_identified_is_nan_and_said(series):
     assert np.isnan(errors.loadings).any()
 
 
+@pytest.mark.exhaustive
 def test_errors_cover_the_truth():
     """Over 40 data sets, the truth is within 1.96 errors about 95 % of the times, by the binomial law."""
     model = oracle.Model(np.array([0.8]), np.array([[1.0], [0.8], [-0.6]]), np.full(3, 0.5), np.zeros(3))
