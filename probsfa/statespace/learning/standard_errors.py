@@ -17,7 +17,8 @@ from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import check_option
 from probsfa.statespace.learning import processes
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
-from probsfa.statespace.learning.fisher_metric import Metric, complete_data_of
+from probsfa.statespace.learning.fisher_metric import complete_data_of
+from probsfa.statespace.learning.memory_metric import make_metric
 from probsfa.statespace.learning.options import is_number
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
@@ -176,7 +177,7 @@ def observed_information(
     """Minus the second derivative of the log-likelihood by the free coordinates, shape (F, F)."""
     vector = to_vector(layout, params)
     stats = expected_statistics(params, panel)
-    expected = np.diag(Metric(layout, params, complete_data_of(stats, params)).to_dense())
+    expected = np.diag(make_metric(layout, params, complete_data_of(stats, params)).to_dense())
     indices = np.flatnonzero(free)
     columns = []
     for i in indices:
@@ -194,7 +195,7 @@ def free_coordinates(layout: Coordinates, params: Parameters, floors: tuple[floa
     """Which coordinates (P,) are free: all but noise variances that are at a floor, and held loadings."""
     at_floor = np.any(np.isclose(params.noise_variance[:, None], floors, rtol=1e-6), axis=1)
     free = np.ones(layout.size, dtype=bool)
-    free[layout.slices[1]] = params.free_loadings.ravel()
+    free[layout.slices[1]] = params.free_loadings[layout.loaded]
     free[layout.slices[2]] = {"diagonal": ~at_floor, "isotropic": [not at_floor.any()], "fixed": []}[
         layout.noise
     ]
