@@ -395,7 +395,9 @@ def make_parameters(
             raise ValueError(f"{name} must be finite, got {value[~np.isfinite(value)][0]}.")
     for name, value in (("decay", a), ("memory_decay", vectors.get("memory_decay", a))):
         if np.any(np.abs(value) >= 1.0):
-            raise ValueError(f"{name} must lie strictly inside (-1, 1), got {value[np.abs(value) >= 1.0][0]}.")
+            raise ValueError(
+                f"{name} must lie strictly inside (-1, 1), got {value[np.abs(value) >= 1.0][0]}."
+            )
     if np.any(vectors.get("memory_scale", _NONE) < 0.0):
         raise ValueError(f"memory_scale must not be negative, got {vectors['memory_scale'].min()}.")
     if np.any(vectors["noise_variance"] <= 0.0):

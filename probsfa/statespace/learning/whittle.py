@@ -2,11 +2,11 @@
 
     log p(X) ~ -1/2 sum_w  log|S(w)| + tr(S(w)^-1 I(w)),        S(w) = C diag(f(w)) C' + diag(r)
 
-over the Fourier frequencies, with ``diag(n(w))`` in the place of ``diag(r)`` where the noise of the columns has
-memory (:mod:`.memory_metric`), ``I`` being the periodogram matrix. Neighbouring frequencies are averaged into
-bands, narrow near zero where slow latents have their peaks, and the periodogram of a band is kept as a factor
-of at most D rows, ``I = Z' Z``; after one Fourier transform an evaluation costs a handful of products of
-these rows with D-by-K matrices. Its optimum is within the edge terms of the exact one, so it is the
+over the Fourier frequencies, ``I`` being the periodogram matrix; where the noise of the columns has memory,
+``diag(n(w))`` is in the place of ``diag(r)`` (:mod:`.memory_metric`). Neighbouring frequencies are averaged
+into bands, narrow near zero where slow latents have their peaks, and the periodogram of a band is kept as a
+factor of at most D rows, ``I = Z' Z``; after one Fourier transform an evaluation costs a handful of products
+of these rows with D-by-K matrices. Its optimum is within the edge terms of the exact one, so it is the
 place to look for good starts: many can be tried for the price of one posterior.
 """
 

@@ -1,7 +1,6 @@
 """Noise with memory: every strategy gives what the joint Gaussian of all cells says."""
 
 import numpy as np
-import pytest
 
 from probsfa.statespace import use_strategy
 from probsfa.statespace.parameters import Parameters
