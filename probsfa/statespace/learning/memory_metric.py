@@ -25,6 +25,7 @@ posterior of as many states as there are latents and columns.
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.statespace.learning import processes
@@ -132,10 +133,10 @@ def _without(spectra: LatentSpectra, layout: Coordinates) -> LatentSpectra:
 
 
 class _Places(NamedTuple):
-    """Where in the vector of coordinates loadings of shared states (D, K) and the columns' own lie (3, D)."""
+    """Where coordinates lie: loadings of shared states (D, K); decays and scales of memories (2, D)."""
 
-    loadings: FloatArray
-    own: FloatArray
+    loadings: NDArray[np.intp]
+    own: NDArray[np.intp]
 
     @classmethod
     def of(cls, layout: Coordinates) -> "_Places":
@@ -215,7 +216,7 @@ class MemoryMetric:
         spectra: ColouredSpectra,
         weights: FloatArray,
         places: _Places,
-        white: FloatArray,
+        white: NDArray[np.intp],
         root_share: FloatArray,
         dynamics: slice,
     ) -> None:
