@@ -11,7 +11,7 @@ from probsfa._typing import FloatArray
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
 from probsfa.statespace.learning.em import fit_em, warm_up
-from probsfa.statespace.learning.memory_starts import with_memories, with_silent_memory
+from probsfa.statespace.learning.memory_starts import signs_of_memory, with_memories, with_silent_memory
 from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import (
     CountedEStep,
@@ -66,6 +66,8 @@ _FEWEST_EVALUATIONS, _HELD_EVALUATIONS = 3, 12
 _SHORTEST_FOR_SPECTRA = 8
 # Parts of their first loadings with which rhythms and smooth latents are added to a model without them.
 _STRENGTHS = (0.3, 0.03)
+# Part of the noise of a model that a climb from it takes to have memory.
+_WEAK = 0.1
 # Part of its frequency by which a rhythm may move on Whittle's likelihood. Where latents are few, it would
 # rather become one of the slow ones that are wanting.
 _LARGEST_DRIFT = 0.1
@@ -252,11 +254,13 @@ def _fit_with_memory(
 
 def _memory_starts(panel: Panel, layout: Coordinates, noise: Noise, nested: Parameters) -> list[Parameters]:
     """Starts with memories: the model of white noise with a part of it, and refined ones."""
-    weak = _conform(with_memories(nested, 0.1), layout, noise, None)
+    alone = layout.without_memories
     bases = [nested]
     if not nested.latents.n_pairs:
-        bases += _first_starts(panel, layout.without_memories, noise, None)
-    firsts = [_conform(with_memories(params), layout, noise, None) for params in bases]
+        bases += _first_starts(panel, alone, noise, None)
+    sign = signs_of_memory(_unexplained(panel, nested)[0]) if layout.evenly_sampled else 1.0
+    firsts = [_conform(with_memories(params, sign=sign), layout, noise, None) for params in bases]
+    weak = _conform(with_memories(nested, _WEAK, sign), layout, noise, None)
     return [*_refine_all(panel, layout, noise, firsts), weak]
 
 
