@@ -94,8 +94,14 @@ def ett(folder: Path, seeds: range) -> None:
     mean, scale = train.mean(axis=0), train.std(axis=0)
     train, test = (train - mean) / scale, (test - mean) / scale
     windows = [test[i : i + WINDOW] for i in range(0, len(test), WINDOW)]
-    asked = {"7 AR(1)": {}, "7 AR(1) + 24 h, 12 h": {"rhythms": [24.0, 12.0]}}
-    print(f"\n{'ETT_h1':24}{'holes':>14}  MAE      seconds to fit  log-likelihood")
+    day = [24.0, 12.0]
+    asked = {
+        "7 AR(1)": {},
+        "7 AR(1) + 24 h, 12 h": {"rhythms": day},
+        "7 AR(1), memory": {"noise": "ar1"},
+        "7 AR(1) + 24 h, 12 h, memory": {"rhythms": day, "noise": "ar1"},
+    }
+    print(f"\n{'ETT_h1':30}{'holes':>14}  MAE      seconds to fit  log-likelihood")
     for holes, hide in (("subsequences", hide_subsequences), ("blocks", hide_blocks)):
         for name, extra in asked.items():
             errors, took, values = [], [], []
@@ -116,7 +122,7 @@ def ett(folder: Path, seeds: range) -> None:
                 both = zip(filled, windows, hidden, strict=True)
                 errors.append(np.mean(np.abs(np.concatenate([(f - w)[h] for f, w, h in both]))))
             print(
-                f"{name:24}{holes:>14}  {np.mean(errors):.3f}  {np.mean(took):12.0f}"
+                f"{name:30}{holes:>14}  {np.mean(errors):.3f}  {np.mean(took):12.0f}"
                 f"  {np.mean(values):14.0f}",
                 flush=True,
             )

@@ -21,7 +21,6 @@ from probsfa.statespace.leave_one_out import left_out_moments
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.prediction import observation_moments
 from probsfa.statespace.whiteness import (
-    Correlations,
     autocorrelation,
     heavy_tails,
     ljung_box,
@@ -216,7 +215,12 @@ _QUIET = "Nothing stands out: prediction errors are white, normal and steady, as
 
 
 def diagnose(
-    errors: PredictionErrors, sequences: Sequences, seconds: float | None, n_components: int
+    errors: PredictionErrors,
+    sequences: Sequences,
+    seconds: float | None,
+    n_components: int,
+    *,
+    memory: bool = False,
 ) -> Diagnostics:
     """Test the prediction errors of a model.
 
@@ -230,6 +234,8 @@ def diagnose(
         Length of that unit, where it is known.
     n_components : int
         Number of latents.
+    memory : bool, default=False
+        Whether the model's noise has memory.
 
     Returns
     -------
@@ -262,7 +268,7 @@ def diagnose(
             coverage={kind: coverage(each) for kind, each in errors.by_kind.items()},
             n_cells=np.count_nonzero(~np.isnan(innovations), axis=0),
             feature_names=tuple(str(name) for name in names),
-            advice=_advise(errors, sequences, times, seconds, n_components),
+            advice=_advise(errors, sequences, times, seconds, n_components, memory=memory),
         )
 
 
@@ -415,6 +421,8 @@ def _advise(
     times: FloatArray,
     seconds: float | None,
     n_components: int,
+    *,
+    memory: bool,
 ) -> tuple[str, ...]:
     """Sentences on what does not fit, one for each kind of fault."""
     innovations = errors.by_kind["one step"]
@@ -429,13 +437,13 @@ def _advise(
         advice.append(_about_rhythms(cleaned, say, seconds))
 
     lags = np.arange(1, max(min(_LAGS, max(sequences.lengths) // 5), 1) + 1)
-    memory = autocorrelation(cleaned.steady, sequences.lengths, lags)
-    size, at = _largest(memory.values)
+    correlations = autocorrelation(cleaned.steady, sequences.lengths, lags)
+    size, at = _largest(correlations.values)
     with np.errstate(invalid="ignore"):
-        told = judged & (ljung_box(memory) < rare) & (np.abs(size) >= _LEAST_MEMORY)
+        told = judged & (ljung_box(correlations) < rare) & (np.abs(size) >= _LEAST_MEMORY)
     told = _own(told, size)
     if told.any():
-        advice.append(_about_memory(told, size, lags[at], memory, say, n_components))
+        advice.append(_about_memory(told, size, lags[at], say, n_components, memory=memory))
 
     tails = heavy_tails(cleaned.steady)
     with np.errstate(invalid="ignore"):
@@ -574,9 +582,10 @@ def _about_memory(
     told: BoolArray,
     size: FloatArray,
     at: NDArray[np.intp],
-    memory: Correlations,
     say: _Sentences,
     n_components: int,
+    *,
+    memory: bool,
 ) -> str:
     who = say.who(told, size)
     worst = say.worst(told, size)
@@ -584,9 +593,13 @@ def _about_memory(
     if np.count_nonzero(told) > 1:
         smallest = int(np.argmin(np.where(told, np.abs(size), np.inf)))
         listed = [f"{size[smallest]:.2f}", f"{size[worst]:.2f}"]
+    how = f"at lag {at[worst]} ({' to '.join(listed)})"
+    more = f"more latents than {n_components} can carry it (n_components, select_n_components)."
+    if memory:
+        return f"Beyond that of an AR(1) process, the noise of {who} has memory {how}: {more}"
     return (
-        f"The noise of {who} has memory at lag {at[worst]} ({' to '.join(listed)}), and the model takes it "
-        f"as white: more latents than {n_components} can carry it (n_components, select_n_components)."
+        f"The noise of {who} has memory {how}, and the model takes it as white: where columns keep a memory "
+        f"of their own, noise='ar1' carries it; where they share it, {more}"
     )
 
 

@@ -77,12 +77,13 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Smooth latents, whose paths have a derivative (Matern-3/2), for motion and all that is sampled faster
         than it turns: how many, or the time scales to start from, as in `rhythms`. With `rhythms` or
         `smooth`, `n_components` may be 0. Not with ``noise=0.0``.
-    noise : {"diagonal", "isotropic"}, float or array-like (D,), default="diagonal"
+    noise : {"diagonal", "isotropic", "ar1"}, float or array-like (D,), default="diagonal"
         Observation noise: a variance for each feature, one for all, or known variances in squared data
-        units, the same for all features or one for each. A known variance below 1e-12 of that of the data is
-        held there, and `status_` says so. With ``0.0`` the fit is slow feature analysis itself, in closed
-        form; it is fitted to complete rows, with `n_components` at most the rank of the data, and then fills
-        missing cells of any.
+        units, the same for all features or one for each. With ``"ar1"`` each feature has, beside white noise
+        of its own variance, noise with memory: an AR(1) process that it alone sees; see Notes. A known
+        variance below 1e-12 of that of the data is held there, and `status_` says so. With ``0.0`` the fit is
+        slow feature analysis itself, in closed form; it is fitted to complete rows, with `n_components` at
+        most the rank of the data, and then fills missing cells of any.
     solver : {"auto", "lbfgs", "em"}, default="auto"
         How to climb the likelihood: by quasi-Newton steps on the exact score, which is also "auto", or by
         plain expectation maximisation.
@@ -144,11 +145,19 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     smooth_timescales_ : ndarray (M,)
         Time scales of the smooth latents in the unit of `timescales_`, longest first: their correlation over
         ``t`` is ``(1 + sqrt(3) t / timescale) exp(-sqrt(3) t / timescale)``.
+    noise_decay_ : ndarray (D,)
+        With ``noise="ar1"``, correlation over one unit of time of the noise with memory of each feature.
+    memory_timescales_ : ndarray (D,)
+        Its time scale, in the unit of `timescales_`; NaN where the decay is not positive.
+    memory_scale_ : ndarray (D,)
+        Its standard deviation, in data units.
+    memory_share_ : ndarray (D,)
+        Part of each feature's variance, as the model has it, that is noise with memory.
     loadings_ : ndarray (D, K + 2 R + 2 M)
         How each latent shows in each feature, in data units per standard deviation of the latent; of a rhythm
         its two states, of a smooth latent the value and the velocity, which none sees.
     noise_variance_ : ndarray (D,)
-        Observation noise variance, in squared data units.
+        Variance of white observation noise, in squared data units.
     mean_ : ndarray (D,)
         Mean of each feature.
     log_likelihood_ : float
@@ -178,6 +187,13 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     second follows the first by a quarter of a period; and of each smooth latent its value ``smooth0`` and
     its velocity ``smooth0_velocity``, in units of its standard deviation. `get_feature_names_out` has these
     names.
+
+    *Noise with memory.* With ``noise="ar1"`` what a feature does alone is no latent's business: latents are
+    what features share. `transform` and all moments are of latents only; holes, forecasts and predictions
+    carry the memory on. The model of white noise is fitted first, with as many evaluations, and its
+    likelihood is the least that is reached. The engine has ``K + D`` states in the place of ``K``: a row
+    costs some ``20 (K + D)**3`` operations where cells are missing, and hardly any where the series is
+    complete and covariances are soon steady. It is for tens of features, not for hundreds.
 
     *Times.* Where no `times` are given, a frame of pandas tells them by its index, if that holds dates (with
     or without a time zone), periods or durations; `status_` says so. Rows that are one step of the clock or
@@ -383,6 +399,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         noise_variance: ArrayLike,
         offset: ArrayLike = 0.0,
         *,
+        memory_decay: ArrayLike | None = None,
+        memory_scale: ArrayLike | None = None,
         time_unit: Any = None,
         feature_names: Any = None,
         **options: Any,
@@ -399,6 +417,9 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             Observation noise variance, positive, in squared data units.
         offset : float or array-like (D,), default=0.0
             Mean of each feature.
+        memory_decay, memory_scale : float or array-like (D,), optional
+            Correlation over one unit of time, and standard deviation in data units, of the part of each
+            feature's noise that has a memory; the model is then one of ``noise="ar1"``.
         time_unit : str or timedelta or None, default=None
             How long the unit of time of the decays is, such as ``"1h"``, for data with dates; None for rows.
         feature_names : array-like of str (D,), optional
@@ -429,10 +450,16 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         >>> model.transform(X).shape, model.forecast(X, 3).means.shape
         ((50, 1), (3, 2))
         """
-        params = make_parameters(decay, loadings, noise_variance, offset)
+        params = make_parameters(
+            decay, loadings, noise_variance, offset, memory_decay=memory_decay, memory_scale=memory_scale
+        )
+        if params.has_memory:
+            options = {"noise": "ar1", **options}
         estimator = cls(params.n_components, **options)
         checked = FitOptions.of(estimator).check()
-        scale = np.sqrt(np.sum(params.loadings**2, axis=1) + params.noise_variance)
+        if checked.has_memory != params.has_memory:
+            raise ValueError("noise='ar1' takes memory_decay and memory_scale, and these take noise='ar1'.")
+        scale = np.sqrt(np.sum(params.state_space.loadings**2, axis=1) + params.noise_variance)
         axis = TimeAxis()
         if time_unit is not None:
             import pandas as pd
@@ -492,7 +519,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.converged_, self.status_ = fitted.converged, fitted.status
 
     def _take_over_pairs(self, fitted: MaximumLikelihood) -> None:
-        """Take over what rhythms and smooth latents have, where they are asked for, and nothing else."""
+        """Take over what rhythms, smooth latents and memory have, where asked for, and nothing else."""
         params, latents = fitted.params, fitted.options
         of_rhythms = {
             "rhythm_periods_": params.rhythm_periods * fitted.time_unit,
@@ -501,7 +528,18 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             "rhythm_phases_": np.angle(params.rhythm_vectors),
         }
         of_smooth = {"smooth_timescales_": params.smooth_timescales * fitted.time_unit}
-        for asked, attributes in ((latents.rhythms, of_rhythms), (latents.smooth, of_smooth)):
+        of_memory = {
+            "noise_decay_": params.memory_decay,
+            "memory_timescales_": timescales_from_decay(params.memory_decay, fitted.time_unit),
+            "memory_scale_": params.memory_scale,
+            "memory_share_": params.memory_share if params.has_memory else params.memory_scale,
+        }
+        asked_for = (
+            (latents.rhythms, of_rhythms),
+            (latents.smooth, of_smooth),
+            (latents.has_memory, of_memory),
+        )
+        for asked, attributes in asked_for:
             for name, value in attributes.items():
                 self.__dict__.pop(name, None)  # of a fit before
                 if asked:
@@ -633,7 +671,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         ndarray (T, D, K), or list of ndarrays (T_i, D, K)
             Posterior mean of each latent times its loading, in data units. With `mean_` they add up to the
             posterior mean of each cell without its noise, which is what missing cells are filled with. With
-            ``noise=0.0`` those of the latents that are reported.
+            ``noise=0.0`` those of the latents that are reported. With ``noise="ar1"`` there is one more,
+            ``(T, D, K + 1)``: what of the noise with memory of its own column is in each cell.
 
         See Also
         --------
@@ -651,9 +690,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         ((100, 3, 2), True)
         """
         sequences = self._check(X, lengths, times)
-        means = self._model.posterior(sequences).means
-        whole = means[:, None, :] * self._model.fitted.predictive_params.loadings
-        restored: FloatArray | list[FloatArray] = sequences.restore(whole)
+        restored: FloatArray | list[FloatArray] = sequences.restore(self._model.contributions(sequences))
         return restored
 
     def news(self, X_old: Any, X_new: Any, target: tuple[int, Any]) -> News:

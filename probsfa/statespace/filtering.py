@@ -4,6 +4,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
@@ -68,7 +69,7 @@ class FilterResult(_Causal):
     row_log_likelihoods : ndarray of shape (T,)
         Log density of each row given the rows before it, in nats; zero where nothing is observed.
     state : FilterState
-        From which to go on with the rows that follow.
+        From which to go on with the rows that follow; where the noise has memory, of that too.
     predictions : ndarray of shape (T, D)
         Means of the observations given the rows before their own. Like the two that follow it is worked out
         when it is first asked for, and is no part of the tuple.
@@ -87,6 +88,7 @@ class FilterResult(_Causal):
     _values: FloatArray
     _before: FilterState
     _transitions: Transition
+    _states: _Causal
 
     @classmethod
     def of(
@@ -97,7 +99,7 @@ class FilterResult(_Causal):
         Parameters
         ----------
         causal : tuple
-            Means, covariances, log-likelihoods and state.
+            Means, covariances, log-likelihoods and state, of all states.
         params : Parameters
             From which observations are predicted.
         values : ndarray of shape (T, D)
@@ -108,12 +110,22 @@ class FilterResult(_Causal):
             Transitions that lead to each row.
         """
         made = cls(*causal)
+        made._states = causal
         made._params, made._values, made._before, made._transitions = params, values, before, steps
         return made
 
     @cached_property
     def _one_step(self) -> OneStep:
-        return one_step(self._params, self._transitions, self.means, self.covariances, self._before)
+        whole = self._states
+        return one_step(self._params, self._transitions, whole.means, whole.covariances, self._before)
+
+    def of_latents(self, which: NDArray[np.intp]) -> Self:
+        """The same with the moments of some states alone, while `state` and predictions are of all."""
+        means, covariances = self.means[:, which], self.covariances[:, which[:, None], which]
+        made = type(self)(means, covariances, *self[2:])
+        made._states, made._params, made._values = self._states, self._params, self._values
+        made._before, made._transitions = self._before, self._transitions
+        return made
 
     @property
     def predictions(self) -> FloatArray:
@@ -263,9 +275,10 @@ def run_filter(
     ValueError
         If ``state`` does not fit the model, or the times do not go on from it.
     """
-    k = params.n_states
+    states = params.state_space
+    k = states.n_states
     panel = make_panel(sequence)
-    transitions = transition_table(params, panel.gaps).at(panel.gap_index)
+    transitions = transition_table(states, panel.gaps).at(panel.gap_index)
     mean, covariance = np.zeros(k), np.eye(k)
     times = sequence.times
     if state is not None:
@@ -277,7 +290,7 @@ def run_filter(
             # Seconds since 1970 round a step of a millisecond; it is a whole one all the same.
             if elapsed >= 0.5 and abs(elapsed - np.rint(elapsed)) <= 4.0 * np.spacing(abs(state.time)):
                 elapsed = float(np.rint(elapsed))
-        onward = transition_over(params, whole_if_close(np.array([elapsed])))
+        onward = transition_over(states, whole_if_close(np.array([elapsed])))
         transitions = transitions.with_first(onward.at(0))
     filtering = filter_rows(params, panel, transitions, mean, covariance)
     last = FilterState(
@@ -288,7 +301,8 @@ def run_filter(
     before = FilterState(mean, covariance)
     steps = transitions.at(slice(0, panel.n_rows))
     causal = _Causal(*filtering, last)
-    return FilterResult.of(causal, predictive or params, sequence.values, before, steps)
+    result = FilterResult.of(causal, predictive or states, sequence.values, before, steps)
+    return result.of_latents(params.shared_states) if params.has_memory else result
 
 
 def _check_state(state: FilterState, n_states: int, times: FloatArray | None) -> None:

@@ -45,6 +45,7 @@ from probsfa.statespace.learning.standard_errors import (
 from probsfa.statespace.leave_one_out import compare_with_interpolation, left_out
 from probsfa.statespace.news import News, read_news
 from probsfa.statespace.panel import Panel, lazy_panel, make_panel
+from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import Posterior, log_likelihood, plan_for, smooth, visit_moments
 from probsfa.statespace.prediction import (
     Forecast,
@@ -104,6 +105,10 @@ class FittedModel(Protocol):
 
     def impute(self, sequences: Sequences, *, with_std: bool) -> Imputation:
         """Values with missing cells filled, and their standard deviations."""
+        ...
+
+    def contributions(self, sequences: Sequences) -> FloatArray:
+        """What each latent contributes to each cell (N, D, K); last, where there is such, the memory."""
         ...
 
     def forecast(self, sequences: Sequences, steps: Sequence[FloatArray]) -> list[Forecast]:
@@ -167,9 +172,29 @@ class LinearGaussianModel:
 
     def posterior(self, sequences: Sequences) -> Posterior:
         """Distribution of the latents given all rows of each sequence."""
-        whole = smooth(self.fitted.params, self._panel(sequences))
-        check_finite(sequences, self.fitted.params, *whole)
+        whole = self._posterior(sequences)
+        return whole.of(self.fitted.params.shared_states) if self.fitted.params.has_memory else whole
+
+    @property
+    def _states(self) -> Parameters:
+        """The parameters as those of a state space, with white noise: memories are states, too."""
+        return self.fitted.params.state_space
+
+    def _posterior(self, sequences: Sequences) -> Posterior:
+        """Distribution of all states, memories among them."""
+        whole = smooth(self._states, self._panel(sequences))
+        check_finite(sequences, self._states, *whole)
         return whole
+
+    def contributions(self, sequences: Sequences) -> FloatArray:
+        """What each latent contributes to each cell; last, where there is such, the memory."""
+        params, means = self.fitted.predictive_params, self._posterior(sequences).means
+        if not self.fitted.params.has_memory:
+            return np.asarray(means[:, None, :] * params.loadings)
+        shared = self.fitted.params.shared_states
+        memories = np.setdiff1d(np.arange(params.n_states), shared)
+        own = means[:, memories] * np.diagonal(params.loadings[:, memories])
+        return np.dstack([means[:, None, shared] * params.loadings[:, shared], own])
 
     def filter(self, sequences: Sequences, state: FilterState | None) -> list[FilterResult]:
         """Distribution of the latents of each sequence given the rows up to their own."""
@@ -182,22 +207,22 @@ class LinearGaussianModel:
             for i in range(len(timed.lengths))
         ]
         for result in results:
-            check_finite(sequences, self.fitted.params, *result[:3])
+            check_finite(sequences, self._states, *result[:3])
         return results
 
     def log_likelihood(self, sequences: Sequences) -> float:
         """Log-likelihood of all rows, in nats."""
-        value = log_likelihood(self.fitted.params, self._panel(sequences))
-        check_finite(sequences, self.fitted.params, value)
+        value = log_likelihood(self._states, self._panel(sequences))
+        check_finite(sequences, self._states, value)
         return value
 
     def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
         """Values with missing cells filled, and the standard deviations of what would have been observed."""
         if self._bytes_of_moments(sequences.n_rows) > _LARGE:
             return self._impute_by_chunk(sequences, with_std)
-        whole, params = self.posterior(sequences), self.fitted.predictive_params
+        whole, params = self._posterior(sequences), self.fitted.predictive_params
         moments = observation_moments(params, whole.means, whole.covariances)
-        check_finite(sequences, self.fitted.params, *moments)
+        check_finite(sequences, self._states, *moments)
         values, std = fill(sequences.values, *moments)
         if sequences.mask.all():
             return Imputation(values, std)
@@ -206,7 +231,7 @@ class LinearGaussianModel:
 
     def _bytes_of_moments(self, n_rows: int) -> int:
         """What covariances of all states, and means and variances of all cells, take."""
-        params = self.fitted.params
+        params = self._states
         return 8 * n_rows * (params.n_states**2 + 4 * params.n_features)
 
     def _impute_by_chunk(self, sequences: Sequences, with_std: bool) -> Imputation:
@@ -217,7 +242,7 @@ class LinearGaussianModel:
 
         def fill_in(rows: slice, means: FloatArray, covariances: FloatArray) -> None:
             moments = observation_moments(params, means, covariances)
-            check_finite(sequences, self.fitted.params, *moments)
+            check_finite(sequences, self._states, *moments)
             filled, spread = fill(values[rows], *moments)
             values[rows] = filled
             if std is not None:
@@ -225,14 +250,14 @@ class LinearGaussianModel:
 
         timed = sequences.retimed(self.fitted.time_unit)
         panel = lazy_panel(timed.values.__getitem__, timed.n_features, timed.lengths, timed.times, timed.step)
-        visit_moments(self.fitted.params, panel, fill_in)
+        visit_moments(self._states, panel, fill_in)
         sample = self._sample(sequences)
         comparison = None if sample is sequences else self.impute(sample).beside_interpolation
         return Imputation(values, std, comparison)
 
     def _sample(self, sequences: Sequences) -> Sequences:
         """Stretches of the rows where there are very many, else all."""
-        params = self.fitted.params
+        params = self._states
         affordable = affordable_rows(params.n_states, params.n_features)
         affordable = min(affordable, max(_LARGE // (4 * self._bytes_of_moments(1)), _FEWEST_COMPARED))
         if sequences.n_rows <= affordable:
@@ -250,7 +275,7 @@ class LinearGaussianModel:
 
     def with_gross_misfit(self, sequences: Sequences) -> Self:
         """The same model; its status says so where predictions one row ahead are far off, in a sample."""
-        params = self.fitted.params
+        params = self._states
         noise = params.noise_variance / self.fitted.scale**2
         if params.n_states > _MOST_STATES_LOOKED_AT or noise.min() < _LEAST_NOISE_LOOKED_AT:
             return self
@@ -275,37 +300,46 @@ class LinearGaussianModel:
 
     def forecast(self, sequences: Sequences, steps: Sequence[FloatArray]) -> list[Forecast]:
         """Distribution so many units of time after each sequence."""
-        whole = self.posterior(sequences)
-        return [
+        whole, shared = self._posterior(sequences), self.fitted.params.shared_states
+        forecasts = [
             forecast(
                 self.fitted.predictive_params, whole.means[s.stop - 1], whole.covariances[s.stop - 1], ahead
             )
             for s, ahead in zip(sequences.slices, steps, strict=True)
         ]
+        return [
+            one._replace(latent_means=one.latent_means[:, shared], latent_std=one.latent_std[:, shared])
+            for one in forecasts
+        ]
 
     def sample(self, n_steps: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """Observations and latents drawn from the model."""
-        return simulate(self.fitted.predictive_params, n_steps, rng)
+        values, states = simulate(self.fitted.predictive_params, n_steps, rng)
+        return values, states[:, self.fitted.params.shared_states]
 
     def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Courses of the latents, from their joint distribution given the data."""
-        drawn = draw_latents(self.fitted.params, self._panel(sequences), n_draws, rng)
-        check_finite(sequences, self.fitted.params, drawn)
+        return self._draw_states(sequences, n_draws, rng)[:, :, self.fitted.params.shared_states]
+
+    def _draw_states(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Courses of all states, memories among them."""
+        drawn = draw_latents(self._states, self._panel(sequences), n_draws, rng)
+        check_finite(sequences, self._states, drawn)
         return drawn
 
     def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Cells, missing ones drawn from their joint distribution given the others."""
         params, values = self.fitted.predictive_params, sequences.values
-        drawn = params.offset + self.draw_latents(sequences, n_draws, rng) @ params.loadings.T
+        drawn = params.offset + self._draw_states(sequences, n_draws, rng) @ params.loadings.T
         drawn += rng.standard_normal(drawn.shape) * np.sqrt(params.noise_variance)
         return np.where(np.isnan(values), drawn, values)
 
     def news(self, old: Sequences, new: Sequences, target: tuple[int, int]) -> News:
         """What moved the prediction of a cell from the old rows of one sequence to the new ones."""
         revised = replace(new, values=np.where(np.isnan(old.values), np.nan, new.values))
-        posteriors = self.posterior(old), self.posterior(revised), self.posterior(new)
+        posteriors = self._posterior(old), self._posterior(revised), self._posterior(new)
         names = new.feature_names or tuple(str(j) for j in range(new.n_features))
-        return read_news(self.fitted.params, (old.values, new.values), posteriors, target, names)
+        return read_news(self._states, (old.values, new.values), posteriors, target, names)
 
     def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
         """What prediction errors say of the model.
@@ -315,21 +349,21 @@ class LinearGaussianModel:
         fitted = self.fitted
         timed = sequences.retimed(fitted.time_unit)
         predictions, prediction_std, innovations = self._one_step(timed)
-        check_finite(sequences, fitted.params, predictions)
+        check_finite(sequences, self._states, predictions)
         by_kind = {"one step": innovations, **self._left_out(self._sample(sequences), block)}
         errors = PredictionErrors(predictions, prediction_std, by_kind, block)
         seconds = fitted.axis.seconds(fitted.time_unit)
-        return diagnose(errors, timed, seconds, fitted.params.n_components)
+        return diagnose(errors, timed, seconds, fitted.params.n_components, memory=fitted.params.has_memory)
 
     def _one_step(self, timed: Sequences) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Predictions one row ahead, their standard deviations and standardised errors, all (N, D)."""
-        filtering, steps = filter_all(self.fitted.params, make_panel(timed))
+        filtering, steps = filter_all(self._states, make_panel(timed))
         ahead = one_step(self.fitted.predictive_params, steps, filtering.means, filtering.covariances)
         return *ahead, standardised_errors(timed.values, *ahead)
 
     def _left_out(self, sequences: Sequences, block: int) -> dict[str, FloatArray]:
         """Standardised errors of cells, of rows, and of blocks of rows that are left out."""
-        params, whole = self.fitted.predictive_params, self.posterior(sequences)
+        params, whole = self.fitted.predictive_params, self._posterior(sequences)
         values = sequences.values
         moments = observation_moments(params, whole.means, whole.covariances)
         hidden = hide_blocks(values, block, 0.1, random_state=0) if block < len(values) else None
@@ -339,7 +373,7 @@ class LinearGaussianModel:
         }
         if hidden is not None:
             rest = replace(sequences, values=np.where(hidden, np.nan, values))
-            without = self.posterior(rest)
+            without = self._posterior(rest)
             means, variances = observation_moments(params, without.means, without.covariances)
             errors = standardised_errors(values, means, np.sqrt(variances))
             out["blocks"] = np.where(hidden, errors, np.nan)
@@ -351,14 +385,14 @@ class LinearGaussianModel:
         panel = self._panel(sequences.standardised(fitted.shift, fitted.scale))
         coordinates = self._coordinates(evenly_sampled=panel.evenly_sampled)
         floors = fitted.options.noise_floors
-        params = fitted.standardised_params
+        params = fitted.standardised_params.state_space
         return standard_errors(
             coordinates, params, panel, floors, fitted.scale, fitted.time_unit, fitted.params
         )
 
     def profile_timescale(self, sequences: Sequences, component: int, level: float) -> TimescaleProfile:
         """Interval of the time scale of a latent by profile likelihood."""
-        fitted, params = self.fitted, self.fitted.standardised_params
+        fitted, params = self.fitted, self.fitted.standardised_params.state_space
         panel = self._panel(sequences.standardised(fitted.shift, fitted.scale))
         coordinates = self._coordinates(evenly_sampled=panel.evenly_sampled)
         free = free_coordinates(coordinates, params, fitted.options.noise_floors)
@@ -372,7 +406,7 @@ class LinearGaussianModel:
 
     def plan(self, sequences: Sequences) -> Plan:
         """How the engine works through these data, and why."""
-        return plan_for(self.fitted.params, self._panel(sequences))
+        return plan_for(self._states, self._panel(sequences))
 
     def _panel(self, sequences: Sequences) -> Panel:
         return make_panel(sequences.retimed(self.fitted.time_unit))
@@ -380,4 +414,5 @@ class LinearGaussianModel:
     def _coordinates(self, *, evenly_sampled: bool) -> Coordinates:
         params = self.fitted.params
         kind = self.fitted.options.noise_kind
-        return Coordinates(params.n_features, params.latents, kind, evenly_sampled)
+        layout = Coordinates(params.n_features, params.latents, kind, evenly_sampled)
+        return layout.with_memories if params.has_memory else layout

@@ -190,6 +190,11 @@ class NoiseFreeModel:
         moments = observation_moments(params, full.means, full.covariances)
         return Imputation(*fill(sequences.values, *moments))
 
+    def contributions(self, sequences: Sequences) -> FloatArray:
+        """What each latent that is reported contributes to each cell."""
+        means = self.posterior(sequences).means
+        return np.asarray(means[:, None, :] * self.fitted.predictive_params.loadings)
+
     def forecast(self, sequences: Sequences, steps: Sequence[FloatArray]) -> list[Forecast]:
         """Forecasts from the last rows: observations from all latents, of which the slowest are reported."""
         k, rank = self.n_components, self.square.rank

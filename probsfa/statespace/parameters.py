@@ -27,6 +27,13 @@ value, ``z*`` the derivative in units of its standard deviation, which no column
 2010)::
 
     A(dt) = exp(-d) [[1 + d, d], [-d, 1 - d]],        d = sqrt(3) dt / timescale
+
+The noise of the columns may have *memory*: beside ``n_t`` each column ``d`` then has an AR(1) process of unit
+variance of its own, which no other column sees::
+
+    x_t,d = mu_d + C_d z_t + s_d b_t,d + n_t,d,        b_d: b -> b ** dt, unit variance
+
+The engine takes these as AR(1) latents with one loading each (:attr:`Parameters.state_space`).
 """
 
 from typing import Any, NamedTuple, Self
@@ -120,7 +127,8 @@ class _FourParts(NamedTuple):
 class Parameters(_FourParts):
     """Parameters of a model with ``K`` AR(1) latents, ``R`` rhythms, ``M`` smooth latents and ``D`` features.
 
-    A tuple of the first four; those of rhythms and smooth latents are attributes beside it.
+    A tuple of the first four; those of rhythms, of smooth latents and of the noise's memory are attributes
+    beside it.
 
     Attributes
     ----------
@@ -139,14 +147,21 @@ class Parameters(_FourParts):
         Frequency of each rhythm, ``w`` in radians for one time step, positive.
     smooth_rate : ndarray of shape (M,)
         ``sqrt(3) / timescale`` of each smooth latent, for one time step.
+    memory_decay : ndarray of shape (D,) or (0,)
+        Correlation over one time step of the part of each column's noise that has a memory, inside (-1, 1);
+        empty where the noise is white.
+    memory_scale : ndarray of shape (D,) or (0,)
+        Standard deviation of that part, in data units, zero or positive.
     """
 
     rhythm_decay: FloatArray
     rhythm_frequency: FloatArray
     smooth_rate: FloatArray
+    memory_decay: FloatArray
+    memory_scale: FloatArray
 
     #: What is beside the tuple.
-    BESIDE = ("rhythm_decay", "rhythm_frequency", "smooth_rate")
+    BESIDE = ("rhythm_decay", "rhythm_frequency", "smooth_rate", "memory_decay", "memory_scale")
 
     def __new__(
         cls,
@@ -157,11 +172,14 @@ class Parameters(_FourParts):
         rhythm_decay: FloatArray = _NONE,
         rhythm_frequency: FloatArray = _NONE,
         smooth_rate: FloatArray = _NONE,
+        memory_decay: FloatArray = _NONE,
+        memory_scale: FloatArray = _NONE,
     ) -> Self:
         """Make the tuple and what is beside it."""
         made = super().__new__(cls, decay, loadings, noise_variance, offset)
         made.rhythm_decay, made.rhythm_frequency = rhythm_decay, rhythm_frequency
         made.smooth_rate = smooth_rate
+        made.memory_decay, made.memory_scale = memory_decay, memory_scale
         return made
 
     def _asdict(self) -> dict[str, Any]:
@@ -256,12 +274,65 @@ class Parameters(_FourParts):
         """Number of observed features, ``D``."""
         return int(self.loadings.shape[0])
 
+    @property
+    def has_memory(self) -> bool:
+        """Whether the noise of the columns has memory."""
+        return len(self.memory_scale) > 0
+
+    @property
+    def memory_share(self) -> FloatArray:
+        """Share of each column's variance, as the model has it, that is noise with memory (D,)."""
+        own = self.memory_scale**2
+        total = np.sum(self.seen_loadings**2, axis=1) + own + self.noise_variance
+        return np.asarray(own / total)
+
+    @property
+    def state_space(self) -> Self:
+        """The same model with white noise: the memories are AR(1) latents that one column sees each.
+
+        They come after the other AR(1) latents, and before rhythms and smooth ones.
+        """
+        if not self.has_memory:
+            return self
+        k = self.n_components
+        return type(self)(
+            np.append(self.decay, self.memory_decay),
+            np.hstack([self.loadings[:, :k], np.diag(self.memory_scale), self.loadings[:, k:]]),
+            self.noise_variance,
+            self.offset,
+            self.rhythm_decay,
+            self.rhythm_frequency,
+            self.smooth_rate,
+        )
+
+    def with_memory_apart(self) -> Self:
+        """The model of which this is the :attr:`state_space`: its last ``D`` AR(1) latents are memories."""
+        k = self.n_components - self.n_features
+        own = slice(k, self.n_components)
+        return self._replace(
+            decay=self.decay[:k],
+            loadings=np.delete(self.loadings, own, axis=1),
+            memory_decay=self.decay[own],
+            memory_scale=np.abs(np.diagonal(self.loadings[:, own])),
+        )
+
+    @property
+    def shared_states(self) -> NDArray[np.intp]:
+        """Which states of :attr:`state_space` are those of the latents, and not memories."""
+        return np.delete(
+            np.arange(self.n_states + len(self.memory_scale)),
+            slice(self.n_components, self.n_components + len(self.memory_scale)),
+        )
+
 
 def make_parameters(
     decay: ArrayLike,
     loadings: ArrayLike,
     noise_variance: ArrayLike,
     offset: ArrayLike = 0.0,
+    *,
+    memory_decay: ArrayLike | None = None,
+    memory_scale: ArrayLike | None = None,
 ) -> Parameters:
     """Check parameters and bring them to their full shapes.
 
@@ -275,6 +346,11 @@ def make_parameters(
         Strictly positive; a number means the same variance for all features.
     offset : float or array-like of shape (D,), default=0.0
         Mean of the observations.
+    memory_decay : float or array-like of shape (D,), optional
+        Correlation over one step of the part of the noise that has a memory, inside (-1, 1), of each column
+        or of all. Without, the noise is white.
+    memory_scale : float or array-like of shape (D,), optional
+        Standard deviation of that part, not negative; given with `memory_decay`.
 
     Returns
     -------
@@ -301,8 +377,13 @@ def make_parameters(
             f"loadings must have shape (n_features, {a.shape[0]}) to match decay, got shape {c.shape}."
         )
     n_features = c.shape[0]
+    if (memory_decay is None) != (memory_scale is None):
+        raise ValueError("memory_decay and memory_scale must be given together, or neither.")
     vectors = {}
-    for name, value in (("noise_variance", noise_variance), ("offset", offset)):
+    given = {"noise_variance": noise_variance, "offset": offset}
+    if memory_decay is not None and memory_scale is not None:
+        given |= {"memory_decay": memory_decay, "memory_scale": memory_scale}
+    for name, value in given.items():
         vector = np.asarray(value, dtype=np.float64)
         if vector.shape not in ((), (n_features,)):
             raise ValueError(
@@ -312,15 +393,20 @@ def make_parameters(
     for name, value in (("decay", a), ("loadings", c), *vectors.items()):
         if not np.all(np.isfinite(value)):
             raise ValueError(f"{name} must be finite, got {value[~np.isfinite(value)][0]}.")
-    if np.any(np.abs(a) >= 1.0):
-        raise ValueError(f"decay must lie strictly inside (-1, 1), got {a[np.abs(a) >= 1.0][0]}.")
+    for name, value in (("decay", a), ("memory_decay", vectors.get("memory_decay", a))):
+        if np.any(np.abs(value) >= 1.0):
+            raise ValueError(
+                f"{name} must lie strictly inside (-1, 1), got {value[np.abs(value) >= 1.0][0]}."
+            )
+    if np.any(vectors.get("memory_scale", _NONE) < 0.0):
+        raise ValueError(f"memory_scale must not be negative, got {vectors['memory_scale'].min()}.")
     if np.any(vectors["noise_variance"] <= 0.0):
         bad = int(np.flatnonzero(vectors["noise_variance"] <= 0.0)[0])
         raise ValueError(
             f"noise_variance must be positive, got {vectors['noise_variance'][bad]} for feature {bad}; "
             "the noise-free limit is ProbabilisticSFA(noise=0.0)."
         )
-    return Parameters(a, c, vectors["noise_variance"], vectors["offset"])
+    return Parameters(a, c, **vectors)
 
 
 def canonical(params: Parameters, scale: ArrayLike) -> Parameters:
@@ -345,6 +431,7 @@ def canonical(params: Parameters, scale: ArrayLike) -> Parameters:
         Equivalent parameters in the canonical order, with canonical signs and phases.
     """
     units = np.asarray(scale, dtype=np.float64)
+    params = params._replace(memory_scale=np.abs(params.memory_scale)) if params.has_memory else params
     order = np.argsort(-params.decay, kind="stable")
     if params.latents.n_pairs == 0:
         loadings = params.loadings[:, order]
@@ -388,6 +475,8 @@ def _with_phase_zero(pairs: FloatArray, scale: FloatArray) -> FloatArray:
 
 def rescale(params: Parameters, shift: FloatArray, scale: FloatArray) -> Parameters:
     """Parameters of ``shift + scale * x`` from those of ``x``."""
+    if params.has_memory:
+        params = params._replace(memory_scale=params.memory_scale * scale)
     return params._replace(
         loadings=params.loadings * scale[:, None],
         noise_variance=params.noise_variance * scale**2,

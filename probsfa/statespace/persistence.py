@@ -138,6 +138,8 @@ def _assemble(scalars: dict[str, Any], arrays: dict[str, Any]) -> tuple[FittedMo
         axis=TimeAxis(**scalars.get("time_axis", {"kind": "unknown"})),
     )
     fitted.options.check()
+    if fitted.options.has_memory != fitted.params.has_memory:
+        raise ValueError("noise='ar1' and the memory of the noise must come together")
     if "constant" in arrays:
         fitted = dataclasses.replace(fitted, constant=arrays["constant"] > 0)
     model: FittedModel = LinearGaussianModel(fitted)
@@ -180,8 +182,9 @@ _SHAPES = {
     "scale": "D",
     "history": "*",
 }
-# Of rhythms and smooth latents, where there are any.
+# Of rhythms and smooth latents, and of the noise's memory, where there are any.
 _SHAPES_OF_PAIRS = {"rhythm_decay": "Q", "rhythm_frequency": "Q", "smooth_rate": "M"}
+_SHAPES_OF_MEMORY = {"memory_decay": "D", "memory_scale": "D"}
 _SHAPES_OF_LIMIT = {"limit_decay": "R", "limit_components": "RD", "limit_loadings": "DR", "limit_mean": "D"}
 
 
@@ -193,6 +196,7 @@ def _check_arrays(arrays: dict[str, Any]) -> dict[str, Any]:
     expected = {
         **_SHAPES,
         **pairs,
+        **(_SHAPES_OF_MEMORY if any(name in arrays for name in _SHAPES_OF_MEMORY) else {}),
         **(_SHAPES_OF_LIMIT if any(name in arrays for name in _SHAPES_OF_LIMIT) else {}),
     }
     checked, sizes = dict(arrays), dict[str, int]()
@@ -214,6 +218,8 @@ def _check_arrays(arrays: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f"{name} must lie between -1 and 1")
     if pairs:
         _check_pairs(checked, sizes)
+    if "memory_scale" in arrays and np.any(checked["memory_scale"] < 0.0):
+        raise ValueError("memory_scale must not be negative")
     if np.any(checked["scale"] <= 0.0) or np.any(checked["noise_variance"] < 0.0):
         raise ValueError("scale must be positive, and noise_variance must not be negative")
     if sizes.get("R", sizes["K"]) < sizes["K"]:

@@ -1,7 +1,8 @@
 """Posterior moments, log-likelihood and expected statistics of checked data.
 
 This is the one place through which everything else asks the engine, in float64 whatever the user's JAX
-configuration is, with NumPy arrays going in and coming out.
+configuration is, with NumPy arrays going in and coming out. Parameters whose noise has memory are asked about
+as :attr:`.Parameters.state_space`: moments are of all its states, the memories among them.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from numpy.typing import NDArray
 
 from probsfa._interrupts import interrupts_kept
 from probsfa._processes import check_not_forked
@@ -66,6 +68,15 @@ class Posterior(NamedTuple):
         """Posterior standard deviations, shape (T, K)."""
         return np.sqrt(np.diagonal(self.covariances, axis1=1, axis2=2))
 
+    def of(self, states: NDArray[np.intp]) -> "Posterior":
+        """The distribution of some of the states alone."""
+        block = (slice(None), states[:, None], states)
+        return self._replace(
+            means=self.means[:, states],
+            covariances=self.covariances[block],
+            lag_one_covariances=self.lag_one_covariances[block],
+        )
+
 
 class Filtering(NamedTuple):
     """Distribution of each latent state given the rows up to its own.
@@ -82,7 +93,7 @@ class Filtering(NamedTuple):
 def plan_for(params: Parameters, panel: Panel) -> Plan:
     """How the engine works through a panel, and why."""
     with _engine():
-        return plan(params, panel)
+        return plan(params.state_space, panel)
 
 
 def smooth(params: Parameters, panel: Panel) -> Posterior:
@@ -101,7 +112,8 @@ def smooth(params: Parameters, panel: Panel) -> Posterior:
         Moments for the ``n_rows`` rows of the panel, one sequence after the other.
     """
     with _engine():
-        return Posterior(**plan(params, panel).route.moments(params, panel)._asdict())
+        states = params.state_space
+        return Posterior(**plan(states, panel).route.moments(states, panel)._asdict())
 
 
 def visit_moments(
@@ -119,19 +131,22 @@ def visit_moments(
         Called with the rows of a chunk, their means and their covariances, none of which is kept.
     """
     with _engine():
-        in_turn(params, panel).visit_moments(params, panel, visit)
+        states = params.state_space
+        in_turn(states, panel).visit_moments(states, panel, visit)
 
 
 def log_likelihood(params: Parameters, panel: Panel) -> float:
     """Log-likelihood of the observations in nats; the forward pass alone."""
     with _engine():
-        return plan(params, panel).route.log_likelihood(params, panel)
+        states = params.state_space
+        return plan(states, panel).route.log_likelihood(states, panel)
 
 
 def expected_statistics(params: Parameters, panel: Panel) -> Statistics:
     """Sums of expected moments that EM and the score are made of, with the log-likelihood."""
     with _engine():
-        return plan(params, panel).route.expected_statistics(params, panel)
+        states = params.state_space
+        return plan(states, panel).route.expected_statistics(states, panel)
 
 
 @jax.jit
@@ -169,7 +184,7 @@ def filter_rows(
     """
     with _engine():
         before = Gaussian(jnp.asarray(mean), jnp.asarray(covariance))
-        model = make_model(params, panel)
+        model = make_model(params.state_space, panel)
         filtered = _filter_program(panel.values, panel.mask, transitions.map(jnp.asarray), model, before)
         return Filtering(*(np.asarray(rows)[: panel.n_rows] for rows in filtered))
 
@@ -191,5 +206,6 @@ def draw_states(params: Parameters, panel: Panel, normals: FloatArray) -> FloatA
     ndarray of shape (n_draws, N, K)
     """
     with _engine():
-        settings = settings_for_draws(panel.values.shape[0], params.n_states)
-        return draw_in_turn(params, panel, normals, *settings)
+        states = params.state_space
+        settings = settings_for_draws(panel.values.shape[0], states.n_states)
+        return draw_in_turn(states, panel, normals, *settings)

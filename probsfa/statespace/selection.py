@@ -116,7 +116,7 @@ def select_n_components(
         common rule of one standard error goes; but the best of many is the best by chance in part.
     rhythms, smooth : int or list, default=0
         As in `ProbabilisticSFA`: the same beside each number of latents.
-    noise : {"diagonal", "isotropic"} or float, default="diagonal"
+    noise : {"diagonal", "isotropic", "ar1"} or float, default="diagonal"
         As in `ProbabilisticSFA`; not 0.0.
     max_iter : int, default=200
         Most posterior evaluations of each fit.
@@ -243,7 +243,7 @@ def _enlarged(params: Parameters, panel: Panel, latents: Latents, noise: Noise) 
     more = latents.without(params.latents)
     left = panel.values[:] - params.offset
     n = panel.n_rows
-    left[:n] -= smooth(params, panel).means @ params.loadings.T
+    left[:n] -= smooth(params, panel).means @ params.state_space.loadings.T
     unexplained = interpolate(panel._replace(values=left * panel.mask[:]))
     best, highest = params, -np.inf
     for new in starts(unexplained, np.zeros(params.n_features), more):
@@ -266,7 +266,7 @@ def _score(
 ) -> tuple[FloatArray, FloatArray]:
     """Errors and log densities of hidden cells, in the order of ``truth[hidden]``."""
     posterior = smooth(params, panel)
-    means, variances = observation_moments(params, posterior.means, posterior.covariances)
+    means, variances = observation_moments(params.state_space, posterior.means, posterior.covariances)
     errors, variance = (means - truth)[hidden], variances[hidden]
     return errors, -0.5 * (np.log(2.0 * np.pi * variance) + errors**2 / variance)
 

@@ -3,6 +3,9 @@
 For filling holes fast latents count as much as slow ones, so there are as many as columns, as long as data
 and time allow. Time is counted in products and not on a clock: the same data get the same model everywhere.
 A posterior costs about ``T K (K (K + D) + 400)`` products.
+
+Where the noise of each column has memory, what a column does alone is left to that: fewer latents serve, and
+a posterior has ``K + D`` states in the place of ``K``.
 """
 
 import os
@@ -17,6 +20,8 @@ __all__ = ["Size", "affordable_rows", "check_memory", "default_size", "most_comp
 
 # More latents than this gain little and take long, however many columns there are.
 _MOST = 32
+# The most where the noise has memory, and columns for each latent then.
+_MOST_BESIDE_MEMORY, _COLUMNS_FOR_A_LATENT = 10, 3
 # Products of the one posterior over all rows that filling or transforming takes.
 _POSTERIOR = 1e10
 # Products of a posterior while learning, of which there are many.
@@ -65,7 +70,9 @@ class Size(NamedTuple):
         )
 
 
-def default_size(mask: BoolArray, lengths: tuple[int, ...], varying: BoolArray) -> Size:
+def default_size(
+    mask: BoolArray, lengths: tuple[int, ...], varying: BoolArray, *, memory: bool = False
+) -> Size:
     """Choose the number of latents of a fit, and its rows.
 
     Parameters
@@ -76,19 +83,23 @@ def default_size(mask: BoolArray, lengths: tuple[int, ...], varying: BoolArray) 
         Rows of each sequence.
     varying : ndarray of bool of shape (D,)
         Columns that are not constant.
+    memory : bool, default=False
+        Whether the noise of each column has memory.
 
     Returns
     -------
     Size
     """
     n_rows, n_features = mask.shape
-    k = most_components(n_rows, mask.sum(axis=0), varying)
-    if n_rows <= affordable_rows(k, n_features):
+    k = most_components(n_rows, mask.sum(axis=0), varying, memory=memory)
+    memories = n_features if memory else 0
+    affordable = affordable_rows(k + memories, n_features)
+    if n_rows <= affordable:
         return Size(k)
-    chosen = stretches(mask, lengths, affordable_rows(k, n_features))
+    chosen = stretches(mask, lengths, affordable)
     if chosen is not None:
         return Size(k, chosen, n_rows)
-    while k > 1 and n_rows * _products(k, n_features) > _EVALUATION:
+    while k > 1 and n_rows * _products(k + memories, n_features) > _EVALUATION:
         k -= 1
     return Size(k)
 
@@ -123,12 +134,17 @@ def check_memory(n_components: int, available: int | None = None) -> None:
 
 
 def affordable_rows(n_components: int, n_features: int) -> int:
-    """Rows over which a posterior is cheap enough to be asked for many times."""
+    """Rows over which a posterior of so many states is cheap enough to be asked for many times."""
     return max(int(_EVALUATION / _products(n_components, n_features)), _ROWS_FOR_A_LATENT * n_components)
 
 
 def most_components(
-    n_rows: int, counts: NDArray[Any], varying: BoolArray, products: float = _POSTERIOR
+    n_rows: int,
+    counts: NDArray[Any],
+    varying: BoolArray,
+    products: float = _POSTERIOR,
+    *,
+    memory: bool = False,
 ) -> int:
     """Number of latents that serve: as many as columns that vary, up to what data and time allow.
 
@@ -142,6 +158,8 @@ def most_components(
         Columns that are not constant.
     products : float, default=1e10
         Most that a posterior over all rows may cost.
+    memory : bool, default=False
+        Whether the noise of each column has memory.
 
     Returns
     -------
@@ -152,7 +170,10 @@ def most_components(
     # A latent has a loading for each column and a decay.
     by_data = int((n_cells / _CELLS_PER_PARAMETER - 2 * n_varying) / (n_varying + 1))
     k = max(1, min(n_varying, _MOST, by_data))
-    while k > 1 and n_rows * _products(k, n_features) > products:
+    if memory:
+        k = min(k, _MOST_BESIDE_MEMORY, -(-n_varying // _COLUMNS_FOR_A_LATENT))
+    memories = n_features if memory else 0
+    while k > 1 and n_rows * _products(k + memories, n_features) > products:
         k -= 1
     return k
 

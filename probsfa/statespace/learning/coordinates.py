@@ -3,16 +3,20 @@
 dynamics         atanh a            (evenly sampled: a in (-1, 1))
                  log(-log a)        (unevenly sampled: a in (0, 1), the logarithm of the rate)
                  and those of rhythms and smooth latents (:mod:`.processes`)
-loadings         C, of the states that columns see
+loadings         C, of the states that columns see; of a memory its scale alone, in its own column
 noise variance   log r              (one for each feature, one for all, or none when it is fixed)
 offset           mu
+
+Where the noise of the columns has memory, parameters are here and in all of learning those of the state space
+(:attr:`.Parameters.state_space`): the memories are the last AR(1) latents, whose other loadings are held at
+zero.
 """
 
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from probsfa._typing import FloatArray
+from probsfa._typing import BoolArray, FloatArray
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.learning import processes
 from probsfa.statespace.parameters import Latents, Parameters
@@ -26,17 +30,50 @@ class Coordinates(NamedTuple):
     n_features : int
         ``D``.
     latents : Latents
-        Which latents there are.
+        Which latents there are, memories counted as AR(1) latents.
     noise : {"diagonal", "isotropic", "fixed"}
         How many noise coordinates there are: ``D``, one or none.
     evenly_sampled : bool
         Which coordinates the dynamics have.
+    n_memories : int, default=0
+        How many of the AR(1) latents, the last of them, are memories: ``D`` or none.
     """
 
     n_features: int
     latents: Latents
     noise: Literal["diagonal", "isotropic", "fixed"]
     evenly_sampled: bool
+    n_memories: int = 0
+
+    @property
+    def without_memories(self) -> "Coordinates":
+        """The layout of the same latents under white noise."""
+        alone = self.latents._replace(n_components=self.latents.n_components - self.n_memories)
+        return self._replace(latents=alone, n_memories=0)
+
+    @property
+    def with_memories(self) -> "Coordinates":
+        """The layout of the same latents where the noise of each column has memory."""
+        more = self.latents._replace(n_components=self.latents.n_components + self.n_features)
+        return self._replace(latents=more, n_memories=self.n_features)
+
+    @property
+    def memories(self) -> slice:
+        """Which of the states are memories."""
+        return slice(self.latents.n_components - self.n_memories, self.latents.n_components)
+
+    @property
+    def loaded(self) -> BoolArray:
+        """Which loadings of the states that columns see (D, n_states) have coordinates."""
+        loaded = np.ones((self.n_features, self.n_states), dtype=bool)
+        if self.n_memories:
+            loaded[:, self.memories] = np.eye(self.n_features, dtype=bool)
+        return loaded
+
+    @property
+    def n_loadings(self) -> int:
+        """Number of loadings that have coordinates."""
+        return self.n_features * (self.n_states - self.n_memories) + self.n_memories
 
     @property
     def n_states(self) -> int:
@@ -51,17 +88,18 @@ class Coordinates(NamedTuple):
     @property
     def size(self) -> int:
         """Number of coordinates, ``P``."""
-        return self.latents.n_dynamics + self.n_states * self.n_features + self.n_noise + self.n_features
+        return self.latents.n_dynamics + self.n_loadings + self.n_noise + self.n_features
 
     @property
     def n_free(self) -> int:
         """Number of free parameters, on which the likelihood depends."""
-        return self.latents.n_free(self.n_features) + self.n_noise + self.n_features
+        alone = self.without_memories.latents.n_free(self.n_features)
+        return alone + 2 * self.n_memories + self.n_noise + self.n_features
 
     @property
     def slices(self) -> tuple[slice, slice, slice, slice]:
         """Where dynamics, loadings, noise and offset lie in the vector."""
-        sizes = [self.latents.n_dynamics, self.n_states * self.n_features, self.n_noise, self.n_features]
+        sizes = [self.latents.n_dynamics, self.n_loadings, self.n_noise, self.n_features]
         ends = np.cumsum([0, *sizes])
         dynamics, loadings, noise, offset = (
             slice(int(i), int(j)) for i, j in zip(ends[:-1], ends[1:], strict=True)
@@ -76,7 +114,7 @@ def to_vector(layout: Coordinates, params: Parameters) -> FloatArray:
     return np.concatenate(
         [
             processes.to_free(params, evenly_sampled=layout.evenly_sampled),
-            params.seen_loadings.ravel(),
+            params.seen_loadings[layout.loaded],
             noise,
             params.offset,
         ]
@@ -90,8 +128,9 @@ def from_vector(layout: Coordinates, vector: FloatArray, template: Parameters) -
     if layout.noise != "fixed":
         variance = np.broadcast_to(np.exp(noise), (layout.n_features,))
     moved = processes.from_free(template, dynamics, evenly_sampled=layout.evenly_sampled)
-    loaded = moved.with_seen_loadings(loadings.reshape(layout.n_features, layout.n_states))
-    return loaded._replace(noise_variance=variance, offset=offset)
+    seen = np.zeros((layout.n_features, layout.n_states))
+    seen[layout.loaded] = loadings
+    return moved.with_seen_loadings(seen)._replace(noise_variance=variance, offset=offset)
 
 
 def score(layout: Coordinates, params: Parameters, gaps: FloatArray, stats: Statistics) -> FloatArray:
@@ -120,4 +159,4 @@ def pack_gradient(
         "isotropic": by_log_noise.sum(keepdims=True),
         "fixed": by_log_noise[:0],
     }
-    return np.concatenate([by_dynamics, by_loadings.ravel(), noise[layout.noise], by_offset])
+    return np.concatenate([by_dynamics, by_loadings[layout.loaded], noise[layout.noise], by_offset])

@@ -1,15 +1,16 @@
 """Expectation maximisation with the exact M-step.
 
 The expected complete-data log-likelihood falls apart into the dynamics and the observations. The
-observations are one regression of each feature on ``(z, 1)`` over the rows in which it is observed. With
-the stationary variance held at one, the decay of a latent solves a cubic (:mod:`.processes`).
+observations are one regression of each feature on ``(z, 1)`` over the rows in which it is observed, of the
+memories on its own alone. With the stationary variance held at one, the decay of a latent solves a cubic
+(:mod:`.processes`).
 """
 
 from collections import deque
 
 import numpy as np
 
-from probsfa._typing import FloatArray
+from probsfa._typing import BoolArray, FloatArray
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import CountedEStep, FitResult, Status, rounding
@@ -20,7 +21,13 @@ from probsfa.statespace.parameters import Parameters
 _PROMISES = 5
 
 
-def maximize(params: Parameters, stats: Statistics, noise: Noise, gaps: FloatArray) -> Parameters:
+def maximize(
+    params: Parameters,
+    stats: Statistics,
+    noise: Noise,
+    gaps: FloatArray,
+    loaded: BoolArray | None = None,
+) -> Parameters:
     """M-step: parameters that maximise the expected complete-data log-likelihood, and the prior of the noise.
 
     Parameters
@@ -33,24 +40,31 @@ def maximize(params: Parameters, stats: Statistics, noise: Noise, gaps: FloatArr
         What may happen to the noise variance.
     gaps : ndarray of shape (U,)
         Times between successive rows; ``[1.0]`` for even sampling.
+    loaded : ndarray of bool of shape (D, n_seen), optional
+        Which loadings are learned; the others are zero. All without.
 
     Returns
     -------
     params : Parameters
     """
-    loadings, offset, variance = _maximize_observations(params, stats, noise)
+    loadings, offset, variance = _maximize_observations(params, stats, noise, loaded)
     changed = maximize_dynamics(params, stats, gaps).with_seen_loadings(loadings)
     return changed._replace(noise_variance=variance, offset=offset)
 
 
 def _maximize_observations(
-    params: Parameters, stats: Statistics, noise: Noise
+    params: Parameters, stats: Statistics, noise: Noise, loaded: BoolArray | None
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     # The statistics hold residuals, so the regression gives the change of (C, mu).
     moments, crossed = stats.latent_moments, stats.residual_moments
     if len(params.smooth_rate):
         regressors = np.append(params.latents.seen, params.n_states)
         moments, crossed = moments[:, regressors[:, None], regressors], crossed[:, regressors]
+    if loaded is not None and not loaded.all():
+        # Of what is not learned the change is zero, by an equation of its own.
+        apart = ~np.column_stack([loaded, np.ones(len(loaded), dtype=bool)])
+        moments = np.where(apart[:, :, None] | apart[:, None, :], np.eye(apart.shape[1]), moments)
+        crossed = np.where(apart, 0.0, crossed)
     change = np.linalg.solve(moments, crossed[:, :, None])[:, :, 0]
     power = stats.residual_power - np.einsum("di,di->d", change, crossed)
     variance = params.noise_variance
@@ -64,7 +78,12 @@ def _maximize_observations(
 
 
 def fit_em(
-    evaluate: CountedEStep, start: Parameters, noise: Noise, tol: float, stats: Statistics | None = None
+    evaluate: CountedEStep,
+    start: Parameters,
+    noise: Noise,
+    tol: float,
+    stats: Statistics | None = None,
+    loaded: BoolArray | None = None,
 ) -> FitResult:
     """Plain EM from ``start``.
 
@@ -84,6 +103,8 @@ def fit_em(
         Gain to come at which to stop, in nats.
     stats : Statistics, optional
         The statistics at ``start``, where they are known.
+    loaded : ndarray of bool of shape (D, n_seen), optional
+        Which loadings are learned, as in :func:`maximize`.
 
     Returns
     -------
@@ -98,7 +119,7 @@ def fit_em(
         stats = evaluate(params) if stats is None else stats
         history.append(stats.log_likelihood)
         while not evaluate.exhausted:
-            proposal = maximize(params, stats, noise, gaps)
+            proposal = maximize(params, stats, noise, gaps, loaded)
             proposed = evaluate(proposal)
             previous_gain, gain = gain, proposed.log_likelihood - stats.log_likelihood
             noise_level = rounding(stats.log_likelihood, evaluate.panel.n_rows)
@@ -121,7 +142,13 @@ def fit_em(
 
 
 def warm_up(
-    evaluate: CountedEStep, params: Parameters, stats: Statistics, noise: Noise, most: int, worth: float
+    evaluate: CountedEStep,
+    params: Parameters,
+    stats: Statistics,
+    noise: Noise,
+    most: int,
+    worth: float,
+    loaded: BoolArray | None = None,
 ) -> tuple[Parameters, Statistics]:
     """Take up to ``most`` steps of EM, as long as each gains more than ``worth`` nats.
 
@@ -141,6 +168,8 @@ def warm_up(
         Most steps.
     worth : float
         Gain below which to stop, in nats.
+    loaded : ndarray of bool of shape (D, n_seen), optional
+        Which loadings are learned, as in :func:`maximize`.
 
     Returns
     -------
@@ -152,7 +181,7 @@ def warm_up(
     for _ in range(most):
         if evaluate.exhausted:
             break
-        proposal = maximize(params, stats, noise, evaluate.panel.gaps)
+        proposal = maximize(params, stats, noise, evaluate.panel.gaps, loaded)
         proposed = evaluate(proposal)
         gain = proposed.log_likelihood - stats.log_likelihood
         if not gain > 0.0:

@@ -11,6 +11,7 @@ from probsfa._typing import FloatArray
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
 from probsfa.statespace.learning.em import fit_em, warm_up
+from probsfa.statespace.learning.memory_starts import signs_of_memory, with_memories, with_silent_memory
 from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import (
     CountedEStep,
@@ -32,7 +33,12 @@ from probsfa.statespace.learning.pair_starts import (
 from probsfa.statespace.learning.processes import within_range
 from probsfa.statespace.learning.quasi_newton import ascend
 from probsfa.statespace.learning.starts import interpolate, random_starts, starts
-from probsfa.statespace.learning.whittle import Periodogram, WhittleObjective, periodogram
+from probsfa.statespace.learning.whittle import (
+    MemoryWhittleObjective,
+    Periodogram,
+    WhittleObjective,
+    periodogram,
+)
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Latents, Parameters, with_more_latents
 from probsfa.statespace.posterior import smooth
@@ -60,6 +66,8 @@ _FEWEST_EVALUATIONS, _HELD_EVALUATIONS = 3, 12
 _SHORTEST_FOR_SPECTRA = 8
 # Parts of their first loadings with which rhythms and smooth latents are added to a model without them.
 _STRENGTHS = (0.3, 0.03)
+# Part of the noise of a model that a climb from it takes to have memory.
+_WEAK = 0.1
 # Part of its frequency by which a rhythm may move on Whittle's likelihood. Where latents are few, it would
 # rather become one of the slow ones that are wanting.
 _LARGEST_DRIFT = 0.1
@@ -76,6 +84,7 @@ def fit(
     tol: float,
     n_init: int = 1,
     start: Parameters | None = None,
+    memory: bool = False,
     given: Given | None = None,
     report: Report | None = None,
     e_step: EStep | None = None,
@@ -106,6 +115,8 @@ def fit(
         Number of climbs to the end; all but the first begin at random, with `max_iter` evaluations each.
     start : Parameters, optional
         Where to start, if that is known.
+    memory : bool, default=False
+        Whether the noise of each column has memory; all parameters are then those of the state space.
     given : Given, optional
         What is known of rhythms and smooth latents.
     report : callable, optional
@@ -119,6 +130,7 @@ def fit(
         Also after an interrupt from the keyboard, with the best parameters so far.
     """
     layout = Coordinates(panel.values.shape[1], latents, noise.kind, panel.evenly_sampled)
+    whole = layout.with_memories if memory else layout
     evaluate = CountedEStep(panel, max_iter, report, e_step)
     prior, noise = noise, noise._replace(prior=0.0)
     # Matrices here are as small as there are features.
@@ -136,13 +148,16 @@ def fit(
                 except KeyboardInterrupt:  # before the climb has a first step to remember
                     result = result._replace(status="interrupted")
         else:
-            begin = _conform(start, layout, noise, start_noise)
-            result = _fit_from(evaluate, layout, noise, begin, solver, tol)
+            begin = _conform(start, whole, noise, start_noise)
+            result = _fit_from(evaluate, whole, noise, begin, solver, tol)
+        if memory and start is None:
+            evaluate.limit = evaluate.count + max_iter
+            result = _fit_with_memory(evaluate, whole, noise, solver, tol, result)
         result = result._replace(n_evaluations=evaluate.count)
         if prior.prior == 0.0 or result.status == "interrupted" or not result.history:
             return result
         evaluate.limit = max(max_iter, evaluate.limit)
-        return _climb_posterior(evaluate, layout, prior, result, solver, tol)
+        return _climb_posterior(evaluate, whole, prior, result, solver, tol)
 
 
 def _fit_from_all_starts(
@@ -210,6 +225,43 @@ def _fit_with_pairs(
     if nested is not None and not result.log_likelihood >= nested.log_likelihood:
         return nested._replace(status=result.status)
     return result
+
+
+def _fit_with_memory(
+    evaluate: CountedEStep, layout: Coordinates, noise: Noise, solver: str, tol: float, nested: FitResult
+) -> FitResult:
+    """Climb with memories in the noise, to no less than what the model of white noise reaches, ``nested``.
+
+    Its latents may carry what memories should: besides it, the starts of :mod:`.starts` are given memories
+    too. All are refined on Whittle's likelihood.
+    """
+    silent = nested._replace(params=with_silent_memory(nested.params))
+    if nested.status == "interrupted":
+        return silent
+    try:
+        ranked = _rank(evaluate, _memory_starts(evaluate.panel, layout, noise, nested.params))
+        ranked = _refine_with_imputed_gaps(evaluate, layout, noise, ranked)
+        if solver == "em":
+            result = fit_em(evaluate, ranked[0].params, noise, tol, ranked[0].stats, layout.loaded)
+        else:
+            result = _climb(evaluate, layout, ranked, noise, tol)
+    except KeyboardInterrupt:
+        return silent._replace(status="interrupted")
+    if not result.log_likelihood >= nested.log_likelihood:
+        return silent._replace(status=result.status)
+    return result
+
+
+def _memory_starts(panel: Panel, layout: Coordinates, noise: Noise, nested: Parameters) -> list[Parameters]:
+    """Starts with memories: the model of white noise with a part of it, and refined ones."""
+    alone = layout.without_memories
+    bases = [nested]
+    if not nested.latents.n_pairs:
+        bases += _first_starts(panel, alone, noise, None)
+    sign = signs_of_memory(_unexplained(panel, nested)[0]) if layout.evenly_sampled else 1.0
+    firsts = [_conform(with_memories(params, sign=sign), layout, noise, None) for params in bases]
+    weak = _conform(with_memories(nested, _WEAK, sign), layout, noise, None)
+    return [*_refine_all(panel, layout, noise, firsts), weak]
 
 
 def _pair_starts(
@@ -304,8 +356,8 @@ def _fit_from(
     """Climb from one place."""
     start = start._replace(noise_variance=np.maximum(start.noise_variance, noise.floor))
     if solver == "em":
-        return fit_em(evaluate, start, noise, tol)
-    params, stats = warm_up(evaluate, start, evaluate(start), noise, _EM_STEPS, _EM_WORTH)
+        return fit_em(evaluate, start, noise, tol, loaded=layout.loaded)
+    params, stats = warm_up(evaluate, start, evaluate(start), noise, _EM_STEPS, _EM_WORTH, layout.loaded)
     return fit_quasi_newton(evaluate, layout, params, noise, tol, stats)
 
 
@@ -338,7 +390,9 @@ def _climb_posterior(
     limit = evaluate.limit
     if not worth_it or limit - evaluate.count < _FEWEST_EVALUATIONS:
         return result
-    climb = fit_em if solver == "em" else partial(fit_quasi_newton, layout=layout)
+    climb = (
+        partial(fit_em, loaded=layout.loaded) if solver == "em" else partial(fit_quasi_newton, layout=layout)
+    )
     stats = evaluate(params)
     here = stats.log_likelihood + noise.log_prior(params.noise_variance)
     lifted = _lifted(params, layout, noise, stats, evaluate.panel.gaps, np.inf)
@@ -457,7 +511,8 @@ def _refine(
     params: Parameters, layout: Coordinates, noise: Noise, data: Periodogram
 ) -> tuple[float, Parameters]:
     even = layout._replace(evenly_sampled=True)
-    objective = WhittleObjective(even, data, params, _WHITTLE_EVALUATIONS)
+    kind = MemoryWhittleObjective if layout.n_memories else WhittleObjective
+    objective = kind(even, data, params, _WHITTLE_EVALUATIONS)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         # A wild step may overflow; the search then shortens it.
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -486,7 +541,7 @@ def _refine_with_imputed_gaps(
         if evaluate.limit - evaluate.count < 2:
             break
         best = ranked[0]
-        params, _ = warm_up(evaluate, best.params, best.stats, noise, 1, _EM_WORTH)
+        params, _ = warm_up(evaluate, best.params, best.stats, noise, 1, _EM_WORTH, layout.loaded)
         if evaluate.limit - evaluate.count < 2:
             break
         evaluate.count += 1  # of the posterior that fills the gaps
@@ -542,7 +597,7 @@ def _climb(
         alone = len(promising) == 1
         evaluate.limit = limit if alone else min(limit, evaluate.count + _TRIAL_EVALUATIONS)
         try:
-            params, stats = warm_up(evaluate, params, stats, noise, _EM_STEPS, _EM_WORTH)
+            params, stats = warm_up(evaluate, params, stats, noise, _EM_STEPS, _EM_WORTH, layout.loaded)
             results.append(fit_quasi_newton(evaluate, layout, params, noise, tol, stats))
         finally:
             evaluate.limit = limit

@@ -21,6 +21,7 @@ from probsfa.statespace.columns import ColumnMoments, column_moments
 from probsfa.statespace.learning.budget import Size, check_memory, default_size
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.fit import fit
+from probsfa.statespace.learning.memory_starts import with_weak_memory
 from probsfa.statespace.learning.noise import LEAST_KNOWN_NOISE, is_heywood
 from probsfa.statespace.learning.objective import STATUS_SENTENCES, EStep, FitResult, Report
 from probsfa.statespace.learning.options import FitOptions
@@ -81,8 +82,8 @@ class TrainingData(Protocol):
         """Moments of the columns."""
         ...
 
-    def default_size(self) -> Size:
-        """Number of latents and rows that a fit takes where nobody says."""
+    def default_size(self, *, memory: bool = False) -> Size:
+        """Number of latents and rows that a fit takes where nobody says; with `memory` the noise has such."""
         ...
 
     def standardised(
@@ -113,9 +114,11 @@ class InMemory:
         self.time_unit = sequences.time_unit
         self.feature_names = sequences.feature_names
 
-    def default_size(self) -> Size:
+    def default_size(self, *, memory: bool = False) -> Size:
         """Number of latents and rows that a fit takes where nobody says."""
-        return default_size(self.sequences.mask, self.sequences.lengths, ~self.columns.constant)
+        return default_size(
+            self.sequences.mask, self.sequences.lengths, ~self.columns.constant, memory=memory
+        )
 
     def standardised(
         self, shift: FloatArray, scale: FloatArray, stretches: list[slice] | None = None
@@ -188,11 +191,12 @@ class MaximumLikelihood:
 
     @property
     def predictive_params(self) -> Parameters:
-        """The parameters from which observations are predicted: constant columns have no noise."""
+        """The state space from which observations are predicted: constant columns have no noise."""
+        states = self.params.state_space
         if self.constant is None:
-            return self.params
-        noise = np.where(self.constant, 0.0, self.params.noise_variance)
-        return self.params._replace(noise_variance=noise)
+            return states
+        noise = np.where(self.constant, 0.0, states.noise_variance)
+        return states._replace(noise_variance=noise)
 
     @property
     def standardised_params(self) -> Parameters:
@@ -234,7 +238,8 @@ class FitProblem(NamedTuple):
     def layout(self) -> Coordinates:
         """How the parameters are laid out as one vector."""
         even = self.observations.panel.evenly_sampled
-        return Coordinates(self.scale.size, self.options.latents, self.options.noise_kind, even)
+        layout = Coordinates(self.scale.size, self.options.latents, self.options.noise_kind, even)
+        return layout.with_memories if self.options.has_memory else layout
 
     @property
     def tol(self) -> float:
@@ -313,6 +318,12 @@ def start_of(init: Any, problem: FitProblem) -> Parameters:
             "init must be Parameters, a fitted model that has such (params_), or a fitted SFA; got "
             f"{type(init).__name__}."
         )
+    memory = problem.options.has_memory
+    if params.has_memory and not memory:
+        raise ValueError("init has noise with memory, which is fitted with noise='ar1'.")
+    if memory and not params.has_memory:
+        # In which a climb would stay without: the slope by a scale of zero is zero.
+        params = with_weak_memory(params)
     if params.latents != problem.options.latents or params.n_features != scale.size:
         raise ValueError(
             f"init has {params.n_components} latents of {params.n_features} features; the fit has {k} of "
@@ -328,8 +339,9 @@ def pose(data: TrainingData, options: FitOptions) -> FitProblem:
     options.known_noise(scale)  # whether it fits the columns, before they are standardised
     # Under noise that is given, or the same for all columns, a constant column has a spread.
     constant = data.columns.constant if options.noise_kind == "diagonal" else None
-    size = data.default_size() if options.n_components is None else Size(options.n_components)
-    check_memory(size.n_components)
+    chosen = options.n_components is None
+    size = data.default_size(memory=options.has_memory) if chosen else Size(int(options.n_components or 0))
+    check_memory(size.n_components + (scale.size if options.has_memory else 0))
     return FitProblem(
         data.standardised(shift, scale, size.stretches),
         shift,
@@ -360,7 +372,7 @@ def maximise(
     Returns
     -------
     FitResult
-        In standardised units.
+        In standardised units; where the noise has memory, with parameters that say so.
     """
     options, observations = problem.options, problem.observations
     even = observations.panel.evenly_sampled
@@ -369,7 +381,7 @@ def maximise(
         assert report is not None
         report(count, best - problem.log_volume)
 
-    return fit(
+    result = fit(
         observations.panel,
         options.latents,
         options.learned_noise(problem.scale),
@@ -378,11 +390,13 @@ def maximise(
         max_iter=options.max_iter,
         tol=problem.tol,
         n_init=options.n_init,
-        start=start,
+        start=None if start is None else start.state_space,
+        memory=options.has_memory,
         given=options.given(problem.time_unit, evenly_sampled=even),
         report=None if report is None else report_in_data_units,
         e_step=observations.e_step,
     )
+    return result._replace(params=result.params.with_memory_apart()) if options.has_memory else result
 
 
 def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
@@ -394,6 +408,8 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
             loadings=np.where(problem.constant[:, None], 0.0, params.loadings),
             offset=np.where(problem.constant, shift, params.offset),
         )
+        if params.has_memory:
+            params = params._replace(memory_scale=np.where(problem.constant, 0.0, params.memory_scale))
     if not (np.isfinite(result.log_likelihood) and all(np.isfinite(part).all() for part in params.all_parts)):
         raise ValueError(
             "The fit ended at parameters that are no finite numbers: some values of X, or some times, are "
@@ -411,7 +427,7 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
         status=STATUS_SENTENCES[result.status]
         + _about_tolerance(result, problem)
         + problem.about_size
-        + _about_floors(params.noise_variance, problem)
+        + _about_floors(params, problem)
         + _about_constants(problem),
         options=problem.options,
         constant=problem.constant,
@@ -425,9 +441,13 @@ def _about_tolerance(result: FitResult, problem: FitProblem) -> str:
     return f" tol='auto' took {problem.tol:.2g}."
 
 
-def _about_floors(noise_variance: FloatArray, problem: FitProblem) -> str:
+def _about_floors(params: Parameters, problem: FitProblem) -> str:
     """A sentence on noise variances (D,) that are at a floor or nearly zero; or nothing."""
     options = problem.options
+    # Noise with memory is noise, too.
+    noise_variance = params.noise_variance
+    if params.has_memory:
+        noise_variance = noise_variance + params.memory_scale**2
     if options.noise_kind == "fixed":
         raised = np.flatnonzero(options.raised_noise(problem.scale))
         if raised.size == 0:

@@ -9,6 +9,7 @@ from probsfa._typing import FloatArray
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
 from probsfa.statespace.learning.fisher_metric import Metric, complete_data_of
+from probsfa.statespace.learning.memory_metric import MemoryMetric, make_metric
 from probsfa.statespace.learning.noise import PRIOR_CURVATURE, Noise
 from probsfa.statespace.learning.processes import longest_steps
 from probsfa.statespace.learning.quasi_newton import Ascent, Box, Evaluation, ascend
@@ -170,14 +171,14 @@ class ExactObjective:
         size = self.layout.n_noise
         return np.zeros(size) if noise is None else noise.prior_slope(params.noise_variance)
 
-    def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric:
+    def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric | MemoryMetric:
         """Expected information, damped by that of complete data: with full damping a step is one of EM."""
         params = from_vector(self.layout, vector, self.template)
         # The likelihood curves where its own gradient pushes a variance towards zero, whatever holds it up;
         # and where it is flat, the prior alone would ask for steps so long that they shorten all others.
         gradient = evaluation.gradient.copy()
         gradient[self.layout.slices[2]] -= PRIOR_CURVATURE * self._prior_slope(params)
-        return Metric(self.layout, params, complete_data_of(evaluation.detail, params), gradient)
+        return make_metric(self.layout, params, complete_data_of(evaluation.detail, params), gradient)
 
 
 # Longest step of one iteration: in the loadings (standard deviations), log r, mu.

@@ -117,9 +117,9 @@ class FitOptions:
     ----------
     n_components : int or None
         Number of latents; None for what serves.
-    noise : {"diagonal", "isotropic"}, float or array-like (D,), default="diagonal"
-        A noise variance for each feature, one for all, or known ones in squared data units: one for all, or
-        one for each feature, which are kept as a tuple.
+    noise : {"diagonal", "isotropic", "ar1"}, float or array-like (D,), default="diagonal"
+        A noise variance for each feature, one for all, one for each beside noise with memory, or known ones
+        in squared data units: one for all, or one for each feature, which are kept as a tuple.
     solver : {"auto", "lbfgs", "em"}, default="auto"
         How to climb the likelihood; "auto" is "lbfgs".
     max_iter : int, default=200
@@ -195,9 +195,9 @@ class FitOptions:
                 raise ValueError(f"noise must be a finite variance, zero or larger; got {self.noise!r}.")
         elif isinstance(self.noise, tuple) and self.noise:
             check_variances(self.noise)
-        elif not isinstance(self.noise, str) or self.noise not in ("diagonal", "isotropic"):
+        elif not isinstance(self.noise, str) or self.noise not in ("diagonal", "isotropic", "ar1"):
             raise ValueError(
-                "noise must be 'diagonal', 'isotropic', a variance, or a variance for each column; "
+                "noise must be 'diagonal', 'isotropic', 'ar1', a variance, or a variance for each column; "
                 f"got {self.noise!r}."
             )
         if self.tol != "auto" and not (is_number(self.tol) and self.tol > 0.0):
@@ -268,8 +268,15 @@ class FitOptions:
 
     @property
     def noise_kind(self) -> NoiseKind:
-        """How the noise is learned: "diagonal", "isotropic", or "fixed" where variances are given."""
+        """How white noise is learned: "diagonal", "isotropic", or "fixed" where variances are given."""
+        if self.has_memory:
+            return "diagonal"
         return cast(NoiseKind, self.noise) if isinstance(self.noise, str) else "fixed"
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether each column has noise with memory besides."""
+        return isinstance(self.noise, str) and self.noise == "ar1"
 
     @property
     def scales_by_feature(self) -> bool:

@@ -484,11 +484,11 @@ class LatentSpectra(NamedTuple):
     coordinates: NDArray[np.intp] | None = None
     n_dynamics: int = 0
 
-    def _of_states(self, numbers: FloatArray) -> FloatArray:
+    def of_states(self, numbers: FloatArray) -> FloatArray:
         """Numbers of states (..., K) for each derivative."""
         return numbers if self.states is None else numbers[..., self.states]
 
-    def _summed(self, numbers: FloatArray) -> FloatArray:
+    def summed(self, numbers: FloatArray) -> FloatArray:
         """Numbers of derivatives (..., E) summed for each coordinate."""
         if self.coordinates is None:
             return numbers
@@ -497,21 +497,21 @@ class LatentSpectra(NamedTuple):
     def information(self, weights: FloatArray, g: FloatArray) -> FloatArray:
         """Mean of ``f'_j f'_k G_jk^2``: (P, P), for ``G`` (W, K, K)."""
         slopes = self.slopes
-        between = self._of_states(self._of_states(g).swapaxes(1, 2)).swapaxes(1, 2)
+        between = self.of_states(self.of_states(g).swapaxes(1, 2)).swapaxes(1, 2)
         by_entry = np.tensordot(weights, slopes[:, :, None] * slopes[:, None, :] * between**2, 1)
-        return self._summed(self._summed(by_entry).T).T
+        return self.summed(self.summed(by_entry).T).T
 
     def with_noise(self, weights: FloatArray, uh: FloatArray) -> FloatArray:
         """Mean of ``f'_j (U H)_dj^2``: (P, D), for ``U H`` (W, D, K)."""
-        by_entry = np.tensordot(weights, self.slopes[:, None, :] * self._of_states(uh) ** 2, 1)
-        return self._summed(by_entry).T
+        by_entry = np.tensordot(weights, self.slopes[:, None, :] * self.of_states(uh) ** 2, 1)
+        return self.summed(by_entry).T
 
     def with_loadings(self, weights: FloatArray, h: FloatArray, g: FloatArray) -> FloatArray:
         """Mean of ``f'_j f_k H_bj G_jk``: (q, K, P), for ``H`` (W, q, K) and ``G`` (W, K, K)."""
-        beside = self._of_states(g.swapaxes(1, 2)).swapaxes(1, 2)
+        beside = self.of_states(g.swapaxes(1, 2)).swapaxes(1, 2)
         moved = self.slopes[:, :, None] * beside * self.values[:, None, :]
-        weighted = (weights[:, None, None] * self._of_states(h)).transpose(2, 1, 0)
-        return self._summed((weighted @ moved.transpose(1, 0, 2)).transpose(1, 2, 0))
+        weighted = (weights[:, None, None] * self.of_states(h)).transpose(2, 1, 0)
+        return self.summed((weighted @ moved.transpose(1, 0, 2)).transpose(1, 2, 0))
 
     def gradient(
         self, weights: FloatArray, explained: FloatArray, band: NDArray[np.intp], power: FloatArray
@@ -529,9 +529,9 @@ class LatentSpectra(NamedTuple):
         power : ndarray of shape (W, K)
             Diagonal of ``C' S^-1 C``.
         """
-        observed = np.sum(self.slopes[band] * self._of_states(explained) ** 2, axis=0)
-        expected = np.einsum("w,wk,wk->k", weights, self.slopes, self._of_states(power))
-        return self._summed(np.asarray(0.5 * (observed - expected)))
+        observed = np.sum(self.slopes[band] * self.of_states(explained) ** 2, axis=0)
+        expected = np.einsum("w,wk,wk->k", weights, self.slopes, self.of_states(power))
+        return self.summed(np.asarray(0.5 * (observed - expected)))
 
 
 def latent_spectra(params: Parameters, omega: FloatArray, *, evenly_sampled: bool) -> LatentSpectra:

@@ -17,7 +17,8 @@ from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import check_option
 from probsfa.statespace.learning import processes
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
-from probsfa.statespace.learning.fisher_metric import Metric, complete_data_of
+from probsfa.statespace.learning.fisher_metric import complete_data_of
+from probsfa.statespace.learning.memory_metric import make_metric
 from probsfa.statespace.learning.options import is_number
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
@@ -25,6 +26,12 @@ from probsfa.statespace.posterior import expected_statistics
 
 # Steps of the differences, in units of the expected standard errors.
 _STEP = 0.01
+# Part of a column's variance below which noise with memory is none: nothing is known of its decay then.
+_LEAST_MEMORY = 1e-8
+
+
+# What is beside the tuple.
+_BESIDE = ("rhythm_decays", "rhythm_periods", "smooth_timescales", "memory_decay", "memory_scale")
 
 
 class Interval(NamedTuple):
@@ -64,6 +71,8 @@ class StandardErrors(_Errors):
         Of rhythms.
     smooth_timescales : ndarray of shape (M,)
         Of smooth latents.
+    memory_decay, memory_scale : ndarray of shape (D,) or (0,)
+        Of noise with memory; NaN for a column that has next to none.
     estimates : Parameters
         The parameters that these are the errors of.
     time_unit : float
@@ -89,12 +98,14 @@ class StandardErrors(_Errors):
     rhythm_decays: FloatArray
     rhythm_periods: FloatArray
     smooth_timescales: FloatArray
+    memory_decay: FloatArray
+    memory_scale: FloatArray
 
     @classmethod
     def of(cls, estimates: Parameters, time_unit: float, **errors: FloatArray) -> Self:
         """Errors of these estimates; both, and those of rhythms and smooth latents, are beside the tuple."""
         made = cls(**{name: errors[name] for name in cls._fields})
-        for name in ("rhythm_decays", "rhythm_periods", "smooth_timescales"):
+        for name in _BESIDE:
             setattr(made, name, errors.get(name, np.zeros(0)))
         made.estimates, made.time_unit = estimates, time_unit
         return made
@@ -106,10 +117,11 @@ class StandardErrors(_Errors):
         ----------
         name : str
             Of what: "timescales", "decay", "noise_variance", "loadings", "offset", "rhythm_periods",
-            "rhythm_decays" or "smooth_timescales". Time scales, periods and noise variances have theirs on
-            the logarithmic scale: factors, not differences, are as likely up as down, and an interval does
-            not reach below zero. Those of positive decays are those of the time scales; a negative decay has
-            its own on the scale of ``atanh a``. Loadings and offsets have symmetric ones.
+            "rhythm_decays", "smooth_timescales", "memory_decay" or "memory_scale". Time scales, periods,
+            noise variances and scales of memories have theirs on the logarithmic scale: factors, not
+            differences, are as likely up as down, and an interval does not reach below zero. Those of
+            positive decays are those of the time scales; a negative decay, and that of a memory, has its own
+            on the scale of ``atanh a``. Loadings and offsets have symmetric ones.
         level : float, default=0.95
             Probability to cover.
 
@@ -123,7 +135,7 @@ class StandardErrors(_Errors):
         ValueError
             If the name or the level is none.
         """
-        check_option("name", name, (*self._fields, "rhythm_periods", "rhythm_decays", "smooth_timescales"))
+        check_option("name", name, (*self._fields, *_BESIDE))
         z = normal_quantile(level)
         if name == "rhythm_periods":
             return _by_factors(self.estimates.rhythm_periods * self.time_unit, self.rhythm_periods, z)
@@ -133,6 +145,12 @@ class StandardErrors(_Errors):
             rates = -np.log(self.estimates.rhythm_decay)
             of_rates = _by_factors(rates, self.rhythm_decays / self.estimates.rhythm_decay, z)
             return Interval(np.exp(-of_rates.upper), np.exp(-of_rates.lower))
+        if name == "memory_scale":
+            return _by_factors(self.estimates.memory_scale, self.memory_scale, z)
+        if name == "memory_decay":
+            decay = self.estimates.memory_decay
+            reach = z * self.memory_decay / ((1.0 - decay) * (1.0 + decay))
+            return Interval(*(np.tanh(np.arctanh(decay) + sign * reach) for sign in (-1.0, 1.0)))
         if name in ("loadings", "offset"):
             estimate, error = getattr(self.estimates, name), getattr(self, name)
             return Interval(estimate - z * error, estimate + z * error)
@@ -176,7 +194,7 @@ def observed_information(
     """Minus the second derivative of the log-likelihood by the free coordinates, shape (F, F)."""
     vector = to_vector(layout, params)
     stats = expected_statistics(params, panel)
-    expected = np.diag(Metric(layout, params, complete_data_of(stats, params)).to_dense())
+    expected = np.diag(make_metric(layout, params, complete_data_of(stats, params)).to_dense())
     indices = np.flatnonzero(free)
     columns = []
     for i in indices:
@@ -191,10 +209,16 @@ def observed_information(
 
 
 def free_coordinates(layout: Coordinates, params: Parameters, floors: tuple[float, ...]) -> BoolArray:
-    """Which coordinates (P,) are free: all but noise variances that are at a floor, and held loadings."""
+    """Which coordinates (P,) are free: all but variances at a floor, held loadings and silent memories."""
     at_floor = np.any(np.isclose(params.noise_variance[:, None], floors, rtol=1e-6), axis=1)
     free = np.ones(layout.size, dtype=bool)
-    free[layout.slices[1]] = params.free_loadings.ravel()
+    loadings = params.free_loadings
+    if layout.n_memories:
+        own = layout.memories
+        heard = np.diagonal(params.seen_loadings[:, own]) ** 2 > _LEAST_MEMORY
+        loadings[:, own] &= heard
+        free[own] = heard
+    free[layout.slices[1]] = loadings[layout.loaded]
     free[layout.slices[2]] = {"diagonal": ~at_floor, "isotropic": [not at_floor.any()], "fixed": []}[
         layout.noise
     ]
@@ -222,7 +246,7 @@ def standard_errors(
     layout : Coordinates
         Free coordinates.
     params : Parameters
-        Maximum-likelihood parameters of the standardised data.
+        Maximum-likelihood parameters of the standardised data, in the state space.
     panel : Panel
         Standardised observations.
     floors : tuple of float
@@ -244,7 +268,7 @@ def standard_errors(
     UserWarning
         If the information is not positive definite; the errors concerned are NaN.
     """
-    d, k = layout.n_features, layout.n_states
+    d = layout.n_features
     free = free_coordinates(layout, params, floors)
     information = observed_information(layout, params, panel, free)
     variances = np.full(layout.size, np.nan)
@@ -270,8 +294,16 @@ def standard_errors(
     dynamics = processes.standard_errors(
         params, dynamics_part, time_unit, evenly_sampled=layout.evenly_sampled
     )
+    seen = np.full(layout.loaded.shape, np.nan)
+    seen[layout.loaded] = loadings_part
     loadings = np.full(params.loadings.shape, np.nan)
-    loadings[:, params.latents.seen] = loadings_part.reshape(d, k)
+    loadings[:, params.latents.seen] = seen
+    if layout.n_memories:
+        own, k = layout.memories, layout.memories.start
+        dynamics["memory_decay"] = dynamics["decay"][own]
+        dynamics["memory_scale"] = np.diagonal(loadings[:, own]) * scale
+        loadings = np.delete(loadings, own, axis=1)
+        dynamics |= {name: dynamics[name][:k] for name in ("decay", "timescales")}
     return StandardErrors.of(
         estimates,
         time_unit,

@@ -2,10 +2,11 @@
 
     log p(X) ~ -1/2 sum_w  log|S(w)| + tr(S(w)^-1 I(w)),        S(w) = C diag(f(w)) C' + diag(r)
 
-over the Fourier frequencies, ``I`` being the periodogram matrix. Neighbouring frequencies are averaged into
-bands, narrow near zero where slow latents have their peaks, and the periodogram of a band is kept as a factor
-of at most D rows, ``I = Z' Z``; after one Fourier transform an evaluation costs a handful of products of
-these rows with D-by-K matrices. Its optimum is within the edge terms of the exact one, so it is the
+over the Fourier frequencies, ``I`` being the periodogram matrix; where the noise of the columns has memory,
+``diag(n(w))`` is in the place of ``diag(r)`` (:mod:`.memory_metric`). Neighbouring frequencies are averaged
+into bands, narrow near zero where slow latents have their peaks, and the periodogram of a band is kept as a
+factor of at most D rows, ``I = Z' Z``; after one Fourier transform an evaluation costs a handful of products
+of these rows with D-by-K matrices. Its optimum is within the edge terms of the exact one, so it is the
 place to look for good starts: many can be tried for the price of one posterior.
 """
 
@@ -18,6 +19,7 @@ from probsfa._typing import FloatArray
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, pack_gradient
 from probsfa.statespace.learning.fisher_metric import Metric, complete_data_without_holes
 from probsfa.statespace.learning.information import factor_spectra
+from probsfa.statespace.learning.memory_metric import MemoryMetric, coloured_spectra
 from probsfa.statespace.learning.processes import latent_spectra
 from probsfa.statespace.learning.quasi_newton import Evaluation
 from probsfa.statespace.parameters import Parameters
@@ -46,6 +48,14 @@ class Periodogram(NamedTuple):
     weights: FloatArray
     rows: FloatArray
     first: NDArray[np.intp]
+
+    @property
+    def by_band(self) -> FloatArray:
+        """The rows of each band, filled up with zeros to as many as any has: (W, m, D)."""
+        numbers = np.diff(self.first, append=len(self.rows))
+        padded = np.zeros((len(numbers), int(numbers.max()), self.rows.shape[1]))
+        padded[self.band, np.arange(len(self.rows)) - np.repeat(self.first, numbers)] = self.rows
+        return padded
 
     @property
     def band(self) -> NDArray[np.intp]:
@@ -168,3 +178,41 @@ class WhittleObjective:
         """Expected and complete-data information, as for the exact likelihood."""
         params = from_vector(self.layout, vector, self.template)
         return Metric(self.layout, params, self._complete, evaluation.gradient, _MOST_WITHIN)
+
+
+class MemoryWhittleObjective(WhittleObjective):
+    """The same where the noise of the columns has memory; parameters in the state space."""
+
+    def __init__(self, layout: Coordinates, data: Periodogram, template: Parameters, limit: int) -> None:
+        super().__init__(layout, data, template, limit)
+        self._rows = data.by_band
+
+    def __call__(self, vector: FloatArray) -> Evaluation:
+        """Value and gradient."""
+        self.count += 1
+        params, layout = from_vector(self.layout, vector, self.template), self.layout
+        spectra = coloured_spectra(layout, params, self.data.frequencies)
+        weights = self.data.weights
+        whitened = self._rows @ spectra.precision  # (S^-1 z)'
+        value = -0.5 * float(weights @ spectra.log_det + np.sum(whitened * self._rows))
+        # Twice the derivative by S in each band.
+        by_spectrum = np.swapaxes(whitened, 1, 2) @ whitened - weights[:, None, None] * spectra.precision
+        moved = by_spectrum @ spectra.loadings
+        shared = spectra.shared
+        by_loadings = np.zeros((layout.n_features, layout.n_states))
+        own = layout.memories
+        others = np.delete(np.arange(layout.n_states), own)
+        by_loadings[:, others] = np.einsum("wdk,wk->dk", moved, shared.values)
+        by_state = np.einsum("dk,wdk->wk", spectra.loadings, moved)
+        by_dynamics = 0.5 * shared.summed(np.sum(shared.slopes * shared.of_states(by_state), axis=0))
+        diagonal = 0.5 * np.diagonal(by_spectrum, axis1=1, axis2=2)
+        by_decay, by_scale, by_noise = (np.sum(slope * diagonal, axis=0) for slope in spectra.by_column)
+        by_dynamics[own] += by_decay
+        by_loadings[:, own] = np.diag(by_scale)
+        gradient = pack_gradient(layout, by_dynamics, by_loadings, by_noise, np.zeros_like(by_noise))
+        return Evaluation(value, gradient)
+
+    def metric(self, vector: FloatArray, evaluation: Evaluation) -> MemoryMetric:  # type: ignore[override]
+        """Expected and complete-data information, as for the exact likelihood."""
+        params = from_vector(self.layout, vector, self.template)
+        return MemoryMetric(self.layout, params, self._complete, evaluation.gradient)

@@ -1,0 +1,63 @@
+"""Noise with memory by its definition: the joint Gaussian of all cells, written out.
+
+Covariances of cells are those of the latents, seen through the loadings, and in each column, with itself
+alone, ``s^2 b ** |t - t'|`` and white noise.
+"""
+
+import numpy as np
+from scipy.linalg import block_diag
+
+from tests.oracles import latents_of_two_states as latents
+
+
+def cells(params, times):
+    """Covariance (N D, N D) of all cells of sequences at those times; rows of the data come first."""
+    n_rows, d = sum(map(len, times)), len(params.offset)
+    matrix = np.kron(np.eye(n_rows), params.loadings)
+    total = matrix @ latents.prior(params, times) @ matrix.T
+    for j in range(d):
+        own = [
+            params.memory_scale[j] ** 2 * params.memory_decay[j] ** np.abs(np.subtract.outer(t, t))
+            for t in times
+        ]
+        rows = np.arange(n_rows) * d + j
+        total[np.ix_(rows, rows)] += block_diag(*own) + params.noise_variance[j] * np.eye(n_rows)
+    return total
+
+
+def log_likelihood(params, data, times):
+    """Log density of the observed cells."""
+    x = (np.concatenate(data) - params.offset).ravel()
+    seen = ~np.isnan(x)
+    spread = cells(params, times)[np.ix_(seen, seen)]
+    return -0.5 * (np.linalg.slogdet(2.0 * np.pi * spread)[1] + x[seen] @ np.linalg.solve(spread, x[seen]))
+
+
+def posterior_of_latents(params, data, times):
+    """Mean (N, S) and covariance (N, S, N, S) of the states of the latents, not of the memories."""
+    x = (np.concatenate(data) - params.offset).ravel()
+    seen = ~np.isnan(x)
+    n_rows, s = len(x) // len(params.offset), params.loadings.shape[1]
+    prior = latents.prior(params, times)
+    crossed = prior @ np.kron(np.eye(n_rows), params.loadings)[seen].T
+    gain = np.linalg.solve(cells(params, times)[np.ix_(seen, seen)], crossed.T).T
+    mean, covariance = gain @ x[seen], prior - gain @ crossed.T
+    return mean.reshape(n_rows, s), covariance.reshape(n_rows, s, n_rows, s)
+
+
+def given(params, data, times, wanted):
+    """Mean and covariance of cells ``wanted`` (flat numbers) given those observed that are not among them."""
+    x = (np.concatenate(data) - params.offset).ravel()
+    seen = np.setdiff1d(np.flatnonzero(~np.isnan(x)), wanted)
+    total = cells(params, times)
+    gain = np.linalg.solve(total[np.ix_(seen, seen)], total[np.ix_(seen, wanted)]).T
+    mean = params.offset[np.asarray(wanted) % len(params.offset)] + gain @ x[seen]
+    return mean, total[np.ix_(wanted, wanted)] - gain @ total[np.ix_(seen, wanted)]
+
+
+def draw(rng, params, times):
+    """Observations of sequences at those times."""
+    total = cells(params, times)
+    x = np.linalg.cholesky(total) @ rng.standard_normal(len(total))
+    rows = x.reshape(-1, len(params.offset)) + params.offset
+    return np.split(rows, np.cumsum([len(when) for when in times])[:-1])

@@ -1,0 +1,69 @@
+"""Noise with memory: every strategy gives what the joint Gaussian of all cells says."""
+
+import numpy as np
+
+from probsfa.statespace import use_strategy
+from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.posterior import expected_statistics, log_likelihood, smooth
+from tests.oracles import noise_with_memory as oracle
+from tests.sampling import sparsely
+from tests.statespace.engine.test_latents_of_two_states import ASKED, EXACT
+from tests.statespace.support import punch, scaled_error, to_panel, uneven_times
+
+LENGTHS = [35, 1, 12]
+
+
+def make_model(rng, n_components, *, rhythm=False, n_features=2):
+    """A model whose columns have noise with memory, one of them with next to none."""
+    extra = {"rhythm_decay": np.array([0.97]), "rhythm_frequency": np.array([0.4])} if rhythm else {}
+    return Parameters(
+        np.array([0.9, 0.6, 0.3])[:n_components],
+        rng.standard_normal((n_features, n_components + 2 * rhythm)),
+        rng.uniform(0.2, 0.5, n_features),
+        rng.standard_normal(n_features),
+        **extra,
+        memory_decay=rng.uniform(0.3, 0.95, n_features),
+        memory_scale=np.append(rng.uniform(0.5, 1.5, n_features - 1), 1e-3),
+    )
+
+
+def make_data(rng, params, *, even, holes="scattered", lengths=LENGTHS):
+    """Sequences, their times for the oracle, and a panel."""
+    times = [np.arange(float(n)) for n in lengths] if even else uneven_times(rng, lengths)
+    data = punch(rng, oracle.draw(rng, params, times), holes)
+    return data, times, to_panel(data, None if even else times)
+
+
+@sparsely("asked", list(ASKED), shown=["recursions", "covariance_form"])
+@sparsely("n_components", [0, 1, 2], shown=[1])
+@sparsely("rhythm", [False, True], shown=[True])
+@sparsely("even", [True, False], shown=[False])
+def test_every_strategy_gives_the_joint_gaussian(rng, asked, n_components, rhythm, even):
+    params = make_model(rng, n_components, rhythm=rhythm)
+    data, times, panel = make_data(rng, params, even=even)
+    with use_strategy(**ASKED[asked]):
+        posterior, value = smooth(params, panel), log_likelihood(params, panel)
+        stats = expected_statistics(params, panel)
+    wanted = oracle.log_likelihood(params, data, times)
+    for computed in (value, posterior.log_likelihood, stats.log_likelihood):
+        assert abs(computed - wanted) < EXACT * abs(wanted)
+    if params.n_states == 0:
+        return
+    shared = posterior.of(params.shared_states)
+    mean, covariance = oracle.posterior_of_latents(params, data, times)
+    rows = range(len(mean))
+    assert scaled_error(shared.means, mean) < EXACT
+    assert scaled_error(shared.covariances, [covariance[t, :, t] for t in rows]) < EXACT
+    lag_one = [covariance[t + 1, :, t] for t in rows[:-1]]
+    assert scaled_error(shared.lag_one_covariances, lag_one) < EXACT
+
+
+def test_steady_state_gives_the_joint_gaussian(rng):
+    params = make_model(rng, 1)._replace(memory_decay=np.array([0.8, 0.3]))
+    data, times, panel = make_data(rng, params, even=True, holes="none", lengths=[300])
+    with use_strategy("steady_state"):
+        value, posterior = log_likelihood(params, panel), smooth(params, panel)
+    wanted = oracle.log_likelihood(params, data, times)
+    mean, _ = oracle.posterior_of_latents(params, data, times)
+    assert abs(value - wanted) < EXACT * abs(wanted)
+    assert scaled_error(posterior.of(params.shared_states).means, mean) < EXACT

@@ -1,0 +1,262 @@
+"""Learning noise with memory: score, information, Whittle's likelihood, M-step, and what a fit reaches."""
+
+import numpy as np
+import pytest
+
+from probsfa import ProbabilisticSFA, select_n_components
+from probsfa.statespace.learning import em
+from probsfa.statespace.learning.budget import default_size, most_components
+from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
+from probsfa.statespace.learning.fisher_metric import CompleteData
+from probsfa.statespace.learning.memory_metric import MemoryMetric
+from probsfa.statespace.learning.noise import Noise
+from probsfa.statespace.learning.processes import frequencies
+from probsfa.statespace.learning.standard_errors import observed_information
+from probsfa.statespace.learning.whittle import MemoryWhittleObjective, periodogram
+from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.posterior import expected_statistics
+from tests.oracles import noise_with_memory as oracle
+from tests.sampling import sparsely
+from tests.statespace.engine.test_noise_with_memory import make_data, make_model
+from tests.statespace.support import scaled_error
+
+
+def in_coordinates(params, even, noise="diagonal"):
+    """Layout, state space and vector of a model."""
+    states = params.state_space
+    layout = Coordinates(params.n_features, params.latents, noise, even).with_memories
+    return layout, states, to_vector(layout, states)
+
+
+@sparsely("rhythm", [False, True], shown=[True])
+@sparsely("even", [True, False], shown=[False])
+def test_score_is_the_derivative_of_the_joint_gaussian(rng, rhythm, even):
+    params = make_model(rng, 1, rhythm=rhythm)
+    data, times, panel = make_data(rng, params, even=even)
+    layout, states, at = in_coordinates(params, even)
+    assert layout.size == len(at) == layout.n_free + rhythm
+    back = from_vector(layout, at, states).with_memory_apart()
+    for one, other in zip(back.all_parts, params.all_parts, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+    gradient = score(layout, states, panel.gaps, expected_statistics(states, panel))
+    step = 1e-5
+    for i in range(layout.size):
+        moved = [from_vector(layout, at + s * step * np.eye(layout.size)[i], states) for s in (1.0, -1.0)]
+        up, down = (oracle.log_likelihood(each.with_memory_apart(), data, times) for each in moved)
+        assert abs(gradient[i] - (up - down) / (2.0 * step)) < 2e-6 * max(1.0, abs(gradient[i])), i
+
+
+def spectral_matrix(params, omega):
+    """``S(w)``, by the closed forms of spectra."""
+
+    def spectrum(a):
+        return (1.0 - a**2) / abs(1.0 - a * np.exp(-1j * omega)) ** 2
+
+    latents = [spectrum(a) for a in params.decay]
+    for rho, w in zip(params.rhythm_decay, params.rhythm_frequency, strict=True):
+        both = [(1.0 - rho**2) / abs(1.0 - rho * np.exp(1j * (s * w - omega))) ** 2 for s in (1.0, -1.0)]
+        latents += [0.5 * sum(both)] * 2
+    own = [s**2 * spectrum(b) for s, b in zip(params.memory_scale, params.memory_decay, strict=True)]
+    noise = np.diag(np.array(own) + params.noise_variance)
+    return params.loadings @ np.diag(latents) @ params.loadings.T + noise
+
+
+@pytest.mark.parametrize("noise", ["diagonal", "isotropic"])
+@sparsely("even", [True, False])
+def test_information_is_that_of_whittles_formula(rng, noise, even):
+    params = make_model(rng, 2, rhythm=True, n_features=3)
+    params = params._replace(memory_scale=np.array([0.7, 1.1, 0.5]))
+    if noise == "isotropic":
+        params = params._replace(noise_variance=np.full(3, 0.3))
+    layout, states, at = in_coordinates(params, even, noise)
+    omega, weights = frequencies(states)
+    n = 70.0
+    wanted = np.zeros((layout.size, layout.size))
+    for w, weight in zip(omega, weights, strict=True):
+        inverse = np.linalg.inv(spectral_matrix(params, w))
+        slopes = []
+        for i in range(layout.size):
+            moved = [from_vector(layout, at + s * np.eye(layout.size)[i], states) for s in (1e-5, -1e-5)]
+            up, down = (spectral_matrix(each.with_memory_apart(), w) for each in moved)
+            slopes.append(inverse @ (up - down) / 2e-5)
+        wanted += 0.5 * n * weight * np.array([[np.trace(x @ y) for y in slopes] for x in slopes])
+    offset = layout.slices[3]
+    wanted[offset, offset] = n * np.linalg.inv(spectral_matrix(params, 0.0))
+    complete = CompleteData(np.full(3, n), n * np.eye(layout.n_states), n)
+    metric = MemoryMetric(layout, states, complete)
+    dense = metric.to_dense()
+    own = layout.memories
+    dense[own, own] -= np.eye(3)  # what is added for memories that nobody hears
+    assert scaled_error(dense, wanted) < 1e-6
+    step = metric.solve(at, np.ones(layout.size, dtype=bool), 0.1)
+    assert scaled_error(metric.to_dense(0.1) @ step, at) < 1e-8
+
+
+def test_whittles_likelihood_is_that_of_its_definition(rng):
+    params = make_model(rng, 2, rhythm=True, n_features=3)
+    sequences = [rng.standard_normal((40, 3)), rng.standard_normal((27, 3))]
+    data = periodogram(sequences)
+    layout, states, at = in_coordinates(params, True)
+    objective = MemoryWhittleObjective(layout, data, states, 1000)
+    evaluation = objective(at)
+    wanted = 0.0
+    for band, (omega, weight) in enumerate(zip(data.frequencies, data.weights, strict=True)):
+        rows = data.rows[data.band == band]
+        matrix = spectral_matrix(params, omega)
+        wanted -= 0.5 * weight * np.linalg.slogdet(matrix)[1]
+        wanted -= 0.5 * np.sum(rows * np.linalg.solve(matrix, rows.T).T)
+    assert abs(evaluation.value - wanted) < 1e-10 * abs(wanted)
+    for i in range(layout.size):
+        up, down = (objective(at + s * np.eye(layout.size)[i]).value for s in (1e-5, -1e-5))
+        assert abs(evaluation.gradient[i] - (up - down) / 2e-5) < 1e-5 * max(1.0, abs(evaluation.gradient[i]))
+
+
+def test_the_m_step_regresses_each_column_on_latents_and_its_own_memory(rng):
+    params = make_model(rng, 1, rhythm=True).state_space
+    _, _, panel = make_data(rng, params.with_memory_apart(), even=False)
+    layout, _, _ = in_coordinates(params.with_memory_apart(), False)
+    noise = Noise("diagonal", np.full(2, 1e-6))
+    stats = expected_statistics(params, panel)
+    moved = em.maximize(params, stats, noise, panel.gaps, layout.loaded)
+    for d in range(2):
+        which = [0, 1 + d, 3, 4, 5]  # latent, own memory, rhythm, constant
+        second = stats.latent_moments[d][np.ix_(which, which)]
+        old = np.append(params.loadings[d], params.offset[d])[which]
+        first = stats.residual_moments[d, which] + second @ old
+        wanted = np.linalg.solve(second, first)
+        np.testing.assert_allclose(np.append(moved.loadings[d], moved.offset[d])[which], wanted, rtol=1e-9)
+        assert moved.loadings[d, 2 - d] == 0.0
+    before = stats.log_likelihood
+    for _ in range(3):
+        params = em.maximize(params, stats, noise, panel.gaps, layout.loaded)
+        stats = expected_statistics(params, panel)
+        assert stats.log_likelihood > before
+        before = stats.log_likelihood
+
+
+def test_observed_information_is_the_second_derivative_of_the_joint_gaussian(rng):
+    params = make_model(rng, 1)._replace(memory_scale=np.array([0.8, 1.2]))
+    data, times, panel = make_data(rng, params, even=False)
+    layout, states, at = in_coordinates(params, False)
+    information = observed_information(layout, states, panel, np.ones(layout.size, dtype=bool))
+
+    def value(vector):
+        return oracle.log_likelihood(from_vector(layout, vector, states).with_memory_apart(), data, times)
+
+    own = [*range(layout.memories.start, layout.memories.stop), layout.slices[1].start + 1]
+    step = 2e-3 * np.eye(layout.size)
+    for i in own:
+        second = (value(at + step[i]) - 2.0 * value(at) + value(at - step[i])) / 2e-3**2
+        assert abs(information[i, i] + second) < 1e-3 * max(1.0, abs(second))
+
+
+def draw(seed, n_rows=400, memory_scale=(0.8, 1.0, 0.6, 0.9)):
+    """A series with one slow latent and noise with memory."""
+    d = len(memory_scale)
+    truth = Parameters(
+        np.array([0.98]),
+        np.array([1.0, -0.8, 0.6, 1.2])[:d, None],
+        np.full(d, 0.1),
+        np.zeros(d),
+        memory_decay=np.array([0.5, 0.7, 0.8, 0.6])[:d],
+        memory_scale=np.array(memory_scale),
+    )
+    model = ProbabilisticSFA.from_parameters(**truth._asdict())
+    return truth, model.sample(n_rows, random_state=seed)[0]
+
+
+@sparsely("solver", ["lbfgs", "em"])
+def test_the_likelihood_is_never_below_that_of_white_noise(solver):
+    _, x = draw(0, 150, (0.8, 0.6, 0.7))
+    x[40:60, 0] = np.nan
+    options = {"solver": solver, "tol": 0.1, "noise_prior": None, "max_iter": 60}
+    white = ProbabilisticSFA(1, **options).fit(x)
+    model = ProbabilisticSFA(1, noise="ar1", **options).fit(x)
+    assert model.log_likelihood_ > white.log_likelihood_ + 1.0
+    assert np.all(np.diff(model.history_) > -1e-8)
+    np.testing.assert_allclose(model.log_likelihood(x), model.log_likelihood_, rtol=1e-9)
+
+
+def test_white_noise_is_found_to_be_white(rng):
+    """Memories that nobody hears neither stall the fit nor leave what is no number."""
+    series = ProbabilisticSFA.from_parameters([0.95], [[1.0], [0.8], [-0.6]], 0.3).sample(300, random_state=3)
+    white = ProbabilisticSFA(1, noise_prior=None).fit(series[0])
+    model = ProbabilisticSFA(1, noise="ar1", noise_prior=None).fit(series[0])
+    assert model.converged_ and np.isfinite(model.loadings_).all()
+    # Six parameters more gain three nats on average.
+    assert -1e-6 <= model.log_likelihood_ - white.log_likelihood_ < 15.0
+
+
+def test_scaling_columns_scales_the_fit():
+    _, x = draw(1, 150, (0.8, 0.6, 0.7))
+    scale, shift = np.array([1e-3, 1.0, 1e4]), np.array([1.0, -2.0, 1e5])
+    one, other = (ProbabilisticSFA(1, noise="ar1", tol=1e-3).fit(data) for data in (x, x * scale + shift))
+    np.testing.assert_allclose(other.memory_scale_, one.memory_scale_ * scale, rtol=1e-3)
+    np.testing.assert_allclose(other.noise_decay_, one.noise_decay_, rtol=1e-3)
+    np.testing.assert_allclose(other.memory_share_, one.memory_share_, rtol=2e-3)
+    volume = len(x) * np.sum(np.log(scale))
+    assert other.log_likelihood_ == pytest.approx(one.log_likelihood_ - volume, abs=1e-3)
+
+
+@pytest.mark.exhaustive
+def test_uneven_times_and_a_rhythm_are_fitted_beside_memory(rng):
+    _, x = draw(2, 160, (0.8, 0.6))
+    times = np.cumsum(rng.choice([0.5, 1.0, 2.0], len(x)))
+    x = x + 2.0 * np.sin(2.0 * np.pi * times / 12.0)[:, None]
+    model = ProbabilisticSFA(1, rhythms=[12.0], noise="ar1", tol=1.0, max_iter=40).fit(x, times=times)
+    assert model.rhythm_periods_[0] == pytest.approx(12.0, rel=0.05)
+    assert np.all((model.noise_decay_ > 0.0) & (model.noise_decay_ < 1.0))
+    assert model.loadings_.shape == (2, 3) and model.memory_timescales_.shape == (2,)
+
+
+@pytest.mark.exhaustive
+def test_decays_of_the_noise_are_recovered():
+    """Over twenty series the estimates are right on average, within their scatter, and so is the latent's."""
+    decays, scales = [], []
+    for seed in range(20):
+        truth, x = draw(seed, 1500)
+        model = ProbabilisticSFA(1, noise="ar1").fit(x)
+        decays.append(model.noise_decay_)
+        scales.append(model.memory_scale_)
+    for estimates, wanted in ((decays, truth.memory_decay), (scales, truth.memory_scale)):
+        error = np.std(estimates, axis=0) / np.sqrt(20)
+        assert np.all(np.abs(np.mean(estimates, axis=0) - wanted) < 3.5 * error + 0.01)
+        assert np.all(np.std(estimates, axis=0) < 0.12)
+
+
+@pytest.mark.exhaustive
+def test_standard_errors_are_the_scatter_of_estimates():
+    estimates, errors = [], []
+    for seed in range(20):
+        _, x = draw(seed, 1000)
+        model = ProbabilisticSFA(1, noise="ar1", tol=1e-3).fit(x)
+        estimates.append(model.noise_decay_)
+        errors.append(model.standard_errors(x).memory_decay)
+    ratio = np.std(estimates, axis=0, ddof=1) / np.sqrt(np.mean(np.square(errors), axis=0))
+    assert np.all((ratio > 0.6) & (ratio < 1.6))
+
+
+def test_fewer_latents_and_rows_are_taken_where_noise_has_memory():
+    varying = np.ones(18, dtype=bool)
+    assert most_components(1500, np.full(18, 1500), varying, memory=True) == 6
+    assert most_components(9000, np.full(52, 9000), np.ones(52, dtype=bool), memory=True) == 10
+    size = default_size(np.ones((9000, 18), dtype=bool), (9000,), varying, memory=True)
+    assert size.n_components == 6 and size.stretches is not None
+
+
+@pytest.mark.exhaustive
+def test_numbers_of_latents_are_compared_under_noise_with_memory():
+    _, x = draw(4, 150, (0.8, 0.6, 0.7))
+    selection = select_n_components(x, [1, 2], noise="ar1", block=5, max_iter=20, random_state=0)
+    assert selection.n_components in (1, 2) and np.isfinite(selection.log_density).all()
+
+
+def test_a_model_of_white_noise_is_a_start():
+    _, x = draw(5, 150, (0.8, 0.6, 0.7))
+    white = ProbabilisticSFA(1).fit(x)
+    model = ProbabilisticSFA(1, noise="ar1", init=white).fit(x)
+    again = ProbabilisticSFA(1, noise="ar1", init=model).fit(x)
+    assert model.log_likelihood_ > white.log_likelihood_
+    assert again.log_likelihood_ >= model.log_likelihood_ - 0.1
+    with pytest.raises(ValueError, match="noise='ar1'"):
+        ProbabilisticSFA(1, init=model).fit(x)

@@ -1,0 +1,272 @@
+"""What a model whose noise has memory can be asked: all of it is the joint Gaussian of the cells."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import probsfa
+from probsfa import ProbabilisticSFA
+from probsfa.statespace import make_parameters
+from probsfa.statespace.leave_one_out import left_out_moments
+from probsfa.statespace.parameters import Parameters, canonical, rescale
+from probsfa.statespace.posterior import log_likelihood
+from probsfa.statespace.prediction import observation_moments
+from tests.oracles import noise_with_memory as oracle
+from tests.statespace.engine.test_noise_with_memory import make_data, make_model
+from tests.statespace.support import scaled_error
+
+EXACT = 1e-9
+N_ROWS, N_COLUMNS = 30, 2
+
+
+@pytest.fixture(scope="module")
+def asked():
+    """A model, its parameters, rows with holes, and their times for the oracle."""
+    rng = np.random.default_rng(5)
+    params = make_model(rng, 2)._replace(memory_scale=np.array([0.9, 0.6]))
+    params = canonical(params, np.ones(N_COLUMNS))
+    data, times, _ = make_data(rng, params, even=True, lengths=[N_ROWS])
+    return ProbabilisticSFA.from_parameters(**params._asdict()), params, data, times
+
+
+def flat(rows, column):
+    """Flat numbers of cells."""
+    return np.asarray(rows) * N_COLUMNS + column
+
+
+def test_attributes_say_what_the_noise_is(asked):
+    model, params, _, _ = asked
+    assert model.noise == "ar1" and model.loadings_.shape == (2, 2)
+    np.testing.assert_array_equal(model.noise_decay_, params.memory_decay)
+    np.testing.assert_allclose(model.memory_timescales_, -1.0 / np.log(params.memory_decay))
+    np.testing.assert_array_equal(model.memory_scale_, params.memory_scale)
+    variance = np.diag(oracle.cells(params, [np.zeros(1)]))
+    np.testing.assert_allclose(model.memory_share_, params.memory_scale**2 / variance)
+    white = ProbabilisticSFA.from_parameters([0.9], [[1.0]], 0.1)
+    assert not hasattr(white, "noise_decay_") and not white.params_.has_memory
+
+
+def test_latents_are_those_that_columns_share(asked):
+    model, params, data, times = asked
+    mean, covariance = oracle.posterior_of_latents(params, data, times)
+    posterior = model.posterior(data[0])
+    assert scaled_error(model.transform(data[0]), mean) < EXACT
+    assert scaled_error(posterior.covariances, [covariance[t, :, t] for t in range(N_ROWS)]) < EXACT
+    assert model.get_feature_names_out().shape == (2,)
+    draws = model.sample_posterior(data[0], 3, random_state=0)
+    assert draws.shape == (3, N_ROWS, 2)
+
+
+def test_holes_are_filled_from_the_memory_too(asked):
+    model, params, data, times = asked
+    filled, std = model.impute(data[0], return_std=True)
+    holes = np.flatnonzero(np.isnan(data[0]).ravel())
+    mean, covariance = oracle.given(params, data, times, holes)
+    assert scaled_error(filled.ravel()[holes], mean) < EXACT
+    assert scaled_error(std.ravel()[holes] ** 2, np.diag(covariance)) < EXACT
+
+
+def test_contributions_add_up_with_that_of_the_memory(asked):
+    model, params, data, _ = asked
+    parts = model.contributions(data[0])
+    assert parts.shape == (N_ROWS, N_COLUMNS, 3)
+    np.testing.assert_allclose(parts[:, :, :2], model.transform(data[0])[:, None] * params.loadings)
+    holes = np.isnan(data[0])
+    np.testing.assert_allclose((parts.sum(axis=2) + model.mean_)[holes], model.impute(data[0])[holes])
+
+
+def test_forecasts_carry_the_memory_on(asked):
+    model, params, data, times = asked
+    forecast = model.forecast(data[0], 4)
+    longer = [np.vstack([data[0], np.full((4, 2), np.nan)])]
+    ahead = N_ROWS * N_COLUMNS + np.arange(8)
+    mean, covariance = oracle.given(params, longer, [np.arange(N_ROWS + 4.0)], ahead)
+    assert scaled_error(np.asarray(forecast.means).ravel(), mean) < EXACT
+    assert scaled_error(np.asarray(forecast.std).ravel() ** 2, np.diag(covariance)) < EXACT
+    assert np.asarray(forecast.latent_means).shape == (4, 2)
+
+
+def test_predictions_one_row_ahead_carry_the_memory_and_filters_go_on(asked):
+    model, params, data, times = asked
+    result = model.filter(data[0])
+    for t in (1, 13, 29):
+        mean, covariance = oracle.given(
+            params, [np.vstack([data[0][:t], np.full((1, 2), np.nan)])], [times[0][: t + 1]], flat(t, [0, 1])
+        )
+        assert scaled_error(result.predictions[t], mean) < EXACT
+        assert scaled_error(result.prediction_std[t] ** 2, np.diag(covariance)) < EXACT
+    latents, _ = oracle.posterior_of_latents(params, [data[0][:14]], [times[0][:14]])
+    assert scaled_error(result.means[13], latents[13]) < EXACT
+    assert result.means.shape == (N_ROWS, 2) and result.std.shape == (N_ROWS, 2)
+    assert result.log_likelihood == pytest.approx(oracle.log_likelihood(params, data, times), rel=EXACT)
+    first = model.filter(data[0][:11])
+    second = model.filter(data[0][11:], first.state)
+    assert scaled_error(second.means, result.means[11:]) < EXACT
+    assert scaled_error(second.predictions, result.predictions[11:]) < EXACT
+
+
+def test_cells_left_out_are_told_by_all_others(asked):
+    model, params, data, times = asked
+    whole = model._model._posterior(model._check(data[0], None, None))
+    moments = observation_moments(params.state_space, whole.means, whole.covariances)
+    mean, variance = left_out_moments(data[0], *moments, params.noise_variance)
+    for t, d in [(4, 0), (17, 1)]:
+        if not np.isnan(data[0][t, d]):
+            wanted, spread = oracle.given(params, data, times, [flat(t, d)])
+            assert mean[t, d] == pytest.approx(wanted[0], rel=1e-7)
+            assert variance[t, d] == pytest.approx(spread[0, 0], rel=1e-7)
+
+
+def test_news_are_of_the_cells_that_came_in(asked):
+    model, _, data, _ = asked
+    x = data[0].copy()
+    x[-1] = [np.nan, 0.7]
+    news = model.news(x[:-2], x, target=(N_ROWS - 1, 0))
+    before = model.forecast(x[:-2], 2).means[1, 0]
+    assert news.before == pytest.approx(before, rel=1e-9)
+    assert news.impacts.sum() == pytest.approx(news.after - news.before, abs=1e-9)
+    assert news.after == pytest.approx(model.impute(x)[-1, 0], rel=1e-9)
+
+
+def test_draws_of_cells_have_the_moments_of_the_joint_gaussian(asked):
+    model, params, data, times = asked
+    holes = np.flatnonzero(np.isnan(data[0]).ravel())[:6]
+    draws = model.sample_posterior(data[0], 4000, of="cells", random_state=0)
+    mean, covariance = oracle.given(params, data, times, np.flatnonzero(np.isnan(data[0]).ravel()))
+    drawn = draws.reshape(4000, -1)[:, holes]
+    std = np.sqrt(np.diag(covariance)[:6])
+    assert np.all(np.abs(drawn.mean(axis=0) - mean[:6]) < 5.0 * std / np.sqrt(4000))
+    np.testing.assert_allclose(np.cov(drawn.T), covariance[:6, :6], atol=0.15 * std.max() ** 2)
+
+
+def test_samples_have_the_covariances_of_the_model(asked):
+    model, params, _, _ = asked
+    x, latents = model.sample(60_000, random_state=1)
+    assert latents.shape == (60_000, 2)
+    wanted = oracle.cells(params, [np.arange(2.0)])
+    both = np.hstack([x[:-1], x[1:]])
+    np.testing.assert_allclose(np.cov(both.T), wanted, atol=0.06 * wanted.max())
+
+
+def test_diagnosis_finds_nothing_where_the_noise_has_the_memory_it_should(asked):
+    model, params, _, _ = asked
+    x, _ = model.sample(800, random_state=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        right = model.diagnose(x)
+    wrong = ProbabilisticSFA.from_parameters(*params[:2], params.noise_variance + params.memory_scale**2)
+    told = wrong.diagnose(x - params.offset)
+    assert not any("memory" in sentence for sentence in right.advice)
+    assert any("noise='ar1'" in sentence for sentence in told.advice)
+    assert np.abs(right.autocorrelation[0]).max() < 0.12 < np.abs(told.autocorrelation[0]).max()
+
+
+def test_files_hold_the_memory(asked, tmp_path):
+    model, params, data, _ = asked
+    model.save(tmp_path / "model.npz")
+    loaded = probsfa.load(tmp_path / "model.npz")
+    for one, other in zip(loaded.params_.all_parts, params.all_parts, strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(loaded.impute(data[0]), model.impute(data[0]))
+    assert loaded.noise == "ar1"
+
+
+def test_streams_are_fitted_as_arrays_are():
+    model = ProbabilisticSFA.from_parameters([0.95], [[1.0], [0.7]], 0.2, memory_decay=0.5, memory_scale=0.7)
+    x, _ = model.sample(200, random_state=0)
+    options = {"noise": "ar1", "tol": 0.5, "max_iter": 30}
+    one, other = ProbabilisticSFA(1, **options).fit(x), ProbabilisticSFA(1, **options).fit_stream(x)
+    assert other.log_likelihood_ == pytest.approx(one.log_likelihood_, abs=0.05)
+    errors = one.standard_errors(x)
+    assert (
+        errors.memory_decay.shape == (2,) and errors.loadings.shape == (2, 1) and errors.decay.shape == (1,)
+    )
+    for name in ("memory_decay", "memory_scale"):
+        lower, upper = errors.interval(name)
+        estimate = getattr(one.params_, name)
+        assert np.all(lower < estimate) and np.all(estimate < upper)
+    assert one.bic(x) == pytest.approx(-2 * one.log_likelihood_ + 11 * np.log(200), rel=1e-6)
+
+
+def test_constant_columns_stay_constant():
+    model = ProbabilisticSFA.from_parameters([0.95], [[1.0], [0.7]], 0.2, memory_decay=0.5, memory_scale=0.7)
+    x = np.column_stack([model.sample(100, random_state=0)[0], np.full(100, 3.0)])
+    x[10:20] = np.nan
+    filled, std = ProbabilisticSFA(1, noise="ar1", tol=1.0).fit(x).impute(x, return_std=True)
+    np.testing.assert_array_equal(filled[10:20, 2], 3.0)
+    np.testing.assert_array_equal(std[10:20, 2], 0.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"memory_decay": 0.5}, "together"),
+        ({"memory_decay": 1.0, "memory_scale": 1.0}, r"memory_decay must lie strictly inside"),
+        ({"memory_decay": 0.5, "memory_scale": -1.0}, "memory_scale must not be negative"),
+        ({"memory_decay": [0.5, 0.5], "memory_scale": 1.0}, r"memory_decay must be a number or have shape"),
+    ],
+)
+def test_what_is_no_memory_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make_parameters([0.9], [[1.0]], 0.1, **arguments)
+
+
+def test_options_and_parameters_must_agree():
+    with pytest.raises(ValueError, match="noise='ar1' takes memory_decay"):
+        ProbabilisticSFA.from_parameters([0.9], [[1.0]], 0.1, noise="ar1")
+    with pytest.raises(ValueError, match="noise must be"):
+        ProbabilisticSFA(1, noise="ar2").fit(np.random.default_rng(0).standard_normal((20, 2)))
+
+
+def test_state_space_and_back(rng):
+    params = make_model(rng, 2, rhythm=True)
+    for one, other in zip(params.state_space.with_memory_apart().all_parts, params.all_parts, strict=True):
+        np.testing.assert_array_equal(one, other)
+    scaled = rescale(params, np.ones(2), np.array([2.0, 3.0]))
+    np.testing.assert_allclose(scaled.memory_scale, params.memory_scale * [2.0, 3.0])
+    np.testing.assert_array_equal(params.shared_states, [0, 1, 4, 5])
+    white = Parameters(*params[:4])
+    assert white.state_space is white
+
+
+# ------------------------------------------------------------------------------------------- statsmodels
+
+
+def statespace_peer(params, x):
+    """The model in matrices of statsmodels' own."""
+    mlemodel = pytest.importorskip("statsmodels.tsa.statespace.mlemodel", reason="of the test extra")
+    decay = np.append(params.decay, params.memory_decay)
+    peer = mlemodel.MLEModel(x - params.offset, k_states=len(decay), k_posdef=len(decay))
+    peer["design"] = np.hstack([params.loadings, np.diag(params.memory_scale)])
+    peer["obs_cov"] = np.diag(params.noise_variance)
+    peer["transition"], peer["selection"] = np.diag(decay), np.eye(len(decay))
+    peer["state_cov"] = np.diag(1.0 - decay**2)
+    peer.ssm.initialize_stationary()
+    peer.ssm.tolerance = 0
+    return peer
+
+
+def test_log_likelihood_equals_statsmodels(rng):
+    params = make_model(rng, 2, n_features=3)
+    data, _, panel = make_data(rng, params, even=True, lengths=[40])
+    peer = statespace_peer(params, data[0])
+    assert log_likelihood(params, panel) == pytest.approx(peer.ssm.loglike(), rel=1e-8)
+
+
+def test_log_likelihood_tends_to_that_of_a_dynamic_factor_with_autoregressive_errors(rng):
+    """Of statsmodels' DynamicFactor, whose errors are AR(1) processes without white noise."""
+    factors = pytest.importorskip("statsmodels.tsa.statespace.dynamic_factor", reason="of the test extra")
+    params = make_model(rng, 1, n_features=3)._replace(
+        noise_variance=np.full(3, 1e-9), memory_scale=np.array([0.9, 0.6, 1.2]), offset=np.zeros(3)
+    )
+    data, _, panel = make_data(rng, params, even=True, holes="none", lengths=[40])
+    peer = factors.DynamicFactor(
+        data[0], k_factors=1, factor_order=1, error_order=1, error_cov_type="diagonal"
+    )
+    peer.ssm.tolerance = 0
+    # The factor's innovations have variance one there.
+    unit = np.sqrt(1.0 - params.decay**2)
+    errors = params.memory_scale**2 * (1.0 - params.memory_decay**2)
+    vector = np.concatenate([(params.loadings * unit).ravel(), errors, params.decay, params.memory_decay])
+    assert log_likelihood(params, panel) == pytest.approx(peer.loglike(vector), rel=1e-6)
