@@ -49,6 +49,8 @@ class Sequences:
         Time between rows, where an index tells that it is the same throughout; `times` round it.
     axis : TimeAxis
         What `times` are counted in.
+    exog : ndarray (N, P) or None
+        Known inputs of the rows, where the model has such.
     """
 
     values: NDArray[np.float64]
@@ -58,6 +60,7 @@ class Sequences:
     feature_names: tuple[str, ...] | None = None
     step: float | None = None
     axis: TimeAxis = TimeAxis()
+    exog: NDArray[np.float64] | None = None
 
     @property
     def n_rows(self) -> int:
@@ -111,6 +114,7 @@ class Sequences:
             lengths=(self.lengths[which],),
             times=None if self.times is None else self.times[rows],
             is_list=False,
+            exog=None if self.exog is None else self.exog[rows],
         )
 
     def standardised(self, shift: NDArray[np.float64], scale: NDArray[np.float64]) -> "Sequences":
@@ -122,7 +126,8 @@ class Sequences:
         rows = np.concatenate([np.arange(s.start, s.stop) for s in stretches])
         times = None if self.times is None else self.times[rows]
         lengths = tuple(s.stop - s.start for s in stretches)
-        return replace(self, values=self.values[rows], times=times, lengths=lengths)
+        exog = None if self.exog is None else self.exog[rows]
+        return replace(self, values=self.values[rows], times=times, lengths=lengths, exog=exog)
 
     def restore(self, result: Any) -> Any:
         """Give a result with one entry per row the shape of the input.

@@ -101,6 +101,11 @@ def fit_probabilistic(model: ProbabilisticSFA, X: Any, lengths: Any) -> None:
     options = FitOptions.of(model).check().with_times(TimeAxis())
     if options.noise_free:
         raise ValueError("noise=0.0 is slow feature analysis itself; on a cluster, fit an SFA.")
+    if model.transforms is not None:
+        raise ValueError(
+            "A fit on a cluster takes no transforms; transform the columns before, for example by "
+            "X.map_blocks, or fit in memory."
+        )
     data = OnCluster(model, X, lengths)
     with Progress(model.verbose, model.max_iter) as report:
         fitted = maximum_likelihood(data, options, init=model.init, report=report)

@@ -33,12 +33,13 @@ from probsfa.statespace.learning.maximum_likelihood import (
 from probsfa.statespace.learning.options import FitOptions, is_number
 from probsfa.statespace.learning.profile import TimescaleProfile
 from probsfa.statespace.learning.standard_errors import StandardErrors
+from probsfa.statespace.mapped import MappedModel, fill_quantile, mapped
 from probsfa.statespace.models import FittedModel, LinearGaussianModel
 from probsfa.statespace.news import News
 from probsfa.statespace.noise_free import fit_noise_free
 from probsfa.statespace.parameters import Parameters, canonical, make_parameters
 from probsfa.statespace.posterior import Posterior
-from probsfa.statespace.prediction import Forecast
+from probsfa.statespace.prediction import Forecast, check_probability
 from probsfa.statespace.progress import Progress, tell
 from probsfa.statespace.timeline import (
     check_steps_of_limit,
@@ -48,6 +49,7 @@ from probsfa.statespace.timeline import (
     refuse_uneven,
     times_of_stream,
 )
+from probsfa.statespace.transforms import make_transforms
 
 __all__ = ["ProbabilisticSFA", "load"]
 
@@ -109,6 +111,13 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         costs no more than a nat for each factor of e, so that it decides where the likelihood does not, which
         is flat where a latent follows one feature alone. Estimates are then those of the largest posterior
         density; None is maximum likelihood.
+    transforms : None, "auto", str, tuple, mapping or sequence, default=None
+        Scales in which columns are modelled, for amounts that are never negative, percentages, and what is
+        skewed: ``"log"``, ``"log1p"``, ``"sqrt"``, ``"box-cox"``, ``"yeo-johnson"`` (the last two with a
+        power by likelihood), bounds such as ``(0, 100)`` or ``(0, None)``, or None. A kind for all columns, a
+        sequence with one for each, or a mapping from names or numbers of columns to theirs. ``"auto"`` takes
+        for each column what its likelihood clearly asks for, and None where in doubt; `status_` says what.
+        See Notes.
     init : Parameters, estimator or None, default=None
         Where the fit starts: parameters in data units, a fitted model of this package that has such, or a
         fitted `SFA` or `GraphSFA`. None tries several starts and is the best choice where nothing is known. A
@@ -142,6 +151,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     rhythm_phases_ : ndarray (D, R)
         By how much each feature follows the one of the largest amplitude, relative to its standard deviation,
         in radians in (-pi, pi]: half a period is pi.
+    transforms_ : dict
+        With `transforms`: the map of each column, or None, by the name of the column or its number.
     smooth_timescales_ : ndarray (M,)
         Time scales of the smooth latents in the unit of `timescales_`, longest first: their correlation over
         ``t`` is ``(1 + sqrt(3) t / timescale) exp(-sqrt(3) t / timescale)``.
@@ -194,6 +205,14 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     likelihood is the least that is reached. The engine has ``K + D`` states in the place of ``K``: a row
     costs some ``20 (K + D)**3`` operations where cells are missing, and hardly any where the series is
     complete and covariances are soon steady. It is for tens of features, not for hundreds.
+
+    *Columns in their own scale.* With `transforms` the model is of ``T(x)``, column by column. What is in
+    data units without them is so with them: fills and forecasts are means of the data, never outside the
+    range of a column, `quantile` gives their medians and the ends of intervals, draws are mapped back, and
+    log-likelihoods hold the Jacobian, so that they compare with those without transforms. Parameters (those
+    that are given as `noise` and `init`, too), contributions, news and standard errors are those of ``T(x)``.
+    Values on a bound are taken to be a margin off it; :mod:`probsfa.statespace.transforms` has all maps and
+    says how large that is.
 
     *Times.* Where no `times` are given, a frame of pandas tells them by its index, if that holds dates (with
     or without a time zone), periods or durations; `status_` says so. Rows that are one step of the clock or
@@ -259,6 +278,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         noise_floor: float | str = "auto",
         n_init: int = 1,
         noise_prior: str | None = "weak",
+        transforms: Any = None,
         init: Any = None,
         random_state: Seed = None,
         verbose: bool = False,
@@ -273,6 +293,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.noise_floor = noise_floor
         self.n_init = n_init
         self.noise_prior = noise_prior
+        self.transforms = transforms
         self.init = init
         self.random_state = random_state
         self.verbose = verbose
@@ -321,6 +342,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             min_rows=2,
             index="use",
         )
+        if self.transforms is not None:
+            return self._fit_mapped(sequences, options)
         if options.noise_free:
             limit = fit_noise_free(refuse_uneven(sequences), options)
             set_fitted(
@@ -335,6 +358,34 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         model = replace(model, fitted=_with_times(model.fitted, sequences.axis, sequences.time_unit))
         set_fitted(self, model)
         if self.verbose:
+            tell(f"engine: {model.plan(sequences).reason}")
+        return self
+
+    def _fit_mapped(self, sequences: Sequences, options: FitOptions) -> Self:
+        """Fit to columns in their own scale."""
+        transforms, sentence = make_transforms(self.transforms, sequences)
+        rows = mapped(sequences, transforms)
+        if options.noise_free:
+            inner: FittedModel = fit_noise_free(refuse_uneven(rows), options)
+        else:
+            options = options.with_times(sequences.axis)
+            inner = self._maximise(InMemory(rows), options)
+        # Log-likelihoods are those of the data.
+        slopes, ended = float(np.sum(transforms.log_slopes(sequences.values))), inner.fitted
+        model = MappedModel(inner, transforms).with_fitted(
+            replace(
+                ended,
+                log_likelihood=ended.log_likelihood + slopes,
+                history=ended.history + slopes,
+                status=ended.status + sentence,
+            )
+        )
+        if options.n_components is None and not options.noise_free:
+            model = model.beside_interpolation(sequences)
+        model = model.with_gross_misfit(sequences)
+        model = model.with_fitted(_with_times(model.fitted, sequences.axis, sequences.time_unit))
+        set_fitted(self, model)
+        if self.verbose and not options.noise_free:
             tell(f"engine: {model.plan(sequences).reason}")
         return self
 
@@ -383,6 +434,11 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if options.noise_free:
             raise ValueError(
                 "noise=0.0 is slow feature analysis itself; use SFA.partial_fit on blocks of rows."
+            )
+        if self.transforms is not None:
+            raise ValueError(
+                "fit_stream reads rows as they lie and takes no transforms; transform the columns before, or "
+                "fit in memory."
             )
         streaming.check_source(X)
         seconds, axis = times_of_stream(X, lengths, times)
@@ -456,6 +512,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if params.has_memory:
             options = {"noise": "ar1", **options}
         estimator = cls(params.n_components, **options)
+        if estimator.transforms is not None:
+            raise ValueError("from_parameters takes no transforms, which are learned from data; use fit.")
         checked = FitOptions.of(estimator).check()
         if checked.has_memory != params.has_memory:
             raise ValueError("noise='ar1' takes memory_decay and memory_scale, and these take noise='ar1'.")
@@ -514,6 +572,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.time_unit_seconds_ = fitted.axis.seconds(fitted.time_unit)
         self.timescales_ = timescales_from_decay(fitted.params.decay, fitted.time_unit)
         self._take_over_pairs(fitted)
+        self._take_over_maps(model)
         self.log_likelihood_, self.history_ = fitted.log_likelihood, fitted.history
         self.n_iter_, self.n_evaluations_ = fitted.n_iter, fitted.n_evaluations
         self.converged_, self.status_ = fitted.converged, fitted.status
@@ -544,6 +603,14 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 self.__dict__.pop(name, None)  # of a fit before
                 if asked:
                     setattr(self, name, value)
+
+    def _take_over_maps(self, model: FittedModel) -> None:
+        """Take over the scales of the columns, where there are any."""
+        self.__dict__.pop("transforms_", None)  # of a fit before
+        if isinstance(model, MappedModel) and self.transforms is not None:
+            maps = model.transforms.by_column
+            names = getattr(self, "feature_names_in_", range(len(maps)))
+            self.transforms_ = dict(zip(names, maps, strict=True))
 
     # ---------------------------------------------------------------- inference
 
@@ -623,8 +690,16 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         results = self._model.filter(sequences, state)
         return results if sequences.is_list or lengths is not None else results[0]
 
-    def impute(self, X: Any, return_std: bool = False, *, lengths: Any = None, times: Any = None) -> Any:
-        """Fill missing cells with their posterior means.
+    def impute(
+        self,
+        X: Any,
+        return_std: bool = False,
+        *,
+        quantile: float | Sequence[float] | None = None,
+        lengths: Any = None,
+        times: Any = None,
+    ) -> Any:
+        """Fill missing cells with their posterior means, or with quantiles.
 
         Parameters
         ----------
@@ -632,13 +707,17 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             Rows in order of time, NaN where missing.
         return_std : bool, default=False
             Whether to return standard deviations too.
+        quantile : float or sequence of float, optional
+            Fill with the quantile of this probability in the place of the mean: 0.5 for medians; 0.05 and
+            0.95 for the ends of intervals of 90 %, as ``quantile=[0.05, 0.95]``.
         lengths, times : optional
             As in `fit`.
 
         Returns
         -------
-        filled : like X
-            Observed cells as they were, missing ones filled. Frames come back as frames, lists as lists.
+        filled : like X, or list of them
+            Observed cells as they were, missing ones filled. Frames come back as frames, lists as lists. With
+            several quantiles a list with one for each.
         std : like X
             With `return_std`: standard deviation of each filled cell (of the value that would have been
             observed, noise included); zero for observed ones.
@@ -650,11 +729,24 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             model is then no better at filling single cells either.
         """
         sequences = self._check(X, lengths, times)
+        if quantile is not None:
+            return self._impute_quantiles(X, sequences, quantile, return_std)
         filled, std, beside_interpolation = self._model.impute(sequences, with_std=return_std)
         if beside_interpolation is not None and beside_interpolation.sentence:
             warnings.warn(beside_interpolation.sentence, UserWarning, stacklevel=2)
         values = like_input(X, sequences, filled)
         return values if std is None or not return_std else (values, like_input(X, sequences, std))
+
+    def _impute_quantiles(self, X: Any, sequences: Sequences, quantile: Any, return_std: bool) -> Any:
+        """Fill with one quantile or with several."""
+        if return_std:
+            raise ValueError("give either quantile or return_std, not both.")
+        several = not isinstance(quantile, numbers.Real)
+        filled = [
+            like_input(X, sequences, fill_quantile(self._model, sequences, check_probability(one)))
+            for one in (quantile if several else [quantile])
+        ]
+        return filled if several else filled[0]
 
     def contributions(
         self, X: Any, *, lengths: Any = None, times: Any = None
@@ -669,7 +761,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Returns
         -------
         ndarray (T, D, K), or list of ndarrays (T_i, D, K)
-            Posterior mean of each latent times its loading, in data units. With `mean_` they add up to the
+            Posterior mean of each latent times its loading, in data units (with `transforms` in those of the
+            transformed columns). With `mean_` they add up to the
             posterior mean of each cell without its noise, which is what missing cells are filled with. With
             ``noise=0.0`` those of the latents that are reported. With ``noise="ar1"`` there is one more,
             ``(T, D, K + 1)``: what of the noise with memory of its own column is in each cell.
@@ -812,7 +905,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         frames = X if sequences.is_list else [X] * len(forecasts)
         latents = self.get_feature_names_out()
         forecasts = [
-            Forecast(
+            one.with_moments(
                 like_rows(frame, one.means, index=each.index),
                 like_rows(frame, one.std, index=each.index),
                 like_rows(frame, one.latent_means, index=each.index, columns=latents),
@@ -1187,8 +1280,8 @@ def load(path: str | os.PathLike[str]) -> ProbabilisticSFA:
         raise ValueError(
             f"{os.fspath(path)} has a parameter that is none: {str(error).rstrip('.')}."
         ) from None
-    estimator._take_over(model)
     estimator.n_features_in_ = model.fitted.params.n_features
     if names is not None:
         estimator.feature_names_in_ = names
+    estimator._take_over(model)
     return estimator

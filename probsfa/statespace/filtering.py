@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
@@ -12,7 +13,7 @@ from probsfa.statespace.engine.dynamics import Transition, transition_over, tran
 from probsfa.statespace.panel import Panel, make_panel, whole_if_close
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import Filtering, filter_rows
-from probsfa.statespace.prediction import observation_moments
+from probsfa.statespace.prediction import check_probability, observation_moments
 
 
 class FilterState(NamedTuple):
@@ -141,6 +142,10 @@ class FilterResult(_Causal):
     def innovations(self) -> FloatArray:
         """Standardised prediction errors, shape (T, D); NaN where a cell is missing."""
         return standardised_errors(self._values, self.predictions, self.prediction_std)
+
+    def quantile(self, probability: float) -> FloatArray:
+        """Quantiles of the observations given the rows before their own, shape (T, D)."""
+        return self.predictions + float(ndtri(check_probability(probability))) * self.prediction_std
 
     @property
     def std(self) -> FloatArray:

@@ -251,11 +251,11 @@ class LinearGaussianModel:
         timed = sequences.retimed(self.fitted.time_unit)
         panel = lazy_panel(timed.values.__getitem__, timed.n_features, timed.lengths, timed.times, timed.step)
         visit_moments(self._states, panel, fill_in)
-        sample = self._sample(sequences)
+        sample = self.sample_of(sequences)
         comparison = None if sample is sequences else self.impute(sample).beside_interpolation
         return Imputation(values, std, comparison)
 
-    def _sample(self, sequences: Sequences) -> Sequences:
+    def sample_of(self, sequences: Sequences) -> Sequences:
         """Stretches of the rows where there are very many, else all."""
         params = self._states
         affordable = affordable_rows(params.n_states, params.n_features)
@@ -267,7 +267,7 @@ class LinearGaussianModel:
 
     def beside_interpolation(self, sequences: Sequences) -> Self:
         """The same model; its status says so where straight lines find observed cells as well."""
-        comparison = self.impute(self._sample(sequences)).beside_interpolation
+        comparison = self.impute(self.sample_of(sequences)).beside_interpolation
         if comparison is None or not comparison.sentence:
             return self
         status = f"{self.fitted.status} {comparison.sentence}"
@@ -350,7 +350,7 @@ class LinearGaussianModel:
         timed = sequences.retimed(fitted.time_unit)
         predictions, prediction_std, innovations = self._one_step(timed)
         check_finite(sequences, self._states, predictions)
-        by_kind = {"one step": innovations, **self._left_out(self._sample(sequences), block)}
+        by_kind = {"one step": innovations, **self._left_out(self.sample_of(sequences), block)}
         errors = PredictionErrors(predictions, prediction_std, by_kind, block)
         seconds = fitted.axis.seconds(fitted.time_unit)
         return diagnose(errors, timed, seconds, fitted.params.n_components, memory=fitted.params.has_memory)

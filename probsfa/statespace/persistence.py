@@ -12,9 +12,11 @@ from probsfa import _storage
 from probsfa._times import TimeAxis, seconds_of
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
 from probsfa.statespace.learning.options import FitOptions, as_latents, as_noise, is_number
+from probsfa.statespace.mapped import MappedModel
 from probsfa.statespace.models import FittedModel, LinearGaussianModel
 from probsfa.statespace.noise_free import NoiseFreeModel, SquareModel
 from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.transforms import Transforms, as_asked, as_plain, from_plain
 
 __all__ = ["read", "write"]
 
@@ -45,6 +47,7 @@ def write(
         "noise": as_noise(options["noise"]),
         **{name: _plain(as_latents(name, options[name])) for name in ("rhythms", "smooth")},
         "init": None,  # where a fit started is no part of what it is
+        "transforms": as_plain(options["transforms"]),
     }
     scalars = {
         "options": options,
@@ -58,6 +61,8 @@ def write(
         "converged": fitted.converged,
         "status": fitted.status,
     }
+    if isinstance(model, MappedModel):
+        scalars["maps"] = [None if one is None else one.plain for one in model.transforms.by_column]
     arrays = {
         **{name: value for name, value in fitted.params._asdict().items() if value is not None},
         "history": fitted.history,
@@ -120,6 +125,8 @@ def _assemble(scalars: dict[str, Any], arrays: dict[str, Any]) -> tuple[FittedMo
     arrays = _check_arrays(arrays)
     if isinstance(options["noise"], list):
         options["noise"] = np.array(options["noise"])
+    if "transforms" in options:
+        options["transforms"] = as_asked(options["transforms"])
     fitted_with = scalars.get("fitted_with", options)
     fitted = MaximumLikelihood(
         params=Parameters(
@@ -148,6 +155,11 @@ def _assemble(scalars: dict[str, Any], arrays: dict[str, Any]) -> tuple[FittedMo
         model = NoiseFreeModel(fitted, square)
     elif np.any(fitted.params.noise_variance <= 0.0):
         raise ValueError("noise_variance must be positive")
+    if "maps" in scalars:
+        maps = scalars["maps"]
+        if not isinstance(maps, list) or len(maps) != fitted.params.n_features:
+            raise ValueError("maps must be one for each feature")
+        model = MappedModel(model, Transforms(tuple(from_plain(one) for one in maps)))
     names = arrays["feature_names"].astype(object) if "feature_names" in arrays else None
     return model, options, names
 

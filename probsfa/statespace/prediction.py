@@ -1,9 +1,12 @@
 """From the posterior of the latents to that of observations: imputation and forecasts."""
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from scipy.special import ndtri
 
+from probsfa._like_input import like_rows
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.engine.dynamics import transition_over
@@ -11,7 +14,44 @@ from probsfa.statespace.leave_one_out import Comparison
 from probsfa.statespace.parameters import Parameters
 
 
-class Forecast(NamedTuple):
+class CellDistribution(NamedTuple):
+    """Distribution of cells that are Gaussian once they are mapped.
+
+    Attributes
+    ----------
+    means, std : ndarray of shape (N, D)
+        Of the mapped cells.
+    inverse : callable
+        The increasing map of cells (N, D) back to data units.
+    """
+
+    means: FloatArray
+    std: FloatArray
+    inverse: Callable[[FloatArray], FloatArray]
+
+    def quantile(self, probability: float) -> FloatArray:
+        """Quantiles (N, D) in data units."""
+        return self.inverse(self.means + float(ndtri(check_probability(probability))) * self.std)
+
+
+def check_probability(probability: Any) -> float:
+    """Return the probability of a quantile, or raise a ValueError."""
+    number = isinstance(probability, (int, float, np.integer, np.floating))
+    if not number or isinstance(probability, bool) or not 0.0 < probability < 1.0:
+        raise ValueError(f"quantile must be a probability above 0 and below 1; got {probability!r}.")
+    return float(probability)
+
+
+class _Moments(NamedTuple):
+    """Moments of the steps after the last row."""
+
+    means: Any
+    std: Any
+    latent_means: Any
+    latent_std: Any
+
+
+class Forecast(_Moments):
     """Distribution of the steps after the last row, ``H`` of them.
 
     Attributes
@@ -26,10 +66,36 @@ class Forecast(NamedTuple):
         Standard deviations of the latents.
     """
 
-    means: Any
-    std: Any
-    latent_means: Any
-    latent_std: Any
+    _cells: CellDistribution | None = None
+
+    def of_cells(self, cells: CellDistribution, means: Any, std: Any) -> Self:
+        """The same of the latents, with observations of another distribution."""
+        made = self._replace(means=means, std=std)
+        made._cells = cells
+        return made
+
+    def with_moments(self, means: Any, std: Any, latent_means: Any, latent_std: Any) -> Self:
+        """The same distribution with its moments in another type, such as frames."""
+        made = type(self)(means, std, latent_means, latent_std)
+        made._cells = self._cells
+        return made
+
+    def quantile(self, probability: float) -> Any:
+        """Quantiles of the observations: ends of intervals, and with 0.5 the median.
+
+        Parameters
+        ----------
+        probability : float
+            Above 0 and below 1.
+
+        Returns
+        -------
+        ndarray or frame of shape (H, D)
+        """
+        if self._cells is None:
+            return self.means + float(ndtri(check_probability(probability))) * self.std
+        values = self._cells.quantile(probability)
+        return like_rows(self.means, values, index=getattr(self.means, "index", None))
 
 
 def check_finite(sequences: Sequences, params: Parameters, *results: FloatArray | float) -> None:
