@@ -308,7 +308,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if options.noise_free:
             limit = fit_noise_free(refuse_uneven(sequences), options)
             set_fitted(
-                self, replace(limit, fitted=_with_times(limit.fitted, sequences.axis, sequences.time_unit))
+                self, replace(limit, fitted=with_times(limit.fitted, sequences.axis, sequences.time_unit))
             )
             return self
         options = options.with_times(sequences.axis)
@@ -316,7 +316,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if options.n_components is None:
             model = model.beside_interpolation(sequences)
         model = model.with_gross_misfit(sequences)
-        model = replace(model, fitted=_with_times(model.fitted, sequences.axis, sequences.time_unit))
+        model = replace(model, fitted=with_times(model.fitted, sequences.axis, sequences.time_unit))
         set_fitted(self, model)
         if self.verbose:
             tell(f"engine: {model.plan(sequences).reason}")
@@ -372,7 +372,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         seconds, axis = times_of_stream(X, lengths, times)
         options = options.with_times(axis)
         model = self._maximise(streaming.InBlocks(self, X, lengths, seconds), options)
-        set_fitted(self, replace(model, fitted=_with_times(model.fitted, axis, model.fitted.time_unit)))
+        set_fitted(self, replace(model, fitted=with_times(model.fitted, axis, model.fitted.time_unit)))
         return self
 
     @classmethod
@@ -1110,7 +1110,7 @@ def set_fitted(estimator: ProbabilisticSFA, model: FittedModel) -> None:
         warnings.warn(estimator.status_, ConvergenceWarning, stacklevel=3)
 
 
-def _with_times(fitted: MaximumLikelihood, axis: TimeAxis, time_unit: float) -> MaximumLikelihood:
+def with_times(fitted: MaximumLikelihood, axis: TimeAxis, time_unit: float) -> MaximumLikelihood:
     """The outcome of a fit, which knows what the times of its data were counted in."""
     status = fitted.status + describe_index(axis, time_unit)
     return replace(fitted, time_unit=time_unit, status=status, axis=axis)
