@@ -47,8 +47,8 @@ def enlarged(
 
     Returns
     -------
-    Parameters
-        Of the starts that were tried, that of the highest likelihood.
+    larger : Parameters
+        Where to begin: of what was tried, the one of the highest likelihood.
     """
     more = latents.without(params.latents)
     left = panel.values[:] - params.offset
@@ -119,7 +119,8 @@ def _with_latents(
     params: Parameters, residual: Panel, more: Latents, noise: Noise, given: Given | None
 ) -> list[Parameters]:
     """The model with more AR(1) latents, or more smooth ones."""
-    news = starts(interpolate(residual), np.zeros(params.n_features), Latents(more.n_components + more.n_smooth))
+    n = more.n_components + more.n_smooth
+    news = starts(interpolate(residual), np.zeros(params.n_features), Latents(n))
     if more.n_smooth:
         rates = None if given is None or given.rates is None else given.rates[-more.n_smooth :]
         news = (smooth_from_slow(new, more.n_smooth, rates) for new in news)

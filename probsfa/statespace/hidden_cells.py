@@ -29,10 +29,13 @@ from scipy.special import ndtr
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.datasets import hide_blocks, hide_cells
 
-__all__ = ["Evidence", "HiddenCells", "crps", "hide_for_choice", "units_of", "weigh"]
+__all__ = ["Evidence", "HiddenCells", "contenders", "crps", "hide_for_choice", "units_of", "weigh"]
 
-# A difference of more standard errors than this is no chance.
-_STANDARD_ERRORS = 2.0
+# A difference of more standard errors than this is no chance, with some ten models compared.
+_STANDARD_ERRORS = 2.5
+# Criteria of the cells seen that differ by less may change places when the hidden cells count too: very
+# strong evidence on the scale of Kass & Raftery (1995).
+_CLOSE = 10.0
 # Fewer missing cells than this, or groups of hidden ones, show no pattern.
 _FEWEST_MISSING, _FEWEST_GROUPS = 20, 8
 # Part of the observed cells of a column that may be hidden, at most.
@@ -209,7 +212,7 @@ def weigh(scores: FloatArray, groups: NDArray[np.int64], bic: FloatArray) -> Evi
     """Choose a model: hidden cells decide where they can, else the likelihood of the cells that were seen.
 
     The best score of many is the best in part by chance. All models that are behind it by less than two
-    standard errors of the difference are as good, and of these the one with the smallest Bayesian
+    and a half standard errors of the difference are as good, and of these the one with the smallest Bayesian
     information criterion is chosen. Hidden cells are a part of the data, and the likelihood of all others
     says more; but only as far as the model is right, of which hidden cells judge first.
 
@@ -236,6 +239,27 @@ def weigh(scores: FloatArray, groups: NDArray[np.int64], bic: FloatArray) -> Evi
     equal[best] = True
     chosen = int(np.argmin(np.where(equal, bic, np.inf)))
     return Evidence(chosen, behind, error, equal)
+
+
+def contenders(evidence: Evidence, bic: FloatArray, most: int = 3) -> NDArray[np.intp]:
+    """Models that neither the hidden cells nor the likelihood of the others tells apart clearly.
+
+    Parameters
+    ----------
+    evidence : Evidence
+        What :func:`weigh` returns.
+    bic : ndarray of shape (M,)
+        Bayesian information criteria of the cells that were seen.
+    most : int, default=3
+        Most of them to return.
+
+    Returns
+    -------
+    ndarray of int
+        The choice first.
+    """
+    close = np.flatnonzero(evidence.equal & (bic <= bic[evidence.chosen] + _CLOSE))
+    return close[np.argsort(bic[close], kind="stable")][:most]
 
 
 def standard_errors(differences: FloatArray, groups: NDArray[np.int64]) -> FloatArray:

@@ -15,7 +15,14 @@ import numpy as np
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 
-__all__ = ["Comparison", "compare_with_interpolation", "interpolated", "left_out", "left_out_moments", "straight_lines"]
+__all__ = [
+    "Comparison",
+    "compare_with_interpolation",
+    "interpolated",
+    "left_out",
+    "left_out_moments",
+    "straight_lines",
+]
 
 # A cell that its own observation determines but for this part has nothing left to be told by the others.
 _LEAST_LEFT = 1e-7

@@ -2,14 +2,14 @@
 
 Candidates are options of :class:`~probsfa.statespace.estimator.ProbabilisticSFA`. Cells are hidden once, for
 all of them (:mod:`.hidden_cells`); each candidate is fitted to the rest, and what it says of the hidden cells
-is compared on the same cells. Most candidates are fitted shortly, to a part of the rows; the better half or so
-goes on with more rows and more evaluations (successive halving, Jamieson & Talwalkar 2016). Where a smaller
+is compared on the same cells. Most candidates are fitted shortly, to a part of the rows; the best of them
+go on with more rows and more evaluations (successive halving, Jamieson & Talwalkar 2016). Where a smaller
 model is fitted already, a larger one begins with its latents (:mod:`.growth`).
 """
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from time import perf_counter as _now
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,15 @@ from probsfa._typing import FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_sequences
 from probsfa.statespace.estimator import ProbabilisticSFA, set_fitted, with_times
 from probsfa.statespace.growth import enlarged, reduced
-from probsfa.statespace.hidden_cells import Evidence, HiddenCells, crps, hide_for_choice, units_of, weigh
+from probsfa.statespace.hidden_cells import (
+    Evidence,
+    HiddenCells,
+    contenders,
+    crps,
+    hide_for_choice,
+    units_of,
+    weigh,
+)
 from probsfa.statespace.learning.budget import most_components, stretches
 from probsfa.statespace.learning.maximum_likelihood import (
     FitProblem,
@@ -30,7 +38,7 @@ from probsfa.statespace.learning.maximum_likelihood import (
     pose,
     start_of,
 )
-from probsfa.statespace.learning.objective import STATUS_SENTENCES
+from probsfa.statespace.learning.objective import STATUS_SENTENCES, FitResult
 from probsfa.statespace.learning.options import FitOptions, is_number
 from probsfa.statespace.leave_one_out import straight_lines
 from probsfa.statespace.models import LinearGaussianModel
@@ -58,9 +66,9 @@ ALTERNATIVES: tuple[tuple[Options, ...], ...] = (
 _FEWEST_ROWS, _STRETCHES = 2000, 4
 # By what rows grow from rung to rung; evaluations of the first rung and of the others.
 _GROWTH = 4
-_FIRST_EVALUATIONS, _LATER_EVALUATIONS = 40, 100
+_FIRST_EVALUATIONS, _LATER_EVALUATIONS = 40, 30
 # Part of the candidates that goes on, and how many do at least.
-_KEPT, _FEWEST_KEPT = 1 / 3, 2
+_KEPT, _FEWEST_KEPT = 1 / 3, 3
 # Part of a budget that goes to the search, and to search and last fit together.
 _FOR_SEARCH, _FOR_ALL = 0.6, 0.95
 # Numbers of latents that are passed over without a gain before the search upwards ends.
@@ -89,7 +97,7 @@ def halving_schedule(n_candidates: int, n_rows: int, n_latents: int = 1) -> list
     """Return the rounds in which candidates are told apart.
 
     Each round takes four times the rows of the one before, until it takes all, and a third of the candidates,
-    two at least. Short series are taken whole from the beginning, in two rounds.
+    three at least. Short series are taken whole from the beginning, in two rounds.
 
     Parameters
     ----------
@@ -110,8 +118,8 @@ def halving_schedule(n_candidates: int, n_rows: int, n_latents: int = 1) -> list
     >>> for rung in halving_schedule(12, 20_000):
     ...     print(*rung)
     12 2000 40
-    4 8000 100
-    2 20000 100
+    4 8000 30
+    3 20000 30
     """
     rows = min(n_rows, max(_FEWEST_ROWS, 100 * n_latents))
     rungs = [Rung(n_candidates, rows, _FIRST_EVALUATIONS)]
@@ -134,29 +142,47 @@ class Clock:
     ----------
     budget : float or None
         Seconds, or None for as many as it takes.
-    now : callable
-        Seconds from any origin.
     """
 
-    def __init__(self, budget: float | None, now: Callable[[], float] | None = None) -> None:
-        self._now = now or time.perf_counter
-        self._begin = self._now()
+    def __init__(self, budget: float | None) -> None:
+        self._begin = _now()
         self.budget = np.inf if budget is None else float(budget)
         self.end = _FOR_SEARCH * self.budget
+        self._told = False
 
     @property
     def seconds(self) -> float:
         """Seconds since the beginning."""
-        return self._now() - self._begin
+        return _now() - self._begin
 
     @property
     def left(self) -> float:
         """Seconds to the end of what is done now."""
         return self.end - self.seconds
 
-    def report(self, count: int, best: float) -> None:
-        """End a fit where no time is left; a report of posterior evaluations."""
-        if self.left <= 0.0:
+    def climb(self, problem: FitProblem, start: Parameters | None) -> tuple[FitResult | None, str]:
+        """Maximise a likelihood as long as there is time.
+
+        Returns
+        -------
+        result : FitResult or None
+            None where the climb ended before its first step.
+        ended_by : {"", "budget", "keyboard"}
+            What ended it before its own end.
+        """
+        self._told = False
+        try:
+            result = maximise(problem, start=start, report=self._report)
+        except KeyboardInterrupt:  # before there is a step to go back to
+            return None, "budget" if self._told else "keyboard"
+        if result.status != "interrupted":
+            return result, ""
+        return result if result.history else None, "budget" if self._told else "keyboard"
+
+    def _report(self, count: int, best: float) -> None:
+        """End a fit where no time is left; once, as what is left of it is needed to end in order."""
+        if self.left <= 0.0 and not self._told:
+            self._told = True
             raise OutOfTime
 
     def finish(self) -> None:
@@ -244,7 +270,7 @@ class ModelSelection:
         return pd.DataFrame(list(self.records))
 
     def plot(self, *, axes: "Sequence[Axes] | None" = None) -> "list[Axes]":
-        """Draw the scores of all candidates, round by round; see :func:`probsfa.plots.plot_model_selection`."""
+        """Draw the scores of all candidates; see :func:`probsfa.plots.plot_model_selection`."""
         from probsfa.plots import plot_model_selection
 
         return plot_model_selection(self, axes=axes)
@@ -257,7 +283,10 @@ class ModelSelection:
         heads = [name.replace("_", " ") for name in names]
         widths = [max(len(row[j]) for row in [heads, *cells]) for j in range(len(names))]
         lines = [
-            "  ".join(text.ljust(w) if j in (0, 7) else text.rjust(w) for j, (text, w) in enumerate(zip(row, widths, strict=True)))
+            "  ".join(
+                text.ljust(w) if j in (0, 7) else text.rjust(w)
+                for j, (text, w) in enumerate(zip(row, widths, strict=True))
+            )
             for row in [heads, *cells]
         ]
         return "\n".join([*(line.rstrip() for line in lines), self.reason])
@@ -336,11 +365,11 @@ def select_model(
 
     *Choice.* Hidden cells decide where they can: models are compared by the difference of their continuous
     ranked probability scores on the same cells, which a few cells far out cannot dominate. Those that are
-    behind the best by less than two standard errors are as good, and the one of them with the smallest
-    Bayesian information criterion is chosen.
+    behind the best by less than 2.5 standard errors are as good, and the one of them with the smallest
+    Bayesian information criterion is chosen; where two are close, the criterion of fits to all cells.
 
-    *Rounds.* All candidates are fitted with 40 evaluations to 2,000 rows or more, a third of them to four times
-    as many, and so on, two at least to all rows.
+    *Rounds.* All candidates are fitted with 40 evaluations to 2,000 rows or more, a third of them to four
+    times as many with 30 more, and so on, three at least to all rows.
 
     References
     ----------
@@ -536,6 +565,11 @@ class _Search:
     stopped: str = ""
 
     @property
+    def n_observed(self) -> int:
+        """Rows in which anything is observed."""
+        return int(np.count_nonzero(self.sequences.mask.any(axis=1)))
+
+    @property
     def tried(self) -> list[dict[str, Any]]:
         """Options of the candidates of this round."""
         return [candidate.options for candidate in self.rounds[-1]]
@@ -575,14 +609,12 @@ class _Search:
                     made = self._fit(options, data, rung, schedule[rung].max_iter, before)
                     if made is not None:
                         self.rounds[-1].append(made)
-                    n_done += 1
-                    report(n_done, self.best.scores.mean() if self.rounds[-1] else np.nan)
                     if self.stopped:
                         break
+                    n_done += 1
+                    report(n_done, self.best.scores.mean())
                 if self.stopped:
                     break
-        except OutOfTime:
-            self.stopped = "budget"
         except KeyboardInterrupt:
             self.stopped = "keyboard"
         while len(self.rounds) > 1 and not self._comparable():
@@ -609,7 +641,10 @@ class _Search:
         candidates, evidence = self.rounds[-1], self.evidence
         order = sorted(
             range(len(candidates)),
-            key=lambda j: (not evidence.equal[j], candidates[j].bic if evidence.equal[j] else evidence.behind[j]),
+            key=lambda j: (
+                not evidence.equal[j],
+                candidates[j].bic if evidence.equal[j] else evidence.behind[j],
+            ),
         )
         schedule = halving_schedule(len(self.rounds[0]), self.sequences.n_rows, self.most)
         n = schedule[len(self.rounds)].n_candidates
@@ -637,11 +672,10 @@ class _Search:
         asked = FitOptions.of(ProbabilisticSFA(**options)).check().with_times(seen.axis)
         problem = pose(InMemory(seen), replace(asked, max_iter=max_iter))
         start = self._start(problem, options, before)
-        result = maximise(problem, start=start, report=self.clock.report)
-        if result.status == "interrupted":
-            self.stopped = "budget" if self.clock.left <= 0.0 else "keyboard"
-            if self.rounds[0]:
-                return None
+        result, ended_by = self.clock.climb(problem, start)
+        self.stopped = ended_by
+        if result is None or (ended_by and self.rounds[0]):
+            return None
         model = LinearGaussianModel(in_data_units(problem, result))
         scores, errors = score(model, data.sequences, data.part, data.units, data.scale)
         n_observed = int(np.count_nonzero(seen.mask.any(axis=1)))
@@ -722,25 +756,31 @@ def score(
 def _finished(
     search: _Search, best: Candidate, estimator: ProbabilisticSFA, interrupted: bool
 ) -> ModelSelection:
-    """Fit the choice to all cells, from where it is, and say why it was chosen."""
+    """Fit what may be the choice to all cells, from where it is; choose, and say why."""
     sequences, clock = search.sequences, search.clock
-    estimator.set_params(**best.options)
-    model = best.model
-    if not interrupted:
-        clock.finish()
-        asked = FitOptions.of(estimator).check().with_times(sequences.axis)
-        problem = pose(InMemory(sequences), asked)
-        start = start_of(best.model.fitted.params, problem)
-        result = maximise(problem, start=start, report=clock.report)
-        interrupted = result.status == "interrupted" and clock.left > 0.0
-        if result.history:
-            model = LinearGaussianModel(in_data_units(problem, result))
-            if result.status == "interrupted" and not interrupted:
-                model = _stopped_by_budget(model)
+    candidates = search.rounds[-1]
+    bic = np.array([candidate.bic for candidate in candidates])
+    order = [candidates[j] for j in contenders(search.evidence, bic)]
+    clock.finish()
+    ends: list[tuple[float, Candidate, LinearGaussianModel]] = []
+    for candidate in [] if interrupted else order:
+        begin = clock.seconds
+        model, ended_by = _fit_to_all(sequences, candidate, clock)
+        interrupted = ended_by == "keyboard"
+        if ended_by and ends:
+            break
+        criterion = model.n_parameters * np.log(search.n_observed) - 2.0 * model.fitted.log_likelihood
+        ends.append((criterion, candidate, model))
+        if ended_by or clock.left < clock.seconds - begin:
+            break
+    if ends:
+        _, best, model = min(ends, key=lambda end: end[0])
+    else:
+        model = best.model
     if not interrupted:
         model = model.with_gross_misfit(sequences)
     model = replace(model, fitted=with_times(model.fitted, sequences.axis, sequences.time_unit))
-    set_fitted(estimator, model)
+    set_fitted(estimator.set_params(**best.options), model)
     return ModelSelection(
         options=dict(best.options),
         best_estimator_=estimator,
@@ -752,12 +792,23 @@ def _finished(
     )
 
 
+def _fit_to_all(sequences: Sequences, candidate: Candidate, clock: Clock) -> tuple[LinearGaussianModel, str]:
+    """A candidate fitted to all cells of all rows, from its parameters; and what ended that too early."""
+    asked = FitOptions.of(ProbabilisticSFA(**candidate.options)).check().with_times(sequences.axis)
+    problem = pose(InMemory(sequences), asked)
+    start = start_of(candidate.model.fitted.params, problem)
+    result, ended_by = clock.climb(problem, start)
+    model = candidate.model if result is None else LinearGaussianModel(in_data_units(problem, result))
+    return _stopped_by_budget(model) if ended_by == "budget" else model, ended_by
+
+
 def _stopped_by_budget(model: LinearGaussianModel) -> LinearGaussianModel:
-    """A model whose status says that time ran out, where it says that somebody interrupted it."""
-    status = model.fitted.status.replace(
-        STATUS_SENTENCES["interrupted"], "Stopped at the end of the budget: the best parameters so far are kept."
-    )
-    return replace(model, fitted=replace(model.fitted, status=status))
+    """A model that is no maximum for all cells, whose status says that time ran out."""
+    ended = "Stopped at the end of the budget: the best parameters so far are kept."
+    status = model.fitted.status
+    for sentence in STATUS_SENTENCES.values():
+        status = status.replace(sentence, ended)
+    return replace(model, fitted=replace(model.fitted, status=status, converged=False))
 
 
 def _records(search: _Search, best: Candidate) -> Iterator[dict[str, Any]]:
@@ -820,15 +871,13 @@ def _reason(search: _Search, best: Candidate) -> str:
     """What was chosen and why, in a sentence."""
     evidence = search.evidence
     candidates = search.rounds[-1]
-    data = search.data(best.n_rows)
-    lines = interpolation_errors(data)
+    by_lines = float(np.sqrt(np.mean(interpolation_errors(search.data(best.n_rows)) ** 2)))
     rmse = float(np.sqrt(np.mean(best.errors**2)))
-    n_tried = len(search.rounds[0])
+    n_tried, kinds = len(search.rounds[0]), " and ".join(dict.fromkeys(search.hidden.kinds))
     parts = [
         f"{words(best.options)}: chosen of {n_tried} model{'' if n_tried == 1 else 's'} by "
-        f"{best.scores.size:,} hidden cells ({' and '.join(dict.fromkeys(search.hidden.kinds))}), found again "
-        f"with RMSE {rmse:.3g} against {float(np.sqrt(np.mean(lines**2))):.3g} standard deviations by linear "
-        "interpolation"
+        f"{best.scores.size:,} hidden cells ({kinds}), found again with RMSE {rmse:.3g} against "
+        f"{by_lines:.3g} standard deviations by linear interpolation"
     ]
     others = [j for j, candidate in enumerate(candidates) if candidate is not best]
     if others:
@@ -857,4 +906,6 @@ def interpolation_errors(data: _Round) -> FloatArray:
 
 
 def _cell(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+    return (
+        f"{value:.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+    )
