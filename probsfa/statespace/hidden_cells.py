@@ -29,13 +29,13 @@ from scipy.special import ndtr
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.datasets import hide_blocks, hide_cells
 
-__all__ = ["Evidence", "HiddenCells", "contenders", "crps", "hide_for_choice", "units_of", "weigh"]
+__all__ = ["CLOSE", "Evidence", "HiddenCells", "contenders", "crps", "hide_for_choice", "units_of", "weigh"]
 
 # A difference of more standard errors than this is no chance, with some ten models compared.
 _STANDARD_ERRORS = 2.5
-# Criteria of the cells seen that differ by less may change places when the hidden cells count too: very
-# strong evidence on the scale of Kass & Raftery (1995).
-_CLOSE = 10.0
+#: Criteria of the cells seen that differ by less may change places when the hidden cells count too: very
+#: strong evidence on the scale of Kass & Raftery (1995).
+CLOSE = 10.0
 # Fewer missing cells than this, or groups of hidden ones, show no pattern.
 _FEWEST_MISSING, _FEWEST_GROUPS = 20, 8
 # Part of the observed cells of a column that may be hidden, at most.
@@ -258,7 +258,7 @@ def contenders(evidence: Evidence, bic: FloatArray, most: int = 3) -> NDArray[np
     ndarray of int
         The choice first.
     """
-    close = np.flatnonzero(evidence.equal & (bic <= bic[evidence.chosen] + _CLOSE))
+    close = np.flatnonzero(evidence.equal & (bic <= bic[evidence.chosen] + CLOSE))
     return close[np.argsort(bic[close], kind="stable")][:most]
 
 

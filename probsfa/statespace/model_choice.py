@@ -20,6 +20,7 @@ from probsfa._validation import Sequences, check_count, check_sequences
 from probsfa.statespace.estimator import ProbabilisticSFA, set_fitted, with_times
 from probsfa.statespace.growth import enlarged, reduced
 from probsfa.statespace.hidden_cells import (
+    CLOSE,
     Evidence,
     HiddenCells,
     contenders,
@@ -66,7 +67,7 @@ ALTERNATIVES: tuple[tuple[Options, ...], ...] = (
 _FEWEST_ROWS, _STRETCHES = 2000, 4
 # By what rows grow from rung to rung; evaluations of the first rung and of the others.
 _GROWTH = 4
-_FIRST_EVALUATIONS, _LATER_EVALUATIONS = 40, 30
+_FIRST_EVALUATIONS, _LATER_EVALUATIONS = 20, 30
 # Part of the candidates that goes on, and how many do at least.
 _KEPT, _FEWEST_KEPT = 1 / 3, 3
 # Part of a budget that goes to the search, and to search and last fit together.
@@ -117,7 +118,7 @@ def halving_schedule(n_candidates: int, n_rows: int, n_latents: int = 1) -> list
     >>> from probsfa.statespace.model_choice import halving_schedule
     >>> for rung in halving_schedule(12, 20_000):
     ...     print(*rung)
-    12 2000 40
+    12 2000 20
     4 8000 30
     3 20000 30
     """
@@ -368,7 +369,7 @@ def select_model(
     behind the best by less than 2.5 standard errors are as good, and the one of them with the smallest
     Bayesian information criterion is chosen; where two are close, the criterion of fits to all cells.
 
-    *Rounds.* All candidates are fitted with 40 evaluations to 2,000 rows or more, a third of them to four
+    *Rounds.* All candidates are fitted with 20 evaluations to 2,000 rows or more, a third of them to four
     times as many with 30 more, and so on, three at least to all rows.
 
     References
@@ -455,8 +456,10 @@ def _searched(most: int, groups: list[list[dict[str, Any]]]) -> Callable[["_Sear
     """Numbers of latents, other options beside the best, and numbers around it again."""
 
     def proposals(search: "_Search") -> Proposals:
+        if search.clock.budget < np.inf:  # what serves without a choice, lest time runs out at too few
+            yield {"n_components": most}
         yield from _numbers_upwards(search, most)
-        yield from _numbers_between(search, most)
+        yield from _numbers_between(search)
         for group in groups:
             for options in group:
                 asked = {**search.best.options, **options}
@@ -470,34 +473,40 @@ def _searched(most: int, groups: list[list[dict[str, Any]]]) -> Callable[["_Sear
 
 
 def _numbers_upwards(search: "_Search", most: int) -> Proposals:
-    """1, 2, 4, 8, ... and the most, until two of them gain nothing."""
+    """1, 2, 4, 8, ... and the most, until one of them clearly gains nothing, or two of them."""
     k, failures = 1, 0
     while failures < _FAILURES:
-        yield {"n_components": k}
-        failures = 0 if search.best.options["n_components"] == k else failures + 1
+        asked = {"n_components": k}
+        if asked not in search.tried:
+            yield asked
+        if search.best.options == asked:
+            failures = 0
+        else:
+            failures += _FAILURES if search.clearly_worse(asked) else 1
         if k == most:
             break
         k = min(2 * k, most)
 
 
-def _numbers_between(search: "_Search", most: int) -> Proposals:
+def _numbers_between(search: "_Search") -> Proposals:
     """Numbers between those that were tried, around the best one, until its neighbours are known.
 
     Neighbours are as close as a seventh of the number.
     """
     while True:
-        best = search.best.options["n_components"]
-        tried = sorted(options["n_components"] for options in search.tried)
-        below = [k for k in tried if k < best]
-        above = [k for k in tried if k > best]
+        best = search.best.options
+        k = best["n_components"]
+        tried = sorted(each["n_components"] for each in search.tried if each == {**best, **_number(each)})
+        below = [each for each in tried if each < k]
+        above = [each for each in tried if each > k]
         wanted = None
-        if above and above[0] - best > max(1, best // 7):
-            wanted = (best + above[0]) // 2
-        elif below and best - below[-1] > max(1, best // 7):
-            wanted = (best + below[-1] + 1) // 2
-        if wanted is None or wanted in tried:
+        if above and above[0] - k > max(1, k // 7):
+            wanted = (k + above[0]) // 2
+        elif below and k - below[-1] > max(1, k // 7):
+            wanted = (k + below[-1] + 1) // 2
+        if wanted is None:
             return
-        yield {"n_components": wanted}
+        yield {**best, "n_components": wanted}
 
 
 def _numbers_around(search: "_Search", most: int) -> Proposals:
@@ -506,16 +515,22 @@ def _numbers_around(search: "_Search", most: int) -> Proposals:
     while True:
         best = search.best.options
         k = best["n_components"]
-        lowest = 0 if _has_pairs(best) else 1
-        asked = {**best, "n_components": k - max(1, k // 7)}
-        if asked["n_components"] < lowest or asked in search.tried:
-            return
+        asked = {**best, "n_components": k - max(1, k // 3)}
+        if asked["n_components"] < (0 if _has_pairs(best) else 1) or asked in search.tried:
+            break
         yield asked
         if search.best.options != asked:
             break
         fewer = True
     if not fewer and search.best.options["n_components"] < most:
-        yield {**search.best.options, "n_components": search.best.options["n_components"] + 1}
+        asked = {**search.best.options, "n_components": search.best.options["n_components"] + 1}
+        if asked not in search.tried:
+            yield asked
+    yield from _numbers_between(search)
+
+
+def _number(options: Options) -> dict[str, Any]:
+    return {"n_components": options["n_components"]}
 
 
 def _has_pairs(options: dict[str, Any]) -> bool:
@@ -589,6 +604,14 @@ class _Search:
     def best(self) -> Candidate:
         """The choice of this round so far."""
         return self.rounds[-1][self.evidence.chosen]
+
+    def clearly_worse(self, options: dict[str, Any]) -> bool:
+        """Whether neither the hidden cells nor the likelihood of the others are for a larger model."""
+        here = self.tried.index(options)
+        candidate, best = self.rounds[-1][here], self.best
+        larger = candidate.model.n_parameters > best.model.n_parameters
+        worse = candidate.scores.mean() > best.scores.mean()
+        return bool(larger and worse and candidate.bic > best.bic + CLOSE)
 
     def run(self, report: Callable[[int, float], None]) -> tuple[Candidate, bool]:
         """Go through all rounds; the choice, and whether it was interrupted from the keyboard."""
@@ -691,7 +714,7 @@ class _Search:
             return start_of(before.model.fitted.params, problem)
         wanted = problem.options.latents
         others = {name: value for name, value in options.items() if name not in _LATENTS}
-        if problem.options.noise_kind not in ("diagonal", "isotropic", "fixed"):
+        if isinstance(problem.options.noise, str) and problem.options.noise not in _PLAIN_NOISE:
             return None
         near: Parameters | None = None
         least = (np.inf, np.inf)
@@ -715,6 +738,8 @@ class _Search:
 
 
 _LATENTS = ("n_components", "rhythms", "smooth")
+# Noise under which a larger model can begin with the latents of a smaller one.
+_PLAIN_NOISE = ("diagonal", "isotropic")
 
 
 def score(

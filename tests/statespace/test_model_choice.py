@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
+from sklearn.exceptions import ConvergenceWarning
 
 from probsfa import ProbabilisticSFA, plots, select_model, select_n_components
 from probsfa._validation import check_sequences
@@ -211,9 +212,9 @@ def test_a_smaller_model_keeps_the_latents_that_explain_most():
 
 
 def test_the_halving_schedule():
-    assert model_choice.halving_schedule(12, 20_000) == [(12, 2000, 40), (4, 8000, 30), (3, 20_000, 30)]
-    assert model_choice.halving_schedule(30, 500) == [(30, 500, 40), (10, 500, 30)]
-    assert model_choice.halving_schedule(2, 2500) == [(2, 2000, 40), (2, 2500, 30)]
+    assert model_choice.halving_schedule(12, 20_000) == [(12, 2000, 20), (4, 8000, 30), (3, 20_000, 30)]
+    assert model_choice.halving_schedule(30, 500) == [(30, 500, 20), (10, 500, 30)]
+    assert model_choice.halving_schedule(2, 2500) == [(2, 2000, 20), (2, 2500, 30)]
     assert model_choice.halving_schedule(9, 10_000, 40)[0].n_rows == 4000
 
 
@@ -222,9 +223,13 @@ class Pretended:
 
     def __init__(self, value, most, groups):
         self.value, self.tried = value, []
+        self.clock = model_choice.Clock(None)
         for options in model_choice._searched(most, groups)(self):
             assert options not in self.tried
             self.tried.append(options)
+
+    def clearly_worse(self, options):
+        return False
 
     @property
     def best(self):
@@ -333,7 +338,8 @@ def test_the_budget_is_kept(monkeypatch):
     assert "the budget ended the search" in part.reason
     assert len(part.table) < len(whole.table)
     ticking.now = 0.0
-    least = select_model(X, asked, budget=3.0)
+    with pytest.warns(ConvergenceWarning, match="end of the budget"):
+        least = select_model(X, asked, budget=3.0)
     assert len(least.table) == 1 and np.isfinite(least.best_estimator_.log_likelihood_)
     assert "Stopped at the end of the budget" in least.best_estimator_.status_
 
