@@ -101,7 +101,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     n_init : int, default=1
         Number of climbs, of which the best is taken. The first begins at slow feature analysis, the others
         at random places, the same each time. More than one is of use where there are more latents than the
-        data show and many cells are missing: there are several maxima then.
+        data show and many cells are missing: there are several maxima then. `rhythms` and `smooth` latents
+        begin where the first climb ended.
     noise_prior : {"weak"} or None, default="weak"
         Prior of the noise variances that are learned, in units of each feature's variance. ``"weak"`` takes
         all sizes to be equally likely on a logarithmic scale down to 1e-4, and less in proportion below: it
