@@ -103,6 +103,12 @@ def _add_impute(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     parser.add_argument(
         "--model", type=Path, metavar="MODEL.npz", help="use a model that 'probsfa fit' has saved"
     )
+    parser.add_argument(
+        "--budget",
+        type=_seconds,
+        metavar="SECONDS",
+        help="choose the model by hidden cells in that time: slow features, rhythms, smooth latents",
+    )
     parser.add_argument("--force", action="store_true", help="replace files that exist")
     _add_model_options(parser)
 
@@ -267,6 +273,16 @@ def _count(text: str) -> int:
         value = 0
     if value < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number from 1 up, got {text!r}")
+    return value
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0.0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a positive number of seconds, got {text!r}")
     return value
 
 

@@ -3,12 +3,15 @@
 import argparse
 import json
 import math
+import time
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.cli._errors import CommandError
@@ -21,11 +24,15 @@ from probsfa.cli.tables.content import check_written_as_text, write_content
 from probsfa.cli.tables.input import Input, read_input
 from probsfa.cli.tables.table import NewTexts
 
+# Seconds that a choice takes at least, however long it took to read the file.
+_LEAST_BUDGET = 0.1
+
 __all__ = ["filled_texts", "run", "std_texts"]
 
 
 def run(args: argparse.Namespace, screen: Screen) -> None:
     """Run the command."""
+    begin = time.perf_counter()
     outputs = [path for path in (args.output, args.std, args.plot) if path is not None]
     inputs = [path for path in (args.data, args.model) if path is not None]
     check_outputs(outputs, force=args.force, inputs=inputs)
@@ -35,6 +42,8 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
         check_written_as_text(path)
     if args.model is not None and (args.n_components or args.max_iter != ENOUGH):
         raise CommandError("--n-components and --max-iter have no meaning with --model: it is fitted.")
+    if args.budget is not None and (args.model is not None or args.n_components):
+        raise CommandError("--budget chooses a model; it has no meaning with --model or --n-components.")
     model = None if args.model is None else _saved_model(args.model)
     series = read_input(args, screen, columns=getattr(model, "feature_names_in_", None))
     if model is not None:
@@ -42,7 +51,7 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
     if args.dry_run:
         screen.result(json.dumps(series.plan_as_dict(), indent=2) if args.json else series.plan_as_text())
         return
-    filled, std = _fill(series, model, args, screen)
+    filled, std, choice = _fill(series, model, args, screen, begin)
     with writing(*outputs) as drafts:
         for output, draft in zip(outputs, drafts, strict=True):
             if output is args.plot:
@@ -57,24 +66,57 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
             "filled_cells": holes,
             "outputs": [str(path) for path in outputs],
         }
+        if args.budget is not None:
+            report["choice"] = choice
         screen.result(json.dumps(report, indent=2))
     screen.note(f"{holes} cells filled: {', '.join(map(str, outputs))}")
 
 
 def _fill(
-    series: Input, model: Any, args: argparse.Namespace, screen: Screen
-) -> tuple[FloatArray, FloatArray]:
-    """The series without holes, and standard deviations; a model is fitted first where there is none."""
+    series: Input, model: Any, args: argparse.Namespace, screen: Screen, begin: float
+) -> tuple[FloatArray, FloatArray, dict[str, Any] | None]:
+    """The series without holes, and standard deviations; a model is fitted first where there is none.
+
+    Third what was chosen and why, where a model was chosen within the seconds that there are since `begin`.
+    """
+    choice = None
     if not np.isnan(series.values).any():
         screen.warn("nothing is missing, so nothing is filled: the output is the file as it was.")
-        return series.values, np.zeros_like(series.values)
+        return series.values, np.zeros_like(series.values), None
     series.table.release()
-    if model is None:
+    if model is None and args.budget is not None:
+        model, choice = _choose(series, args, screen, begin)
+    elif model is None:
         model = fit_model(series, args, screen)
     results = model.impute(series.X, return_std=True, times=series.times)
     filled, std = (series.in_order_of_file(result) for result in results)
     _check_finite(series, filled, std)
-    return filled, std
+    return filled, std, choice
+
+
+def _choose(
+    series: Input, args: argparse.Namespace, screen: Screen, begin: float
+) -> tuple[Any, dict[str, Any]]:
+    """A model chosen within the budget, and what was chosen and why.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If the search was interrupted: who interrupts a command wants its end.
+    """
+    from probsfa.statespace import select_model  # loads JAX
+
+    left = max(args.budget - (time.perf_counter() - begin), _LEAST_BUDGET)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the status says so too
+        selection = select_model(
+            series.X, times=series.times, budget=left, random_state=args.seed, verbose=not screen.quiet
+        )
+    if selection.interrupted:
+        raise KeyboardInterrupt
+    screen.note(selection.reason)
+    options = {name: value for name, value in selection.options.items() if value not in (None, 0)}
+    return selection.best_estimator_, {"options": options, "reason": selection.reason}
 
 
 def _check_finite(series: Input, filled: FloatArray, std: FloatArray) -> None:

@@ -9,6 +9,7 @@ from probsfa.plots.diagnostics import plot_diagnostics as plot_diagnostics
 from probsfa.plots.graphs import plot_eigengap as plot_eigengap
 from probsfa.plots.graphs import plot_embedding as plot_embedding
 from probsfa.plots.graphs import plot_graph as plot_graph
+from probsfa.plots.model_selection import plot_model_selection as plot_model_selection
 from probsfa.plots.posterior import plot_imputation_fan as plot_imputation_fan
 from probsfa.plots.posterior import plot_latents as plot_latents
 from probsfa.plots.posterior import plot_loadings as plot_loadings
@@ -31,6 +32,7 @@ __all__ = [
     "plot_imputation_fan",
     "plot_latents",
     "plot_loadings",
+    "plot_model_selection",
     "plot_predictive_check",
     "plot_selection",
     "plot_slow_features",

@@ -7,8 +7,9 @@ The model of Turner & Sahani (2007), with unit stationary variances::
 
 Who calls whom, from the top down; nothing imports upwards::
 
-    selection                          how many latents
+    selection, model_choice            how many latents, and which
     estimator                          ProbabilisticSFA: checks its input, keeps its parameters, calls these
+    growth, hidden_cells               larger models from smaller ones; what hidden cells say of models
     persistence, streaming, progress   files; series that are read block by block; a bar
     models, noise_free                 a fitted model and its verbs, with noise and in the limit of none
     learning/                          maximum likelihood: starts, objectives, climbs, standard errors
@@ -37,6 +38,8 @@ from probsfa.statespace.innovations import innovation_parameters as innovation_p
 from probsfa.statespace.innovations import make_innovation_parameters as make_innovation_parameters
 from probsfa.statespace.learning.profile import TimescaleProfile as TimescaleProfile
 from probsfa.statespace.learning.standard_errors import StandardErrors as StandardErrors
+from probsfa.statespace.model_choice import ModelSelection as ModelSelection
+from probsfa.statespace.model_choice import select_model as select_model
 from probsfa.statespace.news import News as News
 from probsfa.statespace.noise_free_likelihood import NoiseFreeLogLikelihood as NoiseFreeLogLikelihood
 from probsfa.statespace.noise_free_likelihood import noise_free_log_likelihood as noise_free_log_likelihood
@@ -56,6 +59,7 @@ __all__ = [
     "FilterState",
     "Forecast",
     "InnovationParameters",
+    "ModelSelection",
     "News",
     "NoiseFreeLogLikelihood",
     "Parameters",
@@ -71,6 +75,7 @@ __all__ = [
     "noise_free_log_likelihood",
     "noise_free_maximum_likelihood",
     "on_devices",
+    "select_model",
     "select_n_components",
     "use_strategy",
 ]

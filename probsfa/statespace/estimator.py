@@ -104,7 +104,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     n_init : int, default=1
         Number of climbs, of which the best is taken. The first begins at slow feature analysis, the others
         at random places, the same each time. More than one is of use where there are more latents than the
-        data show and many cells are missing: there are several maxima then.
+        data show and many cells are missing: there are several maxima then. `rhythms` and `smooth` latents
+        begin where the first climb ended.
     noise_prior : {"weak"} or None, default="weak"
         Prior of the noise variances that are learned, in units of each feature's variance. ``"weak"`` takes
         all sizes to be equally likely on a logarithmic scale down to 1e-4, and less in proportion below: it
@@ -347,7 +348,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if options.noise_free:
             limit = fit_noise_free(refuse_uneven(sequences), options)
             set_fitted(
-                self, replace(limit, fitted=_with_times(limit.fitted, sequences.axis, sequences.time_unit))
+                self, replace(limit, fitted=with_times(limit.fitted, sequences.axis, sequences.time_unit))
             )
             return self
         options = options.with_times(sequences.axis)
@@ -355,7 +356,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if options.n_components is None:
             model = model.beside_interpolation(sequences)
         model = model.with_gross_misfit(sequences)
-        model = replace(model, fitted=_with_times(model.fitted, sequences.axis, sequences.time_unit))
+        model = replace(model, fitted=with_times(model.fitted, sequences.axis, sequences.time_unit))
         set_fitted(self, model)
         if self.verbose:
             tell(f"engine: {model.plan(sequences).reason}")
@@ -383,7 +384,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if options.n_components is None and not options.noise_free:
             model = model.beside_interpolation(sequences)
         model = model.with_gross_misfit(sequences)
-        model = model.with_fitted(_with_times(model.fitted, sequences.axis, sequences.time_unit))
+        model = model.with_fitted(with_times(model.fitted, sequences.axis, sequences.time_unit))
         set_fitted(self, model)
         if self.verbose and not options.noise_free:
             tell(f"engine: {model.plan(sequences).reason}")
@@ -444,7 +445,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         seconds, axis = times_of_stream(X, lengths, times)
         options = options.with_times(axis)
         model = self._maximise(streaming.InBlocks(self, X, lengths, seconds), options)
-        set_fitted(self, replace(model, fitted=_with_times(model.fitted, axis, model.fitted.time_unit)))
+        set_fitted(self, replace(model, fitted=with_times(model.fitted, axis, model.fitted.time_unit)))
         return self
 
     @classmethod
@@ -1240,7 +1241,7 @@ def set_fitted(estimator: ProbabilisticSFA, model: FittedModel) -> None:
         warnings.warn(estimator.status_, ConvergenceWarning, stacklevel=3)
 
 
-def _with_times(fitted: MaximumLikelihood, axis: TimeAxis, time_unit: float) -> MaximumLikelihood:
+def with_times(fitted: MaximumLikelihood, axis: TimeAxis, time_unit: float) -> MaximumLikelihood:
     """The outcome of a fit, which knows what the times of its data were counted in."""
     status = fitted.status + describe_index(axis, time_unit)
     return replace(fitted, time_unit=time_unit, status=status, axis=axis)

@@ -15,7 +15,14 @@ import numpy as np
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 
-__all__ = ["Comparison", "compare_with_interpolation", "interpolated", "left_out", "left_out_moments"]
+__all__ = [
+    "Comparison",
+    "compare_with_interpolation",
+    "interpolated",
+    "left_out",
+    "left_out_moments",
+    "straight_lines",
+]
 
 # A cell that its own observation determines but for this part has nothing left to be told by the others.
 _LEAST_LEFT = 1e-7
@@ -116,6 +123,34 @@ def interpolated(sequences: Sequences) -> FloatArray:
             out[seen[0], d], out[seen[-1], d] = x[1], x[-2]
             share = (t[1:-1] - t[:-2]) / (t[2:] - t[:-2])
             out[seen[1:-1], d] = x[:-2] + share * (x[2:] - x[:-2])
+    return out
+
+
+def straight_lines(sequences: Sequences) -> FloatArray:
+    """Return straight lines in time through the observed cells, at all rows.
+
+    Before the first and after the last observed cell of a sequence, that cell is repeated.
+
+    Parameters
+    ----------
+    sequences : Sequences
+        Rows, NaN where missing.
+
+    Returns
+    -------
+    ndarray of shape (N, D)
+        A feature that is never observed in a sequence has its mean over all of them there.
+    """
+    times = np.arange(sequences.n_rows, dtype=np.float64) if sequences.times is None else sequences.times
+    out = np.empty_like(sequences.values)
+    means = np.nanmean(sequences.values, axis=0)
+    for rows in sequences.slices:
+        for d in range(sequences.n_features):
+            seen = rows.start + np.flatnonzero(sequences.mask[rows, d])
+            if len(seen):
+                out[rows, d] = np.interp(times[rows], times[seen], sequences.values[seen, d])
+            else:
+                out[rows, d] = means[d]
     return out
 
 

@@ -23,11 +23,11 @@ from probsfa.statespace.filtering import FilterResult, FilterState, OneStep
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
 from probsfa.statespace.learning.profile import TimescaleProfile
 from probsfa.statespace.learning.standard_errors import StandardErrors
-from probsfa.statespace.leave_one_out import Comparison, compare_with_interpolation, left_out_moments
+from probsfa.statespace.leave_one_out import Comparison, compare_with_interpolation
 from probsfa.statespace.models import FittedModel, LinearGaussianModel
 from probsfa.statespace.news import News
 from probsfa.statespace.posterior import Posterior
-from probsfa.statespace.prediction import CellDistribution, Forecast, Imputation, observation_moments
+from probsfa.statespace.prediction import CellDistribution, Forecast, Imputation
 from probsfa.statespace.transforms import Transforms
 
 __all__ = ["MappedFilterResult", "MappedModel", "fill_quantile", "mapped"]
@@ -176,10 +176,7 @@ class MappedModel:
         if not isinstance(self.inner, LinearGaussianModel):
             return None
         sample = self.inner.sample_of(sequences)
-        rows, params = self.map(sample), self.fitted.predictive_params
-        whole = self.inner.posterior(rows)
-        moments = observation_moments(params, whole.means, whole.covariances)
-        means, variances = left_out_moments(rows.values, *moments, params.noise_variance)
+        means, variances = self.inner.left_out(self.map(sample))
         told = ~np.isnan(means)
         by_model = self._to_data(means, np.sqrt(variances), self.effects(sample), told)[0]
         return compare_with_interpolation(sample, by_model)

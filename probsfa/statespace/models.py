@@ -42,7 +42,7 @@ from probsfa.statespace.learning.standard_errors import (
     free_coordinates,
     standard_errors,
 )
-from probsfa.statespace.leave_one_out import compare_with_interpolation, left_out
+from probsfa.statespace.leave_one_out import compare_with_interpolation, left_out, left_out_moments
 from probsfa.statespace.news import News, read_news
 from probsfa.statespace.panel import Panel, lazy_panel, make_panel
 from probsfa.statespace.parameters import Parameters
@@ -185,6 +185,12 @@ class LinearGaussianModel:
         whole = smooth(self._states, self._panel(sequences))
         check_finite(sequences, self._states, *whole)
         return whole
+
+    def left_out(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
+        """Means and variances (N, D), noise included, of observed cells given all the others."""
+        params, whole = self.fitted.predictive_params, self._posterior(sequences)
+        moments = observation_moments(params, whole.means, whole.covariances)
+        return left_out_moments(sequences.values, *moments, params.noise_variance)
 
     def contributions(self, sequences: Sequences) -> FloatArray:
         """What each latent contributes to each cell; last, where there is such, the memory."""

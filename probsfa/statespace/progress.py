@@ -22,12 +22,22 @@ class Progress:
     ----------
     shown : bool
         Whether there is a bar at all.
-    total : int
-        Most evaluations.
+    total : int or None
+        Most evaluations; None where that is not known.
+    desc, unit, value : str
+        What is done, what is counted, and what the best value is.
     """
 
-    def __init__(self, shown: bool, total: int) -> None:
-        self._bar: Any = tqdm(total=total, desc="fit", unit="posterior", file=sys.stderr, disable=not shown)
+    def __init__(
+        self,
+        shown: bool,
+        total: int | None,
+        desc: str = "fit",
+        unit: str = "posterior",
+        value: str = "log-likelihood",
+    ) -> None:
+        self._bar: Any = tqdm(total=total, desc=desc, unit=unit, file=sys.stderr, disable=not shown)
+        self._value = value
 
     def __enter__(self) -> Report:
         return self._report
@@ -37,4 +47,4 @@ class Progress:
 
     def _report(self, count: int, best: float) -> None:
         self._bar.update(count - self._bar.n)
-        self._bar.set_postfix_str(f"log-likelihood {best:.6g}", refresh=False)
+        self._bar.set_postfix_str(f"{self._value} {best:.6g}", refresh=False)

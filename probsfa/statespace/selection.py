@@ -1,11 +1,10 @@
 """How many latents: how well observed cells are found again that a fit has not seen.
 
-Cells are hidden one by one and in blocks of rows, each candidate is fitted to the rest, and the log density
-of the hidden cells under their predictive distributions is compared. It rewards what `impute` is for, close
-values with honest intervals; the likelihood of the cells a model was fitted to would grow with every latent.
+Cells are hidden one by one and in blocks of rows, each candidate is fitted to the rest, and what it says of
+the hidden cells is compared (:mod:`.hidden_cells`). It rewards what `impute` is for, close values with honest
+intervals; the likelihood of the cells a model was fitted to would grow with every latent.
 
-Candidates are fitted in rising order, each from the latents of the one before and new ones found by slow
-feature analysis, and from lagged covariances, of what these leave unexplained.
+Candidates are fitted in rising order, each from the latents of the one before (:mod:`.growth`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,26 +16,25 @@ from numpy.typing import NDArray
 
 from probsfa._random import generator
 from probsfa._typing import BoolArray, FloatArray, Seed
-from probsfa._validation import check_count, check_option, check_sequences
+from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.datasets import hide_blocks, hide_cells
 from probsfa.statespace.estimator import ProbabilisticSFA
+from probsfa.statespace.growth import enlarged
+from probsfa.statespace.hidden_cells import contenders, crps, standard_errors, units_of, weigh
+from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.maximum_likelihood import (
+    FitProblem,
     InMemory,
     check_lengths_for_timescales,
     maximise,
     pose,
 )
-from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import FitResult
 from probsfa.statespace.learning.options import FitOptions, as_latents
-from probsfa.statespace.learning.starts import interpolate, starts
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Latents, Parameters, with_more_latents
-from probsfa.statespace.posterior import log_likelihood, smooth
+from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.posterior import smooth
 from probsfa.statespace.prediction import observation_moments
-
-# New latents are tried as they are and weaker, since what is unexplained is mostly noise.
-_STRENGTHS = (1.0, 0.3)
 
 
 class Selection(NamedTuple):
@@ -56,7 +54,7 @@ class Selection(NamedTuple):
     log_density_cells, log_density_blocks : ndarray of shape (M,)
         Mean log densities of hidden cells, in nats for a cell.
     log_density : ndarray of shape (M,)
-        The same over all hidden cells, by which the choice is made.
+        The same over all hidden cells.
     standard_error : ndarray of shape (M,)
         Standard error of the difference of `log_density` to the best candidate, zero there.
     n_evaluations : ndarray of int of shape (M,)
@@ -65,6 +63,13 @@ class Selection(NamedTuple):
         Whether each fit ended at a maximum.
     rule : str
         How the choice was made.
+    score : ndarray of shape (M,)
+        Mean continuous ranked probability scores of the hidden cells, smaller is better, in units of each
+        column's spread; by them and by `bic` the rule "evidence" chooses.
+    score_error : ndarray of shape (M,)
+        Standard error of the difference of `score` to the best candidate, zero there.
+    bic : ndarray of shape (M,)
+        Bayesian information criteria of the cells that were seen, smaller is better.
     """
 
     n_components: int
@@ -78,6 +83,9 @@ class Selection(NamedTuple):
     n_evaluations: NDArray[np.int64]
     converged: BoolArray
     rule: str
+    score: FloatArray
+    score_error: FloatArray
+    bic: FloatArray
 
 
 def select_n_components(
@@ -86,7 +94,7 @@ def select_n_components(
     *,
     fraction: float = 0.1,
     block: int = 24,
-    rule: str = "two_standard_errors",
+    rule: str = "evidence",
     rhythms: int | Sequence[Any] = 0,
     smooth: int | Sequence[Any] = 0,
     noise: str | float = "diagonal",
@@ -109,11 +117,14 @@ def select_n_components(
         fewer than two cells are left as they are.
     block : int, default=24
         Rows of a hidden block; at most a tenth of the rows are taken.
-    rule : {"two_standard_errors", "best"}, default="two_standard_errors"
-        The smallest number of latents whose log density is within two standard errors of the best one's, or
-        the best one. The error is that of the difference between the two, from its scatter over hidden
-        blocks and cells. Both fill the same cells, so it is much smaller than that of either, by which the
-        common rule of one standard error goes; but the best of many is the best by chance in part.
+    rule : {"evidence", "two_standard_errors", "best"}, default="evidence"
+        ``"evidence"``: numbers of latents whose continuous ranked probability score of the hidden cells is
+        within 2.5 standard errors of the best one's are as good, and the one of them with the smallest
+        Bayesian information criterion is taken; that of fits to all cells where two are close. The error is
+        that of the difference on the same cells, from its scatter over hidden blocks and cells.
+        ``"two_standard_errors"``: the smallest number whose log density is within two standard errors of the
+        best one's; a few cells can dominate it, and the choice is then too small. ``"best"``: the highest log
+        density, which is the best by chance in part.
     rhythms, smooth : int or list, default=0
         As in `ProbabilisticSFA`: the same beside each number of latents.
     noise : {"diagonal", "isotropic", "ar1"} or float, default="diagonal"
@@ -137,6 +148,10 @@ def select_n_components(
     ValueError
         If the data or a parameter is not valid, or nothing can be hidden.
 
+    See Also
+    --------
+    select_model : Chooses rhythms, smooth latents and the noise too.
+
     References
     ----------
     Hastie, Tibshirani & Friedman (2009), The Elements of Statistical Learning, section 7.10 (on such rules).
@@ -151,7 +166,7 @@ def select_n_components(
     2
     >>> model = ProbabilisticSFA(selection.n_components).fit(X)
     """
-    check_option("rule", rule, ("two_standard_errors", "best"))
+    check_option("rule", rule, ("evidence", "two_standard_errors", "best"))
     ordered = _check_candidates(candidates)
     options = FitOptions(int(ordered[0]), noise=noise, max_iter=max_iter, tol=tol)
     options = replace(
@@ -182,16 +197,31 @@ def select_n_components(
     scores = []
     for k in ordered:
         asked = replace(options, n_components=int(k))
-        start = None if not fits else _enlarged(fits[-1].params, panel, asked.latents, learned)
+        start = None if not fits else enlarged(fits[-1].params, panel, asked.latents, learned)
         with_k = problem._replace(options=asked)
         fits.append(maximise(with_k, start=start))
         scores.append(_score(fits[-1].params, panel, truth, cells | blocks))
-    errors, densities = (np.array(part) for part in zip(*scores, strict=True))
+    errors, variances = (np.array(part) for part in zip(*scores, strict=True))
     hidden = cells | blocks
+    spread = np.broadcast_to(units_of(truth), truth.shape)[hidden]
+    ranked = crps(errors / spread, np.sqrt(variances) / spread)
     units = np.broadcast_to(np.nanstd(truth, axis=0), truth.shape)[hidden]
     units = np.where(units > 0.0, units, 1.0)
-    errors, densities = errors / units, densities + np.log(units)
+    densities = np.log(units) - 0.5 * (np.log(2.0 * np.pi * variances) + errors**2 / variances)
+    errors = errors / units
     chosen, standard_error = _choose(densities, groups[hidden], rule)
+    sizes = np.array([_n_free(replace(options, n_components=int(k)), problem) for k in ordered])
+    likelihoods = np.array([each.log_likelihood for each in fits])
+    n_observed = np.count_nonzero(sequences.mask.any(axis=1))
+    bic = sizes * np.log(n_observed) - 2.0 * (likelihoods - problem.log_volume)
+    evidence = weigh(ranked, groups[hidden], bic)
+    if rule == "evidence":
+        chosen = evidence.chosen
+        close = contenders(evidence, bic)
+        if len(close) > 1:
+            chosen = int(
+                close[np.argmin(_criteria(sequences, problem, options, ordered, fits, sizes, close))]
+            )
     single = cells[hidden]
     return Selection(
         n_components=int(ordered[chosen]),
@@ -205,7 +235,36 @@ def select_n_components(
         n_evaluations=np.array([each.n_evaluations for each in fits]),
         converged=np.array([each.converged for each in fits]),
         rule=rule,
+        score=ranked.mean(axis=1),
+        score_error=evidence.standard_error,
+        bic=bic,
     )
+
+
+def _n_free(options: FitOptions, problem: FitProblem) -> int:
+    """Number of free parameters of a model."""
+    even = problem.observations.panel.evenly_sampled
+    return Coordinates(problem.scale.size, options.latents, options.noise_kind, even).n_free
+
+
+def _criteria(
+    sequences: Sequences,
+    problem: FitProblem,
+    options: FitOptions,
+    ordered: NDArray[np.int64],
+    fits: list[FitResult],
+    sizes: NDArray[np.int64],
+    which: NDArray[np.intp],
+) -> FloatArray:
+    """Bayesian information criteria of some candidates, fitted to all cells from where they are."""
+    whole = InMemory(sequences).standardised(problem.shift, problem.scale)
+    n_observed = np.count_nonzero(sequences.mask.any(axis=1))
+    out = []
+    for j in which:
+        asked = replace(options, n_components=int(ordered[j]))
+        result = maximise(problem._replace(options=asked, observations=whole), start=fits[j].params)
+        out.append(sizes[j] * np.log(n_observed) - 2.0 * result.log_likelihood)
+    return np.array(out)
 
 
 def _check_candidates(candidates: Iterable[int]) -> NDArray[np.int64]:
@@ -238,37 +297,13 @@ def _hide(
     return cells, blocks, np.where(blocks, by_block, own)
 
 
-def _enlarged(params: Parameters, panel: Panel, latents: Latents, noise: Noise) -> Parameters:
-    """The same latents and new ones, from what these leave unexplained."""
-    more = latents.without(params.latents)
-    left = panel.values[:] - params.offset
-    n = panel.n_rows
-    left[:n] -= smooth(params, panel).means @ params.state_space.loadings.T
-    unexplained = interpolate(panel._replace(values=left * panel.mask[:]))
-    best, highest = params, -np.inf
-    for new in starts(unexplained, np.zeros(params.n_features), more):
-        for strength in _STRENGTHS:
-            loadings = strength * new.loadings
-            variance = params.noise_variance
-            if noise.kind == "diagonal":
-                explained = np.minimum(np.sum(loadings**2, axis=1), 0.5 * variance)
-                variance = np.maximum(variance - explained, noise.floor)
-            both = with_more_latents(params, new._replace(loadings=loadings))
-            tried = both._replace(noise_variance=variance)
-            value = log_likelihood(tried, panel)
-            if value > highest:
-                best, highest = tried, value
-    return best
-
-
 def _score(
     params: Parameters, panel: Panel, truth: FloatArray, hidden: BoolArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Errors and log densities of hidden cells, in the order of ``truth[hidden]``."""
+    """Errors and predicted variances of hidden cells, in the order of ``truth[hidden]``."""
     posterior = smooth(params, panel)
     means, variances = observation_moments(params.state_space, posterior.means, posterior.covariances)
-    errors, variance = (means - truth)[hidden], variances[hidden]
-    return errors, -0.5 * (np.log(2.0 * np.pi * variance) + errors**2 / variance)
+    return (means - truth)[hidden], variances[hidden]
 
 
 def _mean(values: FloatArray, where: BoolArray) -> FloatArray:
@@ -276,18 +311,10 @@ def _mean(values: FloatArray, where: BoolArray) -> FloatArray:
 
 
 def _choose(densities: FloatArray, groups: NDArray[np.int64], rule: str) -> tuple[int, FloatArray]:
-    """Index of the choice, and standard errors of the differences to the best.
-
-    Cells of a block are not independent, blocks nearly are: the error of a mean over all cells comes from the
-    scatter of the sums over blocks.
-    """
+    """Index of the choice by log densities, and standard errors of the differences to the best."""
     means = densities.mean(axis=1)
     best = int(np.argmax(means))
     behind = densities[best] - densities
-    _, member = np.unique(groups, return_inverse=True)
-    centred = behind - behind.mean(axis=1, keepdims=True)
-    sums = np.array([np.bincount(member, row) for row in centred])
-    n_groups = sums.shape[1]
-    error = np.sqrt(np.sum(sums**2, axis=1) * n_groups / max(n_groups - 1, 1)) / densities.shape[1]
+    error = standard_errors(behind, groups)
     within = np.flatnonzero(means[best] - means <= 2.0 * error)
     return (best if rule == "best" else int(within[0])), error

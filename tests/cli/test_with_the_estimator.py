@@ -1,6 +1,7 @@
 """The commands with the real estimator, on series small enough to be quick."""
 
 import csv
+import json
 from pathlib import Path
 
 import numpy as np
@@ -152,3 +153,32 @@ def test_a_saved_model_keeps_its_unit_of_time(tmp_path, capsys):
         main(["impute", str(tmp_path / "hours.csv"), "--model", str(model), "-o", str(out), "--force"]) == 2
     )
     assert "fitted with dates or durations" in capsys.readouterr().err
+
+
+def test_a_budget_chooses_the_model_and_says_why(mixture, tmp_path, capsys):
+    arguments = ["impute", "data.csv", "-o", "filled.csv", "--json"]
+    assert main([*arguments, "--budget", "40"]) == 0
+    captured = capsys.readouterr()
+    report = json.loads(captured.out)
+    assert report["choice"]["options"]["n_components"] >= 1
+    assert " hidden cells " in report["choice"]["reason"] and report["choice"]["reason"] in captured.err
+    filled = read("filled.csv")
+    assert rms((filled - mixture.complete)[~mixture.mask]) < NEAR_THE_NOISE
+    assert main([*arguments, "--force", "-k", "2"]) == 0  # nothing changes without it
+    assert "choice" not in json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (["--budget", "0"], "must be a positive number of seconds, got '0'"),
+        (["--budget", "5", "-k", "2"], "--budget chooses a model; it has no meaning with"),
+        (["--budget", "5", "--model", "m.npz"], "--budget chooses a model; it has no meaning with"),
+    ],
+)
+def test_a_budget_that_has_no_meaning_is_refused(mixture, capsys, extra, message):
+    try:
+        code = main(["impute", "data.csv", "-o", "filled.csv", *extra])
+    except SystemExit as stop:
+        code = stop.code
+    assert code != 0 and message in capsys.readouterr().err

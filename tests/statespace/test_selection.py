@@ -8,6 +8,7 @@ from scipy.stats import norm
 from probsfa import ProbabilisticSFA, plots, select_n_components
 from probsfa.datasets import make_slow_mixture
 from probsfa.statespace import selection
+from probsfa.statespace.growth import enlarged
 from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.parameters import Latents
 from probsfa.statespace.posterior import log_likelihood
@@ -96,10 +97,10 @@ def test_new_latents_raise_the_likelihood(rng):
         offset=(params.offset - shift) / scale,
     )
     noise = Noise("diagonal", np.full(8, 1e-9))
-    larger = selection._enlarged(inner, panel, Latents(3), noise)
+    larger = enlarged(inner, panel, Latents(3), noise)
     np.testing.assert_array_equal(larger.loadings[:, :2], inner.loadings)
     assert log_likelihood(larger, panel) > log_likelihood(inner, panel) + 50.0
-    assert selection._enlarged(inner, panel, Latents(11), noise).n_components == 11
+    assert enlarged(inner, panel, Latents(11), noise).n_components == 11
 
 
 @sparsely("noise", ["isotropic", 0.3], shown=0)

@@ -178,7 +178,9 @@ def most_components(
     return k
 
 
-def stretches(mask: BoolArray, lengths: tuple[int, ...], n_wanted: int) -> list[slice] | None:
+def stretches(
+    mask: BoolArray, lengths: tuple[int, ...], n_wanted: int, n_stretches: int = _STRETCHES
+) -> list[slice] | None:
     """Choose stretches of rows, spread evenly, in which every column is observed.
 
     Parameters
@@ -189,6 +191,8 @@ def stretches(mask: BoolArray, lengths: tuple[int, ...], n_wanted: int) -> list[
         Rows of each sequence; a stretch lies within one.
     n_wanted : int
         How many rows, about.
+    n_stretches : int, default=8
+        Number of stretches; twice as many, and so on, where these do not show all columns.
 
     Returns
     -------
@@ -199,7 +203,6 @@ def stretches(mask: BoolArray, lengths: tuple[int, ...], n_wanted: int) -> list[
     counts = mask.sum(axis=0)
     enough = np.minimum(_FEWEST_CELLS, 0.25 * counts * n_wanted / n_rows)
     ends = np.cumsum(lengths)
-    n_stretches = _STRETCHES
     while n_stretches * _SHORTEST <= n_wanted:
         length = n_wanted // n_stretches
         chosen: list[slice] = []

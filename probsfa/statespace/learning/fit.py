@@ -139,7 +139,8 @@ def fit(
             result = _fit_with_pairs(evaluate, layout, noise, start_noise, solver, tol, given or Given())
         elif start is None:
             result = _fit_from_all_starts(evaluate, layout, noise, start_noise, solver, tol)
-            for other in _random_starts(panel, layout, noise, start_noise, n_init - 1):
+        if start is None:
+            for other in _random_starts(panel, layout, noise, start_noise, n_init - 1, result.params):
                 if result.status == "interrupted":
                     break
                 evaluate.limit = evaluate.count + max_iter
@@ -147,10 +148,10 @@ def fit(
                     result = _better(result, _fit_from(evaluate, layout, noise, other, solver, tol))
                 except KeyboardInterrupt:  # before the climb has a first step to remember
                     result = result._replace(status="interrupted")
-        else:
+        if start is not None:
             begin = _conform(start, whole, noise, start_noise)
             result = _fit_from(evaluate, whole, noise, begin, solver, tol)
-        if memory and start is None:
+        elif memory:
             evaluate.limit = evaluate.count + max_iter
             result = _fit_with_memory(evaluate, whole, noise, solver, tol, result)
         result = result._replace(n_evaluations=evaluate.count)
@@ -362,12 +363,20 @@ def _fit_from(
 
 
 def _random_starts(
-    panel: Panel, layout: Coordinates, noise: Noise, start_noise: FloatArray | None, n_starts: int
+    panel: Panel,
+    layout: Coordinates,
+    noise: Noise,
+    start_noise: FloatArray | None,
+    n_starts: int,
+    first: Parameters,
 ) -> list[Parameters]:
-    """Random starts that the layout can express."""
-    if n_starts == 0:
+    """Random starts that the layout can express; rhythms and smooth latents are those of the first fit."""
+    k = layout.latents.n_components
+    if n_starts == 0 or k == 0:
         return []
-    drawn = random_starts(*_centred(panel), layout.latents, n_starts)
+    pairs = first._replace(decay=first.decay[:0], loadings=first.loadings[:, k:])
+    slow = random_starts(*_centred(panel), Latents(k), n_starts)
+    drawn = [with_more_latents(params, pairs) for params in slow]
     return [_conform(params, layout, noise, start_noise) for params in drawn]
 
 

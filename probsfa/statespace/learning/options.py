@@ -181,12 +181,13 @@ class FitOptions:
                 "noise=0.0 is the limit of slow feature analysis, which knows neither rhythms nor smooth "
                 "latents; give noise='diagonal', or a small variance."
             )
-        if self.n_pairs and self.n_init > 1:
-            raise ValueError(
-                "n_init > 1 starts at random places, for which rhythms and smooth latents have none."
-            )
         check_count("max_iter", self.max_iter)
         check_count("n_init", self.n_init)
+        if self.n_components == 0 and self.n_init > 1:
+            raise ValueError(
+                "n_init > 1 draws AR(1) latents at random, of which n_components=0 has none; rhythms and "
+                "smooth latents stay where they were found."
+            )
         check_option("solver", self.solver, ("auto", "em", "lbfgs"))
         if self.noise_prior is not None:
             check_option("noise_prior", self.noise_prior, ("weak",))

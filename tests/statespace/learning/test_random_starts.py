@@ -31,6 +31,16 @@ def test_more_climbs_are_never_worse_and_the_same_each_time():
     np.testing.assert_array_equal(three.loadings_, again.loadings_)
 
 
+def test_more_climbs_go_with_rhythms_and_smooth_latents():
+    """They were refused; the first climb's rhythms stay, and no climb ends lower than it."""
+    x = overcomplete(0, 60, 3)
+    for asked in ({"rhythms": [12.0]}, {"smooth": 1}):
+        one, two = (ProbabilisticSFA(1, n_init=n, tol=0.01, **asked).fit(x) for n in (1, 2))
+        assert two.log_likelihood_ >= one.log_likelihood_
+        assert two.n_evaluations_ > one.n_evaluations_
+        assert two.loadings_.shape == one.loadings_.shape
+
+
 def test_an_interrupt_in_a_later_climb_keeps_the_best(monkeypatch):
     x = overcomplete(0, 60, 3)
     first = ProbabilisticSFA(2, tol=0.01).fit(x)

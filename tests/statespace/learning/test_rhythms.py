@@ -183,7 +183,7 @@ def test_durations_are_read(text, seconds):
         ({"rhythms": ["often"]}, "duration"),
         ({"rhythms": ["24h"]}, "without dates"),
         ({"rhythms": 1, "noise": 0.0}, "noise=0.0"),
-        ({"rhythms": 1, "n_init": 2}, "n_init"),
+        ({"rhythms": 1, "n_components": 0, "n_init": 2}, "n_init > 1 draws"),
         ({"rhythms": [2.0]}, "two rows"),
         ({"n_components": 0}, "n_components"),
     ],

@@ -1,0 +1,184 @@
+"""Choosing a model: the truth found in drawn sets, and what is chosen on real records.
+
+*Sets.* Five each of four kinds, 500 rows: two latents in six columns; three latents and a rhythm in eight;
+three latents in eight, one column of which has heavy tails; two latents in six with a fifth of the cells
+missing. The table has what `select_model` and `select_n_components` choose, for the seeds of the hidden
+cells; the number of smallest Bayesian information criterion, of fits with the right number of rhythms; and
+what the rule of two standard errors of the log density chooses. ``work`` is that of the choice in units of
+one `ProbabilisticSFA()` of the same data: posterior evaluations times rows times products for a row.
+
+*Records.* The bundled weather, ETT_h1 and the UCI air-quality record, of which a tenth of the observed cells
+is hidden, one by one and in blocks of 24 rows: errors of these, in standard deviations, of the model that is
+chosen without them, beside `ProbabilisticSFA()` and linear interpolation.
+
+    python benchmarks/accuracy/selection.py [--sets N] [--seeds N] [--records NAME ...] [--data FOLDER]
+"""
+
+import argparse
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from probsfa import ProbabilisticSFA, select_model, select_n_components
+from probsfa.datasets import hide_blocks, hide_cells, load_nyc_weather
+from probsfa.imputation import LinearInterpolation
+from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.simulation import simulate
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.data import add_data_option
+
+KINDS = {"plain": (2, 6, 0), "rhythm": (3, 8, 1), "heavy tails": (3, 8, 0), "gaps": (2, 6, 0)}
+SEEDS_OF_THE_REST = 2
+
+
+def draw(kind, which, n_rows=500):
+    """A series, its number of latents and of rhythms."""
+    k, d, r = KINDS[kind]
+    rng = np.random.default_rng([which, list(KINDS).index(kind)])
+    timescales = np.array([60.0, 12.0, 4.0])[:k] * rng.uniform(0.7, 1.4, k)
+    if k == 2:
+        timescales[1] *= 0.4
+    loadings = rng.standard_normal((d, k + 2 * r))
+    period = rng.uniform(8.0, 30.0)
+    params = Parameters(
+        np.exp(-1.0 / timescales),
+        loadings,
+        rng.uniform(0.5, 2.0, d),
+        rng.standard_normal(d),
+        rhythm_decay=np.full(r, 0.997),
+        rhythm_frequency=np.full(r, 2.0 * np.pi / period),
+    )
+    X = simulate(params, n_rows, rng)[0]
+    if kind == "heavy tails":
+        X[:, 0] += 2.0 * rng.standard_t(1.2, n_rows)
+    if kind == "gaps":
+        X[rng.random(X.shape) < 0.2] = np.nan
+    return X, k, r
+
+
+def work(rows, states, evaluations, n_features):
+    """Products of so many posteriors, about."""
+    return rows * evaluations * states * (states * (states + n_features) + 400)
+
+
+def sets(n_sets, n_seeds):
+    """Print the table of drawn sets."""
+    print(
+        "                 true     chosen    seeds      by BIC  two s.e.  select_n_components   work  seconds"
+    )
+    right = wrong_seeds = total = 0
+    for kind in KINDS:
+        for which in range(n_sets):
+            X, k, r = draw(kind, which)
+            seeds = range(n_seeds if which == 0 else SEEDS_OF_THE_REST)
+            begin = time.perf_counter()
+            chosen = [select_model(X, random_state=seed) for seed in seeds]
+            seconds = (time.perf_counter() - begin) / len(seeds)
+            found = [
+                (each.options["n_components"], each.options.get("rhythms", 0), len(each.options))
+                for each in chosen
+            ]
+            truth = (k, r, 1 + (r > 0))
+            bic = [ProbabilisticSFA(j, rhythms=r).fit(X).bic(X) for j in range(1, k + 3)]
+            numbers = [
+                [
+                    select_n_components(
+                        X, range(1, k + 3), rhythms=r, rule=rule, random_state=seed
+                    ).n_components
+                    for seed in range(2)
+                ]
+                for rule in ("two_standard_errors", "evidence")
+            ]
+            default = ProbabilisticSFA().fit(X)
+            table, best = chosen[0].table, chosen[0].best_estimator_
+            done = sum(
+                work(row.rows, row.n_states, row.n_evaluations + 5, X.shape[1]) for row in table.itertuples()
+            ) + work(len(X), best.loadings_.shape[1], best.n_evaluations_, X.shape[1])
+            full = work(len(X), default.decay_.size, default.n_evaluations_, X.shape[1])
+            total += 1
+            right += found[0] == truth
+            same = sum(each == found[0] for each in found)
+            wrong_seeds += same < len(found)
+            words = f"{found[0][0]}" + (f" + {found[0][1]} rhythm" if found[0][1] else "")
+            words += " + other" if found[0][2] > 1 + (found[0][1] > 0) else ""
+            true = f"{k} + {r}" if r else f"{k}"
+            print(
+                f"{kind:>12} {which} {true:>6} {words:>12}   {same:2} of {len(found):2} "
+                f"{1 + int(np.argmin(bic)):6} {str(numbers[0]):>9} {str(numbers[1]):>12}"
+                f"{done / full:12.1f}{seconds:9.1f}",
+                flush=True,
+            )
+    print(f"right: {right} of {total}; sets in which seeds differ: {wrong_seeds}")
+
+
+def records(folder):
+    """Records by name."""
+
+    def air():
+        frame = pd.read_csv(folder / "air_quality_uci" / "AirQualityUCI.csv.gz").iloc[:, 2:15]
+        return frame.astype(float).replace(-200.0, np.nan).to_numpy()
+
+    return {
+        "weather": lambda: load_nyc_weather(drop_impossible=True).data.to_numpy(float),
+        "ETT": lambda: pd.read_csv(folder / "etth1" / "ETTh1.csv").select_dtypes("number").to_numpy(float),
+        "air quality": air,
+    }
+
+
+def real(name, X):
+    """Print the rows of a record."""
+    truth = X
+    cells = hide_cells(truth, 0.05, random_state=1)
+    blocks = hide_blocks(np.where(cells, np.nan, truth), 24, 0.05, random_state=1)
+    seen = np.where(cells | blocks, np.nan, truth)
+    spread = np.nanstd(truth, axis=0)
+
+    def show(called, filled, seconds):
+        errors = (filled - truth) / spread
+        rmse = [np.sqrt(np.mean(errors[hidden] ** 2)) for hidden in (cells, blocks)]
+        print(f"{name:>12}  {called:<52} {rmse[0]:7.3f} {rmse[1]:8.3f} {seconds:9.1f}", flush=True)
+
+    begin = time.perf_counter()
+    show("linear interpolation", LinearInterpolation().fill(seen).values, time.perf_counter() - begin)
+    begin = time.perf_counter()
+    default = ProbabilisticSFA().fit(seen)
+    filled = default.impute(seen)
+    show(f"ProbabilisticSFA(): {default.decay_.size} latents", filled, time.perf_counter() - begin)
+    begin = time.perf_counter()
+    chosen = select_model(seen)
+    filled = chosen.best_estimator_.impute(seen)
+    show(chosen.reason.partition(":")[0], filled, time.perf_counter() - begin)
+    print(f"              {chosen.reason}")
+    for attribute in ("rhythm_periods_",):
+        if hasattr(chosen.best_estimator_, attribute):
+            print(f"              {attribute} {getattr(chosen.best_estimator_, attribute).round(2).tolist()}")
+
+
+def main():
+    """Print both tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--sets", type=int, default=5, help="sets of each kind; 0 for none")
+    parser.add_argument("--seeds", type=int, default=10, help="seeds of the first set of each kind")
+    parser.add_argument("--records", nargs="*", default=["weather", "ETT", "air quality"])
+    add_data_option(parser, "etth1/, air_quality_uci/")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if options.sets:
+        sets(options.sets, options.seeds)
+    if options.records:
+        print(f"\n{'':67} cells   blocks   seconds")
+    for name, read in records(options.data).items():
+        if name in options.records:
+            real(name, read())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""A picture of a choice of models."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probsfa.plots.arguments import check_axes
+from probsfa.plots.style import BLUE, GREY, ORANGE, figure, tidy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+
+    from probsfa.statespace import ModelSelection
+
+__all__ = ["plot_model_selection"]
+
+
+def plot_model_selection(
+    selection: "ModelSelection", *, axes: "Sequence[Axes] | NDArray[Any] | None" = None
+) -> "list[Axes]":
+    """Draw how well hidden cells were found again by each model, and the choice.
+
+    Parameters
+    ----------
+    selection : ModelSelection
+        What `probsfa.select_model` returns.
+    axes : sequence of 2 matplotlib Axes or None, default=None
+        Where to draw scores and errors; in a new figure where not given.
+
+    Returns
+    -------
+    list of matplotlib Axes
+        Each model in a row, as of the last round in which it took part, the best score at the top. On the
+        left by how much its score is behind the best one of that round, with two standard errors; on the
+        right its root mean square error. The choice is orange.
+
+    Raises
+    ------
+    ValueError
+        If there are not two axes.
+
+    See Also
+    --------
+    probsfa.select_model : Makes the selection.
+    plot_selection : Numbers of latents alone.
+
+    Examples
+    --------
+    >>> from probsfa import select_model
+    >>> from probsfa.datasets import make_slow_mixture
+    >>> X = make_slow_mixture(200, 4, decay=[0.9], noise_variance=0.2, random_state=0).data
+    >>> axes = plot_model_selection(select_model(X, [{"n_components": 1}, {"n_components": 2}]))
+    >>> [ax.get_xlabel() for ax in axes]
+    ['score behind the best', 'RMSE (standard deviations)']
+    """
+    last = {row["model"]: row for row in selection.records}
+    rows = sorted(last.values(), key=lambda row: (-row["round"], row["behind"]))
+    if axes is None:
+        axes = figure(8.0, 1.2 + 0.28 * len(rows)).subplots(1, 2, sharey=True)
+    axes = check_axes(axes, 2, "for scores and errors")
+    where = np.arange(len(rows))
+    colors = [ORANGE if row["verdict"] == "chosen" else BLUE for row in rows]
+    for y, row, color in zip(where, rows, colors, strict=True):
+        error = 2.0 * row["standard_error"]
+        axes[0].errorbar(row["behind"], y, xerr=error, fmt="o", color=color, ms=4.0, lw=0.8, capsize=2.0)
+        axes[1].plot(row["rmse"], y, "o", color=color, ms=4.0)
+    axes[0].axvline(0.0, color=GREY, lw=0.8, ls="--", zorder=0)
+    axes[0].set_yticks(where, [row["model"] for row in rows], fontsize="small")
+    axes[0].set_ylim(len(rows) - 0.5, -0.5)
+    axes[0].set_xlabel("score behind the best")
+    axes[1].set_xlabel("RMSE (standard deviations)")
+    for ax in axes:
+        tidy(ax)
+    return axes
