@@ -1,9 +1,14 @@
 """Columns of users as cells of the model: which family each is of, what it may hold, and its units.
 
 A column is one column of cells, standardised where it has a scale; a categorical one of ``L`` levels is ``L -
-1`` columns of zeros and ones. These ask in turn, from the most frequent level on: "is it this one, if it is
-none of the levels before?" (sequential logits; McCullagh & Nelder 1989, section 5.2). What is not asked any
-more is missing, so that a categorical cell takes no mathematics of its own.
+1`` columns of zeros and ones. These ask in turn, from the lowest level on: "is it this one, if it is none of
+the levels before?" (sequential logits; Tutz 1991). Any probabilities of levels can be written so, and levels
+that have an order keep it. What is not asked any more is missing, so that a categorical cell takes no
+mathematics of its own.
+
+References
+----------
+Tutz (1991), Sequential models in categorical regression, Computational Statistics & Data Analysis 11:275.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +45,7 @@ class Column(NamedTuple):
     shift, scale : float
         ``shift + scale * cell`` is in data units.
     levels : ndarray (L,)
-        Levels of a categorical column, the most frequent one first; else empty.
+        Levels of a categorical column, the lowest first; else empty.
     """
 
     emission: str
@@ -121,18 +126,17 @@ def make_columns(sequences: Sequences, asked: Sequence[str]) -> tuple[Column, ..
         emission = _auto(cells) if emission == "auto" else emission
         shift, scale, levels, n_cells = 0.0, 1.0, np.zeros(0), 1
         if emission == "categorical":
-            found, counts = np.unique(cells, return_counts=True)
-            if len(found) > _MOST_LEVELS:
+            levels = np.unique(cells)
+            if len(levels) > _MOST_LEVELS:
                 raise ValueError(
-                    f"X has {len(found)} different values in column {_called(sequences, d)}, and "
+                    f"X has {len(levels)} different values in column {_called(sequences, d)}, and "
                     f"emission='categorical' takes up to {_MOST_LEVELS} levels."
                 )
-            if len(found) < 2:
+            if len(levels) < 2:
                 raise ValueError(
                     f"X has one value alone in column {_called(sequences, d)}, and emission='categorical' "
                     "takes two levels or more. Leave the column out."
                 )
-            levels = found[np.argsort(-counts, kind="stable")]
             n_cells = len(levels) - 1
         elif FAMILIES[emission].has_scale:
             shift, scale = _units(cells, emission)

@@ -54,7 +54,7 @@ class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         - ``"poisson"``: counts with the mean ``exp(eta)``;
         - ``"negative_binomial"``: counts with the mean ``exp(eta)`` and the variance ``mean + mean^2 /
           size``;
-        - ``"categorical"``: levels, written as any numbers;
+        - ``"categorical"``: levels, written as any numbers; those that have an order, in it;
         - ``"gaussian"``: numbers with Gaussian noise;
         - ``"student_t"``: numbers with noise of heavy tails;
         - ``"auto"``: zeros and ones are "bernoulli", other whole numbers from zero up "negative_binomial",
@@ -253,7 +253,7 @@ class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self.loadings_ = params.loadings * scale[:, None]
         self.offset_ = shift + scale * params.offset
         self.predictor_columns_ = np.repeat(np.arange(len(columns)), [column.n_cells for column in columns])
-        self.levels_ = {d: np.sort(column.levels) for d, column in enumerate(columns) if len(column.levels)}
+        self.levels_ = {d: column.levels for d, column in enumerate(columns) if len(column.levels)}
         self.time_unit_ = model.time_unit
         self.time_unit_seconds_ = model.time_axis.seconds(model.time_unit)
         self.timescales_ = timescales_from_decay(params.decay, model.time_unit)
@@ -370,7 +370,7 @@ class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             out.append(like_input(X, sequences, np.where(mask, observed, quantile)))
         return out[0] if len(out) == 1 else tuple(out)
 
-    def predict_proba(self, X: Any, *, lengths: Any = None, times: Any = None) -> Any:
+    def level_probabilities(self, X: Any, *, lengths: Any = None, times: Any = None) -> Any:
         """Return the probabilities of the levels of columns that have such, given all rows.
 
         Parameters

@@ -27,7 +27,7 @@ import numpy as np
 from scipy import special, stats
 
 from probsfa._typing import FloatArray
-from probsfa.extensions.emissions.quadrature import expected_softplus, over_nodes
+from probsfa.extensions.emissions.quadrature import N_NODES, expected_softplus, over_nodes
 
 __all__ = ["FAMILIES", "Expectation", "Family"]
 
@@ -68,6 +68,8 @@ class Family(ABC):
     ----------
     name : str
         As users call it.
+    n_nodes : int
+        Nodes over which what is predicted is averaged.
     n_shapes : int
         ``P``, the number of parameters of each column besides those of its predictor.
     has_scale : bool
@@ -77,6 +79,7 @@ class Family(ABC):
     """
 
     name: ClassVar[str]
+    n_nodes: ClassVar[int] = N_NODES
     n_shapes: ClassVar[int] = 0
     has_scale: ClassVar[bool] = False
     counts: ClassVar[bool] = False
@@ -147,7 +150,7 @@ class Family(ABC):
         """Log density of cells where ``eta ~ N(mean, variance)``."""
         terms = [
             np.log(weight) + self.log_density(x, eta, shape)
-            for weight, eta in over_nodes(mean, variance)
+            for weight, eta in over_nodes(mean, variance, self.n_nodes)
             if weight > 0.0
         ]
         return np.asarray(special.logsumexp(np.stack(terms), axis=0))
@@ -157,7 +160,7 @@ class Family(ABC):
     ) -> FloatArray:
         """Probability of a cell to be at most ``x`` where ``eta ~ N(mean, variance)``."""
         total = np.zeros(np.broadcast_shapes(np.shape(x), mean.shape))
-        for weight, eta in over_nodes(mean, variance):
+        for weight, eta in over_nodes(mean, variance, self.n_nodes):
             total += weight * self.cdf(x, eta, shape)
         return total
 
@@ -292,6 +295,7 @@ class StudentT(Family):
     """Student's t noise; the rare cell that is far off counts little."""
 
     name = "student_t"
+    n_nodes = 80  # its distribution function is not as smooth as those of the others
     n_shapes = 2
     has_scale = True
     _LEAST_DF = 1.5

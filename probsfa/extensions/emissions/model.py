@@ -178,8 +178,7 @@ class EmissionModel(NamedTuple):
                 )[0]
                 out[d] = np.concatenate([1.0 - one, one], axis=1)
             elif column.emission == "categorical":
-                p = level_probabilities(self.params, column, inference.means, inference.covariances)
-                out[d] = p[:, np.argsort(column.levels)]
+                out[d] = level_probabilities(self.params, column, inference.means, inference.covariances)
         return out
 
     def forecast(
