@@ -104,3 +104,31 @@ def best_gaussian(expected, decay, loadings, offset, n_steps):
     best = optimize.minimize(loss, start, method="BFGS", options={"gtol": 1e-7})
     mean, root = unpack(best.x)
     return -best.fun, mean.reshape(n_steps, -1), root @ root.T
+
+
+def sampled_latents(name, X, decay, loadings, offset, n_draws=8000):
+    """Means and standard deviations (T,) of one latent by NUTS, of Bernoulli or Poisson cells."""
+    import jax
+    import numpyro
+    import numpyro.distributions as dist
+    from numpyro.infer import MCMC, NUTS
+
+    root = np.linalg.cholesky(prior_covariance(decay, len(X)))
+    seen = ~np.isnan(X)
+    family = {
+        "bernoulli": lambda eta: dist.Bernoulli(logits=eta),
+        "poisson": lambda eta: dist.Poisson(jax.numpy.exp(eta)),
+    }[name]
+
+    def model():
+        white = numpyro.sample("white", dist.Normal(np.zeros(len(X)), 1.0).to_event(1))
+        latent = numpyro.deterministic("latent", root @ white)
+        eta = offset + latent[:, None] * loadings[:, 0]
+        terms = family(eta).log_prob(np.where(seen, X, 0.0))
+        numpyro.factor("cells", jax.numpy.sum(jax.numpy.where(seen, terms, 0.0)))
+
+    with jax.enable_x64(True):
+        sampler = MCMC(NUTS(model), num_warmup=1000, num_samples=n_draws, progress_bar=False)
+        sampler.run(jax.random.key(0))
+        draws = np.asarray(sampler.get_samples()["latent"])
+    return draws.mean(axis=0), draws.std(axis=0)
