@@ -22,6 +22,7 @@ from probsfa._timescales import timescales_from_decay
 from probsfa._typing import FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.statespace import persistence, streaming
+from probsfa.statespace.counts import counts_sentence
 from probsfa.statespace.diagnostics import Diagnostics
 from probsfa.statespace.filtering import FilterResult, FilterState
 from probsfa.statespace.learning.maximum_likelihood import (
@@ -330,6 +331,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         -----
         ConvergenceWarning
             If the fit stopped before a maximum; `status_` says how.
+        UserWarning
+            If a column holds zeros and ones or counts, for which :class:`probsfa.EmissionSFA` is.
         """
         options = self._options()
         allow_nan = not options.noise_free
@@ -345,6 +348,9 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         )
         if self.transforms is not None:
             return self._fit_mapped(sequences, options)
+        counted = counts_sentence(sequences)
+        if counted:
+            warnings.warn(counted, UserWarning, stacklevel=2)
         if options.noise_free:
             limit = fit_noise_free(refuse_uneven(sequences), options)
             set_fitted(

@@ -139,7 +139,7 @@ TAKEN = {
     "first and last rows": (changed([0, 1, 58, 59], np.nan), 2),
     "many short sequences": ([rng.standard_normal((2, 3)) for _ in range(30)], 2),
     "single rows among others": ([rng.standard_normal((1, 3)) for _ in range(5)] + [walk(55)], 2),
-    "whole numbers": (rng.integers(0, 5, (60, 3)), 2),
+    "whole numbers": (rng.integers(-2, 3, (60, 3)), 2),
     "two levels": (np.sign(walk()), 2),
     "without noise": (np.sin(np.outer(np.arange(60), [0.05, 0.2, 0.7])), 2),
     "fixed noise far too small": (walk(), 2, {"noise": 1e-8}),

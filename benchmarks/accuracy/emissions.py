@@ -1,0 +1,251 @@
+"""Counts and events: latents found again, hidden cells, intervals, a sampler, and occupancy of a room.
+
+Simulated: two AR(1) latents (decays 0.97 and 0.85) behind ten columns and 1,000 rows of zeros and ones,
+Poisson counts or negative binomial counts of size 2, with means of about one, a tenth of the cells hidden; 20
+seeds. "correlation" is that of true latents with estimated ones after alignment, over both latents. "log
+score" is the mean log probability of the hidden cells; of Gaussian models it is their probability of the
+interval of half a count around the cell, of the transformed column where one is. "interval" is how often the
+central 90 % interval holds a hidden count, by ranks broken at random, and "whole" how often that of whole
+numbers does, which may only cover more.
+
+Sampler: NUTS on the latents themselves at the same parameters; largest difference of the means in standard
+deviations, and range of the ratios of standard deviations.
+
+Occupancy (Candanedo & Feldheim 2016, UCI): five sensors and whether somebody is there, every fifth minute.
+Occupancy is hidden in blocks of two hours, a third of all, and predicted from the sensors and from the rest;
+means over four choices of blocks, and the log score of each.
+
+Speed: T = 10,000, D = 50, K = 5, Poisson with a tenth missing, in a process that has compiled its programs.
+
+    python benchmarks/accuracy/emissions.py [--seeds N] [--only PART] [--data FOLDER]
+"""
+
+import argparse
+import gzip
+import os
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.stats import norm
+
+from probsfa import EmissionSFA, ProbabilisticSFA
+from probsfa.extensions.emissions.families import FAMILIES
+from probsfa.extensions.emissions.prediction import log_predictive, shapes_by_cell
+from probsfa.extensions.emissions.sites import predictor_moments
+from probsfa.metrics import align_components
+from probsfa.statespace.engine.dynamics import simulate_latents
+from probsfa.statespace.parameters import Parameters
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.data import add_data_option
+
+TRANSFORMS = {
+    "raw": (lambda x: x),
+    "square root": (lambda x: np.sqrt(np.maximum(x, 0.0))),
+    "log(1 + x)": (lambda x: np.log1p(np.maximum(x, 0.0))),
+}
+LEAST = 1e-12  # smallest probability that is taken a logarithm of
+
+
+def simulate(family: str, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A complete series, which cells are hidden, and the latents."""
+    rng = np.random.default_rng(seed)
+    T, D, decay = 1000, 10, np.array([0.97, 0.85])
+    offset = np.zeros(D) if family == "bernoulli" else rng.uniform(-0.5, 0.5, D)
+    size = 1.2 if family == "bernoulli" else 0.6
+    params = Parameters(decay, size * rng.standard_normal((D, 2)), np.ones(D), offset)
+    latents = simulate_latents(params, T, rng)
+    shape = np.full((FAMILIES[family].n_shapes, D), np.log(2.0))
+    X = FAMILIES[family].draw(params.offset + latents @ params.loadings.T, shape, rng)
+    return X, rng.random(X.shape) < 0.1, latents
+
+
+def recovery(found: np.ndarray, latents: np.ndarray) -> float:
+    """Mean correlation of the latents with estimated ones that are brought to their order and signs."""
+    return float(align_components(found, latents).correlations.mean())
+
+
+def gaussian_scores(
+    model: ProbabilisticSFA, X: np.ndarray, hidden: np.ndarray, transform, *, binary: bool
+) -> tuple[float, float]:
+    """Log score and cover of hidden cells by a Gaussian model of transformed columns."""
+    given = transform(np.where(hidden, np.nan, X))
+    mean, std = model.impute(given, return_std=True)
+    mean, std, x = mean[hidden], std[hidden], X[hidden]
+    above = np.where(x >= 1.0, np.inf, transform(x + 0.5)) if binary else transform(x + 0.5)
+    below = np.where(x <= 0.0, -np.inf, transform(x - 0.5))
+    high, low = norm.cdf((above - mean) / std), norm.cdf((below - mean) / std)
+    rank = low + np.random.default_rng(0).random(len(x)) * (high - low)
+    return float(np.mean(np.log(np.maximum(high - low, LEAST)))), float(
+        np.mean((rank > 0.05) & (rank < 0.95))
+    )
+
+
+def emission_scores(model: EmissionSFA, X: np.ndarray, hidden: np.ndarray) -> tuple[float, float, float]:
+    """Log score of hidden cells, and cover of the central interval, of ranks and of whole numbers."""
+    given = np.where(hidden, np.nan, X)
+    inner, posterior = model._model, model.posterior(given)
+    of_latents = posterior.means, posterior.covariances
+    truth = np.where(hidden, X, np.nan)
+    score = log_predictive(inner.params, inner.columns, inner.shapes, *of_latents, truth)
+    mean, variance = predictor_moments(inner.params, *of_latents)
+    shapes = shapes_by_cell(inner.columns, inner.shapes)
+    high, low = np.empty_like(X), np.empty_like(X)
+    for j, column in enumerate(inner.columns):
+        family, parts = FAMILIES[column.emission], (mean[:, j], variance[:, j], shapes[j])
+        high[:, j] = family.predictive_cdf(X[:, j], *parts)
+        low[:, j] = family.predictive_cdf(X[:, j] - 1.0, *parts)
+    rank = low + np.random.default_rng(0).random(X.shape) * (high - low)
+    _, lower, upper = model.impute(given, interval=0.9)
+    inside = (X >= lower) & (X <= upper)
+    covered = np.mean((rank[hidden] > 0.05) & (rank[hidden] < 0.95))
+    return float(np.mean(score[hidden])), float(covered), float(np.mean(inside[hidden]))
+
+
+def simulated(seeds: int) -> None:
+    """Print the table of simulated series."""
+    print("| data | model | correlation | log score | better than it in | interval | whole |")
+    print("| --- | --- | ---: | ---: | ---: | ---: | ---: |")
+    for family in ("bernoulli", "poisson", "negative_binomial"):
+        rows: dict[str, list[tuple[float, ...]]] = {}
+        for seed in range(seeds):
+            X, hidden, latents = simulate(family, seed)
+            given = np.where(hidden, np.nan, X)
+            model = EmissionSFA(2, emission=family).fit(given)
+            quality = recovery(model.transform(given), latents)
+            rows.setdefault("EmissionSFA", []).append((quality, *emission_scores(model, X, hidden)))
+            for name, transform in TRANSFORMS.items():
+                if family == "bernoulli" and name != "raw":
+                    continue  # of zeros and ones any transform is a change of units
+                gaussian = ProbabilisticSFA(2).fit(transform(given))
+                quality = recovery(gaussian.transform(transform(given)), latents)
+                scores = gaussian_scores(gaussian, X, hidden, transform, binary=family == "bernoulli")
+                rows.setdefault(f"Gaussian, {name}", []).append((quality, *scores, np.nan))
+        ours = np.array(rows["EmissionSFA"])
+        for name, values in rows.items():
+            table = np.array(values)
+            correlation, score, interval, whole = table.mean(axis=0)
+            wins = f"{np.sum(ours[:, 0] > table[:, 0])}, {np.sum(ours[:, 1] > table[:, 1])} of {seeds}"
+            last = f"{100 * whole:.1f} %" if np.isfinite(whole) else ""
+            print(
+                f"| {family} | {name} | {correlation:.3f} | {score:.4f} | "
+                f"{'' if name == 'EmissionSFA' else wins} | {100 * interval:.1f} % | {last} |",
+                flush=True,
+            )
+
+
+def sampler() -> None:
+    """Print how the distribution of the latents compares with draws."""
+    import jax
+    import numpyro
+    import numpyro.distributions as dist
+    from numpyro.infer import MCMC, NUTS
+
+    from probsfa._validation import Sequences
+    from probsfa.extensions.emissions.sites import Block, infer, make_cells
+
+    print("\n| data, T = 60, D = 4, K = 1 | largest difference of means | standard deviations |")
+    print("| --- | ---: | ---: |")
+    params = Parameters(np.array([0.9]), np.full((4, 1), 0.8), np.ones(4), np.zeros(4))
+    for family in ("bernoulli", "poisson"):
+        rng = np.random.default_rng(0)
+        latents = simulate_latents(params, 60, rng)
+        X = FAMILIES[family].draw(latents @ params.loadings.T, np.zeros((0, 4)), rng)
+        cells = make_cells(Sequences(X, (60,)), [Block(FAMILIES[family], np.arange(4))])
+        ours, _ = infer(params, cells, (np.zeros((0, 4)),), tol=1e-10)
+        lag = np.abs(np.subtract.outer(np.arange(60), np.arange(60)))
+        root = np.linalg.cholesky(0.9**lag)
+
+        def model(X=X, root=root, family=family):
+            white = numpyro.sample("white", dist.Normal(np.zeros(60), 1.0).to_event(1))
+            eta = 0.8 * numpyro.deterministic("latent", root @ white)[:, None]
+            given = dist.Bernoulli(logits=eta) if family == "bernoulli" else dist.Poisson(jax.numpy.exp(eta))
+            numpyro.sample("X", given.expand([60, 4]), obs=X)
+
+        with jax.enable_x64(True):
+            chain = MCMC(NUTS(model), num_warmup=1000, num_samples=10_000, progress_bar=False)
+            chain.run(jax.random.key(0))
+            draws = np.asarray(chain.get_samples()["latent"])
+        std = draws.std(axis=0)
+        ratios = np.sqrt(ours.covariances[:, 0, 0]) / std
+        away = np.max(np.abs(ours.means[:, 0] - draws.mean(axis=0)) / std)
+        print(f"| {family} | {away:.3f} std | {ratios.min():.3f} to {ratios.max():.3f} of the sampler's |")
+
+
+def occupancy(folder: Path, splits: int = 4) -> None:
+    """Print how hidden occupancy is predicted."""
+    with gzip.open(folder / "occupancy_uci" / "datatraining.txt.gz") as file:
+        table = pd.read_csv(file).iloc[::5]
+    columns = ["Temperature", "Humidity", "Light", "CO2", "HumidityRatio", "Occupancy"]
+    X = table[columns].to_numpy(dtype=float)
+    block = np.arange(len(X)) // 24
+    print(f"\n| occupancy of {len(X)} rows, a third hidden | log score | Brier score | wrong | by choice |")
+    print("| --- | ---: | ---: | ---: | --- |")
+    for k in (2, 4):
+        rows: dict[str, list[tuple[float, float, float]]] = {"mixed": [], "Gaussian": []}
+        for split in range(splits):
+            order = np.random.default_rng(split).permutation(block[-1] + 1)
+            hidden = np.isin(block, order[: len(order) // 3])
+            given = X.copy()
+            given[hidden, 5] = np.nan
+            truth = X[hidden, 5]
+            mixed = EmissionSFA(k, emission=["gaussian"] * 5 + ["bernoulli"]).fit(given)
+            mean, std = ProbabilisticSFA(k).fit(given).impute(given, return_std=True)
+            for name, p in (
+                ("mixed", mixed.level_probabilities(given)[5][hidden, 1]),
+                ("Gaussian", norm.sf((0.5 - mean[hidden, 5]) / std[hidden, 5])),
+            ):
+                score = np.log(np.clip(np.where(truth == 1.0, p, 1.0 - p), LEAST, 1.0)).mean()
+                rows[name].append((score, np.mean((p - truth) ** 2), np.mean((p > 0.5) != (truth == 1.0))))
+        for name, values in rows.items():
+            score, brier, wrong = np.mean(values, axis=0)
+            each = ", ".join(f"{value[0]:.3f}" for value in values)
+            print(
+                f"| {name}, K = {k} | {score:.3f} | {brier:.4f} | {100 * wrong:.1f} % | {each} |", flush=True
+            )
+
+
+def speed() -> None:
+    """Print how long a large fit takes."""
+    rng = np.random.default_rng(0)
+    decay = np.array([0.99, 0.97, 0.95, 0.9, 0.8])
+    params = Parameters(decay, 0.4 * rng.standard_normal((50, 5)), np.ones(50), np.full(50, 0.2))
+    X = rng.poisson(np.exp(params.offset + simulate_latents(params, 10_000, rng) @ params.loadings.T))
+    X = np.where(rng.random(X.shape) < 0.1, np.nan, X)
+    print("\n| T = 10,000, D = 50, K = 5, Poisson | seconds | processor seconds | evaluations | load |")
+    print("| --- | ---: | ---: | ---: | ---: |")
+    for attempt in ("first, programs compiled or read", "again"):
+        wall, cpu = time.perf_counter(), time.process_time()
+        model = EmissionSFA(5, emission="poisson").fit(X)
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        load = os.getloadavg()[0] if hasattr(os, "getloadavg") else np.nan
+        print(f"| {attempt} | {wall:.1f} | {cpu:.1f} | {model.n_evaluations_} | {load:.1f} |", flush=True)
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--only", choices=("simulated", "sampler", "occupancy", "speed"))
+    add_data_option(parser, "occupancy_uci")
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if args.only in (None, "simulated"):
+        simulated(args.seeds)
+    if args.only in (None, "sampler"):
+        sampler()
+    if args.only in (None, "occupancy"):
+        occupancy(args.data)
+    if args.only in (None, "speed"):
+        speed()
+
+
+if __name__ == "__main__":
+    main()

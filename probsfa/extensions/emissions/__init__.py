@@ -1,0 +1,26 @@
+"""Cells that are not Gaussian: counts, zeros and ones, categories, and noise with heavy tails.
+
+The latents are those of :mod:`probsfa.statespace`, and so is the engine. What is other is the likelihood of a
+cell, of which a Gaussian site takes the place::
+
+    x_td ~ p(. | eta_td, shape_d),      eta_t = mu + C z_t
+
+Who calls whom, from the top; nothing calls upwards:
+
+================  ======================================================================================
+``estimator``     ``EmissionSFA``: checks its input, calls the functions below, keeps the result
+``model``         a fitted model and its verbs; a whole fit
+``prediction``    from the latents to the cells of users: means, quantiles, probabilities, draws
+``start``         the Gaussian model of roots of counts and the like, from which the climb starts
+``learning``      the climb of the lower bound over parameters, sites following
+``columns``       columns of users as cells: what they may hold, their units, levels as zeros and ones
+``sites``         the Gaussian distribution of the latents with the highest lower bound
+``families``      expected log densities of cells with their derivatives; moments, quantiles, draws
+``quadrature``    Gauss and Hermite's rule
+================  ======================================================================================
+"""
+
+from probsfa.extensions.emissions.estimator import EmissionSFA as EmissionSFA
+from probsfa.extensions.emissions.prediction import EmissionForecast as EmissionForecast
+
+__all__ = ["EmissionForecast", "EmissionSFA"]

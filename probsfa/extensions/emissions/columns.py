@@ -1,0 +1,218 @@
+"""Columns of users as cells of the model: which family each is of, what it may hold, and its units.
+
+A column is one column of cells, standardised where it has a scale; a categorical one of ``L`` levels is ``L -
+1`` columns of zeros and ones. These ask in turn, from the lowest level on: "is it this one, if it is none of
+the levels before?" (sequential logits; Tutz 1991). Any probabilities of levels can be written so, and levels
+that have an order keep it. What is not asked any more is missing, so that a categorical cell takes no
+mathematics of its own.
+
+References
+----------
+Tutz (1991), Sequential models in categorical regression, Computational Statistics & Data Analysis 11:275.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from probsfa._typing import FloatArray
+from probsfa._validation import Sequences
+from probsfa.extensions.emissions.families import FAMILIES
+from probsfa.extensions.emissions.sites import Block
+
+__all__ = ["EMISSIONS", "Column", "blocks_of", "encode", "make_columns", "read_emission"]
+
+#: What users may ask for; "auto" looks at the column.
+EMISSIONS = ("auto", *FAMILIES, "categorical")
+
+# Levels of a categorical column beyond which it is taken for something else.
+_MOST_LEVELS = 100
+# A count beyond this is no whole number in double precision.
+_LARGEST_COUNT = 2.0**53
+
+
+class Column(NamedTuple):
+    """A column of users.
+
+    Attributes
+    ----------
+    emission : str
+        One of :data:`EMISSIONS` but "auto".
+    first, n_cells : int
+        Which columns of cells it has.
+    shift, scale : float
+        ``shift + scale * cell`` is in data units.
+    levels : ndarray (L,)
+        Levels of a categorical column, the lowest first; else empty.
+    """
+
+    emission: str
+    first: int
+    n_cells: int
+    shift: float
+    scale: float
+    levels: FloatArray
+
+    @property
+    def cells(self) -> slice:
+        """Its columns of cells."""
+        return slice(self.first, self.first + self.n_cells)
+
+    @property
+    def family(self) -> str:
+        """The family of its cells."""
+        return "bernoulli" if self.emission == "categorical" else self.emission
+
+
+def read_emission(emission: Any, n_features: int, names: Any) -> list[str]:
+    """What is asked for each column, "auto" included.
+
+    Parameters
+    ----------
+    emission : str, sequence of str or mapping
+        One for all columns; one for each; or by names or numbers of columns, others being "auto".
+    n_features : int
+        Number of columns.
+    names : array-like of str or None
+        What the columns are called.
+
+    Raises
+    ------
+    ValueError
+        If it is none of these.
+    """
+    if isinstance(emission, str):
+        asked = [emission] * n_features
+    elif isinstance(emission, Mapping):
+        asked = ["auto"] * n_features
+        known = [] if names is None else list(names)
+        for key, value in emission.items():
+            if key in known:
+                asked[known.index(key)] = value
+            elif isinstance(key, (int, np.integer)) and not isinstance(key, bool) and 0 <= key < n_features:
+                asked[int(key)] = value
+            else:
+                raise ValueError(f"emission names column {key!r}, which X does not have.")
+    elif isinstance(emission, (Sequence, np.ndarray)):
+        asked = list(emission)
+        if len(asked) != n_features:
+            raise ValueError(f"emission has {len(asked)} entries, and X has {n_features} columns.")
+    else:
+        raise ValueError(
+            f"emission must be a word, one for each column, or a mapping from columns; got {emission!r}."
+        )
+    for value in asked:
+        if not isinstance(value, str) or value not in EMISSIONS:
+            raise ValueError(f"emission must be one of {', '.join(map(repr, EMISSIONS))}; got {value!r}.")
+    return asked
+
+
+def _auto(cells: FloatArray) -> str:
+    """What a column looks like: zeros and ones, counts, or numbers."""
+    if np.any(cells < 0.0) or np.any(cells != np.rint(cells)):
+        return "gaussian"
+    return "bernoulli" if np.all(cells <= 1.0) else "negative_binomial"
+
+
+def make_columns(sequences: Sequences, asked: Sequence[str]) -> tuple[Column, ...]:
+    """What each column is, from what is asked for and what it holds; that is checked by :func:`encode`."""
+    columns: list[Column] = []
+    first = 0
+    for d, emission in enumerate(asked):
+        cells = sequences.values[:, d]
+        cells = cells[~np.isnan(cells)]
+        emission = _auto(cells) if emission == "auto" else emission
+        shift, scale, levels, n_cells = 0.0, 1.0, np.zeros(0), 1
+        if emission == "categorical":
+            levels = np.unique(cells)
+            if len(levels) > _MOST_LEVELS:
+                raise ValueError(
+                    f"X has {len(levels)} different values in column {_called(sequences, d)}, and "
+                    f"emission='categorical' takes up to {_MOST_LEVELS} levels."
+                )
+            if len(levels) < 2:
+                raise ValueError(
+                    f"X has one value alone in column {_called(sequences, d)}, and emission='categorical' "
+                    "takes two levels or more. Leave the column out."
+                )
+            n_cells = len(levels) - 1
+        elif FAMILIES[emission].has_scale:
+            shift, scale = _units(cells, emission)
+        columns.append(Column(emission, first, n_cells, shift, scale, levels))
+        first += n_cells
+    return tuple(columns)
+
+
+def _units(cells: FloatArray, emission: str) -> tuple[float, float]:
+    """Shift and scale that standardise a column; those of Student's t are not carried off by single cells."""
+    shift = float(np.mean(cells))
+    scale = float(np.std(cells))
+    if emission == "student_t":
+        shift = float(np.median(cells))
+        middle = float(np.subtract(*np.percentile(cells, [75, 25]))) / 1.349
+        scale = middle if middle > 0.0 else scale
+    return shift, scale if scale > 8.0 * np.finfo(np.float64).eps * abs(shift) else 1.0
+
+
+def _called(sequences: Sequences, d: int) -> str:
+    names = sequences.feature_names
+    return f"{d}" if names is None else f"{d} ({names[d]!r})"
+
+
+def _refuse(sequences: Sequences, d: int, bad: Any, emission: str, wanted: str) -> None:
+    """Raise a ValueError that names the first bad cell, if there is one."""
+    if not np.any(bad):
+        return
+    row = int(np.argmax(bad))
+    value = sequences.values[row, d]
+    where = f"row {row}"
+    if sequences.is_list:
+        which = int(np.searchsorted(np.cumsum(sequences.lengths), row, side="right"))
+        where = f"row {row - sequences.slices[which].start} of X[{which}]"
+    raise ValueError(
+        f"X has {value:g} in column {_called(sequences, d)}, {where}, and emission={emission!r} takes "
+        f"{wanted}."
+    )
+
+
+def encode(sequences: Sequences, columns: Sequence[Column]) -> Sequences:
+    """Rows of cells in the units of the model, NaN where missing.
+
+    Raises
+    ------
+    ValueError
+        If a column holds what its distribution does not know, naming the column and the value.
+    """
+    values = np.full((sequences.n_rows, sum(column.n_cells for column in columns)), np.nan)
+    for d, column in enumerate(columns):
+        cells = sequences.values[:, d]
+        seen = ~np.isnan(cells)
+        if column.emission == "bernoulli":
+            _refuse(
+                sequences, d, seen & (cells != 0.0) & (cells != 1.0), column.emission, "zeros and ones only"
+            )
+        elif column.emission in ("poisson", "negative_binomial"):
+            bad = seen & ~((cells >= 0.0) & (cells == np.rint(cells)) & (cells <= _LARGEST_COUNT))
+            _refuse(sequences, d, bad, column.emission, "whole numbers from zero up")
+        if column.emission == "categorical":
+            bad = seen & ~np.isin(cells, column.levels)
+            _refuse(sequences, d, bad, column.emission, "the levels that it was fitted to")
+            for j in range(column.n_cells):
+                asked = seen & ~np.isin(cells, column.levels[:j])
+                answer = (cells == column.levels[j]).astype(np.float64)
+                values[:, column.first + j] = np.where(asked, answer, np.nan)
+        else:
+            values[:, column.first] = (cells - column.shift) / column.scale
+    return replace(sequences, values=values, feature_names=None)
+
+
+def blocks_of(columns: Sequence[Column]) -> tuple[Block, ...]:
+    """The columns of cells of each family, in the order in which families first appear in the table."""
+    families = np.concatenate([[column.family] * column.n_cells for column in columns])
+    return tuple(
+        Block(family, np.flatnonzero(families == name))
+        for name, family in FAMILIES.items()
+        if np.any(families == name)
+    )

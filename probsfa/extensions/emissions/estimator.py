@@ -1,0 +1,583 @@
+"""Slow features behind counts, zeros and ones, categories and numbers with heavy tails, as an estimator."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from probsfa._frames import lists_in_lists_out
+from probsfa._like_input import like_input, like_rows
+from probsfa._random import generator
+from probsfa._saving import Saved
+from probsfa._timescales import timescales_from_decay
+from probsfa._typing import FloatArray, Seed
+from probsfa._validation import Sequences, check_count, check_option, check_sequences
+from probsfa.extensions.emissions.columns import read_emission
+from probsfa.extensions.emissions.model import EmissionFit, EmissionModel, fit_model
+from probsfa.extensions.emissions.prediction import EmissionForecast
+from probsfa.statespace.estimator import followed_by_empty_rows
+from probsfa.statespace.learning.options import FitOptions, is_number
+from probsfa.statespace.posterior import Posterior
+from probsfa.statespace.progress import Progress
+from probsfa.statespace.timeline import describe_index, in_model_time, make_horizon
+
+__all__ = ["EmissionSFA"]
+
+# Latents where nobody says how many, at most.
+_MOST_LATENTS = 5
+# Posterior evaluations of the Gaussian model from which the climb starts, at most.
+_MOST_START_EVALUATIONS = 40
+
+
+@lists_in_lists_out
+class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Slow feature analysis of counts, events, categories and numbers with outliers, with holes or without.
+
+    A few independent latents, as those of :class:`probsfa.ProbabilisticSFA`, drive what each cell is drawn
+    from: ``x ~ p(. | eta)`` with ``eta = mu + C z``, where ``p`` is a family for each column (Turner & Sahani
+    2007, section 5, leave the emission open; Poisson is that of Macke et al. 2011). Missing cells need no
+    filling in.
+
+    Parameters
+    ----------
+    n_components : int or None, default=None
+        Number of latents; None is one for each column, up to 5.
+    emission : str, list or dict, default="auto"
+        What cells are drawn from: one word for all columns, a list with one for each, or a dict from names or
+        numbers of columns, where those left out are ``"auto"``.
+
+        - ``"bernoulli"``: zeros and ones (booleans as well), a one with the odds ``exp(eta)``;
+        - ``"poisson"``: counts with the mean ``exp(eta)``;
+        - ``"negative_binomial"``: counts with the mean ``exp(eta)`` and the variance ``mean + mean^2 /
+          size``;
+        - ``"categorical"``: levels, written as any numbers; those that have an order, in it;
+        - ``"gaussian"``: numbers with Gaussian noise;
+        - ``"student_t"``: numbers with noise of heavy tails;
+        - ``"auto"``: zeros and ones are "bernoulli", other whole numbers from zero up "negative_binomial",
+          all else is "gaussian".
+    rhythms, smooth : int or list, default=0
+        Latents of two states, as in :class:`probsfa.ProbabilisticSFA`.
+    max_iter : int, default=200
+        Most sets of parameters at which the bound is taken.
+    tol : float or "auto", default="auto"
+        Expected gain of the bound, in nats, below which a further step is not worth taking. ``"auto"`` is
+        ``1e-4 P**2`` for few parameters ``P``, ``0.03 P`` for 300 or more.
+    random_state : int, Generator or None, default=None
+        Default source of randomness of `sample` and `sample_posterior`; fitting uses none.
+    verbose : bool, default=False
+        Show progress on standard error.
+
+    Attributes
+    ----------
+    emissions_ : tuple of str
+        The emission of each column.
+    decay_ : ndarray (K,)
+        Correlation of each latent with itself one unit of time later, slowest first.
+    timescales_ : ndarray (K,)
+        ``-time_unit_ / log(decay_)``; NaN where the decay is not positive.
+    loadings_ : ndarray (E, K + 2 R + 2 M)
+        How each latent shows in each predictor, per standard deviation of the latent: in data units for
+        "gaussian" and "student_t", in log-odds or logarithms of the mean else. ``E`` is the number of
+        columns, but for "categorical" ones, which have as many predictors as levels but one.
+    offset_ : ndarray (E,)
+        Mean of each predictor.
+    predictor_columns_ : ndarray of int (E,)
+        Which column each predictor is of.
+    levels_ : dict
+        Levels of the categorical columns, by the number of the column, in rising order.
+    noise_variance_ : ndarray (D,)
+        Variance of Gaussian noise, and squared scale of Student's t; NaN elsewhere.
+    df_ : ndarray (D,)
+        Degrees of freedom of Student's t; NaN elsewhere.
+    size_ : ndarray (D,)
+        Sizes of negative binomials, large where there is hardly more variance than Poisson's; NaN elsewhere.
+    time_unit_, time_unit_seconds_
+        As in :class:`probsfa.ProbabilisticSFA`.
+    lower_bound_ : float
+        Lower bound of the log-likelihood of the training data, in nats.
+    history_ : ndarray (n_iter_,)
+        The bound after each accepted step, with the log density of the priors up to the constant with which
+        it ends at `lower_bound_`; never falls.
+    n_iter_, n_evaluations_ : int
+        Numbers of accepted steps, and of sets of parameters at which the bound was taken.
+    converged_ : bool
+        Whether the fit ended at a maximum.
+    status_ : str
+        How the fit ended, in a sentence, with what to try.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Notes
+    -----
+    The distribution of the latents is the Gaussian one with the highest lower bound of the log-likelihood.
+    Each cell's likelihood is replaced by a Gaussian site; sites and parameters are moved in turn by steps
+    that never lower the bound (Khan & Lin 2017). For Gaussian columns alone the bound is the log-likelihood.
+    Expectations are closed forms or Gauss-Hermite sums, those of Student's t a bound in which the weights of
+    cells are independent of the latents.
+
+    Weak priors end what data leave open, as the odds of a column of ones only: loadings of columns without a
+    scale are ``N(0, 3^2)``, their offsets are within 10 of that of their mean, and noise variances and
+    inverse sizes have the prior of `noise_prior` of :class:`probsfa.ProbabilisticSFA`.
+
+    See Also
+    --------
+    probsfa.ProbabilisticSFA : Gaussian noise, with filtering, diagnostics and standard errors.
+
+    References
+    ----------
+    Turner & Sahani (2007), Neural Computation 19:1022, doi:10.1162/neco.2007.19.4.1022, section 5.
+    Khan & Lin (2017), Conjugate-computation variational inference, AISTATS, arXiv:1703.04265.
+    Macke et al. (2011), Empirical models of spiking in neural populations, NeurIPS 24.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probsfa import EmissionSFA
+    >>> rng = np.random.default_rng(0)
+    >>> slow = np.convolve(rng.standard_normal(340), np.ones(40) / 6.0, "valid")
+    >>> counts = rng.poisson(np.exp(0.5 + np.outer(slow, [0.8, -0.6, 0.5, 0.7]))).astype(float)
+    >>> counts[100:120, 0] = np.nan
+    >>> model = EmissionSFA(1, emission="poisson").fit(counts)
+    >>> found = model.transform(counts)[:, 0]
+    >>> bool(abs(np.corrcoef(found, slow[: len(found)])[0, 1]) > 0.9)
+    True
+    >>> filled, low, high = model.impute(counts, interval=0.9)
+    >>> bool(np.all(high == np.rint(high))), filled.shape
+    (True, (301, 4))
+    """
+
+    _model: EmissionModel
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        emission: Any = "auto",
+        rhythms: int | Sequence[Any] = 0,
+        smooth: int | Sequence[Any] = 0,
+        max_iter: int = 200,
+        tol: float | str = "auto",
+        random_state: Seed = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_components = n_components
+        self.emission = emission
+        self.rhythms = rhythms
+        self.smooth = smooth
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # ------------------------------------------------------------------ fitting
+
+    def fit(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None) -> Self:
+        """Find the parameters with the highest lower bound of the likelihood.
+
+        Parameters
+        ----------
+        X : array-like (T, D), or list of array-likes (T_i, D)
+            Rows in order of time, NaN where missing; a list is several independent sequences.
+        y : ignored
+        lengths : array-like of int, optional
+            Cuts one array into consecutive sequences.
+        times : array-like (T,) or list of array-likes, optional
+            Times of the rows, as for :class:`probsfa.ProbabilisticSFA`.
+
+        Returns
+        -------
+        EmissionSFA
+            The fitted estimator. After an interrupt from the keyboard it has the best parameters so far, and
+            `status_` says so.
+
+        Raises
+        ------
+        ValueError
+            If the data or a parameter is not valid, or a column holds what its emission does not know.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the fit stopped before a maximum; `status_` says how.
+        """
+        self._check_parameters()
+        sequences = check_sequences(
+            self, X, reset=True, allow_nan=True, lengths=lengths, times=times, min_rows=2, index="use"
+        )
+        asked = read_emission(self.emission, sequences.n_features, getattr(self, "feature_names_in_", None))
+        n_components = self.n_components
+        if n_components is None:
+            n_components = min(sequences.n_features, _MOST_LATENTS)
+        options = FitOptions(
+            n_components,
+            rhythms=self.rhythms,  # type: ignore[arg-type]
+            smooth=self.smooth,  # type: ignore[arg-type]
+            max_iter=min(self.max_iter, _MOST_START_EVALUATIONS),
+        ).check()
+        with Progress(self.verbose, self.max_iter) as report:
+            fit = fit_model(
+                sequences,
+                asked,
+                options.with_times(sequences.axis),
+                tol=self.tol,
+                max_iter=self.max_iter,
+                report=report,
+            )
+        status = fit.status
+        if self.n_components is None:
+            status = f"{status} n_components=None took {n_components} latents."
+        status += describe_index(sequences.axis, fit.model.time_unit)
+        self._set_fitted(fit._replace(status=status))
+        if not self.converged_:
+            warnings.warn(self.status_, ConvergenceWarning, stacklevel=2)
+        return self
+
+    def _check_parameters(self) -> None:
+        check_count("max_iter", self.max_iter)
+        if self.n_components is not None:
+            check_count("n_components", self.n_components, minimum=0)
+        if self.tol != "auto" and not (is_number(self.tol) and self.tol > 0.0):
+            raise ValueError(f"tol must be 'auto' or a positive number of nats; got {self.tol!r}.")
+
+    def _set_fitted(self, fit: EmissionFit) -> None:
+        model = self._model = fit.model
+        columns, params = model.columns, model.params
+        scale = np.concatenate([np.full(column.n_cells, column.scale) for column in columns])
+        shift = np.concatenate([np.full(column.n_cells, column.shift) for column in columns])
+        self.emissions_ = tuple(column.emission for column in columns)
+        self.decay_ = params.decay
+        self.loadings_ = params.loadings * scale[:, None]
+        self.offset_ = shift + scale * params.offset
+        self.predictor_columns_ = np.repeat(np.arange(len(columns)), [column.n_cells for column in columns])
+        self.levels_ = {d: column.levels for d, column in enumerate(columns) if len(column.levels)}
+        self.time_unit_ = model.time_unit
+        self.time_unit_seconds_ = model.time_axis.seconds(model.time_unit)
+        self.timescales_ = timescales_from_decay(params.decay, model.time_unit)
+        self.noise_variance_, self.df_, self.size_ = model.shape_parameters()
+        self._rhythms_and_smooth(params)
+        self.lower_bound_, self.history_ = fit.lower_bound, fit.history
+        self.n_iter_, self.n_evaluations_ = len(fit.history), fit.n_evaluations
+        self.converged_, self.status_ = fit.converged, fit.status
+
+    def _rhythms_and_smooth(self, params: Any) -> None:
+        """Set what rhythms and smooth latents have, where there are any, and nothing else."""
+        unit = self._model.time_unit
+        of_rhythms = {
+            "rhythm_periods_": params.rhythm_periods * unit,
+            "rhythm_decays_": params.rhythm_decay,
+        }
+        of_smooth = {"smooth_timescales_": params.smooth_timescales * unit}
+        for n, attributes in ((len(params.rhythm_decay), of_rhythms), (len(params.smooth_rate), of_smooth)):
+            for name, value in attributes.items():
+                self.__dict__.pop(name, None)  # of a fit before
+                if n:
+                    setattr(self, name, value)
+
+    # ---------------------------------------------------------------- inference
+
+    def transform(self, X: Any, *, lengths: Any = None, times: Any = None) -> Any:
+        """Return the posterior means of the latents, given all rows of each sequence.
+
+        Parameters
+        ----------
+        X : array-like (T, D), or list of array-likes (T_i, D)
+            Rows in order of time, NaN where missing.
+        lengths, times : optional
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray (T, K), or list of ndarrays (T_i, K)
+            Posterior means, slowest first.
+        """
+        sequences = self._check(X, lengths, times)
+        return sequences.restore(self._model.infer(sequences)[1].means)
+
+    def posterior(self, X: Any, *, lengths: Any = None, times: Any = None) -> Posterior | list[Posterior]:
+        """Return the Gaussian distribution of the latents given all rows of each sequence.
+
+        Parameters
+        ----------
+        X, lengths, times
+            As in `transform`.
+
+        Returns
+        -------
+        Posterior, or list of Posterior
+            Means (T, K), covariances (T, K, K), lag-one covariances (T - 1, K, K), and in the place of the
+            log-likelihood its lower bound.
+        """
+        sequences = self._check(X, lengths, times)
+        whole = self._model.posterior(sequences)
+        if not sequences.is_list:
+            return whole
+        return [
+            Posterior(
+                whole.means[s],
+                whole.covariances[s],
+                whole.lag_one_covariances[s.start : s.stop - 1],
+                whole.row_log_likelihoods[s],
+            )
+            for s in sequences.slices
+        ]
+
+    def impute(
+        self,
+        X: Any,
+        return_std: bool = False,
+        *,
+        interval: float | None = None,
+        lengths: Any = None,
+        times: Any = None,
+    ) -> Any:
+        """Fill missing cells with their posterior means.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or Table (T, D), or list of them
+            Rows in order of time, NaN where missing.
+        return_std : bool, default=False
+            Whether to return standard deviations too.
+        interval : float, optional
+            Probability of a central interval, to return its ends too.
+        lengths, times : optional
+            As in `fit`.
+
+        Returns
+        -------
+        filled : like X
+            Observed cells as they were. Missing ones are filled with their means: of counts a mean number, of
+            zeros and ones the probability of a one; a categorical one with its most probable level.
+        std : like X
+            With `return_std`: standard deviation of each filled cell, of a categorical one the root of ``p (1
+            - p)``; zero for observed ones.
+        lower, upper : like X
+            With `interval`: quantiles of filled cells, whole numbers for counts, which cover with that
+            probability or more; NaN for categorical ones; the values of observed cells.
+        """
+        ends = () if interval is None else _central_interval(interval)
+        sequences = self._check(X, lengths, times)
+        observed, mask = sequences.values, sequences.mask
+        cells = self._model.cell_moments(sequences, ends)
+        out = [like_input(X, sequences, np.where(mask, observed, cells.means))]
+        if return_std:
+            out.append(like_input(X, sequences, np.where(mask, 0.0, cells.std)))
+        for quantile in cells.quantiles:
+            out.append(like_input(X, sequences, np.where(mask, observed, quantile)))
+        return out[0] if len(out) == 1 else tuple(out)
+
+    def level_probabilities(self, X: Any, *, lengths: Any = None, times: Any = None) -> Any:
+        """Return the probabilities of the levels of columns that have such, given all rows.
+
+        Parameters
+        ----------
+        X, lengths, times
+            As in `transform`.
+
+        Returns
+        -------
+        dict of ndarray (T, L), or list of dicts
+            For each "bernoulli" column the probabilities of zero and one, for each "categorical" one those
+            of its levels in rising order (`levels_`); by the names of the columns, or by their numbers where
+            they have none. Of the value a new cell would have, in rows in which the cell was observed, too.
+
+        Raises
+        ------
+        ValueError
+            If there is no such column.
+        """
+        sequences = self._check(X, lengths, times)
+        if not {"bernoulli", "categorical"} & set(self.emissions_):
+            raise ValueError("no column is 'bernoulli' or 'categorical', so that none has levels.")
+        names = getattr(self, "feature_names_in_", None)
+        whole = {
+            (d if names is None else names[d]): p for d, p in self._model.probabilities(sequences).items()
+        }
+        if not sequences.is_list:
+            return whole
+        return [{name: p[s] for name, p in whole.items()} for s in sequences.slices]
+
+    def forecast(
+        self,
+        X: Any,
+        n_steps: int | None = None,
+        *,
+        fh: Any = None,
+        interval: float = 0.9,
+        lengths: Any = None,
+        times: Any = None,
+    ) -> EmissionForecast | list[EmissionForecast]:
+        """Forecast what follows each sequence.
+
+        Parameters
+        ----------
+        X, lengths, times
+            As in `transform`; the rows from which to forecast.
+        n_steps : int, optional
+            Number of steps, each of one `time_unit_`.
+        fh : array-like (H,), optional
+            Forecasting horizon, as for :meth:`probsfa.ProbabilisticSFA.forecast`.
+        interval : float, default=0.9
+            Probability of the interval from ``lower`` to ``upper``, or more where values are whole numbers.
+
+        Returns
+        -------
+        EmissionForecast, or list of EmissionForecast
+            An array cut by `lengths` gives a list, and frames give frames.
+
+        Raises
+        ------
+        ValueError
+            If not exactly one of `n_steps` and `fh` is given, or `fh` does not rise or cannot be compared
+            with the times of the rows.
+        """
+        check_is_fitted(self)
+        if n_steps is not None:
+            check_count("n_steps", n_steps)
+        ends = _central_interval(interval)
+        sequences = self._check(X, lengths, times)
+        horizon = make_horizon(
+            X, sequences, times, self._model.time_axis, self.time_unit_, n_steps=n_steps, fh=fh
+        )
+        forecasts = self._model.forecast(sequences, [each.steps for each in horizon], ends)
+        frames = X if sequences.is_list else [X] * len(forecasts)
+        latents = self.get_feature_names_out()
+        out = [
+            EmissionForecast(
+                **{
+                    name: like_rows(
+                        frame, values, index=each.index, columns=latents if "latent" in name else None
+                    )
+                    for name, values in one._asdict().items()
+                }
+            )
+            for frame, one, each in zip(frames, forecasts, horizon, strict=True)
+        ]
+        return out if sequences.is_list or lengths is not None else out[0]
+
+    def sample(self, n_steps: int = 1, *, random_state: Seed = None) -> tuple[FloatArray, FloatArray]:
+        """Draw a series from the model.
+
+        Parameters
+        ----------
+        n_steps : int, default=1
+            Number of rows, one `time_unit_` apart.
+        random_state : int, Generator or None
+            Source of randomness; the estimator's by default.
+
+        Returns
+        -------
+        X : ndarray (n_steps, D)
+            Observations.
+        latents : ndarray (n_steps, K)
+            The latents behind them.
+        """
+        check_is_fitted(self)
+        check_count("n_steps", n_steps)
+        return self._model.sample(n_steps, self._generator(random_state))
+
+    def sample_posterior(
+        self,
+        X: Any,
+        n_draws: int = 1,
+        *,
+        of: str = "latents",
+        n_steps: int = 0,
+        lengths: Any = None,
+        times: Any = None,
+        random_state: Seed = None,
+    ) -> FloatArray | list[FloatArray]:
+        """Draw courses of the latents, or missing cells and what follows, from their joint distribution.
+
+        Parameters
+        ----------
+        X, lengths, times
+            As in `transform`.
+        n_draws : int, default=1
+            Number of draws.
+        of : {"latents", "cells"}, default="latents"
+            What to draw. ``"cells"`` gives series without holes: observed cells as they were, missing ones
+            drawn, all of a draw together.
+        n_steps : int, default=0
+            Rows that follow each sequence, each one `time_unit_` after the one before, drawn with the rest.
+        random_state : int, Generator or None
+            Source of randomness; the estimator's by default.
+
+        Returns
+        -------
+        ndarray (n_draws, T + n_steps, K), or list of ndarrays (n_draws, T_i + n_steps, K)
+            With ``of="cells"`` D in the place of K.
+        """
+        check_count("n_draws", n_draws)
+        check_count("n_steps", n_steps, minimum=0)
+        check_option("of", of, ("latents", "cells"))
+        sequences = followed_by_empty_rows(self._check(X, lengths, times), n_steps, self.time_unit_)
+        draw = self._model.draw_latents if of == "latents" else self._model.draw_cells
+        drawn = draw(sequences, n_draws, self._generator(random_state))
+        return [drawn[:, s] for s in sequences.slices] if sequences.is_list else drawn
+
+    # -------------------------------------------------------------------- scores
+
+    def lower_bound(self, X: Any, *, lengths: Any = None, times: Any = None) -> float:
+        """Return the lower bound of the log-likelihood of all rows, in nats. Parameters as in `transform`."""
+        return self._model.lower_bound(self._check(X, lengths, times))
+
+    def score(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None) -> float:
+        """Return the mean lower bound per row, in nats. Parameters as in `transform`."""
+        sequences = self._check(X, lengths, times)
+        return self._model.lower_bound(sequences) / sequences.n_rows
+
+    # ------------------------------------------------------------------ plumbing
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether there are parameters."""
+        return hasattr(self, "_model")
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn what the estimator accepts."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """Return the names of the columns of `transform`.
+
+        Parameters
+        ----------
+        input_features : ignored
+
+        Returns
+        -------
+        ndarray of str
+            The name of the class with a number for AR(1) latents, and those of the states of rhythms and
+            smooth latents, as for :class:`probsfa.ProbabilisticSFA`.
+        """
+        names = super().get_feature_names_out(input_features)
+        pairs = self._model.params.latents.names
+        return names if not pairs else np.append(names[: -len(pairs)], np.array(pairs, dtype=object))
+
+    @property
+    def _n_features_out(self) -> int:
+        return self._model.params.n_states
+
+    def _check(self, X: Any, lengths: Any, times: Any) -> Sequences:
+        check_is_fitted(self)
+        axis = self._model.time_axis
+        sequences = check_sequences(
+            self, X, reset=False, allow_nan=True, lengths=lengths, times=times, index="use", axis=axis
+        )
+        return in_model_time(sequences, axis, self._model.time_unit)
+
+    def _generator(self, random_state: Seed) -> np.random.Generator:
+        return generator(self.random_state if random_state is None else random_state)
+
+
+def _central_interval(probability: float) -> tuple[float, float]:
+    """Probabilities below the two ends of a central interval."""
+    if not (is_number(probability) and 0.0 < probability < 1.0):
+        raise ValueError(f"interval must be a probability above 0 and below 1; got {probability!r}.")
+    return 0.5 - probability / 2.0, 0.5 + probability / 2.0

@@ -1,0 +1,591 @@
+"""What a cell's distribution is, given the linear predictor ``eta = mu + C z``.
+
+Each family knows the expectation of the log density of cells under ``eta ~ N(m, v)``, or a lower bound of it,
+with its derivatives. A Gaussian site takes the place of the likelihood of a cell: its precision is ``-2
+dE/dv`` and its information ``dE/dm + precision m`` (Khan & Lin 2017, whose fixed point is that of the
+variational Gaussian approximation).
+
+================= ============================== ====================== ================================
+family            ``x`` given ``eta``            shape                  expectation
+================= ============================== ====================== ================================
+gaussian          ``N(eta, r)``                  ``log r``              closed form
+student_t         ``eta + sqrt(s) t_nu``         ``log s, log nu``      bound: a Gaussian of varying scale
+bernoulli         1 with odds ``exp(eta)``       none                   Gauss-Hermite
+poisson           mean ``exp(eta)``              none                   closed form
+negative_binomial mean ``exp(eta)``, size ``n``  ``log n``              Gauss-Hermite
+================= ============================== ====================== ================================
+
+The variance of the negative binomial is ``mean + mean^2 / n``. The bound of Student's t takes its weights
+(``N(eta, s / w)``, ``w ~ Gamma(nu / 2, nu / 2)``) to be independent of the latents, and is best in their
+distribution: ``E[log t]`` with ``(x - m)^2 + v`` in the place of ``(x - eta)^2``.
+"""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from scipy import special, stats
+
+from probsfa._typing import FloatArray
+from probsfa.extensions.emissions.quadrature import N_NODES, expected_softplus, over_nodes
+
+__all__ = ["FAMILIES", "Expectation", "Family"]
+
+#: Smallest relative variance of Gaussian and Student-t noise, and where the prior of its logarithm falls.
+LEAST_NOISE, WEAK_PRIOR = 1e-9, 1e-4
+# Where the prior of the logarithm of the inverse size of a negative binomial falls.
+_WEAK_DISPERSION = 1e-3
+# Widest predictor whose exponential is taken.
+_LARGEST_EXPONENT = 600.0
+
+
+class Expectation(NamedTuple):
+    """Expected log density of cells under ``eta ~ N(m, v)``, each as the cells.
+
+    Attributes
+    ----------
+    value : ndarray
+        The expectation, or its bound, in nats.
+    slope : ndarray
+        Its derivative by ``m``.
+    precision : ndarray
+        Minus twice its derivative by ``v``, not negative.
+    """
+
+    value: FloatArray
+    slope: FloatArray
+    precision: FloatArray
+
+
+def _exp(x: FloatArray) -> FloatArray:
+    return np.exp(np.minimum(x, _LARGEST_EXPONENT))
+
+
+class Family(ABC):
+    """A distribution of cells (N, D) given their predictors; ``shape`` (P, D) are its other parameters.
+
+    Attributes
+    ----------
+    name : str
+        As users call it.
+    n_nodes : int
+        Nodes over which what is predicted is averaged.
+    n_shapes : int
+        ``P``, the number of parameters of each column besides those of its predictor.
+    has_scale : bool
+        Whether columns are in units of their own, which are standardised.
+    counts : bool
+        Whether cells are whole numbers, so that quantiles are.
+    """
+
+    name: ClassVar[str]
+    n_nodes: ClassVar[int] = N_NODES
+    n_shapes: ClassVar[int] = 0
+    has_scale: ClassVar[bool] = False
+    counts: ClassVar[bool] = False
+
+    @abstractmethod
+    def expectation(
+        self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
+    ) -> Expectation:
+        """Expected log density less its `constant` under ``eta ~ N(mean, variance)``, with derivatives."""
+
+    def constant(self, x: FloatArray) -> FloatArray:
+        """What the log density of cells has that depends on neither predictor nor shape."""
+        return np.zeros_like(x)
+
+    def by_shape(
+        self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
+    ) -> list[FloatArray]:
+        """Derivatives of the expectation by each of the shape parameters, as the cells."""
+        return []
+
+    @abstractmethod
+    def log_density(self, x: FloatArray, eta: FloatArray, shape: FloatArray) -> FloatArray:
+        """Log density, or log probability, of cells given their predictors."""
+
+    @abstractmethod
+    def moments(
+        self, mean: FloatArray, variance: FloatArray, shape: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance of cells where ``eta ~ N(mean, variance)``."""
+
+    @abstractmethod
+    def cdf(self, x: FloatArray, eta: FloatArray, shape: FloatArray) -> FloatArray:
+        """Probability of a cell to be at most ``x``, given its predictor."""
+
+    @abstractmethod
+    def draw(self, eta: FloatArray, shape: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Cells drawn given their predictors."""
+
+    @abstractmethod
+    def predictor_of(self, mean: FloatArray) -> FloatArray:
+        """The predictor at which a cell has such a mean."""
+
+    @abstractmethod
+    def first_sites(
+        self, x: FloatArray, mean: FloatArray, shape: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Precision and pseudo-value of sites before anything is known but the means of the columns."""
+
+    def gaussian_scores(self, x: FloatArray, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Cells as a Gaussian model takes them best, and about how steep they are in the predictor (D,)."""
+        return x, np.ones_like(mean)
+
+    def first_shape(self, x: FloatArray, mask: FloatArray, noise: FloatArray) -> FloatArray:
+        """Shape parameters (P, D) to start from; `noise` (D,) is the variance left by a Gaussian model."""
+        return np.zeros((self.n_shapes, x.shape[1]))
+
+    def least_shape(self) -> FloatArray:
+        """Lower bounds (P,) of the shape parameters."""
+        return np.zeros(self.n_shapes)
+
+    def log_prior(self, shape: FloatArray) -> tuple[float, FloatArray]:
+        """Log density of the weak prior of the shape parameters up to a constant, and its gradient (P, D)."""
+        return 0.0, np.zeros_like(shape)
+
+    def log_predictive(
+        self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
+    ) -> FloatArray:
+        """Log density of cells where ``eta ~ N(mean, variance)``."""
+        terms = [
+            np.log(weight) + self.log_density(x, eta, shape)
+            for weight, eta in over_nodes(mean, variance, self.n_nodes)
+            if weight > 0.0
+        ]
+        return np.asarray(special.logsumexp(np.stack(terms), axis=0))
+
+    def predictive_cdf(
+        self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
+    ) -> FloatArray:
+        """Probability of a cell to be at most ``x`` where ``eta ~ N(mean, variance)``."""
+        total = np.zeros(np.broadcast_shapes(np.shape(x), mean.shape))
+        for weight, eta in over_nodes(mean, variance, self.n_nodes):
+            total += weight * self.cdf(x, eta, shape)
+        return total
+
+    def quantile(self, p: float, mean: FloatArray, variance: FloatArray, shape: FloatArray) -> FloatArray:
+        """Smallest value that a cell does not exceed with probability ``p`` or more.
+
+        Found by bisection on the predictive distribution; of counts a whole number.
+        """
+        centre, spread = self.moments(mean, variance, shape)
+        spread = np.sqrt(spread)
+        if self.counts:
+            low, high = np.full_like(centre, -1.0), np.ceil(centre + spread) + 1.0
+        else:
+            low, high = centre - spread, centre + spread
+        # Doubling steps to either side until the quantile lies between.
+        step = np.maximum(spread, 1.0 if self.counts else 0.0)
+        for _ in range(60):
+            short = self.predictive_cdf(high, mean, variance, shape) < p
+            if not short.any():
+                break
+            high = np.where(short, high + np.ceil(step) if self.counts else high + step, high)
+            step = 2.0 * step
+        step = spread
+        for _ in range(0 if self.counts else 60):
+            beyond = self.predictive_cdf(low, mean, variance, shape) >= p
+            if not beyond.any():
+                break
+            low, step = np.where(beyond, low - step, low), 2.0 * step
+        for _ in range(200):
+            if self.counts:
+                middle = np.floor(0.5 * (low + high))
+                done = high - low <= 1.0
+            else:
+                middle = 0.5 * (low + high)
+                done = high - low <= 1e-10 * (spread + np.abs(centre))
+            if done.all():
+                break
+            reached = self.predictive_cdf(middle, mean, variance, shape) >= p
+            high = np.where(reached & ~done, middle, high)
+            low = np.where(~reached & ~done, middle, low)
+        return high
+
+
+def _weak(log_value: FloatArray, border: float) -> tuple[float, FloatArray]:
+    """Log density ``log(v / (v + border))`` of the logarithm of ``v``, and its derivative."""
+    ratio = border * np.exp(-log_value)
+    return -float(np.sum(np.log1p(ratio))), ratio / (1.0 + ratio)
+
+
+class Gaussian(Family):
+    """Gaussian noise; the model of :class:`probsfa.ProbabilisticSFA`."""
+
+    name = "gaussian"
+    n_shapes = 1
+    has_scale = True
+
+    def expectation(
+        self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
+    ) -> Expectation:
+        """See :class:`Family`."""
+        precision = np.exp(-shape[0])
+        residual = x - mean
+        value = -0.5 * (np.log(2.0 * np.pi) + shape[0] + precision * (residual**2 + variance))
+        return Expectation(value, precision * residual, np.broadcast_to(precision, mean.shape))
+
+    def by_shape(
+        self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
+    ) -> list[FloatArray]:
+        """See :class:`Family`."""
+        return [0.5 * (np.exp(-shape[0]) * ((x - mean) ** 2 + variance) - 1.0)]
+
+    def log_density(self, x: FloatArray, eta: FloatArray, shape: FloatArray) -> FloatArray:
+        """See :class:`Family`."""
+        return -0.5 * (np.log(2.0 * np.pi) + shape[0] + np.exp(-shape[0]) * (x - eta) ** 2)
+
+    def moments(
+        self, mean: FloatArray, variance: FloatArray, shape: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """See :class:`Family`."""
+        return mean, variance + np.exp(shape[0])
+
+    def cdf(self, x: FloatArray, eta: FloatArray, shape: FloatArray) -> FloatArray:
+        """See :class:`Family`."""
+        return np.asarray(special.ndtr((x - eta) * np.exp(-0.5 * shape[0])))
+
+    def log_predictive(
+        self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
+    ) -> FloatArray:
+        """See :class:`Family`."""
+        total = variance + np.exp(shape[0])
+        return -0.5 * (np.log(2.0 * np.pi * total) + (x - mean) ** 2 / total)
+
+    def predictive_cdf(
+        self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
+    ) -> FloatArray:
+        """See :class:`Family`."""
+        return np.asarray(special.ndtr((x - mean) / np.sqrt(variance + np.exp(shape[0]))))
+
+    def quantile(self, p: float, mean: FloatArray, variance: FloatArray, shape: FloatArray) -> FloatArray:
+        """See :class:`Family`."""
+        return np.asarray(mean + special.ndtri(p) * np.sqrt(variance + np.exp(shape[0])))
+
+    def draw(self, eta: FloatArray, shape: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """See :class:`Family`."""
+        return np.asarray(eta + np.exp(0.5 * shape[0]) * rng.standard_normal(eta.shape))
+
+    def predictor_of(self, mean: FloatArray) -> FloatArray:
+        """See :class:`Family`."""
+        return mean
+
+    def first_sites(
+        self, x: FloatArray, mean: FloatArray, shape: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """See :class:`Family`."""
+        return np.broadcast_to(np.exp(-shape[0]), x.shape), x
+
+    def first_shape(self, x: FloatArray, mask: FloatArray, noise: FloatArray) -> FloatArray:
+        """See :class:`Family`."""
+        return np.log(np.maximum(noise, 10.0 * LEAST_NOISE))[None]
+
+    def least_shape(self) -> FloatArray:
+        """See :class:`Family`."""
+        return np.log(np.array([LEAST_NOISE]))
+
+    def log_prior(self, shape: FloatArray) -> tuple[float, FloatArray]:
+        """See :class:`Family`; that of the weak noise prior."""
+        value, slope = _weak(shape[0], WEAK_PRIOR)
+        return value, slope[None]
+
+
+class StudentT(Family):
+    """Student's t noise; the rare cell that is far off counts little."""
+
+    name = "student_t"
+    n_nodes = 80  # its distribution function is not as smooth as those of the others
+    n_shapes = 2
+    has_scale = True
+    _LEAST_DF = 1.5
+
+    def _weights(
+        self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Relative squares, degrees of freedom, and expected weights."""
+        df = np.exp(shape[1])
+        square = ((x - mean) ** 2 + variance) * np.exp(-shape[0])
+        return square, df, (df + 1.0) / (df + square)
+
+    def expectation(
+        self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
+    ) -> Expectation:
+        """See :class:`Family`."""
+        square, df, weights = self._weights(x, mean, variance, shape)
+        precision = weights * np.exp(-shape[0])
+        return Expectation(self._kernel(square, df, shape), precision * (x - mean), precision)
+
+    @staticmethod
+    def _kernel(square: FloatArray, df: FloatArray, shape: FloatArray) -> FloatArray:
+        norm = special.gammaln(0.5 * (df + 1.0)) - special.gammaln(0.5 * df)
+        norm = norm - 0.5 * (np.log(np.pi * df) + shape[0])
+        return np.asarray(norm - 0.5 * (df + 1.0) * np.log1p(square / df))
+
+    def by_shape(
+        self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
+    ) -> list[FloatArray]:
+        """See :class:`Family`."""
+        square, df, weights = self._weights(x, mean, variance, shape)
+        norm = special.digamma(0.5 * (df + 1.0)) - special.digamma(0.5 * df) - 1.0 / df
+        by_df = 0.5 * (norm - np.log1p(square / df) + weights * square / df)
+        return [0.5 * (weights * square - 1.0), df * by_df]
+
+    def log_density(self, x: FloatArray, eta: FloatArray, shape: FloatArray) -> FloatArray:
+        """See :class:`Family`."""
+        return self._kernel((x - eta) ** 2 * np.exp(-shape[0]), np.exp(shape[1]), shape)
+
+    def moments(
+        self, mean: FloatArray, variance: FloatArray, shape: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """See :class:`Family`; the variance is infinite where there are two degrees of freedom or less."""
+        df = np.exp(shape[1])
+        with np.errstate(divide="ignore"):
+            noise = np.where(df > 2.0, df / np.maximum(df - 2.0, 0.0), np.inf) * np.exp(shape[0])
+        return mean, variance + noise
+
+    def cdf(self, x: FloatArray, eta: FloatArray, shape: FloatArray) -> FloatArray:
+        """See :class:`Family`."""
+        return np.asarray(special.stdtr(np.exp(shape[1]), (x - eta) * np.exp(-0.5 * shape[0])))
+
+    def quantile(self, p: float, mean: FloatArray, variance: FloatArray, shape: FloatArray) -> FloatArray:
+        """See :class:`Family`."""
+        if np.all(np.exp(shape[1]) > 2.0):
+            return super().quantile(p, mean, variance, shape)
+        # No variance says how wide to look: take that of three degrees of freedom.
+        wide = shape.copy()
+        wide[1] = np.maximum(shape[1], np.log(3.0))
+        low, high = (super(StudentT, self).quantile(q, mean, variance, wide) for q in (0.25, 0.75))
+        reach = high - low
+        low, high = low - 1e3 * reach, high + 1e3 * reach
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            reached = self.predictive_cdf(middle, mean, variance, shape) >= p
+            high, low = np.where(reached, middle, high), np.where(reached, low, middle)
+        return np.asarray(high)
+
+    def draw(self, eta: FloatArray, shape: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """See :class:`Family`."""
+        df = np.broadcast_to(np.exp(shape[1]), eta.shape)
+        return np.asarray(eta + np.exp(0.5 * shape[0]) * rng.standard_t(df))
+
+    def predictor_of(self, mean: FloatArray) -> FloatArray:
+        """See :class:`Family`."""
+        return mean
+
+    def first_sites(
+        self, x: FloatArray, mean: FloatArray, shape: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """See :class:`Family`."""
+        _, _, weights = self._weights(x, mean, np.ones_like(x), shape)
+        return weights * np.exp(-shape[0]), x
+
+    def gaussian_scores(self, x: FloatArray, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """See :class:`Family`; what is far off is brought near."""
+        return np.clip(x, -4.0, 4.0), np.ones_like(mean)
+
+    def first_shape(self, x: FloatArray, mask: FloatArray, noise: FloatArray) -> FloatArray:
+        """See :class:`Family`."""
+        return np.stack(
+            [np.log(np.maximum(0.5 * noise, 10.0 * LEAST_NOISE)), np.full_like(noise, np.log(6.0))]
+        )
+
+    def least_shape(self) -> FloatArray:
+        """See :class:`Family`."""
+        return np.log(np.array([LEAST_NOISE, self._LEAST_DF]))
+
+    def log_prior(self, shape: FloatArray) -> tuple[float, FloatArray]:
+        """See :class:`Family`; ``nu ~ Gamma(2, 0.1)`` (Juarez & Steel 2010)."""
+        value, slope = _weak(shape[0], WEAK_PRIOR)
+        df = np.exp(shape[1])
+        return value + float(np.sum(shape[1] - 0.1 * df)), np.stack([slope, 1.0 - 0.1 * df])
+
+
+class Bernoulli(Family):
+    """Zeros and ones."""
+
+    name = "bernoulli"
+    counts = True
+
+    def expectation(
+        self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
+    ) -> Expectation:
+        """See :class:`Family`."""
+        value, slope, curvature = expected_softplus(mean, variance)
+        return Expectation(x * mean - value, x - slope, curvature)
+
+    def log_density(self, x: FloatArray, eta: FloatArray, shape: FloatArray) -> FloatArray:
+        """See :class:`Family`."""
+        return np.asarray(x * eta - np.logaddexp(0.0, eta))
+
+    def moments(
+        self, mean: FloatArray, variance: FloatArray, shape: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """See :class:`Family`."""
+        p = expected_softplus(mean, variance)[1]
+        return p, p * (1.0 - p)
+
+    def cdf(self, x: FloatArray, eta: FloatArray, shape: FloatArray) -> FloatArray:
+        """See :class:`Family`."""
+        return np.where(x >= 1.0, 1.0, np.where(x >= 0.0, special.expit(-eta), 0.0))
+
+    def draw(self, eta: FloatArray, shape: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """See :class:`Family`."""
+        return (rng.random(eta.shape) < special.expit(eta)).astype(np.float64)
+
+    def predictor_of(self, mean: FloatArray) -> FloatArray:
+        """See :class:`Family`."""
+        return np.asarray(special.logit(mean))
+
+    def first_sites(
+        self, x: FloatArray, mean: FloatArray, shape: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """See :class:`Family`; one step of weighted least squares from between the cell and the mean."""
+        p = 0.5 * (0.5 * (x + 0.5) + mean)
+        precision = p * (1.0 - p)
+        return precision, special.logit(p) + (x - p) / precision
+
+    def gaussian_scores(self, x: FloatArray, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """See :class:`Family`."""
+        return x, mean * (1.0 - mean)
+
+
+class Poisson(Family):
+    """Counts whose variance is their mean."""
+
+    name = "poisson"
+    counts = True
+
+    def expectation(
+        self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
+    ) -> Expectation:
+        """See :class:`Family`."""
+        rate = _exp(mean + 0.5 * variance)
+        return Expectation(x * mean - rate, x - rate, rate)
+
+    def constant(self, x: FloatArray) -> FloatArray:
+        """See :class:`Family`."""
+        return -np.asarray(special.gammaln(x + 1.0))
+
+    def log_density(self, x: FloatArray, eta: FloatArray, shape: FloatArray) -> FloatArray:
+        """See :class:`Family`."""
+        return np.asarray(x * eta - _exp(eta) - special.gammaln(x + 1.0))
+
+    def moments(
+        self, mean: FloatArray, variance: FloatArray, shape: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """See :class:`Family`."""
+        rate = _exp(mean + 0.5 * variance)
+        return rate, rate + rate**2 * np.expm1(np.minimum(variance, 0.5 * _LARGEST_EXPONENT))
+
+    def cdf(self, x: FloatArray, eta: FloatArray, shape: FloatArray) -> FloatArray:
+        """See :class:`Family`."""
+        return np.where(x < 0.0, 0.0, special.pdtr(np.maximum(np.floor(x), 0.0), _exp(eta)))
+
+    def draw(self, eta: FloatArray, shape: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """See :class:`Family`."""
+        return rng.poisson(np.minimum(_exp(eta), 1e15)).astype(np.float64)
+
+    def predictor_of(self, mean: FloatArray) -> FloatArray:
+        """See :class:`Family`."""
+        return np.log(mean)
+
+    def first_sites(
+        self, x: FloatArray, mean: FloatArray, shape: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """See :class:`Family`; one step of weighted least squares from between the cell and the mean."""
+        rate = 0.5 * (x + mean)
+        return rate, np.log(rate) + (x - rate) / rate
+
+    def gaussian_scores(self, x: FloatArray, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """See :class:`Family`; roots, whose noise has the same variance whatever the mean (Anscombe 1948)."""
+        return np.sqrt(x + 0.375), 0.5 * np.sqrt(mean)
+
+
+class NegativeBinomial(Poisson):
+    """Counts that vary more than those of Poisson: mean ``exp(eta)``, variance ``mean + mean^2 / size``."""
+
+    name = "negative_binomial"
+    n_shapes = 1
+
+    def expectation(
+        self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
+    ) -> Expectation:
+        """See :class:`Family`."""
+        total = x + np.exp(shape[0])
+        value, slope, curvature = expected_softplus(mean - shape[0], variance)
+        return Expectation(
+            self._norm(x, shape) + x * (mean - shape[0]) - total * value, x - total * slope, total * curvature
+        )
+
+    def constant(self, x: FloatArray) -> FloatArray:
+        """See :class:`Family`."""
+        return np.zeros_like(x)
+
+    @staticmethod
+    def _norm(x: FloatArray, shape: FloatArray) -> FloatArray:
+        size = np.exp(shape[0])
+        return np.asarray(-special.betaln(x + 1.0, size) - np.log(x + size))
+
+    def by_shape(
+        self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
+    ) -> list[FloatArray]:
+        """See :class:`Family`."""
+        size = np.exp(shape[0])
+        value, slope, _ = expected_softplus(mean - shape[0], variance)
+        by_size = special.digamma(x + size) - special.digamma(size) - value
+        return [size * by_size - x + (x + size) * slope]
+
+    def log_density(self, x: FloatArray, eta: FloatArray, shape: FloatArray) -> FloatArray:
+        """See :class:`Family`."""
+        relative = eta - shape[0]
+        total = x + np.exp(shape[0])
+        return np.asarray(self._norm(x, shape) + x * relative - total * np.logaddexp(0.0, relative))
+
+    def moments(
+        self, mean: FloatArray, variance: FloatArray, shape: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """See :class:`Family`."""
+        rate, spread = super().moments(mean, variance, shape)
+        return rate, spread + _exp(2.0 * (mean + variance) - shape[0])
+
+    def cdf(self, x: FloatArray, eta: FloatArray, shape: FloatArray) -> FloatArray:
+        """See :class:`Family`."""
+        size = np.broadcast_to(np.exp(shape[0]), eta.shape)
+        p = special.expit(shape[0] - eta)
+        return np.where(x < 0.0, 0.0, stats.nbinom.cdf(np.floor(x), size, p))
+
+    def draw(self, eta: FloatArray, shape: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """See :class:`Family`."""
+        size = np.broadcast_to(np.exp(shape[0]), eta.shape)
+        rate = rng.gamma(size) * _exp(eta) / size
+        return rng.poisson(np.minimum(rate, 1e15)).astype(np.float64)
+
+    def first_sites(
+        self, x: FloatArray, mean: FloatArray, shape: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """See :class:`Family`."""
+        rate = 0.5 * (x + mean)
+        return rate / (1.0 + rate * np.exp(-shape[0])), np.log(rate) + (x - rate) / rate
+
+    def first_shape(self, x: FloatArray, mask: FloatArray, noise: FloatArray) -> FloatArray:
+        """See :class:`Family`; from twice the square roots, whose variance is ``1 + mean / size``."""
+        counts = np.maximum(mask.sum(axis=0), 1.0)
+        mean = np.maximum((mask * x).sum(axis=0) / counts, 0.5 / counts)
+        excess = np.maximum(4.0 * noise - 1.0, 0.05)
+        return np.clip(np.log(mean / excess), -3.0, 6.0)[None]
+
+    def least_shape(self) -> FloatArray:
+        """See :class:`Family`."""
+        return np.array([-6.0])
+
+    def log_prior(self, shape: FloatArray) -> tuple[float, FloatArray]:
+        """See :class:`Family`; weak, on the logarithm of ``1 / size``: without it Poisson's has no end."""
+        value, slope = _weak(-shape[0], _WEAK_DISPERSION)
+        return value, -slope[None]
+
+
+#: All families by their names; "categorical" columns are made of "bernoulli" ones.
+FAMILIES: dict[str, Family] = {
+    family.name: family for family in (Gaussian(), StudentT(), Bernoulli(), Poisson(), NegativeBinomial())
+}

@@ -1,0 +1,354 @@
+"""Learning: the climb of the lower bound over parameters, sites following.
+
+For given parameters ``theta`` the sites are moved until the bound ``F(theta, q)`` is highest (:mod:`.sites`),
+so that by the parameters it has the partial derivative at a fixed distribution of the latents. With
+``g = dE/dm`` and ``lambda = -2 dE/dv`` of each cell,
+
+    dF/dC_d = sum_t g_td E[z_t] - lambda_td Cov[z_t] C_d,      dF/dmu_d = sum_t g_td,
+
+those by the dynamics are Fisher's identity, and those by shape parameters closed forms under the same
+expectations. The climb is that of the Gaussian model: quasi-Newton steps in the expected information, of
+noise as large as the sites' on average.
+
+Where the data leave a predictor without an end, as a column of ones only does, weak priors end it: loadings
+of columns that have no scale of their own are ``N(0, 3^2)``, their offsets within 10 of where the mean of the
+column puts them.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from probsfa._typing import BoolArray, FloatArray
+from probsfa.extensions.emissions.sites import (
+    Cells,
+    Inference,
+    Shapes,
+    Sites,
+    engine_params,
+    infer,
+    site_panel,
+    with_strategy,
+)
+from probsfa.statespace.engine.statistics import Statistics
+from probsfa.statespace.learning import processes
+from probsfa.statespace.learning.coordinates import Coordinates, from_vector, to_vector
+from probsfa.statespace.learning.fisher_metric import CompleteData, Metric, complete_data_of
+from probsfa.statespace.learning.quasi_newton import Ascent, Box, Evaluation, ascend
+from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.posterior import expected_statistics
+
+__all__ = ["BoundObjective", "Fit", "Layout", "Prior", "climb"]
+
+# Standard deviations of the priors of loadings and offsets of columns without a scale.
+_LOADINGS_PRIOR, _OFFSET_PRIOR = 3.0, 10.0
+# Longest step of one iteration: in the loadings, offsets and shape parameters.
+_LONGEST_STEPS = (1.0, 3.0, 2.0)
+# What sites may leave of the bound at each set of parameters, beside what a step of the climb must gain.
+_SITES_TOL = 1e-2
+# Step of the differences that tell how the bound curves in the shape parameters.
+_SHAPE_STEP = 1e-4
+
+#: Called with the number of evaluations and the best bound so far.
+Report = Callable[[int, float], None]
+
+
+class Layout(NamedTuple):
+    """How all parameters lie in one vector: dynamics, loadings, offset, and shape parameters."""
+
+    linear: Coordinates
+    shapes: tuple[tuple[int, int], ...]
+
+    @property
+    def size(self) -> int:
+        """Number of coordinates."""
+        return self.linear.size + sum(rows * columns for rows, columns in self.shapes)
+
+    def to_vector(self, params: Parameters, shapes: Shapes) -> FloatArray:
+        """Coordinates of parameters."""
+        return np.concatenate([to_vector(self.linear, params), *(shape.ravel() for shape in shapes)])
+
+    def from_vector(self, vector: FloatArray, template: Parameters) -> tuple[Parameters, Shapes]:
+        """Parameters at given coordinates."""
+        linear = self.linear.size
+        cuts = np.cumsum([0, *(rows * columns for rows, columns in self.shapes)]) + linear
+        parts = zip(self.shapes, cuts[:-1], cuts[1:], strict=True)
+        shapes = tuple(vector[i:j].reshape(shape) for shape, i, j in parts)
+        return from_vector(self.linear, vector[:linear], template), shapes
+
+
+class Prior(NamedTuple):
+    """Weak priors of loadings and offsets of columns that have no scale of their own.
+
+    Attributes
+    ----------
+    bounded : ndarray of bool (D,)
+        Which columns have one.
+    centre : ndarray (D,)
+        Offsets about which those of these columns are.
+    """
+
+    bounded: BoolArray
+    centre: FloatArray
+
+    def __call__(self, params: Parameters) -> tuple[float, FloatArray, FloatArray]:
+        """Log density up to a constant, and its gradients by the seen loadings and the offset."""
+        weight = self.bounded.astype(np.float64)
+        by_loadings = -weight[:, None] * params.seen_loadings / _LOADINGS_PRIOR**2
+        away = weight * (params.offset - self.centre)
+        value = 0.5 * np.sum(by_loadings * params.seen_loadings) - 0.5 * np.sum(away**2) / _OFFSET_PRIOR**2
+        return float(value), by_loadings, -away / _OFFSET_PRIOR**2
+
+    @property
+    def precision(self) -> FloatArray:
+        """What the prior adds to the information of each column, (D,)."""
+        return self.bounded / _LOADINGS_PRIOR**2
+
+
+class _Detail(NamedTuple):
+    """What the metric needs besides the gradient."""
+
+    inference: Inference
+    stats: Statistics
+    shape_curvature: FloatArray
+
+
+class _Metric:
+    """Information of the linear part, and of each shape parameter by itself."""
+
+    def __init__(self, linear: Metric, size: int, shapes: FloatArray) -> None:
+        self._linear, self._size, self._shapes = linear, size, shapes
+
+    def solve(self, gradient: FloatArray, free: BoolArray, damping: float) -> FloatArray:
+        """See :class:`~probsfa.statespace.learning.quasi_newton.Curvature`."""
+        n = self._size
+        linear = self._linear.solve(gradient[:n], free[:n], damping)
+        return np.concatenate([linear, free[n:] * gradient[n:] / ((1.0 + damping) * self._shapes)])
+
+
+class BoundObjective:
+    """The lower bound with the log density of the priors, and its gradient.
+
+    Parameters
+    ----------
+    cells : Cells
+        What is observed.
+    layout : Layout
+        Coordinates.
+    template : Parameters
+        What has no coordinates.
+    prior : Prior
+        Weak priors.
+    limit : int
+        Most evaluations.
+    tol : float
+        What sites may leave of the bound, in nats.
+    report : callable, optional
+        Called with the number of evaluations and the best value so far.
+
+    Attributes
+    ----------
+    best : tuple or None
+        Value, parameters, shapes and inference of the best evaluation so far.
+    """
+
+    def __init__(
+        self,
+        cells: Cells,
+        layout: Layout,
+        template: Parameters,
+        prior: Prior,
+        limit: int,
+        tol: float,
+        report: Report | None = None,
+    ) -> None:
+        self.cells, self.layout, self.template, self.prior = cells, layout, template, prior
+        self.limit, self.tol, self.report = limit, tol, report
+        self.count = 0
+        self.best: tuple[float, Parameters, Shapes, Inference] | None = None
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no evaluation is left."""
+        return self.count >= self.limit
+
+    def rounding(self, value: float) -> float:
+        """Smallest change of the value that is more than rounding and what sites leave."""
+        return 1e-12 * (abs(value) + self.cells.panel.n_rows) + self.tol
+
+    def __call__(self, vector: FloatArray) -> Evaluation:
+        """Bound and gradient."""
+        params, shapes = self.layout.from_vector(vector, self.template)
+        sites: Sites | None = None if self.best is None else self.best[3].sites
+        inference, _ = infer(params, self.cells, shapes, sites, tol=self.tol)
+        if not np.isfinite(inference.bound) and sites is not None:
+            inference, _ = infer(params, self.cells, shapes, tol=self.tol)
+        self.count += 1
+        value, gradient, detail = self._at(params, shapes, inference)
+        if np.isfinite(value) and (self.best is None or value > self.best[0]):
+            self.best = value, params, shapes, inference
+        if self.report is not None and self.best is not None:
+            self.report(self.count, self.best[0])
+        return Evaluation(value, gradient, detail)
+
+    def _at(
+        self, params: Parameters, shapes: Shapes, inference: Inference
+    ) -> tuple[float, FloatArray, _Detail | None]:
+        if not np.isfinite(inference.bound):
+            return -np.inf, np.full(self.layout.size, np.nan), None
+        known, panel = engine_params(params), site_panel(self.cells, inference.sites)
+        with with_strategy(known, panel):
+            stats = expected_statistics(known, panel)
+        log_prior, prior_by_loadings, prior_by_offset = self.prior(params)
+        seen = params.latents.seen
+        _, slope, precision = inference.expectation
+        by_loadings = slope.T @ inference.means
+        n, k = inference.means.shape
+        # sum_t lambda_td Cov[z_t] C_d: the covariances, summed for each column, are applied to its loadings.
+        summed = (precision.T @ inference.covariances.reshape(n, k * k)).reshape(-1, k, k)
+        by_loadings -= np.einsum("djk,dk->dj", summed, params.loadings)
+        even = self.layout.linear.evenly_sampled
+        by_shapes, curvature, shape_prior = self._by_shapes(shapes, inference)
+        gradient = np.concatenate(
+            [
+                processes.score(params, self.cells.panel.gaps, stats, evenly_sampled=even),
+                (by_loadings[:, seen] + prior_by_loadings).ravel(),
+                slope.sum(axis=0) + prior_by_offset,
+                by_shapes,
+            ]
+        )
+        return inference.bound + log_prior + shape_prior, gradient, _Detail(inference, stats, curvature)
+
+    def _by_shapes(self, shapes: Shapes, inference: Inference) -> tuple[FloatArray, FloatArray, float]:
+        """Gradient by all shape parameters, its curvature by each, and the log density of their priors."""
+        gradients, curvatures, log_prior = [np.zeros(0)], [np.zeros(0)], 0.0
+        for (family, columns), shape in zip(self.cells.blocks, shapes, strict=True):
+            if shape.size == 0:
+                continue
+            block = (
+                self.cells.values[:, columns],
+                inference.predictor_mean[:, columns],
+                inference.predictor_variance[:, columns],
+            )
+            mask = self.cells.mask[:, columns]
+
+            def slope(
+                at: FloatArray, family: Any = family, block: Any = block, mask: Any = mask
+            ) -> FloatArray:
+                by_cell = family.by_shape(*block, at)
+                return np.stack([(mask * each).sum(axis=0) for each in by_cell]) + family.log_prior(at)[1]
+
+            here = slope(shape)
+            log_prior += family.log_prior(shape)[0]
+            bent = np.empty_like(here)
+            for i in range(len(shape)):
+                ahead = shape.copy()
+                ahead[i] += _SHAPE_STEP
+                bent[i] = (here[i] - slope(ahead)[i]) / _SHAPE_STEP
+            gradients.append(here.ravel())
+            # Where the bound does not curve downwards, steps are as long as their gradient says.
+            curvatures.append(np.maximum(np.maximum(bent, 0.3 * np.abs(here)), 0.1).ravel())
+        return np.concatenate(gradients), np.concatenate(curvatures), log_prior
+
+    def metric(self, vector: FloatArray, evaluation: Evaluation) -> _Metric:
+        """Expected information of Gaussian noise that is on average that of the sites."""
+        params, _ = self.layout.from_vector(vector, self.template)
+        detail: _Detail = evaluation.detail
+        linear = self.layout.linear
+        complete = complete_data_of(detail.stats, params)
+        complete = CompleteData(complete.counts + self.prior.precision, complete.moments, complete.n_rows)
+        gradient = evaluation.gradient[: linear.size]
+        metric = Metric(linear, engine_params(params), complete, gradient)
+        return _Metric(metric, linear.size, detail.shape_curvature)
+
+
+class Fit(NamedTuple):
+    """Outcome of a climb.
+
+    Attributes
+    ----------
+    params : Parameters
+        Dynamics, loadings and offset; noise variances are ones.
+    shapes : tuple of ndarray
+        Shape parameters of each block.
+    inference : Inference
+        The distribution of the latents at the end.
+    history : tuple of float
+        Bound and log density of the priors after each accepted step, never falling.
+    n_evaluations : int
+        Number of sets of parameters at which the bound was taken.
+    ending : str
+        Why it ended.
+    """
+
+    params: Parameters
+    shapes: Shapes
+    inference: Inference
+    history: tuple[float, ...]
+    n_evaluations: int
+    ending: str
+
+
+def climb(
+    cells: Cells,
+    params: Parameters,
+    shapes: Shapes,
+    prior: Prior,
+    *,
+    max_iter: int,
+    tol: float,
+    report: Report | None = None,
+) -> Fit:
+    """Raise the bound over parameters and sites, from a start.
+
+    Parameters
+    ----------
+    cells : Cells
+        What is observed.
+    params : Parameters
+        Where to begin.
+    shapes : tuple of ndarray
+        Where to begin with the shape parameters.
+    prior : Prior
+        Weak priors.
+    max_iter : int
+        Most sets of parameters at which to take the bound.
+    tol : float
+        Expected gain of a step, in nats, at which to stop.
+    report : callable, optional
+        Called with the number of evaluations and the best value so far.
+
+    Returns
+    -------
+    Fit
+        Also after an interrupt from the keyboard, with the best so far.
+    """
+    even = cells.panel.evenly_sampled
+    params = processes.within_range(engine_params(params), evenly_sampled=even)
+    linear = Coordinates(params.n_features, params.latents, "fixed", even)
+    layout = Layout(linear, tuple((shape.shape[0], shape.shape[1]) for shape in shapes))
+    objective = BoundObjective(cells, layout, params, prior, max_iter, min(_SITES_TOL, 0.01 * tol), report)
+    lower = np.full(layout.size, -np.inf)
+    floors = [
+        np.broadcast_to(family.least_shape()[:, None], shape.shape).ravel()
+        for (family, _), shape in zip(cells.blocks, shapes, strict=True)
+    ]
+    lower[linear.size :] = np.concatenate(floors)
+    loadings, offset, of_shapes = _LONGEST_STEPS
+    longest = np.concatenate(
+        [
+            processes.longest_steps(params.latents),
+            np.full(linear.n_states * linear.n_features, loadings),
+            np.full(linear.n_features, offset),
+            np.full(layout.size - linear.size, of_shapes),
+        ]
+    )
+    end: Ascent = ascend(objective, layout.to_vector(params, shapes), Box(lower, longest), tol)
+    if objective.best is None:  # interrupted before there was anything, or no number anywhere
+        params, shapes = layout.from_vector(end.vector, params)
+        return Fit(
+            params, shapes, infer(params, cells, shapes, max_iter=2)[0], (), objective.count, end.ending
+        )
+    _, params, shapes, inference = objective.best
+    return Fit(params, shapes, inference, end.history, objective.count, end.ending)

@@ -1,0 +1,313 @@
+"""A fitted model of cells that are not Gaussian, and its verbs on checked data; and its fit."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from probsfa._times import TimeAxis
+from probsfa._typing import FloatArray
+from probsfa._validation import Sequences
+from probsfa.extensions.emissions.columns import Column, blocks_of, encode, make_columns
+from probsfa.extensions.emissions.learning import Report, climb
+from probsfa.extensions.emissions.prediction import (
+    CellMoments,
+    EmissionForecast,
+    draw_cells,
+    level_probabilities,
+    predict,
+    shapes_by_cell,
+)
+from probsfa.extensions.emissions.sites import (
+    Cells,
+    Inference,
+    Shapes,
+    engine_params,
+    infer,
+    make_cells,
+    predictor_moments,
+    site_panel,
+    with_strategy,
+)
+from probsfa.extensions.emissions.start import start_of
+from probsfa.statespace.engine.dynamics import simulate_latents
+from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.parameters import Parameters, canonical
+from probsfa.statespace.posterior import Posterior
+from probsfa.statespace.prediction import propagate
+from probsfa.statespace.simulation import draw_latents
+
+__all__ = ["EmissionFit", "EmissionModel", "fit_model"]
+
+# What a step of the sites may gain when it is left out, in nats, where parameters are known.
+_SITES_TOL = 1e-9
+_MOST_SITE_STEPS = 200
+
+_ENDINGS = {
+    "converged": "Converged: a further step is expected to gain less than tol nats of the lower bound.",
+    "flat": "Converged: the lower bound can no longer be told apart from what its sites leave of it.",
+    "max_iter": (
+        "Stopped at max_iter before converging: the lower bound was still rising. Raise max_iter, or raise "
+        "tol if the result is good enough."
+    ),
+    "stalled": (
+        "Stopped: no step raised the lower bound, although its gradient is not zero. The parameters are the "
+        "best found; n_components may be too large."
+    ),
+    "interrupted": "Interrupted: the best parameters so far are kept.",
+}
+
+
+class EmissionModel(NamedTuple):
+    """Parameters of a fitted model, in plain arrays.
+
+    Attributes
+    ----------
+    decay, loadings, offset, rhythm_decay, rhythm_frequency, smooth_rate : ndarray
+        As in :class:`~probsfa.statespace.Parameters`, of the predictors of the cells.
+    shapes : tuple of ndarray
+        Shape parameters of each block of cells.
+    columns : tuple of Column
+        What the columns of users are.
+    time_unit : float
+        Unit of time of the decays.
+    axis : tuple
+        What times are counted in: the parts of a :class:`~probsfa._times.TimeAxis`.
+    """
+
+    decay: FloatArray
+    loadings: FloatArray
+    offset: FloatArray
+    rhythm_decay: FloatArray
+    rhythm_frequency: FloatArray
+    smooth_rate: FloatArray
+    shapes: Shapes
+    columns: tuple[Column, ...]
+    time_unit: float
+    axis: tuple[str, str | None, bool, bool, float]
+
+    @property
+    def time_axis(self) -> TimeAxis:
+        """What times are counted in."""
+        return TimeAxis(*self.axis)
+
+    @property
+    def params(self) -> Parameters:
+        """Parameters of the latents and predictors, with noise variances of one."""
+        return Parameters(
+            self.decay,
+            self.loadings,
+            np.ones(len(self.offset)),
+            self.offset,
+            self.rhythm_decay,
+            self.rhythm_frequency,
+            self.smooth_rate,
+        )
+
+    def shape_parameters(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Noise variances in squared data units, degrees of freedom and sizes (D,); NaN where none."""
+        noise, df, size = (np.full(len(self.columns), np.nan) for _ in range(3))
+        by_cell = shapes_by_cell(self.columns, self.shapes)
+        for d, column in enumerate(self.columns):
+            values = np.exp(by_cell[column.first][:, 0])
+            if column.emission in ("gaussian", "student_t"):
+                noise[d] = values[0] * column.scale**2
+            if column.emission == "student_t":
+                df[d] = values[1]
+            if column.emission == "negative_binomial":
+                size[d] = values[0]
+        return noise, df, size
+
+    def cells(self, sequences: Sequences) -> Cells:
+        """Checked rows as the model takes them."""
+        return make_cells(encode(sequences, self.columns).retimed(self.time_unit), blocks_of(self.columns))
+
+    def infer(self, sequences: Sequences) -> tuple[Cells, Inference]:
+        """Cells, and the Gaussian distribution of their latents."""
+        cells = self.cells(sequences)
+        inference, _ = infer(self.params, cells, self.shapes, tol=_SITES_TOL, max_iter=_MOST_SITE_STEPS)
+        if not np.isfinite(inference.bound):
+            raise ValueError(
+                "X cannot be inferred by this model in double precision: its cells are too far from what the "
+                "model expects. Look at the largest values, or fit the model to data like these."
+            )
+        return cells, inference
+
+    def posterior(self, sequences: Sequences) -> Posterior:
+        """Distribution of the latents given all rows of each sequence; row by row the lower bound."""
+        _, inference = self.infer(sequences)
+        bounds = inference.row_bounds - sequences.mask @ self._log_scales
+        return Posterior(inference.means, inference.covariances, inference.lag_one_covariances, bounds)
+
+    def lower_bound(self, sequences: Sequences) -> float:
+        """Lower bound of the log-likelihood of all rows, in nats of the data's units."""
+        return self.infer(sequences)[1].bound - self.log_scale(sequences)
+
+    def log_scale(self, sequences: Sequences) -> float:
+        """What densities in units of the model are larger by than those in data units, in nats."""
+        return float(sequences.mask.sum(axis=0) @ self._log_scales)
+
+    @property
+    def _log_scales(self) -> FloatArray:
+        """Logarithms of the scales of the columns (D,)."""
+        return np.log([column.scale for column in self.columns])
+
+    def cell_moments(self, sequences: Sequences, probabilities: Sequence[float] = ()) -> CellMoments:
+        """Means, standard deviations and quantiles of all cells; quantiles of missing ones alone."""
+        _, inference = self.infer(sequences)
+        return predict(
+            self.params,
+            self.columns,
+            self.shapes,
+            inference.means,
+            inference.covariances,
+            probabilities,
+            wanted=~sequences.mask,
+        )
+
+    def probabilities(self, sequences: Sequences) -> dict[int, FloatArray]:
+        """Probabilities (N, L) of the levels of columns that have levels, by the number of the column."""
+        _, inference = self.infer(sequences)
+        out: dict[int, FloatArray] = {}
+        mean, variance = predictor_moments(self.params, inference.means, inference.covariances)
+        for d, column in enumerate(self.columns):
+            if column.emission == "bernoulli":
+                block = blocks_of((column._replace(first=0),))[0]
+                one = block.family.moments(
+                    mean[:, column.cells], variance[:, column.cells], np.zeros((0, 1))
+                )[0]
+                out[d] = np.concatenate([1.0 - one, one], axis=1)
+            elif column.emission == "categorical":
+                out[d] = level_probabilities(self.params, column, inference.means, inference.covariances)
+        return out
+
+    def forecast(
+        self, sequences: Sequences, steps: Sequence[FloatArray], probabilities: tuple[float, float]
+    ) -> list[EmissionForecast]:
+        """Distribution so many units of time after each sequence."""
+        _, inference = self.infer(sequences)
+        out = []
+        for rows, ahead in zip(sequences.slices, steps, strict=True):
+            last = rows.stop - 1
+            means, covariances = propagate(
+                self.params, inference.means[last], inference.covariances[last], ahead
+            )
+            moments = predict(self.params, self.columns, self.shapes, means, covariances, probabilities)
+            std = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
+            out.append(EmissionForecast(moments.means, moments.std, means, std, *moments.quantiles))
+        return out
+
+    def sample(self, n_steps: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        """Observations and latents drawn from the model."""
+        latents = simulate_latents(self.params, n_steps, rng)
+        return draw_cells(self.params, self.columns, self.shapes, latents, rng), latents
+
+    def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Courses of the latents (n_draws, N, K), from their joint distribution given the data."""
+        cells, inference = self.infer(sequences)
+        known, panel = engine_params(self.params), site_panel(cells, inference.sites)
+        with with_strategy(known, panel):
+            return draw_latents(known, panel, n_draws, rng)
+
+    def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Cells (n_draws, N, D), missing ones drawn from their joint distribution given the others."""
+        latents = self.draw_latents(sequences, n_draws, rng)
+        drawn = draw_cells(self.params, self.columns, self.shapes, latents, rng)
+        return np.where(sequences.mask, sequences.values, drawn)
+
+
+class EmissionFit(NamedTuple):
+    """Outcome of a fit.
+
+    Attributes
+    ----------
+    model : EmissionModel
+        The fitted model.
+    lower_bound : float
+        Of the training data, in nats of the data's units, without priors.
+    history : ndarray
+        Bound and log density of the priors after each accepted step, up to the constant with which it ends
+        at `lower_bound`; never falls.
+    n_evaluations : int
+        Number of sets of parameters at which the bound was taken.
+    converged : bool
+        Whether the fit ended at a maximum.
+    status : str
+        How it ended, in a sentence.
+    """
+
+    model: EmissionModel
+    lower_bound: float
+    history: FloatArray
+    n_evaluations: int
+    converged: bool
+    status: str
+
+
+def fit_model(
+    sequences: Sequences,
+    asked: Sequence[str],
+    options: FitOptions,
+    *,
+    tol: float | str,
+    max_iter: int,
+    report: Report | None = None,
+) -> EmissionFit:
+    """Fit the model to checked rows.
+
+    Parameters
+    ----------
+    sequences : Sequences
+        Rows in data units, NaN where missing.
+    asked : sequence of str
+        The emission of each column, or "auto".
+    options : FitOptions
+        Of the Gaussian model from which the climb starts; its latents are those of the model.
+    tol : float or "auto"
+        Expected gain of a step, in nats, at which to stop.
+    max_iter : int
+        Most sets of parameters at which to take the bound.
+    report : callable, optional
+        Called with the number of evaluations and the best bound so far.
+    """
+    columns = make_columns(sequences, asked)
+    encoded = encode(sequences, columns)
+    blocks = blocks_of(columns)
+    start = start_of(encoded, blocks, options)
+    cells = make_cells(encoded.retimed(start.time_unit), blocks)
+    if tol == "auto":
+        n_free = start.params.latents.n_free(start.params.n_features) + start.params.n_features
+        tol = min(1e-4 * n_free**2, 0.03 * n_free)
+    fit = climb(
+        cells,
+        start.params,
+        start.shapes,
+        start.prior,
+        max_iter=1 if start.interrupted else max_iter,
+        tol=float(tol),
+        report=report,
+    )
+    ending = "interrupted" if start.interrupted else fit.ending
+    variance = np.mean(cells.mask * fit.inference.sites.precision, axis=0)
+    # The sign rule takes the correlation with each column, whose noise is that of its sites.
+    scale = np.sqrt(np.sum(fit.params.loadings**2, axis=1) + 1.0 / np.maximum(variance, 1e-12))
+    params, axis = canonical(fit.params, scale), sequences.axis
+    model = EmissionModel(
+        params.decay,
+        params.loadings,
+        params.offset,
+        params.rhythm_decay,
+        params.rhythm_frequency,
+        params.smooth_rate,
+        fit.shapes,
+        columns,
+        start.time_unit,
+        (axis.kind, axis.calendar, axis.from_index, axis.even, axis.unit),
+    )
+    bound = fit.inference.bound - model.log_scale(sequences)
+    history = np.array(fit.history)
+    if len(history):
+        history = history - history[-1] + bound
+    return EmissionFit(
+        model, bound, history, fit.n_evaluations, ending in ("converged", "flat"), _ENDINGS[ending]
+    )

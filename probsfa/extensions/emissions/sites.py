@@ -1,0 +1,318 @@
+"""Inference where cells are not Gaussian: a Gaussian site in the place of each cell's likelihood.
+
+The distribution of the latents given all rows is approximated by the Gaussian ``q`` that maximises the lower
+bound of the log-likelihood
+
+    F(q) = sum over observed cells of E_q[log p(x_td | eta_td)] - KL(q || p(z)),      eta = mu + C z.
+
+Its form is known: prior times one site ``exp(b eta - lambda eta^2 / 2)`` for each observed cell, ``lambda =
+-2 dE/dv`` and ``b = dE/dm + lambda m`` at the mean ``m`` and variance ``v`` of ``eta`` under ``q`` (Opper &
+Archambeau 2009). A site is an observation of ``eta`` of the value ``b / lambda`` with the variance ``1 /
+lambda``, so that ``q`` for given sites comes of the exact engine: noise of unit variance, and ``lambda``
+where elsewhere there are ones and zeros for what is observed. Sites are moved towards what their own ``q``
+asks for, which is a step of natural gradient (Khan & Lin 2017); by half as far, and so on, where ``F`` would
+fall. Hence the bound rises throughout. A missing cell has no site.
+
+References
+----------
+Opper & Archambeau (2009), Neural Computation 21:786, doi:10.1162/neco.2008.08-07-592.
+Khan & Lin (2017), Conjugate-computation variational inference, AISTATS, arXiv:1703.04265.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probsfa._typing import FloatArray
+from probsfa._validation import Sequences
+from probsfa.extensions.emissions.families import Expectation, Family
+from probsfa.statespace.engine.plan import use_strategy
+from probsfa.statespace.panel import Panel, make_panel
+from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.posterior import plan_for, smooth
+from probsfa.statespace.prediction import observation_moments
+
+__all__ = [
+    "Block",
+    "Cells",
+    "Inference",
+    "Shapes",
+    "Sites",
+    "engine_params",
+    "expectation",
+    "first_sites",
+    "infer",
+    "make_cells",
+    "predictor_moments",
+    "site_panel",
+    "with_strategy",
+]
+
+#: Shape parameters of each block, each (P, columns of the block).
+Shapes = tuple[FloatArray, ...]
+
+# A site says at least so much: pseudo-values of less were numbers of no digits.
+_LEAST_PRECISION = 1e-9
+# Cells that are worked through at a time.
+_CELLS_AT_ONCE = 32_768
+# How often a step of the sites is halved.
+_MOST_HALVINGS = 12
+
+
+class Block(NamedTuple):
+    """Columns of one family; ``columns`` are their places among all."""
+
+    family: Family
+    columns: NDArray[np.intp]
+
+
+class Cells(NamedTuple):
+    """Observed cells, in the units of the model.
+
+    Attributes
+    ----------
+    values : ndarray of shape (N, D)
+        Zero where missing.
+    mask : ndarray of shape (N, D)
+        1.0 where observed.
+    blocks : tuple of Block
+        Which family each column is of.
+    panel : Panel
+        The same rows as the engine takes them, which says what time lies between them.
+    constants : tuple of ndarray
+        What the log densities of each block's cells (N, columns) have that depends on nothing else.
+    """
+
+    values: FloatArray
+    mask: FloatArray
+    blocks: tuple[Block, ...]
+    panel: Panel
+    constants: tuple[FloatArray, ...]
+
+
+class Sites(NamedTuple):
+    """Sites ``exp(information * eta - precision * eta^2 / 2)``, each (N, D); zeros where missing."""
+
+    precision: FloatArray
+    information: FloatArray
+
+    def moved(self, towards: "Sites", by: float) -> "Sites":
+        """Sites a part of the way towards others."""
+        return Sites(*(here + by * (there - here) for here, there in zip(self, towards, strict=True)))
+
+    @property
+    def values(self) -> FloatArray:
+        """Pseudo-observations of the predictors."""
+        out = np.zeros_like(self.precision)
+        return np.divide(self.information, self.precision, out=out, where=self.precision > 0.0)
+
+
+class Inference(NamedTuple):
+    """The Gaussian ``q`` of given sites.
+
+    Attributes
+    ----------
+    sites : Sites
+        The sites.
+    means, covariances, lag_one_covariances : ndarray
+        Moments of the latents, as in :class:`~probsfa.statespace.Posterior`.
+    predictor_mean, predictor_variance : ndarray of shape (N, D)
+        Of ``eta``.
+    expectation : Expectation
+        Of each cell under them; zeros where missing.
+    row_bounds : ndarray of shape (N,)
+        Parts of the bound by rows.
+    """
+
+    sites: Sites
+    means: FloatArray
+    covariances: FloatArray
+    lag_one_covariances: FloatArray
+    predictor_mean: FloatArray
+    predictor_variance: FloatArray
+    expectation: Expectation
+    row_bounds: FloatArray
+
+    @property
+    def bound(self) -> float:
+        """The lower bound ``F(q)`` of the log-likelihood, in nats; minus infinity where it is no number."""
+        total = float(np.sum(self.row_bounds))
+        return total if np.isfinite(total) else -np.inf
+
+    @property
+    def asked(self) -> Sites:
+        """The sites that this distribution asks for; its own, where the bound is highest."""
+        _, slope, precision = self.expectation
+        return Sites(precision, slope + precision * self.predictor_mean)
+
+
+def make_cells(sequences: Sequences, blocks: Sequence[Block]) -> Cells:
+    """Pack rows, NaN where missing, with times in the unit of the model."""
+    mask = sequences.mask
+    values = np.where(mask, sequences.values, 0.0)
+    constants = tuple(family.constant(values[:, columns]) for family, columns in blocks)
+    return Cells(values, mask.astype(np.float64), tuple(blocks), make_panel(sequences), constants)
+
+
+def engine_params(params: Parameters) -> Parameters:
+    """The parameters under which the engine takes sites for observations."""
+    return params._replace(noise_variance=np.ones(params.n_features))
+
+
+def site_panel(cells: Cells, sites: Sites) -> Panel:
+    """Sites as observations of the predictors, whose precision stands in the place of the mask."""
+    values, mask = (np.zeros(cells.panel.values.shape) for _ in range(2))
+    n = cells.panel.n_rows
+    values[:n], mask[:n] = sites.values, sites.precision
+    return cells.panel._replace(values=values, mask=mask, complete=False)
+
+
+def with_strategy(params: Parameters, panel: Panel) -> ExitStack:
+    """A context in which the engine takes the mask for precisions throughout.
+
+    Updates of covariances of the rank of the columns take it for ones and zeros.
+    """
+    stack = ExitStack()
+    strategy = plan_for(params, panel).strategy
+    if strategy is not None and strategy.name == "covariance_form":
+        stack.enter_context(use_strategy("recursions"))
+    return stack
+
+
+def expectation(cells: Cells, mean: FloatArray, variance: FloatArray, shapes: Shapes) -> Expectation:
+    """Expected log density of all observed cells, and its derivatives; zeros where nothing is observed."""
+    value, slope, precision = (np.empty_like(cells.values) for _ in range(3))
+    with np.errstate(all="ignore"):
+        # Rows go through in stretches whose arrays stay in the cache.
+        for rows in _stretches(*cells.values.shape):
+            for (family, columns), shape, constant in zip(cells.blocks, shapes, cells.constants, strict=True):
+                here = rows, _as_slice(columns)
+                part = family.expectation(cells.values[here], mean[here], variance[here], shape)
+                value[here] = part.value + constant[rows]
+                slope[here], precision[here] = part.slope, part.precision
+            unseen = cells.mask[rows] == 0.0
+            value[rows][unseen] = slope[rows][unseen] = 0.0
+            np.maximum(precision[rows], _LEAST_PRECISION, out=precision[rows])
+            precision[rows][unseen] = 0.0
+    return Expectation(value, slope, precision)
+
+
+def _stretches(n_rows: int, n_columns: int) -> Iterator[slice]:
+    """Rows in stretches of so many cells at most."""
+    step = max(1, _CELLS_AT_ONCE // n_columns)
+    for start in range(0, n_rows, step):
+        yield slice(start, min(start + step, n_rows))
+
+
+def _as_slice(columns: NDArray[np.intp]) -> slice | NDArray[np.intp]:
+    """Columns as a slice where they lie side by side, which takes no copy."""
+    first, last = int(columns[0]), int(columns[-1])
+    return slice(first, last + 1) if last - first + 1 == len(columns) else columns
+
+
+def first_sites(cells: Cells, offset: FloatArray, shapes: Shapes) -> Sites:
+    """Sites to begin with, from the cells and the means that the offsets (D,) stand for."""
+    precision, information = (np.zeros_like(cells.values) for _ in range(2))
+    for (family, columns), shape in zip(cells.blocks, shapes, strict=True):
+        reference = family.moments(offset[columns], np.zeros(len(columns)), shape)[0]
+        if not family.has_scale:
+            reference = np.clip(reference, 1e-3, None)
+        weights, values = family.first_sites(cells.values[:, columns], reference, shape)
+        precision[:, columns], information[:, columns] = weights, weights * values
+    return Sites(precision * cells.mask, information * cells.mask)
+
+
+def predictor_moments(
+    params: Parameters, means: FloatArray, covariances: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Means and variances (N, D) of the predictors, from those of the latents."""
+    return observation_moments(
+        params._replace(noise_variance=np.zeros(params.n_features)), means, covariances
+    )
+
+
+def _distribution(params: Parameters, cells: Cells, sites: Sites, shapes: Shapes) -> Inference:
+    """The distribution of given sites, and the bound there."""
+    panel = site_panel(cells, sites)
+    known = engine_params(params)
+    with with_strategy(known, panel):
+        posterior = smooth(known, panel)
+    mean, variance = predictor_moments(params, posterior.means, posterior.covariances)
+    expected = expectation(cells, mean, variance, shapes)
+    row_bounds = posterior.row_log_likelihoods + expected.value.sum(axis=1)
+    for rows in _stretches(*mean.shape):
+        # Each site's own expectation; the engine's normal densities lack the root of the precision.
+        square = (panel.values[rows] - mean[rows]) ** 2 + (variance[rows] + np.log(2.0 * np.pi))
+        row_bounds[rows] += 0.5 * np.einsum("td,td->t", sites.precision[rows], square)
+    return Inference(
+        sites,
+        posterior.means,
+        posterior.covariances,
+        posterior.lag_one_covariances,
+        mean,
+        variance,
+        expected,
+        row_bounds,
+    )
+
+
+def infer(
+    params: Parameters,
+    cells: Cells,
+    shapes: Shapes,
+    start: Sites | None = None,
+    *,
+    tol: float = 1e-8,
+    max_iter: int = 100,
+) -> tuple[Inference, tuple[float, ...]]:
+    """Raise the lower bound at given parameters until a step gains less than `tol`.
+
+    Parameters
+    ----------
+    params : Parameters
+        Dynamics, loadings and offset; the noise variance is not used.
+    cells : Cells
+        What is observed.
+    shapes : tuple of ndarray
+        Shape parameters of each block of columns.
+    start : Sites, optional
+        Where to begin.
+    tol : float, default=1e-8
+        Gain of a step, in nats, at which to stop.
+    max_iter : int, default=100
+        Most posteriors to ask for.
+
+    Returns
+    -------
+    inference : Inference
+        The best distribution.
+    history : tuple of float
+        The bound after each accepted step, never falling.
+    """
+    sites = first_sites(cells, params.offset, shapes) if start is None else start
+    current = _distribution(params, cells, sites, shapes)
+    history = [current.bound]
+    step, used = 1.0, 1
+    while used < max_iter:
+        asked = current.asked
+        if not all(np.all(np.isfinite(part)) for part in asked):
+            break
+        gain = -np.inf
+        for _ in range(_MOST_HALVINGS):
+            proposed = _distribution(params, cells, current.sites.moved(asked, step), shapes)
+            used += 1
+            gain = proposed.bound - current.bound if np.isfinite(proposed.bound) else -np.inf
+            if gain >= 0.0 or used >= max_iter:
+                break
+            step *= 0.5
+        if not gain >= 0.0:
+            break
+        current = proposed
+        history.append(current.bound)
+        if gain < tol * step:
+            break
+        step = min(1.0, 2.0 * step)
+    return current, tuple(history)

@@ -1,0 +1,106 @@
+"""Where the climb of the bound starts: the Gaussian model, of cells brought near to Gaussian ones.
+
+Square roots of counts, zeros and ones as they are, and cells that are far off brought near. What a latent
+does to these, divided by how steep they are in the predictor, is about what it does to the predictor.
+"""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from probsfa._validation import Sequences
+from probsfa.extensions.emissions.learning import Prior, Report
+from probsfa.extensions.emissions.sites import Block, Shapes
+from probsfa.statespace.learning.maximum_likelihood import InMemory, maximum_likelihood
+from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.parameters import Parameters
+
+__all__ = ["Start", "start_of"]
+
+# Longest row of loadings of a column without a scale, in the predictor, that a start has.
+_LONGEST_LOADINGS = 2.0
+# Slowest decay that a start has.
+_SLOWEST = 0.9999
+
+
+class Start(NamedTuple):
+    """Where to begin.
+
+    Attributes
+    ----------
+    params : Parameters
+        Of the predictors; noise variances are of no account.
+    shapes : tuple of ndarray
+        Shape parameters of each block.
+    prior : Prior
+        Weak priors, about the means of the columns.
+    time_unit : float
+        Unit of time of the decays.
+    interrupted : bool
+        Whether an interrupt from the keyboard ended the fit of the Gaussian model.
+    """
+
+    params: Parameters
+    shapes: Shapes
+    prior: Prior
+    time_unit: float
+    interrupted: bool
+
+
+def start_of(
+    cells: Sequences, blocks: tuple[Block, ...], options: FitOptions, report: Report | None = None
+) -> Start:
+    """Fit the Gaussian model to cells, and say what it means for their predictors.
+
+    Parameters
+    ----------
+    cells : Sequences
+        Rows of cells, in the units of the model.
+    blocks : tuple of Block
+        Their families.
+    options : FitOptions
+        Of the Gaussian model.
+    report : callable, optional
+        Called with the number of evaluations and the best log-likelihood so far.
+    """
+    mask = cells.mask
+    filled = np.where(mask, cells.values, 0.0)
+    counts = mask.sum(axis=0)
+    means = filled.sum(axis=0) / counts
+    scores = np.full_like(filled, np.nan)
+    steepness = np.ones(filled.shape[1])
+    for family, columns in blocks:
+        if not family.has_scale:
+            # As if half a cell more were neither zero nor all ones.
+            means[columns] = (means[columns] * counts[columns] + 0.25) / (counts[columns] + 0.5)
+        scores[:, columns], steepness[columns] = family.gaussian_scores(filled[:, columns], means[columns])
+    gaussian = maximum_likelihood(
+        InMemory(replace(cells, values=np.where(mask, scores, np.nan))), options, report=report
+    )
+    params = gaussian.params
+    loadings = params.loadings / steepness[:, None]
+    offset, centre = params.offset.copy(), np.zeros(len(means))
+    bounded = np.zeros(len(means), dtype=bool)
+    shapes = []
+    for family, columns in blocks:
+        noise = params.noise_variance[columns]
+        shapes.append(family.first_shape(filled[:, columns], mask[:, columns].astype(np.float64), noise))
+        if family.has_scale:
+            continue
+        length = np.linalg.norm(loadings[columns], axis=1, keepdims=True)
+        loadings[columns] *= np.minimum(1.0, _LONGEST_LOADINGS / np.maximum(length, 1e-300))
+        centre[columns] = family.predictor_of(means[columns])
+        offset[columns] = centre[columns]
+        if family.counts and family.name != "bernoulli":
+            # The mean of exp(eta) is above the exponential of its mean.
+            offset[columns] -= 0.5 * np.sum(loadings[columns] ** 2, axis=1)
+        bounded[columns] = True
+    params = params._replace(
+        decay=np.clip(params.decay, -_SLOWEST, _SLOWEST),
+        loadings=loadings,
+        offset=offset,
+        noise_variance=np.ones(len(means)),
+    )
+    interrupted = gaussian.status.startswith("Interrupted")
+    return Start(params, tuple(shapes), Prior(bounded, centre), gaussian.time_unit, interrupted)

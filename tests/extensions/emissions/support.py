@@ -1,0 +1,45 @@
+"""Data and cells that tests of emissions share."""
+
+import numpy as np
+
+from probsfa._validation import Sequences
+from probsfa.extensions.emissions.families import FAMILIES
+from probsfa.extensions.emissions.sites import Block, make_cells
+from probsfa.statespace.engine.dynamics import simulate_latents
+from probsfa.statespace.parameters import Parameters
+
+SHAPES = {
+    "gaussian": [np.log(0.4)],
+    "student_t": [np.log(0.3), np.log(4.0)],
+    "bernoulli": [],
+    "poisson": [],
+    "negative_binomial": [np.log(2.5)],
+}
+
+
+def parameters(n_features=4, decay=(0.95, 0.6), seed=0):
+    """Parameters with loadings of about unit size."""
+    rng = np.random.default_rng(seed)
+    loadings = 0.7 * rng.standard_normal((n_features, len(decay)))
+    return Parameters(np.array(decay), loadings, np.ones(n_features), np.full(n_features, 0.3))
+
+
+def shape_of(name, n_features):
+    """Shape parameters, the same for all columns."""
+    return np.repeat(np.array(SHAPES[name])[:, None], n_features, axis=1).reshape(-1, n_features)
+
+
+def draw(name, params, n_rows, seed=0, missing=0.0):
+    """A series of cells, and the latents behind it."""
+    rng = np.random.default_rng(seed)
+    latents = simulate_latents(params, n_rows, rng)
+    eta = params.offset + latents @ params.loadings.T
+    X = FAMILIES[name].draw(eta, shape_of(name, params.n_features), rng)
+    X[rng.random(X.shape) < missing] = np.nan
+    return X, latents
+
+
+def cells(name, X, lengths=None, times=None):
+    """A series as the functions of the room take it, all columns of one family."""
+    sequences = Sequences(X, lengths or (len(X),), times)
+    return make_cells(sequences, [Block(FAMILIES[name], np.arange(X.shape[1]))])

@@ -1,0 +1,138 @@
+"""Families of cells: expected log densities, their derivatives, and what they predict."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from probsfa.extensions.emissions.families import FAMILIES
+from tests.oracles import emissions as oracle
+
+SHAPES = {
+    "gaussian": [np.log(0.4)],
+    "student_t": [np.log(0.3), np.log(4.0)],
+    "bernoulli": [],
+    "poisson": [],
+    "negative_binomial": [np.log(2.5)],
+}
+CELLS = {
+    "gaussian": [-1.3, 0.2, 2.0],
+    "student_t": [-1.3, 0.2, 9.0],
+    "bernoulli": [0.0, 1.0, 1.0],
+    "poisson": [0.0, 1.0, 14.0],
+    "negative_binomial": [0.0, 1.0, 14.0],
+}
+MEANS, VARIANCES = np.array([[-1.0], [0.3], [1.5]]), np.array([[0.2], [1.0], [0.5]])
+NAMES = list(FAMILIES)
+
+
+def cells_of(name):
+    return np.array(CELLS[name])[:, None], np.array(SHAPES[name])[:, None]
+
+
+def total(name, x, mean, variance, shape):
+    family = FAMILIES[name]
+    return family.expectation(x, mean, variance, shape).value + family.constant(x)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "student_t"])
+def test_expected_log_density_is_that_of_quadrature(name):
+    x, shape = cells_of(name)
+    wanted = [
+        oracle.over_gaussian(lambda eta, x=x[i, 0]: oracle.log_density(name, x, eta, SHAPES[name]), m, v)
+        for i, (m, v) in enumerate(zip(MEANS[:, 0], VARIANCES[:, 0], strict=True))
+    ]
+    np.testing.assert_allclose(total(name, x, MEANS, VARIANCES, shape)[:, 0], wanted, atol=1e-8)
+
+
+def test_student_bound_is_that_of_weights_apart_from_the_latents():
+    x, shape = cells_of("student_t")
+    found = total("student_t", x, MEANS, VARIANCES, shape)[:, 0]
+    for i, (m, v) in enumerate(zip(MEANS[:, 0], VARIANCES[:, 0], strict=True)):
+        assert found[i] == pytest.approx(oracle.student_bound(x[i, 0], m, v, shape[:, 0]), abs=1e-8)
+        exact = oracle.over_gaussian(
+            lambda eta, i=i: oracle.log_density("student_t", x[i, 0], eta, shape[:, 0]), m, v
+        )
+        assert found[i] < exact
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_derivatives_are_those_of_differences(name):
+    x, shape = cells_of(name)
+    family, step = FAMILIES[name], 1e-5
+    found = family.expectation(x, MEANS, VARIANCES, shape)
+    by_mean = total(name, x, MEANS + step, VARIANCES, shape) - total(name, x, MEANS - step, VARIANCES, shape)
+    by_variance = total(name, x, MEANS, VARIANCES + step, shape) - total(
+        name, x, MEANS, VARIANCES - step, shape
+    )
+    np.testing.assert_allclose(found.slope, by_mean / (2 * step), atol=1e-7)
+    # By Price's theorem the precision is minus the expected second derivative.
+    np.testing.assert_allclose(found.precision, -by_variance / step, atol=1e-6)
+    for i, slope in enumerate(family.by_shape(x, MEANS, VARIANCES, shape)):
+        away = np.zeros_like(shape)
+        away[i] = step
+        ahead, behind = (total(name, x, MEANS, VARIANCES, shape + sign * away) for sign in (1, -1))
+        np.testing.assert_allclose(slope, (ahead - behind) / (2 * step), atol=1e-7)
+    value, slope = family.log_prior(shape)
+    for i in range(len(shape)):
+        away = np.zeros_like(shape)
+        away[i] = step
+        ahead = family.log_prior(shape + away)[0] - family.log_prior(shape - away)[0]
+        assert slope[i, 0] == pytest.approx(ahead / (2 * step), abs=1e-7)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_density_and_distribution_are_those_of_scipy(name):
+    x, shape = cells_of(name)
+    family = FAMILIES[name]
+    given = oracle.distribution(name, MEANS, SHAPES[name])
+    np.testing.assert_allclose(
+        family.log_density(x, MEANS, shape), oracle.log_density(name, x, MEANS, SHAPES[name]), rtol=1e-10
+    )
+    np.testing.assert_allclose(family.cdf(x, MEANS, shape), given.cdf(x), rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_predicted_moments_and_quantiles_are_those_of_the_mixture(name):
+    """Moments by quadrature; a quantile is the smallest value that the mixture reaches."""
+    _, shape = cells_of(name)
+    family = FAMILIES[name]
+    mean, variance = family.moments(MEANS, VARIANCES, shape)
+
+    def mixed(i, what):
+        return oracle.over_gaussian(
+            lambda eta: what(oracle.distribution(name, eta, SHAPES[name])), MEANS[i, 0], VARIANCES[i, 0]
+        )
+
+    for i in range(len(MEANS)):
+        first = mixed(i, lambda given: given.mean())
+        second = mixed(i, lambda given: given.var() + given.mean() ** 2)
+        assert mean[i, 0] == pytest.approx(first, rel=1e-7)
+        assert variance[i, 0] == pytest.approx(second - first**2, rel=1e-6)
+    for p in (0.05, 0.5, 0.95):
+        quantile = family.quantile(p, MEANS, VARIANCES, shape)
+        for i, value in enumerate(quantile[:, 0]):
+            reached = mixed(i, lambda given, value=value: given.cdf(value))
+            if family.counts:
+                assert value == np.rint(value) and reached >= p - 1e-9
+                assert mixed(i, lambda given, value=value: given.cdf(value - 1.0)) < p
+            else:
+                assert reached == pytest.approx(p, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_draws_have_the_distribution(name, rng):
+    _, shape = cells_of(name)
+    eta = np.full((4000, 1), 0.4)
+    drawn = FAMILIES[name].draw(eta, shape, rng)[:, 0]
+    given = oracle.distribution(name, 0.4, SHAPES[name])
+    # Of ranks broken at random, which are uniform whatever the distribution is.
+    ranks = given.cdf(drawn - 1.0) if FAMILIES[name].counts else given.cdf(drawn)
+    if FAMILIES[name].counts:
+        ranks = ranks + rng.random(4000) * (given.cdf(drawn) - ranks)
+    assert stats.kstest(ranks, "uniform").pvalue > 1e-4
+
+
+def test_quantiles_with_infinite_variance_are_found():
+    shape = np.log([[1.0], [1.7]])
+    found = FAMILIES["student_t"].quantile(0.99, np.zeros((1, 1)), np.full((1, 1), 1e-12), shape)
+    assert found[0, 0] == pytest.approx(stats.t.ppf(0.99, 1.7), rel=1e-4)

@@ -1,0 +1,196 @@
+"""Learning by the bound: gradients, climbs that never fall, and the laws that fits obey."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from probsfa import EmissionSFA, ProbabilisticSFA
+from probsfa.extensions.emissions.families import FAMILIES
+from probsfa.extensions.emissions.learning import BoundObjective, Layout, Prior, climb
+from probsfa.statespace.learning.coordinates import Coordinates
+from tests.extensions.emissions.support import cells, draw, parameters, shape_of
+from tests.sampling import sparsely
+
+NAMES = list(FAMILIES)
+
+
+def objective_of(name, params, X, times=None):
+    shape, d = shape_of(name, X.shape[1]), X.shape[1]
+    packed = cells(name, X, times=times)
+    prior = Prior(np.full(d, not FAMILIES[name].has_scale), np.full(d, 0.1))
+    layout = Layout(Coordinates(d, params.latents, "fixed", packed.panel.evenly_sampled), (shape.shape,))
+    vector = layout.to_vector(params, (shape,))
+    return BoundObjective(packed, layout, params, prior, 10_000, 1e-12), vector
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("uneven", [False, True])
+def test_gradient_is_that_of_differences(name, uneven):
+    params = parameters(n_features=4, decay=(0.9, 0.5))
+    X, _ = draw(name, params, 40, missing=0.2)
+    times = np.cumsum(np.random.default_rng(0).choice([1.0, 2.5], 40)) if uneven else None
+    objective, vector = objective_of(name, params, X, times)
+    found, step = objective(vector).gradient, 1e-4
+    for i in range(len(vector)):
+        away = np.zeros_like(vector)
+        away[i] = step
+        slope = (objective(vector + away).value - objective(vector - away).value) / (2 * step)
+        assert found[i] == pytest.approx(slope, abs=2e-5 * (1.0 + np.max(np.abs(found))))
+
+
+@sparsely("name", NAMES, shown=["negative_binomial"])
+@sparsely(
+    "n_rows, n_features, decay", [(2, 1, (0.9,)), (40, 4, (0.9, 0.5)), (20, 1, (0.95, 0.6, 0.1))], shown=2
+)
+def test_climb_never_falls(name, n_rows, n_features, decay):
+    params = parameters(n_features, decay)
+    for seed in range(3):
+        X, _ = draw(name, params, n_rows, seed, missing=0.2)
+        X[n_rows // 2] = np.nan
+        objective, _ = objective_of(name, params, X)
+        start = params._replace(loadings=(0.3 + seed) * params.loadings)
+        fit = climb(
+            objective.cells, start, (shape_of(name, n_features),), objective.prior, max_iter=15, tol=1e-3
+        )
+        assert len(fit.history) >= 1 and np.all(np.diff(fit.history) >= 0.0)
+        assert np.all(np.isfinite(fit.params.loadings)) and np.all(np.abs(fit.params.decay) < 1.0)
+
+
+def test_gaussian_columns_alone_are_the_gaussian_model():
+    """Its likelihood and posterior at the same parameters, and hence its maximum."""
+    X = ProbabilisticSFA.from_parameters([0.95, 0.6], [[1, 0.5], [0.5, -1], [2, 0], [0, 1]], 0.3).sample(
+        200, random_state=0
+    )[0]
+    X = 50.0 + 3.0 * X
+    X[30:50, 0] = np.nan
+    model = EmissionSFA(2, emission="gaussian", tol=1e-5).fit(X)
+    gaussian = ProbabilisticSFA.from_parameters(
+        model.decay_, model.loadings_, model.noise_variance_, model.offset_
+    )
+    assert model.lower_bound_ == pytest.approx(gaussian.log_likelihood(X), abs=1e-8)
+    np.testing.assert_allclose(model.transform(X), gaussian.transform(X), atol=1e-8)
+    np.testing.assert_allclose(model.posterior(X).covariances, gaussian.posterior(X).covariances, atol=1e-8)
+    assert model.posterior(X).log_likelihood == pytest.approx(gaussian.log_likelihood(X), abs=1e-8)
+    filled, std = model.impute(X, return_std=True)
+    wanted, spread = gaussian.impute(X, return_std=True)
+    np.testing.assert_allclose(filled, wanted, rtol=1e-8)
+    np.testing.assert_allclose(std, spread, rtol=1e-8)
+    assert model.lower_bound_ == pytest.approx(ProbabilisticSFA(2, tol=1e-5).fit(X).log_likelihood_, abs=1e-3)
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    params = parameters(6, (0.95, 0.6))
+    columns = [draw(name, params, 200, seed=3)[0][:, j] for j, name in enumerate(NAMES + ["gaussian"])]
+    X = np.stack(columns, axis=1)
+    X[np.random.default_rng(0).random(X.shape) < 0.1] = np.nan
+    return X, (*NAMES, "gaussian")
+
+
+def test_units_of_columns_do_not_matter(mixed):
+    X, emission = mixed
+    scale = np.array([1e6, 1e-6, 1.0, 1.0, 1.0, 10.0])
+    shift = np.array([1e4, 1e-3, 0.0, 0.0, 0.0, 7.0])
+    model = EmissionSFA(2, emission=emission).fit(X)
+    other = EmissionSFA(2, emission=emission).fit(shift + scale * X)
+    np.testing.assert_allclose(other.decay_, model.decay_, rtol=1e-6)
+    np.testing.assert_allclose(
+        other.loadings_, model.loadings_ * scale[:, None], rtol=1e-5, atol=1e-8 * scale.max()
+    )
+    counts = np.sum(~np.isnan(X), axis=0)
+    assert other.lower_bound_ == pytest.approx(model.lower_bound_ - counts @ np.log(scale), abs=1e-4)
+
+
+def test_order_of_columns_does_not_matter(mixed):
+    X, emission = mixed
+    order = [4, 2, 0, 5, 1, 3]
+    model = EmissionSFA(2, emission=emission, tol=1e-6).fit(X)
+    other = EmissionSFA(2, emission=[emission[j] for j in order], tol=1e-6).fit(X[:, order])
+    assert other.lower_bound_ == pytest.approx(model.lower_bound_, abs=1e-4)
+    np.testing.assert_allclose(other.loadings_, model.loadings_[order], atol=5e-3)
+
+
+def test_latents_are_in_canonical_form():
+    loadings = np.array([[-0.5, 0.1], [1.0, 0.3], [0.2, -1.0], [-0.4, 0.4]])
+    X, _ = draw("poisson", parameters(4, (0.97, 0.7))._replace(loadings=-loadings), 600)
+    model = EmissionSFA(2, emission="poisson").fit(X)
+    assert np.all(np.diff(model.decay_) < 0.0)
+    # The correlation of largest magnitude between a latent and a column is positive.
+    correlation = np.corrcoef(model.transform(X).T, np.sqrt(X).T)[:2, 2:]
+    assert np.argmax(np.abs(correlation), axis=1).tolist() == [1, 2]
+    assert np.all(correlation[[0, 1], [1, 2]] > 0.5)
+
+
+def test_parameters_are_recovered():
+    rng = np.random.default_rng(0)
+    loadings = rng.choice([-1.0, 1.0], (8, 1)) * rng.uniform(0.5, 1.0, (8, 1))
+    params = parameters(8, (0.95,))._replace(loadings=loadings)
+    X, latents = draw("negative_binomial", params, 2000)
+    model = EmissionSFA(1, emission="negative_binomial").fit(X)
+    assert model.converged_ and model.decay_[0] == pytest.approx(0.95, abs=0.02)
+    sign = np.sign(model.loadings_[0, 0] * loadings[0, 0])
+    np.testing.assert_allclose(sign * model.loadings_, loadings, atol=0.15)
+    np.testing.assert_allclose(model.size_, 2.5, rtol=0.3)
+    assert abs(np.corrcoef(model.transform(X)[:, 0], latents[:, 0])[0, 1]) > 0.95
+
+
+@pytest.mark.parametrize("name, value", [("bernoulli", 1.0), ("bernoulli", 0.0), ("poisson", 0.0)])
+def test_a_column_that_is_the_same_throughout_ends(name, value):
+    """Its likelihood has no maximum; the priors have."""
+    X, _ = draw(name, parameters(4), 100)
+    X[:, 2] = value
+    model = EmissionSFA(1, emission=name).fit(X)
+    assert model.converged_ and np.all(np.isfinite(model.loadings_))
+    assert np.abs(model.loadings_[2]).max() < 2.0 and np.abs(model.offset_[2]) < 20.0
+
+
+def test_heavy_tails_do_not_carry_the_latents_away():
+    params = parameters(5, (0.95,))._replace(loadings=np.ones((5, 1)))
+    X, latents = draw("gaussian", params, 400)
+    rng = np.random.default_rng(1)
+    X[rng.random(X.shape) < 0.03] += 40.0
+    robust = EmissionSFA(1, emission="student_t").fit(X)
+    plain = ProbabilisticSFA(1).fit(X)
+    quality = [abs(np.corrcoef(m.transform(X)[:, 0], latents[:, 0])[0, 1]) for m in (robust, plain)]
+    assert quality[0] > 0.95 and quality[0] > quality[1] + 0.05
+    assert np.all(robust.df_ < 5.0)
+
+
+def test_rhythms_are_found_in_counts():
+    rng = np.random.default_rng(0)
+    t = np.arange(600)
+    phase = 2 * np.pi * t / 24
+    X = rng.poisson(np.exp(1.0 + np.stack([np.sin(phase), np.cos(phase), -np.sin(phase)], axis=1)))
+    model = EmissionSFA(0, emission="poisson", rhythms=1).fit(X)
+    assert model.rhythm_periods_[0] == pytest.approx(24.0, rel=0.01)
+    assert list(model.get_feature_names_out()) == ["rhythm0_cos", "rhythm0_sin"]
+
+
+def test_levels_follow_the_latent():
+    """Sequential logits: probabilities of levels by the definition, one cell at a time."""
+    params = parameters(4, (0.95,))._replace(loadings=np.ones((4, 1)))
+    X, latents = draw("gaussian", params, 400)
+    levels = np.digitize(X, [-0.8, 0.3, 1.4]).astype(float) * 5.0
+    model = EmissionSFA(1, emission="categorical").fit(levels)
+    assert abs(np.corrcoef(model.transform(levels)[:, 0], latents[:, 0])[0, 1]) > 0.9
+    hidden = levels.copy()
+    hidden[::7, 0] = np.nan
+    p = model.level_probabilities(hidden)[0]
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(model.levels_[0], [0.0, 5.0, 10.0, 15.0])
+    truth = np.searchsorted(model.levels_[0], levels[::7, 0])
+    frequent = np.max(np.mean(levels[:, :1] == model.levels_[0], axis=0))
+    chosen = np.take_along_axis(p[::7], truth[:, None], axis=1)
+    assert np.mean(chosen) > frequent
+    # By draws of the latent: the same within their spread.
+    draws = model.sample_posterior(hidden, 4000, of="cells", random_state=0)[:, 0, 0]
+    shares = [np.mean(draws == level) for level in model.levels_[0]]
+    np.testing.assert_allclose(shares, p[0], atol=6 * 0.5 / np.sqrt(4000))
+
+
+def test_auto_looks_at_each_column(mixed):
+    X = np.stack([mixed[0][:, 2], mixed[0][:, 3], mixed[0][:, 0]], axis=1)
+    frame = pd.DataFrame(X, columns=["event", "count", "level"])
+    assert EmissionSFA(1).fit(frame).emissions_ == ("bernoulli", "negative_binomial", "gaussian")
+    asked = EmissionSFA(1, emission={"count": "poisson", 2: "student_t"}).fit(frame)
+    assert asked.emissions_ == ("bernoulli", "poisson", "student_t")

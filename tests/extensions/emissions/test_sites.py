@@ -1,0 +1,126 @@
+"""Inference by sites: the bound, its distribution of the latents, and that it never falls."""
+
+import numpy as np
+import pytest
+
+from probsfa._validation import Sequences
+from probsfa.extensions.emissions.families import FAMILIES
+from probsfa.extensions.emissions.sites import infer
+from probsfa.statespace.engine.plan import plan
+from probsfa.statespace.panel import make_panel
+from probsfa.statespace.posterior import smooth
+from tests.extensions.emissions.support import cells, draw, parameters, shape_of
+from tests.oracles import emissions as oracle
+from tests.sampling import sparsely
+from tests.tolerances import EXACT
+
+NAMES = list(FAMILIES)
+
+
+def test_of_gaussian_cells_it_is_the_exact_posterior():
+    params = parameters()
+    X, _ = draw("gaussian", params, 60, missing=0.3)
+    found, _ = infer(params, cells("gaussian", X), (shape_of("gaussian", 4),))
+    wanted = smooth(params._replace(noise_variance=np.full(4, 0.4)), make_panel(Sequences(X, (60,))))
+    assert found.bound == pytest.approx(wanted.log_likelihood, abs=1e-8)
+    np.testing.assert_allclose(found.row_bounds, wanted.row_log_likelihoods, atol=1e-8)
+    np.testing.assert_allclose(found.means, wanted.means, atol=1e-8)
+    np.testing.assert_allclose(found.covariances, wanted.covariances, atol=1e-8)
+    np.testing.assert_allclose(found.lag_one_covariances, wanted.lag_one_covariances, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bound_is_below_the_log_likelihood_and_close(name):
+    params = parameters(n_features=2, decay=(0.8,))
+    X, _ = draw(name, params, 3, seed=1)
+    X[1, 0] = np.nan
+    shape = shape_of(name, 2)
+    found, _ = infer(params, cells(name, X), (shape,), tol=1e-12)
+    exact = oracle.log_likelihood(name, X, params.decay, params.loadings, params.offset, shape[:, 0])
+    assert found.bound < exact + 1e-8
+    assert found.bound > exact - (0.3 if name == "student_t" else 0.05)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_other_gaussian_has_a_higher_bound(name):
+    """Against a direct search over all means and covariances, which knows nothing of sites."""
+    params = parameters(n_features=2, decay=(0.8,))
+    X, _ = draw(name, params, 3, seed=1)
+    shape = shape_of(name, 2)
+    family = FAMILIES[name]
+
+    def expected(mean, variance):
+        return float(np.sum(family.expectation(X, mean, variance, shape).value + family.constant(X)))
+
+    bound, means, covariance = oracle.best_gaussian(expected, params.decay, params.loadings, params.offset, 3)
+    found, _ = infer(params, cells(name, X), (shape,), tol=1e-13)
+    assert found.bound == pytest.approx(bound, abs=1e-7)
+    np.testing.assert_allclose(found.means, means, atol=1e-4)
+    np.testing.assert_allclose(found.covariances[:, 0, 0], np.diag(covariance), atol=1e-4)
+    np.testing.assert_allclose(found.lag_one_covariances[:, 0, 0], np.diag(covariance, 1), atol=1e-4)
+
+
+@sparsely("name", NAMES, shown=["poisson"])
+@sparsely(
+    "n_rows, n_features, decay", [(2, 1, (0.9,)), (20, 1, (0.95, 0.6, 0.1)), (40, 6, (0.99, -0.5))], shown=2
+)
+def test_bound_never_falls(name, n_rows, n_features, decay):
+    """Many series of few shapes: far from the model, with rows and columns of which nothing is observed."""
+    params = parameters(n_features, decay)
+    for seed in range(6):
+        X, _ = draw(name, params, n_rows, seed, missing=0.3)
+        X[seed % n_rows] = np.nan
+        if seed % 2:
+            X[:, 0] = np.nan
+        far = params._replace(
+            loadings=(1.0 + 2.0 * seed) * params.loadings, offset=params.offset + (-1.0) ** seed * seed
+        )
+        found, history = infer(far, cells(name, X), (shape_of(name, n_features),), tol=1e-9)
+        assert np.all(np.diff(history) >= 0.0)
+        assert np.isfinite(found.bound) and history[-1] == found.bound
+        # It ended where sites are what they ask for, not where steps became too short.
+        step = np.abs(found.asked.information - found.sites.information)
+        assert np.max(step) < 1e-3 * (1.0 + np.max(np.abs(found.sites.information)))
+
+
+def test_nothing_observed_is_the_prior():
+    params = parameters()
+    X = np.full((20, 4), np.nan)
+    found, _ = infer(params, cells("poisson", X), (shape_of("poisson", 4),))
+    assert found.bound == 0.0
+    np.testing.assert_allclose(found.means, 0.0, atol=EXACT)
+    np.testing.assert_allclose(found.covariances, np.broadcast_to(np.eye(2), (20, 2, 2)), atol=EXACT)
+
+
+def test_sequences_are_apart_and_a_missing_row_is_time_that_passes():
+    params = parameters(decay=(0.95, 0.6))
+    X, _ = draw("poisson", params, 40)
+    shape = (shape_of("poisson", 4),)
+    whole, _ = infer(params, cells("poisson", X, (15, 25)), shape, tol=1e-12)
+    parts = [infer(params, cells("poisson", part), shape, tol=1e-12)[0] for part in (X[:15], X[15:])]
+    np.testing.assert_allclose(whole.means, np.concatenate([part.means for part in parts]), atol=1e-5)
+    assert whole.bound == pytest.approx(sum(part.bound for part in parts), abs=1e-8)
+    times = np.delete(np.arange(40.0), [5, 6, 20])
+    holes = X.copy()
+    holes[[5, 6, 20]] = np.nan
+    with_holes, _ = infer(params, cells("poisson", holes), shape, tol=1e-12)
+    uneven, _ = infer(params, cells("poisson", X[times.astype(int)], times=times), shape, tol=1e-12)
+    assert uneven.bound == pytest.approx(with_holes.bound, abs=1e-8)
+    np.testing.assert_allclose(uneven.means, with_holes.means[times.astype(int)], atol=1e-5)
+
+
+def test_many_latents_in_few_columns_are_inferred_alike():
+    """The engine has a way for these that takes its mask for ones and zeros, which sites are not."""
+    params = parameters(n_features=1, decay=tuple(np.linspace(0.95, 0.1, 12)))
+    X, _ = draw("poisson", params, 20)
+    known = params._replace(noise_variance=np.ones(1))
+    assert plan(known, make_panel(Sequences(X, (20,)))).strategy.name == "covariance_form"
+    found, _ = infer(params, cells("poisson", X), (shape_of("poisson", 1),), tol=1e-12)
+    prior = oracle.prior_covariance(params.decay, 20)
+    sites = found.sites
+    mapping = np.kron(np.eye(20), params.loadings)
+    precision = np.linalg.inv(prior) + mapping.T @ np.diag(sites.precision[:, 0]) @ mapping
+    shifted = sites.information[:, 0] - sites.precision[:, 0] * params.offset[0]
+    np.testing.assert_allclose(
+        found.means.ravel(), np.linalg.solve(precision, mapping.T @ shifted), atol=1e-8
+    )

@@ -1,0 +1,134 @@
+"""Cells that are not Gaussian: densities by scipy.stats, integrals by quadrature, dense matrices."""
+
+import numpy as np
+from scipy import integrate, optimize, stats
+
+
+def distribution(name, eta, shape=()):
+    """The distribution of a cell given its predictor and the logarithms of its other parameters."""
+    if name == "gaussian":
+        return stats.norm(eta, np.exp(0.5 * shape[0]))
+    if name == "student_t":
+        return stats.t(np.exp(shape[1]), eta, np.exp(0.5 * shape[0]))
+    if name == "bernoulli":
+        return stats.bernoulli(1.0 / (1.0 + np.exp(-eta)))
+    if name == "poisson":
+        return stats.poisson(np.exp(eta))
+    size = np.exp(shape[0])
+    return stats.nbinom(size, size / (size + np.exp(eta)))
+
+
+def log_density(name, x, eta, shape=()):
+    """Log density, or log probability, of a cell."""
+    given = distribution(name, eta, shape)
+    return given.logpdf(x) if name in ("gaussian", "student_t") else given.logpmf(x)
+
+
+def over_gaussian(function, mean, variance):
+    """Expectation of a function of a Gaussian number."""
+    spread = np.sqrt(variance)
+
+    def integrand(z):
+        return function(mean + spread * z) * stats.norm.pdf(z)
+
+    return integrate.quad(integrand, -12.0, 12.0, epsabs=1e-13, epsrel=1e-12, limit=400)[0]
+
+
+def student_bound(x, mean, variance, shape):
+    """``log integral p(w) exp(E[log N(x; eta, s / w)]) dw``, with ``w ~ Gamma(nu / 2, nu / 2)``."""
+    scale, df = np.exp(shape)
+
+    def integrand(w):
+        expected = -0.5 * (np.log(2.0 * np.pi * scale / w) + w * ((x - mean) ** 2 + variance) / scale)
+        return stats.gamma.pdf(w, 0.5 * df, scale=2.0 / df) * np.exp(expected)
+
+    return float(np.log(integrate.quad(integrand, 0.0, np.inf, epsabs=0.0, epsrel=1e-11, limit=400)[0]))
+
+
+def prior_covariance(decay, n_steps):
+    """Covariance (T K, T K) of the latents, row after row."""
+    lag = np.abs(np.subtract.outer(np.arange(n_steps), np.arange(n_steps)))
+    k = len(decay)
+    out = np.zeros((n_steps, k, n_steps, k))
+    for j, a in enumerate(decay):
+        out[:, j, :, j] = a**lag
+    return out.reshape(n_steps * k, n_steps * k)
+
+
+def log_likelihood(name, X, decay, loadings, offset, shape=(), n_nodes=25):
+    """Log-likelihood of a few rows by Gauss-Hermite sums over all latents at once."""
+    n_steps, k = len(X), len(decay)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(n_nodes)
+    weights = weights / weights.sum()
+    size = n_steps * k
+    grid = np.stack(np.meshgrid(*[nodes] * size, indexing="ij"), axis=-1).reshape(-1, size)
+    mass = np.prod(np.stack(np.meshgrid(*[weights] * size, indexing="ij"), axis=-1), axis=-1).ravel()
+    latents = (grid @ np.linalg.cholesky(prior_covariance(decay, n_steps)).T).reshape(-1, n_steps, k)
+    eta = offset + latents @ loadings.T
+    seen = ~np.isnan(X)
+    terms = log_density(name, np.where(seen, X, 0.0), eta, shape)
+    logs = np.log(mass) + np.sum(np.where(seen, terms, 0.0), axis=(1, 2))
+    top = logs.max()
+    return float(top + np.log(np.sum(np.exp(logs - top))))
+
+
+def best_gaussian(expected, decay, loadings, offset, n_steps):
+    """The Gaussian of the latents with the highest bound, by direct search over its mean and root.
+
+    ``expected(m, v)`` is the sum over all cells of expected log densities under ``eta ~ N(m, v)``, (T, D).
+    """
+    prior = prior_covariance(decay, n_steps)
+    size = len(prior)
+    inverse = np.linalg.inv(prior)
+    log_det = np.linalg.slogdet(prior)[1]
+    lower = np.tril_indices(size)
+    # eta = offset + mapping z, cell after cell of a row
+    mapping = np.kron(np.eye(n_steps), loadings)
+
+    def unpack(vector):
+        root = np.zeros((size, size))
+        root[lower] = vector[size:]
+        return vector[:size], root
+
+    def loss(vector):
+        mean, root = unpack(vector)
+        covariance = root @ root.T
+        eta = (mapping @ mean).reshape(n_steps, -1) + offset
+        spread = np.einsum("ij,jk,ik->i", mapping, covariance, mapping).reshape(n_steps, -1)
+        divergence = 0.5 * (np.trace(inverse @ covariance) + mean @ inverse @ mean - size + log_det) - np.sum(
+            np.log(np.abs(np.diag(root)))
+        )
+        return divergence - expected(eta, spread)
+
+    start = np.concatenate([np.zeros(size), np.eye(size)[lower]])
+    best = optimize.minimize(loss, start, method="BFGS", options={"gtol": 1e-7})
+    mean, root = unpack(best.x)
+    return -best.fun, mean.reshape(n_steps, -1), root @ root.T
+
+
+def sampled_latents(name, X, decay, loadings, offset, n_draws=8000):
+    """Means and standard deviations (T,) of one latent by NUTS, of Bernoulli or Poisson cells."""
+    import jax
+    import numpyro
+    import numpyro.distributions as dist
+    from numpyro.infer import MCMC, NUTS
+
+    root = np.linalg.cholesky(prior_covariance(decay, len(X)))
+    seen = ~np.isnan(X)
+    family = {
+        "bernoulli": lambda eta: dist.Bernoulli(logits=eta),
+        "poisson": lambda eta: dist.Poisson(jax.numpy.exp(eta)),
+    }[name]
+
+    def model():
+        white = numpyro.sample("white", dist.Normal(np.zeros(len(X)), 1.0).to_event(1))
+        latent = numpyro.deterministic("latent", root @ white)
+        eta = offset + latent[:, None] * loadings[:, 0]
+        terms = family(eta).log_prob(np.where(seen, X, 0.0))
+        numpyro.factor("cells", jax.numpy.sum(jax.numpy.where(seen, terms, 0.0)))
+
+    with jax.enable_x64(True):
+        sampler = MCMC(NUTS(model), num_warmup=1000, num_samples=n_draws, progress_bar=False)
+        sampler.run(jax.random.key(0))
+        draws = np.asarray(sampler.get_samples()["latent"])
+    return draws.mean(axis=0), draws.std(axis=0)

@@ -1,0 +1,52 @@
+"""Whoever gives events or counts to the Gaussian model is told once what is made for them."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from probsfa import ProbabilisticSFA
+from probsfa.statespace.counts import looks_counted
+
+RNG = np.random.default_rng(0)
+N = 60
+
+
+@pytest.mark.parametrize(
+    "column, counted",
+    [
+        (RNG.random(N) < 0.3, True),
+        (RNG.poisson(2.0, N), True),
+        (np.where(RNG.random(N) < 0.4, 0, RNG.integers(0, 10_000, N)), True),
+        (np.where(RNG.random(N) < 0.1, np.nan, RNG.poisson(2.0, N)), True),
+        (RNG.standard_normal(N), False),
+        (RNG.poisson(2.0, N) + 0.5, False),
+        (RNG.poisson(2.0, N) - 3, False),
+        (RNG.integers(0, 10_000, N), False),
+        (np.zeros(N), False),
+        (np.ones(N), False),
+        (RNG.poisson(2.0, 30), False),
+        (np.full(N, np.nan), False),
+    ],
+)
+def test_what_looks_counted(column, counted):
+    assert looks_counted(np.asarray(column, dtype=float)) == counted
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_counts_are_fitted_with_one_warning():
+    walk = np.cumsum(RNG.standard_normal((N, 2)), axis=0)
+    frame = pd.DataFrame({"wind": walk[:, 0], "calls": RNG.poisson(2.0, N), "open": RNG.random(N) < 0.5})
+    with pytest.warns(UserWarning, match="Columns 'calls', 'open' hold.*EmissionSFA") as caught:
+        ProbabilisticSFA(1, max_iter=3).fit(frame)
+    assert sum("EmissionSFA" in str(one.message) for one in caught) == 1
+    with pytest.warns(UserWarning, match="Column 0 holds"):
+        ProbabilisticSFA(1, max_iter=3).fit(np.column_stack([RNG.random(N) < 0.5, walk]))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_numbers_are_fitted_without():
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*EmissionSFA")
+        ProbabilisticSFA(1, max_iter=3).fit(np.cumsum(RNG.standard_normal((N, 2)), axis=0))
