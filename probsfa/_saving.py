@@ -33,7 +33,13 @@ __all__ = ["KIND", "Saved", "load", "save"]
 KIND = "estimator"
 
 _PACKAGES = ("probsfa", "sklearn")
-_ROOMS = ("probsfa.expansions", "probsfa.graphs", "probsfa.linalg", "probsfa.sfa")  # whose records are saved
+_ROOMS = (
+    "probsfa.expansions",
+    "probsfa.extensions",
+    "probsfa.graphs",
+    "probsfa.linalg",
+    "probsfa.sfa",
+)  # whose records are saved
 _VERBS = ("transform", "predict")
 _SAME = 1e-6  # relative; what another release of the libraries below may make of the same numbers
 

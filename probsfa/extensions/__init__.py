@@ -1,0 +1,43 @@
+"""Extensions of slow feature analysis, and what it is compared with.
+
+Methods that represent rows by a few coordinates without regard to time, in the estimators' contract of this
+package:
+
+========================  ==============================================================================
+``principal_curve``       ``PrincipalCurve``: curves and surfaces through the middle of the rows
+``autoencoder``           ``LinearAutoencoder``, ``Autoencoder``: an encoder learned with its decoder
+``principal_components``  ``PCA``, with the number of components that leaves a given part of the risk
+========================  ==============================================================================
+
+Names are looked up when they are first used: those that need no JAX do not load it.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from probsfa.extensions.autoencoder import Autoencoder as Autoencoder
+    from probsfa.extensions.autoencoder import LinearAutoencoder as LinearAutoencoder
+    from probsfa.extensions.principal_components import PCA as PCA
+    from probsfa.extensions.principal_curve import PrincipalCurve as PrincipalCurve
+
+_HOMES = {
+    "Autoencoder": "autoencoder",
+    "LinearAutoencoder": "autoencoder",
+    "PCA": "principal_components",
+    "PrincipalCurve": "principal_curve",
+}
+
+__all__ = ["PCA", "Autoencoder", "LinearAutoencoder", "PrincipalCurve"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'probsfa.extensions' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"probsfa.extensions.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
