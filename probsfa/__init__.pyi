@@ -5,6 +5,7 @@ from probsfa import bayes as bayes
 from probsfa import datasets as datasets
 from probsfa import distributed as distributed
 from probsfa import expansions as expansions
+from probsfa import extensions as extensions
 from probsfa import graphs as graphs
 from probsfa import imputation as imputation
 from probsfa import metrics as metrics
@@ -14,6 +15,9 @@ from probsfa._compilation import enable_compilation_cache as enable_compilation_
 from probsfa._models import load as load
 from probsfa._saving import save as save
 from probsfa.bayes import BayesianSFA as BayesianSFA
+from probsfa.extensions import Autoencoder as Autoencoder
+from probsfa.extensions import BilinearSFA as BilinearSFA
+from probsfa.extensions import PrincipalCurve as PrincipalCurve
 from probsfa.sfa import IGSFA as IGSFA
 from probsfa.sfa import SFA as SFA
 from probsfa.sfa import XSFA as XSFA

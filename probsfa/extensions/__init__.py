@@ -4,6 +4,7 @@ Methods that represent rows by a few coordinates without regard to time, in the 
 package:
 
 ========================  ==============================================================================
+``bilinear/``             ``BilinearSFA``: binary "what" chains gate continuous "where" latents
 ``principal_curve``       ``PrincipalCurve``: curves and surfaces through the middle of the rows
 ``autoencoder``           ``LinearAutoencoder``, ``Autoencoder``: an encoder learned with its decoder
 ``principal_components``  ``PCA``, with the number of components that leaves a given part of the risk
@@ -18,17 +19,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from probsfa.extensions.autoencoder import Autoencoder as Autoencoder
     from probsfa.extensions.autoencoder import LinearAutoencoder as LinearAutoencoder
+    from probsfa.extensions.bilinear import BilinearSFA as BilinearSFA
     from probsfa.extensions.principal_components import PCA as PCA
     from probsfa.extensions.principal_curve import PrincipalCurve as PrincipalCurve
 
 _HOMES = {
     "Autoencoder": "autoencoder",
+    "BilinearSFA": "bilinear",
     "LinearAutoencoder": "autoencoder",
     "PCA": "principal_components",
     "PrincipalCurve": "principal_curve",
 }
 
-__all__ = ["PCA", "Autoencoder", "LinearAutoencoder", "PrincipalCurve"]
+__all__ = ["PCA", "Autoencoder", "BilinearSFA", "LinearAutoencoder", "PrincipalCurve"]
 
 
 def __getattr__(name: str) -> object:
