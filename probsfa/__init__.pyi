@@ -15,7 +15,10 @@ from probsfa._compilation import enable_compilation_cache as enable_compilation_
 from probsfa._models import load as load
 from probsfa._saving import save as save
 from probsfa.bayes import BayesianSFA as BayesianSFA
+from probsfa.extensions import Autoencoder as Autoencoder
+from probsfa.extensions import BilinearSFA as BilinearSFA
 from probsfa.extensions import EmissionSFA as EmissionSFA
+from probsfa.extensions import PrincipalCurve as PrincipalCurve
 from probsfa.sfa import IGSFA as IGSFA
 from probsfa.sfa import SFA as SFA
 from probsfa.sfa import XSFA as XSFA

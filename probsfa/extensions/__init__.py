@@ -1,7 +1,14 @@
-"""Extensions of the linear Gaussian model, in the estimators' contract of this package.
+"""Extensions of slow feature analysis, and what it is compared with, in the contract of this package.
+
+Models beyond the linear Gaussian one, and methods that represent rows by a few coordinates without regard to
+time:
 
 ========================  ==============================================================================
 ``emissions/``            ``EmissionSFA``: counts, zeros and ones, categories, and noise with heavy tails
+``bilinear/``             ``BilinearSFA``: binary "what" chains gate continuous "where" latents
+``principal_curve``       ``PrincipalCurve``: curves and surfaces through the middle of the rows
+``autoencoder``           ``LinearAutoencoder``, ``Autoencoder``: an encoder learned with its decoder
+``principal_components``  ``PCA``, with the number of components that leaves a given part of the risk
 ========================  ==============================================================================
 
 Names are looked up when they are first used: those that need no JAX do not load it.
@@ -11,13 +18,23 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from probsfa.extensions.autoencoder import Autoencoder as Autoencoder
+    from probsfa.extensions.autoencoder import LinearAutoencoder as LinearAutoencoder
+    from probsfa.extensions.bilinear import BilinearSFA as BilinearSFA
     from probsfa.extensions.emissions import EmissionSFA as EmissionSFA
+    from probsfa.extensions.principal_components import PCA as PCA
+    from probsfa.extensions.principal_curve import PrincipalCurve as PrincipalCurve
 
 _HOMES = {
+    "Autoencoder": "autoencoder",
+    "BilinearSFA": "bilinear",
     "EmissionSFA": "emissions",
+    "LinearAutoencoder": "autoencoder",
+    "PCA": "principal_components",
+    "PrincipalCurve": "principal_curve",
 }
 
-__all__ = ["EmissionSFA"]
+__all__ = ["PCA", "Autoencoder", "BilinearSFA", "EmissionSFA", "LinearAutoencoder", "PrincipalCurve"]
 
 
 def __getattr__(name: str) -> object:

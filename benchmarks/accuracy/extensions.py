@@ -1,0 +1,239 @@
+"""Extensions: spirals by principal curves; gates of the bilinear model; what and where of an object.
+
+python benchmarks/accuracy/extensions.py
+python benchmarks/accuracy/extensions.py --seeds 3 --only object
+python benchmarks/accuracy/extensions.py --only object --figure docs/figures/what_and_where.png
+"""
+
+import argparse
+import time
+import warnings
+
+import numpy as np
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.metrics import adjusted_rand_score, balanced_accuracy_score
+from sklearn.pipeline import make_pipeline
+
+from probsfa import SFA
+from probsfa.expansions import Polynomial
+from probsfa.extensions import PCA, Autoencoder, BilinearSFA, PrincipalCurve
+from probsfa.extensions.bilinear import BilinearParameters
+from probsfa.extensions.bilinear.parameters import simulate
+
+SIDE = 7
+
+
+def summary(values: list[float]) -> str:
+    """Median, and the worst tenth."""
+    return f"{np.median(values):.3f} ({np.quantile(values, 0.1):.3f}, {np.quantile(values, 0.9):.3f})"
+
+
+# ------------------------------------------------------------------ spirals
+
+
+def spirals(seeds: int) -> None:
+    """Distance of reconstructions from a spiral under noise."""
+    print("\ndistance of the reconstructed rows from the true spiral of two turns, root mean square:")
+    print("median (10 %, 90 % quantile); 400 rows")
+    t = np.linspace(0.0, 4 * np.pi, 4000)
+    true = np.column_stack([t * np.cos(t), t * np.sin(t)])
+    print("| noise | rows themselves | PCA | autoencoder | principal curve | length / true |")
+    print("|---|---|---|---|---|---|")
+    for noise in (0.2, 0.4):
+        cells: dict[str, list[float]] = {
+            name: [] for name in ("rows", "PCA", "autoencoder", "curve", "length")
+        }
+        for seed in range(seeds):
+            rng = np.random.default_rng(seed)
+            s = 4 * np.pi * np.sqrt(rng.uniform(0.08, 1.0, 400))
+            X = np.column_stack([s * np.cos(s), s * np.sin(s)]) + noise * rng.standard_normal((400, 2))
+            models = {
+                "PCA": PCA(1),
+                "autoencoder": Autoencoder(1, random_state=seed),
+                "curve": PrincipalCurve(),
+            }
+            points = {"rows": X} | {name: model.fit(X).reconstruct(X) for name, model in models.items()}
+            for name, each in points.items():
+                off = np.min(np.linalg.norm(each[:, None] - true, axis=2), axis=1)
+                cells[name].append(float(np.sqrt(np.mean(off**2))))
+            inside = (t > s.min()) & (t < s.max())
+            length = np.linalg.norm(np.diff(true[inside], axis=0), axis=1).sum()
+            cells["length"].append(models["curve"].length_ / length)
+        print(f"| {noise} | " + " | ".join(summary(values) for values in cells.values()) + " |", flush=True)
+
+
+# ------------------------------------------------------------------ data from the bilinear model
+
+
+def states(gates: np.ndarray) -> np.ndarray:
+    """Which gates are on, as a number."""
+    return (gates > 0.5) @ (2 ** np.arange(gates.shape[1]))
+
+
+def gates(seeds: int) -> None:
+    """Recovery of gates, and the bound beside the best of twenty restarts."""
+    print("\ngates of data from the model: 10 columns, 2 latents, noise variance 0.1, 600 rows")
+    print("| chains | adjusted Rand index | of those >= 0.9 | bound below that of n_init=20, nats per row |")
+    print("|---|---|---|---|")
+    for n_gates in (1, 2):
+        rand, below = [], []
+        for seed in range(seeds):
+            rng = np.random.default_rng(seed)
+            switch = np.full(n_gates, 0.02)
+            truth = BilinearParameters(
+                np.array([0.98, 0.9]),
+                switch,
+                switch,
+                rng.standard_normal((10, n_gates, 2)),
+                np.full(10, 0.1),
+                np.zeros(10),
+            )
+            X, _, what = simulate(truth, 600, rng)
+            model = BilinearSFA(2, n_gates=n_gates, random_state=seed).fit(X)
+            probabilities = model.posterior(X).gate_probabilities
+            rand.append(adjusted_rand_score(states(what), states(probabilities)))
+            many = BilinearSFA(2, n_gates=n_gates, n_init=20, random_state=1000 + seed).fit(X)
+            below.append((many.lower_bound_ - model.lower_bound_) / len(X))
+        share = sum(value >= 0.9 for value in rand)
+        print(f"| {n_gates} | {summary(rand)} | {share} of {seeds} | {summary(below)} |", flush=True)
+
+
+# ------------------------------------------------------------------ a moving object
+
+
+def moving_object(
+    seed: int, n_rows: int = 1500, tilt: float = 45.0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Render one of two striped objects that moves: pixels (T, 49), positions (T,) and identities (T,).
+
+    An object is a round patch of 7 by 7 pixels with stripes, which go by as it moves; the position, in
+    radians of the stripes at the centre, is a random walk. The identity changes about every 100 pictures,
+    and the object that comes moves on from there. The stripes of the second are tilted. Noise in every
+    pixel is as strong as the object.
+    """
+    rng = np.random.default_rng(seed)
+    position = np.cumsum(0.3 * rng.standard_normal(n_rows)) + rng.uniform(0, 2 * np.pi)
+    identity = (np.cumsum(rng.uniform(size=n_rows) < 0.01) + rng.integers(2)) % 2
+    across, down = np.meshgrid(np.linspace(-1, 1, SIDE), np.linspace(-1, 1, SIDE))
+    patch = np.exp(-(across**2 + down**2)).ravel()
+    angles = np.deg2rad([0.0, tilt])
+    phases = np.stack([4.0 * (np.cos(a) * across + np.sin(a) * down).ravel() for a in angles])
+    shapes = patch * np.cos(phases[identity] - position[:, None])
+    pixels = shapes / shapes.std()
+    return pixels + rng.standard_normal(pixels.shape), position, identity
+
+
+def judge(features: np.ndarray, position: np.ndarray, identity: np.ndarray) -> tuple[float, float, float]:
+    """How well identity is read out, and position from the same object and from the other one.
+
+    Linear read-outs, learned from the first half of the rows. The first number is the balanced accuracy of
+    the identity in the second half; the others are R^2 of the cosine and sine of the position there, learned
+    from rows of one object and tested on rows of the same or of the other object.
+    """
+    half = len(features) // 2
+    first, second = np.arange(len(features)) < half, np.arange(len(features)) >= half
+    reader = LogisticRegression(max_iter=1000).fit(features[first], identity[first])
+    accuracy = balanced_accuracy_score(identity[second], reader.predict(features[second]))
+    target = np.column_stack([np.cos(position), np.sin(position)])
+    same, other = [], []
+    for which in (0, 1):
+        learned = LinearRegression().fit(*(part[first & (identity == which)] for part in (features, target)))
+        for tested in (0, 1):
+            rows = second & (identity == tested)
+            score = learned.score(features[rows], target[rows])
+            (same if tested == which else other).append(score)
+    return float(accuracy), float(np.mean(same)), float(np.mean(other))
+
+
+def features_of(pixels: np.ndarray, seed: int) -> dict[str, np.ndarray]:
+    """Features of three methods; those of the bilinear model are split into what and where."""
+    bilinear = BilinearSFA(2, n_gates=2, noise="isotropic", random_state=seed).fit(pixels)
+    both = bilinear.transform(pixels)
+    quadratic = make_pipeline(PCA(8), SFA(6, expansion=Polynomial(2)))
+    return {
+        "bilinear, where": both[:, :2],
+        "bilinear, what": both[:, 2:],
+        "SFA, 6 features": SFA(6).fit_transform(pixels),
+        "quadratic SFA, 6 features": quadratic.fit_transform(pixels),
+    }
+
+
+def what_and_where(seeds: int, figure: str | None) -> None:
+    """What and where of the moving object."""
+    print(f"\nmoving object: {SIDE**2} pixels, 1500 pictures; linear read-outs tested on the second half")
+    print("| features | identity: balanced accuracy | position: R^2, same object | R^2, other object |")
+    print("|---|---|---|---|")
+    found: dict[str, list[tuple[float, float, float]]] = {}
+    for seed in range(seeds):
+        pixels, position, identity = moving_object(seed)
+        features = features_of(pixels, seed)
+        if seed == 0 and figure:
+            draw(figure, pixels, position, identity, features)
+        for name, values in features.items():
+            found.setdefault(name, []).append(judge(values, position, identity))
+    for name, rows in found.items():
+        columns = zip(*rows, strict=True)
+        print(f"| {name} | " + " | ".join(summary(list(column)) for column in columns) + " |", flush=True)
+
+
+def draw(
+    path: str, pixels: np.ndarray, position: np.ndarray, identity: np.ndarray, features: dict[str, np.ndarray]
+) -> None:
+    """Draw the object, its identity and position, and what both methods make of them."""
+    from matplotlib.figure import Figure
+
+    rows = slice(0, 500)
+    figure = Figure(figsize=(9, 8), layout="constrained")
+    axes = figure.subplots(5, 1, sharex=True)
+    axes[0].imshow(pixels[rows].T, aspect="auto", cmap="gray", interpolation="nearest", origin="lower")
+    axes[0].set_ylabel("pixel")
+    axes[0].set_title("one of two striped objects moves (its pictures, one column each)")
+    what = features["bilinear, what"][rows]
+    switching = what[:, np.argmax(what.std(axis=0))]
+    if np.corrcoef(switching, identity[rows])[0, 1] < 0:
+        switching = 1 - switching
+    axes[1].plot(identity[rows], color="0.7", lw=4, label="which object")
+    axes[1].plot(switching, color="tab:red", lw=1, label='"what": probability of the gate')
+    axes[1].set_ylabel("identity")
+    axes[1].legend(loc="upper right")
+    target = np.column_stack([np.cos(position), np.sin(position)])
+    named = (("bilinear, where", '"where" of the bilinear model'), ("SFA, 6 features", "SFA"))
+    for axis, (name, label) in zip(axes[2:4], named, strict=True):
+        read = LinearRegression().fit(features[name][identity == 0], target[identity == 0])
+        axis.plot(target[rows, 0], color="0.7", lw=4, label="cosine of the position")
+        axis.plot(read.predict(features[name])[rows, 0], color="tab:blue", lw=1, label=f"read out of {label}")
+        axis.set_ylabel("position")
+        axis.legend(loc="upper right")
+    axes[3].set_title("(both read-outs are learned from the first object alone)", fontsize="medium")
+    axes[4].plot(features["SFA, 6 features"][rows, :2], lw=1, label=["SFA feature 0", "SFA feature 1"])
+    axes[4].set_ylabel("feature")
+    axes[4].set_xlabel("row")
+    axes[4].legend(loc="upper right")
+    for axis in axes[2:]:
+        axis.fill_between(np.arange(500), 0, 1, where=identity[rows] == 1, color="tab:red", alpha=0.1,
+                          transform=axis.get_xaxis_transform(), lw=0)  # fmt: skip
+    figure.savefig(path, dpi=110)
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--only", choices=("spirals", "gates", "object"))
+    parser.add_argument("--figure", help="where to draw the moving object")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    began = time.perf_counter()
+    if options.only in (None, "spirals"):
+        spirals(options.seeds)
+    if options.only in (None, "gates"):
+        gates(options.seeds)
+    if options.only in (None, "object"):
+        what_and_where(options.seeds, options.figure)
+    print(f"\n{time.perf_counter() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

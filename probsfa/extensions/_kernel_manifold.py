@@ -1,0 +1,190 @@
+"""Regularised principal curves and surfaces.
+
+A principal manifold is the function ``f`` from ``[0, 1]^k`` to the space of the rows that minimises the
+mean squared
+distance of a row from the nearest point ``f(z)``. With ``f(z) = sum_j alpha_j K(z_j, z)`` in the space of
+a Gaussian
+kernel ``K`` and a penalty of its norm (Smola, Mika, Schoelkopf & Williamson 2001), the objective is ::
+
+    (1/n) sum_i |x_i - f(xi_i)|^2 + (lambda/2) sum_ij alpha_i' alpha_j K(z_i, z_j)
+
+It is lowered in turn over the coordinates ``xi_i``, by projecting every row onto the manifold, and over
+``alpha``, in closed form::
+
+    alpha = (lambda n / 2 K_z + K_xi' K_xi)^-1 K_xi' X
+
+Neither step can raise it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from probsfa._typing import FloatArray
+
+__all__ = ["KernelManifold", "landmark_grid", "project", "solve_coefficients"]
+
+# Eigenvalues of the kernel among landmarks below this part of the largest are left out: they are rounding.
+_SMALLEST_EIGENVALUE = 1e-11
+_CELLS = 2**22  # of the largest array that is formed at a time
+
+
+def landmark_grid(n_landmarks: int, n_coordinates: int) -> FloatArray:
+    """Return a regular grid on ``[0, 1]^k``, about `n_landmarks` points (M, k)."""
+    side = max(int(round(n_landmarks ** (1.0 / n_coordinates))), 2)
+    axes = np.meshgrid(*[np.linspace(0.0, 1.0, side)] * n_coordinates, indexing="ij")
+    return np.stack([axis.ravel() for axis in axes], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class KernelManifold:
+    """A function ``f(z) = sum_j alpha_j K(z_j, z)`` from ``[0, 1]^k`` to D columns.
+
+    Attributes
+    ----------
+    landmarks : ndarray (M, k)
+        The points ``z_j``.
+    bandwidth : float
+        Width ``h`` of the kernel ``exp(-|z - u|^2 / (2 h^2))``.
+    coefficients : ndarray (M, D)
+        ``alpha``.
+    """
+
+    landmarks: FloatArray
+    bandwidth: float
+    coefficients: FloatArray
+
+    def kernel(self, coordinates: FloatArray) -> FloatArray:
+        """Kernel (n, M) between coordinates (n, k) and the landmarks."""
+        squared = np.sum((coordinates[:, None, :] - self.landmarks) ** 2, axis=2)
+        return np.asarray(np.exp(-0.5 * squared / self.bandwidth**2))
+
+    def __call__(self, coordinates: FloatArray) -> FloatArray:
+        """Points (n, D) of coordinates (n, k)."""
+        return np.asarray(self.kernel(coordinates) @ self.coefficients)
+
+    def derivatives(self, coordinates: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Points (n, D), first derivatives (n, k, D) and second derivatives (n, k, k, D)."""
+        kernel = self.kernel(coordinates)
+        steps = (coordinates[:, None, :] - self.landmarks) / self.bandwidth**2
+        moved = [kernel * steps[:, :, j] for j in range(steps.shape[2])]
+        first = np.stack([-each @ self.coefficients for each in moved], axis=1)
+        second = np.stack(
+            [
+                np.stack([(each * steps[:, :, j]) @ self.coefficients for j in range(len(moved))], axis=1)
+                for each in moved
+            ],
+            axis=1,
+        )
+        points = kernel @ self.coefficients
+        across = np.eye(coordinates.shape[1])[:, :, None] / self.bandwidth**2
+        return points, first, second - across * points[:, None, None, :]
+
+    @property
+    def squared_norm(self) -> float:
+        """Squared norm of the function, ``sum_ij alpha_i' alpha_j K(z_i, z_j)``."""
+        gram = self.kernel(self.landmarks)
+        return float(np.sum(self.coefficients * (gram @ self.coefficients)))
+
+    def objective(self, X: FloatArray, coordinates: FloatArray, regularization: float) -> float:
+        """Penalised mean squared distance of rows (n, D) from the points of their coordinates (n, k)."""
+        distances = np.sum((X - self(coordinates)) ** 2, axis=1)
+        return float(np.mean(distances)) + 0.5 * regularization * self.squared_norm
+
+
+def solve_coefficients(
+    X: FloatArray, coordinates: FloatArray, landmarks: FloatArray, bandwidth: float, regularization: float
+) -> KernelManifold:
+    """Return the manifold that minimises the objective at given coordinates, in closed form.
+
+    Parameters
+    ----------
+    X : ndarray (n, D)
+        Rows.
+    coordinates : ndarray (n, k)
+        Where on the manifold each is.
+    landmarks : ndarray (M, k)
+        Centres of the kernel.
+    bandwidth, regularization : float
+        Width of the kernel and weight of the penalty.
+
+    Returns
+    -------
+    KernelManifold
+    """
+    empty = KernelManifold(landmarks, bandwidth, np.zeros((len(landmarks), X.shape[1])))
+    # In coordinates in which the penalty is a sum of squares the system is as well conditioned as it can be:
+    # the kernel among close landmarks is numerically singular.
+    eigenvalues, vectors = np.linalg.eigh(empty.kernel(landmarks))
+    kept = eigenvalues > _SMALLEST_EIGENVALUE * eigenvalues[-1]
+    whitened = vectors[:, kept] / np.sqrt(eigenvalues[kept])
+    features = empty.kernel(coordinates) @ whitened
+    # As least squares with the penalty as further rows: the normal equations would lose half of the digits.
+    penalty = np.sqrt(0.5 * regularization * len(X)) * np.eye(features.shape[1])
+    targets = np.vstack([X, np.zeros((features.shape[1], X.shape[1]))])
+    weights = np.linalg.lstsq(np.vstack([features, penalty]), targets, rcond=None)[0]
+    return KernelManifold(landmarks, bandwidth, whitened @ weights)
+
+
+def project(
+    manifold: KernelManifold, X: FloatArray, coordinates: FloatArray | None = None, n_newton: int = 12
+) -> FloatArray:
+    """Return the coordinates of the point of a manifold that is nearest to each row.
+
+    The nearest point of a fine grid is refined by Newton steps, each taken only where it leads closer.
+
+    Parameters
+    ----------
+    manifold : KernelManifold
+        The curve or surface.
+    X : ndarray (n, D)
+        Rows.
+    coordinates : ndarray (n, k), optional
+        Coordinates that are tried beside the grid; the result is never farther from the row than these.
+    n_newton : int, default=12
+        Number of Newton steps.
+
+    Returns
+    -------
+    ndarray (n, k)
+    """
+    n_coordinates = manifold.landmarks.shape[1]
+    grid = landmark_grid(1001 if n_coordinates == 1 else 60**2, n_coordinates)
+    points = manifold(grid)
+    size = np.sum(points**2, axis=1)
+    best = np.empty((len(X), n_coordinates))
+    rows = max(_CELLS // max(len(grid), len(manifold.landmarks) * n_coordinates**2), 1)
+    for start in range(0, len(X), rows):
+        part = slice(start, start + rows)
+        x = X[part]
+        z = grid[np.argmin(size - 2.0 * x @ points.T, axis=1)]
+        if coordinates is not None:
+            known = coordinates[part]
+            closer = _squared(x - manifold(known)) <= _squared(x - manifold(z))
+            z = np.where(closer[:, None], known, z)
+        best[part] = _refine(manifold, x, z, n_newton)
+    return best
+
+
+def _squared(differences: FloatArray) -> FloatArray:
+    return np.asarray(np.sum(differences**2, axis=1))
+
+
+def _refine(manifold: KernelManifold, X: FloatArray, z: FloatArray, n_newton: int) -> FloatArray:
+    """Newton steps on the squared distance inside the unit cube, each halved until it leads closer."""
+    step_size = np.ones(len(X))
+    for _ in range(n_newton):
+        points, first, second = manifold.derivatives(z)
+        residual = X - points
+        gradient = -np.einsum("nkd,nd->nk", first, residual)
+        curvature = np.einsum("nkd,nld->nkl", first, first) - np.einsum("nkld,nd->nkl", second, residual)
+        eigenvalues, vectors = np.linalg.eigh(curvature)
+        scale = np.maximum(np.abs(eigenvalues), 1e-12 * (1.0 + np.abs(eigenvalues).max(initial=0.0)))
+        # Against the gradient in every direction, whatever the sign of the curvature there.
+        along = np.einsum("nkj,nk->nj", vectors, gradient) / scale
+        step = -np.einsum("nkj,nj->nk", vectors, along)
+        proposal = np.clip(z + step_size[:, None] * step, 0.0, 1.0)
+        closer = _squared(X - manifold(proposal)) < _squared(residual)
+        z = np.where(closer[:, None], proposal, z)
+        step_size = np.where(closer, np.minimum(2.0 * step_size, 1.0), 0.5 * step_size)
+    return z

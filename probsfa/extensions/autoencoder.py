@@ -1,0 +1,414 @@
+"""Autoencoders: an encoder and a decoder, learned together."""
+
+import numbers
+import warnings
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neural_network import MLPRegressor
+
+from probsfa._frames import lists_in_lists_out
+from probsfa._random import generator
+from probsfa._threads import one_blas_thread
+from probsfa._typing import FloatArray, Seed
+from probsfa._validation import check_count, check_option
+from probsfa.expansions._base import check_positive
+from probsfa.extensions._reconstruction import Reconstruction, mean_squared_distance
+from probsfa.linalg import canonical_signs
+
+__all__ = ["Autoencoder", "LinearAutoencoder"]
+
+
+@lists_in_lists_out
+class LinearAutoencoder(Reconstruction):
+    """A linear encoder and a linear decoder that together reproduce the rows: the principal subspace.
+
+    ``E |x - M W x|^2`` is lowered over the decoder ``M`` and the encoder ``W`` in turn, each in closed form,
+    from a random start. The best pair is known (the projection onto the leading eigenvectors of the
+    covariance); this is the way there by learning, for comparison with nonlinear autoencoders.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of coordinates.
+    max_iter : int, default=10000
+        Most rounds.
+    tol : float, default=1e-12
+        Relative change of the projection ``M W`` in a round at which to stop.
+    random_state : int, Generator or None, default=None
+        Where to start.
+
+    Attributes
+    ----------
+    encoder_ : ndarray (K, D)
+        ``W``; ``(x - mean_) @ encoder_.T`` are the coordinates.
+    decoder_ : ndarray (D, K)
+        ``M``, with orthonormal columns.
+    mean_ : ndarray (D,)
+        Mean of the training rows.
+    history_ : ndarray (n_iter_,)
+        Mean squared distance of the training rows from their reconstructions, after each round; never rises.
+    n_iter_ : int
+        Number of rounds.
+    converged_ : bool
+        Whether the projection stopped changing.
+    status_ : str
+        How the fit ended, in a sentence.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    See Also
+    --------
+    PCA : The same subspace at once, with its axes.
+    Autoencoder : Nonlinear.
+
+    Notes
+    -----
+    The coordinates are those of the subspace up to a rotation, which the objective leaves open. A round is a
+    step of the power method, so the smaller the gap after the K-th eigenvalue is, the more rounds it takes.
+
+    References
+    ----------
+    Ravikumar, P. Representation Learning, lecture notes of 10716: Advanced Machine Learning, section 3.2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probsfa.extensions import PCA, LinearAutoencoder
+    >>> X = np.random.default_rng(0).standard_normal((300, 4)) * [3.0, 2.0, 1.0, 0.5]
+    >>> linear = LinearAutoencoder(2, random_state=0).fit(X)
+    >>> bool(np.isclose(linear.score(X), PCA(2).fit(X).score(X), rtol=1e-9))
+    True
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        max_iter: int = 10_000,
+        tol: float = 1e-12,
+        random_state: Seed = None,
+    ) -> None:
+        self.n_components = n_components
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the encoder and the decoder.
+
+        Parameters
+        ----------
+        X : array-like (N, D), or list of array-likes (N_i, D)
+            Complete rows.
+        y : ignored
+
+        Returns
+        -------
+        LinearAutoencoder
+            The fitted estimator. Interrupted, it has the best pair so far.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is out of its range, or `X` is constant or not complete.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the fit was interrupted or took `max_iter` rounds.
+        """
+        n_components = check_count("n_components", self.n_components)
+        check_count("max_iter", self.max_iter)
+        check_positive("tol", self.tol)
+        values = self._check_training_rows(X).values
+        n_features = values.shape[1]
+        if n_components > n_features:
+            raise ValueError(f"n_components={n_components} is more than the {n_features} columns of X.")
+        self.mean_ = values[0] + (values - values[0]).mean(axis=0)
+        centred = values - self.mean_
+        covariance = centred.T @ centred / len(centred)
+        total = float(np.trace(covariance))
+        normals = generator(self.random_state).standard_normal((n_features, n_components))
+        decoder = np.linalg.qr(normals)[0]
+        history: list[float] = []
+        status = "max_iter"
+        try:
+            for _ in range(self.max_iter):
+                # For the encoder W = M' of an orthonormal decoder, the best decoder is S W' (W S W')^-1; its
+                # columns are made orthonormal again, which the best encoder for it makes good.
+                proposal = _orthonormal(covariance @ decoder, decoder)
+                history.append(max(total - float(np.sum(proposal * (covariance @ proposal))), 0.0))
+                change = np.linalg.norm(proposal - decoder @ (decoder.T @ proposal))
+                decoder = proposal
+                if change <= self.tol * np.sqrt(n_components):
+                    status = "converged"
+                    break
+        except KeyboardInterrupt:
+            status = "interrupted"
+        decoder = decoder * canonical_signs(decoder, np.ones(n_features))
+        self.decoder_, self.encoder_ = decoder, np.ascontiguousarray(decoder.T)
+        self.history_ = np.array(history)
+        self.n_iter_ = len(history)
+        self.converged_ = status == "converged"
+        self.status_ = _status(status, self.n_iter_, self.max_iter)
+        if not self.converged_:
+            warnings.warn(self.status_, ConvergenceWarning, stacklevel=2)
+        return self
+
+    def _encode(self, values: FloatArray) -> FloatArray:
+        return np.asarray((values - self.mean_) @ self.encoder_.T)
+
+    def _decode(self, codes: FloatArray) -> FloatArray:
+        return np.asarray(self.mean_ + codes @ self.decoder_.T)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.encoder_)
+
+
+def _orthonormal(moved: FloatArray, before: FloatArray) -> FloatArray:
+    """Orthonormal columns that span those of a matrix (D, K); those from before fill its rank."""
+    directions, sizes, _ = np.linalg.svd(moved, full_matrices=False)
+    kept = sizes > 1e-15 * sizes[0]
+    if kept.all():
+        return directions
+    directions = directions[:, kept]
+    rest = before - directions @ (directions.T @ before)
+    more = np.linalg.svd(rest, full_matrices=False)[0][:, : before.shape[1] - directions.shape[1]]
+    return np.linalg.qr(np.hstack([directions, more]))[0]
+
+
+@lists_in_lists_out
+class Autoencoder(Reconstruction):
+    """A nonlinear encoder and decoder with few coordinates between them, optionally denoising.
+
+    A network from the columns through `hidden` units, K coordinates and `hidden` units back to the
+    columns, trained
+    to reproduce the rows, or to reproduce them from noisy versions of them (``E |x - f(g(x + noise))|^2``).
+    It is a :class:`sklearn.neural_network.MLPRegressor` on standardised columns.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of coordinates, ``K``.
+    hidden : int, default=32
+        Units of the layer before and of the layer after the coordinates.
+    corruption : float, default=0.0
+        Standard deviation of the noise from which to recover the rows, in standard deviations of the columns.
+    n_noisy : int, default=10
+        Noisy versions of each row that are learned from, where there is `corruption`.
+    activation : {"tanh", "relu", "logistic"}, default="tanh"
+        Nonlinearity of all layers but the last.
+    penalty : float, default=1e-5
+        Weight of the squared weights of the network, which is `alpha` of scikit-learn's.
+    solver : {"lbfgs", "adam"}, default="lbfgs"
+        How to train: the first for up to some ten thousand rows, the second for more.
+    n_init : int, default=1
+        Number of networks, of which the one with the smallest error on the rows is taken.
+    max_iter : int, default=1000
+        Most rounds of the solver.
+    random_state : int, Generator or None, default=None
+        Where to start, and the noise.
+
+    Attributes
+    ----------
+    weights_ : list of ndarray
+        Weights of the four layers.
+    intercepts_ : list of ndarray
+        Their intercepts.
+    mean_, scale_ : ndarray (D,)
+        Mean and standard deviation of the training rows.
+    loss_ : float
+        Mean squared distance of the training rows from their reconstructions, in squared units of the data.
+    n_iter_ : int
+        Rounds of the solver for the network that was taken.
+    converged_ : bool
+        Whether the solver ended by itself.
+    status_ : str
+        How the fit ended, in a sentence.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    See Also
+    --------
+    LinearAutoencoder : Linear: the principal subspace.
+    PrincipalCurve : A decoder alone; coordinates by projection.
+
+    Notes
+    -----
+    Any invertible change of the coordinates gives another encoder and decoder that are as good, so
+    coordinates of two fits cannot be compared one by one.
+
+    References
+    ----------
+    Ravikumar, P. Representation Learning, lecture notes of 10716: Advanced Machine Learning, section 3.2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probsfa.extensions import Autoencoder, LinearAutoencoder
+    >>> angle = np.random.default_rng(0).uniform(0.0, np.pi, 300)
+    >>> X = np.column_stack([np.cos(angle), np.sin(angle)])
+    >>> curved = Autoencoder(1, hidden=8, penalty=0.01, random_state=0).fit(X)
+    >>> bool(curved.score(X) > 0.3 * LinearAutoencoder(1, random_state=0).fit(X).score(X))
+    True
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        hidden: int = 32,
+        corruption: float = 0.0,
+        n_noisy: int = 10,
+        activation: str = "tanh",
+        penalty: float = 1e-5,
+        solver: str = "lbfgs",
+        n_init: int = 1,
+        max_iter: int = 1000,
+        random_state: Seed = None,
+    ) -> None:
+        self.n_components = n_components
+        self.hidden = hidden
+        self.corruption = corruption
+        self.n_noisy = n_noisy
+        self.activation = activation
+        self.penalty = penalty
+        self.solver = solver
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Train the network.
+
+        Parameters
+        ----------
+        X : array-like (N, D), or list of array-likes (N_i, D)
+            Complete rows.
+        y : ignored
+
+        Returns
+        -------
+        Autoencoder
+            The fitted estimator. Interrupted, it has the network as far as it is trained.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is out of its range, or `X` is constant or not complete.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the fit was interrupted or took `max_iter` rounds.
+        """
+        self._check_parameters()
+        values = self._check_training_rows(X).values
+        self.mean_ = values[0] + (values - values[0]).mean(axis=0)
+        spread = (values - self.mean_).std(axis=0)
+        self.scale_ = np.where(spread > 0.0, spread, 1.0)
+        standard = (values - self.mean_) / self.scale_
+        rng = generator(self.random_state)
+        best: tuple[float, MLPRegressor, str] | None = None
+        for _ in range(self.n_init):
+            network, status = self._train(standard, rng)
+            self.weights_, self.intercepts_ = network.coefs_, network.intercepts_
+            loss = mean_squared_distance(values, self._decode(self._encode(values)))
+            if best is None or loss < best[0]:
+                best = loss, network, status
+            if status == "interrupted":
+                best = (*best[:2], status)
+                break
+        assert best is not None
+        self.loss_, network, status = best
+        self.weights_, self.intercepts_ = network.coefs_, network.intercepts_
+        self.activation_ = self.activation
+        self.n_iter_ = int(getattr(network, "n_iter_", 0))
+        self.converged_ = status == "converged"
+        self.status_ = _status(status, self.n_iter_, self.max_iter)
+        if not self.converged_:
+            warnings.warn(self.status_, ConvergenceWarning, stacklevel=2)
+        return self
+
+    def _check_parameters(self) -> None:
+        for name in ("n_components", "hidden", "n_noisy", "n_init", "max_iter"):
+            check_count(name, getattr(self, name))
+        for name in ("corruption", "penalty"):
+            value = getattr(self, name)
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, numbers.Real)
+                or not 0 <= float(value) < np.inf
+            ):
+                raise ValueError(f"{name} must be a number of at least 0; got {value!r}.")
+        check_option("activation", self.activation, tuple(_ACTIVATIONS))
+        check_option("solver", self.solver, ("lbfgs", "adam"))
+
+    @one_blas_thread()
+    def _train(self, standard: FloatArray, rng: np.random.Generator) -> tuple[MLPRegressor, str]:
+        """Train a network on standardised rows; also how that ended."""
+        inputs = targets = standard
+        if self.corruption:
+            targets = np.tile(standard, (self.n_noisy, 1))
+            inputs = targets + float(self.corruption) * rng.standard_normal(targets.shape)
+        network = MLPRegressor(
+            hidden_layer_sizes=(self.hidden, self.n_components, self.hidden),
+            activation=self.activation,
+            alpha=float(self.penalty),
+            solver=self.solver,
+            max_iter=self.max_iter,
+            max_fun=2 * self.max_iter,
+            random_state=int(rng.integers(2**31)),
+        )
+        if targets.shape[1] == 1:
+            targets = targets[:, 0]
+        status = "converged"
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            try:
+                network.fit(inputs, targets)
+            except KeyboardInterrupt:
+                if not hasattr(network, "coefs_"):  # nothing has begun
+                    raise
+                status = "interrupted"
+        for warning in told:
+            if issubclass(warning.category, ConvergenceWarning):
+                status = "max_iter"
+            elif "interrupted" in str(warning.message):  # by scikit-learn's own way to say so
+                status = "interrupted"
+        return network, status
+
+    def _layer(self, rows: FloatArray, which: int) -> FloatArray:
+        sums = rows @ self.weights_[which] + self.intercepts_[which]
+        activation = getattr(self, "activation_", self.activation)
+        return sums if which == len(self.weights_) - 1 else _ACTIVATIONS[activation](sums)
+
+    def _encode(self, values: FloatArray) -> FloatArray:
+        rows = (values - self.mean_) / self.scale_
+        return self._layer(self._layer(rows, 0), 1)
+
+    def _decode(self, codes: FloatArray) -> FloatArray:
+        return np.asarray(self.mean_ + self.scale_ * self._layer(self._layer(codes, 2), 3))
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.weights_[1].shape[1])
+
+
+_ACTIVATIONS: dict[str, Callable[[FloatArray], FloatArray]] = {
+    "tanh": np.tanh,
+    "relu": lambda sums: np.maximum(sums, 0.0),
+    "logistic": lambda sums: 0.5 * (1.0 + np.tanh(0.5 * sums)),
+}
+
+
+def _status(status: str, n_iter: int, max_iter: int) -> str:
+    return {
+        "converged": f"Converged in {n_iter} rounds.",
+        "max_iter": f"Stopped after max_iter={max_iter} rounds, before convergence. Give a larger max_iter.",
+        "interrupted": f"Interrupted after {n_iter} rounds; this is the best so far.",
+    }[status]

@@ -1,0 +1,473 @@
+"""The structured variational posterior of the bilinear model, and its bound on the log-likelihood.
+
+The posterior is approximated by ``q(Y) prod_m q(s_m)``: all continuous latents at all times together, and
+each binary chain at all times. Each factor given the others is exact. What the observations say of ``Y``,
+averaged over the gates, is Gaussian, with precision and information ::
+
+    J_t = sum_mn E[s_m s_n] g_m' diag(m_t / r) g_n,      h_t = sum_m E[s_m] g_m' diag(m_t / r) (x_t - mu),
+
+so the recursions of the linear model's engine serve; what they say of a chain, averaged over all else, is
+a log odds for each row, so the forward-backward recursion serves. No update of a factor lowers the bound ::
+
+    E_q[log p(X | Y, S)] - KL(q(Y) || p(Y)) - sum_m KL(q(s_m) || p(s_m))
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from probsfa._interrupts import interrupts_kept
+from probsfa._processes import check_not_forked
+from probsfa._threads import one_blas_thread
+from probsfa._typing import FloatArray
+from probsfa.extensions.bilinear.parameters import BilinearParameters
+from probsfa.statespace.engine.dynamics import Transition, stationary
+from probsfa.statespace.engine.recursions import Collapsed, filter_pass, smoother_pass
+from probsfa.statespace.engine.settings import engine_settings
+from probsfa.statespace.panel import Panel
+
+__all__ = [
+    "BilinearPosterior",
+    "Inferred",
+    "Statistics",
+    "configurations",
+    "infer",
+    "sweeps",
+    "without_dynamics",
+]
+
+# Up to so many chains are inferred together for a start.
+MOST_CHAINS_TOGETHER = 5
+_MOST_SWEEPS = 200
+_ENOUGH = 1e-3  # nats that a sweep must gain to go on
+
+
+class BilinearPosterior(NamedTuple):
+    """Approximate distribution of the latents and gates given the observations.
+
+    Attributes
+    ----------
+    means : ndarray (T, K)
+        Means of the continuous latents.
+    covariances : ndarray (T, K, K)
+        Their covariances, row by row.
+    gate_probabilities : ndarray (T, M)
+        Probability of each chain to be on.
+    lower_bound : float
+        Lower bound on the log-likelihood of the observations, in nats.
+    """
+
+    means: FloatArray
+    covariances: FloatArray
+    gate_probabilities: FloatArray
+    lower_bound: float
+
+
+class Statistics(NamedTuple):
+    """Sums of expected moments that the M-step needs; ``w`` are the products of gates and latents, P = M K.
+
+    ``residual_power`` (D,), ``residual_moments`` (D, P + 1) and ``latent_moments`` (D, P + 1, P + 1) are
+    the sums of
+    ``E[e^2]``, ``E[e (w, 1)']`` and ``E[(w, 1) (w, 1)']`` over the rows in which a feature is observed, with
+    ``e = x - mu - g w``; for complete data one matrix of latent moments serves all features. ``previous``,
+    ``cross`` and ``current`` (K,) are those of ``y_t-1^2``, ``y_t y_t-1`` and ``y_t^2`` over transitions.
+    ``initial`` (M, 2) counts the states that sequences begin with and ``pairs`` (M, 2, 2) the transitions.
+    """
+
+    residual_power: Any
+    residual_moments: Any
+    latent_moments: Any
+    previous: Any
+    cross: Any
+    current: Any
+    initial: Any
+    pairs: Any
+
+
+class _Rows(NamedTuple):
+    """Packed observations: ``is_row`` tells data from padding, ``starts`` where no transition leads."""
+
+    values: Array
+    mask: Array
+    starts: Array
+    is_row: Array
+
+
+class _Found(NamedTuple):
+    """Moments of the approximate posterior."""
+
+    means: Array
+    covariances: Array
+    gates: Array
+    bound: Array
+    statistics: Statistics
+
+
+class Inferred(NamedTuple):
+    """Posteriors under a batch of R parameters, on the rows of a panel with its padding.
+
+    ``means`` (R, T, K), ``covariances`` (R, T, K, K), probabilities ``gates`` (R, T, M) to be on, lower
+    ``bounds`` (R,) on the log-likelihood, and the ``statistics`` of the M-step.
+    """
+
+    means: FloatArray
+    covariances: FloatArray
+    gates: FloatArray
+    bounds: FloatArray
+    statistics: Statistics
+
+
+def _chain(log_odds: Array, on: Array, off: Array, starts: Array) -> tuple[Array, Array, Array]:
+    """Forward-backward recursion of a chain: probabilities to be on, expected transitions, log normaliser.
+
+    ``log_odds`` (T,) is what each row says for "on" against "off". The expected transitions (T, 2, 2) lead to
+    each row from the one before; those of starts mean nothing.
+    """
+    log_transition = jnp.log(jnp.array([[1.0 - on, on], [off, 1.0 - off]]))
+    log_first = jnp.log(jnp.array([off, on])) - jnp.log(on + off)
+    evidence = jnp.stack([jnp.zeros_like(log_odds), log_odds], axis=1)
+
+    def forward(before: Array, row: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
+        start, said = row
+        moved = jnp.logaddexp(before[0] + log_transition[0], before[1] + log_transition[1])
+        joint = jnp.where(start, log_first, moved) + said
+        norm = jnp.logaddexp(joint[0], joint[1])
+        return joint - norm, (joint - norm, norm)
+
+    _, (filtered, norms) = jax.lax.scan(forward, log_first, (starts, evidence))
+
+    def backward(after: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        start, said, norm = row
+        weighed = after + said - norm
+        told = jnp.logaddexp(log_transition[:, 0] + weighed[0], log_transition[:, 1] + weighed[1])
+        # What a row says of the row before; nothing where it starts a sequence.
+        return jnp.where(start, 0.0, told), after
+
+    _, later = jax.lax.scan(backward, jnp.zeros(2), (starts, evidence, norms), reverse=True)
+    marginals = jnp.exp(filtered + later)
+    earlier = jnp.concatenate([filtered[:1], filtered[:-1]])
+    weighed = later + evidence - norms[:, None]
+    pairs = jnp.exp(earlier[:, :, None] + log_transition + weighed[:, None, :])
+    return marginals[:, 1], pairs, jnp.sum(norms)
+
+
+def _second_moments(gates: Array) -> Array:
+    """``E[s_m s_n]`` (T, M, M) of chains that are independent given the data."""
+    spread = gates * (1.0 - gates)
+    return gates[:, :, None] * gates[:, None, :] + spread[:, :, None] * jnp.eye(gates.shape[1])
+
+
+def _sweep(params: BilinearParameters, rows: _Rows, gates: Array, complete: bool) -> _Found:
+    """Update the continuous latents, then each chain in turn; also the bound and the statistics."""
+    n_features, n_chains, n_components = params.loadings.shape
+    n_products = n_chains * n_components
+    loadings = params.loadings.reshape(n_features, n_products)
+    scaled = loadings / params.noise_variance[:, None]
+    outer = (scaled[:, :, None] * loadings[:, None, :]).reshape(n_features, n_products**2)
+    precision = (rows.mask @ outer).reshape(-1, n_chains, n_components, n_chains, n_components)
+    centred = rows.mask * (rows.values - params.offset)
+    information = (centred @ scaled).reshape(-1, n_chains, n_components)
+
+    # ---- the continuous latents, by the engine of the linear model
+    J = jnp.einsum("tmn,tmknl->tkl", _second_moments(gates), precision)
+    h = jnp.einsum("tm,tmk->tk", gates, information)
+    steps = Transition(jnp.where(rows.starts[:, None], 0.0, params.decay))
+    nothing = steps.at(0).starting()
+    edge = stationary(n_components, J.dtype)
+    filtered, _ = filter_pass(Collapsed(J, h), steps, edge)
+    moments = smoother_pass(filtered, steps.followed_by(nothing), edge, full=False)
+    means, covariances = moments.means, moments.covariances
+    second = covariances + means[:, :, None] * means[:, None, :]
+    m = filtered.means
+    log_normaliser = jnp.sum(h * m) - 0.5 * jnp.einsum("tk,tkl,tl->", m, J, m)
+    log_normaliser -= 0.5 * jnp.sum(filtered.log_dets + filtered.distances)
+    divergence = jnp.sum(h * means) - 0.5 * jnp.sum(J * second) - log_normaliser
+
+    # ---- the chains
+    A = jnp.einsum("tmknl,tkl->tmn", precision, second)
+    b = jnp.einsum("tmk,tk->tm", information, means)
+    initial, pairs = [], []
+    first = rows.starts & rows.is_row
+    inside = ~rows.starts
+    for n in range(n_chains):
+        others = jnp.sum(A[:, :, n] * gates, axis=1) - A[:, n, n] * gates[:, n]
+        log_odds = b[:, n] - 0.5 * A[:, n, n] - others
+        on, expected, normaliser = _chain(log_odds, params.switch_on[n], params.switch_off[n], rows.starts)
+        gates = gates.at[:, n].set(on)
+        divergence += jnp.sum(on * log_odds) - normaliser
+        number_on = jnp.sum(jnp.where(first, on, 0.0))
+        initial.append(jnp.stack([jnp.sum(first) - number_on, number_on]))
+        pairs.append(jnp.sum(jnp.where(inside[:, None, None], expected, 0.0), axis=0))
+
+    # ---- the bound
+    fit = jnp.sum(gates * b) - 0.5 * jnp.sum(_second_moments(gates) * A)
+    fit -= 0.5 * jnp.sum(rows.mask @ jnp.log(2.0 * jnp.pi * params.noise_variance))
+    fit -= 0.5 * jnp.sum(centred**2 @ (1.0 / params.noise_variance))
+    flat: Any = loadings
+    offset: Any = params.offset
+    statistics = _statistics(rows, flat, offset, means, second, gates, complete)._replace(
+        previous=jnp.sum(jnp.where(inside[1:, None], _diagonal(second)[:-1], 0.0), axis=0),
+        cross=jnp.sum(
+            jnp.where(inside[1:, None], moments.lag_one[:-1] + means[1:] * means[:-1], 0.0), axis=0
+        ),
+        current=jnp.sum(jnp.where(inside[:, None], _diagonal(second), 0.0), axis=0),
+        initial=jnp.stack(initial),
+        pairs=jnp.stack(pairs),
+    )
+    return _Found(means, covariances, gates, fit - divergence, statistics)
+
+
+def _diagonal(matrices: Array) -> Array:
+    return jnp.diagonal(matrices, axis1=1, axis2=2)
+
+
+def _statistics(
+    rows: _Rows, loadings: Array, offset: Array, means: Array, second: Array, gates: Array, complete: bool
+) -> Statistics:
+    """Sums that concern the observations, for a posterior that factorises."""
+    n_rows, n_products = means.shape[0], loadings.shape[1]
+    products = (gates[:, :, None] * means[:, None, :]).reshape(n_rows, n_products)
+    raw = jnp.einsum("tmn,tkl->tmknl", _second_moments(gates), second).reshape(n_rows, n_products, n_products)
+    return _sums(rows, loadings, offset, products, raw, complete)
+
+
+def _sums(
+    rows: _Rows, loadings: Array, offset: Array, products: Array, raw: Array, complete: bool
+) -> Statistics:
+    """Sums that concern the observations, from ``E[w]`` (T, P) and ``E[w w']`` (T, P, P)."""
+    n_rows, n_products = products.shape
+    spread = raw - products[:, :, None] * products[:, None, :]
+    residuals = rows.mask * (rows.values - offset - products @ loadings.T)
+    extended = jnp.concatenate([products, jnp.ones((n_rows, 1))], axis=1)
+    moments = jnp.concatenate([raw, products[:, None, :]], axis=1)
+    moments = jnp.concatenate([moments, extended[:, :, None]], axis=2)
+    seen = rows.is_row[None, :].astype(products.dtype) if complete else rows.mask.T
+    width = n_products + 1
+    latent_moments = (seen @ moments.reshape(n_rows, width**2)).reshape(-1, width, width)
+    spreads = (seen @ spread.reshape(n_rows, n_products**2)).reshape(-1, n_products, n_products)
+    spreads = jnp.broadcast_to(spreads, (loadings.shape[0], n_products, n_products))
+    loaded = jnp.einsum("dij,dj->di", spreads, loadings)
+    crossed = residuals.T @ extended
+    crossed = crossed.at[:, :-1].add(-loaded)
+    power = jnp.sum(residuals**2, axis=0) + jnp.sum(loaded * loadings, axis=1)
+    empty = jnp.zeros(0)
+    return Statistics(power, crossed, latent_moments, empty, empty, empty, empty, empty)
+
+
+def configurations(n_chains: int) -> FloatArray:
+    """All states of some binary chains together, (2^M, M)."""
+    return np.array([[(c >> m) & 1 for m in range(n_chains)] for c in range(2**n_chains)], dtype=np.float64)
+
+
+def _joint_chain(
+    evidence: Array, transition: Array, first: Array, starts: Array
+) -> tuple[Array, Array, Array]:
+    """Forward-backward recursion over all states of all chains together.
+
+    Probabilities (T, S) of the states, expected transitions (S, S) inside sequences, and the log normaliser,
+    from log evidence (T, S).
+    """
+    largest = jnp.max(evidence, axis=1, keepdims=True)
+    weights = jnp.exp(evidence - largest)
+
+    def forward(before: Array, row: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
+        start, said = row
+        joint = jnp.where(start, first, before @ transition) * said
+        norm = jnp.sum(joint)
+        return joint / norm, (joint / norm, norm)
+
+    _, (filtered, norms) = jax.lax.scan(forward, first, (starts, weights))
+
+    def backward(after: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        start, said, norm = row
+        return jnp.where(start, 1.0, transition @ (after * said / norm)), after
+
+    _, later = jax.lax.scan(backward, jnp.ones_like(first), (starts, weights, norms), reverse=True)
+    weighed = jnp.where(starts[1:, None], 0.0, later[1:] * weights[1:] / norms[1:, None])
+    pairs = transition * (filtered[:-1].T @ weighed)
+    return filtered * later, pairs, jnp.sum(jnp.log(norms)) + jnp.sum(largest)
+
+
+def _without_dynamics(params: BilinearParameters, rows: _Rows, complete: bool) -> _Found:
+    """Exact posterior of the model in which the continuous latents of each row are independent of all others.
+
+    The gates are then a hidden Markov chain of all their states together, each with a Gaussian for its rows.
+    """
+    n_features, n_chains, n_components = params.loadings.shape
+    states = jnp.asarray(configurations(n_chains))
+    loadings = jnp.einsum("sm,dmk->sdk", states, params.loadings)
+    scaled = loadings / params.noise_variance[:, None]
+    outer = jnp.einsum("sdk,sdl->sdkl", scaled, loadings)
+    J = jnp.einsum("td,sdkl->tskl", rows.mask, outer) + jnp.eye(n_components)
+    centred = rows.mask * (rows.values - params.offset)
+    h = jnp.einsum("td,sdk->tsk", centred, scaled)
+    covariances = jnp.linalg.inv(J)
+    means = jnp.einsum("tskl,tsl->tsk", covariances, h)
+    evidence = 0.5 * jnp.sum(h * means, axis=2) + 0.5 * jnp.linalg.slogdet(covariances)[1]
+
+    first, transition = jnp.ones(1), jnp.ones((1, 1))
+    for m in reversed(range(n_chains)):
+        on, off = params.switch_on[m], params.switch_off[m]
+        one = jnp.array([[1.0 - on, on], [off, 1.0 - off]])
+        transition = jnp.kron(transition, one)
+        first = jnp.kron(first, jnp.array([off, on]) / (on + off))
+    probabilities, pairs, normaliser = _joint_chain(evidence, transition, first, rows.starts)
+    bound = normaliser - 0.5 * jnp.sum(rows.mask @ jnp.log(2.0 * jnp.pi * params.noise_variance))
+    bound -= 0.5 * jnp.sum(centred**2 @ (1.0 / params.noise_variance))
+
+    # ---- sums, state by state
+    n_products = n_chains * n_components
+    second = covariances + means[..., :, None] * means[..., None, :]
+    weighed = probabilities[:, :, None, None] * second
+    raw = jnp.einsum("sm,sn,tskl->tmknl", states, states, weighed).reshape(-1, n_products, n_products)
+    of_states = probabilities[:, :, None] * means
+    products = jnp.einsum("sm,tsk->tmk", states, of_states).reshape(-1, n_products)
+    flat: Any = params.loadings.reshape(n_features, n_products)
+    offset: Any = params.offset
+    statistics = _sums(rows, flat, offset, products, raw, complete)
+    gates = probabilities @ states
+    begins = jnp.sum(jnp.where((rows.starts & rows.is_row)[:, None], probabilities, 0.0), axis=0)
+    sides = jnp.stack([1.0 - states, states])  # (2, S, M)
+    empty = jnp.zeros(n_components)
+    statistics = statistics._replace(
+        previous=empty,
+        cross=empty,
+        current=empty,
+        initial=jnp.einsum("asm,s->ma", sides, begins),
+        pairs=jnp.einsum("aim,bjm,ij->mab", sides, sides, pairs),
+    )
+    total = jnp.sum(of_states, axis=1)
+    spread = jnp.sum(weighed, axis=1) - total[:, :, None] * total[:, None, :]
+    return _Found(total, spread, gates, bound, statistics)
+
+
+@partial(jax.jit, static_argnames=("complete",))
+def _batch_without_dynamics(params: BilinearParameters, rows: _Rows, complete: bool) -> _Found:
+    return jax.vmap(lambda one: _without_dynamics(one, rows, complete))(params)
+
+
+@partial(jax.jit, static_argnames=("n_sweeps", "complete"))
+def _sweeps(params: BilinearParameters, rows: _Rows, gates: Array, n_sweeps: int, complete: bool) -> _Found:
+    """Some sweeps for each of a batch of parameters and gates, (R, ...)."""
+
+    def one(params: BilinearParameters, gates: Array) -> _Found:
+        for _ in range(n_sweeps - 1):
+            gates = _sweep(params, rows, gates, complete).gates
+        return _sweep(params, rows, gates, complete)
+
+    return jax.vmap(one)(params, gates)
+
+
+def _pack(panel: Panel) -> _Rows:
+    starts = panel.gap_index == len(panel.gaps)
+    is_row = np.arange(len(starts)) < panel.n_rows
+    return _Rows(*(jnp.asarray(part) for part in (panel.values, panel.mask, starts, is_row)))
+
+
+def sweeps(params: BilinearParameters, panel: Panel, gates: FloatArray, n_sweeps: int = 1) -> Inferred:
+    """Update all factors of the posterior, for a batch of parameters.
+
+    Parameters
+    ----------
+    params : BilinearParameters
+        Parameters with a leading axis of length R.
+    panel : Panel
+        Packed observations.
+    gates : ndarray (R, T, M)
+        Probabilities of the chains to be on, from which to go on; T counts the padding of the panel.
+    n_sweeps : int, default=1
+        How often each factor is updated.
+
+    Returns
+    -------
+    Inferred
+    """
+    with _engine():
+        return _as_numpy(
+            _sweeps(_on_device(params), _pack(panel), jnp.asarray(gates), n_sweeps, panel.complete)
+        )
+
+
+def without_dynamics(params: BilinearParameters, panel: Panel) -> Inferred:
+    """Exact posterior where the continuous latents of each row are independent, for a batch of parameters.
+
+    It knows how rows of each state of the gates are distributed, and how gates switch, but not that the
+    continuous latents go on from row to row. Its gates are a start for those of the model.
+
+    Parameters
+    ----------
+    params : BilinearParameters
+        Parameters with a leading axis of length R; decays have no say.
+    panel : Panel
+        Packed observations.
+
+    Returns
+    -------
+    Inferred
+        Its bound is the log-likelihood of that model.
+    """
+    with _engine():
+        return _as_numpy(_batch_without_dynamics(_on_device(params), _pack(panel), panel.complete))
+
+
+def _on_device(params: BilinearParameters) -> BilinearParameters:
+    parts: Any = [jnp.asarray(part) for part in params]
+    return BilinearParameters(*parts)
+
+
+@contextmanager
+def _engine() -> Iterator[None]:
+    """Settings under which everything here runs."""
+    check_not_forked()
+    with interrupts_kept(), engine_settings(), one_blas_thread():
+        yield
+
+
+def _as_numpy(found: _Found) -> Inferred:
+    statistics = Statistics(*(np.asarray(part) for part in found.statistics))
+    means, covariances, gates, bounds = (np.asarray(part) for part in found[:-1])
+    return Inferred(means, covariances, gates, bounds, statistics)
+
+
+def infer(params: BilinearParameters, panel: Panel) -> BilinearPosterior:
+    """Posterior under given parameters: the best of those that are reached from several gates.
+
+    Parameters
+    ----------
+    params : BilinearParameters
+        Parameters of one model.
+    panel : Panel
+        Packed observations.
+
+    Returns
+    -------
+    BilinearPosterior
+        Of the rows that are data.
+    """
+    batch = BilinearParameters(*(part[None] for part in params))
+    shape = (1, len(panel.gap_index), len(params.switch_on))
+    starts = [np.broadcast_to(params.probability, shape)]
+    if shape[2] <= MOST_CHAINS_TOGETHER:
+        gates = without_dynamics(batch, panel).gates
+        starts += [gates, 0.5 * (gates + starts[0])]
+    best: Inferred | None = None
+    for gates in starts:
+        reached, before = sweeps(batch, panel, gates), -np.inf
+        for _ in range(_MOST_SWEEPS):
+            if reached.bounds[0] - before <= _ENOUGH:
+                break
+            before = reached.bounds[0]
+            reached = sweeps(batch, panel, reached.gates)
+        if best is None or reached.bounds[0] > best.bounds[0]:
+            best = reached
+    assert best is not None
+    n = panel.n_rows
+    return BilinearPosterior(
+        best.means[0, :n], best.covariances[0, :n], best.gates[0, :n], float(best.bounds[0])
+    )

@@ -1,0 +1,369 @@
+"""Learning the bilinear model by variational expectation maximisation, from several random places at once.
+
+A round updates the factors of the posterior (:mod:`.inference`) and then maximises the bound over each
+group of
+parameters, in closed form: loadings and offset by a regression on expected products of gates and latents,
+noise variances by what it leaves, decays by the cubic of the linear model, and switching probabilities, whose
+chains are stationary, by quadratics in turn. No step lowers the bound.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from probsfa._typing import FloatArray
+from probsfa.extensions.bilinear.inference import MOST_CHAINS_TOGETHER, Statistics, sweeps, without_dynamics
+from probsfa.extensions.bilinear.parameters import BilinearParameters
+from probsfa.statespace.learning.processes import cubic_decay
+from probsfa.statespace.panel import Panel
+
+__all__ = ["LEAST_SWITCHING", "Climb", "climb", "learn", "maximize", "random_starts", "switching"]
+
+#: Told the number of rounds and the best bound.
+Report = Callable[[int, float], None]
+
+#: Switching probabilities are held this far from 0 and 1.
+LEAST_SWITCHING = 1e-6
+_ROUNDS_WITHOUT_DYNAMICS = 40
+_ROUNDS_OF_STARTS = 40  # that all starts take, before the best goes on alone
+_SMALLEST_EIGENVALUE = 1e-12  # of moments, relative; below, a direction is not determined
+
+
+class Climb(NamedTuple):
+    """Where variational expectation maximisation ended.
+
+    Attributes
+    ----------
+    params : BilinearParameters
+        The parameters of the largest bound.
+    gates : ndarray (T, M)
+        Probabilities of the chains to be on, on the rows of the panel with its padding.
+    history : tuple of float
+        The bound after each round of the climb that was taken.
+    status : str
+        "converged", "max_iter" or "interrupted".
+    bounds : ndarray (n_init,)
+        The bound at which each climb ended or was given up.
+    """
+
+    params: BilinearParameters
+    gates: FloatArray
+    history: tuple[float, ...]
+    status: str
+    bounds: FloatArray
+
+
+def random_starts(
+    panel: Panel, n_components: int, n_chains: int, n_init: int, rng: np.random.Generator
+) -> tuple[BilinearParameters, FloatArray]:
+    """Draw parameters and gates from which to climb, (R, ...), for standardised columns.
+
+    The gates are random chains, and the loadings random in the subspace of the leading directions of the
+    rows.
+    """
+    values, mask = np.asarray(panel.values[:]), np.asarray(panel.mask[:])
+    n_rows, n_features = values.shape
+    covariance = values.T @ values / np.maximum(mask.T @ mask, 1.0)
+    eigenvalues, vectors = np.linalg.eigh(covariance)
+    n_directions = min(n_features, n_components * n_chains)
+    basis = vectors[:, ::-1][:, :n_directions] * np.sqrt(np.maximum(eigenvalues[::-1][:n_directions], 1e-6))
+    timescale = np.geomspace(30.0, 3.0, n_components) if n_components > 1 else np.array([10.0])
+    starts, gates = [], []
+    for _ in range(n_init):
+        mixing = rng.standard_normal((n_directions, n_chains * n_components)) / np.sqrt(n_components)
+        starts.append(
+            BilinearParameters(
+                decay=np.exp(-1.0 / (timescale * rng.uniform(0.5, 2.0, n_components))),
+                switch_on=rng.uniform(0.01, 0.1, n_chains),
+                switch_off=rng.uniform(0.01, 0.1, n_chains),
+                loadings=(basis @ mixing).reshape(n_features, n_chains, n_components),
+                noise_variance=np.full(n_features, 0.5),
+                offset=np.zeros(n_features),
+            )
+        )
+        switched = rng.uniform(size=(n_rows, n_chains)) < 0.03
+        on = (np.cumsum(switched, axis=0) + rng.integers(2, size=n_chains)) % 2
+        gates.append(0.5 + 0.3 * (on - 0.5) * 2)
+    return BilinearParameters(*(np.stack(part) for part in zip(*starts, strict=True))), np.stack(gates)
+
+
+def maximize(
+    params: BilinearParameters, stats: Statistics, panel: Panel, noise: str, floor: float
+) -> BilinearParameters:
+    """M-step: parameters that maximise the bound at the posterior of which the statistics are, for a batch.
+
+    Parameters
+    ----------
+    params : BilinearParameters
+        Parameters at which the statistics were taken, with a leading axis of length R.
+    stats : Statistics
+        Expected sums, (R, ...).
+    panel : Panel
+        Says how many cells of each column are observed.
+    noise : {"diagonal", "isotropic"}
+        A noise variance for each column, or one for all.
+    floor : float
+        Smallest noise variance.
+
+    Returns
+    -------
+    BilinearParameters
+    """
+    n_starts, n_features, n_chains, n_components = params.loadings.shape
+    counts = np.asarray(panel.mask[:]).sum(axis=0)
+    change = _regress(stats.latent_moments, stats.residual_moments)
+    power = np.maximum(stats.residual_power - np.sum(change * stats.residual_moments, axis=2), 0.0)
+    if noise == "isotropic":
+        common = power.sum(axis=1, keepdims=True) / counts.sum()
+        variance = np.broadcast_to(common, power.shape)
+    else:
+        variance = power / np.maximum(counts, 1.0)
+    n_transitions = panel.n_rows - len(panel.lengths)
+    decay, on, off = params.decay.copy(), params.switch_on.copy(), params.switch_off.copy()
+    for r in range(n_starts):
+        if n_transitions and np.any(stats.current[r]):
+            for k in range(n_components):
+                decay[r, k] = cubic_decay(
+                    float(n_transitions), stats.previous[r, k], stats.cross[r, k], stats.current[r, k]
+                )
+        for m in range(n_chains):
+            on[r, m], off[r, m] = switching(stats.initial[r, m], stats.pairs[r, m], on[r, m], off[r, m])
+    return BilinearParameters(
+        decay,
+        on,
+        off,
+        params.loadings + change[:, :, :-1].reshape(params.loadings.shape),
+        np.maximum(variance, floor),
+        params.offset + change[:, :, -1],
+    )
+
+
+def _regress(moments: FloatArray, crossed: FloatArray) -> FloatArray:
+    """Shortest solutions (R, D, P) of normal equations (R, D or 1, P, P), (R, D, P), of whatever rank."""
+    # In units in which all regressors have unit power, so that a chain that is hardly ever on counts as well.
+    size = np.sqrt(np.maximum(np.diagonal(moments, axis1=2, axis2=3), 1e-300))
+    eigenvalues, vectors = np.linalg.eigh(moments / (size[..., :, None] * size[..., None, :]))
+    kept = eigenvalues > _SMALLEST_EIGENVALUE * np.maximum(eigenvalues[..., -1:], 1e-300)
+    inverse = np.where(kept, 1.0 / np.where(kept, eigenvalues, 1.0), 0.0)
+    rotated = np.einsum(
+        "rdij,rdi->rdj", np.broadcast_to(vectors, (*crossed.shape, crossed.shape[2])), crossed / size
+    )
+    solved = np.einsum(
+        "rdij,rdj->rdi", np.broadcast_to(vectors, (*crossed.shape, crossed.shape[2])), rotated * inverse
+    )
+    return np.asarray(solved / size)
+
+
+def switching(initial: FloatArray, pairs: FloatArray, on: float, off: float) -> tuple[float, float]:
+    """Switching probabilities of a stationary chain that maximise its expected log probability.
+
+    With expected counts ``i`` of first states and ``c`` of transitions that is ::
+
+        (c01 + i1) log on + c00 log(1 - on) + (c10 + i0) log off + c11 log(1 - off) - (i0 + i1) log(on + off)
+
+    and setting the derivative for either to zero, given the other, is a quadratic with one root in (0, 1).
+
+    Parameters
+    ----------
+    initial : ndarray (2,)
+        Expected number of sequences that begin off, and on.
+    pairs : ndarray (2, 2)
+        Expected number of transitions from state to state.
+    on, off : float
+        Where to begin.
+
+    Returns
+    -------
+    on, off : float
+    """
+    total = float(initial.sum())
+    for _ in range(100):
+        before = on, off
+        on = _one_probability(pairs[0, 1] + initial[1], pairs[0, 0], total, off)
+        off = _one_probability(pairs[1, 0] + initial[0], pairs[1, 1], total, on)
+        if abs(on - before[0]) + abs(off - before[1]) < 1e-12:
+            break
+    return on, off
+
+
+def _one_probability(gone: float, stayed: float, total: float, other: float) -> float:
+    """The p that maximises ``gone log p + stayed log(1 - p) - total log(p + other)``, within its bounds."""
+    # gone (1 - p) (p + q) - stayed p (p + q) - total p (1 - p) = 0
+    a = total - gone - stayed
+    b = gone * (1.0 - other) - stayed * other - total
+    c = gone * other
+    if abs(a) < 1e-12 * (abs(b) + abs(c)):
+        p = -c / b if b != 0.0 else 0.5
+    else:
+        # The root in (0, 1), by the form that does not cancel.
+        root = np.sqrt(max(b * b - 4.0 * a * c, 0.0))
+        half = -0.5 * (b + (root if b >= 0.0 else -root))
+        options = [x for x in (half / a, c / half if half != 0.0 else np.inf) if -1e-12 <= x <= 1.0 + 1e-12]
+        p = options[0] if options else (1.0 if gone > stayed else 0.0)
+    return float(np.clip(p, LEAST_SWITCHING, 1.0 - LEAST_SWITCHING))
+
+
+def learn(
+    panel: Panel,
+    n_components: int,
+    n_chains: int,
+    *,
+    n_init: int,
+    noise: str,
+    floor: float,
+    max_iter: int,
+    tol: float,
+    rng: np.random.Generator,
+    report: Report = lambda count, best: None,
+) -> Climb:
+    """Learn from random places, by way of the model whose latents do not go on from row to row.
+
+    Parameters
+    ----------
+    panel : Panel
+        Packed observations, in standard units.
+    n_components, n_chains : int
+        Number of continuous latents and of chains.
+    n_init : int
+        Number of random places.
+    noise, floor
+        As in :func:`maximize`.
+    max_iter : int
+        Most rounds of the climb that is taken to its end.
+    tol : float
+        Gain of the bound over 10 rounds, in nats, at which to stop.
+    rng : Generator
+        Source of randomness.
+    report : callable
+        Called with the number of rounds and the best bound.
+
+    Returns
+    -------
+    Climb
+    """
+    options: Any = {"noise": noise, "floor": floor}
+    params, gates = random_starts(panel, n_components, n_chains, n_init, rng)
+    interrupted = False
+    if n_chains <= MOST_CHAINS_TOGETHER:
+        params, gates, interrupted = _settle_gates(panel, params, **options)
+        params, gates = _with_doubts(params, gates)
+    if interrupted:
+        params, gates = _take(params, slice(0, 1)), gates[:1]
+    rounds = 1 if interrupted else min(_ROUNDS_OF_STARTS, max_iter)
+    race = climb(panel, params, gates, **options, max_iter=rounds, tol=tol, report=report)
+    if interrupted or race.status == "interrupted" or rounds == max_iter or not race.history:
+        return race._replace(status="interrupted") if interrupted else race
+    batch = BilinearParameters(*(part[None] for part in race.params))
+    last = climb(
+        panel,
+        batch,
+        race.gates[None],
+        **options,
+        max_iter=max_iter - rounds,
+        tol=tol,
+        report=report,
+        history=race.history,
+    )
+    return last._replace(bounds=race.bounds)
+
+
+def _settle_gates(
+    panel: Panel, params: BilinearParameters, noise: str, floor: float
+) -> tuple[BilinearParameters, FloatArray, bool]:
+    """Expectation maximisation without dynamics; the best places first, and whether it was interrupted."""
+    inferred = without_dynamics(params, panel)
+    interrupted = False
+    try:
+        for _ in range(_ROUNDS_WITHOUT_DYNAMICS):
+            proposal = maximize(params, inferred.statistics, panel, noise, floor)
+            inferred, params = without_dynamics(proposal, panel), proposal
+    except KeyboardInterrupt:
+        interrupted = True
+    order = np.argsort(-inferred.bounds, kind="stable")
+    return BilinearParameters(*(part[order] for part in params)), inferred.gates[order], interrupted
+
+
+def _with_doubts(params: BilinearParameters, gates: FloatArray) -> tuple[BilinearParameters, FloatArray]:
+    """As many places as there are, made of the best: with gates half as sure, as they are, and unknown.
+
+    Where rows say little of the gates, being too sure of them at the start ends at a lower bound.
+    """
+    which = np.arange(len(gates)) // 3
+    chosen = BilinearParameters(*(part[which] for part in params))
+    doubtful = gates[which].copy()
+    prior = np.broadcast_to(chosen.probability[:, None, :], doubtful.shape)
+    doubtful[0::3] = 0.5 + 0.5 * (doubtful[0::3] - 0.5)
+    doubtful[2::3] = prior[2::3]
+    return chosen, doubtful
+
+
+def climb(
+    panel: Panel,
+    params: BilinearParameters,
+    gates: FloatArray,
+    *,
+    noise: str,
+    floor: float,
+    max_iter: int,
+    tol: float,
+    report: Report = lambda count, best: None,
+    history: Sequence[float] = (),
+) -> Climb:
+    """Variational expectation maximisation from several places side by side; the best is returned.
+
+    Parameters
+    ----------
+    panel : Panel
+        Packed observations, in standard units.
+    params : BilinearParameters
+        Where to begin, with a leading axis of length R.
+    gates : ndarray (R, T, M)
+        Probabilities of the chains to be on at the start.
+    noise, floor, max_iter, tol, report
+        As in :func:`learn`; the climb ends early where no place gains.
+    history : sequence of float, default=()
+        The bounds of the rounds before, where there is one place that goes on.
+
+    Returns
+    -------
+    Climb
+    """
+    course = [np.full(len(gates), value) for value in history]
+    status = "max_iter"
+    try:
+        proposal = params
+        for _ in range(max_iter):
+            inferred = sweeps(proposal, panel, gates)
+            bounds = inferred.bounds
+            if course:
+                # At the top rounding is all that is left: a place that does not rise stays where it was.
+                rose = bounds >= course[-1]
+                bounds = np.where(rose, bounds, course[-1])
+                kept = [
+                    np.where(rose.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+                    for new, old in zip(proposal, params, strict=True)
+                ]
+                params = BilinearParameters(*kept)
+                gates = np.where(rose[:, None, None], inferred.gates, gates)
+            else:
+                rose = np.ones(len(gates), dtype=bool)
+                params, gates = proposal, inferred.gates
+            course.append(bounds)
+            report(len(course), float(bounds.max()))
+            if not rose.any() or (len(course) > 10 and np.all(bounds - course[-11] < tol)):
+                status = "converged"
+                break
+            proposal = maximize(proposal, inferred.statistics, panel, noise, floor)
+    except KeyboardInterrupt:
+        status = "interrupted"
+    if not course:
+        return Climb(_take(params, 0), gates[0], (), status, np.full(len(gates), -np.inf))
+    best = int(np.argmax(course[-1]))
+    return Climb(
+        _take(params, best), gates[best], tuple(float(values[best]) for values in course), status, course[-1]
+    )
+
+
+def _take(params: BilinearParameters, which: int | slice) -> BilinearParameters:
+    return BilinearParameters(*(part[which] for part in params))

@@ -1,0 +1,125 @@
+"""Principal components, as many as leave a given part of the risk."""
+
+import numbers
+from typing import Any, Self
+
+import numpy as np
+
+from probsfa._frames import lists_in_lists_out
+from probsfa._typing import FloatArray
+from probsfa._validation import check_count
+from probsfa.extensions._reconstruction import Reconstruction
+from probsfa.linalg import canonical_signs
+
+__all__ = ["PCA"]
+
+
+@lists_in_lists_out
+class PCA(Reconstruction):
+    """Principal component analysis that takes as many components as the rows ask for.
+
+    The k-th principal subspace minimises the risk ``R(k) = E |X - T_k(X)|^2`` over all k-dimensional
+    subspaces, which is the sum of the eigenvalues of the covariance after the k-th.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        How many components. By default the smallest number ``m`` with ``R(m) / R(0) <= alpha``.
+    alpha : float, default=0.05
+        Part of the total variance that may be left out, between 0 and 1, where `n_components` is not given.
+
+    Attributes
+    ----------
+    n_components_ : int
+        Number of components.
+    components_ : ndarray (K, D)
+        Orthonormal directions, that of the largest variance first.
+    eigenvalues_ : ndarray (D,)
+        Eigenvalues of the covariance, with ``1/N``, descending.
+    risk_ : ndarray (D + 1,)
+        ``R(0), ..., R(D)``, the mean squared distance that so many components leave.
+    mean_ : ndarray (D,)
+        Mean of the training rows.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    See Also
+    --------
+    LinearAutoencoder : Learns the same subspace by fitting an encoder and a decoder.
+    PrincipalCurve : Curves in the place of lines.
+    probsfa.SFA : Directions that change slowly, in the place of those of large variance.
+
+    References
+    ----------
+    Ravikumar, P. Representation Learning, lecture notes of 10716: Advanced Machine Learning, section 3,
+    theorem 7.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probsfa.extensions import PCA
+    >>> X = np.random.default_rng(0).standard_normal((500, 3)) * [3.0, 1.0, 0.1]
+    >>> pca = PCA(alpha=0.01).fit(X)
+    >>> pca.n_components_, bool(np.isclose(-pca.score(X), pca.risk_[2]))
+    (2, True)
+    """
+
+    mean_: FloatArray
+    components_: FloatArray
+
+    def __init__(self, n_components: int | None = None, *, alpha: float = 0.05) -> None:
+        self.n_components = n_components
+        self.alpha = alpha
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Find the directions of largest variance.
+
+        Parameters
+        ----------
+        X : array-like (N, D), or list of array-likes (N_i, D)
+            Complete rows.
+        y : ignored
+
+        Returns
+        -------
+        PCA
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is out of its range, or `X` is constant or not complete.
+        """
+        if self.n_components is not None:
+            check_count("n_components", self.n_components)
+        if not isinstance(self.alpha, numbers.Real) or not 0.0 <= float(self.alpha) < 1.0:
+            raise ValueError(f"alpha must be a number from 0 to below 1; got {self.alpha!r}.")
+        values = self._check_training_rows(X).values
+        n_rows, n_features = values.shape
+        if self.n_components is not None and self.n_components > n_features:
+            raise ValueError(f"n_components={self.n_components} is more than the {n_features} columns of X.")
+        self.mean_ = values[0] + (values - values[0]).mean(axis=0)
+        centred = values - self.mean_
+        _, singular, directions = np.linalg.svd(centred, full_matrices=n_rows < n_features)
+        self.eigenvalues_ = np.zeros(n_features)
+        self.eigenvalues_[: len(singular)] = singular**2 / n_rows
+        # Summed from the smallest, so that small risks keep their digits.
+        self.risk_ = np.append(np.cumsum(self.eigenvalues_[::-1])[::-1], 0.0)
+        if self.n_components is None:
+            enough = self.risk_ <= float(self.alpha) * self.risk_[0] + 1e-14 * self.risk_[0]
+            self.n_components_ = max(int(np.argmax(enough)), 1)
+        else:
+            self.n_components_ = self.n_components
+        components = directions[: self.n_components_]
+        self.components_ = components * canonical_signs(components.T, np.ones(n_features))[:, None]
+        return self
+
+    def _encode(self, values: FloatArray) -> FloatArray:
+        return np.asarray((values - self.mean_) @ self.components_.T)
+
+    def _decode(self, codes: FloatArray) -> FloatArray:
+        return np.asarray(self.mean_ + codes @ self.components_)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)

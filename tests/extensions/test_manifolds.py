@@ -1,0 +1,335 @@
+"""Principal curves, principal components, autoencoders: definitions, monotone objectives, the border."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.decomposition import PCA as ScikitPCA
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import probsfa
+from probsfa.extensions import (
+    PCA,
+    Autoencoder,
+    LinearAutoencoder,
+    PrincipalCurve,
+    autoencoder,
+    principal_curve,
+)
+from probsfa.extensions._kernel_manifold import KernelManifold, landmark_grid, project, solve_coefficients
+from tests.oracles import manifolds as oracle
+from tests.tolerances import EXACT, SPECTRAL
+
+SMALL = [
+    PCA(),
+    LinearAutoencoder(1, random_state=0),
+    Autoencoder(1, hidden=4, random_state=0, max_iter=20),
+    PrincipalCurve(n_landmarks=10, max_iter=3),
+]
+
+
+@parametrize_with_checks(SMALL)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:The graph has:UserWarning")
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+def spiral(seed, n=400, turns=2.0, noise=0.2):
+    """Points along a spiral under noise, and without it."""
+    rng = np.random.default_rng(seed)
+    t = 2 * np.pi * turns * np.sqrt(rng.uniform(0.08, 1.0, n))
+    points = np.column_stack([t * np.cos(t), t * np.sin(t)])
+    return points + noise * rng.standard_normal((n, 2)), points
+
+
+def arc(rng, n=120, noise=0.05):
+    angle = rng.uniform(0, np.pi, n)
+    return np.column_stack([np.cos(angle), np.sin(angle), 0.3 * angle]) + noise * rng.standard_normal((n, 3))
+
+
+# ------------------------------------------------------------------ principal curves
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_closed_form_update_is_that_of_the_notes(rng, k):
+    X, xi = rng.standard_normal((30, 3)), rng.uniform(size=(30, k))
+    landmarks = landmark_grid(9, k)
+    updated = solve_coefficients(X, xi, landmarks, 0.12, 0.05)
+    expected = oracle.coefficients(X, xi, landmarks, 0.12, 0.05)
+    np.testing.assert_allclose(updated.coefficients, expected, atol=SPECTRAL)
+    value = oracle.objective(X, xi, landmarks, 0.12, expected, 0.05)
+    np.testing.assert_allclose(updated.objective(X, xi, 0.05), value, rtol=EXACT)
+
+
+def test_projection_is_the_nearest_point(rng):
+    landmarks, alpha = landmark_grid(12, 1), rng.standard_normal((12, 2))
+    X = rng.standard_normal((40, 2))
+    curve = KernelManifold(landmarks, 0.1, alpha)
+    squared = np.sum((X - curve(project(curve, X))) ** 2, axis=1)
+    brute = oracle.nearest_on_grid(X, landmarks, 0.1, alpha)
+    # The grid of the oracle is finite; Newton steps end below it.
+    assert np.all(squared <= brute + EXACT)
+    np.testing.assert_allclose(squared, brute, atol=1e-4)
+
+
+def test_derivatives_are_those_of_the_points(rng):
+    surface = KernelManifold(landmark_grid(9, 2), 0.3, rng.standard_normal((9, 3)))
+    z, step = rng.uniform(size=(5, 2)), 1e-5
+    _, first, second = surface.derivatives(z)
+    for j in range(2):
+        ahead, behind = z + step * np.eye(2)[j], z - step * np.eye(2)[j]
+        np.testing.assert_allclose(first[:, j], (surface(ahead) - surface(behind)) / (2 * step), atol=1e-6)
+        slope = (surface.derivatives(ahead)[1] - surface.derivatives(behind)[1]) / (2 * step)
+        np.testing.assert_allclose(second[:, :, j], slope, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "k"), [((2, 1), 1), ((3, 5), 1), ((40, 1), 1), ((40, 3), 1), ((5, 2), 2), ((60, 3), 2)]
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:The graph has:UserWarning")
+def test_objective_never_rises(rng, shape, k):
+    X = rng.standard_normal(shape) * rng.uniform(0.1, 10.0, shape[1])
+    for init in ("pca", "eigenmap"):
+        model = PrincipalCurve(k, init=init, max_iter=6, tol=1e-12, regularization=1e-2).fit(X)
+        assert np.all(np.diff(model.history_) <= 0.0)
+        alpha, centred = model.coefficients_, X - model.mean_
+        value = oracle.objective(centred, model.coordinates_, model.landmarks_, 0.1, alpha, 1e-2)
+        np.testing.assert_allclose(model.objective_, value, rtol=1e-8)
+
+
+def test_a_spiral_is_recovered_within_its_noise():
+    for seed in range(2):
+        X, points = spiral(seed, noise=0.2)
+        model = PrincipalCurve().fit(X)
+        t = np.linspace(0.0, 4 * np.pi, 4000)
+        true = np.column_stack([t * np.cos(t), t * np.sin(t)])
+        off = np.min(np.linalg.norm(model.reconstruct(X)[:, None] - true, axis=2), axis=1)
+        assert np.sqrt(np.mean(off**2)) < 0.5 * 0.2
+        # Of two columns of noise the one along the curve cannot be told from the coordinate.
+        assert np.sqrt(-model.score(points)) < 0.2
+        assert -PCA(1).fit(X).score(X) > 100 * -model.score(X)
+
+
+def test_arc_length_and_back(rng):
+    X = arc(rng)
+    model = PrincipalCurve(init="pca").fit(X)
+    y = model.transform(X)
+    np.testing.assert_allclose([y.min(), y.max()], [0.0, model.length_], atol=1e-3)
+    assert abs(model.length_ - np.pi * np.hypot(1.0, 0.3)) < 0.5
+    np.testing.assert_allclose(model.transform(model.inverse_transform(y)), y, atol=1e-2)
+    # A step along the curve is as long as the difference of its coordinates.
+    steps = np.linspace(0.0, model.length_, 2000)[:, None]
+    lengths = np.linalg.norm(np.diff(model.inverse_transform(steps), axis=0), axis=1)
+    np.testing.assert_allclose(lengths, model.length_ / 1999, rtol=1e-2)
+    latent = clone(model).set_params(coordinate="latent").fit(X)
+    z = latent.transform(X)
+    assert 0.0 <= z.min() and z.max() <= 1.0
+    np.testing.assert_allclose(latent.inverse_transform(z), model.inverse_transform(y), atol=1e-3)
+    assert np.corrcoef(y[:, 0], X.T)[0, 1:][np.argmax(np.abs(np.corrcoef(y[:, 0], X.T)[0, 1:]))] > 0
+
+
+def test_more_regularization_gives_a_smoother_curve_farther_from_the_rows(rng):
+    X = arc(rng)
+    models = [PrincipalCurve(regularization=r, init="pca").fit(X) for r in (1e-3, 0.03, 0.3)]
+    scores = [model.score(X) for model in models]
+    norms = [2 * (m.objective_ + s) / m.regularization for m, s in zip(models, scores, strict=True)]
+    assert scores[0] > scores[1] > scores[2]
+    assert norms[0] > norms[1] > norms[2]
+
+
+def test_surface(rng):
+    u = rng.uniform(-1, 1, (300, 2))
+    X = np.column_stack([u, u[:, 0] ** 2 - u[:, 1] ** 2]) + 0.02 * rng.standard_normal((300, 3))
+    model = PrincipalCurve(2, init="pca", bandwidth=0.3, regularization=1e-4, max_iter=40, tol=1e-2).fit(X)
+    assert model.transform(X).shape == (300, 2) and np.isnan(model.length_)
+    assert -model.score(X) < 0.1 * -PCA(2).fit(X).score(X)
+    assert list(model.get_feature_names_out()) == ["principalcurve0", "principalcurve1"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_components": 3}, "n_components must be 1"),
+        ({"bandwidth": 0.0}, "bandwidth must be a positive number"),
+        ({"regularization": -1.0}, "regularization must be a positive number"),
+        ({"coordinate": "angle"}, "coordinate must be one of"),
+        ({"n_components": 2, "coordinate": "arc_length"}, "a surface has no arc length"),
+        ({"init": "random"}, "init must be one of"),
+        ({"init": np.zeros((3, 1))}, "init must have shape"),
+        ({"n_landmarks": 1}, "n_landmarks must be an integer of at least 2"),
+    ],
+)
+def test_bad_parameters_are_refused_in_a_sentence(rng, options, message):
+    with pytest.raises(ValueError, match=message):
+        PrincipalCurve(**options).fit(rng.standard_normal((20, 2)))
+
+
+@pytest.mark.parametrize("estimator", SMALL, ids=lambda e: type(e).__name__)
+def test_bad_rows_are_refused_in_a_sentence(rng, estimator):
+    X = rng.standard_normal((20, 2))
+    X[3, 1] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        clone(estimator).fit(X)
+    with pytest.raises(ValueError, match="constant"):
+        clone(estimator).fit(np.ones((20, 2)))
+
+
+def interrupt_after(monkeypatch, module, name, calls):
+    """Let a function of a module be interrupted when it is called for the last of so many times."""
+    function, count = getattr(module, name), [0]
+
+    def interrupted(*args, **kwargs):
+        count[0] += 1
+        if count[0] == calls:
+            raise KeyboardInterrupt
+        return function(*args, **kwargs)
+
+    monkeypatch.setattr(module, name, interrupted)
+
+
+def test_an_interrupted_curve_is_usable(rng, monkeypatch):
+    X = arc(rng)
+    interrupt_after(monkeypatch, principal_curve, "project", 4)
+    with pytest.warns(ConvergenceWarning, match="Interrupted after 3 rounds"):
+        model = PrincipalCurve(init="pca").fit(X)
+    monkeypatch.undo()
+    assert not model.converged_ and len(model.history_) == 3
+    assert -model.score(X) < -PCA(1).fit(X).score(X)
+
+
+# ------------------------------------------------------------------ principal components
+
+
+def test_risk_is_what_the_definition_says(rng):
+    X = rng.standard_normal((60, 4)) @ rng.standard_normal((4, 4)) + 5.0
+    pca = PCA(4).fit(X)
+    np.testing.assert_allclose(pca.risk_, [oracle.principal_risk(X, m) for m in range(5)], atol=EXACT)
+    np.testing.assert_allclose(-PCA(2).fit(X).score(X), pca.risk_[2], rtol=EXACT)
+
+
+@pytest.mark.parametrize("alpha", [0.5, 0.1, 0.01, 1e-6, 0.0])
+def test_number_of_components_is_the_smallest_that_leaves_alpha(rng, alpha):
+    X = rng.standard_normal((80, 6)) * [5, 3, 2, 1, 0.3, 0.01]
+    chosen = PCA(alpha=alpha).fit(X).n_components_
+    risks = np.array([oracle.principal_risk(X, m) for m in range(7)])
+    risks[6] = 0.0
+    assert risks[chosen] <= alpha * risks[0] < risks[chosen - 1]
+    if alpha > 0.0:
+        assert chosen == ScikitPCA(n_components=1.0 - alpha).fit(X).n_components_
+
+
+@pytest.mark.parametrize("shape", [(3, 8), (8, 3), (50, 1)])
+def test_more_columns_than_rows(rng, shape):
+    X = rng.standard_normal(shape)
+    pca = PCA(alpha=0.0).fit(X)
+    assert pca.n_components_ == min(shape[0] - 1, shape[1])
+    np.testing.assert_allclose(pca.reconstruct(X), X, atol=EXACT)
+
+
+# ------------------------------------------------------------------ autoencoders
+
+
+@pytest.mark.parametrize("k", [1, 2, 4])
+def test_linear_autoencoder_learns_the_principal_subspace(rng, k):
+    X = rng.standard_normal((200, 5)) @ rng.standard_normal((5, 5)) + 3.0
+    model = LinearAutoencoder(k, random_state=1).fit(X)
+    directions = ScikitPCA(k).fit(X).components_
+    projection = model.decoder_ @ model.encoder_
+    np.testing.assert_allclose(projection, directions.T @ directions, atol=1e-6)
+    assert np.all(np.diff(model.history_) <= 1e-12 * model.history_[0])
+    np.testing.assert_allclose(-model.score(X), oracle.principal_risk(X, k), rtol=SPECTRAL)
+
+
+def test_encoder_and_decoder_minimise_each_for_the_other(rng):
+    X = rng.standard_normal((100, 4)) @ rng.standard_normal((4, 4))
+    model = LinearAutoencoder(2, random_state=0).fit(X)
+    centred = X - model.mean_
+    codes = centred @ model.encoder_.T
+    best_decoder = np.linalg.lstsq(codes, centred, rcond=None)[0].T
+    np.testing.assert_allclose(model.decoder_, best_decoder, atol=1e-6)
+    np.testing.assert_allclose(model.encoder_, np.linalg.pinv(model.decoder_), atol=EXACT)
+
+
+def test_linear_autoencoder_of_a_singular_covariance(rng):
+    X = rng.standard_normal((3, 6))
+    model = LinearAutoencoder(4, random_state=0).fit(X)
+    np.testing.assert_allclose(model.reconstruct(X), X, atol=1e-8)
+    np.testing.assert_allclose(model.encoder_ @ model.decoder_, np.eye(4), atol=EXACT)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_autoencoder_beats_the_line_on_a_curve(rng):
+    X = arc(rng, 200)
+    model = Autoencoder(1, hidden=8, random_state=0, max_iter=300).fit(X)
+    assert -model.score(X) < 0.3 * -PCA(1).fit(X).score(X)
+    np.testing.assert_allclose(model.loss_, -model.score(X), rtol=EXACT)
+    np.testing.assert_array_equal(model.inverse_transform(model.transform(X)), model.reconstruct(X))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_autoencoder_passes_rows_through_the_network_that_was_trained(rng):
+    X = rng.standard_normal((50, 3))
+    for activation in ("tanh", "relu", "logistic"):
+        model = Autoencoder(2, hidden=5, activation=activation, random_state=0, max_iter=30).fit(X)
+        standard = (X - X.mean(axis=0)) / X.std(axis=0)
+        network, _ = model._train(standard, np.random.default_rng(0))
+        expected = X.mean(axis=0) + X.std(axis=0) * network.predict(standard)
+        np.testing.assert_allclose(model.reconstruct(X), expected, atol=1e-8)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_denoising_brings_noisy_rows_closer_to_the_curve(rng):
+    clean = arc(rng, 300, noise=0.0)
+    noisy = arc(rng, 200, noise=0.0)
+    test = noisy + 0.2 * rng.standard_normal(noisy.shape)
+    model = Autoencoder(1, hidden=12, corruption=0.3, n_noisy=5, random_state=0, max_iter=200).fit(clean)
+    assert np.mean((model.reconstruct(test) - noisy) ** 2) < 0.7 * np.mean((test - noisy) ** 2)
+
+
+def test_an_interrupted_autoencoder_is_usable(rng, monkeypatch):
+    X = arc(rng)
+    network = autoencoder.MLPRegressor
+    interrupt_after(monkeypatch, network, "_loss_grad_lbfgs", 6)
+    with pytest.warns(ConvergenceWarning, match="Interrupted"):
+        model = Autoencoder(1, hidden=4, random_state=0).fit(X)
+    assert np.isfinite(model.score(X)) and not model.converged_
+
+
+def test_an_interrupted_linear_autoencoder_is_usable(rng, monkeypatch):
+    X = arc(rng)
+    interrupt_after(monkeypatch, autoencoder, "_orthonormal", 4)
+    with pytest.warns(ConvergenceWarning, match="Interrupted after 3 rounds"):
+        model = LinearAutoencoder(1, random_state=0).fit(X)
+    assert np.isfinite(model.score(X))
+
+
+# ------------------------------------------------------------------ what all share
+
+
+@pytest.mark.parametrize("estimator", SMALL, ids=lambda e: type(e).__name__)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_saved_and_loaded(rng, estimator, tmp_path):
+    X = arc(rng)
+    model = clone(estimator).fit(X)
+    model.save(tmp_path / "model.npz")
+    again = probsfa.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(again.transform(X), model.transform(X))
+    assert again.score(X) == model.score(X)
+
+
+@pytest.mark.parametrize("estimator", SMALL, ids=lambda e: type(e).__name__)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_lists_frames_and_pipelines(rng, estimator):
+    X = arc(rng)
+    model = clone(estimator).fit([X[:50], X[50:]])
+    np.testing.assert_array_equal(np.vstack(model.transform([X[:50], X[50:]])), model.transform(X))
+    assert [len(part) for part in model.inverse_transform(model.transform([X[:50], X[50:]]))] == [50, 70]
+    frame = clone(estimator).set_output(transform="pandas").fit(X).transform(X)
+    assert list(frame.columns) == [f"{type(estimator).__name__.lower()}{j}" for j in range(frame.shape[1])]
+    assert np.isfinite(make_pipeline(StandardScaler(), clone(estimator)).fit(X).score(X))
+    with pytest.raises(ValueError, match="inverse_transform needs"):
+        model.inverse_transform(np.zeros((2, 7)))
