@@ -308,10 +308,26 @@ def left_out_rows(
     ndarray of shape (T, D)
         NaN where a cell is missing, or where rounding leaves nothing of what the other rows say.
     """
+    predicted, explained = left_out_row_moments(params, values, means, covariances)
+    return standardised_errors(values, predicted, np.sqrt(explained + params.noise_variance))
+
+
+def left_out_row_moments(
+    params: Parameters,
+    values: FloatArray,
+    means: FloatArray,
+    covariances: FloatArray,
+    cell_weights: FloatArray | float = 1.0,
+) -> tuple[FloatArray, FloatArray]:
+    """Return means and variances (T, D) of observed cells without noise, given all other rows.
+
+    Parameters as of :func:`left_out_rows`, with the weights (T, D) of cells where they differ; NaN where that
+    has NaN.
+    """
     k = means.shape[1]
     noisy = params.noise_variance > 0.0
     seen = ~np.isnan(values) & noisy
-    weights = np.where(seen, 1.0 / np.where(noisy, params.noise_variance, 1.0), 0.0)
+    weights = np.where(seen, cell_weights / np.where(noisy, params.noise_variance, 1.0), 0.0)
     outer = (params.loadings[:, :, None] * params.loadings[:, None, :]).reshape(-1, k * k)
     information = (weights @ outer).reshape(-1, k, k)
     score = (weights * np.where(seen, values - params.offset, 0.0)) @ params.loadings
@@ -326,9 +342,10 @@ def left_out_rows(
     covariance = inflated @ np.swapaxes(inflated, 1, 2)
     rest = means - np.einsum("tij,tj->ti", covariances, score)
     rest = rest + np.einsum("tij,tjk,tk->ti", covariance, information, rest, optimize=True)
+    told = fine[:, None] & seen
     predicted, variances = observation_moments(params, rest, covariance)
-    errors = standardised_errors(values, predicted, np.sqrt(variances))
-    return np.where(fine[:, None] & seen, errors, np.nan)
+    explained = variances - params.noise_variance
+    return np.where(told, predicted, np.nan), np.where(told, explained, np.nan)
 
 
 # ------------------------------------------------------------------------------------------- advice

@@ -55,6 +55,7 @@ from probsfa.statespace.prediction import (
     observation_moments,
 )
 from probsfa.statespace.simulation import draw_latents, simulate
+from probsfa.statespace.student import cell_moments
 
 # Moments of more bytes than this are not kept: cells are filled chunk by chunk, with little else in memory.
 _LARGE = 128 * 2**20
@@ -120,6 +121,10 @@ class FittedModel(Protocol):
 
     def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
         """What prediction errors say of the model; blocks of so many rows are hidden."""
+        ...
+
+    def outlier_scores(self, sequences: Sequences) -> FloatArray:
+        """How improbable each observed cell (N, D) is given the others; NaN where a cell is missing."""
         ...
 
     def news(self, old: Sequences, new: Sequences, target: tuple[int, int]) -> News:
@@ -344,6 +349,13 @@ class LinearGaussianModel:
             errors = standardised_errors(values, means, np.sqrt(variances))
             out["blocks"] = np.where(hidden, errors, np.nan)
         return out
+
+    def outlier_scores(self, sequences: Sequences) -> FloatArray:
+        """Distance of each observed cell from what the others say, in predicted standard deviations."""
+        moments = cell_moments(self.fitted.params, self._panel(sequences))
+        check_finite(sequences, self.fitted.params, moments.means, moments.explained)
+        noise = self.fitted.params.noise_variance
+        return np.abs(left_out_errors(sequences.values, moments.means, moments.explained + noise, noise))
 
     def standard_errors(self, sequences: Sequences) -> StandardErrors:
         """Standard errors of the parameters, from the observed information of the data."""

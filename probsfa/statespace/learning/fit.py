@@ -136,7 +136,7 @@ def fit(
                 except KeyboardInterrupt:  # before the climb has a first step to remember
                     result = result._replace(status="interrupted")
         else:
-            begin = _conform(start, layout, noise, start_noise)
+            begin = conform(start, layout, noise, start_noise)
             result = _fit_from(evaluate, layout, noise, begin, solver, tol)
         result = result._replace(n_evaluations=evaluate.count)
         if prior.prior == 0.0 or result.status == "interrupted" or not result.history:
@@ -235,7 +235,7 @@ def _pair_starts(
     else:
         variance = np.mean(np.concatenate(centred) ** 2, axis=0)
         firsts = [Parameters(np.zeros(0), np.zeros((len(offset), 0)), variance, offset)]
-    firsts = [_conform(params, layout, noise, start_noise) for params in firsts]
+    firsts = [conform(params, layout, noise, start_noise) for params in firsts]
     if data is not None and slow.n_components and latents.n_rhythms:
         firsts = [_refine(one, layout._replace(latents=one.latents), noise, data)[1] for one in firsts]
     made = [_add_rhythms(params, layout, noise, data, centred, given) for params in firsts]
@@ -258,7 +258,7 @@ def _pair_starts(
             loadings[:, : latents.n_components] = alone.loadings
             weak = whole._replace(decay=alone.decay, loadings=loadings, noise_variance=alone.noise_variance)
             made.append(weak)
-    return [_conform(params._replace(offset=offset), layout, noise, start_noise) for params in made]
+    return [conform(params._replace(offset=offset), layout, noise, start_noise) for params in made]
 
 
 def _unexplained(panel: Panel, params: Parameters) -> tuple[list[FloatArray], FloatArray]:
@@ -316,7 +316,7 @@ def _random_starts(
     if n_starts == 0:
         return []
     drawn = random_starts(*_centred(panel), layout.latents, n_starts)
-    return [_conform(params, layout, noise, start_noise) for params in drawn]
+    return [conform(params, layout, noise, start_noise) for params in drawn]
 
 
 def _better(best: FitResult, other: FitResult) -> FitResult:
@@ -409,9 +409,7 @@ def _first_starts(
 ) -> list[Parameters]:
     """Starts that the layout can express, the most faithful to slow feature analysis first."""
     centred, offset = _centred(panel)
-    return [
-        _conform(params, layout, noise, start_noise) for params in starts(centred, offset, layout.latents)
-    ]
+    return [conform(params, layout, noise, start_noise) for params in starts(centred, offset, layout.latents)]
 
 
 def _centred(panel: Panel, params: Parameters | None = None) -> tuple[list[FloatArray], FloatArray]:
@@ -437,7 +435,7 @@ def _refine_all(panel: Panel, layout: Coordinates, noise: Noise, first: list[Par
     return [params for _, params in refined]
 
 
-def _conform(
+def conform(
     params: Parameters, layout: Coordinates, noise: Noise, start_noise: FloatArray | None
 ) -> Parameters:
     """A start brought to what the layout can express."""

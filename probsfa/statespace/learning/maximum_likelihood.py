@@ -8,6 +8,7 @@ climb (:mod:`.fit`), and back to the units of the data. Where the data lie diffe
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -24,8 +25,10 @@ from probsfa.statespace.learning.fit import fit
 from probsfa.statespace.learning.noise import LEAST_KNOWN_NOISE, is_heywood
 from probsfa.statespace.learning.objective import STATUS_SENTENCES, EStep, FitResult, Report
 from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.learning.robust import clipped, fit_robust, is_normal
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters, canonical, rescale
+from probsfa.statespace.student import StudentNoise
 
 # Slowest decay of a fit that starts at slow feature analysis, and the noise's least share of a variance.
 _SLOWEST_START, _LEAST_NOISE_SHARE = 1.0 - 1e-4, 0.1
@@ -161,6 +164,9 @@ class MaximumLikelihood:
     constant : ndarray of shape (D,) or None, default=None
         Columns that do not vary and have noise of their own. Nothing is known of their spread: they are
         predicted as the constant, with standard deviation zero.
+    degrees_of_freedom : float or None, default=None
+        Of Student-t noise, of which `params` have the squared scales as noise variances, and of whose
+        log-likelihood `log_likelihood` is a lower bound; None where noise is Gaussian.
     """
 
     params: Parameters
@@ -175,6 +181,7 @@ class MaximumLikelihood:
     options: FitOptions
     axis: TimeAxis = TimeAxis()
     constant: BoolArray | None = None
+    degrees_of_freedom: float | None = None
 
     @property
     def n_iter(self) -> int:
@@ -188,10 +195,17 @@ class MaximumLikelihood:
 
     @property
     def predictive_params(self) -> Parameters:
-        """The parameters from which observations are predicted: constant columns have no noise."""
-        if self.constant is None:
+        """The parameters from which observations are predicted: constant columns have no noise.
+
+        Of Student-t noise they have the variances.
+        """
+        if self.constant is None and self.degrees_of_freedom is None:
             return self.params
-        noise = np.where(self.constant, 0.0, self.params.noise_variance)
+        noise = self.params.noise_variance
+        if self.degrees_of_freedom is not None:
+            noise = noise * StudentNoise(self.degrees_of_freedom).variance
+        if self.constant is not None:
+            noise = np.where(self.constant, 0.0, noise)
         return self.params._replace(noise_variance=noise)
 
     @property
@@ -324,7 +338,10 @@ def start_of(init: Any, problem: FitProblem) -> Parameters:
 def pose(data: TrainingData, options: FitOptions) -> FitProblem:
     """Standardise data for a fit; parameters as in :func:`maximum_likelihood`."""
     options.check()
-    shift, scale = data.columns.units(by_feature=options.scales_by_feature)
+    columns = data.columns
+    if options.robust:
+        columns = _columns_without_outliers(data)
+    shift, scale = columns.units(by_feature=options.scales_by_feature)
     options.known_noise(scale)  # whether it fits the columns, before they are standardised
     # Under noise that is given, or the same for all columns, a constant column has a spread.
     constant = data.columns.constant if options.noise_kind == "diagonal" else None
@@ -340,6 +357,16 @@ def pose(data: TrainingData, options: FitOptions) -> FitProblem:
         constant if constant is not None and constant.any() else None,
         size.sentence if options.n_components is None else "",
     )
+
+
+def _columns_without_outliers(data: TrainingData) -> ColumnMoments:
+    """Moments of columns in which outliers have little part."""
+    if not isinstance(data, InMemory):
+        raise ValueError(
+            "robust noise has a weight for each cell, which is found with all rows in memory: fit to an "
+            "array, or with robust=False."
+        )
+    return column_moments(replace(data.sequences, values=clipped(data.sequences)))
 
 
 @interrupts_kept()
@@ -369,7 +396,12 @@ def maximise(
         assert report is not None
         report(count, best - problem.log_volume)
 
-    return fit(
+    climb = (
+        partial(fit_robust, by_row=options.by_row)
+        if options.robust
+        else partial(fit, e_step=observations.e_step)
+    )
+    return climb(
         observations.panel,
         options.latents,
         options.learned_noise(problem.scale),
@@ -381,7 +413,6 @@ def maximise(
         start=start,
         given=options.given(problem.time_unit, evenly_sampled=even),
         report=None if report is None else report_in_data_units,
-        e_step=observations.e_step,
     )
 
 
@@ -411,11 +442,23 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
         status=STATUS_SENTENCES[result.status]
         + _about_tolerance(result, problem)
         + problem.about_size
+        + _about_degrees(result)
         + _about_floors(params.noise_variance, problem)
         + _about_constants(problem),
         options=problem.options,
         constant=problem.constant,
+        degrees_of_freedom=result.degrees_of_freedom,
     )
+
+
+def _about_degrees(result: FitResult) -> str:
+    """A sentence on Student-t noise; or nothing."""
+    degrees = result.degrees_of_freedom
+    if degrees is None:
+        return ""
+    if is_normal(degrees):
+        return " The noise is as good as normal: robust=False gives the same model, sooner."
+    return f" Noise is Student-t with {degrees:.3g} degrees of freedom; log-likelihoods are lower bounds."
 
 
 def _about_tolerance(result: FitResult, problem: FitProblem) -> str:
