@@ -20,6 +20,7 @@ from probsfa.statespace.filtering import standardised_errors
 from probsfa.statespace.leave_one_out import left_out_moments
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.prediction import observation_moments
+from probsfa.statespace.suspects import Outliers
 from probsfa.statespace.whiteness import (
     Correlations,
     autocorrelation,
@@ -34,7 +35,15 @@ from probsfa.statespace.whiteness import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Diagnostics", "PredictionErrors", "diagnose", "left_out_rows", "misfit_clause"]
+__all__ = [
+    "Diagnostics",
+    "PredictionErrors",
+    "diagnose",
+    "left_out_row_moments",
+    "left_out_rows",
+    "misfit_clause",
+    "outlier_clause",
+]
 
 #: Nominal probabilities of the calibration curves.
 LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
@@ -216,7 +225,12 @@ _QUIET = "Nothing stands out: prediction errors are white, normal and steady, as
 
 
 def diagnose(
-    errors: PredictionErrors, sequences: Sequences, seconds: float | None, n_components: int
+    errors: PredictionErrors,
+    sequences: Sequences,
+    seconds: float | None,
+    n_components: int,
+    *,
+    robust: bool = False,
 ) -> Diagnostics:
     """Test the prediction errors of a model.
 
@@ -230,6 +244,8 @@ def diagnose(
         Length of that unit, where it is known.
     n_components : int
         Number of latents.
+    robust : bool, default=False
+        Whether the model has Student-t noise.
 
     Returns
     -------
@@ -262,7 +278,7 @@ def diagnose(
             coverage={kind: coverage(each) for kind, each in errors.by_kind.items()},
             n_cells=np.count_nonzero(~np.isnan(innovations), axis=0),
             feature_names=tuple(str(name) for name in names),
-            advice=_advise(errors, sequences, times, seconds, n_components),
+            advice=_advise(errors, sequences, times, seconds, n_components, robust),
         )
 
 
@@ -432,6 +448,7 @@ def _advise(
     times: FloatArray,
     seconds: float | None,
     n_components: int,
+    robust: bool,
 ) -> tuple[str, ...]:
     """Sentences on what does not fit, one for each kind of fault."""
     innovations = errors.by_kind["one step"]
@@ -459,7 +476,7 @@ def _advise(
         told = judged & (tails.p_values < rare) & (tails.excess_kurtosis > _LEAST_KURTOSIS)
         told &= tails.degrees_of_freedom < _MOST_DEGREES
     if told.any():
-        advice.append(_about_tails(told, tails.degrees_of_freedom, innovations, say))
+        advice.append(_about_tails(told, tails.degrees_of_freedom, innovations, say, robust))
 
     spreads = _spreads(cleaned.errors, cleaned.parts)
     medians = np.full(innovations.shape, np.nan)
@@ -607,15 +624,23 @@ def _about_memory(
     )
 
 
-def _about_tails(told: BoolArray, degrees: FloatArray, innovations: FloatArray, say: _Sentences) -> str:
+def _about_tails(
+    told: BoolArray, degrees: FloatArray, innovations: FloatArray, say: _Sentences, robust: bool
+) -> str:
     who = say.who(told, 1.0 / degrees)
     worst = say.worst(told, 1.0 / degrees)
     size = np.nan_to_num(np.abs(np.where(told, innovations, np.nan)))
     rows = [str(row) for row in sorted(np.argsort(-size.max(axis=1))[:3].tolist())]
+    if robust:
+        return (
+            f"The noise of {who} has tails that are heavier still than those of its Student's t (largest "
+            f"errors in rows {', '.join(rows)}): set artefacts to NaN, which count as missing."
+        )
     return (
         f"The noise of {who} has heavy tails (a t distribution with {degrees[worst]:.1f} degrees of freedom, "
-        f"largest errors in rows {', '.join(rows)}), and the model takes it as normal: set artefacts to NaN, "
-        "which count as missing, and take the logarithm of a column that is skewed."
+        f"largest errors in rows {', '.join(rows)}), and the model takes it as normal: robust=True gives "
+        "outliers little weight; or set artefacts to NaN, which count as missing, and take the logarithm of "
+        "a column that is skewed."
     )
 
 
@@ -677,4 +702,24 @@ def misfit_clause(innovations: FloatArray, lengths: Sequence[int], names: Sequen
     return (
         f" Errors of predictions one row ahead are correlated from row to row in {number} (column {who}: "
         f"{size[worst]:.2f}): forecasts suffer; diagnose(X) says more."
+    )
+
+
+def outlier_clause(outliers: Outliers, names: Sequence[str] | None) -> str:
+    """A clause for the status of a fit that gross outliers decide of; or nothing."""
+    if not outliers.columns.any():
+        return ""
+
+    def name(j: int) -> str:
+        return str(j) if names is None else repr(str(names[j]))
+
+    worst = ", ".join(
+        f"row {row}, column {name(j)}: {size:.3g} robust standard deviations"
+        for (row, j), size in list(zip(outliers.cells, outliers.sizes, strict=True))[:3]
+    )
+    return (
+        f" Single cells of {np.count_nonzero(outliers.columns)} of {outliers.columns.size} columns are far "
+        "beyond all others, and decide much of the fit"
+        + (f" (farthest off: {worst})" if worst else "")
+        + ": robust=True gives such cells little weight, and outlier_scores(X) ranks them."
     )

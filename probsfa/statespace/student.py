@@ -34,7 +34,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.special import gammaincinv, gammaln, ndtr, ndtri
+from scipy.special import betaln, gammaincinv, gammaln, ndtr, ndtri
 
 from probsfa._typing import FloatArray
 from probsfa.statespace.leave_one_out import left_out_moments
@@ -179,7 +179,7 @@ class StudentNoise(NamedTuple):
         s, n = self.shared(discrepancies), self.shared(mask)
         nu = self.degrees_of_freedom
         terms = _log_norm(n, nu) - 0.5 * (nu + n) * np.log1p(s / nu)
-        return np.asarray(np.sum(np.where(n > 0.0, terms, 0.0), axis=1))
+        return np.asarray(np.sum(terms, axis=1))
 
     def weights(self, discrepancies: FloatArray, panel: Panel) -> Weights:
         """``q(w)`` at its best for discrepancies (N, D), over all rows of the panel."""
@@ -209,7 +209,10 @@ class StudentNoise(NamedTuple):
 
 
 def _log_norm(n: FloatArray, nu: float) -> FloatArray:
-    return np.asarray(gammaln(0.5 * (nu + n)) - gammaln(0.5 * nu) - 0.5 * n * np.log(0.5 * nu))
+    """``log Gamma((nu + n) / 2) - log Gamma(nu / 2) - n/2 log(nu / 2)``, with its digits at large ``nu``."""
+    half = 0.5 * np.maximum(n, 1.0)  # of which there is one at least, where it matters
+    ratio = gammaln(half) - betaln(0.5 * nu, half)
+    return np.where(n > 0.0, ratio - half * np.log(0.5 * nu), 0.0)
 
 
 class Inferred(NamedTuple):

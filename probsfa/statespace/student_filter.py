@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.lax.linalg import triangular_solve
-from jax.scipy.special import gammaln
+from jax.scipy.special import betaln, gammaln
 
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import Gaussian, Transition
@@ -91,7 +91,9 @@ def _program(
         divergence = 0.5 * (
             jnp.sum(root**2) + mean @ mean - mean.shape[0] + 2.0 * jnp.sum(jnp.log(jnp.diag(factor)))
         )
-        norm = gammaln(0.5 * (degrees + n)) - gammaln(0.5 * degrees) - 0.5 * n * jnp.log(0.5 * degrees)
+        half = 0.5 * jnp.maximum(n, 1.0)
+        ratio = gammaln(half) - betaln(0.5 * degrees, half) - half * jnp.log(0.5 * degrees)
+        norm = jnp.where(n > 0.0, ratio, 0.0)
         terms = norm - 0.5 * (degrees + n) * jnp.log1p(s / degrees)
         terms = terms[0] if by_row else jnp.sum(seen * terms)
         log_norm = -0.5 * jnp.sum(seen * jnp.log(2.0 * jnp.pi * r))

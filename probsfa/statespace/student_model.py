@@ -213,7 +213,8 @@ class StudentModel(LinearGaussianModel):
                 hidden, scores(sample.values, moments.means, moments.explained), np.nan
             )
         errors = PredictionErrors(*ahead, by_kind, block)
-        return diagnose(errors, timed, fitted.axis.seconds(fitted.time_unit), params.n_components)
+        seconds = fitted.axis.seconds(fitted.time_unit)
+        return diagnose(errors, timed, seconds, params.n_components, robust=True)
 
     def _scores_left_out(self, sample: Sequences, scale: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Normal scores of cells, and of the cells of rows, that are left out."""
