@@ -9,7 +9,7 @@ from scipy.stats import norm
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import roc_auc_score
 
-from probsfa import ProbabilisticSFA, load
+from probsfa import BayesianSFA, ProbabilisticSFA, load
 from probsfa.statespace import use_strategy
 from probsfa.statespace.learning import robust
 from probsfa.statespace.learning.noise import Noise
@@ -438,6 +438,8 @@ def test_what_robust_noise_has_not_is_refused_in_a_sentence(recording, rng):
         ProbabilisticSFA.from_parameters(*model, robust=True)
     with pytest.raises(ValueError, match=r"2\.1 or more"):
         of_model(model, 1.0)
+    with pytest.raises(ValueError, match="robust=True is not for BayesianSFA"):
+        BayesianSFA(1, robust=True).fit(x)
     for verb in (fitted.standard_errors, fitted.profile_timescale):
         with pytest.raises(ValueError, match="robust noise"):
             verb(x)
