@@ -3,8 +3,8 @@
 Model data: T = 2,000, D = 10, K = 3, noise of variance 0.3, several seeds. In 5 % of the cells, or of the
 rows, an error of 8 to 30 standard deviations of the noise is added, of random sign. Errors are those of the
 signal ``mu + C E[z]`` against the true one (root mean square over cells, in standard deviations of the
-noise), which needs no alignment, and of the latents after matching and signs; "of clean" divides by the error of the
-same model fitted to the same data without outliers. AUC is of `outlier_scores` for finding the cells.
+noise), which needs no alignment, and of the latents after matching and signs; "of clean" divides by the error
+of the same model fitted to the same data without outliers. AUC is of `outlier_scores` for finding the cells.
 
 Artefact rows: T = 15,000, D = 14, K = 4, with four rows in which all channels are off by some thousand
 standard deviations; and the same without.

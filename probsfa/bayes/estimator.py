@@ -78,8 +78,8 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     hierarchical : bool, default=False
         Whether each sequence of a list has noise of its own; time scales, loadings and offset are shared.
     robust : {False}, default=False
-        Noise is Gaussian here: with Student-t noise the weights of cells would have to be drawn with the rest,
-        and True is refused. `ProbabilisticSFA` has it.
+        Noise is Gaussian here: with Student-t noise the weights of cells would have to be drawn with the
+        rest, and True is refused. `ProbabilisticSFA` has it.
     standardize : bool, default=True
         Whether priors are in units of each column; else they are in data units.
     n_predictive : int, default=200
