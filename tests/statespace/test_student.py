@@ -303,6 +303,14 @@ def test_many_degrees_of_freedom_are_normal_noise(recording):
     np.testing.assert_allclose(fitted.transform(clean), normal.transform(clean), atol=0.05)
 
 
+def test_a_column_of_mostly_the_same_number_is_no_constant_with_outliers(rng):
+    x = rng.standard_normal((200, 3))
+    x[:, 2] = np.where(rng.random(200) < 0.8, 0.0, x[:, 2])
+    fitted = ProbabilisticSFA(1, robust=True).fit(x)
+    assert fitted.noise_variance_[2] > 0.05 * x[:, 2].var() and fitted.converged_
+    assert "cells of feature 2 are the same" in fitted.status_
+
+
 def test_interrupted_fit_keeps_the_best(rng):
     model = oracle.random_model(rng, 3, 1)
     _, x, _ = contaminated(rng, model, 60)

@@ -25,7 +25,7 @@ from probsfa.statespace.learning.fit import fit
 from probsfa.statespace.learning.noise import LEAST_KNOWN_NOISE, is_heywood
 from probsfa.statespace.learning.objective import STATUS_SENTENCES, EStep, FitResult, Report
 from probsfa.statespace.learning.options import FitOptions
-from probsfa.statespace.learning.robust import clipped, fit_robust, is_normal
+from probsfa.statespace.learning.robust import clipped, fit_robust, is_normal, repetitive_columns
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters, canonical, rescale
 from probsfa.statespace.student import StudentNoise
@@ -442,7 +442,7 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
         status=STATUS_SENTENCES[result.status]
         + _about_tolerance(result, problem)
         + problem.about_size
-        + _about_degrees(result)
+        + _about_degrees(result, problem)
         + _about_floors(params.noise_variance, problem)
         + _about_constants(problem),
         options=problem.options,
@@ -451,14 +451,21 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
     )
 
 
-def _about_degrees(result: FitResult) -> str:
-    """A sentence on Student-t noise; or nothing."""
+def _about_degrees(result: FitResult, problem: FitProblem) -> str:
+    """Sentences on Student-t noise; or nothing."""
     degrees = result.degrees_of_freedom
     if degrees is None:
         return ""
     if is_normal(degrees):
         return " The noise is as good as normal: robust=False gives the same model, sooner."
-    return f" Noise is Student-t with {degrees:.3g} degrees of freedom; log-likelihoods are lower bounds."
+    said = f" Noise is Student-t with {degrees:.3g} degrees of freedom; log-likelihoods are lower bounds."
+    same = np.flatnonzero(repetitive_columns(problem.observations.panel))
+    if problem.options.noise_kind == "diagonal" and same.size:
+        said += (
+            f" Two fifths or more of the cells of {_listed(same, problem)} are the same: noise of such is held "
+            "at a tenth of the variance or above, lest all other cells be outliers of a constant."
+        )
+    return said
 
 
 def _about_tolerance(result: FitResult, problem: FitProblem) -> str:

@@ -40,11 +40,13 @@ from probsfa.statespace.student import (
     infer_weights,
 )
 
-__all__ = ["clipped", "fit_robust", "stand_out"]
+__all__ = ["clipped", "fit_robust", "is_normal", "repetitive_columns", "stand_out"]
 
 # Robust standard deviations beyond which a cell stands out from its neighbours in time, or from its column;
 # the largest part of a column that may.
 _FROM_NEIGHBOURS, _FROM_COLUMN, _MOST_SUSPECTS = 6.0, 8.0, 0.25
+# Part of the cells of a column that are the same from which on it is repetitive, and least noise of such.
+_REPETITIVE, _NOISE_OF_REPETITIVE = 0.4, 0.1
 # Neighbours on either side of a cell.
 _REACH = 2
 # Robust standard deviations at which cells are cut before units of columns are taken of them.
@@ -115,6 +117,21 @@ def stand_out(values: FloatArray, lengths: tuple[int, ...]) -> BoolArray:
             out |= (np.abs(errors) > most * spread) & (spread > 0.0)
     counts = np.maximum(np.count_nonzero(~np.isnan(values), axis=0), 1)
     out[:, out.sum(axis=0) > _MOST_SUSPECTS * counts] = False
+    return out
+
+
+def repetitive_columns(panel: Panel) -> BoolArray:
+    """Columns (D,) that vary, and of which many cells hold the same number.
+
+    Under Student-t noise the likelihood of such a column has no upper bound: all other cells would be
+    outliers of a constant. Its noise is kept from getting small.
+    """
+    n = panel.n_rows
+    values, seen = np.asarray(panel.values[:n]), np.asarray(panel.mask[:n]) > 0.0
+    out = np.zeros(values.shape[1], dtype=bool)
+    for j in range(values.shape[1]):
+        _, counts = np.unique(values[seen[:, j], j], return_counts=True)
+        out[j] = len(counts) > 1 and counts.max() >= _REPETITIVE * counts.sum() and counts.max() > 2
     return out
 
 
@@ -202,6 +219,9 @@ def fit_robust(
         log-likelihood is the lower bound, without the prior.
     """
     layout = Coordinates(panel.values.shape[1], latents, noise.kind, panel.evenly_sampled)
+    if noise.kind == "diagonal":
+        least = np.where(repetitive_columns(panel), _NOISE_OF_REPETITIVE, 0.0)
+        noise = noise._replace(floor=np.maximum(noise.floor, least))
     interrupted, count = False, 0
     student = StudentNoise(_FIRST_DEGREES, by_row)
     cleaned = panel
