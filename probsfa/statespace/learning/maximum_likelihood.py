@@ -462,8 +462,8 @@ def _about_degrees(result: FitResult, problem: FitProblem) -> str:
     same = np.flatnonzero(repetitive_columns(problem.observations.panel))
     if problem.options.noise_kind == "diagonal" and same.size:
         said += (
-            f" Two fifths or more of the cells of {_listed(same, problem)} are the same: noise of such is held "
-            "at a tenth of the variance or above, lest all other cells be outliers of a constant."
+            f" Two fifths or more of the cells of {_listed(same, problem)} are the same: noise of such is "
+            "held at a tenth of the variance or above, lest all other cells be outliers of a constant."
         )
     return said
 
