@@ -77,6 +77,9 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         Steps of the variational fit, of 16 gradients each.
     hierarchical : bool, default=False
         Whether each sequence of a list has noise of its own; time scales, loadings and offset are shared.
+    robust : {False}, default=False
+        Noise is Gaussian here: with Student-t noise the weights of cells would have to be drawn with the
+        rest, and True is refused. `ProbabilisticSFA` has it.
     standardize : bool, default=True
         Whether priors are in units of each column; else they are in data units.
     n_predictive : int, default=200
@@ -173,6 +176,7 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         max_tree_depth: int = 10,
         n_steps_svi: int = 100,
         hierarchical: bool = False,
+        robust: bool = False,
         standardize: bool = True,
         n_predictive: int = 200,
         progress_bar: bool = True,
@@ -190,6 +194,7 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self.max_tree_depth = max_tree_depth
         self.n_steps_svi = n_steps_svi
         self.hierarchical = hierarchical
+        self.robust = robust
         self.standardize = standardize
         self.n_predictive = n_predictive
         self.progress_bar = progress_bar

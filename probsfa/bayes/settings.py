@@ -44,6 +44,12 @@ def check_settings(model: Any) -> None:
             f"got {noise!r}. "
             "The limit of no noise is ProbabilisticSFA(noise=0.0)."
         )
+    if model.robust:
+        raise ValueError(
+            "robust=True is not for BayesianSFA, whose noise is Gaussian: weights of cells that are held "
+            "where another fit left them would make its intervals too narrow. Set what the outlier_scores of "
+            "a ProbabilisticSFA(robust=True) find to NaN, and give that to BayesianSFA."
+        )
     check_option("inference", model.inference, ("nuts", "svi"))
     check_option("chain_method", model.chain_method, CHAIN_METHODS)
     for name in _COUNTS:

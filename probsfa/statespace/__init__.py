@@ -11,12 +11,14 @@ Who calls whom, from the top down; nothing imports upwards::
     estimator                          ProbabilisticSFA: checks its input, keeps its parameters, calls these
     growth, hidden_cells               larger models from smaller ones; what hidden cells say of models
     persistence, streaming, progress   files; series that are read block by block; a bar
+    student_model                      the same with Student-t noise
     models, noise_free                 a fitted model and its verbs, with noise and in the limit of none
     learning/                          maximum likelihood: starts, objectives, climbs, standard errors
     diagnostics                        whether a model fits, by the tests of whiteness
     filtering, prediction, simulation  what the verbs compute, as functions
     noise_free_gaps                    the limit of no noise, where cells are missing
     noise_free_likelihood              the likelihood of that limit, with its edge terms and without
+    student, suspects                  weights of cells under Student-t noise; outliers of Gaussian fits
     posterior                          asks the engine, for all of these
     engine/                            exact inference over rows, by the strategy that serves
     innovations                        the parameters as the paper writes them, and the way there and back

@@ -20,6 +20,7 @@ from probsfa.statespace.filtering import standardised_errors
 from probsfa.statespace.leave_one_out import left_out_moments
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.prediction import observation_moments
+from probsfa.statespace.suspects import Outliers
 from probsfa.statespace.whiteness import (
     autocorrelation,
     heavy_tails,
@@ -33,7 +34,15 @@ from probsfa.statespace.whiteness import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Diagnostics", "PredictionErrors", "diagnose", "left_out_rows", "misfit_clause"]
+__all__ = [
+    "Diagnostics",
+    "PredictionErrors",
+    "diagnose",
+    "left_out_row_moments",
+    "left_out_rows",
+    "misfit_clause",
+    "outlier_clause",
+]
 
 #: Nominal probabilities of the calibration curves.
 LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
@@ -221,6 +230,7 @@ def diagnose(
     n_components: int,
     *,
     memory: bool = False,
+    robust: bool = False,
 ) -> Diagnostics:
     """Test the prediction errors of a model.
 
@@ -236,6 +246,8 @@ def diagnose(
         Number of latents.
     memory : bool, default=False
         Whether the model's noise has memory.
+    robust : bool, default=False
+        Whether the model has Student-t noise.
 
     Returns
     -------
@@ -268,7 +280,7 @@ def diagnose(
             coverage={kind: coverage(each) for kind, each in errors.by_kind.items()},
             n_cells=np.count_nonzero(~np.isnan(innovations), axis=0),
             feature_names=tuple(str(name) for name in names),
-            advice=_advise(errors, sequences, times, seconds, n_components, memory=memory),
+            advice=_advise(errors, sequences, times, seconds, n_components, memory=memory, robust=robust),
         )
 
 
@@ -314,10 +326,26 @@ def left_out_rows(
     ndarray of shape (T, D)
         NaN where a cell is missing, or where rounding leaves nothing of what the other rows say.
     """
+    predicted, explained = left_out_row_moments(params, values, means, covariances)
+    return standardised_errors(values, predicted, np.sqrt(explained + params.noise_variance))
+
+
+def left_out_row_moments(
+    params: Parameters,
+    values: FloatArray,
+    means: FloatArray,
+    covariances: FloatArray,
+    cell_weights: FloatArray | float = 1.0,
+) -> tuple[FloatArray, FloatArray]:
+    """Return means and variances (T, D) of observed cells without noise, given all other rows.
+
+    Parameters as of :func:`left_out_rows`, with the weights (T, D) of cells where they differ; NaN where that
+    has NaN.
+    """
     k = means.shape[1]
     noisy = params.noise_variance > 0.0
     seen = ~np.isnan(values) & noisy
-    weights = np.where(seen, 1.0 / np.where(noisy, params.noise_variance, 1.0), 0.0)
+    weights = np.where(seen, cell_weights / np.where(noisy, params.noise_variance, 1.0), 0.0)
     outer = (params.loadings[:, :, None] * params.loadings[:, None, :]).reshape(-1, k * k)
     information = (weights @ outer).reshape(-1, k, k)
     score = (weights * np.where(seen, values - params.offset, 0.0)) @ params.loadings
@@ -332,9 +360,10 @@ def left_out_rows(
     covariance = inflated @ np.swapaxes(inflated, 1, 2)
     rest = means - np.einsum("tij,tj->ti", covariances, score)
     rest = rest + np.einsum("tij,tjk,tk->ti", covariance, information, rest, optimize=True)
+    told = fine[:, None] & seen
     predicted, variances = observation_moments(params, rest, covariance)
-    errors = standardised_errors(values, predicted, np.sqrt(variances))
-    return np.where(fine[:, None] & seen, errors, np.nan)
+    explained = variances - params.noise_variance
+    return np.where(told, predicted, np.nan), np.where(told, explained, np.nan)
 
 
 # ------------------------------------------------------------------------------------------- advice
@@ -423,6 +452,7 @@ def _advise(
     n_components: int,
     *,
     memory: bool,
+    robust: bool,
 ) -> tuple[str, ...]:
     """Sentences on what does not fit, one for each kind of fault."""
     innovations = errors.by_kind["one step"]
@@ -450,7 +480,7 @@ def _advise(
         told = judged & (tails.p_values < rare) & (tails.excess_kurtosis > _LEAST_KURTOSIS)
         told &= tails.degrees_of_freedom < _MOST_DEGREES
     if told.any():
-        advice.append(_about_tails(told, tails.degrees_of_freedom, innovations, say))
+        advice.append(_about_tails(told, tails.degrees_of_freedom, innovations, say, robust))
 
     spreads = _spreads(cleaned.errors, cleaned.parts)
     medians = np.full(innovations.shape, np.nan)
@@ -603,15 +633,23 @@ def _about_memory(
     )
 
 
-def _about_tails(told: BoolArray, degrees: FloatArray, innovations: FloatArray, say: _Sentences) -> str:
+def _about_tails(
+    told: BoolArray, degrees: FloatArray, innovations: FloatArray, say: _Sentences, robust: bool
+) -> str:
     who = say.who(told, 1.0 / degrees)
     worst = say.worst(told, 1.0 / degrees)
     size = np.nan_to_num(np.abs(np.where(told, innovations, np.nan)))
     rows = [str(row) for row in sorted(np.argsort(-size.max(axis=1))[:3].tolist())]
+    if robust:
+        return (
+            f"The noise of {who} has tails that are heavier still than those of its Student's t (largest "
+            f"errors in rows {', '.join(rows)}): set artefacts to NaN, which count as missing."
+        )
     return (
         f"The noise of {who} has heavy tails (a t distribution with {degrees[worst]:.1f} degrees of freedom, "
-        f"largest errors in rows {', '.join(rows)}), and the model takes it as normal: set artefacts to NaN, "
-        "which count as missing, and take the logarithm of a column that is skewed."
+        f"largest errors in rows {', '.join(rows)}), and the model takes it as normal: robust=True gives "
+        "outliers little weight; or set artefacts to NaN, which count as missing, and take the logarithm of "
+        "a column that is skewed."
     )
 
 
@@ -673,4 +711,24 @@ def misfit_clause(innovations: FloatArray, lengths: Sequence[int], names: Sequen
     return (
         f" Errors of predictions one row ahead are correlated from row to row in {number} (column {who}: "
         f"{size[worst]:.2f}): forecasts suffer; diagnose(X) says more."
+    )
+
+
+def outlier_clause(outliers: Outliers, names: Sequence[str] | None) -> str:
+    """A clause for the status of a fit that gross outliers decide of; or nothing."""
+    if not outliers.columns.any():
+        return ""
+
+    def name(j: int) -> str:
+        return str(j) if names is None else repr(str(names[j]))
+
+    worst = ", ".join(
+        f"row {row}, column {name(j)}: {size:.3g} robust standard deviations"
+        for (row, j), size in list(zip(outliers.cells, outliers.sizes, strict=True))[:3]
+    )
+    return (
+        f" Single cells of {np.count_nonzero(outliers.columns)} of {outliers.columns.size} columns are far "
+        "beyond all others, and decide much of the fit"
+        + (f" (farthest off: {worst})" if worst else "")
+        + ": robust=True gives such cells little weight, and outlier_scores(X) ranks them."
     )

@@ -42,6 +42,8 @@ from probsfa.statespace.parameters import Parameters, canonical, make_parameters
 from probsfa.statespace.posterior import Posterior
 from probsfa.statespace.prediction import Forecast, check_probability
 from probsfa.statespace.progress import Progress, tell
+from probsfa.statespace.student import FEWEST_DEGREES
+from probsfa.statespace.student_model import with_noise
 from probsfa.statespace.timeline import (
     check_steps_of_limit,
     describe_index,
@@ -120,6 +122,12 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         sequence with one for each, or a mapping from names or numbers of columns to theirs. ``"auto"`` takes
         for each column what its likelihood clearly asks for, and None where in doubt; `status_` says what.
         See Notes.
+    robust : bool or {"cell", "row"}, default=False
+        Student-t noise, for data with outliers: each cell (``True`` or ``"cell"``), or each row as a whole
+        (``"row"``), has a weight of its own that is small where it is far from what the others say. The
+        degrees of freedom are learned; `noise_variance_` is the squared scale, and the variance is larger by
+        ``nu / (nu - 2)``. A lower bound of the likelihood is maximised, and stands wherever a log-likelihood
+        does. `outlier_scores` ranks the cells. Not with ``noise=0.0``, nor with `fit_stream`.
     init : Parameters, estimator or None, default=None
         Where the fit starts: parameters in data units, a fitted model of this package that has such, or a
         fitted `SFA` or `GraphSFA`. None tries several starts and is the best choice where nothing is known. A
@@ -173,6 +181,9 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Variance of white observation noise, in squared data units.
     mean_ : ndarray (D,)
         Mean of each feature.
+    degrees_of_freedom_ : float
+        Degrees of freedom of Student-t noise, from 2.1 to 1000, which is as good as normal; with `robust`
+        alone.
     log_likelihood_ : float
         Log-likelihood of the training data, in nats, without the prior of the noise.
     history_ : ndarray (n_iter_,)
@@ -281,6 +292,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         n_init: int = 1,
         noise_prior: str | None = "weak",
         transforms: Any = None,
+        robust: bool | str = False,
         init: Any = None,
         random_state: Seed = None,
         verbose: bool = False,
@@ -296,6 +308,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.n_init = n_init
         self.noise_prior = noise_prior
         self.transforms = transforms
+        self.robust = robust
         self.init = init
         self.random_state = random_state
         self.verbose = verbose
@@ -464,6 +477,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         *,
         memory_decay: ArrayLike | None = None,
         memory_scale: ArrayLike | None = None,
+        degrees_of_freedom: float | None = None,
         time_unit: Any = None,
         feature_names: Any = None,
         **options: Any,
@@ -483,6 +497,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         memory_decay, memory_scale : float or array-like (D,), optional
             Correlation over one unit of time, and standard deviation in data units, of the part of each
             feature's noise that has a memory; the model is then one of ``noise="ar1"``.
+        degrees_of_freedom : float, optional
+            Of Student-t noise, 2.1 or more, with the option `robust`.
         time_unit : str or timedelta or None, default=None
             How long the unit of time of the decays is, such as ``"1h"``, for data with dates; None for rows.
         feature_names : array-like of str (D,), optional
@@ -524,6 +540,15 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         checked = FitOptions.of(estimator).check()
         if checked.has_memory != params.has_memory:
             raise ValueError("noise='ar1' takes memory_decay and memory_scale, and these take noise='ar1'.")
+        if bool(checked.robust) != (degrees_of_freedom is not None):
+            raise ValueError("robust and degrees_of_freedom, of Student-t noise, go together.")
+        if degrees_of_freedom is not None and not (
+            is_number(degrees_of_freedom) and FEWEST_DEGREES <= degrees_of_freedom < np.inf
+        ):
+            raise ValueError(
+                f"degrees_of_freedom must be {FEWEST_DEGREES:g} or more, and finite; got "
+                f"{degrees_of_freedom!r}."
+            )
         scale = np.sqrt(np.sum(params.state_space.loadings**2, axis=1) + params.noise_variance)
         axis = TimeAxis()
         if time_unit is not None:
@@ -545,8 +570,9 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             status="The parameters were given; nothing was fitted.",
             options=checked,
             axis=axis,
+            degrees_of_freedom=degrees_of_freedom,
         )
-        estimator._take_over(LinearGaussianModel(given))
+        estimator._take_over(with_noise(given))
         estimator.n_features_in_ = params.n_features
         if feature_names is not None:
             names = np.asarray(feature_names, dtype=object)
@@ -568,7 +594,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     def _maximise(self, data: TrainingData, options: FitOptions) -> LinearGaussianModel:
         with Progress(self.verbose, self.max_iter) as report:
-            return LinearGaussianModel(maximum_likelihood(data, options, init=self.init, report=report))
+            return with_noise(maximum_likelihood(data, options, init=self.init, report=report))
 
     def _take_over(self, model: FittedModel) -> None:
         self._model, fitted = model, model.fitted
@@ -583,6 +609,9 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.log_likelihood_, self.history_ = fitted.log_likelihood, fitted.history
         self.n_iter_, self.n_evaluations_ = fitted.n_iter, fitted.n_evaluations
         self.converged_, self.status_ = fitted.converged, fitted.status
+        self.__dict__.pop("degrees_of_freedom_", None)  # of a fit before
+        if fitted.degrees_of_freedom is not None:
+            self.degrees_of_freedom_ = fitted.degrees_of_freedom
 
     def _take_over_pairs(self, fitted: MaximumLikelihood) -> None:
         """Take over what rhythms, smooth latents and memory have, where asked for, and nothing else."""
@@ -686,7 +715,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         -------
         FilterResult, or list of FilterResult
             Causal means and covariances, log-likelihoods of the rows, and the state from which to go on. An
-            array cut by `lengths` gives a list.
+            array cut by `lengths` gives a list. With `robust` the weights of a row are found from it and the
+            rows before, which are not judged again: an approximation, whose log-likelihoods are lower bounds.
 
         Raises
         ------
@@ -754,6 +784,53 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             for one in (quantile if several else [quantile])
         ]
         return filled if several else filled[0]
+
+    def outlier_scores(self, X: Any, *, lengths: Any = None, times: Any = None) -> Any:
+        """Say of each observed cell how improbable it is given all others.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or Table (T, D), or list of them
+            Rows in order of time, NaN where missing: those of the fit, or others.
+        lengths, times : optional
+            As in `fit`.
+
+        Returns
+        -------
+        scores : like X
+            Distance of each cell from what all other cells say of it, in standard deviations of what they
+            predict; NaN where a cell is missing. With `robust` the others count by their weights, and the
+            standard deviation is that of cells that are no outliers: 4 and more are rare among such. Frames
+            come back as frames, lists as lists.
+
+        Raises
+        ------
+        ValueError
+            If the model has no noise (``noise=0.0``).
+
+        See Also
+        --------
+        diagnose : Whether the noise has heavy tails, and what else does not fit.
+
+        Notes
+        -----
+        Without `robust` outliers widen the noise and bend the latents that they are judged by, and several in
+        one row, or many, excuse each other.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from probsfa import ProbabilisticSFA
+        >>> from probsfa.datasets import make_slow_mixture
+        >>> X = make_slow_mixture(200, 4, decay=[0.95], noise_variance=0.3, random_state=0).data
+        >>> X[50, 2] += 20.0
+        >>> scores = ProbabilisticSFA(1, robust=True).fit(X).outlier_scores(X)
+        >>> row, column = np.unravel_index(np.argmax(scores), scores.shape)
+        >>> int(row), int(column), bool(np.sort(scores.ravel())[-2] < 5.0)
+        (50, 2, True)
+        """
+        sequences = self._check(X, lengths, times)
+        return like_input(X, sequences, self._model.outlier_scores(sequences))
 
     def contributions(
         self, X: Any, *, lengths: Any = None, times: Any = None
@@ -879,8 +956,10 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Returns
         -------
         Forecast, or list of Forecast
-            Means and standard deviations of observations (H, D) and latents (H, K). An array cut by `lengths`
-            gives a list. Frames give frames, whose index goes on from that of `X`: dates from dates, by their
+            Means and standard deviations of observations (H, D) and latents (H, K). With `robust` the noise
+            has the variance of Student's t, which is more than its quantiles say: for intervals take those of
+            draws by ``sample_posterior(X, of="cells", n_steps=...)``. An array cut by `lengths` gives a list.
+            Frames give frames, whose index goes on from that of `X`: dates from dates, by their
             calendar, and row numbers from row numbers; where it cannot, it counts the steps ahead.
 
         Raises
@@ -1000,7 +1079,10 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     # -------------------------------------------------------------------- scores
 
     def log_likelihood(self, X: Any, *, lengths: Any = None, times: Any = None) -> float:
-        """Return the log-likelihood of all rows, in nats. Parameters as in `transform`."""
+        """Return the log-likelihood of all rows, in nats; with `robust` its lower bound.
+
+        Parameters as in `transform`.
+        """
         sequences = self._check(X, lengths, times)
         return self._model.log_likelihood(sequences)
 

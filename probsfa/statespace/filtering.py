@@ -1,5 +1,6 @@
 """Causal inference that can stop and go on: the distribution of each state given the rows so far."""
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -14,6 +15,9 @@ from probsfa.statespace.panel import Panel, make_panel, whole_if_close
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import Filtering, filter_rows
 from probsfa.statespace.prediction import check_probability, observation_moments
+
+#: Filters rows, as :func:`probsfa.statespace.posterior.filter_rows`.
+FilterRows = Callable[[Parameters, Panel, Transition, FloatArray, FloatArray], Filtering]
 
 
 class FilterState(NamedTuple):
@@ -232,7 +236,7 @@ def filter_few(params: Parameters, panel: Panel) -> tuple[Filtering, Transition]
     """
     k, n = params.n_states, panel.n_rows
     steps = transition_table(params, panel.gaps).at(panel.gap_index[:n])
-    weights = panel.mask[:n] / params.noise_variance
+    weights = panel.cell_weights[:n] / params.noise_variance
     outer = (params.loadings[:, :, None] * params.loadings[:, None, :]).reshape(-1, k * k)
     information = (weights @ outer).reshape(n, k, k)
     score = (weights * (panel.values[:n] - params.offset)) @ params.loadings
@@ -257,6 +261,7 @@ def run_filter(
     state: FilterState | None,
     *,
     predictive: Parameters | None = None,
+    filter_rows: FilterRows = filter_rows,
 ) -> FilterResult:
     """Filter one sequence.
 
@@ -270,6 +275,8 @@ def run_filter(
         Where the rows before it ended; the stationary distribution when there are none.
     predictive : Parameters, optional
         Parameters from which observations are predicted, where these are others.
+    filter_rows : callable, optional
+        Filters the rows, where noise is not Gaussian.
 
     Returns
     -------

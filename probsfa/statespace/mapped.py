@@ -208,6 +208,10 @@ class MappedModel:
         """The same model with another account of how the fit ended."""
         return replace(self, inner=replace(self.inner, fitted=fitted))  # type: ignore[type-var]
 
+    def outlier_scores(self, sequences: Sequences) -> FloatArray:
+        """Distance of each observed cell from what the others say, in the scales of the columns."""
+        return self.inner.outlier_scores(self.map(sequences))
+
     def contributions(self, sequences: Sequences) -> FloatArray:
         """What each latent contributes to each cell, in the scales of the columns."""
         return self.inner.contributions(self.map(sequences))

@@ -46,6 +46,7 @@ from probsfa.statespace.leave_one_out import straight_lines
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.parameters import Parameters, rescale
 from probsfa.statespace.progress import Progress
+from probsfa.statespace.student_model import with_noise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -698,7 +699,7 @@ class _Search:
         self.stopped = ended_by
         if result is None or (ended_by and self.rounds[0]):
             return None
-        model = LinearGaussianModel(in_data_units(problem, result))
+        model = with_noise(in_data_units(problem, result))
         scores, errors = score(model, data.sequences, data.part, data.units, data.scale)
         # As it would be for all rows, of which some show too little to pay for a large model.
         share = np.count_nonzero(seen.mask.any(axis=1)) / self.n_observed
@@ -823,7 +824,7 @@ def _fit_to_all(sequences: Sequences, candidate: Candidate, clock: Clock) -> tup
     problem = pose(InMemory(sequences), asked)
     start = start_of(candidate.model.fitted.params, problem)
     result, ended_by = clock.climb(problem, start)
-    model = candidate.model if result is None else LinearGaussianModel(in_data_units(problem, result))
+    model = candidate.model if result is None else with_noise(in_data_units(problem, result))
     return _stopped_by_budget(model) if ended_by == "budget" else model, ended_by
 
 

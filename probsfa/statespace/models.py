@@ -22,6 +22,7 @@ from probsfa.statespace.diagnostics import (
     left_out_errors,
     left_out_rows,
     misfit_clause,
+    outlier_clause,
 )
 from probsfa.statespace.engine.plan import Plan
 from probsfa.statespace.filtering import (
@@ -56,6 +57,7 @@ from probsfa.statespace.prediction import (
     observation_moments,
 )
 from probsfa.statespace.simulation import draw_latents, simulate
+from probsfa.statespace.suspects import gross_outliers, suspicious_rows
 
 # Moments of more bytes than this are not kept: cells are filled chunk by chunk, with little else in memory.
 _LARGE = 128 * 2**20
@@ -63,6 +65,8 @@ _LARGE = 128 * 2**20
 _FEWEST_COMPARED = 1000
 # Rows on which the end of a fit looks for gross misfit, and the most states for which that takes no time.
 _ROWS_LOOKED_AT, _MOST_STATES_LOOKED_AT = 1000, 40
+# Rows that stand out which it looks at besides, each after some that lead to it.
+_SUSPECTS, _ROWS_BEFORE = 10, 30
 # Relative noise below which rounding has its part in such predictions.
 _LEAST_NOISE_LOOKED_AT = 1e-8
 
@@ -125,6 +129,10 @@ class FittedModel(Protocol):
 
     def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
         """What prediction errors say of the model; blocks of so many rows are hidden."""
+        ...
+
+    def outlier_scores(self, sequences: Sequences) -> FloatArray:
+        """How improbable each observed cell (N, D) is given the others; NaN where a cell is missing."""
         ...
 
     def news(self, old: Sequences, new: Sequences, target: tuple[int, int]) -> News:
@@ -280,7 +288,10 @@ class LinearGaussianModel:
         return replace(self, fitted=replace(self.fitted, status=status))
 
     def with_gross_misfit(self, sequences: Sequences) -> Self:
-        """The same model; its status says so where predictions one row ahead are far off, in a sample."""
+        """The same model; its status says so where predictions one row ahead are far off.
+
+        It is looked at in a sample of the rows, and in those that stand out from their neighbours.
+        """
         params = self._states
         noise = params.noise_variance / self.fitted.scale**2
         if params.n_states > _MOST_STATES_LOOKED_AT or noise.min() < _LEAST_NOISE_LOOKED_AT:
@@ -291,18 +302,28 @@ class LinearGaussianModel:
             rows = sequences if sample is None else sequences.cut_out(sample)
         if rows.n_rows > 2 * _ROWS_LOOKED_AT:  # many sequences, each as short as a stretch
             return self
-        timed = rows.retimed(self.fitted.time_unit)
+        suspects = suspicious_rows(sequences, _SUSPECTS)
+        before = _rows_before(sequences, suspects)
         try:
             with np.errstate(all="ignore"):
-                filtering, steps = filter_few(params, make_panel(timed))
-                ahead = one_step(self.fitted.predictive_params, steps, filtering.means, filtering.covariances)
+                errors = self._errors_of_few(rows)
+                of_suspects = self._errors_of_few(sequences.cut_out(before))
         except np.linalg.LinAlgError:  # rounding, where there is hardly any noise
             return self
-        errors = standardised_errors(timed.values, *ahead)
-        clause = misfit_clause(errors, timed.lengths, timed.feature_names)
+        last = np.cumsum([part.stop - part.start for part in before]) - 1
+        outliers = gross_outliers(errors, of_suspects[last], suspects, sequences.n_rows)
+        clause = misfit_clause(errors, rows.lengths, rows.feature_names)
+        clause += outlier_clause(outliers, rows.feature_names)
         if not clause:
             return self
         return replace(self, fitted=replace(self.fitted, status=self.fitted.status + clause))
+
+    def _errors_of_few(self, sequences: Sequences) -> FloatArray:
+        """Standardised errors of predictions one row ahead (N, D), of rows few enough to go through them."""
+        timed = sequences.retimed(self.fitted.time_unit)
+        filtering, steps = filter_few(self._states, make_panel(timed))
+        ahead = one_step(self.fitted.predictive_params, steps, filtering.means, filtering.covariances)
+        return standardised_errors(timed.values, *ahead)
 
     def forecast(self, sequences: Sequences, steps: Sequence[FloatArray]) -> list[Forecast]:
         """Distribution so many units of time after each sequence."""
@@ -385,6 +406,11 @@ class LinearGaussianModel:
             out["blocks"] = np.where(hidden, errors, np.nan)
         return out
 
+    def outlier_scores(self, sequences: Sequences) -> FloatArray:
+        """Distance of each observed cell from what the others say, in predicted standard deviations."""
+        means, variances = self.left_out(sequences)
+        return np.abs(standardised_errors(sequences.values, means, np.sqrt(variances)))
+
     def standard_errors(self, sequences: Sequences) -> StandardErrors:
         """Standard errors of the parameters, from the observed information of the data."""
         fitted = self.fitted
@@ -422,3 +448,11 @@ class LinearGaussianModel:
         kind = self.fitted.options.noise_kind
         layout = Coordinates(params.n_features, params.latents, kind, evenly_sampled)
         return layout.with_memories if params.has_memory else layout
+
+
+def _rows_before(sequences: Sequences, rows: NDArray[np.intp]) -> list[slice]:
+    """Stretches that end with given rows and begin some rows before, within their sequences."""
+    starts = np.concatenate([[0], np.cumsum(sequences.lengths)[:-1]])
+    first = starts[np.searchsorted(starts, rows, side="right") - 1]
+    begin = np.maximum(first, rows - _ROWS_BEFORE)
+    return [slice(int(a), int(b) + 1) for a, b in zip(begin, rows, strict=True)]

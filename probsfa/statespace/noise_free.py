@@ -240,6 +240,12 @@ class NoiseFreeModel:
             "Fit with noise to see what these latents leave over."
         )
 
+    def outlier_scores(self, sequences: Sequences) -> NoReturn:
+        """Raise a ValueError: without noise, there is nothing that an error could be compared with."""
+        raise ValueError(
+            "outlier_scores need observation noise; noise=0.0 is the limit of none. Fit with robust=True."
+        )
+
     def standard_errors(self, sequences: Sequences) -> NoReturn:
         """Raise a ValueError: there is no uncertainty."""
         raise ValueError("standard_errors needs observation noise; noise=0.0 is a limit of no uncertainty.")

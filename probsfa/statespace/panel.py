@@ -68,7 +68,10 @@ class Panel(NamedTuple):
     lengths : tuple of int
         Length of each sequence.
     complete : bool, default=False
-        Whether all cells of all rows are known to be observed.
+        Whether all cells of all rows are known to be observed, each with weight one.
+    weights : ndarray of shape (T, D), or RowSource, optional
+        Powers to which the densities of observed cells are raised, zero where missing: noise of variance
+        ``r`` tells of the latents what noise of variance ``r / w`` would. By default the mask.
     """
 
     values: RowSource
@@ -78,6 +81,12 @@ class Panel(NamedTuple):
     n_rows: int
     lengths: tuple[int, ...]
     complete: bool = False
+    weights: RowSource | None = None
+
+    @property
+    def cell_weights(self) -> RowSource:
+        """Weights of the cells, as the engine takes them."""
+        return self.mask if self.weights is None else self.weights
 
     @property
     def evenly_sampled(self) -> bool:
@@ -88,6 +97,10 @@ class Panel(NamedTuple):
     def observed_fraction(self) -> FloatArray:
         """Fraction of the rows in which each feature is observed, shape (D,)."""
         return self.mask[: self.n_rows].mean(axis=0)
+
+    def weighted(self, weights: FloatArray) -> "Panel":
+        """The same observations with other weights of the cells, shape (T, D); zero where missing."""
+        return self._replace(weights=weights, complete=False)
 
     @property
     def n_steps_observed(self) -> int:

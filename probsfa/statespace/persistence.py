@@ -13,9 +13,11 @@ from probsfa._times import TimeAxis, seconds_of
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
 from probsfa.statespace.learning.options import FitOptions, as_latents, as_noise, is_number
 from probsfa.statespace.mapped import MappedModel
-from probsfa.statespace.models import FittedModel, LinearGaussianModel
+from probsfa.statespace.models import FittedModel
 from probsfa.statespace.noise_free import NoiseFreeModel, SquareModel
 from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.student import MOST_DEGREES
+from probsfa.statespace.student_model import with_noise
 from probsfa.statespace.transforms import Transforms, as_asked, as_plain, from_plain
 
 __all__ = ["read", "write"]
@@ -60,6 +62,7 @@ def write(
         "n_evaluations": fitted.n_evaluations,
         "converged": fitted.converged,
         "status": fitted.status,
+        "degrees_of_freedom": fitted.degrees_of_freedom,
     }
     if isinstance(model, MappedModel):
         scalars["maps"] = [None if one is None else one.plain for one in model.transforms.by_column]
@@ -143,13 +146,14 @@ def _assemble(scalars: dict[str, Any], arrays: dict[str, Any]) -> tuple[FittedMo
         status=scalars["status"],
         options=FitOptions(**_saved(fitted_with, *_option_names())),
         axis=TimeAxis(**scalars.get("time_axis", {"kind": "unknown"})),
+        degrees_of_freedom=scalars.get("degrees_of_freedom"),
     )
     fitted.options.check()
     if fitted.options.has_memory != fitted.params.has_memory:
         raise ValueError("noise='ar1' and the memory of the noise must come together")
     if "constant" in arrays:
         fitted = dataclasses.replace(fitted, constant=arrays["constant"] > 0)
-    model: FittedModel = LinearGaussianModel(fitted)
+    model: FittedModel = with_noise(fitted)
     if "limit_decay" in arrays:
         square = SquareModel(*(arrays[f"limit_{name}"] for name in SquareModel._fields))
         model = NoiseFreeModel(fitted, square)
@@ -177,6 +181,12 @@ def _check_scalars(scalars: dict[str, Any]) -> None:
             raise ValueError(f"{name} must be a finite number, got {value!r:.80}")
     if scalars["time_unit"] <= 0.0:
         raise ValueError(f"time_unit must be positive, got {scalars['time_unit']!r}")
+    degrees = scalars.get("degrees_of_freedom")
+    robust = bool(scalars.get("fitted_with", scalars["options"]).get("robust", False))
+    if robust != (degrees is not None):
+        raise ValueError("degrees_of_freedom must be there where noise is robust, and only there")
+    if robust and not (is_number(degrees) and 2.0 < degrees <= 1.01 * MOST_DEGREES):
+        raise ValueError(f"degrees_of_freedom must be above 2, and finite, got {degrees!r:.80}")
     count = scalars["n_evaluations"]
     if not isinstance(count, int) or count < 0:
         raise ValueError(f"n_evaluations must be a count, got {count!r:.80}")

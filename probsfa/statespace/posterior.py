@@ -31,7 +31,7 @@ from probsfa.statespace.parameters import Parameters
 
 
 @contextmanager
-def _engine() -> Iterator[None]:
+def engine() -> Iterator[None]:
     """Settings under which the engine is asked."""
     check_not_forked()
     with interrupts_kept(), engine_settings(), one_blas_thread():
@@ -92,7 +92,7 @@ class Filtering(NamedTuple):
 
 def plan_for(params: Parameters, panel: Panel) -> Plan:
     """How the engine works through a panel, and why."""
-    with _engine():
+    with engine():
         return plan(params.state_space, panel)
 
 
@@ -111,14 +111,14 @@ def smooth(params: Parameters, panel: Panel) -> Posterior:
     Posterior
         Moments for the ``n_rows`` rows of the panel, one sequence after the other.
     """
-    with _engine():
+    with engine():
         states = params.state_space
         return Posterior(**plan(states, panel).route.moments(states, panel)._asdict())
 
 
 def visit_moments(
     params: Parameters, panel: Panel, visit: Callable[[slice, FloatArray, FloatArray], None]
-) -> None:
+) -> float:
     """Show posterior means (n, K) and covariances (n, K, K) chunk by chunk, the last one first.
 
     Parameters
@@ -129,32 +129,37 @@ def visit_moments(
         Packed observations.
     visit : callable
         Called with the rows of a chunk, their means and their covariances, none of which is kept.
+
+    Returns
+    -------
+    float
+        Log-likelihood of the observations, in nats.
     """
-    with _engine():
+    with engine():
         states = params.state_space
-        in_turn(states, panel).visit_moments(states, panel, visit)
+        return in_turn(states, panel).visit_moments(states, panel, visit)
 
 
 def log_likelihood(params: Parameters, panel: Panel) -> float:
     """Log-likelihood of the observations in nats; the forward pass alone."""
-    with _engine():
+    with engine():
         states = params.state_space
         return plan(states, panel).route.log_likelihood(states, panel)
 
 
 def expected_statistics(params: Parameters, panel: Panel) -> Statistics:
     """Sums of expected moments that EM and the score are made of, with the log-likelihood."""
-    with _engine():
+    with engine():
         states = params.state_space
         return plan(states, panel).route.expected_statistics(states, panel)
 
 
 @jax.jit
 def _filter_program(
-    values: Array, mask: Array, transitions: Transition, model: Model, before: Gaussian
+    values: Array, weights: Array, transitions: Transition, model: Model, before: Gaussian
 ) -> tuple[Array, Array, Array]:
     nothing = transitions.at(0).starting()
-    problem = Problem(values, mask, transitions, nothing, *model[1:])
+    problem = Problem(values, weights, transitions, nothing, *model[1:])
     result, log_likelihoods = Recursions().forward(problem, before)
     roots = result.filtered.roots
     return result.filtered.means, roots @ jnp.swapaxes(roots, 1, 2), log_likelihoods
@@ -182,10 +187,11 @@ def filter_rows(
     -------
     Filtering
     """
-    with _engine():
+    with engine():
         before = Gaussian(jnp.asarray(mean), jnp.asarray(covariance))
         model = make_model(params.state_space, panel)
-        filtered = _filter_program(panel.values, panel.mask, transitions.map(jnp.asarray), model, before)
+        rows = (panel.values, panel.cell_weights)
+        filtered = _filter_program(*rows, transitions.map(jnp.asarray), model, before)
         return Filtering(*(np.asarray(rows)[: panel.n_rows] for rows in filtered))
 
 
@@ -205,7 +211,7 @@ def draw_states(params: Parameters, panel: Panel, normals: FloatArray) -> FloatA
     -------
     ndarray of shape (n_draws, N, K)
     """
-    with _engine():
+    with engine():
         states = params.state_space
         settings = settings_for_draws(panel.values.shape[0], states.n_states)
         return draw_in_turn(states, panel, normals, *settings)

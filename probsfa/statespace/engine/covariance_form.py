@@ -169,9 +169,9 @@ class CovarianceForm:
     def forward(self, problem: Problem, before: Gaussian) -> tuple[CovarianceForward, Array]:
         """See :class:`.Strategy`."""
         n_states = problem.loadings.shape[1]
-        spread = jnp.sqrt(problem.noise_variance)
+        spread, roots = jnp.sqrt(problem.noise_variance), jnp.sqrt(problem.weights)
         loadings = problem.loadings / spread[:, None]
-        scaled = problem.mask * (problem.values - problem.offset) / spread
+        scaled = roots * (problem.values - problem.offset) / spread
         identity = jnp.eye(spread.shape[0], dtype=spread.dtype)
 
         def step(
@@ -194,9 +194,9 @@ class CovarianceForm:
             minus_twice = 2.0 * jnp.sum(jnp.log(jnp.diag(factor))) + innovation @ innovation
             return state, (FilteredStates(*state, gain, whitened, innovation), minus_twice)
 
-        rows = (scaled, problem.mask, problem.transitions)
+        rows = (scaled, roots, problem.transitions)
         last, (filtered, minus_twice) = jax.lax.scan(step, before, rows)
-        log_norm = problem.mask @ jnp.log(2.0 * jnp.pi * problem.noise_variance)
+        log_norm = problem.weights @ jnp.log(2.0 * jnp.pi * problem.noise_variance)
         return CovarianceForward(filtered, last), -0.5 * (log_norm + minus_twice)
 
     def packed_moments(self, problem: Problem, result: CovarianceForward, after: Gaussian) -> PackedMoments:

@@ -49,22 +49,27 @@ class Model(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Rows as the compiled programs take them; ``gap_index`` says which gap leads to each row."""
+    """Rows as the compiled programs take them; ``gap_index`` says which gap leads to each row.
+
+    ``weights`` (T, D) are the powers to which the densities of cells are raised: one where a cell is
+    observed, unless the panel has weights of its own, and zero where it is missing.
+    """
 
     values: Array
-    mask: Array
+    weights: Array
     gap_index: Array
 
 
 class Problem(NamedTuple):
     """Parameters and a stretch of rows, the whole of the data or a chunk of it.
 
-    ``transitions`` (T, K) lead to each row from the one before, ``after`` (K,) from the last row to the one
-    after; where nothing follows, it is the one that starts a sequence.
+    ``weights`` (T, D) are those of :class:`Rows`. ``transitions`` (T, K) lead to each row from the one
+    before, ``after`` (K,) from the last row to the one after; where nothing follows, it is the one that
+    starts a sequence.
     """
 
     values: Array
-    mask: Array
+    weights: Array
     transitions: Transition
     after: Transition
     loadings: Array
@@ -93,7 +98,7 @@ def make_problem(model: Model, rows: Rows, after_index: Array | int) -> Problem:
         transitions = table.at(0).kept_where(rows.gap_index == 0)
     else:
         transitions = table.at(rows.gap_index)
-    return Problem(rows.values, rows.mask, transitions, table.at(after_index), *model[1:])
+    return Problem(rows.values, rows.weights, transitions, table.at(after_index), *model[1:])
 
 
 def following_index(rows: Rows, after_index: Array | int) -> Array:
@@ -115,7 +120,7 @@ def cached(store: dict[_Key, _T], panel: Panel, make: Callable[[], _T], *how: in
     *how : int
         Tells apart several entries of one panel.
     """
-    arrays = (panel.values, panel.mask, panel.gap_index)
+    arrays = (panel.values, panel.cell_weights, panel.gap_index)
     key = (*map(id, arrays), *how)
     with _making:
         if key not in store:
@@ -181,10 +186,11 @@ class Chunks:
         index = panel.gap_index[part]
         missing = self.rows - index.shape[0]
         with _reading:
-            seen, values = (np.pad(rows[part], ((0, missing), (0, 0))) for rows in (panel.mask, panel.values))
+            sources = (panel.values, panel.cell_weights)
+            values, weights = (np.pad(rows[part], ((0, missing), (0, 0))) for rows in sources)
         return Rows(
             jnp.asarray(values),
-            jnp.asarray(seen),
+            jnp.asarray(weights),
             jnp.asarray(np.pad(index, (0, missing), constant_values=panel.gaps.shape[0])),
         )
 

@@ -4,8 +4,8 @@ Nothing here has the size of the data: the observations enter through their coll
 
     J_t = C' diag(m_t / r) C,        h_t = C' diag(m_t / r) (x_t - mu),
 
-``m_t`` being the mask (Jungbacker & Koopman 2015; Durbin & Koopman 2012, section 6.5). A row in which
-nothing is observed has ``J_t = 0`` and ``h_t = 0`` and needs no special case.
+``m_t`` being the weights of its cells, the mask as a rule (Jungbacker & Koopman 2015; Durbin & Koopman 2012,
+section 6.5). A row in which nothing is observed has ``J_t = 0`` and ``h_t = 0`` and needs no special case.
 
 *Forward*, from the distribution of ``z_t`` given the rows up to ``t - 1``, mean ``m`` and covariance
 ``P = L L'``::
@@ -65,20 +65,22 @@ def collapse(problem: Problem) -> Collapsed:
     n_states = problem.loadings.shape[1]
     scaled = problem.loadings / problem.noise_variance[:, None]
     rows, columns, _ = triangle(n_states)
-    precision = unpack(problem.mask @ (scaled[:, rows] * problem.loadings[:, columns]), n_states)
-    information = (problem.mask * (problem.values - problem.offset)) @ scaled
+    precision = unpack(problem.weights @ (scaled[:, rows] * problem.loadings[:, columns]), n_states)
+    information = (problem.weights * (problem.values - problem.offset)) @ scaled
     return Collapsed(precision, information)
 
 
 def row_log_likelihoods(problem: Problem, means: Array, log_dets: Array, distances: Array) -> Array:
     """Log density of each row given the rows before it, from the filtered means (T, K) and two terms (T,).
 
+    A cell with a weight counts with its density raised to that power, the normaliser included.
+
     With the filtered mean in place of the predicted one, the quadratic form splits into two positive parts:
     the residual against the noise and the update against the predicted covariance.
     """
     residuals = problem.values - problem.offset - means @ problem.loadings.T
-    log_norm = problem.mask @ jnp.log(2.0 * jnp.pi * problem.noise_variance)
-    quadratic = (problem.mask * residuals**2) @ (1.0 / problem.noise_variance)
+    log_norm = problem.weights @ jnp.log(2.0 * jnp.pi * problem.noise_variance)
+    quadratic = (problem.weights * residuals**2) @ (1.0 / problem.noise_variance)
     return -0.5 * (log_norm + quadratic + log_dets + distances)
 
 

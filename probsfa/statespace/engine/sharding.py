@@ -43,7 +43,7 @@ def _sums(model: Model, rows: Rows, n_devices: int, strategy: segmented.Segmente
     from_next = partial(jax.lax.ppermute, axis_name=_AXIS, perm=[(i + 1, i) for i in range(n_devices - 1)])
     after_index = jnp.where(here == n_devices - 1, n_gaps, from_next(rows.gap_index[0]))
     transitions, after_last = table.at(rows.gap_index), table.at(after_index)
-    problem = Problem(rows.values, rows.mask, transitions, after_last, *model[1:])
+    problem = Problem(rows.values, rows.weights, transitions, after_last, *model[1:])
     cut = segmented.cut(collapse(problem), problem.transitions, n_segments)
     segments = jax.lax.all_gather(segmented.summarize(cut), _AXIS, axis=-1, tiled=True)
     borders = strategy.join(segments, stationary(model.n_states, rows.values.dtype))
@@ -61,7 +61,7 @@ def _sums(model: Model, rows: Rows, n_devices: int, strategy: segmented.Segmente
     after = Gaussian(from_next(smoothed.first.mean[:, 0]), from_next(smoothed.first.covariance[:, :, 0]))
     moments = segmented.packed_in_order(smoothed, after, steps)
     sums = (
-        *observation_statistics(rows.values, rows.mask, model.loadings, model.offset, moments),
+        *observation_statistics(rows.values, rows.weights, model.loadings, model.offset, moments),
         *transition_statistics(problem.following, following_index(rows, after_index), n_gaps, moments, after),
     )
     log_likelihood = jnp.sum(row_log_likelihoods(problem, *segmented.filtered_terms(filtered)))

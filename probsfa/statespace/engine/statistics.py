@@ -20,6 +20,8 @@ from probsfa.statespace.engine.symmetric import pack, triangle, unpack
 class Statistics(NamedTuple):
     """Sums of expected moments at given parameters; ``y = (z, 1)`` and ``e = x - C z - mu``.
 
+    Where cells have weights, sums over cells count each by its weight.
+
     Attributes
     ----------
     log_likelihood : float
@@ -72,29 +74,30 @@ class ObservationSums(NamedTuple):
 
 
 def observation_sums(
-    values: Array, mask: Array, loadings: Array, offset: Array, moments: PackedMoments
+    values: Array, weights: Array, loadings: Array, offset: Array, moments: PackedMoments
 ) -> ObservationSums:
     """Sums over rows that :func:`complete_sums` makes the statistics of."""
     means = moments.means
     upper = triangle(means.shape[0])
-    anything = jnp.any(mask > 0.0, axis=1, keepdims=True).astype(mask.dtype)
+    anything = jnp.any(weights > 0.0, axis=1, keepdims=True).astype(weights.dtype)
     extended = jnp.concatenate([means, jnp.ones_like(means[:1])])
 
     def where_observed(numbers: Array) -> Array:
-        return jnp.concatenate([numbers @ mask, numbers @ anything], axis=1)
+        return jnp.concatenate([numbers @ weights, numbers @ anything], axis=1)
 
     spread = where_observed(moments.covariances)
     # Formed before the product: the compiler would form it within, more slowly.
     outer = jax.lax.optimization_barrier(means[upper.rows] * means[upper.columns])
     seen = where_observed(extended)
-    residuals = mask * (values - offset - means.T @ loadings.T)
+    residuals = values - offset - means.T @ loadings.T
+    weighted = weights * residuals
     return ObservationSums(
         seen[-1],
         spread,
         spread + where_observed(outer),
         seen[:-1],
-        jnp.sum(residuals**2, axis=0),
-        extended @ residuals,
+        jnp.sum(weighted * residuals, axis=0),
+        extended @ weighted,
     )
 
 
@@ -116,10 +119,10 @@ def complete_sums(sums: ObservationSums, loadings: Array) -> tuple[Array, Array,
 
 
 def observation_statistics(
-    values: Array, mask: Array, loadings: Array, offset: Array, moments: PackedMoments
+    values: Array, weights: Array, loadings: Array, offset: Array, moments: PackedMoments
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Sums that concern the observations: counts, residual power and moments, latent and total moments."""
-    return complete_sums(observation_sums(values, mask, loadings, offset, moments), loadings)
+    return complete_sums(observation_sums(values, weights, loadings, offset, moments), loadings)
 
 
 # Up to so many different gaps, sums over each are a product with their indicators.

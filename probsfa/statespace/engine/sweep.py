@@ -61,7 +61,7 @@ def _sums(
     problem = make_problem(model, rows, after_index)
     moments = strategy.packed_moments(problem, result, after)
     sums = (
-        *observation_sums(rows.values, rows.mask, model.loadings, model.offset, moments),
+        *observation_sums(rows.values, rows.weights, model.loadings, model.offset, moments),
         *transition_statistics(
             problem.following,
             following_index(rows, jnp.where(last_counts, after_index, model.n_gaps)),
@@ -289,8 +289,11 @@ class InTurn:
 
     def visit_moments(
         self, params: Parameters, panel: Panel, visit: Callable[[slice, FloatArray, FloatArray], None]
-    ) -> None:
-        """Show the means and covariances of the rows of each chunk, the last one first, and keep none."""
+    ) -> float:
+        """Show the means and covariances of the rows of each chunk, the last one first, and keep none.
+
+        Returns the log-likelihood.
+        """
         sweep, n = self._sweep(params, panel), panel.n_rows
         sweep.forward()
         for part, smoothed in self._moments_backwards(sweep):
@@ -298,6 +301,7 @@ class InTurn:
             length = max(inside.stop - inside.start, 0)
             if length:
                 visit(inside, np.asarray(smoothed.means)[:length], np.asarray(smoothed.covariances)[:length])
+        return sweep.log_likelihood
 
     def expected_statistics(self, params: Parameters, panel: Panel) -> Statistics:
         """See :class:`.Route`."""

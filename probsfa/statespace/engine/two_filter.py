@@ -116,8 +116,8 @@ def backwards(panel: Panel, first: int, n_rows: int) -> Panel:
     # The gap that leads into a row leads, in reverse, into the row before it.
     known = panel.gap_index[first : first + n_rows + 1]
     index[: known.shape[0]] = known
-    values, mask = (_Backwards(rows, first, n_rows) for rows in (panel.values, panel.mask))
-    return panel._replace(values=values, mask=mask, gap_index=index[::-1], complete=False)
+    values, weights = (_Backwards(rows, first, n_rows) for rows in (panel.values, panel.cell_weights))
+    return panel._replace(values=values, mask=weights, gap_index=index[::-1], complete=False, weights=weights)
 
 
 def run_both(first: Iterable[object], second: Iterable[object]) -> None:

@@ -149,7 +149,7 @@ def fit(
                 except KeyboardInterrupt:  # before the climb has a first step to remember
                     result = result._replace(status="interrupted")
         if start is not None:
-            begin = _conform(start, whole, noise, start_noise)
+            begin = conform(start, whole, noise, start_noise)
             result = _fit_from(evaluate, whole, noise, begin, solver, tol)
         elif memory:
             evaluate.limit = evaluate.count + max_iter
@@ -260,8 +260,8 @@ def _memory_starts(panel: Panel, layout: Coordinates, noise: Noise, nested: Para
     if not nested.latents.n_pairs:
         bases += _first_starts(panel, alone, noise, None)
     sign = signs_of_memory(_unexplained(panel, nested)[0]) if layout.evenly_sampled else 1.0
-    firsts = [_conform(with_memories(params, sign=sign), layout, noise, None) for params in bases]
-    weak = _conform(with_memories(nested, _WEAK, sign), layout, noise, None)
+    firsts = [conform(with_memories(params, sign=sign), layout, noise, None) for params in bases]
+    weak = conform(with_memories(nested, _WEAK, sign), layout, noise, None)
     return [*_refine_all(panel, layout, noise, firsts), weak]
 
 
@@ -288,7 +288,7 @@ def _pair_starts(
     else:
         variance = np.mean(np.concatenate(centred) ** 2, axis=0)
         firsts = [Parameters(np.zeros(0), np.zeros((len(offset), 0)), variance, offset)]
-    firsts = [_conform(params, layout, noise, start_noise) for params in firsts]
+    firsts = [conform(params, layout, noise, start_noise) for params in firsts]
     if data is not None and slow.n_components and latents.n_rhythms:
         firsts = [_refine(one, layout._replace(latents=one.latents), noise, data)[1] for one in firsts]
     made = [_add_rhythms(params, layout, noise, data, centred, given) for params in firsts]
@@ -311,7 +311,7 @@ def _pair_starts(
             loadings[:, : latents.n_components] = alone.loadings
             weak = whole._replace(decay=alone.decay, loadings=loadings, noise_variance=alone.noise_variance)
             made.append(weak)
-    return [_conform(params._replace(offset=offset), layout, noise, start_noise) for params in made]
+    return [conform(params._replace(offset=offset), layout, noise, start_noise) for params in made]
 
 
 def _unexplained(panel: Panel, params: Parameters) -> tuple[list[FloatArray], FloatArray]:
@@ -377,7 +377,7 @@ def _random_starts(
     pairs = first._replace(decay=first.decay[:0], loadings=first.loadings[:, k:])
     slow = random_starts(*_centred(panel), Latents(k), n_starts)
     drawn = [with_more_latents(params, pairs) for params in slow]
-    return [_conform(params, layout, noise, start_noise) for params in drawn]
+    return [conform(params, layout, noise, start_noise) for params in drawn]
 
 
 def _better(best: FitResult, other: FitResult) -> FitResult:
@@ -475,9 +475,7 @@ def _first_starts(
 ) -> list[Parameters]:
     """Starts that the layout can express, the most faithful to slow feature analysis first."""
     centred, offset = _centred(panel)
-    return [
-        _conform(params, layout, noise, start_noise) for params in starts(centred, offset, layout.latents)
-    ]
+    return [conform(params, layout, noise, start_noise) for params in starts(centred, offset, layout.latents)]
 
 
 def _centred(panel: Panel, params: Parameters | None = None) -> tuple[list[FloatArray], FloatArray]:
@@ -503,7 +501,7 @@ def _refine_all(panel: Panel, layout: Coordinates, noise: Noise, first: list[Par
     return [params for _, params in refined]
 
 
-def _conform(
+def conform(
     params: Parameters, layout: Coordinates, noise: Noise, start_noise: FloatArray | None
 ) -> Parameters:
     """A start brought to what the layout can express."""

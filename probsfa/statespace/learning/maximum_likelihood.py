@@ -8,6 +8,7 @@ climb (:mod:`.fit`), and back to the units of the data. Where the data lie diffe
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -25,8 +26,10 @@ from probsfa.statespace.learning.memory_starts import with_weak_memory
 from probsfa.statespace.learning.noise import LEAST_KNOWN_NOISE, is_heywood
 from probsfa.statespace.learning.objective import STATUS_SENTENCES, EStep, FitResult, Report
 from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.learning.robust import clipped, fit_robust, is_normal, repetitive_columns
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters, canonical, rescale
+from probsfa.statespace.student import StudentNoise
 
 # Slowest decay of a fit that starts at slow feature analysis, and the noise's least share of a variance.
 _SLOWEST_START, _LEAST_NOISE_SHARE = 1.0 - 1e-4, 0.1
@@ -164,6 +167,9 @@ class MaximumLikelihood:
     constant : ndarray of shape (D,) or None, default=None
         Columns that do not vary and have noise of their own. Nothing is known of their spread: they are
         predicted as the constant, with standard deviation zero.
+    degrees_of_freedom : float or None, default=None
+        Of Student-t noise, of which `params` have the squared scales as noise variances, and of whose
+        log-likelihood `log_likelihood` is a lower bound; None where noise is Gaussian.
     """
 
     params: Parameters
@@ -178,6 +184,7 @@ class MaximumLikelihood:
     options: FitOptions
     axis: TimeAxis = TimeAxis()
     constant: BoolArray | None = None
+    degrees_of_freedom: float | None = None
 
     @property
     def n_iter(self) -> int:
@@ -191,11 +198,18 @@ class MaximumLikelihood:
 
     @property
     def predictive_params(self) -> Parameters:
-        """The state space from which observations are predicted: constant columns have no noise."""
+        """The state space from which observations are predicted: constant columns have no noise.
+
+        Of Student-t noise it has the variances.
+        """
         states = self.params.state_space
-        if self.constant is None:
+        if self.constant is None and self.degrees_of_freedom is None:
             return states
-        noise = np.where(self.constant, 0.0, states.noise_variance)
+        noise = states.noise_variance
+        if self.degrees_of_freedom is not None:
+            noise = noise * StudentNoise(self.degrees_of_freedom).variance
+        if self.constant is not None:
+            noise = np.where(self.constant, 0.0, noise)
         return states._replace(noise_variance=noise)
 
     @property
@@ -335,7 +349,10 @@ def start_of(init: Any, problem: FitProblem) -> Parameters:
 def pose(data: TrainingData, options: FitOptions) -> FitProblem:
     """Standardise data for a fit; parameters as in :func:`maximum_likelihood`."""
     options.check()
-    shift, scale = data.columns.units(by_feature=options.scales_by_feature)
+    columns = data.columns
+    if options.robust:
+        columns = _columns_without_outliers(data)
+    shift, scale = columns.units(by_feature=options.scales_by_feature)
     options.known_noise(scale)  # whether it fits the columns, before they are standardised
     # Under noise that is given, or the same for all columns, a constant column has a spread.
     constant = data.columns.constant if options.noise_kind == "diagonal" else None
@@ -352,6 +369,16 @@ def pose(data: TrainingData, options: FitOptions) -> FitProblem:
         constant if constant is not None and constant.any() else None,
         size.sentence if options.n_components is None else "",
     )
+
+
+def _columns_without_outliers(data: TrainingData) -> ColumnMoments:
+    """Moments of columns in which outliers have little part."""
+    if not isinstance(data, InMemory):
+        raise ValueError(
+            "robust noise has a weight for each cell, which is found with all rows in memory: fit to an "
+            "array, or with robust=False."
+        )
+    return column_moments(replace(data.sequences, values=clipped(data.sequences)))
 
 
 @interrupts_kept()
@@ -381,7 +408,12 @@ def maximise(
         assert report is not None
         report(count, best - problem.log_volume)
 
-    result = fit(
+    climb = (
+        partial(fit_robust, by_row=options.by_row)
+        if options.robust
+        else partial(fit, memory=options.has_memory, e_step=observations.e_step)
+    )
+    result = climb(
         observations.panel,
         options.latents,
         options.learned_noise(problem.scale),
@@ -391,10 +423,8 @@ def maximise(
         tol=problem.tol,
         n_init=options.n_init,
         start=None if start is None else start.state_space,
-        memory=options.has_memory,
         given=options.given(problem.time_unit, evenly_sampled=even),
         report=None if report is None else report_in_data_units,
-        e_step=observations.e_step,
     )
     return result._replace(params=result.params.with_memory_apart()) if options.has_memory else result
 
@@ -427,11 +457,30 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
         status=STATUS_SENTENCES[result.status]
         + _about_tolerance(result, problem)
         + problem.about_size
+        + _about_degrees(result, problem)
         + _about_floors(params, problem)
         + _about_constants(problem),
         options=problem.options,
         constant=problem.constant,
+        degrees_of_freedom=result.degrees_of_freedom,
     )
+
+
+def _about_degrees(result: FitResult, problem: FitProblem) -> str:
+    """Sentences on Student-t noise; or nothing."""
+    degrees = result.degrees_of_freedom
+    if degrees is None:
+        return ""
+    if is_normal(degrees):
+        return " The noise is as good as normal: robust=False gives the same model, sooner."
+    said = f" Noise is Student-t with {degrees:.3g} degrees of freedom; log-likelihoods are lower bounds."
+    same = np.flatnonzero(repetitive_columns(problem.observations.panel))
+    if problem.options.noise_kind == "diagonal" and same.size:
+        said += (
+            f" Two fifths or more of the cells of {_listed(same, problem)} are the same: noise of such is "
+            "held at a tenth of the variance or above, lest all other cells be outliers of a constant."
+        )
+    return said
 
 
 def _about_tolerance(result: FitResult, problem: FitProblem) -> str:

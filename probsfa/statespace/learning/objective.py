@@ -54,6 +54,8 @@ class FitResult(NamedTuple):
         Number of posterior evaluations.
     status : str
         A key of :data:`STATUS_SENTENCES`.
+    degrees_of_freedom : float or None, default=None
+        Of Student-t noise; None where noise is Gaussian.
     """
 
     params: Parameters
@@ -61,6 +63,7 @@ class FitResult(NamedTuple):
     history: tuple[float, ...]
     n_evaluations: int
     status: Status
+    degrees_of_freedom: float | None = None
 
     @property
     def converged(self) -> bool:

@@ -136,6 +136,8 @@ class FitOptions:
         Number of smooth latents, or their time scales to start from.
     noise_prior : {"weak"} or None, default="weak"
         Prior of the noise variances that are learned.
+    robust : bool or {"cell", "row"}, default=False
+        Whether noise is Student-t; with a weight for each cell, which is also True, or for each row.
     """
 
     n_components: int | None
@@ -148,6 +150,7 @@ class FitOptions:
     rhythms: int | tuple[Any, ...] = 0
     smooth: int | tuple[Any, ...] = 0
     noise_prior: str | None = "weak"
+    robust: bool | str = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise", as_noise(self.noise))
@@ -191,6 +194,17 @@ class FitOptions:
         check_option("solver", self.solver, ("auto", "em", "lbfgs"))
         if self.noise_prior is not None:
             check_option("noise_prior", self.noise_prior, ("weak",))
+        if not isinstance(self.robust, (bool, np.bool_)):
+            check_option("robust", self.robust, ("cell", "row"))
+        if self.noise_free and self.robust:
+            raise ValueError(
+                "noise=0.0 is the limit of no noise, which leaves none to be Student-t; robust=True needs "
+                "noise='diagonal', 'isotropic' or known variances."
+            )
+        if self.has_memory and self.robust:
+            raise ValueError(
+                "robust=True is for white noise, noise='ar1' for noise that is normal; choose one of them."
+            )
         if is_number(self.noise):
             if not (np.isfinite(self.noise) and self.noise >= 0.0):
                 raise ValueError(f"noise must be a finite variance, zero or larger; got {self.noise!r}.")
@@ -226,6 +240,11 @@ class FitOptions:
         """Which latents are asked for, once their number is chosen."""
         assert self.n_components is not None
         return Latents(int(self.n_components), count_of(self.rhythms), count_of(self.smooth))
+
+    @property
+    def by_row(self) -> bool:
+        """Whether cells of a row share the weight of their Student-t noise."""
+        return self.robust == "row"
 
     @property
     def n_pairs(self) -> int:

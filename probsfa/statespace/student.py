@@ -1,0 +1,374 @@
+r"""Student-t noise: Gaussian noise whose precision differs from cell to cell, or from row to row.
+
+With ``w_td`` a weight for each cell, or one weight ``w_t`` for all cells of a row,
+
+    x_td = mu_d + C_d z_t + n_td,   n_td ~ N(0, r_d / w_td),   w ~ Gamma(nu / 2, nu / 2),
+
+each noise is Student-t with ``nu`` degrees of freedom and scale ``sqrt(r_d)`` (Lange, Little & Taylor 1989).
+The posterior is approximated by ``q(z) q(w)``, which maximise a lower bound of the log-likelihood in turn
+(Tipping & Lawrence 2005):
+
+    q(z)   is the posterior of the Gaussian model in which a cell's noise has variance ``r / E[w]``;
+    q(w)   is Gamma((nu + n) / 2, (nu + s) / 2), hence E[w] = (nu + n) / (nu + s),
+
+where ``n`` is the number of observed cells that share the weight (one, or those of the row) and ``s`` the sum
+over them of ``E[(x - mu - C z)^2] / r`` under ``q(z)``. With ``q(w)`` at its best for ``q(z)`` the bound is
+
+    -KL(q(z) || p(z)) + sum over weights of log t(s),
+    log t(s) = -n/2 log(2 pi r) + log Gamma((nu + n) / 2) - log Gamma(nu / 2) - n/2 log(nu / 2)
+               - (nu + n) / 2 log(1 + s / nu),
+
+and ``nu`` at its best maximises the sum. The engine computes with weights as powers of the cells' densities
+(:class:`~probsfa.statespace.panel.Panel`); what a power of a normaliser differs by from that of a variance is
+added here.
+
+References
+----------
+Lange, K. L., Little, R. J. A. & Taylor, J. M. G. (1989). Robust statistical modeling using the t
+distribution. JASA 84, 881-896. https://doi.org/10.1080/01621459.1989.10478852
+Tipping, M. E. & Lawrence, N. D. (2005). Variational inference for Student-t models. Neurocomputing 69,
+123-141. https://doi.org/10.1016/j.neucom.2005.02.016
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import betaln, gammaincinv, gammaln, ndtr, ndtri
+
+from probsfa._typing import FloatArray
+from probsfa.statespace.leave_one_out import left_out_moments
+from probsfa.statespace.panel import Panel
+from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.posterior import visit_moments
+
+__all__ = [
+    "FEWEST_DEGREES",
+    "MOST_DEGREES",
+    "CellMoments",
+    "Inferred",
+    "StudentNoise",
+    "Weights",
+    "cell_moments",
+    "infer_weights",
+    "normal_scores",
+]
+
+#: Bounds of the degrees of freedom: noise has a variance above two, and is as good as normal at the upper.
+FEWEST_DEGREES, MOST_DEGREES = 2.1, 1000.0
+# Nats still to come below which weights are at their fixed point; most rounds to there.
+_WORTH_A_ROUND, _MOST_ROUNDS = 1e-6, 200
+
+
+class CellMoments(NamedTuple):
+    """What a posterior of the latents says of the cells without their noise.
+
+    Attributes
+    ----------
+    means : ndarray of shape (N, D)
+        Posterior means of ``mu + C z``.
+    explained : ndarray of shape (N, D)
+        Posterior variances of it.
+    log_likelihood : float
+        Log-likelihood of the panel with its weights, as the engine counts it, in nats.
+    """
+
+    means: FloatArray
+    explained: FloatArray
+    log_likelihood: float
+
+    def discrepancies(self, params: Parameters, panel: Panel) -> FloatArray:
+        """Expected squared residuals, ``E[(x - mu - C z)^2] / r``, shape (N, D); zero where missing."""
+        n = panel.n_rows
+        power = (panel.values[:n] - self.means) ** 2 + self.explained
+        return np.where(panel.mask[:n] > 0.0, power / params.noise_variance, 0.0)
+
+
+def cell_moments(params: Parameters, panel: Panel) -> CellMoments:
+    """Posterior moments of the noise-free cells, with little else in memory.
+
+    Parameters
+    ----------
+    params : Parameters
+        Parameters of the model.
+    panel : Panel
+        Packed observations, with weights.
+
+    Returns
+    -------
+    CellMoments
+    """
+    k, shape = params.n_states, (panel.n_rows, params.n_features)
+    means, explained = np.empty(shape), np.empty(shape)
+    outer = (params.loadings[:, :, None] * params.loadings[:, None, :]).reshape(-1, k * k).T
+
+    def see(rows: slice, states: FloatArray, covariances: FloatArray) -> None:
+        means[rows] = params.offset + states @ params.loadings.T
+        explained[rows] = np.maximum(covariances.reshape(-1, k * k) @ outer, 0.0)
+
+    value = visit_moments(params, panel, see)
+    return CellMoments(means, explained, value)
+
+
+class Weights(NamedTuple):
+    """Expected weights of the cells, and what they add to the bound whatever the parameters are.
+
+    Attributes
+    ----------
+    values : ndarray of shape (T, D)
+        ``E[w]`` under ``q(w)``; zero where a cell is missing.
+    constant : ndarray of shape (N,)
+        ``n/2 E[log w] - KL(q(w) || p(w))`` of the weights of each row, in nats.
+    """
+
+    values: FloatArray
+    constant: FloatArray
+
+    def bound(self, params: Parameters, panel: Panel, log_likelihood: float) -> float:
+        """The lower bound at parameters, from the log-likelihood that the engine gives with these weights."""
+        return log_likelihood + float(np.sum(self.beside(params, panel)))
+
+    def beside(self, params: Parameters, panel: Panel) -> FloatArray:
+        """What the bound of each row (N,) exceeds the log-likelihood by that the engine gives.
+
+        The constant, and ``(w - 1) / 2 log(2 pi r)`` for each cell: the engine takes powers ``w`` of
+        densities of variance ``r``, whose normalisers are not those of variance ``r / w``.
+        """
+        n = panel.n_rows
+        surplus = self.values[:n] - panel.mask[:n]
+        return np.asarray(self.constant + 0.5 * surplus @ np.log(2.0 * np.pi * params.noise_variance))
+
+
+class StudentNoise(NamedTuple):
+    """Degrees of freedom of the noise, and which cells share a weight.
+
+    Attributes
+    ----------
+    degrees_of_freedom : float
+        ``nu``.
+    by_row : bool, default=False
+        Whether all cells of a row share one weight, or each has its own.
+    """
+
+    degrees_of_freedom: float
+    by_row: bool = False
+
+    @property
+    def variance(self) -> float:
+        """Variance of noise of which no weight is known, in units of ``r``: ``nu / (nu - 2)``."""
+        return self.degrees_of_freedom / (self.degrees_of_freedom - 2.0)
+
+    def shared(self, cells: FloatArray) -> FloatArray:
+        """Sums (N, 1) or (N, D) over the cells (N, D) that share a weight."""
+        return cells.sum(axis=1, keepdims=True) if self.by_row else cells
+
+    def expected_weights(self, discrepancies: FloatArray, mask: FloatArray) -> FloatArray:
+        """``E[w]`` of every cell (N, D), missing ones too."""
+        s, n = self.shared(discrepancies), self.shared(mask)
+        nu = self.degrees_of_freedom
+        return np.asarray(np.broadcast_to((nu + n) / (nu + s), mask.shape))
+
+    def expected_variances(self, discrepancies: FloatArray, mask: FloatArray) -> FloatArray:
+        """``E[1 / w]`` of every cell (N, D): the variance of new noise there, in units of ``r``."""
+        s, n = self.shared(discrepancies), self.shared(mask)
+        nu = self.degrees_of_freedom
+        return np.asarray(np.broadcast_to((nu + s) / (nu + n - 2.0), mask.shape))
+
+    def log_density(self, discrepancies: FloatArray, mask: FloatArray) -> FloatArray:
+        """``log t(s)`` but for ``-n/2 log(2 pi r)``, in nats, summed over each row: (N,)."""
+        s, n = self.shared(discrepancies), self.shared(mask)
+        nu = self.degrees_of_freedom
+        terms = _log_norm(n, nu) - 0.5 * (nu + n) * np.log1p(s / nu)
+        return np.asarray(np.sum(terms, axis=1))
+
+    def weights(self, discrepancies: FloatArray, panel: Panel) -> Weights:
+        """``q(w)`` at its best for discrepancies (N, D), over all rows of the panel."""
+        n_rows = panel.n_rows
+        mask = np.asarray(panel.mask[:n_rows])
+        expected = self.expected_weights(discrepancies, mask) * mask
+        values = np.zeros(panel.values.shape)
+        values[:n_rows] = expected
+        constant = self.log_density(discrepancies, mask) + 0.5 * np.sum(expected * discrepancies, axis=1)
+        return Weights(values, constant)
+
+    def at_best_degrees(self, discrepancies: FloatArray, mask: FloatArray) -> "StudentNoise":
+        """The same with the degrees of freedom that maximise the bound, within their limits."""
+        s, n = self.shared(discrepancies), self.shared(mask)
+        s, n = s[n > 0.0], n[n > 0.0]
+        sizes, counts = np.unique(n, return_counts=True)
+
+        def loss(log_nu: float) -> float:
+            nu = float(np.exp(log_nu))
+            return float(0.5 * np.sum((nu + n) * np.log1p(s / nu)) - counts @ _log_norm(sizes, nu))
+
+        limits = (np.log(FEWEST_DEGREES), np.log(MOST_DEGREES))
+        end = minimize_scalar(loss, bounds=limits, method="bounded", options={"xatol": 1e-6})
+        known = min(max(self.degrees_of_freedom, FEWEST_DEGREES), MOST_DEGREES)
+        tried = [float(end.x), *limits, float(np.log(known))]
+        return self._replace(degrees_of_freedom=float(np.exp(min(tried, key=loss))))
+
+
+def _log_norm(n: FloatArray, nu: float) -> FloatArray:
+    """``log Gamma((nu + n) / 2) - log Gamma(nu / 2) - n/2 log(nu / 2)``, with its digits at large ``nu``."""
+    half = 0.5 * np.maximum(n, 1.0)  # of which there is one at least, where it matters
+    ratio = gammaln(half) - betaln(0.5 * nu, half)
+    return np.where(n > 0.0, ratio - half * np.log(0.5 * nu), 0.0)
+
+
+class Inferred(NamedTuple):
+    """Weights at their fixed point.
+
+    Attributes
+    ----------
+    weights : Weights
+        ``q(w)``.
+    discrepancies : ndarray of shape (N, D)
+        Those it is made of; zero where missing.
+    bound : float
+        Lower bound of the log-likelihood, in nats.
+    history : tuple of float
+        The bound after each round; never falls.
+    """
+
+    weights: Weights
+    discrepancies: FloatArray
+    bound: float
+    history: tuple[float, ...]
+
+
+def bound_at(
+    params: Parameters, panel: Panel, moments: CellMoments, weights: FloatArray, noise: StudentNoise
+) -> float:
+    """The bound of the posterior under some weights (T, D), with ``q(w)`` at its best for it.
+
+    Minus the divergence of ``q(z)`` from its prior is the log-likelihood that the engine gives under these
+    weights, less the expected log densities of the cells, raised to them.
+    """
+    n = panel.n_rows
+    mask, log_norm = np.asarray(panel.mask[:n]), np.log(2.0 * np.pi * params.noise_variance)
+    s = moments.discrepancies(params, panel)
+    used = weights[:n]
+    surplus = used.sum(axis=0) - mask.sum(axis=0)
+    divergence = moments.log_likelihood + 0.5 * float(surplus @ log_norm) + 0.5 * float(np.sum(used * s))
+    return divergence + float(np.sum(noise.log_density(s, mask)))
+
+
+def infer_weights(
+    params: Parameters,
+    panel: Panel,
+    noise: StudentNoise,
+    start: FloatArray | None = None,
+    worth: float = _WORTH_A_ROUND,
+) -> Inferred:
+    """Find ``q(z) q(w)`` at given parameters, by improving each in turn.
+
+    There may be several fixed points, of which cells far off the mean, and far off what the other cells say
+    of them, are made to begin as outliers.
+
+    Parameters
+    ----------
+    params : Parameters
+        Parameters of the model.
+    panel : Panel
+        Packed observations.
+    noise : StudentNoise
+        Degrees of freedom, and which cells share a weight.
+    start : ndarray of shape (T, D), optional
+        Expected weights to begin with.
+    worth : float, optional
+        Nats still to come below which to stop.
+
+    Returns
+    -------
+    Inferred
+    """
+    weights = first_weights(params, panel, noise) if start is None else start
+    history: list[float] = []
+    gain = np.inf
+    for _ in range(_MOST_ROUNDS):
+        moments = cell_moments(params, panel.weighted(weights))
+        history.append(bound_at(params, panel, moments, weights, noise))
+        s = moments.discrepancies(params, panel)
+        weights = noise.weights(s, panel).values
+        if len(history) > 1:
+            last, gain = gain, history[-1] - history[-2]
+            rate = min(max(gain / last, 0.0), 0.999) if np.isfinite(last) and last > 0.0 else 0.5
+            if gain * rate / (1.0 - rate) < worth or gain <= 1e-15 * abs(history[-1]):
+                break
+    return Inferred(noise.weights(s, panel), s, history[-1], tuple(history))
+
+
+def first_weights(params: Parameters, panel: Panel, noise: StudentNoise) -> FloatArray:
+    """Expected weights (T, D) to begin with, from the errors of cells given the others.
+
+    Those others are weighted by their distance from the mean, so that gross outliers take no part.
+    """
+    n = panel.n_rows
+    values, mask = np.asarray(panel.values[:n]), np.asarray(panel.mask[:n])
+    variance = np.sum(params.loadings**2, axis=1) + params.noise_variance
+    s = mask * (values - params.offset) ** 2 / variance
+    weights = np.zeros(panel.values.shape)
+    weights[:n] = np.minimum(noise.expected_weights(s, mask), 1.0) * mask
+    if noise.by_row:
+        return weights
+    moments = cell_moments(params, panel.weighted(weights))
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        own = params.noise_variance / np.where(mask > 0.0, weights[:n], 1.0)
+        mean, spread = left_out_moments(values, moments.means, moments.explained + own, own)
+        s = (values - mean) ** 2 / (spread - own + params.noise_variance)
+    s = np.where(np.isfinite(s), s, moments.discrepancies(params, panel))
+    weights[:n] = noise.expected_weights(s * mask, mask) * mask
+    return weights
+
+
+def normal_scores(
+    errors: FloatArray,
+    explained: FloatArray,
+    scale: FloatArray,
+    degrees_of_freedom: float | FloatArray,
+) -> FloatArray:
+    """Turn errors into what is standard normal if a predicted distribution is right.
+
+    The distribution is that of a normal variable and an independent Student-t one,
+    ``F(e) = integral of Phi(e / sqrt(v + r / w)) p(w) dw`` with ``w ~ Gamma(nu / 2, nu / 2)``. The integral
+    is taken by the trapezoidal rule in ``log w``, where the integrand is smooth and falls off at both ends.
+
+    Parameters
+    ----------
+    errors : ndarray of shape (N, D)
+        Values less predicted means, NaN where there are none.
+    explained : ndarray of shape (N, D)
+        Variances of the normal part, ``v``.
+    scale : ndarray of shape (D,) or (N, D)
+        Squared scales of the Student-t part, ``r``.
+    degrees_of_freedom : float or ndarray of shape (N, D)
+        ``nu``.
+
+    Returns
+    -------
+    ndarray of shape (N, D)
+        ``Phi^-1(F(e))``; NaN where the error is, or without a spread.
+    """
+    out = np.full(errors.shape, np.nan)
+    r, nu = np.broadcast_to(scale, errors.shape), np.broadcast_to(degrees_of_freedom, errors.shape)
+    there = ~np.isnan(errors) & ~np.isnan(explained) & (explained + r > 0.0)
+    for degrees in np.unique(nu[there]):
+        here = there & (nu == degrees)
+        weights, probabilities = _gamma_nodes(float(degrees))
+        e, v, noise = np.abs(errors[here]), np.maximum(explained[here], 0.0), r[here]
+        tail = np.zeros_like(e)
+        for w, p in zip(weights, probabilities, strict=True):
+            tail += p * ndtr(-e / np.sqrt(v + noise / w))
+        out[here] = -np.sign(errors[here]) * ndtri(np.maximum(tail, np.finfo(np.float64).tiny))
+    return out
+
+
+def _gamma_nodes(nu: float, n_nodes: int = 120) -> tuple[FloatArray, FloatArray]:
+    """Nodes and probabilities of ``w ~ Gamma(nu / 2, nu / 2)``, evenly spaced in its logarithm."""
+    half = 0.5 * nu
+    # Far enough into the lower tail that powers of errors up to 1e10 have their share.
+    ends = np.log(gammaincinv(half, [1e-30, 1.0 - 1e-14]) / half)
+    grid = np.linspace(ends[0], ends[1], n_nodes)
+    log_p = half * grid - half * np.exp(grid)
+    p = np.exp(log_p - log_p.max())
+    return np.exp(grid), p / p.sum()

@@ -1,0 +1,272 @@
+"""A fitted model with Student-t noise, and its verbs.
+
+Weights of cells are found anew for the rows that are asked about, at the parameters of the fit (see
+:mod:`.student`); given them, the posterior is that of a Gaussian model. Log-likelihoods are lower bounds.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NoReturn, Self
+
+import numpy as np
+
+from probsfa._typing import FloatArray
+from probsfa._validation import Sequences
+from probsfa.datasets import hide_blocks
+from probsfa.statespace import student_filter
+from probsfa.statespace.diagnostics import Diagnostics, PredictionErrors, diagnose, left_out_row_moments
+from probsfa.statespace.engine.dynamics import simulate_latents, transition_table
+from probsfa.statespace.filtering import FilterResult, FilterState, one_step, run_filter
+from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
+from probsfa.statespace.learning.profile import TimescaleProfile
+from probsfa.statespace.learning.standard_errors import StandardErrors
+from probsfa.statespace.leave_one_out import compare_with_interpolation, left_out_moments
+from probsfa.statespace.models import LinearGaussianModel
+from probsfa.statespace.news import News
+from probsfa.statespace.panel import Panel
+from probsfa.statespace.posterior import Posterior, smooth
+from probsfa.statespace.prediction import Imputation, check_finite, fill
+from probsfa.statespace.simulation import draw_latents
+from probsfa.statespace.student import (
+    CellMoments,
+    Inferred,
+    StudentNoise,
+    cell_moments,
+    infer_weights,
+    normal_scores,
+)
+
+__all__ = ["StudentModel", "with_noise"]
+
+
+@dataclass(frozen=True, eq=False)
+class StudentModel(LinearGaussianModel):
+    """The factorial AR(1) model with Student-t noise, at fitted parameters."""
+
+    @property
+    def noise(self) -> StudentNoise:
+        """Degrees of freedom, and which cells share a weight."""
+        assert self.fitted.degrees_of_freedom is not None
+        return StudentNoise(self.fitted.degrees_of_freedom, self.fitted.options.by_row)
+
+    @property
+    def n_parameters(self) -> int:
+        """Those of Gaussian noise, and the degrees of freedom."""
+        return super().n_parameters + 1
+
+    def _panel(self, sequences: Sequences) -> Panel:
+        """Packed rows, which are never all alike: each has weights of its own."""
+        return super()._panel(sequences)._replace(complete=False)
+
+    def _infer(self, sequences: Sequences) -> tuple[Panel, Inferred]:
+        """Packed rows with the weights that they have, and what these were found with."""
+        panel = self._panel(sequences)
+        inferred = infer_weights(self.fitted.params, panel, self.noise)
+        check_finite(sequences, self.fitted.params, inferred.bound, inferred.discrepancies)
+        return panel.weighted(inferred.weights.values), inferred
+
+    def posterior(self, sequences: Sequences) -> Posterior:
+        """Distribution ``q(z)`` of the latents given all rows; its log-likelihoods are lower bounds."""
+        panel, inferred = self._infer(sequences)
+        whole = smooth(self.fitted.params, panel)
+        check_finite(sequences, self.fitted.params, *whole)
+        beside = inferred.weights.beside(self.fitted.params, panel)
+        return whole._replace(row_log_likelihoods=whole.row_log_likelihoods + beside)
+
+    def filter(self, sequences: Sequences, state: FilterState | None) -> list[FilterResult]:
+        """Distribution of the latents of each sequence given the rows up to their own, approximately."""
+        if state is not None and len(sequences.lengths) > 1:
+            raise ValueError("state goes on with one sequence; X holds several.")
+        timed = sequences.retimed(self.fitted.time_unit)
+        results = [
+            run_filter(
+                self.fitted.params,
+                timed.one(i),
+                state,
+                predictive=self.fitted.predictive_params,
+                filter_rows=partial(student_filter.filter_rows, self.noise),
+            )
+            for i in range(len(timed.lengths))
+        ]
+        for result in results:
+            check_finite(sequences, self.fitted.params, *result[:3])
+        return results
+
+    def log_likelihood(self, sequences: Sequences) -> float:
+        """Lower bound of the log-likelihood of all rows, in nats."""
+        return self._infer(sequences)[1].bound
+
+    def _cells(self, sequences: Sequences) -> tuple[CellMoments, Inferred]:
+        """Moments of the noise-free cells given all rows."""
+        panel, inferred = self._infer(sequences)
+        moments = cell_moments(self.fitted.params, panel)
+        check_finite(sequences, self.fitted.params, moments.means, moments.explained)
+        return moments, inferred
+
+    def _noise_of_new_cells(self, sequences: Sequences, inferred: Inferred) -> FloatArray:
+        """Variance (N, D) of the noise of cells that would be observed beside those that are."""
+        mask = sequences.mask.astype(np.float64)
+        if not self.noise.by_row:
+            return np.broadcast_to(self.fitted.predictive_params.noise_variance, mask.shape)
+        spread = self.noise.expected_variances(inferred.discrepancies, mask)
+        return spread * self.fitted.predictive_params.noise_variance / self.noise.variance
+
+    def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
+        """Values with missing cells filled, and the standard deviations of what would have been observed."""
+        moments, inferred = self._cells(sequences)
+        noise = self._noise_of_new_cells(sequences, inferred)
+        values, std = fill(sequences.values, moments.means, moments.explained + noise)
+        if sequences.mask.all():
+            return Imputation(values, std)
+        without = self._without_own(sequences, moments, inferred)[0]
+        return Imputation(values, std, compare_with_interpolation(sequences, without))
+
+    def _without_own(
+        self, sequences: Sequences, moments: CellMoments, inferred: Inferred
+    ) -> tuple[FloatArray, FloatArray]:
+        """Means and variances (N, D) of noise-free observed cells given the others, by their weights."""
+        weights = inferred.weights.values[: sequences.n_rows]
+        own = self.fitted.params.noise_variance / np.where(sequences.mask, weights, 1.0)
+        mean, variance = left_out_moments(sequences.values, moments.means, moments.explained + own, own)
+        return mean, np.maximum(variance - own, 0.0)
+
+    def left_out(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
+        """Means and variances (N, D), noise included, of observed cells given all the others."""
+        moments, inferred = self._cells(sequences)
+        mean, explained = self._without_own(sequences, moments, inferred)
+        return mean, explained + self._noise_of_new_cells(sequences, inferred)
+
+    def outlier_scores(self, sequences: Sequences) -> FloatArray:
+        """Distance of each observed cell from what the others say, in standard deviations of usual noise."""
+        moments, inferred = self._cells(sequences)
+        mean, explained = self._without_own(sequences, moments, inferred)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.abs(sequences.values - mean) / np.sqrt(explained + self.fitted.params.noise_variance)
+
+    def beside_interpolation(self, sequences: Sequences) -> Self:
+        """The same model: outliers are found by no straight line, and by no model."""
+        return self
+
+    def with_gross_misfit(self, sequences: Sequences) -> Self:
+        """The same model: large errors are what its noise is for."""
+        return self
+
+    def sample(self, n_steps: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        """Observations and latents drawn from the model."""
+        params = self.fitted.params
+        latents = simulate_latents(params, n_steps, rng)
+        noise = self._draw_noise(np.zeros((n_steps, params.n_features)), None, rng)
+        return params.offset + latents @ params.loadings.T + noise, latents
+
+    def _draw_noise(
+        self, like: FloatArray, inferred: tuple[FloatArray, FloatArray] | None, rng: np.random.Generator
+    ) -> FloatArray:
+        """Noise of new cells (..., N, D), with discrepancies and mask of known cells of the same rows."""
+        nu, by_row = self.noise.degrees_of_freedom, self.noise.by_row
+        shape = (*like.shape[:-1], 1) if by_row else like.shape
+        a: FloatArray = np.array(0.5 * nu)
+        b = a
+        if inferred is not None and by_row:
+            s, mask = inferred
+            a = 0.5 * (nu + mask.sum(axis=1, keepdims=True))
+            b = 0.5 * (nu + s.sum(axis=1, keepdims=True))
+        weights = rng.gamma(np.broadcast_to(a, shape)) / b
+        variance = self.fitted.predictive_params.noise_variance / self.noise.variance
+        return np.asarray(rng.standard_normal(like.shape) * np.sqrt(variance / weights))
+
+    def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Courses of the latents, from ``q(z)``."""
+        panel, _ = self._infer(sequences)
+        drawn = draw_latents(self.fitted.params, panel, n_draws, rng)
+        check_finite(sequences, self.fitted.params, drawn)
+        return drawn
+
+    def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Cells, missing ones drawn with Student-t noise around draws of the latents."""
+        params, values = self.fitted.params, sequences.values
+        panel, inferred = self._infer(sequences)
+        drawn = params.offset + draw_latents(params, panel, n_draws, rng) @ params.loadings.T
+        check_finite(sequences, params, drawn)
+        told = inferred.discrepancies, sequences.mask.astype(np.float64)
+        drawn += self._draw_noise(drawn, told, rng)
+        return np.where(np.isnan(values), drawn, values)
+
+    def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
+        """What prediction errors say of the model; they are given as normal scores of their distributions."""
+        fitted, noise = self.fitted, self.noise
+        timed = sequences.retimed(fitted.time_unit)
+        params, values = fitted.params, sequences.values
+        panel = self._panel(sequences)
+        k = params.n_states
+        steps = transition_table(params, panel.gaps).at(panel.gap_index)
+        filtering = student_filter.filter_rows(noise, params, panel, steps, np.zeros(k), np.eye(k))
+        before = steps.at(slice(0, panel.n_rows))
+        ahead = one_step(fitted.predictive_params, before, filtering.means, filtering.covariances)
+        check_finite(sequences, params, ahead.means)
+
+        def scores(data: FloatArray, means: FloatArray, explained: FloatArray) -> FloatArray:
+            return normal_scores(data - means, explained, scale, noise.degrees_of_freedom)
+
+        scale = fitted.predictive_params.noise_variance / noise.variance
+        by_kind = {"one step": scores(values, ahead.means, ahead.std**2 - noise.variance * scale)}
+        sample = self.sample_of(sequences)
+        by_kind["cells"], by_kind["rows"] = self._scores_left_out(sample, scale)
+        if block < sample.n_rows:
+            hidden = hide_blocks(sample.values, block, 0.1, random_state=0)
+            rest = replace(sample, values=np.where(hidden, np.nan, sample.values))
+            moments, _ = self._cells(rest)
+            by_kind["blocks"] = np.where(
+                hidden, scores(sample.values, moments.means, moments.explained), np.nan
+            )
+        errors = PredictionErrors(*ahead, by_kind, block)
+        seconds = fitted.axis.seconds(fitted.time_unit)
+        return diagnose(errors, timed, seconds, params.n_components, robust=True)
+
+    def _scores_left_out(self, sample: Sequences, scale: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Normal scores of cells, and of the cells of rows, that are left out."""
+        params, values, noise = self.fitted.params, sample.values, self.noise
+        panel, inferred = self._infer(sample)
+        whole = smooth(params, panel)
+        weights = np.asarray(panel.cell_weights[: sample.n_rows])
+        means, explained = left_out_row_moments(params, values, whole.means, whole.covariances, weights)
+        rows = normal_scores(values - means, explained, scale, noise.degrees_of_freedom)
+        mean, left = self._without_own(sample, cell_moments(params, panel), inferred)
+        if not noise.by_row:
+            return normal_scores(values - mean, left, scale, noise.degrees_of_freedom), rows
+        # The other cells of a row tell its weight.
+        mask, s, nu = sample.mask.astype(np.float64), inferred.discrepancies, noise.degrees_of_freedom
+        others = mask.sum(axis=1, keepdims=True) - mask
+        power = np.maximum(s.sum(axis=1, keepdims=True) - s, 0.0)
+        degrees = nu + others
+        return normal_scores(values - mean, left, scale * (nu + power) / degrees, degrees), rows
+
+    def _refuse(self, what: str, instead: str) -> NoReturn:
+        raise ValueError(f"{what} of a model with robust noise: {instead}")
+
+    def news(self, old: Sequences, new: Sequences, target: tuple[int, int]) -> News:
+        """Refused: weights change with the news, so that it is no sum over cells."""
+        self._refuse(
+            "news has no share for each cell",
+            "a new cell changes the weights of others. Compare `impute` or `forecast` before and after.",
+        )
+
+    def standard_errors(self, sequences: Sequences) -> StandardErrors:
+        """Refused: the curvature of the bound is not that of the likelihood."""
+        self._refuse(
+            "standard_errors are not known",
+            "the curvature of the lower bound that is maximised is not that of the likelihood. Fit again to "
+            "series that `sample` draws.",
+        )
+
+    def profile_timescale(self, sequences: Sequences, component: int, level: float) -> TimescaleProfile:
+        """Refused: the profile of the bound is not that of the likelihood."""
+        self._refuse(
+            "profile_timescale is not known",
+            "the lower bound that is maximised falls otherwise than the likelihood. Fit again to series that "
+            "`sample` draws.",
+        )
+
+
+def with_noise(fitted: MaximumLikelihood) -> LinearGaussianModel:
+    """The model of a fit: with Student-t noise where that was asked for."""
+    return LinearGaussianModel(fitted) if fitted.degrees_of_freedom is None else StudentModel(fitted)

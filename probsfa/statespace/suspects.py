@@ -1,0 +1,127 @@
+"""Gross outliers under a Gaussian fit: few cells that decide of it, while most errors are normal.
+
+Their size is judged by the errors of all other cells, never by the variances of the fit, which they widen:
+four wild rows in 15,000 may make these a hundred times too large. Columns whose errors are heavy-tailed
+throughout, such as rain or visibility, have no outliers in this sense, whatever their largest cells are.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probsfa._typing import BoolArray, FloatArray
+from probsfa._validation import Sequences
+
+__all__ = ["Outliers", "gross_outliers", "suspicious_rows"]
+
+# Robust standard deviations beyond which a cell is a gross outlier; the least part of the sum of squares that
+# such cells have where they decide of a fit; and the largest part of all cells that they may be.
+_GROSS, _LEAST_SHARE, _MOST_CELLS = 7.0, 0.3, 0.1
+# Ratio of the quantiles at 90 and 50 % of the sizes of errors: 2.4 for normal ones, 3.6 for Student-t ones of
+# two degrees of freedom.
+_MOST_RATIO = 3.5
+# Columns with fewer errors are not judged; rows from which medians of many are taken.
+_FEWEST, _MANY_ROWS = 50, 50_000
+# Median absolute deviation of a normal distribution of unit variance.
+_MAD = 0.6744897501960817
+
+
+class Outliers(NamedTuple):
+    """Columns with gross outliers, and the cells that are farthest off.
+
+    Attributes
+    ----------
+    columns : ndarray of bool of shape (D,)
+        In which columns.
+    cells : list of (int, int)
+        Row and column of the cells farthest off, the farthest first, one for each column.
+    sizes : list of float
+        Their errors, in robust standard deviations of their columns.
+    """
+
+    columns: BoolArray
+    cells: list[tuple[int, int]]
+    sizes: list[float]
+
+
+def suspicious_rows(sequences: Sequences, n_rows: int) -> NDArray[np.intp]:
+    """Rows (M,) with cells far from the mean of their neighbours, or from the median of their column.
+
+    Parameters
+    ----------
+    sequences : Sequences
+        Rows, NaN where missing.
+    n_rows : int
+        Most rows that are wanted.
+
+    Returns
+    -------
+    ndarray of int of shape (M,)
+        In order of time.
+    """
+    values = sequences.values
+    between = np.full(values.shape, np.nan)
+    between[1:-1] = values[1:-1] - 0.5 * (values[:-2] + values[2:])
+    starts = np.cumsum(sequences.lengths)[:-1]
+    between[np.concatenate([starts, starts - 1])] = np.nan
+    step = max(len(values) // _MANY_ROWS, 1)
+    worst = np.zeros(len(values))
+    for j in range(values.shape[1]):
+        for errors in (between[:, j], values[:, j] - _median(values[::step, j])):
+            spread = _median(np.abs(errors[::step]))
+            if spread > 0.0:
+                worst = np.fmax(worst, np.abs(errors) / spread)
+    return np.sort(np.argsort(-worst, kind="stable")[:n_rows])
+
+
+def _median(x: FloatArray) -> float:
+    seen = x[~np.isnan(x)]
+    return float(np.median(seen)) if seen.size else np.nan
+
+
+def gross_outliers(sample: FloatArray, suspects: FloatArray, rows: NDArray[np.intp], n_rows: int) -> Outliers:
+    """Look for outliers in standardised errors of predictions one row ahead.
+
+    Parameters
+    ----------
+    sample : ndarray of shape (S, D)
+        Errors of rows that are spread over the data.
+    suspects : ndarray of shape (M, D)
+        Errors of the rows that are most likely to have outliers.
+    rows : ndarray of int of shape (M,)
+        Which rows these are.
+    n_rows : int
+        Number of rows of the data.
+
+    Returns
+    -------
+    Outliers
+    """
+    d = sample.shape[1]
+    columns, farthest = np.zeros(d, dtype=bool), []
+    for j in range(d):
+        size = np.abs(sample[~np.isnan(sample[:, j]), j])
+        if len(size) < _FEWEST:
+            continue
+        median, high = np.quantile(size, [0.5, 0.9])
+        if not 0.0 < high <= _MOST_RATIO * median:
+            continue
+        limit = _GROSS * median / _MAD
+        wild = size > limit
+        if np.mean(wild) > _MOST_CELLS:
+            continue
+        quiet = float(np.sum(size[~wild] ** 2))
+        there = np.abs(np.nan_to_num(suspects[:, j]))
+        beyond = np.where(there > limit, there, 0.0)
+        # Of the sample, and of all rows of which these are the worst.
+        for among, others in (
+            (float(np.sum(size[wild] ** 2)), quiet),
+            (float(np.sum(beyond**2)), quiet * n_rows / len(size)),
+        ):
+            columns[j] |= among > _LEAST_SHARE * (among + others)
+        if columns[j] and beyond.any():
+            at = int(np.argmax(beyond))
+            farthest.append((float(there[at]) * _MAD / float(median), int(rows[at]), j))
+    farthest.sort(reverse=True)
+    return Outliers(columns, [(row, j) for _, row, j in farthest], [size for size, _, _ in farthest])

@@ -1,0 +1,94 @@
+"""The factorial AR(1) model with Student-t noise, by its definition: dense Gaussians, and integrals."""
+
+import numpy as np
+from scipy.integrate import quad
+from scipy.special import digamma, gammaln
+from scipy.stats import norm, t
+
+from tests.oracles import statespace as oracle
+
+
+def weighted_posterior(model, x, weights):
+    """Latents given one sequence (T, D) whose cells have noise of variance ``r / w``; NaN is missing."""
+    n, k = len(x), len(model.decay)
+    seen = ~np.isnan(x).ravel()
+    P = oracle.latent_covariance(model, [x])
+    H = oracle.observation_matrix(model, n)[seen]
+    R = np.diag((model.noise / weights).ravel()[seen])
+    e = (x - model.offset).ravel()[seen]
+    S = H @ P @ H.T + R
+    gain = np.linalg.solve(S, H @ P).T
+    value = -0.5 * (len(e) * np.log(2 * np.pi) + np.linalg.slogdet(S)[1] + e @ np.linalg.solve(S, e))
+    full = P - gain @ H @ P
+    return oracle.Dense((gain @ e).reshape(n, k), full.reshape(n, k, n, k), float(value))
+
+
+def shares(seen, by_row):
+    """Cells that have each weight: lists of (row, column), of observed ones alone."""
+    cells = [list(zip([t] * row.sum(), np.flatnonzero(row), strict=True)) for t, row in enumerate(seen)]
+    return [row for row in cells if row] if by_row else [[cell] for row in cells for cell in row]
+
+
+def best_gammas(model, x, posterior, nu, by_row):
+    """Shape and rate of ``q(w)`` for each list of cells, given ``q(z)``."""
+    out = []
+    for cells in shares(~np.isnan(x), by_row):
+        s = 0.0
+        for row, d in cells:
+            c = model.loadings[d]
+            error = x[row, d] - model.offset[d] - c @ posterior.means[row]
+            s += (error**2 + c @ posterior.full[row, :, row, :] @ c) / model.noise[d]
+        out.append((cells, 0.5 * (nu + len(cells)), 0.5 * (nu + s)))
+    return out
+
+
+def bound(model, x, posterior, gammas, nu):
+    """``E[log p(x, z, w) - log q(z) - log q(w)]``, term by term, for Gaussian ``q(z)``, Gamma ``q(w)``."""
+    n, k = posterior.means.shape
+    P = oracle.latent_covariance(model, [x])
+    S = posterior.full.reshape(n * k, n * k)
+    m = posterior.means.ravel()
+    prior = -0.5 * (n * k * np.log(2 * np.pi) + np.linalg.slogdet(P)[1])
+    prior -= 0.5 * (np.trace(np.linalg.solve(P, S)) + m @ np.linalg.solve(P, m))
+    entropy = 0.5 * (n * k * (1 + np.log(2 * np.pi)) + np.linalg.slogdet(S)[1])
+    total = prior + entropy
+    for cells, a, b in gammas:
+        mean, log_mean = a / b, digamma(a) - np.log(b)
+        for row, d in cells:
+            c, r = model.loadings[d], model.noise[d]
+            error = x[row, d] - model.offset[d] - c @ posterior.means[row]
+            power = error**2 + c @ posterior.full[row, :, row, :] @ c
+            total += 0.5 * (log_mean - np.log(2 * np.pi * r) - mean * power / r)
+        total += 0.5 * nu * np.log(0.5 * nu) - gammaln(0.5 * nu) + (0.5 * nu - 1) * log_mean - 0.5 * nu * mean
+        total -= a * np.log(b) - gammaln(a) + (a - 1) * log_mean - b * mean
+    return float(total)
+
+
+def log_likelihood(model, x, nu, by_row, n_nodes=400, reach=7.0):
+    """Log-likelihood of one latent and two rows, by the trapezoidal rule over both states."""
+    grid = np.linspace(-reach, reach, n_nodes)
+    first, second = np.meshgrid(grid, grid, indexing="ij")
+    a = model.decay[0]
+    total = norm.logpdf(first) + norm.logpdf(second, a * first, np.sqrt(1 - a**2))
+    for row, z in zip(x, (first, second), strict=True):
+        errors = [(row[d] - model.offset[d] - model.loadings[d, 0] * z) for d in range(len(row))]
+        if by_row:
+            n = len(row)
+            s = sum(e**2 / r for e, r in zip(errors, model.noise, strict=True))
+            total = total + gammaln(0.5 * (nu + n)) - gammaln(0.5 * nu) - 0.5 * n * np.log(np.pi * nu)
+            total = total - 0.5 * np.sum(np.log(model.noise)) - 0.5 * (nu + n) * np.log1p(s / nu)
+        else:
+            for e, r in zip(errors, model.noise, strict=True):
+                total = total + t.logpdf(e, nu, scale=np.sqrt(r))
+    step = grid[1] - grid[0]
+    return float(np.log(np.sum(np.exp(total))) + 2 * np.log(step))
+
+
+def distribution(error, explained, scale, nu):
+    """Probability of a normal variable of a variance plus a Student-t one being less than an error."""
+    width = np.sqrt(explained)
+
+    def integrand(z):
+        return norm.pdf(z) * t.cdf((error - width * z) / np.sqrt(scale), nu)
+
+    return quad(integrand, -12, 12, epsabs=1e-14, epsrel=1e-12, limit=400)[0]

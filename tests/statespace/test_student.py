@@ -1,0 +1,485 @@
+"""Student-t noise: its inference by dense definitions, its fit by what it must obey, and the verbs."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import norm
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import roc_auc_score
+
+from probsfa import BayesianSFA, ProbabilisticSFA, load
+from probsfa.statespace import use_strategy
+from probsfa.statespace.learning import robust
+from probsfa.statespace.learning.noise import Noise
+from probsfa.statespace.parameters import Latents
+from probsfa.statespace.posterior import expected_statistics, log_likelihood, smooth
+from probsfa.statespace.student import (
+    MOST_DEGREES,
+    StudentNoise,
+    bound_at,
+    cell_moments,
+    infer_weights,
+    normal_scores,
+)
+from tests.oracles import statespace as oracle
+from tests.oracles import student as definition
+from tests.sampling import sparsely
+from tests.statespace.support import punch, scaled_error, to_panel, to_parameters
+from tests.tolerances import EXACT
+
+STRATEGIES = {
+    "recursions": {"strategy": "recursions"},
+    "segmented": {"strategy": "segmented", "n_segments": 8},
+    "parallel_scan": {"strategy": "parallel_scan", "n_segments": 8},
+    "covariance_form": {"strategy": "covariance_form"},
+    "two_filter": {"two_filter": True},
+    "chunks": {"chunk_rows": 16, "cached_bytes": 0},
+}
+
+
+def of_model(model, nu, **options):
+    """A fitted estimator with Student-t noise at given parameters."""
+    options = {"robust": True, **options}
+    return ProbabilisticSFA.from_parameters(*model, degrees_of_freedom=nu, **options)
+
+
+def contaminated(rng, model, n_rows, share=0.05, size=20.0):
+    """A series, the same with gross errors in some of its cells, and which."""
+    clean = oracle.simulate(rng, model, [n_rows])[0]
+    where = rng.random(clean.shape) < share
+    spikes = rng.choice([-1.0, 1.0], clean.shape) * rng.uniform(0.5, 1.5, clean.shape) * size
+    return clean, np.where(where, clean + spikes * np.sqrt(model.noise), clean), where
+
+
+# ---------------------------------------------------------------------------------- inference at weights
+
+
+@pytest.fixture(scope="module")
+def weighted():
+    """A model, a series with holes, weights of its cells, and the posterior by the dense definition."""
+    rng = np.random.default_rng(5)
+    model = oracle.random_model(rng, 5, 3)
+    x = punch(rng, oracle.simulate(rng, model, [41]), "scattered")[0]
+    x[7] = np.nan
+    weights = rng.gamma(1.5, 1.0, x.shape)
+    weights[3] = 1e-6
+    return model, x, weights, definition.weighted_posterior(model, x, weights)
+
+
+@sparsely("way", list(STRATEGIES), shown=["recursions", "covariance_form", "chunks"])
+def test_weights_are_noise_of_other_variances_in_every_strategy(weighted, way):
+    model, x, weights, dense = weighted
+    params, panel = to_parameters(model), to_panel([x])
+    filled = np.zeros(panel.values.shape)
+    filled[: len(x)] = np.where(np.isnan(x), 0.0, weights)
+    panel = panel.weighted(filled)
+    seen = ~np.isnan(x)
+    # Powers of densities have powers of their normalisers.
+    surplus = np.where(
+        seen, 0.5 * np.log(weights) + 0.5 * (weights - 1.0) * np.log(2 * np.pi * model.noise), 0
+    )
+    with use_strategy(**STRATEGIES[way]):
+        whole, stats = smooth(params, panel), expected_statistics(params, panel)
+        value = log_likelihood(params, panel)
+    assert scaled_error(whole.means, dense.means) < EXACT
+    assert scaled_error(whole.covariances, dense.covariances) < EXACT
+    assert scaled_error(whole.lag_one_covariances, dense.lag_one) < EXACT
+    for each in (value, whole.log_likelihood, stats.log_likelihood):
+        assert each + surplus.sum() == pytest.approx(dense.log_likelihood, rel=EXACT)
+    # Sums over cells, by the definition.
+    power, moments = np.zeros(5), np.zeros((5, 4))
+    for t, d in np.argwhere(seen):
+        c, S = model.loadings[d], dense.covariances[t]
+        error = x[t, d] - model.offset[d] - c @ dense.means[t]
+        power[d] += weights[t, d] * (error**2 + c @ S @ c)
+        moments[d] += weights[t, d] * np.append(error * dense.means[t] - S @ c, error)
+    assert scaled_error(stats.residual_power, power) < EXACT
+    assert scaled_error(stats.residual_moments, moments) < EXACT
+    np.testing.assert_allclose(stats.counts, np.where(seen, weights, 0).sum(axis=0), rtol=1e-12)
+
+
+def test_complete_even_series_with_weights_take_no_steady_state(rng):
+    model = oracle.random_model(rng, 3, 1)
+    fitted = of_model(model, 5.0)
+    x = oracle.simulate(rng, model, [2100])[0]
+    sequences = fitted._check(x, None, None)
+    assert "steady" in ProbabilisticSFA.from_parameters(*model)._model.plan(sequences).reason
+    assert "steady" not in fitted._model.plan(sequences).reason
+
+
+# ---------------------------------------------------------------------------------------------- the bound
+
+
+@pytest.mark.parametrize("by_row", [False, True])
+def test_bound_is_that_of_the_definition(rng, by_row):
+    model = oracle.random_model(rng, 3, 2)
+    x = punch(rng, oracle.simulate(rng, model, [9]), "scattered")[0]
+    x[4] = np.nan
+    x[6, 1] = 30.0
+    nu = 3.5
+    params, panel, noise = to_parameters(model), to_panel([x]), StudentNoise(nu, by_row)
+    # Once with q(w) at its best for some q(z), once at the fixed point.
+    weights = rng.gamma(2.0, 0.5, x.shape)
+    dense = definition.weighted_posterior(model, x, weights)
+    gammas = definition.best_gammas(model, x, dense, nu, by_row)
+    filled = np.zeros(panel.values.shape)
+    filled[:9] = np.where(np.isnan(x), 0.0, weights)
+    moments = cell_moments(params, panel.weighted(filled))
+    assert bound_at(params, panel, moments, filled, noise) == pytest.approx(
+        definition.bound(model, x, dense, gammas, nu), rel=EXACT
+    )
+    # With q(z) at its best for these Gammas.
+    best = noise.weights(moments.discrepancies(params, panel), panel)
+    shared = np.full(x.shape, 1.0)
+    for cells, a, b in gammas:
+        for cell in cells:
+            shared[cell] = a / b
+    np.testing.assert_allclose(best.values[:9], np.where(np.isnan(x), 0.0, shared), rtol=1e-9)
+    after = definition.weighted_posterior(model, x, shared)
+    value = best.bound(params, panel, log_likelihood(params, panel.weighted(best.values)))
+    assert value == pytest.approx(definition.bound(model, x, after, gammas, nu), rel=EXACT)
+    inferred = infer_weights(params, panel, noise)
+    assert np.all(np.diff(inferred.history) > -1e-9)
+    assert inferred.bound >= value
+
+
+@pytest.mark.parametrize("by_row", [False, True])
+@pytest.mark.parametrize("outlier", [0.0, 15.0])
+def test_bound_lies_below_the_log_likelihood(rng, by_row, outlier):
+    model = oracle.Model(np.array([0.8]), np.array([[1.0], [0.5]]), np.array([0.3, 0.5]), np.zeros(2))
+    x = oracle.simulate(rng, model, [2])[0]
+    x[1, 0] += outlier
+    for nu in (2.5, 10.0):
+        exact = definition.log_likelihood(model, x, nu, by_row)
+        value = of_model(model, nu, robust="row" if by_row else "cell").log_likelihood(x)
+        assert exact - 1.0 < value < exact
+
+
+def test_gradient_at_given_weights_is_that_of_the_bound(rng):
+    model = oracle.random_model(rng, 3, 1)
+    panel, params = to_panel(oracle.simulate(rng, model, [30])), to_parameters(model)
+    e_step = robust._WeightedEStep(panel)
+    moments = cell_moments(params, panel)
+    e_step.set_weights(StudentNoise(3.0).weights(moments.discrepancies(params, panel), panel))
+    stats = e_step(params)
+    by_log_noise = 0.5 * (stats.residual_power / params.noise_variance - stats.counts)
+    for d in range(3):
+        step = np.zeros(3)
+        step[d] = 1e-5
+        ends = [
+            e_step(params._replace(noise_variance=params.noise_variance * np.exp(s * step))).log_likelihood
+            for s in (1, -1)
+        ]
+        assert by_log_noise[d] == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-5, abs=1e-5)
+
+
+# -------------------------------------------------------------------------------------------------- the fit
+
+
+@sparsely(
+    ("n_rows", "n_features", "n_components", "robust_kind", "holes"),
+    [
+        (2, 1, 1, "cell", "none"),
+        (40, 2, 4, "row", "scattered"),
+        (3, 2, 1, "row", "none"),
+        (40, 1, 1, "cell", "empty rows"),
+        (40, 4, 2, "cell", "scattered"),
+        (17, 6, 1, "row", "first and last rows"),
+    ],
+    shown=2,
+)
+def test_bound_never_falls(rng, n_rows, n_features, n_components, robust_kind, holes):
+    model = oracle.random_model(rng, n_features, min(n_components, 3))
+    _, x, _ = contaminated(rng, model, n_rows)
+    x = punch(rng, [x], holes)[0]
+    x[0, np.isnan(x).all(axis=0)] = 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fitted = ProbabilisticSFA(n_components, robust=robust_kind).fit(x)
+    assert np.all(np.diff(fitted.history_) >= -1e-8 * abs(fitted.log_likelihood_))
+    assert fitted.history_[-1] == pytest.approx(fitted.log_likelihood_)
+    assert np.isfinite(fitted.impute(x)).all()
+
+
+@pytest.fixture(scope="module")
+def recording():
+    """A model, a clean series, the same with outliers, which, and both fits to these."""
+    rng = np.random.default_rng(3)
+    model = oracle.Model(
+        np.array([0.97, 0.7]), rng.standard_normal((6, 2)), rng.uniform(0.2, 0.5, 6), rng.standard_normal(6)
+    )
+    clean, x, where = contaminated(rng, model, 400)
+    return model, clean, x, where, ProbabilisticSFA(2).fit(x), ProbabilisticSFA(2, robust=True).fit(x)
+
+
+def test_outliers_bend_the_gaussian_fit_and_not_the_robust_one(recording):
+    model, clean, x, where, gaussian, fitted = recording
+    signal = oracle.joint_posterior(model, [clean[:60]]).means @ model.loadings.T
+
+    def error(one):
+        return np.sqrt(np.mean((one.transform(x)[:60] @ one.loadings_.T - signal) ** 2))
+
+    assert error(fitted) < 0.5 * error(gaussian)
+    np.testing.assert_allclose(fitted.decay_, model.decay, atol=0.08)
+    assert "Student-t" in fitted.status_ and 2.1 <= fitted.degrees_of_freedom_ < 4.0
+    assert fitted.log_likelihood(x) == pytest.approx(fitted.log_likelihood_, abs=1e-3)
+    assert fitted.posterior(x).log_likelihood == pytest.approx(fitted.log_likelihood_, abs=1e-3)
+
+
+def test_outlier_scores_rank_outliers_first_and_keep_holes_and_frames(recording):
+    _, _, x, where, _, fitted = recording
+    scores = fitted.outlier_scores(x)
+    assert roc_auc_score(where.ravel(), scores.ravel()) > 0.99
+    holes = x.copy()
+    holes[5, 2] = np.nan
+    frame = pd.DataFrame(holes, columns=list("abcdef"))
+    with pytest.warns(UserWarning, match="feature names"):
+        framed = fitted.outlier_scores(frame)
+    assert framed.columns.tolist() == list("abcdef") and framed.isna().to_numpy().sum() == 1
+    # A cell left out by hand, at the weights that the others then have.
+    row, column = np.argwhere(where)[4]
+    without = x.copy()
+    without[row, column] = np.nan
+    filled = fitted.impute(without)[row, column]
+    whole = fitted.posterior(without)
+    c = fitted.loadings_[column]
+    spread = np.sqrt(c @ whole.covariances[row] @ c + fitted.noise_variance_[column])
+    assert scores[row, column] == pytest.approx(abs(x[row, column] - filled) / spread, rel=0.02)
+
+
+def test_gaussian_scores_are_errors_of_cells_left_out(recording):
+    _, _, x, _, gaussian, _ = recording
+    without = x.copy()
+    without[9, 1] = np.nan
+    filled, std = gaussian.impute(without, return_std=True)
+    expected = abs(x[9, 1] - filled[9, 1]) / std[9, 1]
+    assert gaussian.outlier_scores(x)[9, 1] == pytest.approx(expected, rel=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["cell", "row"])
+def test_degrees_of_freedom_are_found_again(kind):
+    rng = np.random.default_rng(1)
+    model = oracle.Model(np.array([0.98]), rng.uniform(1.0, 2.0, (8, 1)), np.full(8, 1.0), np.zeros(8))
+    x, _ = of_model(model, 4.0, robust=kind).sample(1000, random_state=0)
+    fitted = ProbabilisticSFA(1, robust=kind).fit(x)
+    assert fitted.degrees_of_freedom_ == pytest.approx(4.0, rel=0.15)
+    np.testing.assert_allclose(fitted.noise_variance_, 1.0, rtol=0.25)
+
+
+def test_units_of_columns_do_not_matter(recording):
+    _, _, x, _, _, fitted = recording
+    unit, shift = np.array([1e-6, 1.0, 1e5, 3.0, 0.1, 20.0]), np.array([0.0, 1e3, 0.0, -5.0, 0.0, 1.0])
+    other = ProbabilisticSFA(2, robust=True).fit(x * unit + shift)
+    np.testing.assert_allclose(other.decay_, fitted.decay_, rtol=1e-6)
+    np.testing.assert_allclose(other.noise_variance_, fitted.noise_variance_ * unit**2, rtol=1e-5)
+    assert other.degrees_of_freedom_ == pytest.approx(fitted.degrees_of_freedom_, rel=1e-5)
+    assert other.log_likelihood_ == pytest.approx(fitted.log_likelihood_ - 400 * np.log(unit).sum(), abs=1e-3)
+    np.testing.assert_allclose(other.outlier_scores(x * unit + shift), fitted.outlier_scores(x), rtol=1e-3)
+
+
+def test_one_gross_value_does_not_set_the_units(recording):
+    _, clean, _, _, _, _ = recording
+    x = clean.copy()
+    x[100, 3] = 1e4
+    plain, fitted = (ProbabilisticSFA(2, robust=True).fit(each) for each in (clean, x))
+    np.testing.assert_allclose(fitted.decay_, plain.decay_, atol=0.02)
+    np.testing.assert_allclose(fitted.transform(x), plain.transform(clean), atol=0.5)
+
+
+def test_many_degrees_of_freedom_are_normal_noise(recording):
+    model, clean, _, _, gaussian, _ = recording
+    given, plain = of_model(model, 1e9), ProbabilisticSFA.from_parameters(*model)
+    assert given.log_likelihood(clean) == pytest.approx(plain.log_likelihood(clean), rel=1e-7)
+    np.testing.assert_allclose(given.transform(clean), plain.transform(clean), atol=1e-6)
+    results = given.filter(clean), plain.filter(clean)
+    np.testing.assert_allclose(results[0].means, results[1].means, atol=1e-6)
+    np.testing.assert_allclose(results[0].covariances, results[1].covariances, atol=1e-6)
+    np.testing.assert_allclose(results[0].row_log_likelihoods, results[1].row_log_likelihoods, atol=1e-5)
+    fitted, normal = ProbabilisticSFA(2, robust=True).fit(clean), ProbabilisticSFA(2).fit(clean)
+    assert fitted.degrees_of_freedom_ > 0.9 * MOST_DEGREES and "as good as normal" in fitted.status_
+    np.testing.assert_allclose(fitted.decay_, normal.decay_, atol=5e-3)
+    np.testing.assert_allclose(fitted.transform(clean), normal.transform(clean), atol=0.05)
+
+
+def test_a_column_of_mostly_the_same_number_is_no_constant_with_outliers(rng):
+    x = rng.standard_normal((200, 3))
+    x[:, 2] = np.where(rng.random(200) < 0.8, 0.0, x[:, 2])
+    fitted = ProbabilisticSFA(1, robust=True).fit(x)
+    assert fitted.noise_variance_[2] > 0.05 * x[:, 2].var() and fitted.converged_
+    assert "cells of feature 2 are the same" in fitted.status_
+
+
+def test_interrupted_fit_keeps_the_best(rng):
+    model = oracle.random_model(rng, 3, 1)
+    _, x, _ = contaminated(rng, model, 60)
+    panel = to_panel([(x - x.mean(axis=0)) / x.std(axis=0)])
+    noise = Noise("diagonal", np.full(3, 1e-9), 1e-4)
+    whole = []
+
+    def fit(report=None):
+        return robust.fit_robust(
+            panel, Latents(1), noise, None, by_row=False, solver="auto", max_iter=50, tol=1e-2, report=report
+        )
+
+    def count(n, best):
+        whole.append(best)
+
+    complete = fit(count)
+    assert complete.status == "converged" and complete.degrees_of_freedom is not None
+
+    for last in (2, len(whole) - 3):
+
+        def stop(n, best, last=last):
+            if n >= last:
+                raise KeyboardInterrupt
+
+        result = fit(stop)
+        assert result.status == "interrupted" and result.degrees_of_freedom is not None
+        assert np.isfinite(result.log_likelihood) and result.log_likelihood <= complete.log_likelihood + 1e-6
+
+
+# ------------------------------------------------------------------------------------------------- the verbs
+
+
+def test_filter_gives_little_weight_to_an_outlying_newest_row(recording):
+    model, clean, _, _, _, _ = recording
+    x = clean[:80].copy()
+    x[79, 0] += 50.0
+    fitted = of_model(model, 3.0)
+    before, after = fitted.filter(x[:79]), fitted.filter(x)
+    without = x.copy()
+    without[79, 0] = np.nan
+    np.testing.assert_allclose(after.means[79], fitted.filter(without).means[79], atol=0.05)
+    plain = ProbabilisticSFA.from_parameters(*model)
+    assert np.abs(plain.filter(x).means[79] - plain.filter(without).means[79]).max() > 1.0
+    # What comes later changes nothing, and one may go on.
+    np.testing.assert_allclose(after.means[:79], before.means, atol=1e-12)
+    onward = fitted.filter(x[79:], before.state)
+    np.testing.assert_allclose(onward.means[0], after.means[79], atol=1e-10)
+
+
+def test_first_row_of_the_filter_is_the_fixed_point_of_that_row(recording):
+    model, _, x, _, _, _ = recording
+    for kind in ("cell", "row"):
+        fitted = of_model(model, 3.0, robust=kind)
+        filtered, whole = fitted.filter(x[:1]), fitted.posterior(x[:1])
+        np.testing.assert_allclose(filtered.means, whole.means, atol=1e-3)
+        assert filtered.log_likelihood == pytest.approx(whole.log_likelihood, abs=1e-4)
+
+
+def test_missing_cells_have_the_variance_of_the_noise_and_their_row(recording):
+    model, clean, _, _, _, _ = recording
+    x = clean[:50].copy()
+    x[20, 1] = x[30, 2] = np.nan
+    x[30, [0, 1, 3, 4, 5]] += 40.0
+    for kind in ("cell", "row"):
+        fitted = of_model(model, 4.0, robust=kind)
+        _, std = fitted.impute(x, return_std=True)
+        whole = fitted.posterior(x)
+        explained = fitted.loadings_[1] @ whole.covariances[20] @ fitted.loadings_[1]
+        if kind == "cell":
+            assert std[20, 1] ** 2 == pytest.approx(explained + 2.0 * model.noise[1], rel=1e-9)
+        else:  # quiet rows tell of quiet noise, wild ones of wild
+            assert explained < std[20, 1] ** 2 < explained + 1.5 * model.noise[1]
+            assert std[30, 2] > 5.0 * std[20, 1]
+        ahead = fitted.forecast(x, 500)
+        far = np.sqrt(np.sum(model.loadings**2, axis=1) + 2.0 * model.noise)
+        np.testing.assert_allclose(ahead.std[-1], far, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["cell", "row"])
+def test_draws_have_the_moments_of_the_posterior(recording, kind):
+    model, clean, _, _, _, _ = recording
+    x = clean[:30].copy()
+    x[10:14, 2] = np.nan
+    fitted = of_model(model, 6.0, robust=kind)
+    drawn = fitted.sample_posterior(x, 4000, of="cells", n_steps=1, random_state=0)
+    filled, std = fitted.impute(x, return_std=True)
+    np.testing.assert_allclose(drawn[:, 10:14, 2].mean(axis=0), filled[10:14, 2], atol=6 * std.max() / 60)
+    np.testing.assert_allclose(drawn[:, 10:14, 2].std(axis=0), std[10:14, 2], rtol=0.1)
+    np.testing.assert_allclose(drawn[:, 30].std(axis=0), fitted.forecast(x, 1).std[0], rtol=0.1)
+    np.testing.assert_array_equal(drawn[7, :10], x[:10])
+    latents = fitted.sample_posterior(x, 2000, random_state=0)
+    np.testing.assert_allclose(latents.std(axis=0), fitted.posterior(x).std, rtol=0.15)
+
+
+@pytest.mark.parametrize("nu", [2.1, 7.0])
+def test_normal_scores_are_those_of_the_definition(nu):
+    errors = np.array([[0.0, -0.3, 2.0, 9.0, -40.0]])
+    explained = np.array([[0.5, 1e-3, 2.0, 0.1, 1.0]])
+    scores = normal_scores(errors, explained, np.full(5, 0.4), nu)
+    for e, v, z in zip(errors[0], explained[0], scores[0], strict=True):
+        tail = definition.distribution(-abs(e), v, 0.4, nu)
+        assert norm.cdf(-abs(z)) == pytest.approx(tail, rel=1e-6)
+        assert np.sign(z) == np.sign(e)
+
+
+def test_diagnose_knows_that_tails_are_heavy(recording):
+    model = recording[0]
+    fitted = of_model(model, 4.0)
+    x, _ = fitted.sample(1000, random_state=2)
+    diagnostics = fitted.diagnose(x)
+    assert diagnostics.advice == ()
+    for covered in diagnostics.covered(0.9).values():
+        np.testing.assert_allclose(covered, 0.9, atol=0.06)
+
+
+def test_saved_models_come_back(recording, tmp_path):
+    _, _, x, _, _, fitted = recording
+    fitted.save(tmp_path / "model.npz")
+    back = load(tmp_path / "model.npz")
+    assert back.degrees_of_freedom_ == fitted.degrees_of_freedom_ and back.robust is True
+    np.testing.assert_array_equal(back.transform(x), fitted.transform(x))
+
+
+def test_what_robust_noise_has_not_is_refused_in_a_sentence(recording, rng):
+    model, _, x, _, _, fitted = recording
+    with pytest.raises(ValueError, match="robust must be"):
+        ProbabilisticSFA(1, robust="both").fit(x)
+    with pytest.raises(ValueError, match=r"noise=0\.0 is the limit of no noise"):
+        ProbabilisticSFA(1, robust=True, noise=0.0).fit(x)
+    with pytest.raises(ValueError, match="in memory"):
+        ProbabilisticSFA(1, robust=True).fit_stream(x)
+    with pytest.raises(ValueError, match="go together"):
+        ProbabilisticSFA.from_parameters(*model, robust=True)
+    with pytest.raises(ValueError, match=r"2\.1 or more"):
+        of_model(model, 1.0)
+    with pytest.raises(ValueError, match="robust=True is not for BayesianSFA"):
+        BayesianSFA(1, robust=True).fit(x)
+    for verb in (fitted.standard_errors, fitted.profile_timescale):
+        with pytest.raises(ValueError, match="robust noise"):
+            verb(x)
+    holes = x.copy()
+    holes[-1, 0] = np.nan
+    with pytest.raises(ValueError, match="robust noise"):
+        fitted.news(x[:399], holes, (399, 0))
+
+
+def test_degrees_of_freedom_go_with_the_fit_they_are_of(recording):
+    _, clean, x, _, _, _ = recording
+    again = ProbabilisticSFA(2, robust=True).fit(x[:60]).set_params(robust=False).fit(clean[:60])
+    assert not hasattr(again, "degrees_of_freedom_")
+
+
+@sparsely("options", [{"rhythms": [24.0]}, {"smooth": 1}, {"noise": "isotropic"}, {"noise": 0.3}], shown=0)
+def test_other_latents_and_noises_work_too(rng, options):
+    t = np.arange(240)
+    x = np.stack([np.sin(2 * np.pi * t / 24), np.cos(2 * np.pi * t / 24)], axis=1)
+    x = x + 0.3 * rng.standard_normal((240, 2))
+    x[50, 0] = x[90, 1] = 30.0
+    fitted = ProbabilisticSFA(1, robust=True, **options).fit(x, times=1.0 * t)
+    assert set(map(tuple, np.argwhere(fitted.outlier_scores(x, times=1.0 * t) > 20.0))) == {(50, 0), (90, 1)}
+    assert np.all(np.diff(fitted.history_) >= -1e-8 * abs(fitted.log_likelihood_))
+
+
+def test_uneven_times_and_sequences(rng):
+    model = oracle.random_model(rng, 3, 1)
+    times = [np.cumsum(rng.choice([0.5, 1.0, 2.0], n)) for n in (60, 30)]
+    x = oracle.simulate(rng, model, [60, 30], times)
+    x[1][10, 2] += 40.0
+    fitted = ProbabilisticSFA(1, robust=True).fit(x, times=times)
+    scores = fitted.outlier_scores(x, times=times)
+    assert [one.shape for one in scores] == [(60, 3), (30, 3)]
+    assert np.unravel_index(np.argmax(scores[1]), (30, 3)) == (10, 2)
