@@ -165,6 +165,7 @@ def draw(seed, n_rows=400, memory_scale=(0.8, 1.0, 0.6, 0.9)):
     return truth, model.sample(n_rows, random_state=seed)[0]
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @sparsely("solver", ["lbfgs", "em"])
 def test_the_likelihood_is_never_below_that_of_white_noise(solver):
     _, x = draw(0, 150, (0.8, 0.6, 0.7))
