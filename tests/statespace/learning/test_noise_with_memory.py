@@ -200,6 +200,17 @@ def test_scaling_columns_scales_the_fit():
 
 
 @pytest.mark.exhaustive
+def test_noise_that_alternates_is_found():
+    truth = ProbabilisticSFA.from_parameters(
+        [0.98], [[1.0], [0.8], [-0.6]], 0.1, memory_decay=[-0.7, 0.6, -0.5], memory_scale=0.8
+    )
+    x, _ = truth.sample(800, random_state=0)
+    model = ProbabilisticSFA(1, noise="ar1").fit(x)
+    assert model.log_likelihood_ > truth.log_likelihood(x)
+    np.testing.assert_allclose(model.noise_decay_, [-0.7, 0.6, -0.5], atol=0.2)
+
+
+@pytest.mark.exhaustive
 def test_uneven_times_and_a_rhythm_are_fitted_beside_memory(rng):
     _, x = draw(2, 160, (0.8, 0.6))
     times = np.cumsum(rng.choice([0.5, 1.0, 2.0], len(x)))
