@@ -274,6 +274,16 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     >>> model = ProbabilisticSFA(n_components=0, rhythms=1).fit(X)
     >>> model.rhythm_periods_.round(1), (model.rhythm_phases_[:, 0] / np.pi).round(1)
     (array([24.]), array([0. , 0.5]))
+
+    Noise that has memory, in each column its own:
+
+    >>> truth = ProbabilisticSFA.from_parameters(
+    ...     [0.98], [[1.0], [0.8], [-0.6]], 0.1, memory_decay=[0.3, 0.6, 0.8], memory_scale=0.8
+    ... )
+    >>> X, _ = truth.sample(2000, random_state=0)
+    >>> model = ProbabilisticSFA(n_components=1, noise="ar1").fit(X)
+    >>> model.noise_decay_.round(1)
+    array([0.4, 0.6, 0.8])
     """
 
     _model: FittedModel

@@ -203,8 +203,8 @@ def innovation_parameters(
     Raises
     ------
     ValueError
-        If there are not as many latents as features, the loadings have no inverse, or a variance is not
-        positive.
+        If there are not as many latents as features, the loadings have no inverse, a variance is not
+        positive, or the noise has memory.
 
     See Also
     --------
@@ -224,6 +224,8 @@ def innovation_parameters(
     [[1.147 0.   ]
      [0.    0.289]]
     """
+    if params.has_memory:
+        raise ValueError("The paper's form has white noise; this model's noise has memory.")
     if params.n_states != params.n_features:
         raise ValueError(
             f"Recognition weights need as many latents as features; there are {params.n_states} latents and "

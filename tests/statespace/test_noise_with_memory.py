@@ -1,13 +1,14 @@
 """What a model whose noise has memory can be asked: all of it is the joint Gaussian of the cells."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import probsfa
 from probsfa import ProbabilisticSFA
-from probsfa.statespace import make_parameters
+from probsfa.statespace import innovation_parameters, make_parameters
 from probsfa.statespace.leave_one_out import left_out_moments
 from probsfa.statespace.parameters import Parameters, canonical, rescale
 from probsfa.statespace.posterior import log_likelihood
@@ -217,6 +218,27 @@ def test_options_and_parameters_must_agree():
         ProbabilisticSFA.from_parameters([0.9], [[1.0]], 0.1, noise="ar1")
     with pytest.raises(ValueError, match="noise must be"):
         ProbabilisticSFA(1, noise="ar2").fit(np.random.default_rng(0).standard_normal((20, 2)))
+
+
+def test_the_form_of_the_paper_has_white_noise():
+    params = make_parameters([0.9], [[1.0]], 0.1, memory_decay=0.5, memory_scale=1.0)
+    with pytest.raises(ValueError, match="noise has memory"):
+        innovation_parameters(params)
+
+
+def test_broken_files_with_memory_are_refused(asked, tmp_path):
+    model = asked[0]
+    broken = ProbabilisticSFA.from_parameters(**model.params_._asdict())
+    for name, value, message in [
+        ("memory_decay", np.array([0.5, 1.5]), "memory_decay must lie between"),
+        ("memory_scale", np.array([0.5, -0.5]), "memory_scale must not be negative"),
+        ("memory_scale", np.array([0.5]), "does not fit the other arrays"),
+    ]:
+        params = model.params_._replace(**{name: value})
+        broken._take_over(type(model._model)(replace(model._model.fitted, params=params)))
+        broken.save(tmp_path / "broken.npz")
+        with pytest.raises(ValueError, match=message):
+            probsfa.load(tmp_path / "broken.npz")
 
 
 def test_state_space_and_back(rng):

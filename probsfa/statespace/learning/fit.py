@@ -259,9 +259,12 @@ def _memory_starts(panel: Panel, layout: Coordinates, noise: Noise, nested: Para
     bases = [nested]
     if not nested.latents.n_pairs:
         bases += _first_starts(panel, alone, noise, None)
-    sign = signs_of_memory(_unexplained(panel, nested)[0]) if layout.evenly_sampled else 1.0
-    firsts = [conform(with_memories(params, sign=sign), layout, noise, None) for params in bases]
-    weak = conform(with_memories(nested, _WEAK, sign), layout, noise, None)
+    made = [with_memories(params) for params in bases]
+    sign = signs_of_memory(_unexplained(panel, nested)[0]) if layout.evenly_sampled else np.ones(1)
+    if np.any(sign < 0.0):  # of noise that alternates, or of what latents have taken too much of
+        made.append(with_memories(nested, sign=sign))
+    firsts = [conform(params, layout, noise, None) for params in made]
+    weak = conform(with_memories(nested, _WEAK), layout, noise, None)
     return [*_refine_all(panel, layout, noise, firsts), weak]
 
 

@@ -165,6 +165,7 @@ def draw(seed, n_rows=400, memory_scale=(0.8, 1.0, 0.6, 0.9)):
     return truth, model.sample(n_rows, random_state=seed)[0]
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @sparsely("solver", ["lbfgs", "em"])
 def test_the_likelihood_is_never_below_that_of_white_noise(solver):
     _, x = draw(0, 150, (0.8, 0.6, 0.7))
@@ -196,6 +197,17 @@ def test_scaling_columns_scales_the_fit():
     np.testing.assert_allclose(other.memory_share_, one.memory_share_, rtol=2e-3)
     volume = len(x) * np.sum(np.log(scale))
     assert other.log_likelihood_ == pytest.approx(one.log_likelihood_ - volume, abs=1e-3)
+
+
+@pytest.mark.exhaustive
+def test_noise_that_alternates_is_found():
+    truth = ProbabilisticSFA.from_parameters(
+        [0.98], [[1.0], [0.8], [-0.6]], 0.1, memory_decay=[-0.7, 0.6, -0.5], memory_scale=0.8
+    )
+    x, _ = truth.sample(800, random_state=0)
+    model = ProbabilisticSFA(1, noise="ar1").fit(x)
+    assert model.log_likelihood_ > truth.log_likelihood(x)
+    np.testing.assert_allclose(model.noise_decay_, [-0.7, 0.6, -0.5], atol=0.2)
 
 
 @pytest.mark.exhaustive
