@@ -22,6 +22,7 @@ from probsfa._timescales import timescales_from_decay
 from probsfa._typing import FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.statespace import persistence, streaming
+from probsfa.statespace.covariates import Ahead, Regression, check_identified, names_of, with_exog
 from probsfa.statespace.diagnostics import Diagnostics
 from probsfa.statespace.filtering import FilterResult, FilterState
 from probsfa.statespace.learning.maximum_likelihood import (
@@ -32,6 +33,7 @@ from probsfa.statespace.learning.maximum_likelihood import (
 )
 from probsfa.statespace.learning.options import FitOptions, is_number
 from probsfa.statespace.learning.profile import TimescaleProfile
+from probsfa.statespace.learning.regression import maximum_likelihood_with
 from probsfa.statespace.learning.standard_errors import StandardErrors
 from probsfa.statespace.mapped import MappedModel, fill_quantile, mapped
 from probsfa.statespace.models import FittedModel, LinearGaussianModel
@@ -150,6 +152,10 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     rhythm_phases_ : ndarray (D, R)
         By how much each feature follows the one of the largest amplitude, relative to its standard deviation,
         in radians in (-pi, pi]: half a period is pi.
+    exog_coef_ : ndarray (D, P)
+        With `exog`: change of each column for one unit of each covariate; `mean_` is then where these are 0.
+    exog_names_ : ndarray (P,)
+        With `exog`: what the covariates are called.
     transforms_ : dict
         With `transforms`: the map of each column, or None, by the name of the column or its number.
     smooth_timescales_ : ndarray (M,)
@@ -197,6 +203,13 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     that are given as `noise` and `init`, too), contributions, news and standard errors are those of ``T(x)``.
     Values on a bound are taken to be a margin off it; :mod:`probsfa.statespace.transforms` has all maps and
     says how large that is.
+
+    *Covariates.* With ``exog=U`` the model is ``x_t = mu + B u_t + C z_t + n_t``, and ``B`` is learned by
+    maximum likelihood with all else. The model without covariates is fitted, too, with as many evaluations,
+    and `status_` says what they gain. All verbs then need covariates for the rows that they are given, and
+    those that look ahead for the rows that follow, too: after those of `X`, or by the labels of a frame, so
+    that one long frame serves all. They must be complete, and no combination of each other and the constant.
+    :mod:`probsfa.statespace.covariates` makes them of dates.
 
     *Times.* Where no `times` are given, a frame of pandas tells them by its index, if that holds dates (with
     or without a time zone), periods or durations; `status_` says so. Rows that are one step of the clock or
@@ -284,7 +297,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     # ------------------------------------------------------------------ fitting
 
-    def fit(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Self:
         """Find the parameters that maximise the likelihood.
 
         Parameters
@@ -298,6 +311,10 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             Times of the rows, strictly increasing in each sequence, for uneven sampling: numbers in any unit,
             dates, or durations. Decays are then those of Ornstein-Uhlenbeck processes, hence positive. By
             default those that the index of a frame of pandas tells; see Notes.
+        exog : array-like or frame (T, P), or list of them, optional
+            Covariates, known for every row, of which each column is a linear function beside the latents; a
+            list has one for each sequence. A frame of pandas beside a frame is taken by its index and may
+            have more rows. See Notes.
 
         Returns
         -------
@@ -326,8 +343,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             min_rows=2,
             index="use",
         )
-        if self.transforms is not None:
-            return self._fit_mapped(sequences, options)
+        if self.transforms is not None or exog is not None:
+            return self._fit_mapped(X, sequences, exog, options)
         if options.noise_free:
             limit = fit_noise_free(refuse_uneven(sequences), options)
             set_fitted(
@@ -345,18 +362,35 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             tell(f"engine: {model.plan(sequences).reason}")
         return self
 
-    def _fit_mapped(self, sequences: Sequences, options: FitOptions) -> Self:
-        """Fit to columns in their own scale."""
+    def _fit_mapped(self, X: Any, sequences: Sequences, exog: Any, options: FitOptions) -> Self:
+        """Fit to columns in their own scale, with covariates."""
+        regression: Regression | None = None
+        if exog is not None:
+            if options.noise_free:
+                raise ValueError(
+                    "exog needs observation noise; noise=0.0 is the limit of slow features alone."
+                )
+            names = names_of(exog)
+            sequences, _ = with_exog(sequences, X, exog, names)
+            check_identified(sequences, names)
         transforms, sentence = make_transforms(self.transforms, sequences)
         rows = mapped(sequences, transforms)
+        inner: FittedModel
         if options.noise_free:
-            inner: FittedModel = fit_noise_free(refuse_uneven(rows), options)
+            inner = fit_noise_free(refuse_uneven(rows), options)
+        elif exog is not None:
+            options = options.with_times(sequences.axis)
+            with Progress(self.verbose, self.max_iter) as report:
+                fitted, regression = maximum_likelihood_with(
+                    replace(rows, exog=sequences.exog), names, options, init=self.init, report=report
+                )
+            inner = LinearGaussianModel(fitted)
         else:
             options = options.with_times(sequences.axis)
             inner = self._maximise(InMemory(rows), options)
         # Log-likelihoods are those of the data.
         slopes, ended = float(np.sum(transforms.log_slopes(sequences.values))), inner.fitted
-        model = MappedModel(inner, transforms).with_fitted(
+        model = MappedModel(inner, transforms, regression).with_fitted(
             replace(
                 ended,
                 log_likelihood=ended.log_likelihood + slopes,
@@ -373,7 +407,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             tell(f"engine: {model.plan(sequences).reason}")
         return self
 
-    def fit_stream(self, X: Any, *, lengths: Any = None, times: Any = None) -> Self:
+    def fit_stream(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Self:
         """Fit to a series too long for memory, read block by block from where it lies.
 
         The result is that of `fit`: each chunk of rows hands the exact distribution of its last state to the
@@ -390,6 +424,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             Cuts the rows into consecutive sequences.
         times : array-like (T,), optional
             Times of the rows, as in `fit`; eight bytes a row.
+        exog : None
+            Covariates are for `fit`.
 
         Returns
         -------
@@ -419,6 +455,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             raise ValueError(
                 "noise=0.0 is slow feature analysis itself; use SFA.partial_fit on blocks of rows."
             )
+        if exog is not None:
+            raise ValueError("fit_stream reads rows as they lie and takes no exog; fit in memory.")
         if self.transforms is not None:
             raise ValueError(
                 "fit_stream reads rows as they lie and takes no transforms; transform the columns before, or "
@@ -567,8 +605,12 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                     setattr(self, name, value)
 
     def _take_over_maps(self, model: FittedModel) -> None:
-        """Take over the scales of the columns, where there are any."""
-        self.__dict__.pop("transforms_", None)  # of a fit before
+        """Take over the scales of the columns and the effects of covariates, where there are any."""
+        for name in ("transforms_", "exog_coef_", "exog_names_"):
+            self.__dict__.pop(name, None)  # of a fit before
+        if isinstance(model, MappedModel) and model.regression is not None:
+            self.exog_coef_ = model.regression.coefficients
+            self.exog_names_ = np.array(model.regression.names, dtype=object)
         if isinstance(model, MappedModel) and self.transforms is not None:
             maps = model.transforms.by_column
             names = getattr(self, "feature_names_in_", range(len(maps)))
@@ -576,14 +618,14 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     # ---------------------------------------------------------------- inference
 
-    def transform(self, X: Any, *, lengths: Any = None, times: Any = None) -> Any:
+    def transform(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Any:
         """Return the posterior means of the latents, given all rows of each sequence.
 
         Parameters
         ----------
         X : array-like (T, D), or list of array-likes (T_i, D)
             Rows in order of time, NaN where missing. They are inferred together: a row alone tells less.
-        lengths, times : optional
+        lengths, times, exog : optional
             As in `fit`.
 
         Returns
@@ -593,15 +635,17 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             `posterior` has those of rows with missing cells too.
         """
         check_is_fitted(self)
-        sequences = self._check(X, lengths, times, complete=self._model.fitted.options.noise_free)
+        sequences = self._check(X, lengths, times, exog, complete=self._model.fitted.options.noise_free)
         return sequences.restore(self._model.posterior(sequences).means)
 
-    def posterior(self, X: Any, *, lengths: Any = None, times: Any = None) -> Posterior | list[Posterior]:
+    def posterior(
+        self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None
+    ) -> Posterior | list[Posterior]:
         """Return the distribution of the latents given all rows of each sequence.
 
         Parameters
         ----------
-        X, lengths, times
+        X, lengths, times, exog
             As in `transform`.
 
         Returns
@@ -609,7 +653,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Posterior, or list of Posterior
             Means (T, K), covariances (T, K, K), lag-one covariances (T - 1, K, K), log-likelihood.
         """
-        sequences = self._check(X, lengths, times)
+        sequences = self._check(X, lengths, times, exog)
         whole = self._model.posterior(sequences)
         if not sequences.is_list:
             return whole
@@ -624,7 +668,13 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         ]
 
     def filter(
-        self, X: Any, state: FilterState | None = None, *, lengths: Any = None, times: Any = None
+        self,
+        X: Any,
+        state: FilterState | None = None,
+        *,
+        lengths: Any = None,
+        times: Any = None,
+        exog: Any = None,
     ) -> FilterResult | list[FilterResult]:
         """Return the distribution of each latent state given the rows up to its own.
 
@@ -634,7 +684,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             Rows in order of time, NaN where missing.
         state : FilterState, optional
             ``state`` of the result for the rows before, to go on with one sequence.
-        lengths, times : optional
+        lengths, times, exog : optional
             As in `fit`.
 
         Returns
@@ -648,7 +698,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         ValueError
             If a state comes with several sequences, or does not fit the model or the times.
         """
-        sequences = self._check(X, lengths, times)
+        sequences = self._check(X, lengths, times, exog)
         results = self._model.filter(sequences, state)
         return results if sequences.is_list or lengths is not None else results[0]
 
@@ -660,6 +710,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         quantile: float | Sequence[float] | None = None,
         lengths: Any = None,
         times: Any = None,
+        exog: Any = None,
     ) -> Any:
         """Fill missing cells with their posterior means, or with quantiles.
 
@@ -672,7 +723,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         quantile : float or sequence of float, optional
             Fill with the quantile of this probability in the place of the mean: 0.5 for medians; 0.05 and
             0.95 for the ends of intervals of 90 %, as ``quantile=[0.05, 0.95]``.
-        lengths, times : optional
+        lengths, times, exog : optional
             As in `fit`.
 
         Returns
@@ -690,7 +741,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             If observed cells, left out one at a time, are found no better than by linear interpolation: the
             model is then no better at filling single cells either.
         """
-        sequences = self._check(X, lengths, times)
+        sequences = self._check(X, lengths, times, exog)
         if quantile is not None:
             return self._impute_quantiles(X, sequences, quantile, return_std)
         filled, std, beside_interpolation = self._model.impute(sequences, with_std=return_std)
@@ -711,22 +762,22 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return filled if several else filled[0]
 
     def contributions(
-        self, X: Any, *, lengths: Any = None, times: Any = None
+        self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None
     ) -> FloatArray | list[FloatArray]:
         """Say what each latent contributes to each cell.
 
         Parameters
         ----------
-        X, lengths, times
+        X, lengths, times, exog
             As in `transform`.
 
         Returns
         -------
         ndarray (T, D, K), or list of ndarrays (T_i, D, K)
             Posterior mean of each latent times its loading, in data units (with `transforms` in those of the
-            transformed columns). With `mean_` they add up to the
-            posterior mean of each cell without its noise, which is what missing cells are filled with. With
-            ``noise=0.0`` those of the latents that are reported.
+            transformed columns); with covariates the effects of these, too, as the last of K + P. With
+            `mean_` they add up to the posterior mean of each cell without its noise, which is what missing
+            cells are filled with. With ``noise=0.0`` those of the latents that are reported.
 
         See Also
         --------
@@ -743,13 +794,15 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         >>> parts.shape, bool(abs(parts[7, 1].sum() + model.mean_[1] - model.impute(X)[7, 1]) < 1e-9)
         ((100, 3, 2), True)
         """
-        sequences = self._check(X, lengths, times)
+        sequences = self._check(X, lengths, times, exog)
         means = self._model.posterior(sequences).means
         whole = means[:, None, :] * self._model.fitted.predictive_params.loadings
+        if sequences.exog is not None:
+            whole = np.concatenate([whole, sequences.exog[:, None, :] * self.exog_coef_], axis=2)
         restored: FloatArray | list[FloatArray] = sequences.restore(whole)
         return restored
 
-    def news(self, X_old: Any, X_new: Any, target: tuple[int, Any]) -> News:
+    def news(self, X_old: Any, X_new: Any, target: tuple[int, Any], *, exog: Any = None) -> News:
         """Say which new cell moved the prediction of another one, and by how much.
 
         Parameters
@@ -761,6 +814,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         target : tuple
             Row and column of what is predicted; a row beyond the last one is in the future, and a column goes
             by its number or its name. It must be missing.
+        exog : array-like or frame, optional
+            Covariates of the rows of `X_new` and of those that follow, up to the target's.
 
         Returns
         -------
@@ -792,7 +847,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         >>> news.table["column"].tolist(), bool(abs(news.impacts.sum() - (news.after - news.before)) < 1e-9)
         (['2', '1'], True)
         """
-        old, new = self._check(X_old, None, None), self._check(X_new, None, None)
+        old, new = (self._check(X, None, None, later=True) for X in (X_old, X_new))
         if any(len(each.lengths) > 1 or each.times is not None for each in (old, new)):
             raise ValueError("X_old and X_new must each be one sequence of rows that are evenly spaced.")
         if old.n_rows > new.n_rows:
@@ -805,8 +860,10 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if not isinstance(column, numbers.Integral) or int(column) not in range(new.n_features):
             raise ValueError(f"target must name one of the {new.n_features} columns; got {target[1]!r}.")
         n_rows = max(new.n_rows, int(row) + 1)
+        new, ahead = self._with_exog(new, X_new, exog, n_steps=n_rows - new.n_rows)
         old = followed_by_empty_rows(old, n_rows - old.n_rows, self.time_unit_)
-        new = followed_by_empty_rows(new, n_rows - new.n_rows, self.time_unit_)
+        new = followed_by_empty_rows(new, n_rows - new.n_rows, self.time_unit_, ahead)
+        old = replace(old, exog=new.exog)
         if np.any(old.mask & ~new.mask):
             where = np.argwhere(old.mask & ~new.mask)[0]
             raise ValueError(f"X_new has no value in row {where[0]}, column {where[1]}, where X_old has one.")
@@ -817,7 +874,14 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return self._model.news(old, new, (int(row), int(column)))
 
     def forecast(
-        self, X: Any, n_steps: int | None = None, *, fh: Any = None, lengths: Any = None, times: Any = None
+        self,
+        X: Any,
+        n_steps: int | None = None,
+        *,
+        fh: Any = None,
+        lengths: Any = None,
+        times: Any = None,
+        exog: Any = None,
     ) -> Forecast | list[Forecast]:
         """Forecast what follows each sequence.
 
@@ -825,6 +889,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         ----------
         X, lengths, times
             As in `transform`; the rows from which to forecast.
+        exog : array-like or frame (T + H, P), or list of them, optional
+            Covariates of the rows, and then of the steps; or a frame whose index has both.
         n_steps : int, optional
             Number of steps, each of one `time_unit_`.
         fh : array-like (H,), optional
@@ -860,11 +926,18 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         check_is_fitted(self)
         if n_steps is not None:
             check_count("n_steps", n_steps)
-        sequences = self._check(X, lengths, times)
+        sequences = self._check(X, lengths, times, later=True)
         horizon = make_horizon(
             X, sequences, times, self._model.fitted.axis, self.time_unit_, n_steps=n_steps, fh=fh
         )
-        forecasts = self._model.forecast(sequences, [each.steps for each in horizon])
+        steps = [each.steps for each in horizon]
+        sequences, following = self._with_exog(
+            sequences, X, exog, [Ahead(len(each.steps), each.index) for each in horizon]
+        )
+        if following and isinstance(self._model, MappedModel):
+            forecasts = self._model.forecast(sequences, steps, following)
+        else:
+            forecasts = self._model.forecast(sequences, steps)
         frames = X if sequences.is_list else [X] * len(forecasts)
         latents = self.get_feature_names_out()
         forecasts = [
@@ -878,13 +951,17 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         ]
         return forecasts if sequences.is_list or lengths is not None else forecasts[0]
 
-    def sample(self, n_steps: int = 1, *, random_state: Seed = None) -> tuple[FloatArray, FloatArray]:
+    def sample(
+        self, n_steps: int = 1, *, exog: Any = None, random_state: Seed = None
+    ) -> tuple[FloatArray, FloatArray]:
         """Draw a series from the model.
 
         Parameters
         ----------
         n_steps : int, default=1
             Number of rows, one `time_unit_` apart.
+        exog : array-like (n_steps, P), optional
+            Covariates of the rows, where the model has such.
         random_state : int, Generator or None
             Source of randomness; the estimator's by default.
 
@@ -897,6 +974,10 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """
         check_is_fitted(self)
         check_count("n_steps", n_steps)
+        rows = Sequences(np.full((n_steps, self.params_.n_features), np.nan), (n_steps,))
+        rows, _ = self._with_exog(rows, None, exog)
+        if rows.exog is not None and isinstance(self._model, MappedModel):
+            return self._model.sample(n_steps, self._generator(random_state), rows.exog)
         return self._model.sample(n_steps, self._generator(random_state))
 
     def sample_posterior(
@@ -908,13 +989,14 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         n_steps: int = 0,
         lengths: Any = None,
         times: Any = None,
+        exog: Any = None,
         random_state: Seed = None,
     ) -> FloatArray | list[FloatArray]:
         """Draw courses of the latents, or missing cells and what follows, from their joint distribution.
 
         Parameters
         ----------
-        X, lengths, times
+        X, lengths, times, exog
             As in `transform`.
         n_draws : int, default=1
             Number of draws.
@@ -948,35 +1030,41 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         check_count("n_draws", n_draws)
         check_count("n_steps", n_steps, minimum=0)
         check_option("of", of, ("latents", "cells"))
-        sequences = followed_by_empty_rows(self._check(X, lengths, times), n_steps, self.time_unit_)
+        sequences = self._check(X, lengths, times, later=True)
+        sequences, ahead = self._with_exog(sequences, X, exog, n_steps=n_steps, times=times)
+        sequences = followed_by_empty_rows(sequences, n_steps, self.time_unit_, ahead)
         draw = self._model.draw_latents if of == "latents" else self._model.draw_cells
         drawn = draw(sequences, n_draws, self._generator(random_state))
         return [drawn[:, s] for s in sequences.slices] if sequences.is_list else drawn
 
     # -------------------------------------------------------------------- scores
 
-    def log_likelihood(self, X: Any, *, lengths: Any = None, times: Any = None) -> float:
+    def log_likelihood(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> float:
         """Return the log-likelihood of all rows, in nats. Parameters as in `transform`."""
-        sequences = self._check(X, lengths, times)
+        sequences = self._check(X, lengths, times, exog)
         return self._model.log_likelihood(sequences)
 
-    def score(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None) -> float:
+    def score(
+        self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None, exog: Any = None
+    ) -> float:
         """Return the mean log-likelihood per row, in nats. Parameters as in `transform`."""
-        sequences = self._check(X, lengths, times)
+        sequences = self._check(X, lengths, times, exog)
         return self._model.log_likelihood(sequences) / sequences.n_rows
 
-    def bic(self, X: Any, *, lengths: Any = None, times: Any = None) -> float:
+    def bic(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> float:
         """Return the Bayesian information criterion, smaller is better. Parameters as in `transform`.
 
         ``-2 log L + P log N``, with ``P`` free parameters and ``N`` rows in which anything is observed. With
         ``noise=0.0`` the likelihood is that of the square model, whatever `n_components` is, and so is ``P``.
         """
-        sequences = self._check(X, lengths, times)
+        sequences = self._check(X, lengths, times, exog)
         n_observed = int(np.count_nonzero(sequences.mask.any(axis=1)))
         penalty = self._model.n_parameters * float(np.log(n_observed))
         return -2.0 * self._model.log_likelihood(sequences) + penalty
 
-    def diagnose(self, X: Any, *, block: int = 24, lengths: Any = None, times: Any = None) -> Diagnostics:
+    def diagnose(
+        self, X: Any, *, block: int = 24, lengths: Any = None, times: Any = None, exog: Any = None
+    ) -> Diagnostics:
         """Say whether the model fits data, column by column, and what to try where it does not.
 
         Parameters
@@ -985,7 +1073,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             Rows in order of time, NaN where missing: those of the fit, or others.
         block : int, default=24
             Rows of the blocks that are hidden to see how well intervals hold in longer holes.
-        lengths, times : optional
+        lengths, times, exog : optional
             As in `fit`.
 
         Returns
@@ -1017,7 +1105,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Column 1 keeps a rhythm of 12 units of time that no latent carries: rhythms=[12].
         """
         check_count("block", block)
-        sequences = self._check(X, lengths, times)
+        sequences = self._check(X, lengths, times, exog)
         found = self._model.diagnose(sequences, block)
         like = {
             name: like_input(X, sequences, getattr(found, name))
@@ -1025,42 +1113,51 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         }
         return replace(found, **like)
 
-    def standard_errors(self, X: Any, *, lengths: Any = None, times: Any = None) -> StandardErrors:
+    def standard_errors(
+        self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None
+    ) -> StandardErrors:
         """Return standard errors of the parameters from the observed information of the training data.
 
         Parameters
         ----------
-        X, lengths, times
+        X, lengths, times, exog
             The data the model was fitted to.
 
         Returns
         -------
         StandardErrors
-            With the shapes and units of the parameters, and intervals by ``interval(name, level)``: those
-            of time scales are on the logarithmic scale. Costs two posterior evaluations for each free
-            parameter.
+            With the shapes and units of the parameters (and with covariates ``exog_coef``), and intervals by
+            ``interval(name, level)``: those of time scales are on the logarithmic scale. Costs two posterior
+            evaluations for each free parameter, and three for each coefficient of a covariate.
 
         Raises
         ------
         ValueError
             If the model has no noise (``noise=0.0``).
         """
-        sequences = self._check(X, lengths, times)
+        sequences = self._check(X, lengths, times, exog)
         return self._model.standard_errors(sequences)
 
     def profile_timescale(
-        self, X: Any, component: int = 0, *, level: float = 0.95, lengths: Any = None, times: Any = None
+        self,
+        X: Any,
+        component: int = 0,
+        *,
+        level: float = 0.95,
+        lengths: Any = None,
+        times: Any = None,
+        exog: Any = None,
     ) -> TimescaleProfile:
         """Return an interval of the time scale of a latent by profile likelihood.
 
         All other parameters are fitted again for each time scale that is tried, on the exact likelihood. The
         interval is as skewed as the likelihood, and may reach to infinity where the series is too short to
         tell a slow latent from a drift. Where two latents have nearly the same time scale, another one may
-        take the place of this one, and the interval covers both.
+        take the place of this one, and the interval covers both. Coefficients of covariates are held.
 
         Parameters
         ----------
-        X, lengths, times
+        X, lengths, times, exog
             The data the model was fitted to.
         component : int, default=0
             Which latent; they come slowest first.
@@ -1095,7 +1192,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         >>> bool(profile.upper - profile.timescale > profile.timescale - profile.lower > 0)
         True
         """
-        sequences = self._check(X, lengths, times)
+        sequences = self._check(X, lengths, times, exog)
         check_count("component", component, minimum=0)
         if component >= self.decay_.shape[0]:
             raise ValueError(f"component={component} is none of the {self.decay_.shape[0]} latents, 0 first.")
@@ -1158,7 +1255,17 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def _n_features_out(self) -> int:
         return self.params_.n_states
 
-    def _check(self, X: Any, lengths: Any, times: Any, *, complete: bool = False) -> Sequences:
+    def _check(
+        self,
+        X: Any,
+        lengths: Any,
+        times: Any,
+        exog: Any = None,
+        *,
+        complete: bool = False,
+        later: bool = False,
+    ) -> Sequences:
+        """Check data for a verb; covariates follow `later` where rows ahead need them, too."""
         check_is_fitted(self)
         allow_nan, fitted = self._model.takes_missing and not complete, self._model.fitted
         sequences = check_sequences(
@@ -1174,26 +1281,62 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         sequences = in_model_time(sequences, fitted.axis, fitted.time_unit)
         if fitted.options.noise_free:
             check_steps_of_limit(sequences, fitted.time_unit)
-        return sequences
+        return sequences if later else self._with_exog(sequences, X, exog)[0]
+
+    def _with_exog(
+        self,
+        sequences: Sequences,
+        X: Any,
+        exog: Any,
+        ahead: list[Ahead] | None = None,
+        *,
+        n_steps: int = 0,
+        times: Any = None,
+    ) -> tuple[Sequences, list[FloatArray] | None]:
+        """Rows with their covariates and those of rows that follow, if the model has any."""
+        model = self._model
+        regression = model.regression if isinstance(model, MappedModel) else None
+        if regression is None:
+            if exog is not None:
+                raise ValueError("The model was fitted without exog, so that there are no effects of such.")
+            return sequences, None
+        if exog is None:
+            names = ", ".join(map(repr, regression.names[:10]))
+            raise ValueError(f"The model was fitted with exog, {names}; give exog= for these rows, too.")
+        if n_steps:
+            horizon = make_horizon(
+                X, sequences, times, model.fitted.axis, self.time_unit_, n_steps=n_steps, fh=None
+            )
+            ahead = [Ahead(n_steps, each.index) for each in horizon]
+        return with_exog(sequences, X, exog, regression.names, ahead)
 
     def _generator(self, random_state: Seed) -> np.random.Generator:
         return generator(self.random_state if random_state is None else random_state)
 
 
-def followed_by_empty_rows(sequences: Sequences, n_steps: int, unit: float) -> Sequences:
-    """Sequences with rows after each in which nothing is observed, one unit of time apart."""
+def followed_by_empty_rows(
+    sequences: Sequences, n_steps: int, unit: float, ahead: Sequence[FloatArray] | None = None
+) -> Sequences:
+    """Sequences with rows after each in which nothing is observed, one unit of time apart.
+
+    Their covariates (n_steps, P) are `ahead`, for each sequence, where there are any.
+    """
     if n_steps == 0:
         return sequences
     empty = np.full((n_steps, sequences.n_features), np.nan)
     values = np.concatenate([part for s in sequences.slices for part in (sequences.values[s], empty)])
     times = None
     if sequences.times is not None:
-        ahead = unit * np.arange(1, n_steps + 1)
+        later = unit * np.arange(1, n_steps + 1)
         pieces = [sequences.times[s] for s in sequences.slices]
-        times = np.concatenate([part for piece in pieces for part in (piece, piece[-1] + ahead)])
+        times = np.concatenate([part for piece in pieces for part in (piece, piece[-1] + later)])
     step = sequences.step if sequences.step == unit else None
     lengths = tuple(n + n_steps for n in sequences.lengths)
-    return replace(sequences, values=values, times=times, lengths=lengths, step=step)
+    exog = None
+    if sequences.exog is not None and ahead is not None:
+        rows = [sequences.exog[s] for s in sequences.slices]
+        exog = np.concatenate([part for pair in zip(rows, ahead, strict=True) for part in pair])
+    return replace(sequences, values=values, times=times, lengths=lengths, step=step, exog=exog)
 
 
 def set_fitted(estimator: ProbabilisticSFA, model: FittedModel) -> None:

@@ -22,6 +22,7 @@ from probsfa.statespace.engine.plan import Plan
 from probsfa.statespace.filtering import FilterResult, FilterState, OneStep
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
 from probsfa.statespace.learning.profile import TimescaleProfile
+from probsfa.statespace.learning.regression import standard_errors_with
 from probsfa.statespace.learning.standard_errors import StandardErrors
 from probsfa.statespace.leave_one_out import Comparison, compare_with_interpolation, left_out_moments
 from probsfa.statespace.models import FittedModel, LinearGaussianModel
@@ -267,8 +268,11 @@ class MappedModel:
         return replace(told, predictions=means, prediction_std=std)
 
     def standard_errors(self, sequences: Sequences) -> StandardErrors:
-        """Standard errors of the parameters, in the scales of the columns."""
-        return self.inner.standard_errors(self.map(sequences))
+        """Standard errors of the parameters, with those of coefficients, in the scales of the columns."""
+        if self.regression is None:
+            return self.inner.standard_errors(self.map(sequences))
+        in_scale = replace(sequences, values=self.transforms.forward(sequences.values))
+        return standard_errors_with(self.regression, self.fitted, in_scale)
 
     def profile_timescale(self, sequences: Sequences, component: int, level: float) -> TimescaleProfile:
         """Interval of the time scale of a latent; coefficients of covariates are held."""
