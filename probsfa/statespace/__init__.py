@@ -10,6 +10,7 @@ Who calls whom, from the top down; nothing imports upwards::
     selection                          how many latents
     estimator                          ProbabilisticSFA: checks its input, keeps its parameters, calls these
     persistence, streaming, progress   files; series that are read block by block; a bar
+    mapped                             a fitted model about columns in their own scale, with covariates
     models, noise_free                 a fitted model and its verbs, with noise and in the limit of none
     learning/                          maximum likelihood: starts, objectives, climbs, standard errors
     diagnostics                        whether a model fits, by the tests of whiteness
@@ -20,11 +21,15 @@ Who calls whom, from the top down; nothing imports upwards::
     engine/                            exact inference over rows, by the strategy that serves
     innovations                        the parameters as the paper writes them, and the way there and back
     panel, parameters, columns         packed observations; decays, loadings, noise, offset; units of columns
+    transforms, covariates             scales of columns; known inputs
 
 Samplers alone go to the engine directly, by the likelihood as a function that JAX can differentiate
 (:mod:`probsfa.statespace.engine.likelihood`).
 """
 
+from probsfa.statespace.covariates import calendar_terms as calendar_terms
+from probsfa.statespace.covariates import harmonics as harmonics
+from probsfa.statespace.covariates import trend as trend
 from probsfa.statespace.diagnostics import Diagnostics as Diagnostics
 from probsfa.statespace.engine.plan import on_devices as on_devices
 from probsfa.statespace.engine.plan import use_strategy as use_strategy
@@ -64,6 +69,8 @@ __all__ = [
     "Selection",
     "StandardErrors",
     "TimescaleProfile",
+    "calendar_terms",
+    "harmonics",
     "innovation_parameters",
     "load",
     "make_innovation_parameters",
@@ -72,5 +79,6 @@ __all__ = [
     "noise_free_maximum_likelihood",
     "on_devices",
     "select_n_components",
+    "trend",
     "use_strategy",
 ]

@@ -315,7 +315,7 @@ def calendar_terms(times: Any, terms: Sequence[str] = ("hour", "weekday"), *, ho
     Examples
     --------
     >>> import pandas as pd
-    >>> from probsfa.statespace.covariates import calendar_terms
+    >>> from probsfa.statespace import calendar_terms
     >>> hours = pd.date_range("2024-05-01", periods=48, freq="h")
     >>> U = calendar_terms(hours, ["hour"], holidays=["2024-05-01"])
     >>> U.shape, U.columns[-1], float(U["holiday"].sum())
@@ -358,7 +358,7 @@ def trend(times: Any, degree: int = 1) -> Any:
     Examples
     --------
     >>> import numpy as np
-    >>> from probsfa.statespace.covariates import trend
+    >>> from probsfa.statespace import trend
     >>> trend(np.arange(4), degree=2)["trend_2"].tolist()
     [0.0, 1.0, 4.0, 9.0]
     """
@@ -398,7 +398,7 @@ def harmonics(times: Any, period: Any, n: int = 1) -> Any:
     Examples
     --------
     >>> import pandas as pd
-    >>> from probsfa.statespace.covariates import harmonics
+    >>> from probsfa.statespace import harmonics
     >>> U = harmonics(pd.date_range("2024", periods=4, freq="6h"), "24h")
     >>> U.columns.tolist(), U.round(6).to_numpy().tolist()[1]
     (['cos_24h_1', 'sin_24h_1'], [0.0, 1.0])
