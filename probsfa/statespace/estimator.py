@@ -258,6 +258,17 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     >>> model = ProbabilisticSFA(n_components=0, rhythms=1).fit(X)
     >>> model.rhythm_periods_.round(1), (model.rhythm_phases_[:, 0] / np.pi).round(1)
     (array([24.]), array([0. , 0.5]))
+
+    Amounts that are never negative, and a covariate that is known for the rows to come, too:
+
+    >>> rain = series.data[:200, :2] ** 2
+    >>> rain[50:60, 0] = np.nan
+    >>> wet = (np.arange(203) % 7 < 2).astype(float)
+    >>> rain[wet[:200] > 0] += 3.0
+    >>> model = ProbabilisticSFA(1, transforms="sqrt", tol=0.1).fit(rain, exog=wet[:200])
+    >>> low, high = model.impute(rain, quantile=[0.05, 0.95], exog=wet[:200])
+    >>> bool(low.min() >= 0.0), model.forecast(rain, 3, exog=wet).means.shape
+    (True, (3, 2))
     """
 
     _model: FittedModel
