@@ -11,6 +11,7 @@ Who calls whom, from the top down; nothing imports upwards::
     estimator                          ProbabilisticSFA: checks its input, keeps its parameters, calls these
     growth, hidden_cells               larger models from smaller ones; what hidden cells say of models
     persistence, streaming, progress   files; series that are read block by block; a bar
+    mapped                             a fitted model about columns in their own scale, with covariates
     student_model                      the same with Student-t noise
     models, noise_free                 a fitted model and its verbs, with noise and in the limit of none
     learning/                          maximum likelihood: starts, objectives, climbs, standard errors
@@ -23,11 +24,15 @@ Who calls whom, from the top down; nothing imports upwards::
     engine/                            exact inference over rows, by the strategy that serves
     innovations                        the parameters as the paper writes them, and the way there and back
     panel, parameters, columns         packed observations; decays, loadings, noise, offset; units of columns
+    transforms, covariates             scales of columns; known inputs
 
 Samplers alone go to the engine directly, by the likelihood as a function that JAX can differentiate
 (:mod:`probsfa.statespace.engine.likelihood`).
 """
 
+from probsfa.statespace.covariates import calendar_terms as calendar_terms
+from probsfa.statespace.covariates import harmonics as harmonics
+from probsfa.statespace.covariates import trend as trend
 from probsfa.statespace.diagnostics import Diagnostics as Diagnostics
 from probsfa.statespace.engine.plan import on_devices as on_devices
 from probsfa.statespace.engine.plan import use_strategy as use_strategy
@@ -70,6 +75,8 @@ __all__ = [
     "Selection",
     "StandardErrors",
     "TimescaleProfile",
+    "calendar_terms",
+    "harmonics",
     "innovation_parameters",
     "load",
     "make_innovation_parameters",
@@ -79,5 +86,6 @@ __all__ = [
     "on_devices",
     "select_model",
     "select_n_components",
+    "trend",
     "use_strategy",
 ]

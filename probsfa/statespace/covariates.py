@@ -1,12 +1,39 @@
-"""Known inputs beside the latents."""
+"""Known inputs beside the latents: what a model does with them, and covariates that a calendar tells.
 
-from dataclasses import dataclass
+With covariates ``u_t``, which are known for every row, the model is ``x_t = mu + B u_t + C z_t + n_t``. Here
+are the check of what is given as ``exog=``, and functions that make covariates of times:
+:func:`calendar_terms`, :func:`trend` and :func:`harmonics`. All return frames of pandas with the index of the
+times, which go together by ``pandas.concat([...], axis=1)``; for times that go on beyond the data they serve
+forecasts, too.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg import qr
 
+from probsfa._arrays import as_float_array
+from probsfa._index import index_of
+from probsfa._times import seconds_of
 from probsfa._typing import FloatArray
+from probsfa._validation import Sequences, check_count, check_option
 
-__all__ = ["Regression"]
+__all__ = [
+    "Ahead",
+    "Regression",
+    "check_identified",
+    "calendar_terms",
+    "harmonics",
+    "names_of",
+    "trend",
+    "with_exog",
+]
+
+_DAY, _YEAR = 86_400.0, 365.2425 * 86_400.0
+# Part of a covariate's spread that the others must leave of it.
+_LEAST_LEFT = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,3 +55,387 @@ class Regression:
         """What covariates (N, P) add to each cell (N, D)."""
         assert exog is not None
         return np.asarray(exog @ self.coefficients.T)
+
+
+# ------------------------------------------------------------------------------------- what is given
+
+
+class Ahead(NamedTuple):
+    """Rows after a sequence for which covariates are needed, too.
+
+    Attributes
+    ----------
+    n_rows : int
+        How many.
+    index : object
+        Their labels, where the rows of the sequence have such; else None.
+    """
+
+    n_rows: int
+    index: Any = None
+
+
+def _columns(exog: Any) -> list[Any] | None:
+    """Names of the columns of a frame or table; None for arrays."""
+    if hasattr(exog, "to_frame") and hasattr(exog, "name") and not hasattr(exog, "columns"):
+        return ["exog0" if exog.name is None else exog.name]  # a series of pandas
+    names = (
+        getattr(exog, "columns", None) if hasattr(exog, "columns") else getattr(exog, "column_names", None)
+    )
+    return None if names is None else list(names)
+
+
+def names_of(exog: Any) -> tuple[str, ...]:
+    """What covariates are called: the names of a frame's columns, or numbers."""
+    first = exog[0] if isinstance(exog, list) and exog and hasattr(exog[0], "shape") else exog
+    names = _columns(first)
+    if names is not None:
+        return tuple(str(name) for name in names)
+    array = np.asarray(first)
+    return tuple(f"exog{j}" for j in range(1 if array.ndim == 1 else array.shape[-1]))
+
+
+def _numbers(exog: Any, label: str, names: tuple[str, ...]) -> FloatArray:
+    """One array-like (N, P) with the columns in the order of their names."""
+    columns = _columns(exog)
+    if columns is not None:
+        texts = [str(column) for column in columns]
+        missing = [name for name in names if name not in texts]
+        if missing:
+            raise ValueError(
+                f"{label} has no column {missing[0]!r}; the model has {', '.join(map(repr, names))}."
+            )
+        if hasattr(exog, "iloc") and hasattr(exog, "columns"):
+            exog = exog.iloc[:, [texts.index(name) for name in names]]
+        elif hasattr(exog, "select"):
+            exog = exog.select([columns[texts.index(name)] for name in names])
+    array = as_float_array(exog, label)
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2 or array.shape[1] != len(names):
+        raise ValueError(
+            f"{label} must have a row for each row of X and {len(names)} columns ({', '.join(names[:10])}); "
+            f"got shape {array.shape}."
+        )
+    return array
+
+
+def with_exog(
+    sequences: Sequences,
+    X: Any,
+    exog: Any,
+    names: tuple[str, ...],
+    ahead: Sequence[Ahead] | None = None,
+) -> tuple[Sequences, list[FloatArray]]:
+    """Checked rows with their covariates, and the covariates of rows that follow.
+
+    A frame of pandas beside a frame is taken by its index: it may have more rows, in any order. All else is
+    taken row by row: the rows of a sequence and then those that follow it.
+
+    Parameters
+    ----------
+    sequences : Sequences
+        Checked rows.
+    X : object
+        What the caller gave for them.
+    exog : array-like or frame (T, P), or list of them
+        Covariates; a list has one for each sequence.
+    names : tuple of str
+        What the covariates are called.
+    ahead : sequence of Ahead, optional
+        Rows that follow each sequence.
+
+    Returns
+    -------
+    sequences : Sequences
+        With `exog`.
+    following : list of ndarray (H, P)
+        Of the rows that follow each sequence.
+
+    Raises
+    ------
+    ValueError
+        If a row or a column is missing, there are too many rows, or a value is missing.
+    """
+    following = [Ahead(0)] * len(sequences.lengths) if ahead is None else list(ahead)
+    if _columns(exog) is not None and not hasattr(exog, "columns") and hasattr(exog, "to_frame"):
+        exog = exog.to_frame(name=names[0] if exog.name is None else exog.name)
+    several = isinstance(exog, list) and len(exog) > 0 and hasattr(exog[0], "shape")
+    if several and len(exog) != len(sequences.lengths):
+        raise ValueError(
+            f"exog is a list of {len(exog)}, and X has {len(sequences.lengths)} sequences; give one for each."
+        )
+    parts, after = [], []
+    if not several and len(sequences.lengths) > 1 and index_of(exog) is None:
+        if any(one.n_rows for one in following):
+            raise ValueError(
+                "exog must be a list with one array for each sequence, each with the rows of the sequence "
+                "and then those that follow it."
+            )
+        whole = _numbers(exog, "exog", names)
+        if len(whole) != sequences.n_rows:
+            raise ValueError(f"exog must have {sequences.n_rows} rows, as X has; got {len(whole)}.")
+        parts = [whole[rows] for rows in sequences.slices]
+        after = [whole[:0] for _ in parts]
+    else:
+        for i, (n, one) in enumerate(zip(sequences.lengths, following, strict=True)):
+            given = exog[i] if several else exog
+            label = f"exog[{i}]" if several else "exog"
+            frame = X[i] if sequences.is_list else X  # None where rows are only drawn
+            index = index_of(frame)
+            if index is not None and index_of(given) is not None:
+                index = index if sequences.is_list else index[sequences.slices[i]]
+                parts.append(_by_label(given, index, label, names))
+                after.append(_by_label(given, one.index, label, names) if one.n_rows else parts[-1][:0])
+                continue
+            array = _numbers(given, label, names)
+            if len(array) != n + one.n_rows:
+                more = f" and then {one.n_rows} for those that follow" if one.n_rows else ""
+                raise ValueError(f"{label} must have {n} rows, as X has{more}; got {len(array)}.")
+            parts.append(array[:n])
+            after.append(array[n:])
+    values = np.concatenate(parts)
+    _refuse_missing(values, names, "exog")
+    for each in after:
+        _refuse_missing(each, names, "exog of the rows that follow")
+    return replace(sequences, exog=values), after
+
+
+def _by_label(given: Any, index: Any, label: str, names: tuple[str, ...]) -> FloatArray:
+    """Rows of a frame by their labels."""
+    if not given.index.is_unique:
+        raise ValueError(f"{label} has {given.index[given.index.duplicated()][0]!r} twice in its index.")
+    where = given.index.get_indexer(index)
+    if np.any(where < 0):
+        raise ValueError(
+            f"{label} has no row for {index[int(np.argmax(where < 0))]}, which is asked for; it goes from "
+            f"{given.index[0]} to {given.index[-1]}."
+        )
+    return _numbers(given, label, names)[where]
+
+
+def _refuse_missing(values: FloatArray, names: tuple[str, ...], label: str) -> None:
+    bad = ~np.isfinite(values)
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        raise ValueError(
+            f"{label} has {values[row, column]} in row {row}, column {names[column]!r}; covariates must be "
+            "known for every row: fill them, or model the column with the others."
+        )
+
+
+def check_identified(sequences: Sequences, names: tuple[str, ...]) -> None:
+    """Raise a ValueError unless the effect of each covariate on each column can be told from data.
+
+    Parameters
+    ----------
+    sequences : Sequences
+        Training rows with covariates.
+    names : tuple of str
+        What the covariates are called.
+    """
+    assert sequences.exog is not None
+    bad = _collinear(sequences.exog)
+    if bad is not None:
+        what = (
+            "constant, as the mean is"
+            if np.ptp(sequences.exog[:, bad]) == 0.0
+            else ("a combination of the others and the mean")
+        )
+        raise ValueError(f"exog has the column {names[bad]!r}, which is {what}; leave it out.")
+    for j in range(sequences.n_features):
+        seen = sequences.mask[:, j]
+        bad = None if seen.all() else _collinear(sequences.exog[seen])
+        if bad is not None:
+            called = "" if sequences.feature_names is None else f" ({sequences.feature_names[j]!r})"
+            raise ValueError(
+                f"exog has the column {names[bad]!r}, whose effect on column {j}{called} of X cannot be "
+                "told: in the rows where that is observed it is constant, or a combination of the others."
+            )
+
+
+def _collinear(exog: FloatArray) -> int | None:
+    """A column that the others and the constant determine; None without one."""
+    if len(exog) == 0:
+        return 0
+    centred = exog - exog.mean(axis=0)
+    size = np.sqrt(np.mean(centred**2, axis=0))
+    constant = size <= 8.0 * np.finfo(np.float64).eps * np.abs(exog).max(axis=0)
+    if constant.any():
+        return int(np.argmax(constant))
+    triangle, order = qr(centred / size, mode="r", pivoting=True)
+    left = np.zeros(exog.shape[1])
+    n = min(triangle.shape)
+    left[:n] = np.abs(np.diag(triangle)[:n]) / np.sqrt(len(exog))
+    return int(order[int(np.argmin(left))]) if left.min() < _LEAST_LEFT else None
+
+
+# ------------------------------------------------------------------------------- what a calendar tells
+
+
+def _dates(times: Any) -> Any:
+    """Dates as a DatetimeIndex, in their own time zone."""
+    import pandas as pd
+
+    index = times.index if hasattr(times, "iloc") else pd.Index(times)
+    if isinstance(index, pd.PeriodIndex):
+        return index, index.to_timestamp(how="start")
+    if not isinstance(index, pd.DatetimeIndex):
+        raise ValueError(f"times must be dates; got {index.inferred_type}.")
+    return index, index
+
+
+def calendar_terms(times: Any, terms: Sequence[str] = ("hour", "weekday"), *, holidays: Any = ()) -> Any:
+    """Make an indicator of each hour, weekday or month, but for the first, and of holidays.
+
+    Parameters
+    ----------
+    times : DatetimeIndex, PeriodIndex, or a frame with such an index
+        Dates of the rows; a column is a wall-clock hour where they have a time zone.
+    terms : sequence of {"hour", "weekday", "weekend", "month"}, default=("hour", "weekday")
+        What to indicate. The first hour (0), weekday (Monday) and month (January) have no column: the mean
+        has their effect, and the others are differences from it.
+    holidays : array-like of dates, default=()
+        Days with a column ``holiday`` of their own.
+
+    Returns
+    -------
+    pandas.DataFrame (T, P)
+        Of 0.0 and 1.0, with the index of the times.
+
+    Raises
+    ------
+    ValueError
+        If the times are no dates, or a term is none.
+
+    See Also
+    --------
+    harmonics : Smooth rhythms with few columns.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from probsfa.statespace import calendar_terms
+    >>> hours = pd.date_range("2024-05-01", periods=48, freq="h")
+    >>> U = calendar_terms(hours, ["hour"], holidays=["2024-05-01"])
+    >>> U.shape, U.columns[-1], float(U["holiday"].sum())
+    ((48, 24), 'holiday', 24.0)
+    """
+    import pandas as pd
+
+    index, stamps = _dates(times)
+    columns: dict[str, FloatArray] = {}
+    for term in terms:
+        check_option("terms", term, ("hour", "weekday", "weekend", "month"))
+        if term == "weekend":
+            columns["weekend"] = (stamps.day_of_week.to_numpy() >= 5).astype(np.float64)
+            continue
+        of_rows = getattr(stamps, "day_of_week" if term == "weekday" else term).to_numpy()
+        first, n = {"hour": (0, 24), "weekday": (0, 7), "month": (1, 12)}[term]
+        for value in range(first + 1, first + n):
+            columns[f"{term}_{value}"] = (of_rows == value).astype(np.float64)
+    days = pd.DatetimeIndex(holidays).tz_localize(None).normalize() if len(holidays) else None
+    if days is not None:
+        columns["holiday"] = stamps.tz_localize(None).normalize().isin(days).astype(np.float64)
+    return pd.DataFrame(columns, index=index)
+
+
+def trend(times: Any, degree: int = 1) -> Any:
+    """Make a trend: years since 2000 for dates, the numbers themselves for others, and their powers.
+
+    The origin is the same for all times, so that those of a forecast go on from those of a fit.
+
+    Parameters
+    ----------
+    times : DatetimeIndex, PeriodIndex, frame with an index, or array-like of numbers (T,)
+    degree : int, default=1
+        Highest power.
+
+    Returns
+    -------
+    pandas.DataFrame (T, degree)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probsfa.statespace import trend
+    >>> trend(np.arange(4), degree=2)["trend_2"].tolist()
+    [0.0, 1.0, 4.0, 9.0]
+    """
+    import pandas as pd
+
+    check_count("degree", degree)
+    index, numbers = _elapsed(times)
+    if isinstance(index, pd.DatetimeIndex | pd.PeriodIndex):
+        numbers = numbers / _YEAR
+    names = ["trend", *(f"trend_{k}" for k in range(2, degree + 1))]
+    return pd.DataFrame({name: numbers ** (k + 1) for k, name in enumerate(names)}, index=index)
+
+
+def harmonics(times: Any, period: Any, n: int = 1) -> Any:
+    """Make sines and cosines of a period and its parts.
+
+    They are of a fixed phase and size; for rhythms that lose their phase see the parameter ``rhythms`` of
+    :class:`probsfa.ProbabilisticSFA`.
+
+    Parameters
+    ----------
+    times : DatetimeIndex, PeriodIndex, frame with an index, or array-like of numbers (T,)
+    period : number or duration
+        In the unit of the numbers; for dates a duration such as ``"24h"`` or ``"365.2425D"``.
+    n : int, default=1
+        Number of harmonics: the period, half of it, a third of it ...
+
+    Returns
+    -------
+    pandas.DataFrame (T, 2 n)
+
+    Raises
+    ------
+    ValueError
+        If the period is not positive, or not of the kind of the times.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from probsfa.statespace import harmonics
+    >>> U = harmonics(pd.date_range("2024", periods=4, freq="6h"), "24h")
+    >>> U.columns.tolist(), U.round(6).to_numpy().tolist()[1]
+    (['cos_24h_1', 'sin_24h_1'], [0.0, 1.0])
+    """
+    import pandas as pd
+
+    check_count("n", n)
+    index, numbers = _elapsed(times)
+    dated = isinstance(index, pd.DatetimeIndex | pd.PeriodIndex)
+    number = isinstance(period, (int, float, np.integer, np.floating))
+    if dated == number:
+        wanted = "a duration such as '24h', because times are dates" if dated else "a number, as times are"
+        raise ValueError(f"period must be {wanted}; got {period!r}.")
+    length = seconds_of(period, "period") if dated else float(period)
+    if not length > 0.0:
+        raise ValueError(f"period must be positive; got {period!r}.")
+    columns = {}
+    for k in range(1, n + 1):
+        angle = 2.0 * np.pi * np.mod(k * numbers / length, 1.0)
+        columns[f"cos_{period}_{k}"], columns[f"sin_{period}_{k}"] = np.cos(angle), np.sin(angle)
+    return pd.DataFrame(columns, index=index)
+
+
+def _elapsed(times: Any) -> tuple[Any, FloatArray]:
+    """Index of the times, and the seconds of dates since 2000, or the numbers themselves."""
+    import pandas as pd
+
+    index = (
+        times.index
+        if hasattr(times, "iloc")
+        else pd.Index(np.asarray(times) if isinstance(times, list) else times)
+    )
+    if isinstance(index, pd.DatetimeIndex | pd.PeriodIndex):
+        index, stamps = _dates(index)
+        naive = stamps.tz_localize(None)
+        return index, np.asarray(
+            (naive - pd.Timestamp(2000, 1, 1)) / pd.Timedelta(seconds=1), dtype=np.float64
+        )
+    numbers = as_float_array(index.to_numpy(), "times")
+    return (index if hasattr(times, "iloc") else pd.RangeIndex(len(numbers))), numbers

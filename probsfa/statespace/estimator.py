@@ -23,6 +23,7 @@ from probsfa._typing import FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.statespace import persistence, streaming
 from probsfa.statespace.counts import counts_sentence
+from probsfa.statespace.covariates import Ahead, Regression, check_identified, names_of, with_exog
 from probsfa.statespace.diagnostics import Diagnostics
 from probsfa.statespace.filtering import FilterResult, FilterState
 from probsfa.statespace.learning.maximum_likelihood import (
@@ -33,6 +34,7 @@ from probsfa.statespace.learning.maximum_likelihood import (
 )
 from probsfa.statespace.learning.options import FitOptions, is_number
 from probsfa.statespace.learning.profile import TimescaleProfile
+from probsfa.statespace.learning.regression import maximum_likelihood_with
 from probsfa.statespace.learning.standard_errors import StandardErrors
 from probsfa.statespace.mapped import MappedModel, fill_quantile, mapped
 from probsfa.statespace.models import FittedModel, LinearGaussianModel
@@ -161,6 +163,10 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     rhythm_phases_ : ndarray (D, R)
         By how much each feature follows the one of the largest amplitude, relative to its standard deviation,
         in radians in (-pi, pi]: half a period is pi.
+    exog_coef_ : ndarray (D, P)
+        With `exog`: change of each column for one unit of each covariate; `mean_` is then where these are 0.
+    exog_names_ : ndarray (P,)
+        With `exog`: what the covariates are called.
     transforms_ : dict
         With `transforms`: the map of each column, or None, by the name of the column or its number.
     smooth_timescales_ : ndarray (M,)
@@ -227,6 +233,13 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     Values on a bound are taken to be a margin off it; :mod:`probsfa.statespace.transforms` has all maps and
     says how large that is.
 
+    *Covariates.* With ``exog=U`` the model is ``x_t = mu + B u_t + C z_t + n_t``, and ``B`` is learned by
+    maximum likelihood with all else. The model without covariates is fitted, too, with as many evaluations,
+    and `status_` says what they gain. All verbs then need covariates for the rows that they are given, and
+    those that look ahead for the rows that follow, too: after those of `X`, or by the labels of a frame, so
+    that one long frame serves all. They must be complete, and no combination of each other and the constant.
+    :mod:`probsfa.statespace.covariates` makes them of dates.
+
     *Times.* Where no `times` are given, a frame of pandas tells them by its index, if that holds dates (with
     or without a time zone), periods or durations; `status_` says so. Rows that are one step of the clock or
     of the calendar apart (hours, months, business days) are evenly sampled, and time scales are in these
@@ -284,6 +297,17 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     >>> model = ProbabilisticSFA(n_components=1, noise="ar1").fit(X)
     >>> model.noise_decay_.round(1)
     array([0.4, 0.6, 0.8])
+
+    Amounts that are never negative, and a covariate that is known for the rows to come, too:
+
+    >>> rain = series.data[:200, :2] ** 2
+    >>> rain[50:60, 0] = np.nan
+    >>> wet = (np.arange(203) % 7 < 2).astype(float)
+    >>> rain[wet[:200] > 0] += 3.0
+    >>> model = ProbabilisticSFA(1, transforms="sqrt", tol=0.1).fit(rain, exog=wet[:200])
+    >>> low, high = model.impute(rain, quantile=[0.05, 0.95], exog=wet[:200])
+    >>> bool(low.min() >= 0.0), model.forecast(rain, 3, exog=wet).means.shape
+    (True, (3, 2))
     """
 
     _model: FittedModel
@@ -325,7 +349,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     # ------------------------------------------------------------------ fitting
 
-    def fit(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Self:
         """Find the parameters that maximise the likelihood.
 
         Parameters
@@ -339,6 +363,10 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             Times of the rows, strictly increasing in each sequence, for uneven sampling: numbers in any unit,
             dates, or durations. Decays are then those of Ornstein-Uhlenbeck processes, hence positive. By
             default those that the index of a frame of pandas tells; see Notes.
+        exog : array-like or frame (T, P), or list of them, optional
+            Covariates, known for every row, of which each column is a linear function beside the latents; a
+            list has one for each sequence. A frame of pandas beside a frame is taken by its index and may
+            have more rows. See Notes.
 
         Returns
         -------
@@ -369,11 +397,11 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             min_rows=2,
             index="use",
         )
-        if self.transforms is not None:
-            return self._fit_mapped(sequences, options)
-        counted = counts_sentence(sequences)
+        counted = "" if self.transforms is not None else counts_sentence(sequences)
         if counted:
             warnings.warn(counted, UserWarning, stacklevel=2)
+        if self.transforms is not None or exog is not None:
+            return self._fit_mapped(X, sequences, exog, options)
         if options.noise_free:
             limit = fit_noise_free(refuse_uneven(sequences), options)
             set_fitted(
@@ -391,18 +419,35 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             tell(f"engine: {model.plan(sequences).reason}")
         return self
 
-    def _fit_mapped(self, sequences: Sequences, options: FitOptions) -> Self:
-        """Fit to columns in their own scale."""
+    def _fit_mapped(self, X: Any, sequences: Sequences, exog: Any, options: FitOptions) -> Self:
+        """Fit to columns in their own scale, with covariates."""
+        regression: Regression | None = None
+        if exog is not None:
+            if options.noise_free:
+                raise ValueError(
+                    "exog needs observation noise; noise=0.0 is the limit of slow features alone."
+                )
+            names = names_of(exog)
+            sequences, _ = with_exog(sequences, X, exog, names)
+            check_identified(sequences, names)
         transforms, sentence = make_transforms(self.transforms, sequences)
         rows = mapped(sequences, transforms)
+        inner: FittedModel
         if options.noise_free:
-            inner: FittedModel = fit_noise_free(refuse_uneven(rows), options)
+            inner = fit_noise_free(refuse_uneven(rows), options)
+        elif exog is not None:
+            options = options.with_times(sequences.axis)
+            with Progress(self.verbose, self.max_iter) as report:
+                fitted, regression = maximum_likelihood_with(
+                    replace(rows, exog=sequences.exog), names, options, init=self.init, report=report
+                )
+            inner = LinearGaussianModel(fitted)
         else:
             options = options.with_times(sequences.axis)
             inner = self._maximise(InMemory(rows), options)
         # Log-likelihoods are those of the data.
         slopes, ended = float(np.sum(transforms.log_slopes(sequences.values))), inner.fitted
-        model = MappedModel(inner, transforms).with_fitted(
+        model = MappedModel(inner, transforms, regression).with_fitted(
             replace(
                 ended,
                 log_likelihood=ended.log_likelihood + slopes,
@@ -419,7 +464,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             tell(f"engine: {model.plan(sequences).reason}")
         return self
 
-    def fit_stream(self, X: Any, *, lengths: Any = None, times: Any = None) -> Self:
+    def fit_stream(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Self:
         """Fit to a series too long for memory, read block by block from where it lies.
 
         The result is that of `fit`: each chunk of rows hands the exact distribution of its last state to the
@@ -436,6 +481,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             Cuts the rows into consecutive sequences.
         times : array-like (T,), optional
             Times of the rows, as in `fit`; eight bytes a row.
+        exog : None
+            Covariates are for `fit`.
 
         Returns
         -------
@@ -465,6 +512,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             raise ValueError(
                 "noise=0.0 is slow feature analysis itself; use SFA.partial_fit on blocks of rows."
             )
+        if exog is not None:
+            raise ValueError("fit_stream reads rows as they lie and takes no exog; fit in memory.")
         if self.transforms is not None:
             raise ValueError(
                 "fit_stream reads rows as they lie and takes no transforms; transform the columns before, or "
@@ -651,8 +700,12 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                     setattr(self, name, value)
 
     def _take_over_maps(self, model: FittedModel) -> None:
-        """Take over the scales of the columns, where there are any."""
-        self.__dict__.pop("transforms_", None)  # of a fit before
+        """Take over the scales of the columns and the effects of covariates, where there are any."""
+        for name in ("transforms_", "exog_coef_", "exog_names_"):
+            self.__dict__.pop(name, None)  # of a fit before
+        if isinstance(model, MappedModel) and model.regression is not None:
+            self.exog_coef_ = model.regression.coefficients
+            self.exog_names_ = np.array(model.regression.names, dtype=object)
         if isinstance(model, MappedModel) and self.transforms is not None:
             maps = model.transforms.by_column
             names = getattr(self, "feature_names_in_", range(len(maps)))
@@ -660,14 +713,14 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     # ---------------------------------------------------------------- inference
 
-    def transform(self, X: Any, *, lengths: Any = None, times: Any = None) -> Any:
+    def transform(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Any:
         """Return the posterior means of the latents, given all rows of each sequence.
 
         Parameters
         ----------
         X : array-like (T, D), or list of array-likes (T_i, D)
             Rows in order of time, NaN where missing. They are inferred together: a row alone tells less.
-        lengths, times : optional
+        lengths, times, exog : optional
             As in `fit`.
 
         Returns
@@ -677,15 +730,17 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             `posterior` has those of rows with missing cells too.
         """
         check_is_fitted(self)
-        sequences = self._check(X, lengths, times, complete=self._model.fitted.options.noise_free)
+        sequences = self._check(X, lengths, times, exog, complete=self._model.fitted.options.noise_free)
         return sequences.restore(self._model.posterior(sequences).means)
 
-    def posterior(self, X: Any, *, lengths: Any = None, times: Any = None) -> Posterior | list[Posterior]:
+    def posterior(
+        self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None
+    ) -> Posterior | list[Posterior]:
         """Return the distribution of the latents given all rows of each sequence.
 
         Parameters
         ----------
-        X, lengths, times
+        X, lengths, times, exog
             As in `transform`.
 
         Returns
@@ -693,7 +748,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Posterior, or list of Posterior
             Means (T, K), covariances (T, K, K), lag-one covariances (T - 1, K, K), log-likelihood.
         """
-        sequences = self._check(X, lengths, times)
+        sequences = self._check(X, lengths, times, exog)
         whole = self._model.posterior(sequences)
         if not sequences.is_list:
             return whole
@@ -708,7 +763,13 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         ]
 
     def filter(
-        self, X: Any, state: FilterState | None = None, *, lengths: Any = None, times: Any = None
+        self,
+        X: Any,
+        state: FilterState | None = None,
+        *,
+        lengths: Any = None,
+        times: Any = None,
+        exog: Any = None,
     ) -> FilterResult | list[FilterResult]:
         """Return the distribution of each latent state given the rows up to its own.
 
@@ -718,7 +779,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             Rows in order of time, NaN where missing.
         state : FilterState, optional
             ``state`` of the result for the rows before, to go on with one sequence.
-        lengths, times : optional
+        lengths, times, exog : optional
             As in `fit`.
 
         Returns
@@ -733,7 +794,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         ValueError
             If a state comes with several sequences, or does not fit the model or the times.
         """
-        sequences = self._check(X, lengths, times)
+        sequences = self._check(X, lengths, times, exog)
         results = self._model.filter(sequences, state)
         return results if sequences.is_list or lengths is not None else results[0]
 
@@ -745,6 +806,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         quantile: float | Sequence[float] | None = None,
         lengths: Any = None,
         times: Any = None,
+        exog: Any = None,
     ) -> Any:
         """Fill missing cells with their posterior means, or with quantiles.
 
@@ -757,7 +819,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         quantile : float or sequence of float, optional
             Fill with the quantile of this probability in the place of the mean: 0.5 for medians; 0.05 and
             0.95 for the ends of intervals of 90 %, as ``quantile=[0.05, 0.95]``.
-        lengths, times : optional
+        lengths, times, exog : optional
             As in `fit`.
 
         Returns
@@ -775,7 +837,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             If observed cells, left out one at a time, are found no better than by linear interpolation: the
             model is then no better at filling single cells either.
         """
-        sequences = self._check(X, lengths, times)
+        sequences = self._check(X, lengths, times, exog)
         if quantile is not None:
             return self._impute_quantiles(X, sequences, quantile, return_std)
         filled, std, beside_interpolation = self._model.impute(sequences, with_std=return_std)
@@ -795,14 +857,14 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         ]
         return filled if several else filled[0]
 
-    def outlier_scores(self, X: Any, *, lengths: Any = None, times: Any = None) -> Any:
+    def outlier_scores(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Any:
         """Say of each observed cell how improbable it is given all others.
 
         Parameters
         ----------
         X : array-like, DataFrame or Table (T, D), or list of them
             Rows in order of time, NaN where missing: those of the fit, or others.
-        lengths, times : optional
+        lengths, times, exog : optional
             As in `fit`.
 
         Returns
@@ -839,27 +901,28 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         >>> int(row), int(column), bool(np.sort(scores.ravel())[-2] < 5.0)
         (50, 2, True)
         """
-        sequences = self._check(X, lengths, times)
+        sequences = self._check(X, lengths, times, exog)
         return like_input(X, sequences, self._model.outlier_scores(sequences))
 
     def contributions(
-        self, X: Any, *, lengths: Any = None, times: Any = None
+        self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None
     ) -> FloatArray | list[FloatArray]:
         """Say what each latent contributes to each cell.
 
         Parameters
         ----------
-        X, lengths, times
+        X, lengths, times, exog
             As in `transform`.
 
         Returns
         -------
         ndarray (T, D, K), or list of ndarrays (T_i, D, K)
             Posterior mean of each latent times its loading, in data units (with `transforms` in those of the
-            transformed columns). With `mean_` they add up to the
-            posterior mean of each cell without its noise, which is what missing cells are filled with. With
-            ``noise=0.0`` those of the latents that are reported. With ``noise="ar1"`` there is one more,
-            ``(T, D, K + 1)``: what of the noise with memory of its own column is in each cell.
+            transformed columns); with covariates the effects of these, too, as the last P of them. With
+            `mean_` they add up to the posterior mean of each cell without its noise, which is what missing
+            cells are filled with. With ``noise=0.0`` those of the latents that are reported. With
+            ``noise="ar1"`` there is one more after the latents, ``(T, D, K + 1)``: what of the noise with
+            memory of its own column is in each cell.
 
         See Also
         --------
@@ -876,11 +939,11 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         >>> parts.shape, bool(abs(parts[7, 1].sum() + model.mean_[1] - model.impute(X)[7, 1]) < 1e-9)
         ((100, 3, 2), True)
         """
-        sequences = self._check(X, lengths, times)
+        sequences = self._check(X, lengths, times, exog)
         restored: FloatArray | list[FloatArray] = sequences.restore(self._model.contributions(sequences))
         return restored
 
-    def news(self, X_old: Any, X_new: Any, target: tuple[int, Any]) -> News:
+    def news(self, X_old: Any, X_new: Any, target: tuple[int, Any], *, exog: Any = None) -> News:
         """Say which new cell moved the prediction of another one, and by how much.
 
         Parameters
@@ -892,6 +955,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         target : tuple
             Row and column of what is predicted; a row beyond the last one is in the future, and a column goes
             by its number or its name. It must be missing.
+        exog : array-like or frame, optional
+            Covariates of the rows of `X_new` and of those that follow, up to the target's.
 
         Returns
         -------
@@ -923,7 +988,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         >>> news.table["column"].tolist(), bool(abs(news.impacts.sum() - (news.after - news.before)) < 1e-9)
         (['2', '1'], True)
         """
-        old, new = self._check(X_old, None, None), self._check(X_new, None, None)
+        old, new = (self._check(X, None, None, later=True) for X in (X_old, X_new))
         if any(len(each.lengths) > 1 or each.times is not None for each in (old, new)):
             raise ValueError("X_old and X_new must each be one sequence of rows that are evenly spaced.")
         if old.n_rows > new.n_rows:
@@ -936,8 +1001,10 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if not isinstance(column, numbers.Integral) or int(column) not in range(new.n_features):
             raise ValueError(f"target must name one of the {new.n_features} columns; got {target[1]!r}.")
         n_rows = max(new.n_rows, int(row) + 1)
+        new, ahead = self._with_exog(new, X_new, exog, n_steps=n_rows - new.n_rows)
         old = followed_by_empty_rows(old, n_rows - old.n_rows, self.time_unit_)
-        new = followed_by_empty_rows(new, n_rows - new.n_rows, self.time_unit_)
+        new = followed_by_empty_rows(new, n_rows - new.n_rows, self.time_unit_, ahead)
+        old = replace(old, exog=new.exog)
         if np.any(old.mask & ~new.mask):
             where = np.argwhere(old.mask & ~new.mask)[0]
             raise ValueError(f"X_new has no value in row {where[0]}, column {where[1]}, where X_old has one.")
@@ -948,7 +1015,14 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return self._model.news(old, new, (int(row), int(column)))
 
     def forecast(
-        self, X: Any, n_steps: int | None = None, *, fh: Any = None, lengths: Any = None, times: Any = None
+        self,
+        X: Any,
+        n_steps: int | None = None,
+        *,
+        fh: Any = None,
+        lengths: Any = None,
+        times: Any = None,
+        exog: Any = None,
     ) -> Forecast | list[Forecast]:
         """Forecast what follows each sequence.
 
@@ -956,6 +1030,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         ----------
         X, lengths, times
             As in `transform`; the rows from which to forecast.
+        exog : array-like or frame (T + H, P), or list of them, optional
+            Covariates of the rows, and then of the steps; or a frame whose index has both.
         n_steps : int, optional
             Number of steps, each of one `time_unit_`.
         fh : array-like (H,), optional
@@ -993,11 +1069,18 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         check_is_fitted(self)
         if n_steps is not None:
             check_count("n_steps", n_steps)
-        sequences = self._check(X, lengths, times)
+        sequences = self._check(X, lengths, times, later=True)
         horizon = make_horizon(
             X, sequences, times, self._model.fitted.axis, self.time_unit_, n_steps=n_steps, fh=fh
         )
-        forecasts = self._model.forecast(sequences, [each.steps for each in horizon])
+        steps = [each.steps for each in horizon]
+        sequences, following = self._with_exog(
+            sequences, X, exog, [Ahead(len(each.steps), each.index) for each in horizon]
+        )
+        if following and isinstance(self._model, MappedModel):
+            forecasts = self._model.forecast(sequences, steps, following)
+        else:
+            forecasts = self._model.forecast(sequences, steps)
         frames = X if sequences.is_list else [X] * len(forecasts)
         latents = self.get_feature_names_out()
         forecasts = [
@@ -1011,13 +1094,17 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         ]
         return forecasts if sequences.is_list or lengths is not None else forecasts[0]
 
-    def sample(self, n_steps: int = 1, *, random_state: Seed = None) -> tuple[FloatArray, FloatArray]:
+    def sample(
+        self, n_steps: int = 1, *, exog: Any = None, random_state: Seed = None
+    ) -> tuple[FloatArray, FloatArray]:
         """Draw a series from the model.
 
         Parameters
         ----------
         n_steps : int, default=1
             Number of rows, one `time_unit_` apart.
+        exog : array-like (n_steps, P), optional
+            Covariates of the rows, where the model has such.
         random_state : int, Generator or None
             Source of randomness; the estimator's by default.
 
@@ -1030,6 +1117,10 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """
         check_is_fitted(self)
         check_count("n_steps", n_steps)
+        rows = Sequences(np.full((n_steps, self.params_.n_features), np.nan), (n_steps,))
+        rows, _ = self._with_exog(rows, None, exog)
+        if rows.exog is not None and isinstance(self._model, MappedModel):
+            return self._model.sample(n_steps, self._generator(random_state), rows.exog)
         return self._model.sample(n_steps, self._generator(random_state))
 
     def sample_posterior(
@@ -1041,13 +1132,14 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         n_steps: int = 0,
         lengths: Any = None,
         times: Any = None,
+        exog: Any = None,
         random_state: Seed = None,
     ) -> FloatArray | list[FloatArray]:
         """Draw courses of the latents, or missing cells and what follows, from their joint distribution.
 
         Parameters
         ----------
-        X, lengths, times
+        X, lengths, times, exog
             As in `transform`.
         n_draws : int, default=1
             Number of draws.
@@ -1081,38 +1173,44 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         check_count("n_draws", n_draws)
         check_count("n_steps", n_steps, minimum=0)
         check_option("of", of, ("latents", "cells"))
-        sequences = followed_by_empty_rows(self._check(X, lengths, times), n_steps, self.time_unit_)
+        sequences = self._check(X, lengths, times, later=True)
+        sequences, ahead = self._with_exog(sequences, X, exog, n_steps=n_steps, times=times)
+        sequences = followed_by_empty_rows(sequences, n_steps, self.time_unit_, ahead)
         draw = self._model.draw_latents if of == "latents" else self._model.draw_cells
         drawn = draw(sequences, n_draws, self._generator(random_state))
         return [drawn[:, s] for s in sequences.slices] if sequences.is_list else drawn
 
     # -------------------------------------------------------------------- scores
 
-    def log_likelihood(self, X: Any, *, lengths: Any = None, times: Any = None) -> float:
+    def log_likelihood(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> float:
         """Return the log-likelihood of all rows, in nats; with `robust` its lower bound.
 
         Parameters as in `transform`.
         """
-        sequences = self._check(X, lengths, times)
+        sequences = self._check(X, lengths, times, exog)
         return self._model.log_likelihood(sequences)
 
-    def score(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None) -> float:
+    def score(
+        self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None, exog: Any = None
+    ) -> float:
         """Return the mean log-likelihood per row, in nats. Parameters as in `transform`."""
-        sequences = self._check(X, lengths, times)
+        sequences = self._check(X, lengths, times, exog)
         return self._model.log_likelihood(sequences) / sequences.n_rows
 
-    def bic(self, X: Any, *, lengths: Any = None, times: Any = None) -> float:
+    def bic(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> float:
         """Return the Bayesian information criterion, smaller is better. Parameters as in `transform`.
 
         ``-2 log L + P log N``, with ``P`` free parameters and ``N`` rows in which anything is observed. With
         ``noise=0.0`` the likelihood is that of the square model, whatever `n_components` is, and so is ``P``.
         """
-        sequences = self._check(X, lengths, times)
+        sequences = self._check(X, lengths, times, exog)
         n_observed = int(np.count_nonzero(sequences.mask.any(axis=1)))
         penalty = self._model.n_parameters * float(np.log(n_observed))
         return -2.0 * self._model.log_likelihood(sequences) + penalty
 
-    def diagnose(self, X: Any, *, block: int = 24, lengths: Any = None, times: Any = None) -> Diagnostics:
+    def diagnose(
+        self, X: Any, *, block: int = 24, lengths: Any = None, times: Any = None, exog: Any = None
+    ) -> Diagnostics:
         """Say whether the model fits data, column by column, and what to try where it does not.
 
         Parameters
@@ -1121,7 +1219,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             Rows in order of time, NaN where missing: those of the fit, or others.
         block : int, default=24
             Rows of the blocks that are hidden to see how well intervals hold in longer holes.
-        lengths, times : optional
+        lengths, times, exog : optional
             As in `fit`.
 
         Returns
@@ -1153,7 +1251,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Column 1 keeps a rhythm of 12 units of time that no latent carries: rhythms=[12].
         """
         check_count("block", block)
-        sequences = self._check(X, lengths, times)
+        sequences = self._check(X, lengths, times, exog)
         found = self._model.diagnose(sequences, block)
         like = {
             name: like_input(X, sequences, getattr(found, name))
@@ -1161,42 +1259,51 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         }
         return replace(found, **like)
 
-    def standard_errors(self, X: Any, *, lengths: Any = None, times: Any = None) -> StandardErrors:
+    def standard_errors(
+        self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None
+    ) -> StandardErrors:
         """Return standard errors of the parameters from the observed information of the training data.
 
         Parameters
         ----------
-        X, lengths, times
+        X, lengths, times, exog
             The data the model was fitted to.
 
         Returns
         -------
         StandardErrors
-            With the shapes and units of the parameters, and intervals by ``interval(name, level)``: those
-            of time scales are on the logarithmic scale. Costs two posterior evaluations for each free
-            parameter.
+            With the shapes and units of the parameters (and with covariates ``exog_coef``), and intervals by
+            ``interval(name, level)``: those of time scales are on the logarithmic scale. Costs two posterior
+            evaluations for each free parameter, and three for each coefficient of a covariate.
 
         Raises
         ------
         ValueError
             If the model has no noise (``noise=0.0``).
         """
-        sequences = self._check(X, lengths, times)
+        sequences = self._check(X, lengths, times, exog)
         return self._model.standard_errors(sequences)
 
     def profile_timescale(
-        self, X: Any, component: int = 0, *, level: float = 0.95, lengths: Any = None, times: Any = None
+        self,
+        X: Any,
+        component: int = 0,
+        *,
+        level: float = 0.95,
+        lengths: Any = None,
+        times: Any = None,
+        exog: Any = None,
     ) -> TimescaleProfile:
         """Return an interval of the time scale of a latent by profile likelihood.
 
         All other parameters are fitted again for each time scale that is tried, on the exact likelihood. The
         interval is as skewed as the likelihood, and may reach to infinity where the series is too short to
         tell a slow latent from a drift. Where two latents have nearly the same time scale, another one may
-        take the place of this one, and the interval covers both.
+        take the place of this one, and the interval covers both. Coefficients of covariates are held.
 
         Parameters
         ----------
-        X, lengths, times
+        X, lengths, times, exog
             The data the model was fitted to.
         component : int, default=0
             Which latent; they come slowest first.
@@ -1231,7 +1338,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         >>> bool(profile.upper - profile.timescale > profile.timescale - profile.lower > 0)
         True
         """
-        sequences = self._check(X, lengths, times)
+        sequences = self._check(X, lengths, times, exog)
         check_count("component", component, minimum=0)
         if component >= self.decay_.shape[0]:
             raise ValueError(f"component={component} is none of the {self.decay_.shape[0]} latents, 0 first.")
@@ -1294,7 +1401,17 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def _n_features_out(self) -> int:
         return self.params_.n_states
 
-    def _check(self, X: Any, lengths: Any, times: Any, *, complete: bool = False) -> Sequences:
+    def _check(
+        self,
+        X: Any,
+        lengths: Any,
+        times: Any,
+        exog: Any = None,
+        *,
+        complete: bool = False,
+        later: bool = False,
+    ) -> Sequences:
+        """Check data for a verb; covariates follow `later` where rows ahead need them, too."""
         check_is_fitted(self)
         allow_nan, fitted = self._model.takes_missing and not complete, self._model.fitted
         sequences = check_sequences(
@@ -1310,26 +1427,62 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         sequences = in_model_time(sequences, fitted.axis, fitted.time_unit)
         if fitted.options.noise_free:
             check_steps_of_limit(sequences, fitted.time_unit)
-        return sequences
+        return sequences if later else self._with_exog(sequences, X, exog)[0]
+
+    def _with_exog(
+        self,
+        sequences: Sequences,
+        X: Any,
+        exog: Any,
+        ahead: list[Ahead] | None = None,
+        *,
+        n_steps: int = 0,
+        times: Any = None,
+    ) -> tuple[Sequences, list[FloatArray] | None]:
+        """Rows with their covariates and those of rows that follow, if the model has any."""
+        model = self._model
+        regression = model.regression if isinstance(model, MappedModel) else None
+        if regression is None:
+            if exog is not None:
+                raise ValueError("The model was fitted without exog, so that there are no effects of such.")
+            return sequences, None
+        if exog is None:
+            names = ", ".join(map(repr, regression.names[:10]))
+            raise ValueError(f"The model was fitted with exog, {names}; give exog= for these rows, too.")
+        if n_steps:
+            horizon = make_horizon(
+                X, sequences, times, model.fitted.axis, self.time_unit_, n_steps=n_steps, fh=None
+            )
+            ahead = [Ahead(n_steps, each.index) for each in horizon]
+        return with_exog(sequences, X, exog, regression.names, ahead)
 
     def _generator(self, random_state: Seed) -> np.random.Generator:
         return generator(self.random_state if random_state is None else random_state)
 
 
-def followed_by_empty_rows(sequences: Sequences, n_steps: int, unit: float) -> Sequences:
-    """Sequences with rows after each in which nothing is observed, one unit of time apart."""
+def followed_by_empty_rows(
+    sequences: Sequences, n_steps: int, unit: float, ahead: Sequence[FloatArray] | None = None
+) -> Sequences:
+    """Sequences with rows after each in which nothing is observed, one unit of time apart.
+
+    Their covariates (n_steps, P) are `ahead`, for each sequence, where there are any.
+    """
     if n_steps == 0:
         return sequences
     empty = np.full((n_steps, sequences.n_features), np.nan)
     values = np.concatenate([part for s in sequences.slices for part in (sequences.values[s], empty)])
     times = None
     if sequences.times is not None:
-        ahead = unit * np.arange(1, n_steps + 1)
+        later = unit * np.arange(1, n_steps + 1)
         pieces = [sequences.times[s] for s in sequences.slices]
-        times = np.concatenate([part for piece in pieces for part in (piece, piece[-1] + ahead)])
+        times = np.concatenate([part for piece in pieces for part in (piece, piece[-1] + later)])
     step = sequences.step if sequences.step == unit else None
     lengths = tuple(n + n_steps for n in sequences.lengths)
-    return replace(sequences, values=values, times=times, lengths=lengths, step=step)
+    exog = None
+    if sequences.exog is not None and ahead is not None:
+        rows = [sequences.exog[s] for s in sequences.slices]
+        exog = np.concatenate([part for pair in zip(rows, ahead, strict=True) for part in pair])
+    return replace(sequences, values=values, times=times, lengths=lengths, step=step, exog=exog)
 
 
 def set_fitted(estimator: ProbabilisticSFA, model: FittedModel) -> None:

@@ -22,6 +22,7 @@ from probsfa.statespace.engine.plan import Plan
 from probsfa.statespace.filtering import FilterResult, FilterState, OneStep
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
 from probsfa.statespace.learning.profile import TimescaleProfile
+from probsfa.statespace.learning.regression import standard_errors_with
 from probsfa.statespace.learning.standard_errors import StandardErrors
 from probsfa.statespace.leave_one_out import Comparison, compare_with_interpolation
 from probsfa.statespace.models import FittedModel, LinearGaussianModel
@@ -213,8 +214,12 @@ class MappedModel:
         return self.inner.outlier_scores(self.map(sequences))
 
     def contributions(self, sequences: Sequences) -> FloatArray:
-        """What each latent contributes to each cell, in the scales of the columns."""
-        return self.inner.contributions(self.map(sequences))
+        """What each latent, and last each covariate, contributes to each cell, in the columns' scales."""
+        whole = self.inner.contributions(self.map(sequences))
+        if self.regression is None or sequences.exog is None:
+            return whole
+        effects = sequences.exog[:, None, :] * self.regression.coefficients
+        return np.concatenate([whole, effects], axis=2)
 
     def forecast(
         self, sequences: Sequences, steps: Sequence[FloatArray], ahead: Sequence[FloatArray] | None = None
@@ -272,8 +277,11 @@ class MappedModel:
         return replace(told, predictions=means, prediction_std=std)
 
     def standard_errors(self, sequences: Sequences) -> StandardErrors:
-        """Standard errors of the parameters, in the scales of the columns."""
-        return self.inner.standard_errors(self.map(sequences))
+        """Standard errors of the parameters, with those of coefficients, in the scales of the columns."""
+        if self.regression is None:
+            return self.inner.standard_errors(self.map(sequences))
+        in_scale = replace(sequences, values=self.transforms.forward(sequences.values))
+        return standard_errors_with(self.regression, self.fitted, in_scale)
 
     def profile_timescale(self, sequences: Sequences, component: int, level: float) -> TimescaleProfile:
         """Interval of the time scale of a latent; coefficients of covariates are held."""

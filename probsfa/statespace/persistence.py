@@ -10,6 +10,7 @@ import numpy as np
 
 from probsfa import _storage
 from probsfa._times import TimeAxis, seconds_of
+from probsfa.statespace.covariates import Regression
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
 from probsfa.statespace.learning.options import FitOptions, as_latents, as_noise, is_number
 from probsfa.statespace.mapped import MappedModel
@@ -66,6 +67,8 @@ def write(
     }
     if isinstance(model, MappedModel):
         scalars["maps"] = [None if one is None else one.plain for one in model.transforms.by_column]
+        if model.regression is not None:
+            scalars["exog_names"] = list(model.regression.names)
     arrays = {
         **{name: value for name, value in fitted.params._asdict().items() if value is not None},
         "history": fitted.history,
@@ -73,6 +76,8 @@ def write(
         "scale": fitted.scale,
         **{f"limit_{name}": value for name, value in model.arrays_to_save().items()},
     }
+    if isinstance(model, MappedModel) and model.regression is not None:
+        arrays["exog_coef"] = model.regression.coefficients
     if fitted.constant is not None:
         arrays["constant"] = fitted.constant.astype(np.uint8)
     if feature_names is not None:
@@ -163,7 +168,12 @@ def _assemble(scalars: dict[str, Any], arrays: dict[str, Any]) -> tuple[FittedMo
         maps = scalars["maps"]
         if not isinstance(maps, list) or len(maps) != fitted.params.n_features:
             raise ValueError("maps must be one for each feature")
-        model = MappedModel(model, Transforms(tuple(from_plain(one) for one in maps)))
+        regression = None
+        if "exog_coef" in arrays:
+            regression = Regression(arrays["exog_coef"], tuple(scalars["exog_names"]))
+            if regression.coefficients.shape[1] != len(regression.names):
+                raise ValueError("exog_names must be a name for each coefficient")
+        model = MappedModel(model, Transforms(tuple(from_plain(one) for one in maps)), regression)
     names = arrays["feature_names"].astype(object) if "feature_names" in arrays else None
     return model, options, names
 
@@ -219,6 +229,7 @@ def _check_arrays(arrays: dict[str, Any]) -> dict[str, Any]:
         **_SHAPES,
         **pairs,
         **(_SHAPES_OF_MEMORY if any(name in arrays for name in _SHAPES_OF_MEMORY) else {}),
+        **({"exog_coef": "DP"} if "exog_coef" in arrays else {}),
         **(_SHAPES_OF_LIMIT if any(name in arrays for name in _SHAPES_OF_LIMIT) else {}),
     }
     checked, sizes = dict(arrays), dict[str, int]()

@@ -368,6 +368,13 @@ def test_other_ways_to_fit_say_what_to_do(rng):
         ProbabilisticSFA.from_parameters([0.5], [[1.0]], 0.1, transforms="sqrt")
 
 
+def test_a_cluster_takes_no_transforms(rng):
+    dask_array = pytest.importorskip("dask.array", reason="Dask, of the dask extra, is not installed")
+    x = dask_array.from_array(rng.random((50, 2)), chunks=(25, 2))
+    with pytest.raises(ValueError, match="A fit on a cluster takes no transforms"):
+        probsfa.distributed.fit(ProbabilisticSFA(1, transforms="sqrt"), x)
+
+
 def test_news_and_contributions_are_in_the_scales_of_the_columns(amounts):
     frame, fitted = amounts
     old = frame[:119]

@@ -268,10 +268,21 @@ def standard_errors(
     UserWarning
         If the information is not positive definite; the errors concerned are NaN.
     """
-    d = layout.n_features
     free = free_coordinates(layout, params, floors)
     information = observed_information(layout, params, panel, free)
     variances = np.full(layout.size, np.nan)
+    variances[free] = np.diag(covariance_of(information))
+    return errors_of(layout, params, variances, scale, time_unit, estimates)
+
+
+def covariance_of(information: FloatArray) -> FloatArray:
+    """Inverse of an observed information matrix (F, F); NaN in rows and columns of what is not identified.
+
+    Warns
+    -----
+    UserWarning
+        If it is not positive definite.
+    """
     diagonal = np.diag(information)
     unit = 1.0 / np.sqrt(np.maximum(diagonal, np.finfo(np.float64).eps * max(float(diagonal.max()), 1.0)))
     values, vectors = np.linalg.eigh(information * unit[:, None] * unit)
@@ -279,14 +290,28 @@ def standard_errors(
         warnings.warn(
             "The observed information is not positive definite: the fit is not at a maximum, or some "
             "parameters are not identified by the data. Their standard errors are NaN.",
-            stacklevel=3,
+            stacklevel=4,
         )
         positive = values > 1e-12 * values[-1]
         weak = np.sum(vectors[:, ~positive] ** 2, axis=1) > 1e-6
-        inverse = np.sum(vectors[:, positive] ** 2 / values[positive], axis=1)
-        variances[free] = np.where(weak, np.nan, inverse) * unit**2
+        values, vectors = values[positive], vectors[:, positive]
+        inverse = (vectors / values) @ vectors.T
+        inverse[weak] = inverse[:, weak] = np.nan
     else:
-        variances[free] = np.sum(vectors**2 / values, axis=1) * unit**2
+        inverse = (vectors / values) @ vectors.T
+    return inverse * unit[:, None] * unit
+
+
+def errors_of(
+    layout: Coordinates,
+    params: Parameters,
+    variances: FloatArray,
+    scale: FloatArray,
+    time_unit: float,
+    estimates: Parameters,
+) -> StandardErrors:
+    """Standard errors in data units from the variances (P,) of the coordinates; parameters as above."""
+    d, k = layout.n_features, layout.n_states
     dynamics_part, loadings_part, noise_part, offset_part = (
         np.sqrt(variances[part]) for part in layout.slices
     )

@@ -1,0 +1,508 @@
+"""Effects of covariates, learned by maximum likelihood with everything else.
+
+The model is ``x_t = mu + B u_t + C z_t + n_t``. Given all other parameters, the likelihood is quadratic in
+``mu`` and ``B``: they are the generalised least squares ``(X' S^-1 X)^-1 X' S^-1 x`` with the covariance
+``S`` of all observations (Harvey 1989, section 3.4.2). ``S^-1`` times a series is what a posterior leaves of
+it, over the noise variance, so that conjugate gradients need one posterior for each step. With the expected
+information as preconditioner, in the frequency domain, where a covariate of the power ``G(w)`` tells
+``G(w) S^-1(w)`` of its coefficients, they need few.
+
+The Fisher information between coefficients and all other parameters is zero, as it is between any mean and
+any covariance. So steps on the first and climbs on the second in turn come to their common maximum quickly.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from probsfa._interrupts import interrupts_kept
+from probsfa._threads import one_blas_thread
+from probsfa._typing import FloatArray
+from probsfa._validation import Sequences
+from probsfa.statespace.covariates import Regression
+from probsfa.statespace.learning import processes
+from probsfa.statespace.learning.coordinates import Coordinates, score
+from probsfa.statespace.learning.em import fit_em
+from probsfa.statespace.learning.fisher_metric import factorise
+from probsfa.statespace.learning.information import factor_spectra
+from probsfa.statespace.learning.maximum_likelihood import (
+    FitProblem,
+    InMemory,
+    MaximumLikelihood,
+    in_data_units,
+    maximise,
+    pose,
+    start_of,
+)
+from probsfa.statespace.learning.noise import Noise
+from probsfa.statespace.learning.objective import CountedEStep, FitResult, Report, fit_quasi_newton
+from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.learning.standard_errors import (
+    Interval,
+    StandardErrors,
+    covariance_of,
+    errors_of,
+    free_coordinates,
+    normal_quantile,
+    observed_information,
+)
+from probsfa.statespace.learning.whittle import band_edges
+from probsfa.statespace.panel import Panel, make_panel
+from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.posterior import expected_statistics, smooth
+
+__all__ = ["RegressionErrors", "least_squares", "maximum_likelihood_with", "standard_errors_with"]
+
+# Rounds of both steps; evaluations of a climb after the first; steps of conjugate gradients.
+_MOST_ROUNDS, _FEWEST_EVALUATIONS, _MOST_STEPS = 12, 12, 60
+# Nats that least squares leave, as a part of the tolerance.
+_LEFT_OVER = 1e-4
+# Beyond this size the preconditioner is kept in diagonal blocks.
+_MOST_WITHIN = 1000
+# Part of a column's variance that covariates must leave.
+_LEAST_LEFT = 1e-20
+
+
+class _Design(NamedTuple):
+    """Standardised covariates ``(u - centre) / unit`` beside a constant, with rows of zeros to pad them."""
+
+    rows: FloatArray
+    centre: FloatArray
+    unit: FloatArray
+
+    @classmethod
+    def of(cls, exog: FloatArray, n_rows: int) -> "_Design":
+        """Of covariates (N, P), padded to so many rows (T, P + 1)."""
+        centre, unit = exog.mean(axis=0), exog.std(axis=0)
+        rows = np.zeros((n_rows, exog.shape[1] + 1))
+        rows[: len(exog), 0] = 1.0
+        rows[: len(exog), 1:] = (exog - centre) / unit
+        return cls(rows, centre, unit)
+
+
+class _Solution(NamedTuple):
+    """Generalised least squares: changes (D, P) of the coefficients, what they gain, and what they cost."""
+
+    change: FloatArray
+    gain: float
+    n_evaluations: int
+
+
+def least_squares(params: Parameters, panel: Panel, rows: FloatArray, left: float) -> _Solution:
+    """Coefficients of regressors that maximise the likelihood, all other parameters given.
+
+    Parameters
+    ----------
+    params : Parameters
+        The others.
+    panel : Panel
+        Packed observations.
+    rows : ndarray of shape (T, P)
+        Regressors of each row, zero where rows are padded.
+    left : float
+        Nats that may be left to gain.
+
+    Returns
+    -------
+    change : ndarray of shape (D, P)
+        Coefficients, to be added to what the observations and the parameters have already.
+    gain : float
+        What they gain, in nats.
+    n_evaluations : int
+        Number of posteriors.
+    """
+    gradient = _gradient(params, panel, rows)
+    precondition = _preconditioner(params, panel, rows)
+    change, gain, count = np.zeros_like(gradient), 0.0, 1
+    rest, conditioned = gradient, precondition(gradient)
+    direction, power = conditioned, float(np.sum(gradient * conditioned))
+    while 0.5 * power > left and count <= _MOST_STEPS:
+        applied = _information_times(params, panel, rows, direction)
+        count += 1
+        length = power / float(np.sum(direction * applied))
+        change, rest = change + length * direction, rest - length * applied
+        gain += 0.5 * length * power
+        conditioned = precondition(rest)
+        last, power = power, float(np.sum(rest * conditioned))
+        direction = conditioned + (power / last) * direction
+    return _Solution(change, gain, count)
+
+
+def _gradient(params: Parameters, panel: Panel, rows: FloatArray) -> FloatArray:
+    """Gradient (D, P) of the log-likelihood by coefficients, by Fisher's identity."""
+    n = panel.n_rows
+    means = smooth(params, panel).means
+    errors = panel.mask[:n] * (panel.values[:n] - params.offset - means @ params.loadings.T)
+    return np.asarray((errors / params.noise_variance).T @ rows[:n])
+
+
+def _information_times(
+    params: Parameters, panel: Panel, rows: FloatArray, coefficients: FloatArray
+) -> FloatArray:
+    """The observed information of coefficients (D, P), times such."""
+    effects = panel._replace(values=panel.mask[:] * (rows @ coefficients.T))
+    return _gradient(params._replace(offset=np.zeros_like(params.offset)), effects, rows)
+
+
+def _preconditioner(params: Parameters, panel: Panel, rows: FloatArray) -> Callable[[FloatArray], FloatArray]:
+    """Solver with the expected information, as if holes were spread evenly and rows were evenly spaced."""
+    omega, power = _powers(rows[: panel.n_rows], panel.lengths)
+    share = np.maximum(panel.mask[:].sum(axis=0) / panel.n_rows, 1.0 / panel.n_rows)
+    spectra = processes.latent_spectra(params, omega, evenly_sampled=panel.evenly_sampled).values
+    factors = factor_spectra(params._replace(noise_variance=params.noise_variance / share), spectra)
+    root, left, inverse = factors.root[:, None], factors.left, factors.inverse
+    q, p = left.shape[1], rows.shape[1]
+    outside = factorise(power.sum(axis=0))
+    if q * p <= _MOST_WITHIN:
+        whole = np.einsum("wab,wij->aibj", inverse, power, optimize=True).reshape(q * p, q * p)
+        within = factorise(whole)
+    else:
+        blocks = [factorise(np.einsum("w,wij->ij", inverse[:, a, a], power)) for a in range(q)]
+
+        def within(x: FloatArray) -> FloatArray:
+            return np.concatenate([solve(x[a * p : (a + 1) * p]) for a, solve in enumerate(blocks)])
+
+    def solve(gradient: FloatArray) -> FloatArray:
+        scaled = gradient / root
+        inside = left.T @ scaled
+        outer = outside((scaled - left @ inside).T).T
+        return np.asarray((outer + left @ within(inside.ravel()).reshape(inside.shape)) / root)
+
+    return solve
+
+
+def _powers(rows: FloatArray, lengths: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
+    """Frequencies (W,), and second moments (W, P, P) of regressors there, which sum up to ``rows' rows``."""
+    edges = np.concatenate([[-1.0, 0.0], band_edges(max(max(lengths), 2))])
+    p, n_bands = rows.shape[1], len(edges) - 1
+    power, moments, weights = np.zeros((n_bands, p, p)), np.zeros(n_bands), np.zeros(n_bands)
+    first = 0
+    for n in lengths:
+        transform = np.fft.rfft(rows[first : first + n], axis=0) / np.sqrt(n)
+        omega = 2.0 * np.pi * np.arange(len(transform)) / n
+        weight = np.where((omega == 0.0) | (omega >= np.pi * (1.0 - 1e-12)), 1.0, 2.0)
+        band = np.clip(np.searchsorted(edges, omega, side="left") - 1, 0, n_bands - 1)
+        order = np.searchsorted(band, np.arange(n_bands + 1))
+        for b in np.unique(band):
+            part = slice(order[b], order[b + 1])
+            scaled = transform[part] * np.sqrt(weight[part, None])
+            power[b] += scaled.real.T @ scaled.real + scaled.imag.T @ scaled.imag
+            moments[b] += weight[part] @ omega[part]
+            weights[b] += weight[part].sum()
+        first += n
+    used = weights > 0.0
+    return moments[used] / weights[used], power[used]
+
+
+# ------------------------------------------------------------------------------------------- fitting
+
+
+class _State(NamedTuple):
+    """Where a fit stands: result of the last climb, coefficients of the standardised data, evaluations."""
+
+    result: FitResult
+    coefficients: FloatArray
+    n_evaluations: int
+
+    @property
+    def log_likelihood(self) -> float:
+        """Log-likelihood of the standardised data."""
+        return self.result.log_likelihood
+
+
+class _Joint:
+    """A likelihood to maximise by parameters and coefficients, of standardised rows less some effects."""
+
+    def __init__(self, problem: FitProblem, exog: FloatArray, report: Report | None) -> None:
+        self.problem, self.report = problem, report
+        self.panel = problem.observations.panel
+        self.design = _Design.of(exog, self.panel.values.shape[0])
+
+    @property
+    def none(self) -> FloatArray:
+        """Coefficients of no effect."""
+        return np.zeros((self.problem.scale.size, self.design.unit.size))
+
+    def panel_at(self, coefficients: FloatArray) -> Panel:
+        """Observations less the effects of coefficients (D, P)."""
+        effects = self.design.rows[:, 1:] @ coefficients.T
+        return self.panel._replace(values=self.panel.values[:] - self.panel.mask[:] * effects)
+
+    def climb_from(self, start: _State) -> _State:
+        """Both steps in turn until they gain no more."""
+        problem, tol = self.problem, self.problem.tol
+        noise = problem.options.learned_noise(problem.scale)
+        best, params, b = start, start.result.params, start.coefficients
+        value = start.log_likelihood + noise.log_prior(params.noise_variance)
+        count, history = start.n_evaluations, list(start.result.history)
+        limit = max(problem.options.max_iter, count + _FEWEST_EVALUATIONS)
+        status = start.result.status
+        try:
+            for _ in range(_MOST_ROUNDS):
+                step = least_squares(params, self.panel_at(b), self.design.rows, _LEFT_OVER * tol)
+                count += step.n_evaluations
+                params = params._replace(offset=params.offset + step.change[:, 0])
+                b = b + step.change[:, 1:]
+                result = self._climb(params, b, noise, max(limit - count, 2))
+                count += result.n_evaluations
+                params, status = result.params, result.status
+                reached = result.log_likelihood + noise.log_prior(params.noise_variance)
+                history += [one for one in result.history if not history or one > history[-1]]
+                best = _State(result, b, count)
+                gain, value = reached - value, reached
+                if status == "interrupted" or gain < tol or count >= limit:
+                    break
+        except KeyboardInterrupt:
+            status = "interrupted"
+        result = best.result._replace(history=tuple(history), n_evaluations=count, status=status)
+        return _State(result, best.coefficients, count)
+
+    def _climb(self, params: Parameters, b: FloatArray, noise: Noise, limit: int) -> FitResult:
+        """Climb by all other parameters."""
+        options, tol = self.problem.options, self.problem.tol
+        evaluate = CountedEStep(self.panel_at(b), limit, self.report)
+        if noise.kind != "fixed" and noise.prior > 0.0:
+            evaluate.begin_with_prior(noise)
+        with one_blas_thread():
+            if options.solver == "em":
+                result = fit_em(evaluate, params, noise, tol)
+            else:
+                result = fit_quasi_newton(evaluate, self.problem.layout, params, noise, tol)
+        prior = evaluate.log_prior(result.params)
+        return result._replace(
+            log_likelihood=result.log_likelihood - prior, history=tuple(v - prior for v in result.history)
+        )
+
+    def step_from(self, start: _State) -> _State:
+        """Least squares alone, which no prior has a part in."""
+        step = least_squares(
+            start.result.params,
+            self.panel_at(start.coefficients),
+            self.design.rows,
+            _LEFT_OVER * self.problem.tol,
+        )
+        params = start.result.params
+        params = params._replace(offset=params.offset + step.change[:, 0])
+        reached = start.log_likelihood + step.gain
+        result = start.result._replace(
+            params=params, log_likelihood=reached, history=(*start.result.history, reached)
+        )
+        return _State(
+            result, start.coefficients + step.change[:, 1:], start.n_evaluations + step.n_evaluations
+        )
+
+
+@interrupts_kept()
+def maximum_likelihood_with(
+    sequences: Sequences,
+    names: tuple[str, ...],
+    options: FitOptions,
+    *,
+    init: Any = None,
+    report: Report | None = None,
+) -> tuple[MaximumLikelihood, Regression]:
+    """Find parameters and coefficients of covariates that maximise the likelihood together.
+
+    The model without covariates is fitted first, with as many evaluations, so that this one ends no lower.
+
+    Parameters
+    ----------
+    sequences : Sequences
+        Checked rows with covariates.
+    names : tuple of str
+        What the covariates are called.
+    options : FitOptions
+        What is asked for, with noise.
+    init : Parameters or fitted estimator, optional
+        Where to start; the model without covariates is then left out.
+    report : callable, optional
+        As of :func:`~probsfa.statespace.learning.maximum_likelihood.maximum_likelihood`.
+
+    Returns
+    -------
+    fitted : MaximumLikelihood
+        Of the rows less the effects.
+    regression : Regression
+
+    Raises
+    ------
+    ValueError
+        If a column is a linear function of the covariates, or as that function.
+    """
+    size = None
+    if options.n_components is None:
+        size = InMemory(replace(sequences, exog=None)).default_size()
+        options = replace(options, n_components=size.n_components)
+        sequences = sequences if size.stretches is None else sequences.cut_out(size.stretches)
+    exog = sequences.exog
+    assert exog is not None
+    centre = exog.mean(axis=0)
+    first = _ordinary_least_squares(sequences, centre)
+    plain = replace(sequences, exog=None)
+    less = replace(plain, values=sequences.values - (exog - centre) @ first.T)
+    problem = pose(InMemory(less), options)
+    joint = _Joint(problem, exog, report)
+    start = None if init is None else start_of(init, problem)
+    if start is not None:  # these rows are centred, whatever the mean of the start is the mean of
+        start = start._replace(offset=np.zeros_like(start.offset))
+    result = maximise(problem, start=start, report=report)
+    end = _State(result, joint.none, result.n_evaluations)
+    if result.status != "interrupted":
+        end = joint.climb_from(end)
+    base, without, n_before = first, None, 0
+    if init is None and end.result.status != "interrupted":
+        nested = pose(InMemory(plain), options)
+        alone = maximise(nested, report=report)
+        without, n_before = alone.log_likelihood - nested.log_volume, alone.n_evaluations
+        if not end.log_likelihood - problem.log_volume >= without:
+            n_before, begin = end.n_evaluations, _State(alone, joint.none, alone.n_evaluations)
+            problem, base, joint = nested, np.zeros_like(first), _Joint(nested, exog, report)
+            end = joint.climb_from(begin)
+            if not end.log_likelihood >= alone.log_likelihood:
+                end = joint.step_from(begin)
+        if alone.status == "interrupted":
+            end = end._replace(result=end.result._replace(status="interrupted"))
+    if size is not None:
+        problem = problem._replace(about_size=size.sentence)
+    result = end.result._replace(n_evaluations=end.n_evaluations + n_before)
+    fitted = in_data_units(problem, result)
+    coefficients = base + problem.scale[:, None] * end.coefficients / joint.design.unit
+    shift = coefficients @ centre
+    status = fitted.status
+    if without is not None:
+        gain = fitted.log_likelihood - without
+        status += f" Covariates raise the log-likelihood by {gain:.4g} with {coefficients.size} coefficients."
+    fitted = replace(
+        fitted,
+        params=fitted.params._replace(offset=fitted.params.offset - shift),
+        shift=fitted.shift - shift,
+        status=status,
+    )
+    return fitted, Regression(coefficients, names)
+
+
+def _ordinary_least_squares(sequences: Sequences, centre: FloatArray) -> FloatArray:
+    """Coefficients (D, P) of each column by itself, over the rows in which it is observed."""
+    assert sequences.exog is not None
+    rows = np.column_stack([np.ones(sequences.n_rows), sequences.exog - centre])
+    rows /= np.sqrt(np.mean(rows**2, axis=0))
+    unit = np.sqrt(np.mean((sequences.exog - centre) ** 2, axis=0))
+    out = np.zeros((sequences.n_features, sequences.exog.shape[1]))
+    for d in range(sequences.n_features):
+        seen = sequences.mask[:, d]
+        x = sequences.values[seen, d]
+        origin = x.mean()
+        solution = np.linalg.lstsq(rows[seen], x - origin, rcond=None)[0]
+        scatter, left = np.sum((x - origin) ** 2), np.sum((x - origin - rows[seen] @ solution) ** 2)
+        if 0.0 < scatter and left <= _LEAST_LEFT * scatter:
+            names = sequences.feature_names
+            called = "" if names is None else f" ({names[d]!r})"
+            raise ValueError(
+                f"X has the column {d}{called}, which is a linear function of exog: nothing is left to "
+                "model; leave out that column, or the covariate."
+            )
+        out[d] = solution[1:] / unit
+    return out
+
+
+# ----------------------------------------------------------------------------------- standard errors
+
+
+class RegressionErrors(StandardErrors):
+    """Standard errors of all parameters, those of coefficients among them.
+
+    Attributes
+    ----------
+    exog_coef : ndarray of shape (D, P)
+        Standard errors of the coefficients of covariates.
+    regression : Regression
+        The coefficients.
+    """
+
+    exog_coef: FloatArray
+    regression: Regression
+
+    def interval(self, name: str, level: float = 0.95) -> Interval:
+        """As of :class:`StandardErrors`; symmetric for ``"exog_coef"``."""
+        if name != "exog_coef":
+            return super().interval(name, level)
+        z, estimate = normal_quantile(level), self.regression.coefficients
+        return Interval(estimate - z * self.exog_coef, estimate + z * self.exog_coef)
+
+
+def standard_errors_with(
+    regression: Regression, fitted: MaximumLikelihood, sequences: Sequences
+) -> RegressionErrors:
+    """Standard errors from the observed information of parameters and coefficients together.
+
+    Parameters
+    ----------
+    regression : Regression
+        The coefficients.
+    fitted : MaximumLikelihood
+        All else.
+    sequences : Sequences
+        The rows of the fit, in the scales of their columns, with covariates.
+
+    Returns
+    -------
+    RegressionErrors
+        Costs two posteriors for each other parameter and three for each coefficient.
+    """
+    exog = sequences.exog
+    assert exog is not None
+    less = replace(sequences, values=sequences.values - regression.effects(exog), exog=None)
+    panel = make_panel(less.standardised(fitted.shift, fitted.scale).retimed(fitted.time_unit))
+    params, scale = fitted.standardised_params, fitted.scale
+    layout = Coordinates(params.n_features, params.latents, fitted.options.noise_kind, panel.evenly_sampled)
+    free = free_coordinates(layout, params, fitted.options.noise_floors)
+    design = _Design.of(exog, panel.values.shape[0])
+    rows = design.rows[:, 1:]
+    n_first, shape = int(free.sum()), (layout.n_features, rows.shape[1])
+    size = n_first + shape[0] * shape[1]
+    information = np.zeros((size, size))
+    information[:n_first, :n_first] = observed_information(layout, params, panel, free)
+    for i, where in enumerate(np.ndindex(shape)):
+        unit = np.zeros(shape)
+        unit[where] = 1.0
+        own = _information_times(params, panel, rows, unit)
+        information[n_first:, n_first + i] = own.ravel()
+        # The score of the other parameters is quadratic in the coefficients: differences are exact.
+        step = 1.0 / np.sqrt(max(float(own[where]), 1.0))
+        behind, ahead = (_score(layout, params, panel, sign * step * unit, rows) for sign in (-1.0, 1.0))
+        cross = (behind - ahead)[free] / (2.0 * step)
+        information[:n_first, n_first + i] = information[n_first + i, :n_first] = cross
+    covariance = covariance_of(0.5 * (information + information.T))
+    variances = np.full(layout.size, np.nan)
+    variances[free] = np.diag(covariance)[:n_first]
+    # The mean is where covariates are zero: mu = mean - b centre / unit.
+    places = np.cumsum(free) - 1
+    ratio = design.centre / design.unit
+    for d, coordinate in enumerate(range(layout.slices[3].start, layout.slices[3].stop)):
+        pick = np.zeros(size)
+        pick[places[coordinate]] = 1.0
+        first = n_first + d * shape[1]
+        pick[first : first + shape[1]] = -ratio
+        variances[coordinate] = pick @ covariance @ pick
+    errors = errors_of(layout, params, variances, scale, fitted.time_unit, fitted.params)
+    made = RegressionErrors.of(
+        fitted.params,
+        fitted.time_unit,
+        **errors._asdict(),
+        rhythm_decays=errors.rhythm_decays,
+        rhythm_periods=errors.rhythm_periods,
+        smooth_timescales=errors.smooth_timescales,
+    )
+    of_coefficients = np.sqrt(np.diag(covariance)[n_first:]).reshape(shape)
+    made.exog_coef, made.regression = of_coefficients * scale[:, None] / design.unit, regression
+    return made
+
+
+def _score(
+    layout: Coordinates, params: Parameters, panel: Panel, coefficients: FloatArray, rows: FloatArray
+) -> FloatArray:
+    """Score of the other parameters at other coefficients."""
+    moved = panel._replace(values=panel.values[:] - panel.mask[:] * (rows @ coefficients.T))
+    return score(layout, params, panel.gaps, expected_statistics(params, moved))

@@ -1,0 +1,400 @@
+"""Covariates: effects by maximum likelihood, their errors, and every verb with them."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import probsfa
+from probsfa import ProbabilisticSFA
+from probsfa.statespace.covariates import calendar_terms, harmonics, trend
+from probsfa.statespace.learning.regression import least_squares
+from tests.oracles import statespace as oracle
+from tests.statespace.support import punch, to_panel, to_parameters, uneven_times
+
+
+def covariance_of_observed(model, sequences, times=None):
+    """Covariance of all observed entries, and which entries these are."""
+    n = sum(len(x) for x in sequences)
+    seen = ~np.isnan(np.concatenate(sequences)).ravel()
+    P = oracle.latent_covariance(model, sequences, times)
+    H = oracle.observation_matrix(model, n)[seen]
+    return H @ P @ H.T + np.diag(np.tile(model.noise, n)[seen]), seen
+
+
+@pytest.mark.parametrize("uneven", [False, True])
+@pytest.mark.parametrize("holes", ["none", "scattered", "empty rows"])
+def test_least_squares_are_those_of_the_dense_covariance(rng, holes, uneven):
+    model = oracle.random_model(rng, 3, 2)
+    lengths = [14, 9]
+    times = uneven_times(rng, lengths) if uneven else None
+    data = punch(rng, oracle.simulate(rng, model, lengths, times), holes)
+    rows = np.column_stack([np.ones(23), rng.standard_normal((23, 2))])
+    S, seen = covariance_of_observed(model, data, times)
+    design = np.kron(rows, np.eye(3))[
+        seen
+    ]  # coefficients of a regressor for all columns, one after the other
+    x = (np.concatenate(data) - model.offset).ravel()[seen]
+    weighted = np.linalg.solve(S, design)
+    expected = np.linalg.solve(design.T @ weighted, weighted.T @ x)
+    gain = 0.5 * x @ weighted @ expected
+
+    panel = to_panel(data, times)
+    padded = np.zeros((len(panel.values), 3))
+    padded[:23] = rows
+    solution = least_squares(to_parameters(model), panel, padded, 1e-24)
+    np.testing.assert_allclose(solution.change.T.ravel(), expected, rtol=1e-10, atol=1e-10)
+    assert solution.gain == pytest.approx(gain, rel=1e-10)
+
+
+def test_least_squares_take_few_posteriors(rng):
+    model = oracle.Model(np.array([0.99, 0.7]), rng.standard_normal((4, 2)), np.full(4, 0.1), np.zeros(4))
+    data = punch(rng, oracle.simulate(rng, model, [300]), "scattered")
+    panel = to_panel(data)
+    rows = np.zeros((len(panel.values), 3))
+    rows[:300] = np.column_stack([np.ones(300), np.linspace(-1, 1, 300), rng.standard_normal(300)])
+    assert least_squares(to_parameters(model), panel, rows, 1e-3).n_evaluations <= 12
+
+
+@pytest.fixture(scope="module")
+def driven():
+    """Two columns with holes, a trend and a switch as covariates; and the model of them."""
+    rng = np.random.default_rng(3)
+    model = oracle.Model(
+        np.array([0.8]), np.array([[1.0], [0.7]]), np.array([0.3, 0.2]), np.array([1.0, -1.0])
+    )
+    [x] = oracle.simulate(rng, model, [60])
+    exog = np.column_stack([np.arange(60) / 10.0 + 5.0, (np.arange(60) % 7 == 3).astype(float)])
+    coefficients = np.array([[0.5, 2.0], [-0.3, 1.0]])
+    x = x + exog @ coefficients.T
+    x[rng.random(x.shape) < 0.15] = np.nan
+    fitted = ProbabilisticSFA(1, noise_prior=None, tol=1e-8).fit(x, exog=exog)
+    return x, exog, fitted
+
+
+def as_model(fitted):
+    return oracle.Model(fitted.decay_, fitted.loadings_, fitted.noise_variance_, fitted.mean_)
+
+
+def test_the_log_likelihood_is_the_dense_one_of_the_rest(driven):
+    x, exog, fitted = driven
+    expected = oracle.log_likelihood(as_model(fitted), [x - exog @ fitted.exog_coef_.T])
+    assert fitted.log_likelihood(x, exog=exog) == pytest.approx(expected, rel=1e-10)
+    assert fitted.log_likelihood_ == pytest.approx(expected, rel=1e-9)
+    assert fitted.score(x, exog=exog) == pytest.approx(expected / 60, rel=1e-10)
+    assert fitted.filter(x, exog=exog).log_likelihood == pytest.approx(expected, rel=1e-10)
+    n_rows = np.count_nonzero(~np.isnan(x).all(axis=1))
+    penalty = (1 + 2 + 2 + 2 + 4) * np.log(n_rows)  # decay, loadings, noise, means, coefficients
+    assert fitted.bic(x, exog=exog) == pytest.approx(-2 * expected + penalty, rel=1e-10)
+
+
+def test_a_fit_ends_where_all_parameters_are_at_their_best(driven):
+    x, exog, fitted = driven
+    S, seen = covariance_of_observed(as_model(fitted), [x])
+    design = np.kron(np.column_stack([np.ones(60), exog]), np.eye(2))[seen]
+    weighted = np.linalg.solve(S, design)
+    best = np.linalg.solve(design.T @ weighted, weighted.T @ x.ravel()[seen]).reshape(3, 2)
+    np.testing.assert_allclose(fitted.mean_, best[0], rtol=1e-4)
+    np.testing.assert_allclose(fitted.exog_coef_.T, best[1:], rtol=1e-4)
+    rest = ProbabilisticSFA(1, noise_prior=None, tol=1e-8).fit(x - exog @ fitted.exog_coef_.T)
+    assert fitted.log_likelihood_ == pytest.approx(rest.log_likelihood_, abs=1e-5)
+    assert np.all(np.diff(fitted.history_) >= 0.0)
+
+
+def test_standard_errors_are_those_of_numerical_second_derivatives(driven):
+    x, exog, fitted = driven
+    start = np.concatenate(
+        [
+            np.arctanh(fitted.decay_),
+            fitted.loadings_[:, 0],
+            np.log(fitted.noise_variance_),
+            fitted.mean_,
+            fitted.exog_coef_.ravel(),
+        ]
+    )
+
+    def log_likelihood(vector):
+        model = oracle.Model(np.tanh(vector[:1]), vector[1:3, None], np.exp(vector[3:5]), vector[5:7])
+        return oracle.log_likelihood(model, [x - exog @ vector[7:].reshape(2, 2).T])
+
+    steps = 1e-3 * np.eye(11)
+    information = np.empty((11, 11))
+    for i in range(11):
+        for j in range(i + 1):
+            signs = [(a, b) for a in (1, -1) for b in (1, -1)]
+            second = sum(a * b * log_likelihood(start + a * steps[i] + b * steps[j]) for a, b in signs)
+            information[i, j] = information[j, i] = -second / 4e-6
+    errors = np.sqrt(np.diag(np.linalg.inv(information)))
+    got = fitted.standard_errors(x, exog=exog)
+    np.testing.assert_allclose(got.exog_coef.ravel(), errors[7:], rtol=2e-3)
+    np.testing.assert_allclose(got.offset, errors[5:7], rtol=2e-3)
+    np.testing.assert_allclose(got.loadings[:, 0], errors[1:3], rtol=2e-3)
+    np.testing.assert_allclose(got.noise_variance, errors[3:5] * fitted.noise_variance_, rtol=2e-3)
+    lower, upper = got.interval("exog_coef", 0.9)
+    np.testing.assert_allclose(upper - lower, 2 * 1.6448536 * got.exog_coef, rtol=1e-6)
+    assert got.interval("timescales").lower[0] > 0.0
+
+
+def test_the_log_likelihood_is_that_of_statsmodels(driven, rng):
+    """An AR(1) process under noise, with covariates: one column of SARIMAX."""
+    sarimax = pytest.importorskip(
+        "statsmodels.tsa.statespace.sarimax", reason="statsmodels, of the test extra, is not installed"
+    )
+    x, exog, fitted = driven
+    one = ProbabilisticSFA(1, noise_prior=None, tol=1e-2).fit(x[:, :1], exog=exog)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        peer = sarimax.SARIMAX(
+            x[:, 0], exog=np.column_stack([np.ones(60), exog]), order=(1, 0, 0), measurement_error=True
+        )
+        peer.ssm.tolerance = 0
+        variance = one.loadings_[0, 0] ** 2 * (1.0 - one.decay_[0] ** 2)
+        wanted = peer.loglike(
+            np.concatenate([one.mean_, one.exog_coef_[0], one.decay_, one.noise_variance_, [variance]])
+        )
+    assert one.log_likelihood(x[:, :1], exog=exog) == pytest.approx(wanted, rel=1e-8)
+
+
+@pytest.mark.parametrize("options", [{}, {"noise": "isotropic"}, {"solver": "em"}, {"noise": 0.3}])
+def test_covariates_of_nothing_never_lower_the_likelihood(rng, options):
+    data = punch(rng, oracle.simulate(rng, oracle.random_model(rng, 3, 2), [80]), "scattered")[0]
+    alone = ProbabilisticSFA(2, tol=0.1, **options).fit(data)
+    exog = rng.standard_normal((80, 2))
+    with_them = ProbabilisticSFA(2, tol=0.1, **options).fit(data, exog=exog)
+    assert with_them.log_likelihood_ >= alone.log_likelihood_
+    assert "Covariates raise the log-likelihood by" in with_them.status_
+    assert with_them.n_evaluations_ < 6 * alone.n_evaluations_ + 60
+
+
+def test_strong_effects_are_found(rng):
+    model = oracle.Model(np.array([0.95, 0.5]), rng.standard_normal((4, 2)), np.full(4, 0.2), np.zeros(4))
+    first, second = oracle.simulate(rng, model, [150, 100])
+    exog = [rng.standard_normal((len(x), 2)).cumsum(axis=0) for x in (first, second)]
+    truth = 20.0 * rng.standard_normal((4, 2))
+    data = [x + u @ truth.T for x, u in zip((first, second), exog, strict=True)]
+    fitted = ProbabilisticSFA(2, tol=0.01).fit(data, exog=exog)
+    errors = fitted.standard_errors(data, exog=exog).exog_coef
+    assert np.all(np.abs(fitted.exog_coef_ - truth) < 4.0 * errors)
+    np.testing.assert_allclose(fitted.decay_, [0.95, 0.5], atol=0.15)
+
+
+def test_effects_do_not_depend_on_units(driven):
+    x, exog, fitted = driven
+    scaled = ProbabilisticSFA(1, noise_prior=None, tol=1e-8).fit(
+        1e3 * x - 7.0, exog=exog * [1e-4, 1e4] + [3, -9]
+    )
+    np.testing.assert_allclose(scaled.exog_coef_ * [1e-4, 1e4] / 1e3, fitted.exog_coef_, rtol=1e-4)
+    np.testing.assert_allclose(scaled.decay_, fitted.decay_, rtol=1e-4)
+
+
+# ------------------------------------------------------------------------------------------- verbs
+
+
+def test_verbs_are_those_of_the_rest_with_the_effects(driven):
+    x, exog, fitted = driven
+    plain = ProbabilisticSFA.from_parameters(*fitted.params_)
+    effects = exog @ fitted.exog_coef_.T
+    rest = x - effects
+    np.testing.assert_allclose(fitted.transform(x, exog=exog), plain.transform(rest), rtol=1e-9)
+    filled, std = fitted.impute(x, True, exog=exog)
+    expected, expected_std = plain.impute(rest, True)
+    np.testing.assert_allclose(filled, expected + effects, rtol=1e-9)
+    np.testing.assert_allclose(std, expected_std, rtol=1e-9)
+    quantile = fitted.impute(x, quantile=0.9, exog=exog)
+    np.testing.assert_allclose(quantile, plain.impute(rest, quantile=0.9) + effects, rtol=1e-9)
+    one, other = fitted.filter(x, exog=exog), plain.filter(rest)
+    np.testing.assert_allclose(one.predictions, other.predictions + effects, rtol=1e-9)
+    np.testing.assert_allclose(one.innovations, other.innovations, rtol=1e-7, atol=1e-9)
+    told = fitted.diagnose(x, exog=exog)
+    np.testing.assert_allclose(told.predictions, other.predictions + effects, rtol=1e-9)
+    draws = fitted.sample_posterior(x, 3, of="cells", exog=exog, random_state=0)
+    np.testing.assert_allclose(
+        draws, plain.sample_posterior(rest, 3, of="cells", random_state=0) + effects, rtol=1e-9
+    )
+    parts = fitted.contributions(x, exog=exog)
+    assert parts.shape == (60, 2, 3)
+    missing = np.isnan(x)
+    np.testing.assert_allclose((parts.sum(axis=2) + fitted.mean_)[missing], filled[missing], rtol=1e-9)
+
+
+def test_forecasts_take_the_covariates_of_their_steps(driven):
+    x, exog, fitted = driven
+    plain = ProbabilisticSFA.from_parameters(*fitted.params_)
+    following = np.array([[11.0, 1.0], [11.1, 0.0], [20.0, 0.0]])
+    more = np.vstack([exog, following])
+    effects = following @ fitted.exog_coef_.T
+    expected = plain.forecast(x - exog @ fitted.exog_coef_.T, 3)
+    got = fitted.forecast(x, 3, exog=more)
+    np.testing.assert_allclose(got.means, expected.means + effects, rtol=1e-9)
+    np.testing.assert_allclose(got.std, expected.std, rtol=1e-9)
+    np.testing.assert_allclose(got.quantile(0.2), expected.quantile(0.2) + effects, rtol=1e-9)
+    np.testing.assert_allclose(fitted.forecast([x], 3, exog=[more])[0].means, got.means, rtol=1e-12)
+    draws = fitted.sample_posterior(x, 4000, of="cells", n_steps=3, exog=more, random_state=0)[:, 60:]
+    np.testing.assert_allclose(draws.mean(axis=0), got.means, atol=0.1)
+    drawn, _ = fitted.sample(3, exog=following, random_state=0)
+    np.testing.assert_allclose(drawn, plain.sample(3, random_state=0)[0] + effects, rtol=1e-9)
+    news = fitted.news(x[:59], np.vstack([x[:59], [[1.0, np.nan]]]), target=(61, 1), exog=more[:62])
+    assert news.impacts.sum() == pytest.approx(news.after - news.before, rel=1e-9)
+    assert news.observed[-1] == pytest.approx(1.0, rel=1e-12)
+
+
+def test_frames_are_taken_by_their_index(driven):
+    x, exog, _ = driven
+    index = pd.date_range("2024-01-01", periods=70, freq="D")
+    frame = pd.DataFrame(x, columns=["a", "b"], index=index[:60])
+    inputs = pd.DataFrame(np.vstack([exog, exog[:10]]), columns=["slope", "switch"], index=index)
+    shuffled = inputs.sample(frac=1.0, random_state=0)[["switch", "slope"]]
+    fitted = ProbabilisticSFA(1, tol=0.1).fit(frame, exog=inputs)
+    assert fitted.exog_names_.tolist() == ["slope", "switch"]
+    np.testing.assert_allclose(
+        fitted.transform(frame, exog=shuffled), fitted.transform(frame, exog=exog), rtol=1e-12
+    )
+    ahead = fitted.forecast(frame, 5, exog=shuffled)
+    assert list(ahead.means.index) == list(index[60:65])
+    np.testing.assert_allclose(
+        ahead.means, fitted.forecast(frame, 5, exog=inputs[:65].to_numpy()).means, rtol=1e-12
+    )
+    pieces = [frame[:30], frame[30:]]
+    both = [fitted.log_likelihood(pieces, exog=one) for one in (inputs, [inputs[:30], inputs[30:60]])]
+    assert both[0] == both[1]
+    cut = fitted.log_likelihood(frame, lengths=[30, 30], exog=inputs)
+    assert cut == pytest.approx(both[0], rel=1e-12)
+    with pytest.raises(
+        ValueError, match="exog has no row for 2024-03-11 00:00:00, which is asked for; it goes from"
+    ):
+        fitted.forecast(frame, 11, exog=inputs)
+    with pytest.raises(ValueError, match="exog has no column 'slope'; the model has 'slope', 'switch'"):
+        fitted.transform(frame, exog=inputs[["switch"]])
+    with pytest.raises(ValueError, match="twice in its index"):
+        fitted.transform(frame, exog=pd.concat([inputs, inputs[:1]]))
+
+
+def test_what_is_wrong_with_covariates_is_said(driven):
+    x, exog, fitted = driven
+    model = ProbabilisticSFA(1)
+    broken = exog.copy()
+    broken[4, 1] = np.nan
+    cases = [
+        (broken, r"exog has nan in row 4, column 'exog1'; covariates must be known"),
+        (np.column_stack([exog, np.full(60, 3.0)]), "the column 'exog2', which is constant, as the mean is"),
+        (np.column_stack([exog, exog.sum(axis=1)]), "which is a combination of the others and the mean"),
+        (exog[:59], "exog must have 60 rows, as X has; got 59"),
+        (np.vstack([exog, exog]), "exog must have 60 rows, as X has; got 120"),
+        ([exog, exog], "exog is a list of 2, and X has 1 sequences"),
+    ]
+    for wrong, said in cases:
+        with pytest.raises(ValueError, match=said):
+            model.fit(x, exog=wrong)
+    switch = np.zeros(60)
+    switch[np.flatnonzero(np.isnan(x[:, 0]))] = 1.0
+    with pytest.raises(ValueError, match="column 'exog0', whose effect on column 0 of X cannot be told"):
+        model.fit(x, exog=switch)
+    with pytest.raises(ValueError, match="X has the column 1, which is a linear function of exog"):
+        model.fit(np.column_stack([x[:, 0], 2.0 * exog[:, 0]]), exog=exog)
+    with pytest.raises(ValueError, match="exog needs observation noise"):
+        ProbabilisticSFA(1, noise=0.0).fit(np.nan_to_num(x), exog=exog)
+    with pytest.raises(ValueError, match="fit_stream reads rows as they lie and takes no exog"):
+        model.fit_stream(x, exog=exog)
+    with pytest.raises(ValueError, match="was fitted with exog, 'exog0', 'exog1'; give exog="):
+        fitted.transform(x)
+    with pytest.raises(ValueError, match="exog must have 60 rows, as X has and then 2 for those that follow"):
+        fitted.forecast(x, 2, exog=exog)
+    with pytest.raises(ValueError, match="2 columns .* got shape"):
+        fitted.transform(x, exog=exog[:, :1])
+    plain = ProbabilisticSFA.from_parameters(*fitted.params_)
+    with pytest.raises(ValueError, match="was fitted without exog"):
+        plain.transform(x, exog=exog)
+
+
+def test_a_saved_model_keeps_its_covariates(driven, tmp_path):
+    x, exog, fitted = driven
+    fitted.save(tmp_path / "model.npz")
+    again = probsfa.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(again.exog_coef_, fitted.exog_coef_)
+    assert again.exog_names_.tolist() == ["exog0", "exog1"]
+    np.testing.assert_array_equal(again.impute(x, exog=exog), fitted.impute(x, exog=exog))
+
+
+def test_covariates_with_transforms(driven):
+    x, exog, _ = driven
+    y = np.exp(0.1 * x)
+    fitted = ProbabilisticSFA(1, transforms="log", tol=0.01).fit(y, exog=exog)
+    plain = ProbabilisticSFA(1, tol=0.01).fit(0.1 * x, exog=exog)
+    np.testing.assert_allclose(fitted.exog_coef_, plain.exog_coef_, rtol=1e-6)
+    assert fitted.log_likelihood_ == pytest.approx(plain.log_likelihood_ - np.nansum(0.1 * x), rel=1e-9)
+    median = fitted.impute(y, quantile=0.5, exog=exog)
+    np.testing.assert_allclose(median, np.exp(plain.impute(0.1 * x, exog=exog)), rtol=1e-6)
+    errors = [one.standard_errors(data, exog=exog).exog_coef for one, data in ((fitted, y), (plain, 0.1 * x))]
+    np.testing.assert_allclose(*errors, rtol=1e-5)
+
+
+def trending(rng):
+    data = punch(rng, oracle.simulate(rng, oracle.random_model(rng, 2, 1), [60]), "scattered")[0]
+    exog = np.arange(60.0)[:, None]
+    return data + exog * [0.1, -0.2], exog
+
+
+def test_covariates_with_default_latents(rng):
+    data, exog = trending(rng)
+    chosen = ProbabilisticSFA(tol=0.1).fit(data, exog=exog)
+    assert chosen.decay_.size == 2 and "n_components=None" in chosen.status_
+    together = ProbabilisticSFA(tol=0.1).fit_transform(data, exog=exog)
+    np.testing.assert_allclose(together, chosen.transform(data, exog=exog), rtol=1e-12)
+
+
+def test_covariates_at_uneven_times_and_from_a_start(rng):
+    data, exog = trending(rng)
+    uneven = np.cumsum(rng.choice([0.5, 1.0, 3.0], 60))
+    fitted = ProbabilisticSFA(1, tol=0.1).fit(data, times=uneven, exog=exog)
+    rest = oracle.log_likelihood(
+        as_model(fitted), [data - exog @ fitted.exog_coef_.T], [uneven / fitted.time_unit_]
+    )
+    assert fitted.log_likelihood_ == pytest.approx(rest, rel=1e-9)
+    again = ProbabilisticSFA(1, init=fitted, tol=0.1).fit(data, times=uneven, exog=exog)
+    assert again.log_likelihood_ >= fitted.log_likelihood_ - 0.1
+
+
+@pytest.mark.exhaustive
+def test_covariates_with_rhythms(rng):
+    data, exog = trending(rng)
+    data = data + 3.0 * np.sin(2 * np.pi * np.arange(60) / 12)[:, None]
+    fitted = ProbabilisticSFA(1, rhythms=[12], tol=0.1).fit(data, exog=exog)
+    np.testing.assert_allclose(fitted.exog_coef_[:, 0], [0.1, -0.2], atol=0.1)
+    assert fitted.rhythm_periods_[0] == pytest.approx(12.0, rel=0.05)
+
+
+# ------------------------------------------------------------------------------------------ calendars
+
+
+def test_calendar_terms_are_those_of_the_clock():
+    index = pd.date_range("2024-02-28", periods=24 * 40, freq="h", tz="Europe/Berlin")
+    terms = calendar_terms(index, ["hour", "weekday", "weekend", "month"], holidays=["2024-03-29"])
+    assert terms.shape == (960, 23 + 6 + 1 + 11 + 1)
+    for stamp, row in zip(index[::37], terms.to_dict("records")[::37], strict=True):
+        assert [row[f"hour_{h}"] for h in range(1, 24)] == [float(stamp.hour == h) for h in range(1, 24)]
+        assert [row[f"weekday_{d}"] for d in range(1, 7)] == [
+            float(stamp.weekday() == d) for d in range(1, 7)
+        ]
+        assert row["weekend"] == float(stamp.weekday() > 4)
+        assert row["holiday"] == float((stamp.month, stamp.day) == (3, 29))
+    with pytest.raises(ValueError, match="times must be dates"):
+        calendar_terms([1.0, 2.0])
+    with pytest.raises(ValueError, match="terms must be one of"):
+        calendar_terms(index, ["minute"])
+
+
+def test_trends_and_harmonics_go_on():
+    index = pd.date_range("2020-01-01", periods=100, freq="D")
+    for make in (trend, lambda times: harmonics(times, "7D", 2)):
+        whole = make(index)
+        pd.testing.assert_frame_equal(whole[60:], make(index[60:]))
+    assert trend(index)["trend"].iloc[0] == pytest.approx(20.0, abs=1e-3)
+    waves = harmonics(np.arange(50.0), 10, 2)
+    np.testing.assert_allclose(waves.to_numpy()[:, 2], np.cos(4 * np.pi * np.arange(50) / 10), atol=1e-12)
+    months = pd.period_range("2024-01", periods=12, freq="M")
+    assert calendar_terms(months, ["month"]).to_numpy().sum() == 11
+    with pytest.raises(ValueError, match="period must be a duration such as '24h'"):
+        harmonics(index, 7)
+    with pytest.raises(ValueError, match="period must be a number"):
+        harmonics(np.arange(4.0), "7D")
