@@ -214,10 +214,11 @@ class Evidence(NamedTuple):
 def weigh(scores: FloatArray, groups: NDArray[np.int64], bic: FloatArray) -> Evidence:
     """Choose a model: hidden cells decide where they can, else the likelihood of the cells that were seen.
 
-    The best score of many is the best in part by chance. All models that are behind it by less than two
-    and a half standard errors of the difference, or by less than a hundredth, are as good, and of these the
-    one with the smallest Bayesian information criterion is chosen. Hidden cells are a part of the data, and the likelihood of all others
-    says more; but only as far as the model is right, of which hidden cells judge first.
+    The best score of many is the best in part by chance. All models that are behind it by less than two and
+    a half standard errors of the difference, or by less than a hundredth, are as good, and of these the one
+    with the smallest Bayesian information criterion is chosen. Hidden cells are a part of the data, and the
+    likelihood of all others says more; but only as far as the model is right, of which hidden cells judge
+    first.
 
     Parameters
     ----------
