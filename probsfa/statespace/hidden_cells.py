@@ -33,6 +33,9 @@ __all__ = ["CLOSE", "Evidence", "HiddenCells", "contenders", "crps", "hide_for_c
 
 # A difference of more standard errors than this is no chance, with some ten models compared.
 _STANDARD_ERRORS = 2.5
+# A score that is worse by this part of it is as good, however surely it is worse: other cells, and a fit that
+# goes on for longer, move it by as much.
+_SLIGHT = 0.01
 #: Criteria of the cells seen that differ by less may change places when the hidden cells count too: very
 #: strong evidence on the scale of Kass & Raftery (1995).
 CLOSE = 10.0
@@ -211,10 +214,11 @@ class Evidence(NamedTuple):
 def weigh(scores: FloatArray, groups: NDArray[np.int64], bic: FloatArray) -> Evidence:
     """Choose a model: hidden cells decide where they can, else the likelihood of the cells that were seen.
 
-    The best score of many is the best in part by chance. All models that are behind it by less than two
-    and a half standard errors of the difference are as good, and of these the one with the smallest Bayesian
-    information criterion is chosen. Hidden cells are a part of the data, and the likelihood of all others
-    says more; but only as far as the model is right, of which hidden cells judge first.
+    The best score of many is the best in part by chance. All models that are behind it by less than two and
+    a half standard errors of the difference, or by less than a hundredth, are as good, and of these the one
+    with the smallest Bayesian information criterion is chosen. Hidden cells are a part of the data, and the
+    likelihood of all others says more; but only as far as the model is right, of which hidden cells judge
+    first.
 
     Parameters
     ----------
@@ -233,7 +237,7 @@ def weigh(scores: FloatArray, groups: NDArray[np.int64], bic: FloatArray) -> Evi
     differences = scores - scores[best]
     behind = differences.mean(axis=1)
     error = standard_errors(differences, groups)
-    equal = behind <= _STANDARD_ERRORS * error
+    equal = behind <= np.maximum(_STANDARD_ERRORS * error, _SLIGHT * float(scores[best].mean()))
     if len(np.unique(groups)) < _FEWEST_GROUPS:
         equal[:] = True
     equal[best] = True

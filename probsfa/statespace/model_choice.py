@@ -366,8 +366,9 @@ def select_model(
 
     *Choice.* Hidden cells decide where they can: models are compared by the difference of their continuous
     ranked probability scores on the same cells, which a few cells far out cannot dominate. Those that are
-    behind the best by less than 2.5 standard errors are as good, and the one of them with the smallest
-    Bayesian information criterion is chosen; where two are close, the criterion of fits to all cells.
+    behind the best by less than 2.5 standard errors, or by less than a hundredth, are as good, and the one of
+    them with the smallest Bayesian information criterion is chosen; where two are close, the criterion of
+    fits to all cells.
 
     *Rounds.* All candidates are fitted with 20 evaluations to 2,000 rows or more; a third of them, and three
     at least, with 30 more to sixteen times as many rows, and so on up to all.
@@ -821,10 +822,12 @@ def _finished(
 def _fit_to_all(sequences: Sequences, candidate: Candidate, clock: Clock) -> tuple[LinearGaussianModel, str]:
     """A candidate fitted to all cells of all rows, from its parameters; and what ended that too early."""
     asked = FitOptions.of(ProbabilisticSFA(**candidate.options)).check().with_times(sequences.axis)
-    problem = pose(InMemory(sequences), asked)
-    start = start_of(candidate.model.fitted.params, problem)
-    result, ended_by = clock.climb(problem, start)
-    model = candidate.model if result is None else with_noise(in_data_units(problem, result))
+    try:
+        problem = pose(InMemory(sequences), asked)
+        result, ended_by = clock.climb(problem, start_of(candidate.model.fitted.params, problem))
+        model = candidate.model if result is None else with_noise(in_data_units(problem, result))
+    except KeyboardInterrupt:  # between two steps of this
+        return candidate.model, "keyboard"
     return _stopped_by_budget(model) if ended_by == "budget" else model, ended_by
 
 

@@ -119,9 +119,10 @@ def select_n_components(
         Rows of a hidden block; at most a tenth of the rows are taken.
     rule : {"evidence", "two_standard_errors", "best"}, default="evidence"
         ``"evidence"``: numbers of latents whose continuous ranked probability score of the hidden cells is
-        within 2.5 standard errors of the best one's are as good, and the one of them with the smallest
-        Bayesian information criterion is taken; that of fits to all cells where two are close. The error is
-        that of the difference on the same cells, from its scatter over hidden blocks and cells.
+        within 2.5 standard errors of the best one's, or within a hundredth, are as good, and the one of them
+        with the smallest Bayesian information criterion is taken; that of fits to all cells where two are
+        close. The error is that of the difference on the same cells, from its scatter over hidden blocks and
+        cells.
         ``"two_standard_errors"``: the smallest number whose log density is within two standard errors of the
         best one's; a few cells can dominate it, and the choice is then too small. ``"best"``: the highest log
         density, which is the best by chance in part.

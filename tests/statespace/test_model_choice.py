@@ -80,6 +80,13 @@ def test_hidden_cells_decide_where_they_can_and_the_likelihood_elsewhere(rng):
     assert contenders(told, np.array([30.1, 20.0, 0.0])).tolist() == [1]
 
 
+def test_a_score_that_is_surely_but_hardly_worse_is_as_good(rng):
+    common = 1.0 + rng.random(400)
+    scores = np.array([common, common + 0.01, common + 0.02])
+    told = weigh(scores, np.arange(400), np.array([2.0, 1.0, 0.0]))
+    assert told.equal.tolist() == [True, True, False] and told.chosen == 1
+
+
 def test_a_cell_far_out_decides_nothing(rng):
     """Its log densities differ by thousands of nats, its ranked probability scores as its predictions do."""
     errors = np.tile(rng.standard_normal(300), (2, 1))
