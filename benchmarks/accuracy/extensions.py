@@ -1,8 +1,10 @@
 """Extensions: spirals by principal curves; gates of the bilinear model; what and where of an object.
 
-python benchmarks/accuracy/extensions.py
-python benchmarks/accuracy/extensions.py --seeds 3 --only object
-python benchmarks/accuracy/extensions.py --only object --figure docs/figures/what_and_where.png
+Three tables; the last has a picture of the object, its gate, and position as read from each method.
+
+    python benchmarks/accuracy/extensions.py
+    python benchmarks/accuracy/extensions.py --seeds 3 --only object
+    python benchmarks/accuracy/extensions.py --only object --figure docs/figures/what_and_where.png
 """
 
 import argparse
