@@ -21,11 +21,15 @@ from tests.oracles import bilinear as oracle
 from tests.sampling import sparsely
 from tests.tolerances import EXACT
 
+# Rows are inferred together: in another order, or a part of them, they are another series.
+TOGETHER = ("check_methods_sample_order_invariance", "check_methods_subset_invariance")
 QUICK = BilinearSFA(1, n_init=1, max_iter=3, random_state=0)
 
 
 @pytest.mark.exhaustive
-@parametrize_with_checks([QUICK])
+@parametrize_with_checks(
+    [QUICK], expected_failed_checks=lambda estimator: dict.fromkeys(TOGETHER, "a series")
+)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
