@@ -397,6 +397,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             min_rows=2,
             index="use",
         )
+        if exog is not None and options.robust:
+            raise ValueError("robust=True takes no exog: effects of covariates need normal noise.")
         counted = "" if self.transforms is not None else counts_sentence(sequences)
         if counted:
             warnings.warn(counted, UserWarning, stacklevel=2)

@@ -63,6 +63,7 @@ Options = Mapping[str, Any]
 ALTERNATIVES: tuple[tuple[Options, ...], ...] = (
     ({"rhythms": 1}, {"rhythms": 2}, {"rhythms": 3}),
     ({"smooth": 1},),
+    ({"noise": "ar1"},),
 )
 
 # Rows of the first rung, at least, in so many stretches; what is cut out shows rhythms of a stretch's length.

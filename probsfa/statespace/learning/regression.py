@@ -234,7 +234,7 @@ class _Joint:
         """Both steps in turn until they gain no more."""
         problem, tol = self.problem, self.problem.tol
         noise = problem.options.learned_noise(problem.scale)
-        best, params, b = start, start.result.params, start.coefficients
+        best, params, b = start, start.result.params.state_space, start.coefficients
         value = start.log_likelihood + noise.log_prior(params.noise_variance)
         count, history = start.n_evaluations, list(start.result.history)
         limit = max(problem.options.max_iter, count + _FEWEST_EVALUATIONS)
@@ -257,6 +257,8 @@ class _Joint:
         except KeyboardInterrupt:
             status = "interrupted"
         result = best.result._replace(history=tuple(history), n_evaluations=count, status=status)
+        if problem.options.has_memory and not result.params.has_memory:
+            result = result._replace(params=result.params.with_memory_apart())
         return _State(result, best.coefficients, count)
 
     def _climb(self, params: Parameters, b: FloatArray, noise: Noise, limit: int) -> FitResult:
@@ -278,7 +280,7 @@ class _Joint:
     def step_from(self, start: _State) -> _State:
         """Least squares alone, which no prior has a part in."""
         step = least_squares(
-            start.result.params,
+            start.result.params.state_space,
             self.panel_at(start.coefficients),
             self.design.rows,
             _LEFT_OVER * self.problem.tol,
@@ -455,8 +457,10 @@ def standard_errors_with(
     assert exog is not None
     less = replace(sequences, values=sequences.values - regression.effects(exog), exog=None)
     panel = make_panel(less.standardised(fitted.shift, fitted.scale).retimed(fitted.time_unit))
-    params, scale = fitted.standardised_params, fitted.scale
-    layout = Coordinates(params.n_features, params.latents, fitted.options.noise_kind, panel.evenly_sampled)
+    latents, params = fitted.params.latents, fitted.standardised_params.state_space
+    scale = fitted.scale
+    layout = Coordinates(params.n_features, latents, fitted.options.noise_kind, panel.evenly_sampled)
+    layout = layout.with_memories if fitted.params.has_memory else layout
     free = free_coordinates(layout, params, fitted.options.noise_floors)
     design = _Design.of(exog, panel.values.shape[0])
     rows = design.rows[:, 1:]
@@ -494,6 +498,8 @@ def standard_errors_with(
         rhythm_decays=errors.rhythm_decays,
         rhythm_periods=errors.rhythm_periods,
         smooth_timescales=errors.smooth_timescales,
+        memory_decay=errors.memory_decay,
+        memory_scale=errors.memory_scale,
     )
     of_coefficients = np.sqrt(np.diag(covariance)[n_first:]).reshape(shape)
     made.exog_coef, made.regression = of_coefficients * scale[:, None] / design.unit, regression
