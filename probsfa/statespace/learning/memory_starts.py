@@ -14,6 +14,8 @@ __all__ = ["signs_of_memory", "with_memories", "with_silent_memory", "with_weak_
 
 # Part of the noise that a start takes to have memory: of a search in the frequency domain, and of a climb.
 _HALF, _TENTH = 0.5, 0.1
+# Part of a variance that is much noise, and the correlation from row to row of noise that alternates.
+_MUCH_NOISE, _ALTERNATING = 0.1, -0.2
 # Decay of a memory that nothing is known of.
 _DECAY = 0.8
 
@@ -33,10 +35,17 @@ def with_memories(params: Parameters, share: float = _HALF, sign: FloatArray | f
     return _with(params, share, sign).state_space
 
 
-def signs_of_memory(left: list[FloatArray]) -> FloatArray:
-    """Sign (D,) of the correlation from row to row of what a model leaves of sequences."""
-    lagged = np.sum([np.sum(x[1:] * x[:-1], axis=0) for x in left], axis=0)
-    return np.where(lagged < 0.0, -1.0, 1.0)
+def signs_of_memory(params: Parameters, left: list[FloatArray]) -> FloatArray:
+    """Signs (D,) of the memories' decays, by what a model leaves of standardised sequences.
+
+    Only where there is much noise: what is left beside little of it is what smoothing overdoes, and
+    alternates whatever the noise does.
+    """
+    lagged, power = (
+        np.sum([np.sum(x[lag:] * x[: len(x) - lag], axis=0) for x in left], axis=0) for lag in (1, 0)
+    )
+    noisy = params.noise_variance > _MUCH_NOISE
+    return np.where(noisy & (lagged < _ALTERNATING * power), -1.0, 1.0)
 
 
 def with_weak_memory(params: Parameters) -> Parameters:
