@@ -65,9 +65,9 @@ def simulate(family: str, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray
     return X, rng.random(X.shape) < 0.1, latents
 
 
-def recovery(found: np.ndarray, latents: np.ndarray) -> float:
+def recovery(estimated: np.ndarray, latents: np.ndarray) -> float:
     """Mean correlation of the latents with estimated ones that are brought to their order and signs."""
-    return float(align_components(found, latents).correlations.mean())
+    return float(align_components(estimated, latents).correlations.mean())
 
 
 def gaussian_scores(

@@ -142,8 +142,8 @@ class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     >>> counts = rng.poisson(np.exp(0.5 + np.outer(slow, [0.8, -0.6, 0.5, 0.7]))).astype(float)
     >>> counts[100:120, 0] = np.nan
     >>> model = EmissionSFA(1, emission="poisson").fit(counts)
-    >>> found = model.transform(counts)[:, 0]
-    >>> bool(abs(np.corrcoef(found, slow[: len(found)])[0, 1]) > 0.9)
+    >>> latent = model.transform(counts)[:, 0]
+    >>> bool(abs(np.corrcoef(latent, slow[: len(latent)])[0, 1]) > 0.9)
     True
     >>> filled, low, high = model.impute(counts, interval=0.9)
     >>> bool(np.all(high == np.rint(high))), filled.shape

@@ -47,6 +47,8 @@ _LOADINGS_PRIOR, _OFFSET_PRIOR = 3.0, 10.0
 _LONGEST_STEPS = (1.0, 3.0, 2.0)
 # What sites may leave of the bound at each set of parameters, beside what a step of the climb must gain.
 _SITES_TOL = 1e-2
+# Posteriors that one set of parameters is worth: steps of the climb that lead far off are not taken anyway.
+_MOST_SITE_STEPS = 100
 # Step of the differences that tell how the bound curves in the shape parameters.
 _SHAPE_STEP = 1e-4
 
@@ -181,9 +183,9 @@ class BoundObjective:
         """Bound and gradient."""
         params, shapes = self.layout.from_vector(vector, self.template)
         sites: Sites | None = None if self.best is None else self.best[3].sites
-        inference, _ = infer(params, self.cells, shapes, sites, tol=self.tol)
+        inference, _ = infer(params, self.cells, shapes, sites, tol=self.tol, max_iter=_MOST_SITE_STEPS)
         if not np.isfinite(inference.bound) and sites is not None:
-            inference, _ = infer(params, self.cells, shapes, tol=self.tol)
+            inference, _ = infer(params, self.cells, shapes, tol=self.tol, max_iter=_MOST_SITE_STEPS)
         self.count += 1
         value, gradient, detail = self._at(params, shapes, inference)
         if np.isfinite(value) and (self.best is None or value > self.best[0]):

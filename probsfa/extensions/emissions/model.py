@@ -41,7 +41,7 @@ __all__ = ["EmissionFit", "EmissionModel", "fit_model"]
 
 # What a step of the sites may gain when it is left out, in nats, where parameters are known.
 _SITES_TOL = 1e-9
-_MOST_SITE_STEPS = 200
+_MOST_SITE_STEPS = 1000
 
 _ENDINGS = {
     "converged": "Converged: a further step is expected to gain less than tol nats of the lower bound.",

@@ -266,7 +266,7 @@ def infer(
     start: Sites | None = None,
     *,
     tol: float = 1e-8,
-    max_iter: int = 100,
+    max_iter: int = 1000,
 ) -> tuple[Inference, tuple[float, ...]]:
     """Raise the lower bound at given parameters until a step gains less than `tol`.
 
@@ -282,7 +282,7 @@ def infer(
         Where to begin.
     tol : float, default=1e-8
         Gain of a step, in nats, at which to stop.
-    max_iter : int, default=100
+    max_iter : int, default=1000
         Most posteriors to ask for.
 
     Returns

@@ -338,7 +338,7 @@ def test_posterior_agrees_with_a_sampler(kind):
     params = parameters(4, (0.9,))
     X, _ = draw(kind, params, 30, seed=2, missing=0.1)
     means, std = oracle.sampled_latents(kind, X, params.decay, params.loadings, params.offset)
-    found, _ = infer(params, cells(kind, X), (shape_of(kind, 4),), tol=1e-10)
-    spread = np.sqrt(found.covariances[:, 0, 0])
-    assert np.max(np.abs(found.means[:, 0] - means) / std) < 0.1
+    inferred, _ = infer(params, cells(kind, X), (shape_of(kind, 4),), tol=1e-10)
+    spread = np.sqrt(inferred.covariances[:, 0, 0])
+    assert np.max(np.abs(inferred.means[:, 0] - means) / std) < 0.1
     np.testing.assert_allclose(spread, std, rtol=0.1)

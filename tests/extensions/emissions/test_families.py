@@ -46,27 +46,27 @@ def test_expected_log_density_is_that_of_quadrature(name):
 
 def test_student_bound_is_that_of_weights_apart_from_the_latents():
     x, shape = cells_of("student_t")
-    found = total("student_t", x, MEANS, VARIANCES, shape)[:, 0]
+    bounds = total("student_t", x, MEANS, VARIANCES, shape)[:, 0]
     for i, (m, v) in enumerate(zip(MEANS[:, 0], VARIANCES[:, 0], strict=True)):
-        assert found[i] == pytest.approx(oracle.student_bound(x[i, 0], m, v, shape[:, 0]), abs=1e-8)
+        assert bounds[i] == pytest.approx(oracle.student_bound(x[i, 0], m, v, shape[:, 0]), abs=1e-8)
         exact = oracle.over_gaussian(
             lambda eta, i=i: oracle.log_density("student_t", x[i, 0], eta, shape[:, 0]), m, v
         )
-        assert found[i] < exact
+        assert bounds[i] < exact
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_derivatives_are_those_of_differences(name):
     x, shape = cells_of(name)
     family, step = FAMILIES[name], 1e-5
-    found = family.expectation(x, MEANS, VARIANCES, shape)
+    expectation = family.expectation(x, MEANS, VARIANCES, shape)
     by_mean = total(name, x, MEANS + step, VARIANCES, shape) - total(name, x, MEANS - step, VARIANCES, shape)
     by_variance = total(name, x, MEANS, VARIANCES + step, shape) - total(
         name, x, MEANS, VARIANCES - step, shape
     )
-    np.testing.assert_allclose(found.slope, by_mean / (2 * step), atol=1e-7)
+    np.testing.assert_allclose(expectation.slope, by_mean / (2 * step), atol=1e-7)
     # By Price's theorem the precision is minus the expected second derivative.
-    np.testing.assert_allclose(found.precision, -by_variance / step, atol=1e-6)
+    np.testing.assert_allclose(expectation.precision, -by_variance / step, atol=1e-6)
     for i, slope in enumerate(family.by_shape(x, MEANS, VARIANCES, shape)):
         away = np.zeros_like(shape)
         away[i] = step
@@ -134,5 +134,5 @@ def test_draws_have_the_distribution(name, rng):
 
 def test_quantiles_with_infinite_variance_are_found():
     shape = np.log([[1.0], [1.7]])
-    found = FAMILIES["student_t"].quantile(0.99, np.zeros((1, 1)), np.full((1, 1), 1e-12), shape)
-    assert found[0, 0] == pytest.approx(stats.t.ppf(0.99, 1.7), rel=1e-4)
+    quantile = FAMILIES["student_t"].quantile(0.99, np.zeros((1, 1)), np.full((1, 1), 1e-12), shape)
+    assert quantile[0, 0] == pytest.approx(stats.t.ppf(0.99, 1.7), rel=1e-4)

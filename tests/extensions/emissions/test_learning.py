@@ -30,12 +30,12 @@ def test_gradient_is_that_of_differences(name, uneven):
     X, _ = draw(name, params, 40, missing=0.2)
     times = np.cumsum(np.random.default_rng(0).choice([1.0, 2.5], 40)) if uneven else None
     objective, vector = objective_of(name, params, X, times)
-    found, step = objective(vector).gradient, 1e-4
+    gradient, step = objective(vector).gradient, 1e-4
     for i in range(len(vector)):
         away = np.zeros_like(vector)
         away[i] = step
         slope = (objective(vector + away).value - objective(vector - away).value) / (2 * step)
-        assert found[i] == pytest.approx(slope, abs=2e-5 * (1.0 + np.max(np.abs(found))))
+        assert gradient[i] == pytest.approx(slope, abs=2e-5 * (1.0 + np.max(np.abs(gradient))))
 
 
 @sparsely("name", NAMES, shown=["negative_binomial"])

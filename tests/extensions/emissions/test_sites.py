@@ -20,13 +20,13 @@ NAMES = list(FAMILIES)
 def test_of_gaussian_cells_it_is_the_exact_posterior():
     params = parameters()
     X, _ = draw("gaussian", params, 60, missing=0.3)
-    found, _ = infer(params, cells("gaussian", X), (shape_of("gaussian", 4),))
+    inferred, _ = infer(params, cells("gaussian", X), (shape_of("gaussian", 4),))
     wanted = smooth(params._replace(noise_variance=np.full(4, 0.4)), make_panel(Sequences(X, (60,))))
-    assert found.bound == pytest.approx(wanted.log_likelihood, abs=1e-8)
-    np.testing.assert_allclose(found.row_bounds, wanted.row_log_likelihoods, atol=1e-8)
-    np.testing.assert_allclose(found.means, wanted.means, atol=1e-8)
-    np.testing.assert_allclose(found.covariances, wanted.covariances, atol=1e-8)
-    np.testing.assert_allclose(found.lag_one_covariances, wanted.lag_one_covariances, atol=1e-8)
+    assert inferred.bound == pytest.approx(wanted.log_likelihood, abs=1e-8)
+    np.testing.assert_allclose(inferred.row_bounds, wanted.row_log_likelihoods, atol=1e-8)
+    np.testing.assert_allclose(inferred.means, wanted.means, atol=1e-8)
+    np.testing.assert_allclose(inferred.covariances, wanted.covariances, atol=1e-8)
+    np.testing.assert_allclose(inferred.lag_one_covariances, wanted.lag_one_covariances, atol=1e-8)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -35,10 +35,10 @@ def test_bound_is_below_the_log_likelihood_and_close(name):
     X, _ = draw(name, params, 3, seed=1)
     X[1, 0] = np.nan
     shape = shape_of(name, 2)
-    found, _ = infer(params, cells(name, X), (shape,), tol=1e-12)
+    inferred, _ = infer(params, cells(name, X), (shape,), tol=1e-12)
     exact = oracle.log_likelihood(name, X, params.decay, params.loadings, params.offset, shape[:, 0])
-    assert found.bound < exact + 1e-8
-    assert found.bound > exact - (0.3 if name == "student_t" else 0.05)
+    assert inferred.bound < exact + 1e-8
+    assert inferred.bound > exact - (0.3 if name == "student_t" else 0.05)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -53,11 +53,11 @@ def test_no_other_gaussian_has_a_higher_bound(name):
         return float(np.sum(family.expectation(X, mean, variance, shape).value + family.constant(X)))
 
     bound, means, covariance = oracle.best_gaussian(expected, params.decay, params.loadings, params.offset, 3)
-    found, _ = infer(params, cells(name, X), (shape,), tol=1e-13)
-    assert found.bound == pytest.approx(bound, abs=1e-7)
-    np.testing.assert_allclose(found.means, means, atol=1e-4)
-    np.testing.assert_allclose(found.covariances[:, 0, 0], np.diag(covariance), atol=1e-4)
-    np.testing.assert_allclose(found.lag_one_covariances[:, 0, 0], np.diag(covariance, 1), atol=1e-4)
+    inferred, _ = infer(params, cells(name, X), (shape,), tol=1e-13)
+    assert inferred.bound == pytest.approx(bound, abs=1e-7)
+    np.testing.assert_allclose(inferred.means, means, atol=1e-4)
+    np.testing.assert_allclose(inferred.covariances[:, 0, 0], np.diag(covariance), atol=1e-4)
+    np.testing.assert_allclose(inferred.lag_one_covariances[:, 0, 0], np.diag(covariance, 1), atol=1e-4)
 
 
 @sparsely("name", NAMES, shown=["poisson"])
@@ -75,21 +75,21 @@ def test_bound_never_falls(name, n_rows, n_features, decay):
         far = params._replace(
             loadings=(1.0 + 2.0 * seed) * params.loadings, offset=params.offset + (-1.0) ** seed * seed
         )
-        found, history = infer(far, cells(name, X), (shape_of(name, n_features),), tol=1e-9)
+        inferred, history = infer(far, cells(name, X), (shape_of(name, n_features),), tol=1e-9)
         assert np.all(np.diff(history) >= 0.0)
-        assert np.isfinite(found.bound) and history[-1] == found.bound
+        assert np.isfinite(inferred.bound) and history[-1] == inferred.bound
         # It ended where sites are what they ask for, not where steps became too short.
-        step = np.abs(found.asked.information - found.sites.information)
-        assert np.max(step) < 1e-3 * (1.0 + np.max(np.abs(found.sites.information)))
+        step = np.abs(inferred.asked.information - inferred.sites.information)
+        assert np.max(step) < 1e-3 * (1.0 + np.max(np.abs(inferred.sites.information)))
 
 
 def test_nothing_observed_is_the_prior():
     params = parameters()
     X = np.full((20, 4), np.nan)
-    found, _ = infer(params, cells("poisson", X), (shape_of("poisson", 4),))
-    assert found.bound == 0.0
-    np.testing.assert_allclose(found.means, 0.0, atol=EXACT)
-    np.testing.assert_allclose(found.covariances, np.broadcast_to(np.eye(2), (20, 2, 2)), atol=EXACT)
+    inferred, _ = infer(params, cells("poisson", X), (shape_of("poisson", 4),))
+    assert inferred.bound == 0.0
+    np.testing.assert_allclose(inferred.means, 0.0, atol=EXACT)
+    np.testing.assert_allclose(inferred.covariances, np.broadcast_to(np.eye(2), (20, 2, 2)), atol=EXACT)
 
 
 def test_sequences_are_apart_and_a_missing_row_is_time_that_passes():
@@ -115,12 +115,12 @@ def test_many_latents_in_few_columns_are_inferred_alike():
     X, _ = draw("poisson", params, 20)
     known = params._replace(noise_variance=np.ones(1))
     assert plan(known, make_panel(Sequences(X, (20,)))).strategy.name == "covariance_form"
-    found, _ = infer(params, cells("poisson", X), (shape_of("poisson", 1),), tol=1e-12)
+    inferred, _ = infer(params, cells("poisson", X), (shape_of("poisson", 1),), tol=1e-12)
     prior = oracle.prior_covariance(params.decay, 20)
-    sites = found.sites
+    sites = inferred.sites
     mapping = np.kron(np.eye(20), params.loadings)
     precision = np.linalg.inv(prior) + mapping.T @ np.diag(sites.precision[:, 0]) @ mapping
     shifted = sites.information[:, 0] - sites.precision[:, 0] * params.offset[0]
     np.testing.assert_allclose(
-        found.means.ravel(), np.linalg.solve(precision, mapping.T @ shifted), atol=1e-8
+        inferred.means.ravel(), np.linalg.solve(precision, mapping.T @ shifted), atol=1e-8
     )
