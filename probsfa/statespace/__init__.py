@@ -8,6 +8,7 @@ The model of Turner & Sahani (2007), with unit stationary variances::
 Who calls whom, from the top down; nothing imports upwards::
 
     selection, model_choice            how many latents, and which
+    choice/                            candidates, rounds of fits and a budget of time, for these
     estimator                          ProbabilisticSFA: checks its input, keeps its parameters, calls these
     growth, hidden_cells               larger models from smaller ones; what hidden cells say of models
     persistence, streaming, progress   files; series that are read block by block; a bar

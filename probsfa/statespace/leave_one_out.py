@@ -54,8 +54,8 @@ class Comparison(NamedTuple):
             "Observed cells left out one at a time are found no better than by linear interpolation: RMSE "
             f"{self.model:.3g} against {self.interpolation:.3g} standard deviations, over {self.n_cells:,} "
             "cells. "
-            "A memory of its own for each column may serve better (ProbabilisticSFA(noise='ar1')), or another "
-            "number of latents (select_model), or interpolation."
+            "A memory of its own for each column may serve better (ProbabilisticSFA(noise='ar1')), or "
+            "another number of latents (select_model), or interpolation."
         )
 
 

@@ -10,7 +10,8 @@ from sklearn.exceptions import ConvergenceWarning
 from probsfa import ProbabilisticSFA, plots, select_model, select_n_components
 from probsfa._validation import check_sequences
 from probsfa.datasets import make_slow_mixture
-from probsfa.statespace import model_choice
+from probsfa.statespace.choice import candidates, clock, halving, proposals
+from probsfa.statespace.choice.search import Search
 from probsfa.statespace.growth import enlarged, reduced
 from probsfa.statespace.hidden_cells import (
     contenders,
@@ -158,7 +159,7 @@ def test_scores_are_those_of_the_cells_given_all_others_of_other_parts(rng):
     estimator = ProbabilisticSFA.from_parameters(*params)
     sequences = check_sequences(estimator, values, reset=True, allow_nan=True)
     units, scale = np.array([1.0, 2.0, 3.0]), np.array([2.0, 1.0, 0.5])
-    scores, errors = model_choice.score(
+    scores, errors = candidates.score(
         LinearGaussianModel(estimator._model.fitted), sequences, part, units, scale
     )
     order = {cell: i for i, cell in enumerate(zip(*np.nonzero(part > 0), strict=True))}
@@ -219,11 +220,11 @@ def test_a_smaller_model_keeps_the_latents_that_explain_most():
 
 
 def test_the_halving_schedule():
-    assert model_choice.halving_schedule(12, 20_000) == [(12, 2000, 20), (4, 20_000, 30)]
-    assert model_choice.halving_schedule(30, 90_000) == [(30, 2000, 20), (10, 32_000, 30), (3, 90_000, 30)]
-    assert model_choice.halving_schedule(30, 500) == [(30, 500, 20), (10, 500, 30)]
-    assert model_choice.halving_schedule(2, 2500) == [(2, 2000, 20), (2, 2500, 30)]
-    assert model_choice.halving_schedule(9, 10_000, 40)[0].n_rows == 4000
+    assert halving.halving_schedule(12, 20_000) == [(12, 2000, 20), (4, 20_000, 30)]
+    assert halving.halving_schedule(30, 90_000) == [(30, 2000, 20), (10, 32_000, 30), (3, 90_000, 30)]
+    assert halving.halving_schedule(30, 500) == [(30, 500, 20), (10, 500, 30)]
+    assert halving.halving_schedule(2, 2500) == [(2, 2000, 20), (2, 2500, 30)]
+    assert halving.halving_schedule(9, 10_000, 40)[0].n_rows == 4000
 
 
 class Pretended:
@@ -231,8 +232,8 @@ class Pretended:
 
     def __init__(self, value, most, groups):
         self.value, self.tried = value, []
-        self.clock = model_choice.Clock(None)
-        for options in model_choice._searched(most, groups)(self):
+        self.clock = clock.Clock(None)
+        for options in proposals.searched(most, groups)(self):
             assert options not in self.tried
             self.tried.append(options)
 
@@ -335,7 +336,7 @@ class Ticking:
 def test_the_budget_is_kept(monkeypatch):
     """Every posterior evaluation looks at the clock, so that a second is an evaluation here."""
     ticking = Ticking()
-    monkeypatch.setattr(model_choice, "_now", ticking)
+    monkeypatch.setattr(clock, "_now", ticking)
     X = mixture()
     asked = [{"n_components": k} for k in (1, 2, 1, 2, 1, 2)]
     whole = select_model(X, asked, budget=10_000.0)
@@ -353,7 +354,7 @@ def test_the_budget_is_kept(monkeypatch):
 
 
 def test_an_interrupt_keeps_the_best_so_far(monkeypatch):
-    fit, calls = model_choice._Search._fit, []
+    fit, calls = Search._fit, []
 
     def interrupted(self, *arguments):
         calls.append(arguments)
@@ -361,7 +362,7 @@ def test_an_interrupt_keeps_the_best_so_far(monkeypatch):
             raise KeyboardInterrupt
         return fit(self, *arguments)
 
-    monkeypatch.setattr(model_choice._Search, "_fit", interrupted)
+    monkeypatch.setattr(Search, "_fit", interrupted)
     found = select_model(mixture(), ONE_AND_TWO)
     assert found.interrupted and found.options == {"n_components": 2} and len(found.table) == 2
     assert "interrupted" in found.reason and not np.isnan(found.best_estimator_.impute(mixture())).any()

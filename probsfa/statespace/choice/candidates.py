@@ -1,0 +1,129 @@
+"""Candidates: options of the estimator, what they are called, and what a fit of one says of hidden cells."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from probsfa._typing import FloatArray
+from probsfa._validation import Sequences
+from probsfa.statespace.estimator import ProbabilisticSFA
+from probsfa.statespace.hidden_cells import crps
+from probsfa.statespace.learning.options import FitOptions, is_number
+from probsfa.statespace.models import LinearGaussianModel
+
+__all__ = ["Candidate", "Options", "checked", "score", "words"]
+
+Options = Mapping[str, Any]
+
+
+def checked(candidates: Iterable[Options]) -> list[dict[str, Any]]:
+    """Options that the estimator knows and takes, with noise.
+
+    Raises
+    ------
+    ValueError
+        That names the candidate.
+    """
+    known = ProbabilisticSFA().get_params(deep=False)
+    out: list[dict[str, Any]] = []
+    for each in candidates:
+        if not isinstance(each, Mapping):
+            raise ValueError(f"candidates must be dictionaries of options of ProbabilisticSFA; got {each!r}.")
+        unknown = sorted(set(each) - (set(known) - {"init", "random_state", "verbose"}))
+        if unknown:
+            raise ValueError(f"candidates have options that ProbabilisticSFA does not choose by: {unknown}.")
+        if FitOptions.of(ProbabilisticSFA(**{"n_components": 1, **each})).check().noise_free:
+            raise ValueError(f"noise must be positive: {dict(each)!r} leaves nothing to hide and find again.")
+        out.append(dict(each))
+    if not out:
+        raise ValueError("candidates must hold at least one dictionary of options, got none.")
+    return out
+
+
+def words(options: Options) -> str:
+    """Options in words.
+
+    Examples
+    --------
+    >>> words({"n_components": 3, "rhythms": 2, "noise": "isotropic"})
+    "3 latents, 2 rhythms, noise='isotropic'"
+    """
+    parts = []
+    for name, value in options.items():
+        noun = {"n_components": "latent", "rhythms": "rhythm", "smooth": "smooth latent"}.get(name)
+        if noun is None:
+            parts.append(f"{name}={value!r}")
+        elif is_number(value):
+            parts.append(f"{value} {noun}{'' if value == 1 else 's'}")
+        else:
+            parts.append(f"{name}={value!r}")
+    return ", ".join(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A candidate after a fit to some of the rows, without the hidden cells.
+
+    Attributes
+    ----------
+    options : dict
+        Options of the estimator.
+    rung : int
+        Round of the comparison, from 0.
+    n_rows : int
+        Rows it was fitted to.
+    model : LinearGaussianModel
+        The fit.
+    scores : ndarray of shape (n,)
+        Continuous ranked probability score of each hidden cell, in units of the columns.
+    errors : ndarray of shape (n,)
+        Errors of the same cells in units of the columns' standard deviations.
+    bic : float
+        Bayesian information criterion of the cells that were seen, taken to be as informative in all rows.
+    seconds : float
+        Time of fit and scores.
+    """
+
+    options: dict[str, Any]
+    rung: int
+    n_rows: int
+    model: LinearGaussianModel
+    scores: FloatArray
+    errors: FloatArray
+    bic: float
+    seconds: float
+
+
+def score(
+    model: LinearGaussianModel, sequences: Sequences, part: Any, units: FloatArray, scale: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """What a model says of hidden cells, part by part, each given all cells but those of the part.
+
+    Parameters
+    ----------
+    model : LinearGaussianModel
+        Fitted without any of them.
+    sequences : Sequences
+        Rows, with the hidden cells.
+    part : ndarray of int of shape (N, D)
+        Part in which a cell is hidden, 0 where it is not.
+    units, scale : ndarray of shape (D,)
+        Units of scores and of errors.
+
+    Returns
+    -------
+    scores, errors : ndarray of shape (n,)
+        In the order of the hidden cells, ``part > 0``.
+    """
+    scores, errors = np.zeros(part.shape), np.zeros(part.shape)
+    for j in range(1, int(part.max()) + 1):
+        hidden = part == j
+        rest = replace(sequences, values=np.where(hidden, np.nan, sequences.values))
+        filled = model.impute(rest, with_std=True)
+        assert filled.std is not None
+        error = np.where(hidden, filled.values - sequences.values, 0.0)
+        scores = np.where(hidden, crps(error / units, filled.std / units), scores)
+        errors = np.where(hidden, error / scale, errors)
+    return scores[part > 0], errors[part > 0]
