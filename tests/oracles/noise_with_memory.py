@@ -13,8 +13,10 @@ from tests.oracles import latents_of_two_states as latents
 def cells(params, times):
     """Covariance (N D, N D) of all cells of sequences at those times; rows of the data come first."""
     n_rows, d = sum(map(len, times)), len(params.offset)
-    matrix = np.kron(np.eye(n_rows), params.loadings)
-    total = matrix @ latents.prior(params, times) @ matrix.T
+    total = np.zeros((n_rows * d, n_rows * d))
+    if params.loadings.shape[1]:
+        matrix = np.kron(np.eye(n_rows), params.loadings)
+        total += matrix @ latents.prior(params, times) @ matrix.T
     for j in range(d):
         own = [
             params.memory_scale[j] ** 2 * params.memory_decay[j] ** np.abs(np.subtract.outer(t, t))

@@ -7,6 +7,7 @@ import numpy as np
 
 from probsfa.statespace.choice.candidates import Options
 from probsfa.statespace.estimator import ProbabilisticSFA
+from probsfa.statespace.hidden_cells import CLOSE
 from probsfa.statespace.learning.options import FitOptions
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ Proposals = Iterator[dict[str, Any]]
 
 # Numbers of latents that are passed over without a gain before the search upwards ends.
 _FAILURES = 2
+# Latents beside which rhythms are tried first.
+_FEW = 2
 
 
 def listed(candidates: list[dict[str, Any]]) -> Callable[["Search"], Proposals]:
@@ -32,7 +35,7 @@ def listed(candidates: list[dict[str, Any]]) -> Callable[["Search"], Proposals]:
 
 
 def searched(most: int, groups: list[list[dict[str, Any]]]) -> Callable[["Search"], Proposals]:
-    """Numbers of latents, other options beside the best, and numbers around it again."""
+    """Numbers of latents, rhythms beside few, other options beside the best, and numbers around it again."""
 
     def proposals(search: "Search") -> Proposals:
         if search.clock.budget < np.inf:  # what serves without a choice, lest time runs out at too few
@@ -40,8 +43,13 @@ def searched(most: int, groups: list[list[dict[str, Any]]]) -> Callable[["Search
         yield from _numbers_upwards(search, most)
         yield from _numbers_between(search)
         for group in groups:
+            if "rhythms" in group[0]:
+                yield from _beside_few(search, most, group[0])
+        for group in groups:
             for options in group:
                 asked = {**search.best.options, **options}
+                if asked in search.tried:
+                    continue
                 yield asked
                 if search.best.options != asked:
                     break
@@ -67,13 +75,52 @@ def _numbers_upwards(search: "Search", most: int) -> Proposals:
         k = min(2 * k, most)
 
 
-def _numbers_between(search: "Search") -> Proposals:
+def _beside_few(search: "Search", most: int, options: Options) -> Proposals:
+    """A rhythm beside two latents, and more of these beside it, as long as the likelihood gains.
+
+    Many latents imitate a rhythm, and a climb that begins with them does not get rid of them again.
+    """
+    few = {"n_components": min(_FEW, most)}
+    if few not in search.tried:
+        yield few
+    best, asked = few, {**few, **options}
+    k = few["n_components"]
+    while True:
+        if asked not in search.tried:
+            yield asked
+        if asked not in search.tried or search.bic_of(asked) >= search.bic_of(best):
+            break
+        best = asked
+        if k == most:
+            return
+        k = min(2 * k, most)
+        asked = {**best, "n_components": k}
+    if best == few:
+        return
+    yield from _numbers_between(search, lambda: _likeliest(search, best))
+    # Short fits leave criteria a little wrong: fewer latents, as long as they are close.
+    best = _likeliest(search, best)
+    for k in range(best["n_components"] - 1, 0, -1):
+        asked = {**best, "n_components": k}
+        if asked not in search.tried:
+            yield asked
+        if asked not in search.tried or search.bic_of(asked) > search.bic_of(best) + CLOSE:
+            break
+
+
+def _likeliest(search: "Search", options: Options) -> dict[str, Any]:
+    """Of the candidates with these options and any number of latents, that of the smallest criterion."""
+    alike = [each for each in search.tried if each == {**options, **_number(each)}]
+    return min(alike, key=search.bic_of)
+
+
+def _numbers_between(search: "Search", best_one: Callable[[], dict[str, Any]] | None = None) -> Proposals:
     """Numbers between those that were tried, around the best one, until its neighbours are known.
 
     Neighbours are as close as a seventh of the number.
     """
     while True:
-        best = search.best.options
+        best = search.best.options if best_one is None else best_one()
         k = best["n_components"]
         tried = sorted(each["n_components"] for each in search.tried if each == {**best, **_number(each)})
         below = [each for each in tried if each < k]

@@ -101,6 +101,10 @@ class Search:
         """The choice of this round so far."""
         return self.rounds[-1][self.evidence.chosen]
 
+    def bic_of(self, options: dict[str, Any]) -> float:
+        """Bayesian information criterion of a candidate of this round."""
+        return self.rounds[-1][self.tried.index(options)].bic
+
     def clearly_worse(self, options: dict[str, Any]) -> bool:
         """Whether neither the hidden cells nor the likelihood of the others are for a larger model."""
         here = self.tried.index(options)
