@@ -32,6 +32,7 @@ def test_many_outlying_cells_are_told_of(recording, rng):
     assert SAID in ProbabilisticSFA(2).fit(X).status_
 
 
+@pytest.mark.exhaustive
 def test_diagnose_offers_robust_noise(recording, rng):
     X = recording + (rng.random(recording.shape) < 0.02) * 15.0 * rng.choice([-1.0, 1.0], recording.shape)
     gaussian, fitted = (ProbabilisticSFA(2, robust=robust).fit(X) for robust in (False, True))

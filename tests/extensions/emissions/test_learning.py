@@ -166,6 +166,7 @@ def test_rhythms_are_found_in_counts():
     assert list(model.get_feature_names_out()) == ["rhythm0_cos", "rhythm0_sin"]
 
 
+@pytest.mark.exhaustive
 def test_levels_follow_the_latent():
     """Sequential logits: probabilities of levels by the definition, one cell at a time."""
     params = parameters(4, (0.95,))._replace(loadings=np.ones((4, 1)))

@@ -223,6 +223,7 @@ def test_the_platform_decides(monkeypatch):
         assert chosen(65_536, 5) == Segmented(64)
 
 
+@pytest.mark.exhaustive
 def test_programs_for_accelerators_ask_the_compiler_for_nothing(rng, monkeypatch):
     model = oracle.random_model(rng, 3, 2)
     data = oracle.simulate(rng, model, [70])

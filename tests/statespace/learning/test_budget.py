@@ -66,6 +66,7 @@ def test_a_column_that_no_stretch_shows_is_learned_from_all_rows():
     assert size.stretches is None and size.n_components < 20
 
 
+@pytest.mark.exhaustive
 def test_a_fit_from_stretches_fills_all_rows():
     x = make_slow_mixture(150_000, 3, decay=[0.98, 0.9], noise_variance=0.5, random_state=0).data
     x[::7, 1] = np.nan

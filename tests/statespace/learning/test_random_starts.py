@@ -31,6 +31,7 @@ def test_more_climbs_are_never_worse_and_the_same_each_time():
     np.testing.assert_array_equal(three.loadings_, again.loadings_)
 
 
+@pytest.mark.exhaustive
 def test_more_climbs_go_with_rhythms_and_smooth_latents():
     """They were refused; the first climb's rhythms stay, and no climb ends lower than it."""
     x = overcomplete(0, 60, 3)
