@@ -345,17 +345,7 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         """
         sequences = self._check(X, lengths, times)
         whole = predict_latents(self.fitted_, sequences, self.n_predictive)
-        if not sequences.is_list:
-            return whole
-        return [
-            Posterior(
-                whole.means[s],
-                whole.covariances[s],
-                whole.lag_one_covariances[s.start : s.stop - 1],
-                whole.row_log_likelihoods[s],
-            )
-            for s in sequences.slices
-        ]
+        return whole.split(sequences.slices) if sequences.is_list else whole
 
     def impute(
         self,

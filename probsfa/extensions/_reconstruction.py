@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from probsfa._arrays import as_float_array
 from probsfa._saving import Saved
 from probsfa._typing import FloatArray
-from probsfa._validation import Sequences, check_sequences, is_list_of_sequences
+from probsfa._validation import check_sequences, is_list_of_sequences
 
 __all__ = ["Reconstruction"]
 
@@ -115,13 +115,13 @@ class Reconstruction(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
     def _n_features_out(self) -> int:
         """Number of coordinates."""
 
-    def _check_training_rows(self, X: Any) -> Sequences:
-        """Check the rows to learn from; at least two, and not all alike."""
-        sequences = check_sequences(self, X, reset=True, allow_nan=False, min_rows=2)
-        values = sequences.values
+    def _check_training_rows(self, X: Any) -> tuple[FloatArray, FloatArray]:
+        """Check the rows to learn from, at least two and not all alike; also their mean."""
+        values = check_sequences(self, X, reset=True, allow_nan=False, min_rows=2).values
         if np.all(values == values[0]):
             raise ValueError("Every column of X is constant, so there is nothing to represent.")
-        return sequences
+        # From the first row on, so that an offset far from zero costs no digits.
+        return values, values[0] + (values - values[0]).mean(axis=0)
 
 
 def mean_squared_distance(values: FloatArray, others: FloatArray) -> float:

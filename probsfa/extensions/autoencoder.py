@@ -123,11 +123,11 @@ class LinearAutoencoder(Reconstruction):
         n_components = check_count("n_components", self.n_components)
         check_count("max_iter", self.max_iter)
         check_positive("tol", self.tol)
-        values = self._check_training_rows(X).values
+        values, mean = self._check_training_rows(X)
         n_features = values.shape[1]
         if n_components > n_features:
             raise ValueError(f"n_components={n_components} is more than the {n_features} columns of X.")
-        self.mean_ = values[0] + (values - values[0]).mean(axis=0)
+        self.mean_ = mean
         centred = values - self.mean_
         covariance = centred.T @ centred / len(centred)
         total = float(np.trace(covariance))
@@ -307,8 +307,8 @@ class Autoencoder(Reconstruction):
             If the fit was interrupted or took `max_iter` rounds.
         """
         self._check_parameters()
-        values = self._check_training_rows(X).values
-        self.mean_ = values[0] + (values - values[0]).mean(axis=0)
+        values, mean = self._check_training_rows(X)
+        self.mean_ = mean
         spread = (values - self.mean_).std(axis=0)
         self.scale_ = np.where(spread > 0.0, spread, 1.0)
         standard = (values - self.mean_) / self.scale_

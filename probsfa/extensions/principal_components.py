@@ -94,11 +94,11 @@ class PCA(Reconstruction):
             check_count("n_components", self.n_components)
         if not isinstance(self.alpha, numbers.Real) or not 0.0 <= float(self.alpha) < 1.0:
             raise ValueError(f"alpha must be a number from 0 to below 1; got {self.alpha!r}.")
-        values = self._check_training_rows(X).values
+        values, mean = self._check_training_rows(X)
         n_rows, n_features = values.shape
         if self.n_components is not None and self.n_components > n_features:
             raise ValueError(f"n_components={self.n_components} is more than the {n_features} columns of X.")
-        self.mean_ = values[0] + (values - values[0]).mean(axis=0)
+        self.mean_ = mean
         centred = values - self.mean_
         _, singular, directions = np.linalg.svd(centred, full_matrices=n_rows < n_features)
         self.eigenvalues_ = np.zeros(n_features)

@@ -159,8 +159,7 @@ class PrincipalCurve(Reconstruction):
             If the fit was interrupted or took `max_iter` rounds.
         """
         k = self._check_parameters()
-        values = self._check_training_rows(X).values
-        mean = values[0] + (values - values[0]).mean(axis=0)
+        values, mean = self._check_training_rows(X)
         centred = values - mean
         default = 50 if k == 1 else 100
         count = (

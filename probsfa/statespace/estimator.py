@@ -752,17 +752,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """
         sequences = self._check(X, lengths, times, exog)
         whole = self._model.posterior(sequences)
-        if not sequences.is_list:
-            return whole
-        return [
-            Posterior(
-                whole.means[s],
-                whole.covariances[s],
-                whole.lag_one_covariances[s.start : s.stop - 1],
-                whole.row_log_likelihoods[s],
-            )
-            for s in sequences.slices
-        ]
+        return whole.split(sequences.slices) if sequences.is_list else whole
 
     def filter(
         self,

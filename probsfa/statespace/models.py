@@ -35,7 +35,6 @@ from probsfa.statespace.filtering import (
     standardised_errors,
 )
 from probsfa.statespace.learning.budget import affordable_rows, stretches
-from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
 from probsfa.statespace.learning.profile import TimescaleProfile, profile_decay
 from probsfa.statespace.learning.standard_errors import (
@@ -176,7 +175,7 @@ class LinearGaussianModel:
     @property
     def n_parameters(self) -> int:
         """Decays, loadings, means, and those noise variances that were learned."""
-        return self._coordinates(evenly_sampled=True).n_free
+        return self.fitted.layout(evenly_sampled=True).n_free
 
     def posterior(self, sequences: Sequences) -> Posterior:
         """Distribution of the latents given all rows of each sequence."""
@@ -415,7 +414,7 @@ class LinearGaussianModel:
         """Standard errors of the parameters, from the observed information of the data."""
         fitted = self.fitted
         panel = self._panel(sequences.standardised(fitted.shift, fitted.scale))
-        coordinates = self._coordinates(evenly_sampled=panel.evenly_sampled)
+        coordinates = self.fitted.layout(evenly_sampled=panel.evenly_sampled)
         floors = fitted.options.noise_floors
         params = fitted.standardised_params.state_space
         return standard_errors(
@@ -426,7 +425,7 @@ class LinearGaussianModel:
         """Interval of the time scale of a latent by profile likelihood."""
         fitted, params = self.fitted, self.fitted.standardised_params.state_space
         panel = self._panel(sequences.standardised(fitted.shift, fitted.scale))
-        coordinates = self._coordinates(evenly_sampled=panel.evenly_sampled)
+        coordinates = self.fitted.layout(evenly_sampled=panel.evenly_sampled)
         free = free_coordinates(coordinates, params, fitted.options.noise_floors)
         learned = fitted.options.learned_noise(fitted.scale)
         noise = learned if learned.prior > 0.0 else None
@@ -442,12 +441,6 @@ class LinearGaussianModel:
 
     def _panel(self, sequences: Sequences) -> Panel:
         return make_panel(sequences.retimed(self.fitted.time_unit))
-
-    def _coordinates(self, *, evenly_sampled: bool) -> Coordinates:
-        params = self.fitted.params
-        kind = self.fitted.options.noise_kind
-        layout = Coordinates(params.n_features, params.latents, kind, evenly_sampled)
-        return layout.with_memories if params.has_memory else layout
 
 
 def _rows_before(sequences: Sequences, rows: NDArray[np.intp]) -> list[slice]:

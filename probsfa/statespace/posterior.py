@@ -5,7 +5,7 @@ configuration is, with NumPy arrays going in and coming out. Parameters whose no
 as :attr:`.Parameters.state_space`: moments are of all its states, the memories among them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -76,6 +76,18 @@ class Posterior(NamedTuple):
             covariances=self.covariances[block],
             lag_one_covariances=self.lag_one_covariances[block],
         )
+
+    def split(self, parts: Iterable[slice]) -> "list[Posterior]":
+        """The distributions of stretches of the rows, such as the sequences that a list holds."""
+        return [
+            Posterior(
+                self.means[s],
+                self.covariances[s],
+                self.lag_one_covariances[s.start : s.stop - 1],
+                self.row_log_likelihoods[s],
+            )
+            for s in parts
+        ]
 
 
 class Filtering(NamedTuple):

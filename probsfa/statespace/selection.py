@@ -21,7 +21,6 @@ from probsfa.datasets import hide_blocks, hide_cells
 from probsfa.statespace.estimator import ProbabilisticSFA
 from probsfa.statespace.growth import enlarged
 from probsfa.statespace.hidden_cells import contenders, crps, standard_errors, units_of, weigh
-from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.maximum_likelihood import (
     FitProblem,
     InMemory,
@@ -194,12 +193,12 @@ def select_n_components(
     panel, learned = problem.observations.panel, options.learned_noise(problem.scale)
     truth = (sequences.values - problem.shift) / problem.scale
 
+    problems = [problem._replace(options=replace(options, n_components=int(k))) for k in ordered]
     fits: list[FitResult] = []
     scores = []
-    for k in ordered:
-        asked = replace(options, n_components=int(k))
-        start = None if not fits else enlarged(fits[-1].params, panel, asked.latents, learned)
-        with_k = problem._replace(options=asked)
+    for with_k in problems:
+        wanted = with_k.options.latents
+        start = None if not fits else enlarged(fits[-1].params, panel, wanted, learned)
         fits.append(maximise(with_k, start=start))
         scores.append(_score(fits[-1].params, panel, truth, cells | blocks))
     errors, variances = (np.array(part) for part in zip(*scores, strict=True))
@@ -211,18 +210,17 @@ def select_n_components(
     densities = np.log(units) - 0.5 * (np.log(2.0 * np.pi * variances) + errors**2 / variances)
     errors = errors / units
     chosen, standard_error = _choose(densities, groups[hidden], rule)
-    sizes = np.array([_n_free(replace(options, n_components=int(k)), problem) for k in ordered])
+    sizes = np.array([with_k.layout.n_free for with_k in problems])
     likelihoods = np.array([each.log_likelihood for each in fits])
-    n_observed = np.count_nonzero(sequences.mask.any(axis=1))
-    bic = sizes * np.log(n_observed) - 2.0 * (likelihoods - problem.log_volume)
+    penalties = sizes * np.log(np.count_nonzero(sequences.mask.any(axis=1)))
+    bic = penalties - 2.0 * (likelihoods - problem.log_volume)
     evidence = weigh(ranked, groups[hidden], bic)
     if rule == "evidence":
         chosen = evidence.chosen
         close = contenders(evidence, bic)
         if len(close) > 1:
-            chosen = int(
-                close[np.argmin(_criteria(sequences, problem, options, ordered, fits, sizes, close))]
-            )
+            again = _likelihoods_of_all_cells(sequences, problems, fits, close)
+            chosen = int(close[np.argmin(penalties[close] - 2.0 * again)])
     single = cells[hidden]
     return Selection(
         n_components=int(ordered[chosen]),
@@ -242,30 +240,13 @@ def select_n_components(
     )
 
 
-def _n_free(options: FitOptions, problem: FitProblem) -> int:
-    """Number of free parameters of a model."""
-    even = problem.observations.panel.evenly_sampled
-    return Coordinates(problem.scale.size, options.latents, options.noise_kind, even).n_free
-
-
-def _criteria(
-    sequences: Sequences,
-    problem: FitProblem,
-    options: FitOptions,
-    ordered: NDArray[np.int64],
-    fits: list[FitResult],
-    sizes: NDArray[np.int64],
-    which: NDArray[np.intp],
+def _likelihoods_of_all_cells(
+    sequences: Sequences, problems: list[FitProblem], fits: list[FitResult], which: NDArray[np.intp]
 ) -> FloatArray:
-    """Bayesian information criteria of some candidates, fitted to all cells from where they are."""
-    whole = InMemory(sequences).standardised(problem.shift, problem.scale)
-    n_observed = np.count_nonzero(sequences.mask.any(axis=1))
-    out = []
-    for j in which:
-        asked = replace(options, n_components=int(ordered[j]))
-        result = maximise(problem._replace(options=asked, observations=whole), start=fits[j].params)
-        out.append(sizes[j] * np.log(n_observed) - 2.0 * result.log_likelihood)
-    return np.array(out)
+    """Log-likelihoods of some candidates, fitted to all cells from where they are; of standardised data."""
+    whole = InMemory(sequences).standardised(problems[0].shift, problems[0].scale)
+    again = [maximise(problems[j]._replace(observations=whole), start=fits[j].params) for j in which]
+    return np.array([result.log_likelihood for result in again])
 
 
 def _check_candidates(candidates: Iterable[int]) -> NDArray[np.int64]:

@@ -249,7 +249,7 @@ class BilinearSFA(Saved, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         sequences = self._check(X, lengths)
-        posterior, _ = self._infer(sequences)
+        posterior = self._infer(sequences)
         return sequences.restore(np.hstack([posterior.means, posterior.gate_probabilities]))
 
     def posterior(self, X: Any, *, lengths: Any = None) -> BilinearPosterior:
@@ -266,7 +266,7 @@ class BilinearSFA(Saved, TransformerMixin, BaseEstimator):
             Of all rows, one sequence after the other.
         """
         check_is_fitted(self)
-        return self._infer(self._check(X, lengths))[0]
+        return self._infer(self._check(X, lengths))
 
     def lower_bound(self, X: Any, *, lengths: Any = None) -> float:
         """Return a lower bound on the log-likelihood of data, in nats.
@@ -297,7 +297,7 @@ class BilinearSFA(Saved, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         sequences = self._check(X, lengths)
-        return self._infer(sequences)[0].lower_bound / sequences.n_rows
+        return self._infer(sequences).lower_bound / sequences.n_rows
 
     def impute(self, X: Any, return_std: bool = False, *, lengths: Any = None) -> Any:
         """Fill missing cells with their posterior means.
@@ -320,7 +320,7 @@ class BilinearSFA(Saved, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         sequences = self._check(X, lengths)
-        posterior, _ = self._infer(sequences)
+        posterior = self._infer(sequences)
         means, variances = _cells(self.params_, posterior)
         filled = like_input(X, sequences, np.where(sequences.mask, sequences.values, means))
         if not return_std:
@@ -371,13 +371,12 @@ class BilinearSFA(Saved, TransformerMixin, BaseEstimator):
             self, X, reset=reset, allow_nan=True, lengths=lengths, min_rows=2 if reset else 1, index="warn"
         )
 
-    def _infer(self, sequences: Sequences) -> tuple[BilinearPosterior, Sequences]:
+    def _infer(self, sequences: Sequences) -> BilinearPosterior:
         shift, scale = self.mean_, self.scale_
-        standard = sequences.standardised(shift, scale)
         params = rescale(self.params_, -shift / scale, 1.0 / scale)
-        found = infer(params, make_panel(standard))
+        posterior = infer(params, make_panel(sequences.standardised(shift, scale)))
         in_data_units = float(sequences.mask.sum(axis=0) @ np.log(scale))
-        return found._replace(lower_bound=found.lower_bound - in_data_units), standard
+        return posterior._replace(lower_bound=posterior.lower_bound - in_data_units)
 
 
 def _cells(params: BilinearParameters, posterior: BilinearPosterior) -> tuple[FloatArray, FloatArray]:

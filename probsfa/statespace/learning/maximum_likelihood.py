@@ -196,6 +196,12 @@ class MaximumLikelihood:
         """Whether the fit was interrupted from the keyboard."""
         return self.status.startswith(STATUS_SENTENCES["interrupted"])
 
+    def layout(self, *, evenly_sampled: bool) -> Coordinates:
+        """How the free parameters are laid out as one vector, for rows at even steps or not."""
+        params = self.params
+        layout = Coordinates(params.n_features, params.latents, self.options.noise_kind, evenly_sampled)
+        return layout.with_memories if params.has_memory else layout
+
     @property
     def predictive_params(self) -> Parameters:
         """The state space from which observations are predicted: constant columns have no noise.

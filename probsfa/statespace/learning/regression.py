@@ -457,10 +457,8 @@ def standard_errors_with(
     assert exog is not None
     less = replace(sequences, values=sequences.values - regression.effects(exog), exog=None)
     panel = make_panel(less.standardised(fitted.shift, fitted.scale).retimed(fitted.time_unit))
-    latents, params = fitted.params.latents, fitted.standardised_params.state_space
-    scale = fitted.scale
-    layout = Coordinates(params.n_features, latents, fitted.options.noise_kind, panel.evenly_sampled)
-    layout = layout.with_memories if fitted.params.has_memory else layout
+    params, scale = fitted.standardised_params.state_space, fitted.scale
+    layout = fitted.layout(evenly_sampled=panel.evenly_sampled)
     free = free_coordinates(layout, params, fitted.options.noise_floors)
     design = _Design.of(exog, panel.values.shape[0])
     rows = design.rows[:, 1:]
