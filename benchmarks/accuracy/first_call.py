@@ -25,50 +25,18 @@ import numpy as np
 import pandas as pd
 
 from probsfa import ProbabilisticSFA
-from probsfa.datasets import hide_blocks, hide_cells, load_nyc_weather
+from probsfa.datasets import hide_blocks, hide_cells
 from probsfa.imputation import LinearInterpolation
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
-from common.data import add_data_option
+from common.data import RECORDS, add_data_option, records
 from common.side_by_side import setting, table
 
 HIDINGS = {
     "cells": lambda X, seed: hide_cells(X, 0.1, random_state=seed),
     "24-row blocks": lambda X, seed: hide_blocks(X, 24, 0.1, random_state=seed),
 }
-
-
-def records(folder: Path):
-    """Records by name, NaN where missing; those whose files are not there are None."""
-
-    def when_there(path, read):
-        return read(folder / path) if (folder / path).exists() else None
-
-    def air(path):
-        return pd.read_csv(path).iloc[:, 2:15].astype(float).replace(-200.0, np.nan).to_numpy()
-
-    def numbers(path):
-        return pd.read_csv(path).select_dtypes("number").to_numpy(float)
-
-    def occupancy(path):
-        columns = ["Temperature", "Humidity", "Light", "CO2", "HumidityRatio"]
-        return pd.read_csv(path)[columns].to_numpy(float)
-
-    def array(name, columns=slice(None)):
-        return lambda path: np.load(path)[name][:, columns].astype(float)
-
-    beijing = "beijing_multisite/beijing_multisite.npz"
-    return {
-        "weather": load_nyc_weather(drop_impossible=True).data.to_numpy(float),
-        "air quality": when_there("air_quality_uci/AirQualityUCI.csv.gz", air),
-        "ETT": when_there("etth1/ETTh1.csv", numbers),
-        "TEP d00": when_there("tep/tep.npz", array("d00")),
-        "TEP d00_te": when_there("tep/tep.npz", array("d00_te")),
-        "occupancy": when_there("occupancy_uci/datatraining.txt.gz", occupancy),
-        "Beijing, one station": when_there(beijing, array("X", slice(11))),
-        "Beijing, all": when_there(beijing, array("X")),
-    }
 
 
 def by_package(seen):
@@ -115,7 +83,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one mask")
     parser.add_argument("--only", help="the record of this name")
     parser.add_argument("--no-command", action="store_true", help="leave the command line out")
-    add_data_option(parser, "air_quality_uci, etth1, tep, occupancy_uci, beijing_multisite")
+    add_data_option(parser, RECORDS)
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     print(setting("jax", "jaxlib", "numpy"))

@@ -1,10 +1,12 @@
-"""Short records: the first call on windows of the bundled weather, with white noise and with memory.
+"""Short records: the first call where rows are few, with the noise it chooses, white noise and memory.
 
-10 % of the observed cells of a window are hidden, one by one. Errors are root mean squares in units of each
-column's standard deviation in the window, over those of straight lines through the same holes; means of four
-windows.
+Windows of the records of first_call (three of each length, spread over the record), in which 10 % of the
+observed cells are hidden, one by one or in blocks of six rows. Errors are root mean squares in units of each
+column's standard deviation in the window, over those of straight lines through the same holes; geometric
+means of the windows. The last column says in how many of them the first call chose noise with memory. Columns
+that are constant in a window, or hardly observed, are left out of it.
 
-    python benchmarks/accuracy/short_records.py [--quick]
+    python benchmarks/accuracy/short_records.py [--quick] [--only NAME] [--data FOLDER]
 """
 
 import argparse
@@ -15,49 +17,82 @@ from pathlib import Path
 import numpy as np
 
 from probsfa import ProbabilisticSFA
-from probsfa.datasets import hide_cells, load_nyc_weather
+from probsfa.datasets import hide_blocks, hide_cells
 from probsfa.imputation import LinearInterpolation
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
+from common.data import RECORDS, add_data_option, records
 from common.side_by_side import setting, table
 
-STARTS = (0, 2000, 4500, 7000)
-LENGTHS = (100, 160, 250, 400, 700, 1500)
+LENGTHS = (60, 100, 160, 250, 400, 700, 1500)
+WINDOWS = 3
+HIDINGS = {
+    "cells": lambda X, seed: hide_cells(X, 0.1, random_state=seed),
+    "6-row blocks": lambda X, seed: hide_blocks(X, 6, 0.1, random_state=seed),
+}
+
+
+def windows(X, length, count):
+    """Windows of a record, spread evenly, with columns that are observed ten times or more and vary."""
+    for start in np.linspace(0, len(X) - length, count).astype(int):
+        window = X[start : start + length]
+        seen = np.sum(~np.isnan(window), axis=0) >= 10
+        window = window[:, seen]
+        yield int(start), window[:, np.nanstd(window, axis=0) > 0.0]
+
+
+def ratios(X, hide, seed):
+    """Errors over those of straight lines, by white noise and with memory; and whether memory was chosen."""
+    hidden = hide(X, seed)
+    seen = np.where(hidden, np.nan, X)
+    scale = np.nanstd(X, axis=0)
+
+    def error(filled):
+        return float(np.sqrt(np.mean(((filled - X) / scale)[hidden] ** 2)))
+
+    first = ProbabilisticSFA().fit(seen)
+    memory = hasattr(first, "noise_decay_")
+    other = ProbabilisticSFA(noise="diagonal" if memory else "ar1").fit(seen)
+    white, remembering = (other, first) if memory else (first, other)
+    lines = error(LinearInterpolation().fill(seen).values)
+    return [error(model.impute(seen)) / lines for model in (white, remembering)], memory
 
 
 def main() -> None:
-    """Print a row for each length."""
+    """Print a row for each length of each record."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="the two shortest, one window of each")
+    parser.add_argument("--quick", action="store_true", help="two lengths, one window of each")
+    parser.add_argument("--only", help="the record of this name")
+    add_data_option(parser, RECORDS)
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     print(setting("jax", "jaxlib", "numpy"))
-    weather = load_nyc_weather(drop_impossible=True).data.to_numpy(float)
     rows = []
-    for length in LENGTHS[:2] if args.quick else LENGTHS:
-        ratios, sizes = [], []
-        for start in STARTS[:1] if args.quick else STARTS:
-            X = weather[start : start + length]
-            spread = np.nanstd(X, axis=0)
-            scale = np.where(spread > 0.0, spread, 1.0)
-            hidden = hide_cells(X, 0.1, random_state=start)
-            seen = np.where(hidden, np.nan, X)
-
-            def error(filled, hidden=hidden, X=X, scale=scale):
-                return np.sqrt(np.mean(((filled - X) / scale)[hidden] ** 2))
-
-            lines = error(LinearInterpolation().fill(seen).values)
-            models = [ProbabilisticSFA(noise=noise).fit(seen) for noise in ("diagonal", "ar1")]
-            ratios.append([error(model.impute(seen)) / lines for model in models])
-            sizes.append([len(model.decay_) for model in models])
-        means = np.mean(ratios, axis=0)
-        latents = [f"{min(k)} to {max(k)}" for k in zip(*sizes, strict=True)]
-        rows.append([f"{length}", *(f"{m:.3f} ({k})" for m, k in zip(means, latents, strict=True))])
-        print(f"{length} rows: {means.round(3).tolist()}", flush=True)
-    print("\n" + table(["rows", "first call (latents)", "noise='ar1' (latents)"], rows))
+    for name, X in records(args.data).items():
+        if args.only not in (None, name):
+            continue
+        if X is None:
+            print(f"{name}: its file is not in {args.data}")
+            continue
+        for hiding, hide in HIDINGS.items():
+            for length in LENGTHS[1:3] if args.quick else LENGTHS:
+                if length > len(X):
+                    continue
+                cut = list(windows(X, length, 1 if args.quick else WINDOWS))
+                found, chosen = zip(*(ratios(window, hide, seed) for seed, window in cut), strict=True)
+                white, memory = np.exp(np.mean(np.log(found), axis=0))
+                first = np.exp(np.mean(np.log([pair[int(m)] for pair, m in zip(found, chosen, strict=True)])))
+                columns = "/".join(sorted({str(window.shape[1]) for _, window in cut}))
+                rows.append(
+                    [name, hiding, f"{length}", columns, f"{first:.3f}", f"{white:.3f}", f"{memory:.3f}"]
+                    + [f"{sum(chosen)} of {len(chosen)}"]
+                )
+                print("  ".join(rows[-1]), flush=True)
+    head = ["record", "hidden", "rows", "columns", "first call", "white", "with memory", "chosen"]
+    print("\n" + table(head, rows))
 
 
 if __name__ == "__main__":

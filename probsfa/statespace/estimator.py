@@ -44,6 +44,7 @@ from probsfa.statespace.parameters import Parameters, canonical, make_parameters
 from probsfa.statespace.posterior import Posterior
 from probsfa.statespace.prediction import Forecast, check_probability
 from probsfa.statespace.progress import Progress, tell
+from probsfa.statespace.short_records import or_with_memory
 from probsfa.statespace.student import FEWEST_DEGREES
 from probsfa.statespace.student_model import with_noise
 from probsfa.statespace.timeline import (
@@ -84,10 +85,12 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Smooth latents, whose paths have a derivative (Matern-3/2), for motion and all that is sampled faster
         than it turns: how many, or the time scales to start from, as in `rhythms`. With `rhythms` or
         `smooth`, `n_components` may be 0. Not with ``noise=0.0``.
-    noise : {"diagonal", "isotropic", "ar1"}, float or array-like (D,), default="diagonal"
+    noise : {"auto", "diagonal", "isotropic", "ar1"}, float or array-like (D,), default="auto"
         Observation noise: a variance for each feature, one for all, or known variances in squared data
         units, the same for all features or one for each. With ``"ar1"`` each feature has, beside white noise
-        of its own variance, noise with memory: an AR(1) process that it alone sees; see Notes. A known
+        of its own variance, noise with memory: an AR(1) process that it alone sees; see Notes. ``"auto"`` is
+        ``"diagonal"``, unless nobody says how many latents either: where cells are then few for as many as
+        features and straight lines nearly as good, it may be ``"ar1"``, as `status_` says. A known
         variance below 1e-12 of that of the data is held there, and `status_` says so. With ``0.0`` the fit is
         slow feature analysis itself, in closed form; it is fitted to complete rows, with `n_components` at
         most the rank of the data, and then fills missing cells of any.
@@ -318,7 +321,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         *,
         rhythms: int | Sequence[Any] = 0,
         smooth: int | Sequence[Any] = 0,
-        noise: str | float | ArrayLike = "diagonal",
+        noise: str | float | ArrayLike = "auto",
         solver: str = "auto",
         max_iter: int = 200,
         tol: float | str = "auto",
@@ -598,7 +601,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         estimator = cls(params.n_components, **options)
         if estimator.transforms is not None:
             raise ValueError("from_parameters takes no transforms, which are learned from data; use fit.")
-        checked = FitOptions.of(estimator).check()
+        checked = FitOptions.of(estimator).check().with_noise_named()
         if checked.has_memory != params.has_memory:
             raise ValueError("noise='ar1' takes memory_decay and memory_scale, and these take noise='ar1'.")
         if bool(checked.robust) != (degrees_of_freedom is not None):
@@ -654,8 +657,14 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return options
 
     def _maximise(self, data: TrainingData, options: FitOptions) -> LinearGaussianModel:
-        with Progress(self.verbose, self.max_iter) as report:
-            return with_noise(maximum_likelihood(data, options, init=self.init, report=report))
+        def fitted(asked: FitOptions) -> LinearGaussianModel:
+            with Progress(self.verbose, self.max_iter) as report:
+                return with_noise(maximum_likelihood(data, asked, init=self.init, report=report))
+
+        model = fitted(options)
+        if isinstance(data, InMemory):
+            return or_with_memory(model, data.sequences, options, fitted)
+        return model
 
     def _take_over(self, model: FittedModel) -> None:
         self._model, fitted = model, model.fitted

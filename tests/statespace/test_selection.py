@@ -136,7 +136,7 @@ def test_the_curve_is_drawn():
         ({"candidates": [1.5]}, "candidates must be an integer"),
         ({"rule": "other"}, "rule must be"),
         ({"noise": 0.0}, "noise must be positive"),
-        ({"noise": "none"}, "noise must be 'diagonal'"),
+        ({"noise": "none"}, "noise must be 'auto', 'diagonal'"),
         ({"fraction": 1.0}, "fraction must be"),
         ({"block": 0}, "block must be an integer of at least 1"),
         ({"X": np.arange(6.0).reshape(3, 2)}, "too few observed cells"),

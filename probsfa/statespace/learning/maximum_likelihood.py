@@ -354,7 +354,7 @@ def start_of(init: Any, problem: FitProblem) -> Parameters:
 
 def pose(data: TrainingData, options: FitOptions) -> FitProblem:
     """Standardise data for a fit; parameters as in :func:`maximum_likelihood`."""
-    options.check()
+    options = options.check().with_noise_named()
     columns = data.columns
     if options.robust:
         columns = _columns_without_outliers(data)
@@ -373,7 +373,7 @@ def pose(data: TrainingData, options: FitOptions) -> FitProblem:
         replace(options, n_components=size.n_components),
         data.feature_names,
         constant if constant is not None and constant.any() else None,
-        size.sentence if options.n_components is None else "",
+        size.sentence if chosen else "",
     )
 
 

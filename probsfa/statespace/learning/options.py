@@ -117,9 +117,10 @@ class FitOptions:
     ----------
     n_components : int or None
         Number of latents; None for what serves.
-    noise : {"diagonal", "isotropic", "ar1"}, float or array-like (D,), default="diagonal"
+    noise : {"auto", "diagonal", "isotropic", "ar1"}, float or array-like (D,), default="auto"
         A noise variance for each feature, one for all, one for each beside noise with memory, or known ones
-        in squared data units: one for all, or one for each feature, which are kept as a tuple.
+        in squared data units: one for all, or one for each feature, which are kept as a tuple. "auto" is
+        "diagonal" in a single fit; see :mod:`probsfa.statespace.short_records`.
     solver : {"auto", "lbfgs", "em"}, default="auto"
         How to climb the likelihood; "auto" is "lbfgs".
     max_iter : int, default=200
@@ -141,7 +142,7 @@ class FitOptions:
     """
 
     n_components: int | None
-    noise: str | float | tuple[float, ...] = "diagonal"
+    noise: str | float | tuple[float, ...] = "auto"
     solver: str = "auto"
     max_iter: int = 200
     tol: float | str = "auto"
@@ -210,10 +211,10 @@ class FitOptions:
                 raise ValueError(f"noise must be a finite variance, zero or larger; got {self.noise!r}.")
         elif isinstance(self.noise, tuple) and self.noise:
             check_variances(self.noise)
-        elif not isinstance(self.noise, str) or self.noise not in ("diagonal", "isotropic", "ar1"):
+        elif not isinstance(self.noise, str) or self.noise not in ("auto", "diagonal", "isotropic", "ar1"):
             raise ValueError(
-                "noise must be 'diagonal', 'isotropic', 'ar1', a variance, or a variance for each column; "
-                f"got {self.noise!r}."
+                "noise must be 'auto', 'diagonal', 'isotropic', 'ar1', a variance, or a variance for each "
+                f"column; got {self.noise!r}."
             )
         if self.tol != "auto" and not (is_number(self.tol) and self.tol > 0.0):
             raise ValueError(f"tol must be 'auto' or a positive number of nats; got {self.tol!r}.")
@@ -223,6 +224,15 @@ class FitOptions:
                 f"noise_floor must be 'auto' or a fraction of the variance between 0 and 1; got {floor!r}."
             )
         return self
+
+    @property
+    def leaves_noise_open(self) -> bool:
+        """Whether a fit may choose between white noise and noise with memory."""
+        return self.noise == "auto" and self.n_components is None and not self.robust
+
+    def with_noise_named(self) -> Self:
+        """The same options with the noise that a single fit has in the place of "auto"."""
+        return replace(self, noise="diagonal") if self.noise == "auto" else self
 
     def gain_worth_a_step(self, n_parameters: int) -> float:
         """Expected gain of a further step at which to stop, in nats.
@@ -289,7 +299,7 @@ class FitOptions:
     @property
     def noise_kind(self) -> NoiseKind:
         """How white noise is learned: "diagonal", "isotropic", or "fixed" where variances are given."""
-        if self.has_memory:
+        if self.has_memory or self.noise == "auto":
             return "diagonal"
         return cast(NoiseKind, self.noise) if isinstance(self.noise, str) else "fixed"
 
