@@ -10,8 +10,9 @@ training part are hidden one by one, others for each seed. In the test part cell
     ItalyAir    13 columns   60, 20 and 20 %        windows of 12   subsequences of 8    blocks of 4 x 4
 
 Without ``--options`` the model is chosen by `select_model` on the training part of the first seed, so that it
-knows nothing of the test months, and fitted again for each seed from the parameters of the one before;
-BeijingAir has too many columns for a search in minutes and takes the options that stand below.
+knows nothing of the test months, among ``--candidates`` where these are given, and fitted again for each seed
+from the parameters of the one before; BeijingAir has too many columns for a search in minutes and takes the
+options that stand below.
 
 A line each: the mean absolute error over the hidden cells, in standard deviations, with its spread
 over the seeds; the mean squared error; the continuous ranked probability score; and how many cells the 90 %
@@ -210,9 +211,11 @@ def run(name: str, record: Record, options: argparse.Namespace, best: list[float
             begin = time.process_time()
             rows.append(scores(filler, windows, record, seed))
             filled += time.process_time() - begin
+            errors = " ".join(f"{error:.4f}" for error in rows[-1][:, 0])
+            print(f"{called}, seed {seed}: {errors}, {fitted:.0f} s", file=sys.stderr, flush=True)
         print_rows(called, rows, best, fitted, filled)
 
-    if not options.without_peers:
+    if options.methods != "model":
         evaluate("straight lines in time", lambda _: straight_lines)
         imputers = {
             "IterativeImputer": IterativeImputer(random_state=0),
@@ -220,18 +223,22 @@ def run(name: str, record: Record, options: argparse.Namespace, best: list[float
         }
         for called, imputer in imputers.items():
             evaluate(called, lambda seed, imputer=imputer: row_by_row(imputer, seen(seed)))
+    if options.methods == "peers":
+        return
     asked, begin = options.options or record.options, time.process_time()
+    models: list[ProbabilisticSFA] = []
     if asked is None:
-        selection = select_model(seen(0), budget=options.budget)
+        selection = select_model(seen(0), options.candidates, budget=options.budget)
         asked = selection.options
-        print(selection.reason, flush=True)
-    last: dict[str, Any] = {}
+        models.append(selection.best_estimator_)
+        print(selection, flush=True)
 
     def fit_model(seed: int) -> Filler:
-        # Another half of the cells moves the maximum little.
-        model = ProbabilisticSFA(**asked, init=last.get("params")).fit(seen(seed))
-        last["params"] = model.params_
-        return lambda holed: model.impute(holed, return_std=True)
+        if seed == len(models):
+            # Another half of the cells moves the maximum little.
+            init = models[-1].params_ if models else None
+            models.append(ProbabilisticSFA(**asked, init=init).fit(seen(seed)))
+        return lambda holed: models[seed].impute(holed, return_std=True)
 
     evaluate(
         ", ".join(f"{key}={value}" for key, value in asked.items()), fit_model, time.process_time() - begin
@@ -249,7 +256,12 @@ def main() -> None:
     parser.add_argument(
         "--options", type=ast.literal_eval, help="options of the model, in the place of a choice"
     )
-    parser.add_argument("--without-peers", action="store_true", help="the model alone")
+    parser.add_argument(
+        "--candidates",
+        type=ast.literal_eval,
+        help="options to choose among, in the place of a search",
+    )
+    parser.add_argument("--methods", choices=("all", "peers", "model"), default="all", help="whose lines")
     add_data_option(parser, "etth1/, beijing_multisite/, air_quality_uci/ and tsibench/")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
