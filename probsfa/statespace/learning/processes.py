@@ -289,14 +289,14 @@ def _maximize_rhythm(
         later = moments + matrix @ data.previous[0]
         current = data.power[0] + moments @ matrix.T + matrix @ later.T
         along, across = later[0, 0] + later[1, 1], later[1, 0] - later[0, 1]
-        best, cross = float(np.arctan2(across, along)), float(np.hypot(along, across))
-        if not within[0] <= best <= within[1]:
-            best = max(within, key=lambda end: float(np.cos(end - best)))
-            cross = float(along * np.cos(best) + across * np.sin(best))
+        angle, cross = float(np.arctan2(across, along)), float(np.hypot(along, across))
+        if not within[0] <= angle <= within[1]:
+            angle = max(within, key=lambda limit: float(along * np.cos(limit) + across * np.sin(limit)))
+            cross = float(along * np.cos(angle) + across * np.sin(angle))
         size = cubic_decay(
             2.0 * float(data.counts[0]), float(np.trace(data.previous[0])), cross, float(np.trace(current))
         )
-        return max(size, FASTEST_DECAY), best
+        return max(size, FASTEST_DECAY), angle
 
     def loss(free: FloatArray) -> float:
         size = np.clip(np.exp(-np.exp(free[:1])), FASTEST_DECAY, SLOWEST_DECAY)
