@@ -97,6 +97,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--latents", type=int, default=6, help="number of latents")
+    parser.add_argument("--methods", choices=("all", "peers", "models"), default="all", help="whose lines")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     data = load_nyc_weather().data.loc["2013-03":"2013-05"]
@@ -104,15 +105,18 @@ def main() -> None:
     scale = train.std().to_numpy()
     origins = np.linspace(len(train), len(data) - STEPS, ORIGINS).astype(int)
     k, day = options.latents, {"rhythms": ["1D"]}
-    methods = {
+    peers = {
         "persistence": persistence,
         f"AutoReg({LAGS})": autoregressions,
         "VAR": vector_autoregression,
+    }
+    models = {
         f"{k} latents": latents(n_components=k),
         f"{k} latents, memory": latents(n_components=k, noise="ar1"),
         f"{k} latents, a day, memory": latents(n_components=k, noise="ar1", **day),
         f"{k} latents, a day, 2 smooth, memory": latents(n_components=k, noise="ar1", smooth=2, **day),
     }
+    methods = {"peers": peers, "models": models, "all": peers | models}[options.methods]
     heads = "".join(f"{f'{lead} h':>8}" for lead in LEADS)
     print(f"{'mean absolute error':38}{heads}{'1-24 h':>8}{'90 %':>8}{'s fit':>8}")
     for called, learn in methods.items():
