@@ -4,7 +4,7 @@ import copy
 import numbers
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -24,6 +24,7 @@ from probsfa._validation import Sequences, check_count, check_option, check_sequ
 from probsfa.statespace import persistence, streaming
 from probsfa.statespace.counts import counts_sentence
 from probsfa.statespace.covariates import Ahead, Regression, check_identified, names_of, with_exog
+from probsfa.statespace.criterion import bayesian_criterion
 from probsfa.statespace.diagnostics import Diagnostics
 from probsfa.statespace.filtering import FilterResult, FilterState
 from probsfa.statespace.learning.maximum_likelihood import (
@@ -79,8 +80,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     rhythms : int or list, default=0
         Damped oscillators beside the other latents, for what comes again day by day or wave by wave: how many
         to look for in the data, or the periods to start from. These are numbers, in rows or in the unit of
-        `times`, or where rows have dates durations such as ``"24h"`` or ``"1D"``. Each keeps its phase for
-        as long as the data say. Not with ``noise=0.0``.
+        `times`, or where rows have dates durations such as ``"24h"`` or ``"1D"``. A period that is given ends
+        between 0.8 and 1.25 of it. Each keeps its phase for as long as the data say. Not with ``noise=0.0``.
     smooth : int or list, default=0
         Smooth latents, whose paths have a derivative (Matern-3/2), for motion and all that is sampled faster
         than it turns: how many, or the time scales to start from, as in `rhythms`. With `rhythms` or
@@ -133,6 +134,11 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         degrees of freedom are learned; `noise_variance_` is the squared scale, and the variance is larger by
         ``nu / (nu - 2)``. A lower bound of the likelihood is maximised, and stands wherever a log-likelihood
         does. `outlier_scores` ranks the cells. Not with ``noise=0.0``, nor with `fit_stream`.
+    fixed : dict or None, default=None
+        Parameters that are held while the rest is learned, in data units: ``"decays"`` (K,), ``"loadings"``
+        (D, K + 2 R + 2 M), ``"noise"`` (D,), the variances of white noise, and ``"periods"`` (R,), as in
+        `rhythms`. NaN stands where a parameter is learned; loadings may also be booleans, true where they are
+        learned and false where they are zero. Needs `n_components`. See Notes.
     init : Parameters, estimator or None, default=None
         Where the fit starts: parameters in data units, a fitted model of this package that has such, or a
         fitted `SFA` or `GraphSFA`. None tries several starts and is the best choice where nothing is known. A
@@ -243,6 +249,11 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     that one long frame serves all. They must be complete, and no combination of each other and the constant.
     :mod:`probsfa.statespace.covariates` makes them of dates.
 
+    *Parameters that are held.* With `fixed` the rest is learned by maximum likelihood under them. Latents
+    are then in the places that `fixed` gives them, slowest first or not, and those with loadings that are
+    held, other than zeros, keep their signs and phases. `bic` counts what is learned, and `standard_errors`
+    has NaN for what is held. Loadings that are zero say which columns a latent is seen in.
+
     *Times.* Where no `times` are given, a frame of pandas tells them by its index, if that holds dates (with
     or without a time zone), periods or durations; `status_` says so. Rows that are one step of the clock or
     of the calendar apart (hours, months, business days) are evenly sampled, and time scales are in these
@@ -301,6 +312,15 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     >>> model.noise_decay_.round(1)
     array([0.4, 0.6, 0.8])
 
+    Two latents, of which each is seen by columns of its own, besides one that all share:
+
+    >>> seen = np.array([[1, 1, 0], [1, 1, 0], [1, 0, 1], [1, 0, 1]], dtype=bool)
+    >>> X = make_slow_mixture(400, 4, decay=[0.98, 0.9, 0.7], noise_variance=0.3, random_state=0).data
+    >>> fixed = {"loadings": seen, "decays": [0.98, np.nan, np.nan]}
+    >>> model = ProbabilisticSFA(3, fixed=fixed).fit(X)
+    >>> (model.loadings_ != 0.0).sum(axis=0), float(model.decay_[0])
+    (array([4, 2, 2]), 0.98)
+
     Amounts that are never negative, and a covariate that is known for the rows to come, too:
 
     >>> rain = series.data[:200, :2] ** 2
@@ -330,6 +350,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         noise_prior: str | None = "weak",
         transforms: Any = None,
         robust: bool | str = False,
+        fixed: Mapping[str, Any] | None = None,
         init: Any = None,
         random_state: Seed = None,
         verbose: bool = False,
@@ -346,6 +367,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.noise_prior = noise_prior
         self.transforms = transforms
         self.robust = robust
+        self.fixed = fixed
         self.init = init
         self.random_state = random_state
         self.verbose = verbose
@@ -400,8 +422,6 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             min_rows=2,
             index="use",
         )
-        if exog is not None and options.robust:
-            raise ValueError("robust=True takes no exog: effects of covariates need normal noise.")
         counted = "" if self.transforms is not None else counts_sentence(sequences)
         if counted:
             warnings.warn(counted, UserWarning, stacklevel=2)
@@ -446,7 +466,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 fitted, regression = maximum_likelihood_with(
                     replace(rows, exog=sequences.exog), names, options, init=self.init, report=report
                 )
-            inner = LinearGaussianModel(fitted)
+            inner = with_noise(fitted)
         else:
             options = options.with_times(sequences.axis)
             inner = self._maximise(InMemory(rows), options)
@@ -1206,8 +1226,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """
         sequences = self._check(X, lengths, times, exog)
         n_observed = int(np.count_nonzero(sequences.mask.any(axis=1)))
-        penalty = self._model.n_parameters * float(np.log(n_observed))
-        return -2.0 * self._model.log_likelihood(sequences) + penalty
+        return bayesian_criterion(self._model.log_likelihood(sequences), self._model.n_parameters, n_observed)
 
     def diagnose(
         self, X: Any, *, block: int = 24, lengths: Any = None, times: Any = None, exog: Any = None

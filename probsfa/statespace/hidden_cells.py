@@ -29,13 +29,23 @@ from scipy.special import ndtr
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.datasets import hide_blocks, hide_cells
 
-__all__ = ["CLOSE", "Evidence", "HiddenCells", "contenders", "crps", "hide_for_choice", "units_of", "weigh"]
+__all__ = [
+    "CLOSE",
+    "SLIGHT",
+    "Evidence",
+    "HiddenCells",
+    "contenders",
+    "crps",
+    "hide_for_choice",
+    "units_of",
+    "weigh",
+]
 
 # A difference of more standard errors than this is no chance, with some ten models compared.
 _STANDARD_ERRORS = 2.5
-# A score that is worse by this part of it is as good, however surely it is worse: other cells, and a fit that
-# goes on for longer, move it by as much.
-_SLIGHT = 0.01
+#: A score that is worse by this part of it is as good, however surely it is worse: other cells, and a fit
+#: that goes on for longer, move it by as much.
+SLIGHT = 0.01
 #: Criteria of the cells seen that differ by less may change places when the hidden cells count too: very
 #: strong evidence on the scale of Kass & Raftery (1995).
 CLOSE = 10.0
@@ -237,7 +247,7 @@ def weigh(scores: FloatArray, groups: NDArray[np.int64], bic: FloatArray) -> Evi
     differences = scores - scores[best]
     behind = differences.mean(axis=1)
     error = standard_errors(differences, groups)
-    equal = behind <= np.maximum(_STANDARD_ERRORS * error, _SLIGHT * float(scores[best].mean()))
+    equal = behind <= np.maximum(_STANDARD_ERRORS * error, SLIGHT * float(scores[best].mean()))
     if len(np.unique(groups)) < _FEWEST_GROUPS:
         equal[:] = True
     equal[best] = True

@@ -280,6 +280,8 @@ class MappedModel:
         """Standard errors of the parameters, with those of coefficients, in the scales of the columns."""
         if self.regression is None:
             return self.inner.standard_errors(self.map(sequences))
+        if self.fitted.degrees_of_freedom is not None:  # which refuses
+            return self.inner.standard_errors(sequences)
         in_scale = replace(sequences, values=self.transforms.forward(sequences.values))
         return standard_errors_with(self.regression, self.fitted, in_scale)
 

@@ -21,6 +21,7 @@ from probsfa.statespace.choice.candidates import Candidate, Options, checked, wo
 from probsfa.statespace.choice.clock import Clock
 from probsfa.statespace.choice.proposals import listed, searched
 from probsfa.statespace.choice.search import Round, Search
+from probsfa.statespace.criterion import bayesian_criterion
 from probsfa.statespace.estimator import ProbabilisticSFA, set_fitted, with_times
 from probsfa.statespace.hidden_cells import contenders, hide_for_choice
 from probsfa.statespace.learning.budget import most_components
@@ -197,7 +198,8 @@ def select_model(
     ranked probability scores on the same cells, which a few cells far out cannot dominate. Those that are
     behind the best by less than 2.5 standard errors, or by less than a hundredth, are as good, and the one of
     them with the smallest Bayesian information criterion is chosen; where two are close, the criterion of
-    fits to all cells.
+    fits to all cells. Where only some candidates have robust noise, whose lower bound does not compare with
+    a likelihood, the hidden cells alone say whether noise is robust: where scores are better by a hundredth.
 
     *Rounds.* All candidates are fitted with 20 evaluations to 2,000 rows or more; a third of them, and three
     at least, with 30 more to sixteen times as many rows, and so on up to all.
@@ -247,8 +249,7 @@ def _finished(
     """Fit what may be the choice to all cells, from where it is; choose, and say why."""
     sequences, clock = search.sequences, search.clock
     candidates = search.rounds[-1]
-    bic = np.array([candidate.bic for candidate in candidates])
-    order = [candidates[j] for j in contenders(search.evidence, bic)]
+    order = [candidates[j] for j in contenders(search.evidence, search.criteria(candidates))]
     clock.finish()
     ends: list[tuple[float, Candidate, LinearGaussianModel]] = []
     for candidate in [] if interrupted else order:
@@ -257,7 +258,8 @@ def _finished(
         interrupted = ended_by == "keyboard"
         if ended_by and ends:
             break
-        criterion = model.n_parameters * np.log(search.n_observed) - 2.0 * model.fitted.log_likelihood
+        likelihood = model.fitted.log_likelihood
+        criterion = bayesian_criterion(likelihood, model.n_parameters, search.n_observed)
         ends.append((criterion, candidate, model))
         if ended_by or clock.left < clock.seconds - begin:
             break

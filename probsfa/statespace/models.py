@@ -427,6 +427,8 @@ class LinearGaussianModel:
         panel = self._panel(sequences.standardised(fitted.shift, fitted.scale))
         coordinates = self.fitted.layout(evenly_sampled=panel.evenly_sampled)
         free = free_coordinates(coordinates, params, fitted.options.noise_floors)
+        if not free[component]:
+            raise ValueError(f"The decay of latent {component} is fixed: there is nothing to profile.")
         learned = fitted.options.learned_noise(fitted.scale)
         noise = learned if learned.prior > 0.0 else None
         return profile_decay(coordinates, params, panel, free, component, level, fitted.time_unit, noise)

@@ -12,7 +12,7 @@ from probsfa import _storage
 from probsfa._times import TimeAxis, seconds_of
 from probsfa.statespace.covariates import Regression
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
-from probsfa.statespace.learning.options import FitOptions, as_latents, as_noise, is_number
+from probsfa.statespace.learning.options import FitOptions, as_fixed, as_latents, as_noise, is_number
 from probsfa.statespace.mapped import MappedModel
 from probsfa.statespace.models import FittedModel
 from probsfa.statespace.noise_free import NoiseFreeModel, SquareModel
@@ -51,6 +51,7 @@ def write(
         **{name: _plain(as_latents(name, options[name])) for name in ("rhythms", "smooth")},
         "init": None,  # where a fit started is no part of what it is
         "transforms": as_plain(options["transforms"]),
+        "fixed": _plain_fixed(options.get("fixed")),
     }
     scalars = {
         "options": options,
@@ -90,6 +91,18 @@ def _plain(latents: int | tuple[Any, ...]) -> int | tuple[float | str, ...]:
     if not isinstance(latents, tuple):
         return latents
     return tuple(one if isinstance(one, str) or is_number(one) else f"{seconds_of(one)} s" for one in latents)
+
+
+def _plain_fixed(fixed: Any) -> dict[str, Any] | None:
+    """What is held as numbers and texts, None where it is learned."""
+    held = as_fixed(fixed)
+    if held is None or "periods" not in held:
+        return held
+    periods = [
+        one if one is None or isinstance(one, str) or is_number(one) else f"{seconds_of(one)} s"
+        for one in held["periods"]
+    ]
+    return {**held, "periods": periods}
 
 
 def _saved(values: Mapping[str, Any], names: Iterable[str], defaults: Container[str]) -> dict[str, Any]:
@@ -133,6 +146,11 @@ def _assemble(scalars: dict[str, Any], arrays: dict[str, Any]) -> tuple[FittedMo
     arrays = _check_arrays(arrays)
     if isinstance(options["noise"], list):
         options["noise"] = np.array(options["noise"])
+    if isinstance(options.get("fixed"), dict):
+        options["fixed"] = {
+            name: value if name == "periods" else np.array(value, dtype=np.float64)
+            for name, value in options["fixed"].items()
+        }
     if "transforms" in options:
         options["transforms"] = as_asked(options["transforms"])
     fitted_with = scalars.get("fitted_with", options)

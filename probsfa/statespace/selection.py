@@ -18,6 +18,7 @@ from probsfa._random import generator
 from probsfa._typing import BoolArray, FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.datasets import hide_blocks, hide_cells
+from probsfa.statespace.criterion import bayesian_criterion
 from probsfa.statespace.estimator import ProbabilisticSFA
 from probsfa.statespace.growth import enlarged
 from probsfa.statespace.hidden_cells import contenders, crps, standard_errors, units_of, weigh
@@ -210,17 +211,16 @@ def select_n_components(
     densities = np.log(units) - 0.5 * (np.log(2.0 * np.pi * variances) + errors**2 / variances)
     errors = errors / units
     chosen, standard_error = _choose(densities, groups[hidden], rule)
-    sizes = np.array([with_k.layout.n_free for with_k in problems])
     likelihoods = np.array([each.log_likelihood for each in fits])
-    penalties = sizes * np.log(np.count_nonzero(sequences.mask.any(axis=1)))
-    bic = penalties - 2.0 * (likelihoods - problem.log_volume)
+    bic = _criteria(sequences, problems, likelihoods - problem.log_volume)
     evidence = weigh(ranked, groups[hidden], bic)
     if rule == "evidence":
         chosen = evidence.chosen
         close = contenders(evidence, bic)
         if len(close) > 1:
             again = _likelihoods_of_all_cells(sequences, problems, fits, close)
-            chosen = int(close[np.argmin(penalties[close] - 2.0 * again)])
+            criteria = _criteria(sequences, [problems[j] for j in close], again)
+            chosen = int(close[np.argmin(criteria)])
     single = cells[hidden]
     return Selection(
         n_components=int(ordered[chosen]),
@@ -238,6 +238,13 @@ def select_n_components(
         score_error=evidence.standard_error,
         bic=bic,
     )
+
+
+def _criteria(sequences: Sequences, problems: list[FitProblem], log_likelihoods: FloatArray) -> FloatArray:
+    """Bayesian information criteria of fits."""
+    n_rows = int(np.count_nonzero(sequences.mask.any(axis=1)))
+    pairs = zip(problems, log_likelihoods, strict=True)
+    return np.array([bayesian_criterion(value, each.layout.n_free, n_rows) for each, value in pairs])
 
 
 def _likelihoods_of_all_cells(

@@ -11,6 +11,7 @@ from probsfa import ProbabilisticSFA
 from probsfa.statespace.covariates import calendar_terms, harmonics, trend
 from probsfa.statespace.learning.regression import least_squares
 from tests.oracles import statespace as oracle
+from tests.oracles import student
 from tests.statespace.support import punch, to_panel, to_parameters, uneven_times
 
 
@@ -398,3 +399,73 @@ def test_trends_and_harmonics_go_on():
         harmonics(index, 7)
     with pytest.raises(ValueError, match="period must be a number"):
         harmonics(np.arange(4.0), "7D")
+
+
+# ------------------------------------------------------------------------------------ Student-t noise
+
+
+@pytest.fixture(scope="module")
+def struck():
+    """Two columns with a trend and a switch as covariates, and one cell in twelve far off."""
+    rng = np.random.default_rng(8)
+    model = oracle.Model(
+        np.array([0.8]), np.array([[1.0], [0.7]]), np.array([0.1, 0.05]), np.array([1.0, -1.0])
+    )
+    [clean] = oracle.simulate(rng, model, [90])
+    exog = np.column_stack([np.linspace(-1.0, 1.0, 90), (np.arange(90) % 7 == 3).astype(float)])
+    clean = clean + exog @ np.array([[0.5, 2.0], [-0.3, 1.0]]).T
+    x = clean + np.where(rng.random(clean.shape) < 1 / 12, 15.0, 0.0)
+    return clean, x, exog, ProbabilisticSFA(1, robust=True, tol=1e-3, max_iter=600).fit(x, exog=exog)
+
+
+def test_outliers_hardly_move_robust_effects(struck):
+    clean, x, exog, fitted = struck
+    reference = ProbabilisticSFA(1).fit(clean, exog=exog).exog_coef_
+    gaussian = ProbabilisticSFA(1).fit(x, exog=exog).exog_coef_
+    error = np.abs(fitted.exog_coef_ - reference).max()
+    assert error < 0.3 and error < 0.2 * np.abs(gaussian - reference).max()
+    assert fitted.degrees_of_freedom_ < 4.0
+    scores = fitted.outlier_scores(x, exog=exog)
+    assert scores[x - clean > 1.0].min() > scores[x - clean < 1.0].max()
+
+
+def test_robust_effects_are_least_squares_at_the_weights_of_the_cells(struck):
+    _, x, exog, fitted = struck
+    model, nu = as_model(fitted), fitted.degrees_of_freedom_
+    rest = x - exog @ fitted.exog_coef_.T
+    weights = np.where(np.abs(rest - model.offset) > 6.0, 0.01, 1.0)
+    for _ in range(200):  # q(z) and q(w) in turn, by their definitions
+        posterior = student.weighted_posterior(model, rest, weights)
+        for cells, a, b in student.best_gammas(model, rest, posterior, nu, False):
+            weights[cells[0]] = a / b
+    S = covariance_of_observed(model._replace(noise=np.zeros(2)), [x])[0]
+    S += np.diag((model.noise / weights).ravel())
+    design = np.kron(np.column_stack([np.ones(90), exog]), np.eye(2))
+    weighted = np.linalg.solve(S, design)
+    best = np.linalg.solve(design.T @ weighted, weighted.T @ x.ravel()).reshape(3, 2)
+    np.testing.assert_allclose(fitted.mean_, best[0], atol=2e-3)
+    np.testing.assert_allclose(fitted.exog_coef_.T, best[1:], atol=2e-3)
+
+
+def test_a_robust_fit_with_covariates_is_no_lower_than_without_and_never_falls(struck):
+    _, x, exog, fitted = struck
+    assert (
+        fitted.log_likelihood_
+        >= ProbabilisticSFA(1, robust=True, tol=1e-3, max_iter=600).fit(x).log_likelihood_
+    )
+    assert np.all(np.diff(fitted.history_) >= 0.0)
+    assert fitted.log_likelihood(x, exog=exog) == pytest.approx(fitted.log_likelihood_, abs=1e-3)
+
+
+def test_verbs_of_a_robust_model_with_covariates(struck, tmp_path):
+    _, x, exog, fitted = struck
+    holed = x.copy()
+    holed[20:25, 0] = np.nan
+    values, std = fitted.impute(holed, return_std=True, exog=exog)
+    assert np.isfinite(values).all() and np.all(std[20:25, 0] > 0.0)
+    assert fitted.forecast(x, 3, exog=np.vstack([exog, exog[:3]])).means.shape == (3, 2)
+    with pytest.raises(ValueError, match="standard_errors are not known"):
+        fitted.standard_errors(x, exog=exog)
+    fitted.save(tmp_path / "model.npz")
+    loaded = probsfa.load(tmp_path / "model.npz")
+    np.testing.assert_allclose(loaded.impute(holed, exog=exog), values, rtol=1e-12)

@@ -31,7 +31,7 @@ def checked(candidates: Iterable[Options]) -> list[dict[str, Any]]:
     for each in candidates:
         if not isinstance(each, Mapping):
             raise ValueError(f"candidates must be dictionaries of options of ProbabilisticSFA; got {each!r}.")
-        unknown = sorted(set(each) - (set(known) - {"init", "random_state", "verbose"}))
+        unknown = sorted(set(each) - (set(known) - {"fixed", "init", "random_state", "verbose"}))
         if unknown:
             raise ValueError(f"candidates have options that ProbabilisticSFA does not choose by: {unknown}.")
         if FitOptions.of(ProbabilisticSFA(**{"n_components": 1, **each})).check().noise_free:

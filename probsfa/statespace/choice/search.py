@@ -12,9 +12,10 @@ from probsfa.statespace.choice.candidates import Candidate, score
 from probsfa.statespace.choice.clock import Clock
 from probsfa.statespace.choice.halving import halving_schedule
 from probsfa.statespace.choice.proposals import Proposals
+from probsfa.statespace.criterion import bayesian_criterion
 from probsfa.statespace.estimator import ProbabilisticSFA
 from probsfa.statespace.growth import enlarged, reduced
-from probsfa.statespace.hidden_cells import CLOSE, Evidence, HiddenCells, units_of, weigh
+from probsfa.statespace.hidden_cells import CLOSE, SLIGHT, Evidence, HiddenCells, units_of, weigh
 from probsfa.statespace.learning.budget import stretches
 from probsfa.statespace.learning.maximum_likelihood import (
     FitProblem,
@@ -94,7 +95,23 @@ class Search:
         """What a round says."""
         candidates = self.rounds[rung]
         scores = np.array([candidate.scores for candidate in candidates])
-        return weigh(scores, self.groups[rung], np.array([candidate.bic for candidate in candidates]))
+        return weigh(scores, self.groups[rung], self.criteria(candidates))
+
+    @staticmethod
+    def criteria(candidates: list[Candidate]) -> FloatArray:
+        """What decides between candidates (C,) that find hidden cells equally well, smaller is better.
+
+        The Bayesian information criterion. The lower bound of robust candidates does not compare with the
+        likelihood of others: of the two kinds the hidden cells alone say which it is, normal noise where they
+        are as good, and criteria are those of the candidates of this kind.
+        """
+        bic = np.array([candidate.bic for candidate in candidates])
+        robust = np.array([bool(candidate.options.get("robust", False)) for candidate in candidates])
+        if robust.all() or not robust.any():
+            return bic
+        scores = np.array([candidate.scores.mean() for candidate in candidates])
+        wanted = scores[robust].min() < (1.0 - SLIGHT) * scores[~robust].min()
+        return np.where(robust == wanted, bic, np.inf)
 
     @property
     def best(self) -> Candidate:
@@ -111,7 +128,8 @@ class Search:
         candidate, best = self.rounds[-1][here], self.best
         larger = candidate.model.n_parameters > best.model.n_parameters
         worse = candidate.scores.mean() > best.scores.mean()
-        return bool(larger and worse and candidate.bic > best.bic + CLOSE)
+        criterion, of_best = self.criteria([candidate, best])
+        return bool(larger and worse and criterion > of_best + CLOSE)
 
     def run(self, report: Callable[[int, float], None]) -> tuple[Candidate, bool]:
         """Go through all rounds; the choice, and whether it was interrupted from the keyboard."""
@@ -162,11 +180,12 @@ class Search:
     def _survivors(self) -> list[Candidate]:
         """Candidates that go on: the choice, those as good by their criterion, then the others by score."""
         candidates, evidence = self.rounds[-1], self.evidence
+        criteria = self.criteria(candidates)
         order = sorted(
             range(len(candidates)),
             key=lambda j: (
                 not evidence.equal[j],
-                candidates[j].bic if evidence.equal[j] else evidence.behind[j],
+                criteria[j] if evidence.equal[j] else evidence.behind[j],
             ),
         )
         schedule = halving_schedule(len(self.rounds[0]), self.sequences.n_rows, self.most)
@@ -203,9 +222,11 @@ class Search:
         scores, errors = score(model, data.sequences, data.part, data.units, data.scale)
         # As it would be for all rows, of which some show too little to pay for a large model.
         share = np.count_nonzero(seen.mask.any(axis=1)) / self.n_observed
-        bic = model.n_parameters * np.log(self.n_observed) - 2.0 * model.fitted.log_likelihood / share
+        bic = bayesian_criterion(
+            model.fitted.log_likelihood, model.n_parameters, self.n_observed, share=float(share)
+        )
         seconds = self.clock.seconds - begin
-        return Candidate(options, rung, seen.n_rows, model, scores, errors, float(bic), seconds)
+        return Candidate(options, rung, seen.n_rows, model, scores, errors, bic, seconds)
 
     def _start(
         self, problem: FitProblem, options: dict[str, Any], before: Candidate | None

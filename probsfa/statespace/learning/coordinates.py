@@ -19,6 +19,7 @@ import numpy as np
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.learning import processes
+from probsfa.statespace.learning.limits import Limits
 from probsfa.statespace.parameters import Latents, Parameters
 
 
@@ -37,6 +38,8 @@ class Coordinates(NamedTuple):
         Which coordinates the dynamics have.
     n_memories : int, default=0
         How many of the AR(1) latents, the last of them, are memories: ``D`` or none.
+    limits : Limits or None, default=None
+        What is held, and how far periods may move; without memories, of which nothing is held.
     """
 
     n_features: int
@@ -44,6 +47,7 @@ class Coordinates(NamedTuple):
     noise: Literal["diagonal", "isotropic", "fixed"]
     evenly_sampled: bool
     n_memories: int = 0
+    limits: Limits | None = None
 
     @property
     def without_memories(self) -> "Coordinates":
@@ -94,7 +98,44 @@ class Coordinates(NamedTuple):
     def n_free(self) -> int:
         """Number of free parameters, on which the likelihood depends."""
         alone = self.without_memories.latents.n_free(self.n_features)
-        return alone + 2 * self.n_memories + self.n_noise + self.n_features
+        n = alone + 2 * self.n_memories + self.n_noise + self.n_features
+        if self.limits is not None:  # a phase that what is held decides is no freedom that does not count
+            n += int(np.count_nonzero(self.limits.held_phases)) - self.limits.n_held
+        return n
+
+    @property
+    def limits_of_states(self) -> Limits | None:
+        """The limits of all states, memories among them."""
+        if self.limits is None or not self.n_memories:
+            return self.limits
+        decays, loadings, noise, frequencies = self.limits
+        k, free = len(decays), np.full(self.n_memories, np.nan)
+        between = np.full((self.n_features, self.n_memories), np.nan)
+        whole = np.hstack([loadings[:, :k], between, loadings[:, k:]])
+        return Limits(np.append(decays, free), whole, noise, frequencies)
+
+    @property
+    def bounds(self) -> tuple[FloatArray, FloatArray]:
+        """Lowest and highest value of each coordinate (P,), equal where it is held."""
+        lower, upper = np.full(self.size, -np.inf), np.full(self.size, np.inf)
+        limits = self.limits_of_states
+        if limits is None:
+            return lower, upper
+        dynamics, loadings, noise, _ = self.slices
+        values = np.full(self.size, np.nan)
+        decays = limits.decays
+        values[: len(decays)] = np.arctanh(decays) if self.evenly_sampled else np.log(-np.log(decays))
+        # A start may have fewer rhythms: they are looked for one after the other.
+        n = self.latents.n_rhythms
+        first = self.latents.n_components + n
+        lower[first : first + n], upper[first : first + n] = limits.frequencies[:, :n]
+        if limits.hold and limits.loadings.shape[1] == self.latents.n_states:
+            values[loadings] = limits.loadings[:, self.latents.seen][self.loaded]
+            if self.noise == "diagonal":
+                values[noise] = np.log(limits.noise)
+        held = ~np.isnan(values)
+        lower[held] = upper[held] = values[held]
+        return lower, upper
 
     @property
     def slices(self) -> tuple[slice, slice, slice, slice]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.statespace.engine.statistics import Statistics
+from probsfa.statespace.learning.limits import Limits
 from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import CountedEStep, FitResult, Status, rounding
 from probsfa.statespace.learning.processes import maximize_dynamics
@@ -27,6 +28,7 @@ def maximize(
     noise: Noise,
     gaps: FloatArray,
     loaded: BoolArray | None = None,
+    limits: Limits | None = None,
 ) -> Parameters:
     """M-step: parameters that maximise the expected complete-data log-likelihood, and the prior of the noise.
 
@@ -42,13 +44,18 @@ def maximize(
         Times between successive rows; ``[1.0]`` for even sampling.
     loaded : ndarray of bool of shape (D, n_seen), optional
         Which loadings are learned; the others are zero. All without.
+    limits : Limits, optional
+        What is held, and ranges of frequencies, of all states.
 
     Returns
     -------
     params : Parameters
     """
+    if limits is not None and limits.hold:
+        free = np.isnan(limits.loadings[:, params.latents.seen])
+        loaded = free if loaded is None else loaded & free
     loadings, offset, variance = _maximize_observations(params, stats, noise, loaded)
-    changed = maximize_dynamics(params, stats, gaps).with_seen_loadings(loadings)
+    changed = maximize_dynamics(params, stats, gaps, limits).with_seen_loadings(loadings)
     return changed._replace(noise_variance=variance, offset=offset)
 
 
@@ -74,7 +81,7 @@ def _maximize_observations(
         best = noise.best_variance(stats.counts.sum(keepdims=True), power.sum(keepdims=True))
         common = max(float(best[0]), noise.floor.max())
         variance = np.full_like(power, common)
-    return params.seen_loadings + change[:, :-1], params.offset + change[:, -1], variance
+    return params.seen_loadings + change[:, :-1], params.offset + change[:, -1], noise.with_held(variance)
 
 
 def fit_em(
@@ -119,7 +126,7 @@ def fit_em(
         stats = evaluate(params) if stats is None else stats
         history.append(stats.log_likelihood)
         while not evaluate.exhausted:
-            proposal = maximize(params, stats, noise, gaps, loaded)
+            proposal = maximize(params, stats, noise, gaps, loaded, evaluate.limits)
             proposed = evaluate(proposal)
             previous_gain, gain = gain, proposed.log_likelihood - stats.log_likelihood
             noise_level = rounding(stats.log_likelihood, evaluate.panel.n_rows)
@@ -181,7 +188,7 @@ def warm_up(
     for _ in range(most):
         if evaluate.exhausted:
             break
-        proposal = maximize(params, stats, noise, evaluate.panel.gaps, loaded)
+        proposal = maximize(params, stats, noise, evaluate.panel.gaps, loaded, evaluate.limits)
         proposed = evaluate(proposal)
         gain = proposed.log_likelihood - stats.log_likelihood
         if not gain > 0.0:

@@ -27,6 +27,8 @@ Solver = Callable[[FloatArray], FloatArray]
 MOST_WITHIN = 400
 # Nor are the noise variances of more features than this coupled to anything.
 _MOST_NOISES = 256
+# Coordinates of which the whole matrix is formed where some loadings are held.
+_MOST_APART = 2000
 
 
 class CompleteData(NamedTuple):
@@ -160,7 +162,8 @@ class Metric:
         ----------
         gradient : ndarray of shape (P,)
         free : ndarray of bool of shape (P,)
-            Which coordinates take part; those of dynamics, loadings and offset all do.
+            Which coordinates take part. Where loadings or offsets do not, the whole matrix is formed, as
+            long as it is small; else the step is one of all coordinates without those.
         damping : float
             How much of the damping matrix is added.
 
@@ -169,6 +172,8 @@ class Metric:
         ndarray of shape (P,)
         """
         dynamics, loadings, noise, offset = self.layout.slices
+        if not (free[loadings].all() and free[offset].all()):
+            return self._solve_some(gradient, free, damping)
         d, k = self.layout.n_features, self.layout.n_states
         root, n_noise = self.root[:, None], self.layout.n_noise
         beyond = factorise(self.beyond + damping * self.moments)
@@ -187,12 +192,13 @@ class Metric:
             step[loadings] = (first / root).ravel()
             added = self._added(damping)
             curved = self.dynamics + np.diag(added[n_noise:])
-            step[dynamics] = factorise(curved)(gradient[dynamics])
+            moved = np.flatnonzero(free[dynamics])
+            step[moved] = factorise(curved[moved[:, None], moved])(gradient[moved])
             step[noise] = free[noise] * gradient[noise] / np.maximum(self.noise + added[:n_noise], _TINY)
             return step
         small = self._small(damping, beyond, within)
         rest = np.concatenate([gradient[noise], gradient[dynamics]]) - self._from_loadings(first)
-        kept = np.concatenate([free[noise], np.ones(self.layout.latents.n_dynamics, dtype=bool)])
+        kept = np.concatenate([free[noise], free[dynamics]])
         small_step = np.zeros_like(rest)
         small = small if kept.all() else small[np.ix_(kept, kept)]
         small_step[kept] = factorise(small)(rest[kept])
@@ -201,6 +207,19 @@ class Metric:
         step[loadings] = (change / root).ravel()
         step[noise], step[dynamics] = small_step[:n_noise], small_step[n_noise:]
         return step
+
+    def _solve_some(self, gradient: FloatArray, free: BoolArray, damping: float) -> FloatArray:
+        """Solve for some coordinates, loadings and offsets among those that stay zero."""
+        kept = np.flatnonzero(free)
+        step = np.zeros_like(gradient)
+        if len(kept) <= _MOST_APART:
+            matrix = self.to_dense(damping)[kept[:, None], kept]
+            step[kept] = factorise(matrix)(gradient[kept])
+            return step
+        # Still a direction of ascent: the inverse of the whole matrix is positive definite.
+        everything = np.ones_like(free)
+        everything[self.layout.slices[2]] = free[self.layout.slices[2]]
+        return np.where(free, self.solve(np.where(free, gradient, 0.0), everything, damping), 0.0)
 
     def _within_solver(self, damping: float) -> Solver:
         """Solver for the loadings within the span, with vectors or columns of size q K."""

@@ -11,6 +11,7 @@ from probsfa._typing import FloatArray
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
 from probsfa.statespace.learning.em import fit_em, warm_up
+from probsfa.statespace.learning.limits import Limits, imposed
 from probsfa.statespace.learning.memory_starts import signs_of_memory, with_memories, with_silent_memory
 from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import (
@@ -86,6 +87,7 @@ def fit(
     start: Parameters | None = None,
     memory: bool = False,
     given: Given | None = None,
+    limits: Limits | None = None,
     report: Report | None = None,
     e_step: EStep | None = None,
 ) -> FitResult:
@@ -119,6 +121,8 @@ def fit(
         Whether the noise of each column has memory; all parameters are then those of the state space.
     given : Given, optional
         What is known of rhythms and smooth latents.
+    limits : Limits, optional
+        What is held, and how far periods may move.
     report : callable, optional
         Called with the number of evaluations and the best log-likelihood so far.
     e_step : callable, optional
@@ -129,17 +133,21 @@ def fit(
     FitResult
         Also after an interrupt from the keyboard, with the best parameters so far.
     """
-    layout = Coordinates(panel.values.shape[1], latents, noise.kind, panel.evenly_sampled)
+    layout = Coordinates(panel.values.shape[1], latents, noise.kind, panel.evenly_sampled, limits=limits)
     whole = layout.with_memories if memory else layout
     evaluate = CountedEStep(panel, max_iter, report, e_step)
+    evaluate.limits = whole.limits_of_states
+    holds = limits is not None and limits.hold
     prior, noise = noise, noise._replace(prior=0.0)
     # Matrices here are as small as there are features.
     with one_blas_thread():
-        if start is None and latents.n_pairs:
+        if start is None and holds:
+            result = _fit_held(evaluate, whole, noise, solver, tol, given or Given(), n_init)
+        elif start is None and latents.n_pairs:
             result = _fit_with_pairs(evaluate, layout, noise, start_noise, solver, tol, given or Given())
         elif start is None:
             result = _fit_from_all_starts(evaluate, layout, noise, start_noise, solver, tol)
-        if start is None:
+        if start is None and not holds:
             for other in _random_starts(panel, layout, noise, start_noise, n_init - 1, result.params):
                 if result.status == "interrupted":
                     break
@@ -150,8 +158,10 @@ def fit(
                     result = result._replace(status="interrupted")
         if start is not None:
             begin = conform(start, whole, noise, start_noise)
+            if limits is not None and not memory:
+                begin = imposed(begin, limits)
             result = _fit_from(evaluate, whole, noise, begin, solver, tol)
-        elif memory:
+        elif memory and not holds:
             evaluate.limit = evaluate.count + max_iter
             result = _fit_with_memory(evaluate, whole, noise, solver, tol, result)
         result = result._replace(n_evaluations=evaluate.count)
@@ -226,6 +236,36 @@ def _fit_with_pairs(
     if nested is not None and not result.log_likelihood >= nested.log_likelihood:
         return nested._replace(status=result.status)
     return result
+
+
+def _fit_held(
+    evaluate: CountedEStep,
+    layout: Coordinates,
+    noise: Noise,
+    solver: str,
+    tol: float,
+    given: Given,
+    n_init: int,
+) -> FitResult:
+    """Climb where some parameters are held, from starts that are brought to hold them."""
+    panel, limits = evaluate.panel, layout.limits
+    assert limits is not None
+    plain = layout.without_memories._replace(limits=limits.of_periods)
+    if plain.latents.n_pairs:
+        firsts = _pair_starts(panel, plain, noise, None, None, given)
+    else:
+        firsts = _first_starts(panel, plain, noise, None)
+        firsts = [*_refine_all(panel, plain, noise, firsts), *firsts]
+        firsts += _random_starts(panel, plain, noise, None, n_init - 1, firsts[0])
+    made = [imposed(params, limits) for params in firsts]
+    if layout.n_memories:
+        made = [with_memories(params) for params in made]
+    made = [conform(params, layout, noise, None) for params in made]
+    ranked = _rank(evaluate, [*_refine_all(panel, layout, noise, made), *made])
+    ranked = _refine_with_imputed_gaps(evaluate, layout, noise, ranked)
+    if solver == "em":
+        return fit_em(evaluate, ranked[0].params, noise, tol, ranked[0].stats, layout.loaded)
+    return _climb(evaluate, layout, ranked, noise, tol)
 
 
 def _fit_with_memory(
@@ -416,7 +456,7 @@ def _climb_posterior(
     raised = lifted > params.noise_variance
     if raised.any():
         # What is lifted is held meanwhile, which takes few steps, while all else follows.
-        held = Noise(noise.kind, np.where(raised, lifted, noise.floor))
+        held = noise._replace(floor=np.where(raised, lifted, noise.floor), prior=0.0)
         evaluate.limit = min(limit - 1, evaluate.count + _HELD_EVALUATIONS)
         beside = climb(evaluate, start=params._replace(noise_variance=lifted), noise=held, tol=tol)
         evaluate.limit = limit
@@ -428,7 +468,7 @@ def _climb_posterior(
     # As many nats as there are variances that the prior decides of are not worth many steps.
     worth = max(tol, min(float(np.sum(slope)), 2.0 * tol))
     if solver == "em":
-        end = fit_em(evaluate, params, noise, worth)
+        end = fit_em(evaluate, params, noise, worth, loaded=layout.loaded)
     else:  # whose steps gain little for long near the maximum
         end = fit_quasi_newton(evaluate, layout, params, noise, worth, least_gain=worth)
     if not end.history:  # interrupted before there was anything
@@ -469,7 +509,7 @@ def _lifted(
     with np.errstate(divide="ignore"):
         balance = 0.5 * (np.sqrt(s**2 + 4.0 * s * free / fall) - s)
     floor = noise.floor if layout.noise == "diagonal" else noise.floor.max(keepdims=True)
-    pushed = (free < np.minimum(s, near * floor)) & (balance > free)
+    pushed = (free < np.minimum(s, near * floor)) & (balance > free) & noise.learned
     raised = np.where(pushed, np.minimum(balance, s), free)
     return np.asarray(np.broadcast_to(raised, variance.shape))
 
@@ -515,7 +555,7 @@ def conform(
     elif start_noise is not None:
         variance = start_noise
     within = within_range(params, evenly_sampled=layout.evenly_sampled)
-    return within._replace(noise_variance=variance)
+    return within._replace(noise_variance=noise.with_held(variance))
 
 
 def _refine(

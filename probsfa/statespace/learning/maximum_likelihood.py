@@ -22,13 +22,14 @@ from probsfa.statespace.columns import ColumnMoments, column_moments
 from probsfa.statespace.learning.budget import Size, check_memory, default_size
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.fit import fit
+from probsfa.statespace.learning.limits import Limits, canonical_where_free
 from probsfa.statespace.learning.memory_starts import with_weak_memory
 from probsfa.statespace.learning.noise import LEAST_KNOWN_NOISE, is_heywood
 from probsfa.statespace.learning.objective import STATUS_SENTENCES, EStep, FitResult, Report
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.learning.robust import clipped, fit_robust, is_normal, repetitive_columns
 from probsfa.statespace.panel import Panel, make_panel
-from probsfa.statespace.parameters import Parameters, canonical, rescale
+from probsfa.statespace.parameters import Parameters, rescale
 from probsfa.statespace.student import StudentNoise
 
 # Slowest decay of a fit that starts at slow feature analysis, and the noise's least share of a variance.
@@ -199,7 +200,9 @@ class MaximumLikelihood:
     def layout(self, *, evenly_sampled: bool) -> Coordinates:
         """How the free parameters are laid out as one vector, for rows at even steps or not."""
         params = self.params
-        layout = Coordinates(params.n_features, params.latents, self.options.noise_kind, evenly_sampled)
+        limits = self.options.limits(self.scale, self.time_unit, evenly_sampled=evenly_sampled)
+        kind = self.options.noise_kind
+        layout = Coordinates(params.n_features, params.latents, kind, evenly_sampled, limits=limits)
         return layout.with_memories if params.has_memory else layout
 
     @property
@@ -258,8 +261,15 @@ class FitProblem(NamedTuple):
     def layout(self) -> Coordinates:
         """How the parameters are laid out as one vector."""
         even = self.observations.panel.evenly_sampled
-        layout = Coordinates(self.scale.size, self.options.latents, self.options.noise_kind, even)
+        kind = self.options.noise_kind
+        layout = Coordinates(self.scale.size, self.options.latents, kind, even, limits=self.limits)
         return layout.with_memories if self.options.has_memory else layout
+
+    @property
+    def limits(self) -> Limits | None:
+        """What is held, and how far periods may move."""
+        even = self.observations.panel.evenly_sampled
+        return self.options.limits(self.scale, self.time_unit, evenly_sampled=even)
 
     @property
     def tol(self) -> float:
@@ -430,6 +440,7 @@ def maximise(
         n_init=options.n_init,
         start=None if start is None else start.state_space,
         given=options.given(problem.time_unit, evenly_sampled=even),
+        limits=problem.limits,
         report=None if report is None else report_in_data_units,
     )
     return result._replace(params=result.params.with_memory_apart()) if options.has_memory else result
@@ -438,7 +449,8 @@ def maximise(
 def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
     """Bring what :func:`maximise` returned to the units of the data."""
     shift, scale = problem.shift, problem.scale
-    params = canonical(rescale(result.params, shift, scale), np.where(scale > 0.0, scale, 1.0))
+    units = np.where(scale > 0.0, scale, 1.0)
+    params = canonical_where_free(rescale(result.params, shift, scale), units, problem.limits)
     if problem.constant is not None:  # up to rounding they are so already
         params = params._replace(
             loadings=np.where(problem.constant[:, None], 0.0, params.loadings),

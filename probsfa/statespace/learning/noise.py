@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from probsfa._typing import FloatArray
+from probsfa._typing import BoolArray, FloatArray
 
 __all__ = [
     "FORMER_FLOOR",
@@ -66,21 +66,35 @@ class Noise(NamedTuple):
         Smallest variance allowed.
     prior : float, default=0.0
         Relative variance below which the prior density of its logarithm falls; zero for no prior.
+    held : ndarray of shape (D,), optional
+        Variances that are held, NaN where they are learned. None where all are.
     """
 
     kind: NoiseKind
     floor: FloatArray
     prior: float = 0.0
+    held: FloatArray | None = None
+
+    @property
+    def learned(self) -> BoolArray:
+        """Which of the free variances, (D,), (1,) or (0,), are learned and not held."""
+        size = {"diagonal": self.floor.size, "isotropic": 1, "fixed": 0}[self.kind]
+        return np.ones(size, dtype=bool) if self.held is None else np.isnan(self.held)[:size]
+
+    def with_held(self, variance: FloatArray) -> FloatArray:
+        """Variances (D,) with those that are held in their places."""
+        return variance if self.held is None else np.where(np.isnan(self.held), variance, self.held)
 
     def log_prior(self, variance: FloatArray) -> float:
         """Logarithm of the prior density of relative variances (D,), in nats, up to a constant."""
         free = {"diagonal": variance, "isotropic": variance[:1], "fixed": variance[:0]}[self.kind]
-        return -float(np.sum(np.log1p(self.prior / free)))
+        return -float(np.sum(np.log1p(self.prior / free[self.learned])))
 
     def prior_slope(self, variance: FloatArray) -> FloatArray:
         """Its derivative by the logarithm of each free variance: (D,), (1,) or (0,)."""
         free = {"diagonal": variance, "isotropic": variance[:1], "fixed": variance[:0]}[self.kind]
-        return np.asarray(self.prior / (free + self.prior)) if self.prior > 0.0 else np.zeros_like(free)
+        slope = self.prior / (free + self.prior) if self.prior > 0.0 else np.zeros_like(free)
+        return np.where(self.learned, slope, 0.0)
 
     def best_variance(self, counts: FloatArray, power: FloatArray) -> FloatArray:
         """Variances that maximise their posterior density given sums of squares over so many cells.

@@ -9,6 +9,7 @@ from probsfa._typing import FloatArray
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
 from probsfa.statespace.learning.fisher_metric import Metric, complete_data_of
+from probsfa.statespace.learning.limits import Limits
 from probsfa.statespace.learning.memory_metric import MemoryMetric, make_metric
 from probsfa.statespace.learning.noise import PRIOR_CURVATURE, Noise
 from probsfa.statespace.learning.processes import longest_steps
@@ -96,6 +97,8 @@ class CountedEStep:
     noise : Noise or None
         With a prior, once it is set: the log density of that is then added to the log-likelihood of the
         statistics, so that what is called the log-likelihood in a climb is that of the data and the prior.
+    limits : Limits or None
+        Of the states, where something is held or a period has a range: what steps of EM keep to.
     """
 
     def __init__(
@@ -109,6 +112,7 @@ class CountedEStep:
         self._report = report
         self._e_step = e_step
         self.noise: Noise | None = None
+        self.limits: Limits | None = None
 
     def begin_with_prior(self, noise: Noise) -> None:
         """Count the prior of the noise from now on; what was the best so far is not compared with that."""
@@ -190,14 +194,14 @@ _LONGEST_STEPS = (1.0, 3.0, 3.0)
 
 def make_box(layout: Coordinates, noise: Noise) -> Box:
     """Bounds and longest steps of the coordinates."""
-    lower = np.full(layout.size, -np.inf)
+    lower, upper = layout.bounds
     floor = {"diagonal": noise.floor, "isotropic": noise.floor.max(keepdims=True), "fixed": noise.floor[:0]}
-    lower[layout.slices[2]] = np.log(floor[layout.noise])
+    lower[layout.slices[2]] = np.log(noise.with_held(floor[layout.noise]))
     sizes = [
         np.full(part.stop - part.start, size)
         for part, size in zip(layout.slices[1:], _LONGEST_STEPS, strict=True)
     ]
-    return Box(lower, np.concatenate([longest_steps(layout.latents), *sizes]))
+    return Box(lower, np.concatenate([longest_steps(layout.latents), *sizes]), upper)
 
 
 def fit_quasi_newton(

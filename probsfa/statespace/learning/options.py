@@ -1,6 +1,7 @@
 """What a fit is asked for."""
 
 import numbers
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from typing import Any, NamedTuple, Self, TypeGuard, cast
@@ -10,6 +11,7 @@ import numpy as np
 from probsfa._times import TimeAxis, seconds_of
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import check_count, check_option
+from probsfa.statespace.learning.limits import PERIOD_RANGE, Limits
 from probsfa.statespace.learning.noise import (
     FORMER_FLOOR,
     LEAST_KNOWN_NOISE,
@@ -21,6 +23,9 @@ from probsfa.statespace.learning.noise import (
 from probsfa.statespace.parameters import Latents
 
 __all__ = ["FitOptions", "Given"]
+
+#: What can be held, with the number of dimensions of each: a value, or None where it is learned.
+FIXED = {"decays": 1, "loadings": 2, "noise": 1, "periods": 1}
 
 # Nats for each free parameter below which a step is not worth taking: of many, and of each of few.
 _WORTH_OF_MANY, _WORTH_OF_FEW = 0.03, 1e-4
@@ -72,6 +77,68 @@ def as_latents(name: str, value: Any) -> int | tuple[Any, ...]:
         return tuple(value)
     what = {"rhythms": "periods", "smooth": "time scales"}[name]
     raise ValueError(f"{name} must be a number of latents, or a list of their {what}; got {value!r}.")
+
+
+def as_fixed(value: Any) -> dict[str, tuple[Any, ...]] | None:
+    """What is held, as tuples of numbers with None for what is learned.
+
+    Parameters
+    ----------
+    value : mapping or None
+        Arrays by their names in :data:`FIXED`, NaN or None where a parameter is learned. Loadings may be
+        true where they are learned, and false where they are zero; periods may be durations.
+
+    Raises
+    ------
+    ValueError
+        If a name is none of these, or an array not of its number of dimensions.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise ValueError(f"fixed must be a dictionary, or None; got {type(value).__name__}.")
+    unknown = sorted(str(name) for name in set(value) - set(FIXED))
+    if unknown:
+        raise ValueError(f"fixed may hold {', '.join(FIXED)}; got {', '.join(unknown)}.")
+    out: dict[str, tuple[Any, ...]] = {}
+    for name, given in value.items():
+        array = np.asarray(given, dtype=object)
+        if array.ndim != FIXED[name]:
+            raise ValueError(
+                f"fixed[{name!r}] must have {FIXED[name]} dimension(s), NaN where it is learned; got shape "
+                f"{array.shape}."
+            )
+        if array.size and all(isinstance(one, (bool, np.bool_)) for one in array.flat):
+            if name != "loadings":
+                raise ValueError(
+                    f"fixed[{name!r}] must hold values, NaN where they are learned; got booleans."
+                )
+            array = np.where(array.astype(bool), np.nan, 0.0).astype(object)
+        out[name] = _as_tuples(name, array)
+    return out
+
+
+def _as_tuples(name: str, array: Any) -> tuple[Any, ...]:
+    """Nested tuples of floats, None for NaN; periods keep durations."""
+    if array.ndim > 1:
+        return tuple(_as_tuples(name, row) for row in array)
+    durations = (str, timedelta, np.timedelta64) if name == "periods" else ()
+    out: list[Any] = []
+    for one in array:
+        if one is None or isinstance(one, durations):
+            out.append(one)
+            continue
+        try:
+            number = float(one)
+        except (TypeError, ValueError):
+            raise ValueError(f"fixed[{name!r}] must hold numbers; got {one!r}.") from None
+        out.append(None if np.isnan(number) else number)
+    return tuple(out)
+
+
+def _as_array(value: tuple[Any, ...]) -> FloatArray:
+    """Nested tuples as an array, NaN for None."""
+    return np.array(value, dtype=np.float64)
 
 
 def count_of(value: int | tuple[Any, ...]) -> int:
@@ -139,6 +206,8 @@ class FitOptions:
         Prior of the noise variances that are learned.
     robust : bool or {"cell", "row"}, default=False
         Whether noise is Student-t; with a weight for each cell, which is also True, or for each row.
+    fixed : dict or None, default=None
+        Parameters that are held, as of :func:`as_fixed`.
     """
 
     n_components: int | None
@@ -152,11 +221,13 @@ class FitOptions:
     smooth: int | tuple[Any, ...] = 0
     noise_prior: str | None = "weak"
     robust: bool | str = False
+    fixed: dict[str, tuple[Any, ...]] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise", as_noise(self.noise))
         object.__setattr__(self, "rhythms", as_latents("rhythms", self.rhythms))
         object.__setattr__(self, "smooth", as_latents("smooth", self.smooth))
+        object.__setattr__(self, "fixed", as_fixed(self.fixed))
 
     @classmethod
     def of(cls, estimator: Any) -> Self:
@@ -216,6 +287,8 @@ class FitOptions:
                 "noise must be 'auto', 'diagonal', 'isotropic', 'ar1', a variance, or a variance for each "
                 f"column; got {self.noise!r}."
             )
+        if self.fixed is not None:
+            self._check_fixed(self.fixed)
         if self.tol != "auto" and not (is_number(self.tol) and self.tol > 0.0):
             raise ValueError(f"tol must be 'auto' or a positive number of nats; got {self.tol!r}.")
         floor = self.noise_floor
@@ -233,6 +306,42 @@ class FitOptions:
     def with_noise_named(self) -> Self:
         """The same options with the noise that a single fit has in the place of "auto"."""
         return replace(self, noise="diagonal") if self.noise == "auto" else self
+
+    def _check_fixed(self, fixed: dict[str, tuple[Any, ...]]) -> None:
+        if self.n_components is None:
+            raise ValueError("fixed needs to know how many latents there are: give n_components.")
+        if self.noise_free:
+            raise ValueError("noise=0.0 is slow feature analysis in closed form, which holds no parameter.")
+        latents = self.latents
+        wanted = {"decays": latents.n_components, "periods": latents.n_rhythms}
+        for name, size in wanted.items():
+            if name in fixed and len(fixed[name]) != size:
+                raise ValueError(
+                    f"fixed[{name!r}] has {len(fixed[name])} values; there are {size} such latents. NaN "
+                    "stands for what is learned."
+                )
+        if "loadings" in fixed and any(len(row) != latents.n_states for row in fixed["loadings"]):
+            raise ValueError(
+                f"fixed['loadings'] must have a column for each of the {latents.n_states} states, as "
+                f"loadings_ has; got {len(fixed['loadings'][0])}."
+            )
+        for name in ("decays", "loadings", "noise"):
+            values = _as_array(fixed.get(name, ()))
+            if np.any(np.isinf(values)):
+                raise ValueError(f"fixed[{name!r}] must hold finite numbers.")
+        if "decays" in fixed and np.any(np.abs(_as_array(fixed["decays"])) >= 1.0):
+            raise ValueError("fixed['decays'] must lie strictly inside (-1, 1).")
+        if "noise" in fixed:
+            if np.any(_as_array(fixed["noise"]) <= 0.0):
+                raise ValueError("fixed['noise'] must hold positive variances.")
+            if self.noise_kind != "diagonal":
+                raise ValueError(
+                    "fixed['noise'] holds variances of single columns, which needs noise='diagonal' or 'ar1'."
+                )
+        if None in fixed.get("periods", ()) and not isinstance(self.rhythms, tuple):
+            raise ValueError(
+                "fixed['periods'] leaves some to be learned: give the periods to start from as rhythms=."
+            )
 
     def gain_worth_a_step(self, n_parameters: int) -> float:
         """Expected gain of a further step at which to stop, in nats.
@@ -274,7 +383,75 @@ class FitOptions:
             value = getattr(self, name)
             if isinstance(value, tuple):
                 changes[name] = tuple(_in_units(name, one, axis) for one in value)
+        if self.fixed is not None and "periods" in self.fixed:
+            periods = tuple(
+                None if one is None else _in_units("fixed['periods']", one, axis)
+                for one in self.fixed["periods"]
+            )
+            changes["fixed"] = {**self.fixed, "periods": periods}
+            begin = changes.get("rhythms", periods)
+            changes["rhythms"] = tuple(
+                start if held is None else held for start, held in zip(begin, periods, strict=True)
+            )
         return replace(self, **changes)
+
+    def limits(self, scale: FloatArray, time_unit: float, *, evenly_sampled: bool) -> Limits | None:
+        """What is held, and how far periods may move from where they start.
+
+        Parameters
+        ----------
+        scale : ndarray of shape (D,)
+            Unit of each standardised column.
+        time_unit : float
+            Unit of time of the decays.
+        evenly_sampled : bool
+            Whether all rows are one unit of time apart.
+
+        Returns
+        -------
+        Limits or None
+            Of the standardised data; None where there are no limits.
+
+        Raises
+        ------
+        ValueError
+            If there is not a row of loadings, or a variance, for each column; or if a decay is not positive
+            where rows are not evenly spaced.
+        """
+        periods = self.rhythms if isinstance(self.rhythms, tuple) else ()
+        known = bool(periods) and all(is_number(period) for period in periods)
+        if self.fixed is None and not known:
+            return None
+        latents, d = self.latents, scale.size
+        frequencies = np.repeat([[-np.inf], [np.inf]], latents.n_rhythms, axis=1)
+        if known:
+            start = 2.0 * np.pi * time_unit / np.array(periods, dtype=np.float64)
+            frequencies = np.array([start / PERIOD_RANGE, start * PERIOD_RANGE])
+            if evenly_sampled:
+                frequencies[1] = np.minimum(frequencies[1], np.pi)
+        fixed = self.fixed or {}
+        if known and "periods" in fixed:
+            held = np.array([one is not None for one in fixed["periods"]])
+            frequencies = np.where(held, start, frequencies)
+        parts = {
+            "decays": np.full(latents.n_components, np.nan),
+            "loadings": np.full((d, latents.n_states), np.nan),
+            "noise": np.full(d, np.nan),
+        }
+        for name, free in parts.items():
+            if name not in fixed:
+                continue
+            value = _as_array(fixed[name])
+            if value.shape != free.shape:
+                raise ValueError(f"fixed[{name!r}] has shape {value.shape}; it must be {free.shape}.")
+            parts[name] = value
+        if not evenly_sampled and np.any(parts["decays"] <= 0.0):
+            raise ValueError("fixed['decays'] must be positive where rows are not evenly spaced.")
+        loadings = parts["loadings"] / scale[:, None]
+        unseen = np.setdiff1d(np.arange(latents.n_states), latents.seen)
+        loadings[:, unseen] = np.nan
+        noise = np.maximum(parts["noise"] / scale**2, LEAST_KNOWN_NOISE)
+        return Limits(parts["decays"], loadings, noise, frequencies)
 
     def given(self, time_unit: float, *, evenly_sampled: bool) -> Given:
         """What is known of rhythms and smooth latents, for a model whose decays are over `time_unit`.
@@ -359,4 +536,7 @@ class FitOptions:
         """What learning may do to the noise, in squared units of `scale` (D,)."""
         known = self.known_noise(scale)
         floor = np.full(scale.size, self.least_noise) if known is None else known
-        return Noise(self.noise_kind, floor, 0.0 if self.noise_prior is None else WEAK_PRIOR)
+        held = None
+        if self.fixed is not None and "noise" in self.fixed:
+            held = np.maximum(_as_array(self.fixed["noise"]) / scale**2, LEAST_KNOWN_NOISE)
+        return Noise(self.noise_kind, floor, 0.0 if self.noise_prior is None else WEAK_PRIOR, held)

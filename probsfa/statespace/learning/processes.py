@@ -33,6 +33,7 @@ from probsfa.statespace.engine.dynamics import (
     transition_score,
 )
 from probsfa.statespace.engine.statistics import Statistics
+from probsfa.statespace.learning.limits import Limits
 from probsfa.statespace.parameters import Latents, Parameters
 
 __all__ = [
@@ -269,12 +270,17 @@ class _PairMoments(NamedTuple):
 
 
 def _maximize_rhythm(
-    decay: float, frequency: float, data: _PairMoments, gaps: FloatArray
+    decay: float,
+    frequency: float,
+    data: _PairMoments,
+    gaps: FloatArray,
+    within: tuple[float, float] = (-np.inf, np.inf),
 ) -> tuple[float, float]:
-    """M-step of a rhythm: decay and frequency.
+    """M-step of a rhythm: decay and frequency, which stays within a range.
 
     Evenly sampled, the frequency is the angle of ``E z' conj(z)``, ``z`` being the complex state, and the
-    decay solves the cubic of an AR(1) process whose cross moment is its size.
+    decay solves the cubic of an AR(1) process whose cross moment is its size; at the end of a range, the part
+    of it along that angle.
     """
     if data.counts.sum() == 0.0:
         return decay, frequency
@@ -283,17 +289,18 @@ def _maximize_rhythm(
         later = moments + matrix @ data.previous[0]
         current = data.power[0] + moments @ matrix.T + matrix @ later.T
         along, across = later[0, 0] + later[1, 1], later[1, 0] - later[0, 1]
+        angle, cross = float(np.arctan2(across, along)), float(np.hypot(along, across))
+        if not within[0] <= angle <= within[1]:
+            angle = max(within, key=lambda limit: float(along * np.cos(limit) + across * np.sin(limit)))
+            cross = float(along * np.cos(angle) + across * np.sin(angle))
         size = cubic_decay(
-            2.0 * float(data.counts[0]),
-            float(np.trace(data.previous[0])),
-            float(np.hypot(along, across)),
-            float(np.trace(current)),
+            2.0 * float(data.counts[0]), float(np.trace(data.previous[0])), cross, float(np.trace(current))
         )
-        return max(size, FASTEST_DECAY), float(np.arctan2(across, along))
+        return max(size, FASTEST_DECAY), angle
 
     def loss(free: FloatArray) -> float:
         size = np.clip(np.exp(-np.exp(free[:1])), FASTEST_DECAY, SLOWEST_DECAY)
-        entries = rhythm_entries(size, free[1:], gaps)
+        entries = rhythm_entries(size, np.clip(free[1:], *within), gaps)
         return -data.expected(*(x.reshape(-1, 2, 2) for x in entries))
 
     here = np.array([np.log(-np.log(decay)), frequency])
@@ -301,7 +308,8 @@ def _maximize_rhythm(
     close: Any = {"xatol": 1e-9, "fatol": 1e-9, "initial_simplex": corners}
     end = minimize(loss, here, method="Nelder-Mead", options=close)
     best = end.x if end.fun <= loss(here) else here
-    return float(np.clip(np.exp(-np.exp(best[0])), FASTEST_DECAY, SLOWEST_DECAY)), float(best[1])
+    size = float(np.clip(np.exp(-np.exp(best[0])), FASTEST_DECAY, SLOWEST_DECAY))
+    return size, float(np.clip(best[1], *within))
 
 
 def _maximize_smooth(rate: float, data: _PairMoments, gaps: FloatArray) -> float:
@@ -319,12 +327,20 @@ def _maximize_smooth(rate: float, data: _PairMoments, gaps: FloatArray) -> float
     return float(np.clip(np.exp(best), SLOWEST_RATE, FASTEST_RATE))
 
 
-def _maximize_pairs(params: Parameters, stats: Statistics, gaps: FloatArray) -> Parameters:
+def _maximize_pairs(
+    params: Parameters, stats: Statistics, gaps: FloatArray, limits: Limits | None = None
+) -> Parameters:
     """Parameters with the rhythms and smooth latents that maximise the expected log density."""
     over = transition_over(params, gaps)
     n_rhythms = len(params.rhythm_decay)
+
+    def range_of(rhythm: int) -> tuple[float, float]:
+        if limits is None:
+            return -np.inf, np.inf
+        return float(limits.frequencies[0, rhythm]), float(limits.frequencies[1, rhythm])
+
     rhythms = [
-        _maximize_rhythm(float(rho), float(omega), _PairMoments.of(stats, over, j), gaps)
+        _maximize_rhythm(float(rho), float(omega), _PairMoments.of(stats, over, j), gaps, range_of(j))
         for j, (rho, omega) in enumerate(zip(params.rhythm_decay, params.rhythm_frequency, strict=True))
     ]
     smooth = [
@@ -337,7 +353,9 @@ def _maximize_pairs(params: Parameters, stats: Statistics, gaps: FloatArray) -> 
     )
 
 
-def maximize_dynamics(params: Parameters, stats: Statistics, gaps: FloatArray) -> Parameters:
+def maximize_dynamics(
+    params: Parameters, stats: Statistics, gaps: FloatArray, limits: Limits | None = None
+) -> Parameters:
     """M-step: the dynamics that maximise the expected log density of the transitions.
 
     Parameters
@@ -348,6 +366,8 @@ def maximize_dynamics(params: Parameters, stats: Statistics, gaps: FloatArray) -
         Expected statistics.
     gaps : ndarray of shape (U,)
         Times between successive rows; ``[1.0]`` for even sampling.
+    limits : Limits, optional
+        Decays that are held, and ranges of frequencies.
 
     Returns
     -------
@@ -355,8 +375,11 @@ def maximize_dynamics(params: Parameters, stats: Statistics, gaps: FloatArray) -
         With the dynamics changed, and nothing else.
     """
     if params.latents.n_pairs:
-        alone = maximize_dynamics(params.without_pairs, _of_alone(stats, params), gaps)
-        return _maximize_pairs(params, stats, gaps)._replace(decay=alone.decay)
+        alone = maximize_dynamics(params.without_pairs, _of_alone(stats, params), gaps, limits)
+        return _maximize_pairs(params, stats, gaps, limits)._replace(decay=alone.decay)
+    if limits is not None and limits.hold:
+        learned = maximize_dynamics(params, stats, gaps).decay
+        return params._replace(decay=np.where(np.isnan(limits.decays), learned, limits.decays))
     over = np.asarray(transition_over(params, gaps).decay)
     # Second moments of (z_t-1, z_t) from those of the innovations.
     previous = stats.previous_power

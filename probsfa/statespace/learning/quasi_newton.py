@@ -4,7 +4,7 @@ The metric is close to minus the second derivative. Its inverse stands in the mi
 BFGS recursion, in place of the usual multiple of the identity; the remembered pairs correct what the metric
 leaves out. Where the quadratic model misleads, a multiple of the damping matrix is added to the metric, as
 Levenberg and Marquardt do: directions of which the data say little are held back first. A step that lowers
-the objective is never taken. Coordinates may have lower bounds.
+the objective is never taken. Coordinates may have bounds.
 """
 
 from collections import deque
@@ -63,10 +63,24 @@ class Objective(Protocol):
 
 
 class Box(NamedTuple):
-    """Limits of the ascent: ``lower`` bounds (P,) and the ``longest`` step of each coordinate (P,)."""
+    """Limits of the ascent: bounds (P,) and the ``longest`` step of each coordinate (P,).
+
+    A coordinate whose ``lower`` and ``upper`` bounds are equal is held. Without upper bounds there are none.
+    """
 
     lower: FloatArray
     longest: FloatArray
+    upper: FloatArray | float = np.inf
+
+    def within(self, vector: FloatArray) -> FloatArray:
+        """The vector, moved to the nearest place within the bounds."""
+        return np.minimum(np.maximum(vector, self.lower), self.upper)
+
+    def free(self, vector: FloatArray, gradient: FloatArray) -> BoolArray:
+        """Coordinates (P,) that are not at a bound beyond which the gradient points."""
+        below = (vector <= self.lower) & (gradient < 0.0)
+        above = (vector >= self.upper) & (gradient > 0.0)
+        return ~(below | above | (self.lower == self.upper))
 
 
 class Ascent(NamedTuple):
@@ -162,7 +176,7 @@ def ascend(
     start : ndarray of shape (P,)
         Where to begin.
     box : Box
-        Lower bounds and longest steps.
+        Bounds and longest steps.
     tol : float
         Expected gain of a further step at which to stop, in the units of the value.
     known : Evaluation, optional
@@ -177,7 +191,7 @@ def ascend(
     """
     memory = _Memory()
     history: list[float] = []
-    vector = np.maximum(start, box.lower)
+    vector = box.within(start)
     damping, used, misled, length = 0.0, 0.0, False, 1.0
     try:
         point = _Point(vector, objective(vector) if known is None else known)
@@ -186,7 +200,7 @@ def ascend(
         history.append(point.value)
         metric = objective.metric(point.vector, point.known)
         while not objective.exhausted:
-            free = ~((point.vector <= box.lower) & (point.gradient < 0.0))
+            free = box.free(point.vector, point.gradient)
             # What the step before took is a guess of what it takes now.
             least = max(damping, used / _SHORTENING**2 if used > _LEAST_DAMPING * _SHORTENING**2 else 0.0)
             step, excess, used = _bounded_step(memory, point, free, metric, least, box)
@@ -204,7 +218,7 @@ def ascend(
                 # A damped step promises less than a free one: ask again before believing it.
                 damping = used = 0.0
                 continue
-            candidate = np.maximum(point.vector + step, box.lower)
+            candidate = box.within(point.vector + step)
             evaluation = objective(candidate)
             gain = evaluation.value - point.value
             if np.isfinite(gain) and gain >= _ARMIJO * slope:

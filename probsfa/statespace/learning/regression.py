@@ -9,6 +9,10 @@ information as preconditioner, in the frequency domain, where a covariate of the
 
 The Fisher information between coefficients and all other parameters is zero, as it is between any mean and
 any covariance. So steps on the first and climbs on the second in turn come to their common maximum quickly.
+
+Under Student-t noise (:mod:`.robust`) the lower bound takes the place of the likelihood. At given weights of
+the cells it is, up to constants, the log-likelihood of the Gaussian model with noise of variance ``r / w``:
+least squares are those of that model, and raise the bound.
 """
 
 from collections.abc import Callable
@@ -39,6 +43,7 @@ from probsfa.statespace.learning.maximum_likelihood import (
 from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import CountedEStep, FitResult, Report, fit_quasi_newton
 from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.learning.robust import clipped, fit_robust
 from probsfa.statespace.learning.standard_errors import (
     Interval,
     StandardErrors,
@@ -52,6 +57,7 @@ from probsfa.statespace.learning.whittle import band_edges
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import expected_statistics, smooth
+from probsfa.statespace.student import StudentNoise, infer_weights
 
 __all__ = ["RegressionErrors", "least_squares", "maximum_likelihood_with", "standard_errors_with"]
 
@@ -134,7 +140,7 @@ def _gradient(params: Parameters, panel: Panel, rows: FloatArray) -> FloatArray:
     """Gradient (D, P) of the log-likelihood by coefficients, by Fisher's identity."""
     n = panel.n_rows
     means = smooth(params, panel).means
-    errors = panel.mask[:n] * (panel.values[:n] - params.offset - means @ params.loadings.T)
+    errors = panel.cell_weights[:n] * (panel.values[:n] - params.offset - means @ params.loadings.T)
     return np.asarray((errors / params.noise_variance).T @ rows[:n])
 
 
@@ -149,7 +155,7 @@ def _information_times(
 def _preconditioner(params: Parameters, panel: Panel, rows: FloatArray) -> Callable[[FloatArray], FloatArray]:
     """Solver with the expected information, as if holes were spread evenly and rows were evenly spaced."""
     omega, power = _powers(rows[: panel.n_rows], panel.lengths)
-    share = np.maximum(panel.mask[:].sum(axis=0) / panel.n_rows, 1.0 / panel.n_rows)
+    share = np.maximum(panel.cell_weights[:].sum(axis=0) / panel.n_rows, 1.0 / panel.n_rows)
     spectra = processes.latent_spectra(params, omega, evenly_sampled=panel.evenly_sampled).values
     factors = factor_spectra(params._replace(noise_variance=params.noise_variance / share), spectra)
     root, left, inverse = factors.root[:, None], factors.left, factors.inverse
@@ -230,18 +236,27 @@ class _Joint:
         effects = self.design.rows[:, 1:] @ coefficients.T
         return self.panel._replace(values=self.panel.values[:] - self.panel.mask[:] * effects)
 
+    def least_squares_at(self, result: FitResult, coefficients: FloatArray) -> _Solution:
+        """Generalised least squares at the parameters of a climb, and at the weights of the cells there."""
+        params, panel = result.params.state_space, self.panel_at(coefficients)
+        if result.degrees_of_freedom is not None:
+            student = StudentNoise(result.degrees_of_freedom, self.problem.options.by_row)
+            panel = panel.weighted(infer_weights(params, panel, student).weights.values)
+        return least_squares(params, panel, self.design.rows, _LEFT_OVER * self.problem.tol)
+
     def climb_from(self, start: _State) -> _State:
         """Both steps in turn until they gain no more."""
         problem, tol = self.problem, self.problem.tol
         noise = problem.options.learned_noise(problem.scale)
-        best, params, b = start, start.result.params.state_space, start.coefficients
+        best, result, b = start, start.result, start.coefficients
+        params = result.params.state_space
         value = start.log_likelihood + noise.log_prior(params.noise_variance)
         count, history = start.n_evaluations, list(start.result.history)
         limit = max(problem.options.max_iter, count + _FEWEST_EVALUATIONS)
         status = start.result.status
         try:
             for _ in range(_MOST_ROUNDS):
-                step = least_squares(params, self.panel_at(b), self.design.rows, _LEFT_OVER * tol)
+                step = self.least_squares_at(result, b)
                 count += step.n_evaluations
                 params = params._replace(offset=params.offset + step.change[:, 0])
                 b = b + step.change[:, 1:]
@@ -264,14 +279,29 @@ class _Joint:
     def _climb(self, params: Parameters, b: FloatArray, noise: Noise, limit: int) -> FitResult:
         """Climb by all other parameters."""
         options, tol = self.problem.options, self.problem.tol
-        evaluate = CountedEStep(self.panel_at(b), limit, self.report)
+        if options.robust:
+            return fit_robust(
+                self.panel_at(b),
+                options.latents,
+                noise,
+                options.known_noise(self.problem.scale),
+                by_row=options.by_row,
+                solver=options.solver,
+                max_iter=limit,
+                tol=tol,
+                start=params,
+                limits=self.problem.limits,
+                report=self.report,
+            )
+        evaluate, layout = CountedEStep(self.panel_at(b), limit, self.report), self.problem.layout
+        evaluate.limits = layout.limits_of_states
         if noise.kind != "fixed" and noise.prior > 0.0:
             evaluate.begin_with_prior(noise)
         with one_blas_thread():
             if options.solver == "em":
-                result = fit_em(evaluate, params, noise, tol)
+                result = fit_em(evaluate, params, noise, tol, loaded=layout.loaded)
             else:
-                result = fit_quasi_newton(evaluate, self.problem.layout, params, noise, tol)
+                result = fit_quasi_newton(evaluate, layout, params, noise, tol)
         prior = evaluate.log_prior(result.params)
         return result._replace(
             log_likelihood=result.log_likelihood - prior, history=tuple(v - prior for v in result.history)
@@ -279,12 +309,7 @@ class _Joint:
 
     def step_from(self, start: _State) -> _State:
         """Least squares alone, which no prior has a part in."""
-        step = least_squares(
-            start.result.params.state_space,
-            self.panel_at(start.coefficients),
-            self.design.rows,
-            _LEFT_OVER * self.problem.tol,
-        )
+        step = self.least_squares_at(start.result, start.coefficients)
         params = start.result.params
         params = params._replace(offset=params.offset + step.change[:, 0])
         reached = start.log_likelihood + step.gain
@@ -341,8 +366,9 @@ def maximum_likelihood_with(
     exog = sequences.exog
     assert exog is not None
     centre = exog.mean(axis=0)
-    first = _ordinary_least_squares(sequences, centre)
     plain = replace(sequences, exog=None)
+    seen = replace(sequences, values=clipped(plain)) if options.robust else sequences
+    first = _ordinary_least_squares(seen, centre)
     less = replace(plain, values=sequences.values - (exog - centre) @ first.T)
     problem = pose(InMemory(less), options)
     joint = _Joint(problem, exog, report)

@@ -18,6 +18,7 @@ from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.em import fit_em
 from probsfa.statespace.learning.fit import conform, fit
+from probsfa.statespace.learning.limits import Limits, imposed
 from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import (
     CountedEStep,
@@ -197,6 +198,7 @@ def fit_robust(
     n_init: int = 1,
     start: Parameters | None = None,
     given: Given | None = None,
+    limits: Limits | None = None,
     report: Report | None = None,
 ) -> FitResult:
     """Maximise the lower bound of the likelihood of standardised data under Student-t noise.
@@ -205,7 +207,7 @@ def fit_robust(
     ----------
     panel : Panel
         Packed observations, most of each feature with mean near zero and variance near one.
-    latents, noise, start_noise, solver, tol, n_init, start, given, report
+    latents, noise, start_noise, solver, tol, n_init, start, given, limits, report
         As of :func:`probsfa.statespace.learning.fit.fit`.
     by_row : bool
         Whether all cells of a row share one weight.
@@ -218,7 +220,7 @@ def fit_robust(
         With degrees of freedom; also after an interrupt from the keyboard, with the best so far. Its
         log-likelihood is the lower bound, without the prior.
     """
-    layout = Coordinates(panel.values.shape[1], latents, noise.kind, panel.evenly_sampled)
+    layout = Coordinates(panel.values.shape[1], latents, noise.kind, panel.evenly_sampled, limits=limits)
     if noise.kind == "diagonal":
         least = np.where(repetitive_columns(panel), _NOISE_OF_REPETITIVE, 0.0)
         noise = noise._replace(floor=np.maximum(noise.floor, least))
@@ -237,14 +239,16 @@ def fit_robust(
             tol=tol,
             n_init=n_init,
             given=given,
+            limits=limits,
             report=report,
         )
         params, count, interrupted = gaussian.params, gaussian.n_evaluations, gaussian.status == "interrupted"
     else:
         params = conform(start, layout, noise, start_noise)
+        params = params if limits is None else imposed(params, limits)
     e_step = _WeightedEStep(panel)
     evaluate = CountedEStep(panel, count + max_iter, report, e_step)
-    evaluate.count = count
+    evaluate.count, evaluate.limits = count, limits
     evaluate.begin_with_prior(noise)
     with one_blas_thread():
         if start is None:

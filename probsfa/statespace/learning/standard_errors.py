@@ -26,6 +26,8 @@ from probsfa.statespace.posterior import expected_statistics
 
 # Steps of the differences, in units of the expected standard errors.
 _STEP = 0.01
+# Relative distance at which a coordinate is at the end of its range.
+_AT_END = 1e-9
 # Part of a column's variance below which noise with memory is none: nothing is known of its decay then.
 _LEAST_MEMORY = 1e-8
 
@@ -61,9 +63,9 @@ class StandardErrors(_Errors):
     ----------
     decay : ndarray of shape (K,)
     loadings : ndarray of shape (D, K + 2 R + 2 M)
-        NaN where the loading is held: of a rhythm where its phase is zero, and of velocities.
+        NaN where the loading is held: of a rhythm where its phase is zero, of velocities, and by `fixed`.
     noise_variance : ndarray of shape (D,)
-        NaN where the variance is fixed or at its floor.
+        NaN where the variance is held or at its floor.
     offset : ndarray of shape (D,)
     timescales : ndarray of shape (K,)
         NaN where the decay is not positive.
@@ -209,10 +211,17 @@ def observed_information(
 
 
 def free_coordinates(layout: Coordinates, params: Parameters, floors: tuple[float, ...]) -> BoolArray:
-    """Which coordinates (P,) are free: all but variances at a floor, held loadings and silent memories."""
+    """Which coordinates (P,) are free.
+
+    All but variances at a floor, one loading of each rhythm, whose phase it decides, silent memories, what is
+    held, and a frequency at the end of its range.
+    """
     at_floor = np.any(np.isclose(params.noise_variance[:, None], floors, rtol=1e-6), axis=1)
     free = np.ones(layout.size, dtype=bool)
     loadings = params.free_loadings
+    if layout.limits is not None:
+        for j in np.flatnonzero(layout.limits.held_phases):
+            loadings[:, layout.latents.n_components + 2 * j + 1] = True
     if layout.n_memories:
         own = layout.memories
         heard = np.diagonal(params.seen_loadings[:, own]) ** 2 > _LEAST_MEMORY
@@ -222,7 +231,10 @@ def free_coordinates(layout: Coordinates, params: Parameters, floors: tuple[floa
     free[layout.slices[2]] = {"diagonal": ~at_floor, "isotropic": [not at_floor.any()], "fixed": []}[
         layout.noise
     ]
-    return free
+    lower, upper = layout.bounds
+    vector = to_vector(layout, params)
+    ends = (np.isclose(vector, end, rtol=_AT_END, atol=0.0) for end in (lower, upper))
+    return free & ~(np.any(list(ends), axis=0) | (lower == upper))
 
 
 def _score_at(layout: Coordinates, vector: FloatArray, template: Parameters, panel: Panel) -> FloatArray:

@@ -156,6 +156,8 @@ def test_fit_em_does_not_stop_after_one_step(rng, tol):
 class Scripted:
     """An evaluator of real statistics with made-up log-likelihoods, or an interrupt where there is none."""
 
+    limits = None
+
     def __init__(self, panel, values):
         self.panel, self.values, self.count = panel, list(values), 0
 

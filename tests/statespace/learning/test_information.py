@@ -199,3 +199,26 @@ def test_uneven_panels_keep_their_gaps(rng):
     elapsed = np.append(panel.gaps, np.inf)[panel.gap_index[:12]]
     wanted = np.concatenate([np.append(np.inf, np.diff(t)) for t in times])
     np.testing.assert_allclose(elapsed, wanted)
+
+
+@pytest.mark.parametrize("damping", [0.0, 1e-3])
+def test_solving_for_some_loadings_inverts_their_part_of_the_dense_matrix(rng, damping):
+    model, layout = oracle.random_model(rng, 5, 3), Coordinates(5, Latents(3), "diagonal", True)
+    metric = Metric(layout, to_parameters(model), complete_data_without_holes(40.0, layout))
+    gradient, free = rng.standard_normal(layout.size), rng.random(layout.size) < 0.6
+    step = metric.solve(gradient, free, damping)
+    matrix = metric.to_dense(damping)[np.ix_(free, free)]
+    np.testing.assert_array_equal(step[~free], 0.0)
+    np.testing.assert_allclose(matrix @ step[free], gradient[free], rtol=1e-7, atol=1e-7)
+
+
+def test_a_step_in_some_of_very_many_coordinates_still_leads_upwards(rng):
+    layout = Coordinates(90, Latents(25), "diagonal", True)
+    model = oracle.Model(
+        np.linspace(0.2, 0.98, 25), rng.standard_normal((90, 25)), np.full(90, 0.3), np.zeros(90)
+    )
+    metric = Metric(layout, to_parameters(model), complete_data_without_holes(400.0, layout))
+    gradient, free = rng.standard_normal(layout.size), rng.random(layout.size) < 0.95
+    step = metric.solve(gradient, free, 0.0)
+    np.testing.assert_array_equal(step[~free], 0.0)
+    assert gradient @ step > 0.0

@@ -226,3 +226,23 @@ def test_a_singular_metric_is_survived(rng):
     rank_one = np.outer(A[0], A[0])
     found = ascend(Problem(f, g, 4, metric=rank_one), np.zeros(4), free_box(4, 10.0), 1e-10)
     np.testing.assert_allclose(found.vector, np.linalg.solve(A, b), rtol=1e-3, atol=1e-3)
+
+
+def test_upper_bounds_and_held_coordinates_hold(rng):
+    A, b, f, g = quadratic(rng, 6, condition=50.0)
+    best = np.linalg.solve(A, b)
+    upper = np.where(np.arange(6) % 2 == 0, best - 1.0, np.inf)
+    lower = np.full(6, -np.inf)
+    lower[5] = upper[5] = 0.3
+    problem = Problem(f, g, 6, metric=A)
+    end = ascend(problem, np.full(6, -5.0), Box(lower, np.full(6, 1e6), upper), 1e-12)
+    assert all(np.all(vector <= upper) and vector[5] == 0.3 for _, vector in problem.seen)
+    wanted = minimize(
+        lambda x: -f(x),
+        np.minimum(np.zeros(6), upper),
+        jac=lambda x: -g(x),
+        method="L-BFGS-B",
+        bounds=list(zip(lower, upper, strict=True)),
+        options={"ftol": 1e-15, "gtol": 1e-10},
+    )
+    np.testing.assert_allclose(end.vector, wanted.x, rtol=OPTIM, atol=OPTIM)

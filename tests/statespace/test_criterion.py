@@ -1,0 +1,48 @@
+"""One criterion for all comparisons of models."""
+
+import numpy as np
+import pytest
+
+from probsfa import ProbabilisticSFA, select_model, select_n_components
+from probsfa.datasets import make_slow_mixture
+from probsfa.statespace.criterion import bayesian_criterion
+
+
+def test_the_criterion_is_its_definition():
+    assert bayesian_criterion(-100.0, 7, 50) == pytest.approx(200.0 + 7 * np.log(50.0), rel=1e-14)
+    # Half of the rows, taken to be like the other half.
+    assert bayesian_criterion(-50.0, 7, 50, share=0.5) == bayesian_criterion(-100.0, 7, 50)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_slow_mixture(120, 3, decay=[0.95], noise_variance=0.3, random_state=0).data
+
+
+def test_every_comparison_counts_the_same(data):
+    """By the parameters of each model, and the rows with anything in them, whatever is hidden of these."""
+    n = np.log(120.0)
+    selection = select_n_components(data, [1, 2], tol=0.01, random_state=0)
+    chosen = select_model(data, [{"n_components": 1}, {"n_components": 2}])
+    for k in (1, 2):
+        model = ProbabilisticSFA(k).fit(data)
+        size = k + 3 * k + 3 + 3
+        assert model.bic(data) == pytest.approx(size * n - 2.0 * model.log_likelihood_, rel=1e-9)
+        rows = chosen.table[chosen.table.n_components == k]
+        own = -0.5 * (rows.bic.to_numpy() - size * n)
+        # The likelihood of four fifths of the cells, and of nine tenths.
+        assert np.all((0.7 * model.log_likelihood_ > own) & (own > 0.95 * model.log_likelihood_))
+        other = -0.5 * (selection.bic[k - 1] - size * n)
+        assert 0.8 * model.log_likelihood_ > other > 1.05 * model.log_likelihood_
+
+
+def test_a_bound_is_not_compared_with_a_likelihood(data):
+    """The hidden cells alone say whether noise is robust; on clean data they cannot tell."""
+    candidates = [{"n_components": 1}, {"n_components": 1, "robust": True}]
+    selection = select_model(data, candidates)
+    assert selection.options == {"n_components": 1}
+    struck = data + np.where(np.random.default_rng(0).random(data.shape) < 0.05, 20.0, 0.0)
+    again = select_model(struck, candidates)
+    assert again.options == candidates[1]
+    score = again.table[again.table["round"] == 1].set_index("model").score
+    assert score["1 latent, robust=True"] < 0.99 * score["1 latent"]

@@ -1,0 +1,269 @@
+"""Parameters that are held while the rest is learned, and the range of a period that is given."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from probsfa import ProbabilisticSFA, load, select_model
+from probsfa.statespace.parameters import Parameters
+from tests.oracles import latents_of_two_states as pairs
+from tests.oracles import noise_with_memory as coloured
+from tests.oracles import statespace as oracle
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+EXACT = {"noise_prior": None, "tol": 1e-8}
+NAN = np.nan
+# The slower latent comes second, and is not seen in the last two columns.
+LOADINGS = np.array([[0.9, 0.8], [0.0, 1.0], [-0.7, 0.0], [1.1, 0.0]])
+FREE = np.array([[True, True], [False, True], [True, False], [True, False]])
+
+
+@pytest.fixture(scope="module")
+def series():
+    """Some rows of two latents with a pattern of zeros, with holes."""
+    rng = np.random.default_rng(5)
+    model = oracle.Model(np.array([0.5, 0.95]), LOADINGS, np.array([0.2, 0.3, 0.1, 0.2]), np.arange(4.0))
+    [x] = oracle.simulate(rng, model, [40])
+    x[rng.random(x.shape) < 0.1] = np.nan
+    return model, x
+
+
+def dense_log_likelihood(model, x):
+    """The joint Gaussian of all observed cells, by covariances a ** |t - s| of each latent."""
+    lags = np.abs(np.subtract.outer(np.arange(len(x)), np.arange(len(x))))
+    S = np.diag(np.tile(model.noise, len(x)))
+    for a, c in zip(model.decay, model.loadings.T, strict=True):
+        S += np.kron(a**lags, np.outer(c, c))
+    e = (x - model.offset).ravel()
+    seen = ~np.isnan(e)
+    S, e = S[np.ix_(seen, seen)], e[seen]
+    return -0.5 * (np.linalg.slogdet(2.0 * np.pi * S)[1] + e @ np.linalg.solve(S, e))
+
+
+def maximum_of_the_dense_gaussian(model, x, held):
+    """Largest log-likelihood with coordinates at their places in the model, by a general optimiser."""
+    start = oracle.pack(model, "diagonal")
+    free = np.flatnonzero(~held)
+
+    def loss(u):
+        vector = start.copy()
+        vector[free] = u
+        return -dense_log_likelihood(oracle.unpack(vector, model, "diagonal"), x)
+
+    end = minimize(loss, start[free], method="L-BFGS-B", options={"ftol": 1e-13, "maxfun": 20000})
+    return -end.fun
+
+
+def held_coordinates(decays=(), loadings=None, noise=()):
+    """Which of the oracle's coordinates are held: ``atanh a``, C row by row, ``log r`` and mu."""
+    held = np.zeros(2 + 8 + 4 + 4, dtype=bool)
+    held[list(decays)] = True
+    if loadings is not None:
+        held[2:10] = np.asarray(loadings).ravel()
+    held[10 + np.array(noise, dtype=int)] = True
+    return held
+
+
+def test_a_pattern_of_zeros_ends_at_the_maximum_of_the_dense_gaussian(series):
+    model, x = series
+    fitted = ProbabilisticSFA(2, fixed={"loadings": FREE}, **EXACT).fit(x)
+    assert np.all(fitted.loadings_[~FREE] == 0.0) and np.all(fitted.loadings_[FREE] != 0.0)
+    assert fitted.decay_[0] < fitted.decay_[1]  # in the places of the pattern, not slowest first
+    best = maximum_of_the_dense_gaussian(model, x, held_coordinates(loadings=~FREE))
+    assert fitted.log_likelihood_ == pytest.approx(best, abs=1e-4)
+    assert fitted.log_likelihood_ < ProbabilisticSFA(2, **EXACT).fit(x).log_likelihood_
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "em"])
+def test_decays_noise_and_single_loadings_are_held_and_the_rest_is_at_its_maximum(series, solver):
+    model, x = series
+    fixed = {
+        "decays": [NAN, 0.95],
+        "loadings": np.where(np.arange(8).reshape(4, 2) == 3, 1.0, NAN),
+        "noise": [0.2, NAN, NAN, NAN],
+    }
+    tol = 1e-8 if solver == "lbfgs" else 1e-4
+    options = {**EXACT, "max_iter": 3000, "tol": tol, "solver": solver}
+    fitted = ProbabilisticSFA(2, fixed=fixed, **options).fit(x)
+    assert fitted.decay_[1] == 0.95
+    assert fitted.loadings_[1, 1] == pytest.approx(1.0, abs=1e-14)
+    assert fitted.noise_variance_[0] == pytest.approx(0.2, rel=1e-13)
+    held = held_coordinates([1], np.arange(8) == 3, [0])
+    assert fitted.log_likelihood_ == pytest.approx(maximum_of_the_dense_gaussian(model, x, held), abs=1e-3)
+
+
+def test_free_parameters_are_counted_and_what_is_held_has_no_standard_error(series):
+    _, x = series
+    fixed = {"loadings": FREE, "decays": [0.5, NAN], "noise": [NAN, NAN, NAN, 0.2]}
+    fitted = ProbabilisticSFA(2, fixed=fixed, **EXACT).fit(x)
+    n_free = (2 + 8 + 4 + 4) - (3 + 1 + 1)
+    n_rows = np.count_nonzero(~np.isnan(x).all(axis=1))
+    assert fitted.bic(x) == pytest.approx(-2 * fitted.log_likelihood_ + n_free * np.log(n_rows), rel=1e-12)
+    errors = fitted.standard_errors(x)
+    np.testing.assert_array_equal(np.isnan(errors.loadings), ~FREE)
+    np.testing.assert_array_equal(np.isnan(errors.decay), [True, False])
+    np.testing.assert_array_equal(np.isnan(errors.noise_variance), [False, False, False, True])
+    model = oracle.Model(fitted.decay_, fitted.loadings_, fitted.noise_variance_, fitted.mean_)
+    free = np.flatnonzero(~held_coordinates([0], ~FREE, [3]))
+    at = oracle.pack(model, "diagonal")
+
+    def value(u):
+        vector = at.copy()
+        vector[free] = u
+        return dense_log_likelihood(oracle.unpack(vector, model, "diagonal"), x)
+
+    wanted = np.full(len(at), NAN)
+    steps, n = 1e-3 * np.eye(len(free)), len(free)
+    information = np.zeros((n, n))
+    for i, j in zip(*np.tril_indices(n), strict=True):
+        signs = [(a, b) for a in (1, -1) for b in (1, -1)]
+        second = sum(a * b * value(at[free] + a * steps[i] + b * steps[j]) for a, b in signs)
+        information[i, j] = information[j, i] = -second / 4e-6
+    wanted[free] = np.sqrt(np.diag(np.linalg.inv(information)))
+    np.testing.assert_allclose(errors.loadings.ravel(), wanted[2:10], rtol=2e-3)
+    np.testing.assert_allclose(errors.offset, wanted[14:], rtol=2e-3)
+    with pytest.raises(ValueError, match="decay of latent 0 is fixed"):
+        fitted.profile_timescale(x, 0)
+
+
+def test_all_variances_held_are_known_noise(series):
+    _, x = series
+    variances = np.array([0.2, 0.3, 0.1, 0.2])
+    held = ProbabilisticSFA(2, fixed={"noise": variances}, **EXACT).fit(x)
+    known = ProbabilisticSFA(2, noise=variances, **EXACT).fit(x)
+    np.testing.assert_allclose(held.noise_variance_, variances, rtol=1e-13)
+    assert held.log_likelihood_ == pytest.approx(known.log_likelihood_, abs=1e-5)
+
+
+def test_nothing_held_is_the_plain_fit(series):
+    _, x = series
+    held = ProbabilisticSFA(2, fixed={"loadings": np.full((4, 2), NAN)}).fit(x)
+    np.testing.assert_array_equal(held.loadings_, ProbabilisticSFA(2).fit(x).loadings_)
+
+
+def test_a_fit_from_given_parameters_keeps_to_what_is_held(series):
+    _, x = series
+    fixed = {"loadings": FREE}
+    first = ProbabilisticSFA(2, fixed=fixed, **EXACT).fit(x)
+    again = ProbabilisticSFA(2, fixed=fixed, init=first, **EXACT).fit(x)
+    np.testing.assert_allclose(again.loadings_, first.loadings_, atol=1e-3)
+    assert np.all(again.loadings_[~FREE] == 0.0)
+
+
+@pytest.mark.parametrize("options", [{"noise": "ar1"}, {"robust": True}, {"solver": "em"}])
+def test_other_noise_keeps_to_the_pattern(series, options):
+    _, x = series
+    fitted = ProbabilisticSFA(2, fixed={"loadings": FREE, "decays": [NAN, 0.95]}, max_iter=30, **options)
+    fitted.fit(x)
+    assert np.all(fitted.loadings_[~FREE] == 0.0) and fitted.decay_[1] == 0.95
+    if options == {"noise": "ar1"}:
+        dense = coloured.log_likelihood(fitted.params_, [x], [np.arange(40.0)])
+        assert fitted.log_likelihood_ == pytest.approx(dense, abs=1e-7)
+
+
+def test_covariates_keep_to_the_pattern(series):
+    _, x = series
+    fitted = ProbabilisticSFA(2, fixed={"loadings": FREE}, max_iter=30).fit(x, exog=np.arange(40.0) / 40)
+    assert np.all(fitted.loadings_[~FREE] == 0.0)
+
+
+def test_a_file_remembers_what_is_held(series, tmp_path):
+    _, x = series
+    fitted = ProbabilisticSFA(2, fixed={"loadings": FREE, "noise": [NAN, NAN, NAN, 0.2]}, max_iter=20).fit(x)
+    fitted.save(tmp_path / "model.npz")
+    loaded = load(tmp_path / "model.npz")
+    assert loaded.bic(x) == pytest.approx(fitted.bic(x), rel=1e-12)
+    np.testing.assert_array_equal(np.isnan(loaded.standard_errors(x).loadings), ~FREE)
+    np.testing.assert_allclose(loaded.fit(x).loadings_, fitted.loadings_, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("fixed", "options", "said"),
+    [
+        ({"decay": [0.5, 0.5]}, {}, "fixed may hold decays"),
+        ([0.5], {}, "must be a dictionary"),
+        ({"decays": [0.5]}, {}, "has 1 values; there are 2"),
+        ({"decays": [0.5, 1.0]}, {}, "strictly inside"),
+        ({"decays": [True, False]}, {}, "got booleans"),
+        ({"decays": ["slow", 0.5]}, {}, "must hold numbers"),
+        ({"loadings": np.ones((4, 3))}, {}, "a column for each of the 2 states"),
+        ({"loadings": np.ones((3, 2))}, {}, r"has shape \(3, 2\)"),
+        ({"loadings": np.full((4, 2), np.inf)}, {}, "finite"),
+        ({"noise": [0.1, -1.0, 0.1, 0.1]}, {}, "positive variances"),
+        ({"noise": [0.1, NAN, 0.1, 0.1]}, {"noise": "isotropic"}, "variances of single columns"),
+        ({"periods": [NAN]}, {"rhythms": 1}, "give the periods to start from"),
+        ({"decays": [0.5, NAN]}, {"n_components": None}, "give n_components"),
+        ({"decays": [0.5, NAN]}, {"noise": 0.0}, "holds no parameter"),
+    ],
+)
+def test_what_cannot_be_held_is_refused(series, fixed, options, said):
+    _, x = series
+    with pytest.raises(ValueError, match=said):
+        ProbabilisticSFA(**{"n_components": 2, "fixed": fixed, **options}).fit(x)
+
+
+def test_a_choice_of_models_holds_nothing(series):
+    _, x = series
+    with pytest.raises(ValueError, match="does not choose by"):
+        select_model(x, [{"n_components": 1, "fixed": {}}])
+
+
+# ------------------------------------------------------------------------------------------ periods
+
+
+@pytest.fixture(scope="module")
+def cycle():
+    """Two columns with a rhythm of twelve rows."""
+    truth = Parameters(
+        np.array([0.6]),
+        np.array([[0.4, 1.0, 0.0], [0.3, 0.5, 0.6], [0.5, 0.0, 0.8]]),
+        np.full(3, 0.2),
+        np.zeros(3),
+        rhythm_decay=np.array([0.99]),
+        rhythm_frequency=np.array([2.0 * np.pi / 12.0]),
+    )
+    return truth, pairs.draw(np.random.default_rng(2), truth, [np.arange(100.0)])[0]
+
+
+def test_a_period_that_is_held_stays_and_has_no_standard_error(cycle):
+    _, x = cycle
+    fitted = ProbabilisticSFA(1, rhythms=1, fixed={"periods": [12.5]}, **EXACT).fit(x)
+    assert fitted.rhythm_periods_[0] == pytest.approx(12.5, rel=1e-14)
+    assert np.isnan(fitted.standard_errors(x).rhythm_periods[0])
+    free = ProbabilisticSFA(1, rhythms=[12.0], **EXACT).fit(x)
+    assert free.log_likelihood_ > fitted.log_likelihood_
+    n = np.log(len(x))
+    gained = 2 * (free.log_likelihood_ - fitted.log_likelihood_)
+    assert fitted.bic(x) - free.bic(x) == pytest.approx(gained - n, abs=1e-6)
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "em"])
+@pytest.mark.parametrize("start", [20.0, 8.0])
+def test_a_period_ends_within_its_range(cycle, start, solver):
+    _, x = cycle
+    fitted = ProbabilisticSFA(1, rhythms=[start], solver=solver, max_iter=60).fit(x)
+    assert 0.8 * start * (1 - 1e-9) <= fitted.rhythm_periods_[0] <= 1.25 * start * (1 + 1e-9)
+
+
+def test_a_period_within_its_range_is_where_the_dense_likelihood_has_no_slope(cycle):
+    _, x = cycle
+    fitted = ProbabilisticSFA(1, rhythms=[13.0], **EXACT).fit(x)
+    assert fitted.rhythm_periods_[0] == pytest.approx(12.0, rel=0.08)
+
+    def value(factor):
+        moved = fitted.params_._replace(rhythm_frequency=factor * fitted.params_.rhythm_frequency)
+        return pairs.joint(moved, [x], [np.arange(100.0)])[0]
+
+    assert abs(value(1.001) - value(0.999)) / 0.002 < 0.5
+    assert value(1.0) > max(value(1.01), value(0.99))
+
+
+def test_a_rhythm_seen_by_some_columns_keeps_its_pattern(cycle):
+    _, x = cycle
+    seen = np.array([[True, True, True], [True, True, True], [True, False, False]])
+    fitted = ProbabilisticSFA(1, rhythms=[12.0], fixed={"loadings": seen}, max_iter=60).fit(x)
+    assert np.all(fitted.loadings_[2, 1:] == 0.0)
+    assert np.count_nonzero(fitted.loadings_[:, 1:] == 0.0) == 3  # and the phase of the largest column
+    dense = pairs.joint(fitted.params_, [x], [np.arange(100.0)])[0]
+    assert fitted.log_likelihood_ == pytest.approx(dense, abs=1e-7)
