@@ -10,6 +10,7 @@ from probsfa import graphs as graphs
 from probsfa import imputation as imputation
 from probsfa import metrics as metrics
 from probsfa import model_selection as model_selection
+from probsfa import monitoring as monitoring
 from probsfa import plots as plots
 from probsfa._compilation import enable_compilation_cache as enable_compilation_cache
 from probsfa._models import load as load
@@ -19,6 +20,7 @@ from probsfa.extensions import Autoencoder as Autoencoder
 from probsfa.extensions import BilinearSFA as BilinearSFA
 from probsfa.extensions import EmissionSFA as EmissionSFA
 from probsfa.extensions import PrincipalCurve as PrincipalCurve
+from probsfa.monitoring import ProcessMonitor as ProcessMonitor
 from probsfa.sfa import IGSFA as IGSFA
 from probsfa.sfa import SFA as SFA
 from probsfa.sfa import XSFA as XSFA

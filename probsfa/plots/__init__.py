@@ -10,6 +10,7 @@ from probsfa.plots.graphs import plot_eigengap as plot_eigengap
 from probsfa.plots.graphs import plot_embedding as plot_embedding
 from probsfa.plots.graphs import plot_graph as plot_graph
 from probsfa.plots.model_selection import plot_model_selection as plot_model_selection
+from probsfa.plots.monitoring import plot_control_charts as plot_control_charts
 from probsfa.plots.posterior import plot_imputation_fan as plot_imputation_fan
 from probsfa.plots.posterior import plot_latents as plot_latents
 from probsfa.plots.posterior import plot_loadings as plot_loadings
@@ -22,6 +23,7 @@ from probsfa.plots.series import plot_selection as plot_selection
 from probsfa.plots.series import plot_slow_features as plot_slow_features
 
 __all__ = [
+    "plot_control_charts",
     "plot_delta_values",
     "plot_diagnostics",
     "plot_eigengap",

@@ -16,6 +16,9 @@ from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import Filtering, filter_rows
 from probsfa.statespace.prediction import check_probability, observation_moments
 
+# Entries of matrices of the cells of rows that are inverted at once.
+_MOST_ENTRIES = 2**22
+
 #: Filters rows, as :func:`probsfa.statespace.posterior.filter_rows`.
 FilterRows = Callable[[Parameters, Panel, Transition, FloatArray, FloatArray], Filtering]
 
@@ -94,6 +97,7 @@ class FilterResult(_Causal):
     _before: FilterState
     _transitions: Transition
     _states: _Causal
+    _which: NDArray[np.intp] | None = None  # states that are reported; None for all
 
     @classmethod
     def of(
@@ -129,7 +133,7 @@ class FilterResult(_Causal):
         means, covariances = self.means[:, which], self.covariances[:, which[:, None], which]
         made = type(self)(means, covariances, *self[2:])
         made._states, made._params, made._values = self._states, self._params, self._values
-        made._before, made._transitions = self._before, self._transitions
+        made._before, made._transitions, made._which = self._before, self._transitions, which
         return made
 
     @property
@@ -188,6 +192,15 @@ def one_step(
     -------
     OneStep
     """
+    moved, predicted = _predicted_states(steps, means, covariances, before)
+    values, variances = observation_moments(params, moved, predicted)
+    return OneStep(values, np.sqrt(variances))
+
+
+def _predicted_states(
+    steps: Transition, means: FloatArray, covariances: FloatArray, before: FilterState | None
+) -> tuple[FloatArray, FloatArray]:
+    """Means (T, K) and covariances (T, K, K) of the states given the rows before; see :func:`one_step`."""
     k = means.shape[1]
     first = FilterState(np.zeros(k), np.eye(k)) if before is None else before
     earlier = np.concatenate([first.mean[None], means[:-1]])
@@ -195,9 +208,84 @@ def one_step(
     batch = steps.as_batch()
     moved = np.asarray(batch.move(earlier.T)).T
     state: Any = np.moveaxis(spread, 0, -1)
-    predicted = np.moveaxis(np.asarray(batch.predict_covariance(state)), -1, 0)
-    values, variances = observation_moments(params, moved, predicted)
-    return OneStep(values, np.sqrt(variances))
+    return moved, np.moveaxis(np.asarray(batch.predict_covariance(state)), -1, 0)
+
+
+class RowErrors(NamedTuple):
+    """How far each row as a whole is from what the rows before it predict.
+
+    Attributes
+    ----------
+    distances : ndarray of shape (T,)
+        Squared Mahalanobis distances over the observed cells of a row; chi-squared with `n_cells` degrees of
+        freedom if the model is right. NaN where nothing is observed.
+    n_cells : ndarray of int of shape (T,)
+        Observed cells of each row.
+    cell_errors : ndarray of shape (T, D)
+        Standardised error of each cell given the rows before and the other cells of its row; its square is by
+        how much the distance is smaller without the cell. NaN where a cell is missing.
+    """
+
+    distances: FloatArray
+    n_cells: NDArray[np.intp]
+    cell_errors: FloatArray
+
+
+def row_errors(result: FilterResult) -> RowErrors:
+    """Compare each row with its joint distribution given the rows before it.
+
+    Parameters
+    ----------
+    result : FilterResult
+        Of a model with Gaussian noise.
+
+    Returns
+    -------
+    RowErrors
+    """
+    params, whole = result._params, result._states
+    _, predicted = _predicted_states(result._transitions, whole.means, whole.covariances, result._before)
+    errors = result.innovations
+    seen = ~np.isnan(errors)
+    scale = result.prediction_std
+    n, d = errors.shape
+    distances, cell_errors = np.full(n, np.nan), np.full((n, d), np.nan)
+    diagonal = np.arange(d)
+    block = max(1, _MOST_ENTRIES // d**2)
+    for start in range(0, n, block):
+        rows = slice(start, start + block)
+        loaded = params.loadings / scale[rows, :, None]
+        # Correlations of the errors; a missing cell is one that is by itself.
+        spread = loaded @ predicted[rows] @ np.swapaxes(loaded, 1, 2)
+        spread = np.where(seen[rows, :, None] & seen[rows, None, :], spread, 0.0)
+        spread[:, diagonal, diagonal] = 1.0
+        inverse = np.linalg.inv(spread)
+        solved = np.einsum("tij,tj->ti", inverse, np.where(seen[rows], errors[rows], 0.0))
+        distances[rows] = np.einsum("ti,ti->t", solved, np.where(seen[rows], errors[rows], 0.0))
+        cell_errors[rows] = solved / np.sqrt(inverse[:, diagonal, diagonal])
+    n_cells = np.count_nonzero(seen, axis=1)
+    return RowErrors(np.where(n_cells > 0, distances, np.nan), n_cells, np.where(seen, cell_errors, np.nan))
+
+
+def transition_matrices(result: FilterResult) -> FloatArray:
+    """Matrices (T, K, K) from the latents of the row before to those of each row; zero where none precedes."""
+    n, k = result._states.means.shape
+    which = np.arange(k) if result._which is None else result._which
+    batch = result._transitions.as_batch()
+    unit = np.eye(k)
+    columns = [np.asarray(batch.move(np.repeat(unit[:, j, None], n, axis=1)))[which] for j in which]
+    return np.ascontiguousarray(np.moveaxis(np.stack(columns, axis=1), -1, 0))
+
+
+def gains(result: FilterResult) -> FloatArray:
+    """Change (T, K, D) of the causal means of a row for one unit of each of its cells; zero for missing ones.
+
+    ``Cov[z_t] C' diag(m_t / r)``, with the covariance given the rows up to ``t``: the Kalman gain.
+    """
+    params, covariances = result._params, result._states.covariances
+    rows = covariances if result._which is None else covariances[:, result._which]
+    weights = np.where(np.isnan(result._values), 0.0, 1.0 / params.noise_variance)
+    return np.asarray((rows @ params.loadings.T) * weights[:, None, :])
 
 
 def standardised_errors(values: FloatArray, means: FloatArray, std: FloatArray) -> FloatArray:

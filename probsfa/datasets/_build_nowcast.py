@@ -1,0 +1,68 @@
+"""Make the bundled file of two vintages from the tables they come from.
+
+    python -m probsfa.datasets._build_nowcast FOLDER nowcast.npz
+
+FOLDER holds ``2016-06-29.csv`` and ``2016-07-29.csv`` as the Federal Reserve Bank of New York published them.
+What is kept are the published numbers as whole ones in the unit of a series' last digit, so that nothing is
+lost and the file is small.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from probsfa.datasets._nowcast import MISSING, SERIES, VINTAGES
+
+_MOST_DECIMALS = 6
+
+
+def build(folder: Path, target: Path) -> None:
+    """Read the two tables of `folder` and write the bundled file to `target`.
+
+    Raises
+    ------
+    ValueError
+        If a table has other series, or a number with more decimals than can be kept.
+    """
+    tables = {name: _read(folder / f"{day}.csv") for name, day in VINTAGES.items()}
+    decimals = np.zeros(len(SERIES), dtype=np.int8)
+    for table in tables.values():
+        decimals = np.maximum(decimals, [_decimals(column) for _, column in table.items()])
+    arrays: dict[str, Any] = {
+        name: _whole_numbers(table.to_numpy(float), decimals) for name, table in tables.items()
+    }
+    np.savez_compressed(target, decimals=decimals, **arrays)
+
+
+def _read(path: Path) -> pd.DataFrame:
+    """A table as it was published, cells as text."""
+    table = pd.read_csv(path, index_col=0, dtype=str)
+    if list(table.columns) != list(SERIES):
+        raise ValueError(f"{path} does not have the series that are wanted, in their order.")
+    return table
+
+
+def _decimals(column: "pd.Series[str]") -> int:
+    """Most digits after the point of the cells of a column."""
+    digits = column.dropna().str.partition(".")[2].str.len()
+    most = int(digits.max())
+    if most > _MOST_DECIMALS:
+        raise ValueError(f"{column.name}: {most} decimals are more than {_MOST_DECIMALS}.")
+    return most
+
+
+def _whole_numbers(values: np.ndarray, decimals: np.ndarray) -> np.ndarray:
+    missing = np.isnan(values)
+    whole = np.rint(np.where(missing, 0.0, values) * 10.0**decimals)
+    if np.any((whole / 10.0**decimals != values) & ~missing):
+        raise ValueError("a number is not a whole one in the unit of its last digit.")
+    return np.where(missing, MISSING, whole).astype(np.int64)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(f"usage: python -m {__spec__.name} FOLDER TARGET.npz")
+    build(Path(sys.argv[1]), Path(sys.argv[2]))

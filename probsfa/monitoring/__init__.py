@@ -1,0 +1,26 @@
+"""Watching a process: control charts of slow features, with limits that hold on rows that no fit has seen.
+
+:class:`ProcessMonitor` learns what is normal from rows that were, and then says of each new row whether the
+process is somewhere else (T2), moves at another pace (S2), or does what slow features cannot explain
+(residual), and which columns are behind it.
+
+Examples
+--------
+>>> import numpy as np
+>>> from probsfa import ProbabilisticSFA
+>>> from probsfa.datasets import make_slow_mixture
+>>> from probsfa.monitoring import ProcessMonitor
+>>> X = make_slow_mixture(900, 4, decay=[0.95], noise_variance=0.3, random_state=0).data
+>>> monitor = ProcessMonitor(ProbabilisticSFA(1)).fit(X[:600])
+>>> faulty = X[600:].copy()
+>>> faulty[150:, 2] += 4.0
+>>> alarms = monitor.predict(faulty)
+>>> bool(alarms[:150].mean() < 0.05), bool(alarms[150:].mean() > 0.5)
+(True, True)
+>>> int(monitor.contributions(faulty)[150:].mean().argmax())
+2
+"""
+
+from probsfa.monitoring.monitor import ProcessMonitor as ProcessMonitor
+
+__all__ = ["ProcessMonitor"]

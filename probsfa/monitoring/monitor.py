@@ -1,0 +1,454 @@
+"""A monitor of a process as a scikit-learn estimator, thin over this room's functions."""
+
+import importlib
+import warnings
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+
+from probsfa._typing import BoolArray, FloatArray
+from probsfa._validation import Sequences, check_count, check_sequences
+from probsfa.monitoring.limits import contiguous_folds, control_limits, trailing_means
+from probsfa.monitoring.statistics import (
+    Chart,
+    charts_of_latents,
+    charts_of_slow_features,
+    slow_latents,
+    slower_than_columns,
+)
+from probsfa.sfa import SFA
+from probsfa.statespace import FilterResult, ProbabilisticSFA
+from probsfa.statespace.learning.options import is_number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["ProcessMonitor"]
+
+
+class ProcessMonitor(BaseEstimator):
+    """Control charts of slow features: alarms, with limits that hold on rows that no fit has seen.
+
+    The model is fitted to rows of normal operation. Limits come from normal rows as well, but each row is
+    judged by a fit that has not seen it: contiguous stretches are left out one after the other, so that
+    neighbours in time do not give a row away.
+
+    Parameters
+    ----------
+    model : SFA, ProbabilisticSFA or None, default=None
+        What is fitted to normal rows; None is ``SFA()``. Missing cells need ``ProbabilisticSFA(...)``, which
+        judges each row by those before it and by the cells it has.
+    alpha : float, default=0.01
+        Rate of false alarms: part of the normal rows that are above a limit.
+    n_slow : int or None, default=None
+        How many features are the slow ones; the others have charts of their own. None takes those that change
+        more slowly than the fastest column does (Shang et al. 2015). Rhythms and smooth latents always count
+        as slow.
+    window : int, default=1
+        Rows over which each statistic is averaged, the row itself and those before it. More find small faults
+        that stay, later; the first ``window - 1`` rows of a sequence are not judged.
+    n_folds : int, default=5
+        Number of stretches that are left out, one at a time.
+    joint : bool, default=True
+        Whether `alpha` is the rate of alarms of all charts together, or of each by itself.
+
+    Attributes
+    ----------
+    model_ : SFA or ProbabilisticSFA
+        The model, fitted to all normal rows.
+    n_slow_ : int
+        Number of slow features.
+    statistics_ : tuple of str
+        Names of the charts; see Notes.
+    limits_ : dict of float
+        Limit of each chart.
+    held_out_ : DataFrame (N, S)
+        Statistics of the normal rows, each by the fit that has not seen it.
+    false_alarm_rate_ : float
+        Part of these rows, of those that can be judged, that are above a limit.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    See Also
+    --------
+    probsfa.ProbabilisticSFA.outlier_scores : Single cells that are off, given all others, before and after.
+    probsfa.ProbabilisticSFA.diagnose : Whether the model fits normal rows in the first place.
+
+    Notes
+    -----
+    The charts, a column each of `score_samples`:
+
+    ``T2``, ``T2 fast``
+        Where the process is: squared slow features, or fast ones, in units of their variance.
+    ``S2``, ``S2 fast``
+        How fast it moves: their squared changes from row to row. A controller that has brought the process
+        back after a disturbance leaves S2 normal, where T2 says that it now runs elsewhere.
+    ``residual``
+        What features do not explain. With the probabilistic model, how far a row is from what the rows
+        before it predict; with `SFA`, the error of reconstruction, where fewer features are kept than there
+        are directions.
+
+    With the probabilistic model all are chi-squared if the model is right; a row with holes gets the value
+    that is as improbable among complete ones, and a row without any cell none.
+    :mod:`probsfa.monitoring.statistics` has the formulas.
+
+    References
+    ----------
+    Shang, Yang, Gao, Huang, Suykens & Huang (2015), AIChE Journal 61:3666, doi:10.1002/aic.14888.
+    Alcala & Qin (2009), Automatica 45:1593, doi:10.1016/j.automatica.2009.02.027 (contributions).
+
+    Examples
+    --------
+    A sensor with an offset from row 150 on:
+
+    >>> import numpy as np
+    >>> from probsfa import SFA
+    >>> from probsfa.datasets import make_slow_mixture
+    >>> from probsfa.monitoring import ProcessMonitor
+    >>> X = make_slow_mixture(2300, 4, decay=[0.95, 0.5], noise_variance=0.1, random_state=0).data
+    >>> monitor = ProcessMonitor(SFA(), alpha=0.02).fit(X[:2000])
+    >>> monitor.statistics_
+    ('T2', 'T2 fast', 'S2', 'S2 fast')
+    >>> faulty = X[2000:].copy()
+    >>> faulty[150:, 1] += 3.0
+    >>> alarms = monitor.predict(faulty)
+    >>> bool(alarms[:150].mean() < 0.06), bool(alarms[150:].mean() > 0.9)
+    (True, True)
+    >>> int(monitor.contributions(faulty, "T2")[150:].mean().argmax())
+    1
+    """
+
+    def __init__(
+        self,
+        model: Any = None,
+        *,
+        alpha: float = 0.01,
+        n_slow: int | None = None,
+        window: int = 1,
+        n_folds: int = 5,
+        joint: bool = True,
+    ) -> None:
+        self.model = model
+        self.alpha = alpha
+        self.n_slow = n_slow
+        self.window = window
+        self.n_folds = n_folds
+        self.joint = joint
+
+    def fit(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None) -> Self:
+        """Learn what is normal.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame (T, D), or list of them
+            Rows of normal operation in order of time; NaN where missing, if the model allows.
+        y : ignored
+        lengths : array-like of int, optional
+            Cuts one array into consecutive sequences.
+        times : array-like (T,) or list of array-likes, optional
+            Times of the rows, for the probabilistic model, as in its ``fit``.
+
+        Returns
+        -------
+        ProcessMonitor
+            The fitted monitor.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the data are not valid, or the model is one that cannot be watched with: with
+            ``robust``, ``transforms`` or ``noise=0.0``.
+
+        Warns
+        -----
+        UserWarning
+            If there are too few rows for so rare false alarms.
+        """
+        template = self._check_parameters()
+        sequences = check_sequences(
+            self, X, reset=True, allow_nan=_takes_missing(template), lengths=lengths, times=times
+        )
+        if sequences.n_rows < 2 * self.n_folds:
+            raise ValueError(
+                f"n_folds={self.n_folds} needs {2 * self.n_folds} rows or more; got {sequences.n_rows}."
+            )
+        rows = _Rows.of(X, sequences, times)
+        self.model_ = rows.fit(clone(template))
+        self.n_slow_ = self._count_slow(self.model_)
+        parts = []
+        for stretches in contiguous_folds(sequences.lengths, self.n_folds):
+            model = clone(template)
+            if isinstance(model, ProbabilisticSFA):
+                model.set_params(init=self.model_)  # where the climb starts, not where it ends
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what there is to say, the fit to all rows has said
+                rows.without(stretches).fit(model)
+            left_out = rows.take(stretches)
+            charts = self._charts(model, left_out)
+            parts.append(self._statistics(left_out, charts))
+            self.statistics_ = tuple(charts[0])
+        values = np.concatenate(parts)
+        limits = control_limits(values, self.alpha, joint=self.joint)
+        judged = ~np.isnan(values).all(axis=1)
+        self.limits_ = dict(zip(self.statistics_, limits.tolist(), strict=True))
+        self.held_out_ = _frame(values, self.statistics_)
+        self.false_alarm_rate_ = float(np.mean(np.any(values[judged] > limits, axis=1)))
+        return self
+
+    def score_samples(self, X: Any, *, lengths: Any = None, times: Any = None) -> Any:
+        """Return the statistics of rows.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame (T, D), or list of them
+            Rows in order of time.
+        lengths, times : optional
+            As in `fit`.
+
+        Returns
+        -------
+        DataFrame (T, S), or list of them
+            A column for each chart, NaN where a row cannot be judged: one without a cell, the first ones of
+            a sequence where changes or a `window` are asked for. The index is that of a frame of pandas.
+        """
+        rows = self._check(X, lengths, times)
+        return rows.restore(self._statistics(rows, self._charts(self.model_, rows)), self.statistics_)
+
+    def predict(self, X: Any, *, lengths: Any = None, times: Any = None) -> Any:
+        """Say which rows raise an alarm: those with a statistic above its limit.
+
+        Parameters as in `score_samples`.
+
+        Returns
+        -------
+        ndarray of bool (T,), or list of them
+            Rows that cannot be judged raise none.
+        """
+        rows = self._check(X, lengths, times)
+        values = self._statistics(rows, self._charts(self.model_, rows))
+        alarms = np.any(values > np.array(list(self.limits_.values())), axis=1)
+        return rows.sequences.restore(alarms)
+
+    def contributions(
+        self, X: Any, statistic: str | None = None, *, lengths: Any = None, times: Any = None
+    ) -> Any:
+        """Say which columns are behind a statistic.
+
+        Parameters
+        ----------
+        X, lengths, times
+            As in `score_samples`.
+        statistic : str or None, default=None
+            One of `statistics_`. None takes for each row the one that is highest relative to its limit.
+
+        Returns
+        -------
+        DataFrame (T, D), or list of them
+            By how much the statistic of the row would fall if that cell alone had the value that suits best
+            (averaged over the `window`); zero for missing cells, NaN for rows that cannot be judged. Of a row
+            with holes it is what the statistic was before its tail was made equal to that of complete rows.
+
+        Raises
+        ------
+        ValueError
+            If there is no such statistic, or the features are not linear in the columns.
+
+        Notes
+        -----
+        The column with the largest contribution is the one whose fault alone explains the row best. Where
+        several columns are off together, those beside them may share the blame.
+        """
+        rows = self._check(X, lengths, times)
+        if statistic is not None and statistic not in self.statistics_:
+            raise ValueError(f"statistic must be one of {list(self.statistics_)}; got {statistic!r}.")
+        charts = self._charts(self.model_, rows)
+        ratios = self._statistics(rows, charts) / np.array(list(self.limits_.values()))
+        if statistic is None:
+            chosen = np.argmax(np.where(np.isnan(ratios), -np.inf, ratios), axis=1)
+        else:
+            chosen = np.full(len(ratios), self.statistics_.index(statistic))
+        out = np.full(rows.sequences.values.shape, np.nan)
+        for s in np.unique(chosen):
+            name = self.statistics_[s]
+            reductions = np.concatenate([trailing_means(c[name].reductions(), self.window) for c in charts])
+            judged = (chosen == s) & ~np.isnan(ratios[:, s])
+            out[judged] = reductions[judged]
+        return rows.restore(out, getattr(self, "feature_names_in_", range(self.n_features_in_)))
+
+    def plot(
+        self, X: Any, *, truth: Any = None, axes: "list[Axes] | NDArray[Any] | None" = None, times: Any = None
+    ) -> "list[Axes]":
+        """Draw the charts of one sequence; see :func:`probsfa.plots.plot_control_charts`.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame (T, D)
+            Rows in order of time.
+        truth : array-like of bool (T,), optional
+            Rows that are known to be faulty, to shade.
+        axes : sequence of matplotlib Axes, optional
+            One for each statistic; in a new figure where not given.
+        times : array-like (T,), optional
+            As in `fit`.
+
+        Returns
+        -------
+        list of matplotlib Axes
+        """
+        # Pictures stand above this room, which knows of them when it is asked for one only.
+        draw = importlib.import_module("probsfa.plots").plot_control_charts
+        drawn: list[Axes] = draw(self.score_samples(X, times=times), self.limits_, truth=truth, axes=axes)
+        return drawn
+
+    # ------------------------------------------------------------------ plumbing
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether there are limits."""
+        return hasattr(self, "limits_")
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn what the estimator accepts."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = _takes_missing(self.model)
+        return tags
+
+    def _check_parameters(self) -> Any:
+        """The model to fit, or a ValueError."""
+        if not 0.0 < self.alpha < 1.0:
+            raise ValueError(f"alpha must be above 0 and below 1; got {self.alpha!r}.")
+        check_count("window", self.window)
+        check_count("n_folds", self.n_folds, minimum=2)
+        if self.n_slow is not None:
+            check_count("n_slow", self.n_slow)
+        model = SFA() if self.model is None else self.model
+        if not isinstance(model, (SFA, ProbabilisticSFA)):
+            raise ValueError(f"model must be an SFA or a ProbabilisticSFA; got {type(model).__name__}.")
+        if isinstance(model, ProbabilisticSFA):
+            if model.robust or model.transforms is not None:
+                raise ValueError(
+                    "model must have Gaussian noise and no transforms: robust noise would excuse what is to "
+                    "be found. Take outliers out of the normal rows, and transform columns before."
+                )
+            if is_number(model.noise) and model.noise == 0.0:
+                raise ValueError("model has noise=0.0, which is slow feature analysis; give SFA().")
+        return model
+
+    def _count_slow(self, model: Any) -> int:
+        """How many features of the fitted model are slow."""
+        if isinstance(model, ProbabilisticSFA):
+            most = model.params_.n_components
+            by_rule = slow_latents(model.params_)
+        else:
+            most = len(model.components_)
+            moments = (model.moments_.covariance, model.moments_.difference_moment)
+            variance, change = (np.diagonal(moment) for moment in moments)
+            varies = variance > 0.0
+            by_rule = slower_than_columns(model.delta_values_, change[varies] / variance[varies])
+        if self.n_slow is not None and self.n_slow > most:
+            raise ValueError(f"n_slow={self.n_slow} is more than the {most} features that the model has.")
+        return min(by_rule, most) if self.n_slow is None else self.n_slow
+
+    def _check(self, X: Any, lengths: Any, times: Any) -> "_Rows":
+        check_is_fitted(self)
+        sequences = check_sequences(
+            self, X, reset=False, allow_nan=_takes_missing(self.model_), lengths=lengths, times=times
+        )
+        return _Rows.of(X, sequences, times)
+
+    def _charts(self, model: Any, rows: "_Rows") -> list[dict[str, Chart]]:
+        """Statistics of each sequence by a fitted model."""
+        charts = []
+        for x, values, times in zip(rows.pieces, rows.values, rows.times, strict=True):
+            if isinstance(model, ProbabilisticSFA):
+                slow = np.arange(model.params_.n_states) < self.n_slow_
+                slow[model.params_.n_components :] = True  # rhythms and smooth latents
+                result = cast(FilterResult, model.filter(x, times=times))
+                lacking: BoolArray = np.asarray(np.isnan(values).all(axis=1))
+                charts.append(charts_of_latents(result, slow, lacking))
+            else:
+                features = np.asarray(model.transform(x), dtype=np.float64)
+                charts.append(charts_of_slow_features(model, features, values, self.n_slow_))
+        return charts
+
+    def _statistics(self, rows: "_Rows", charts: list[dict[str, Chart]]) -> FloatArray:
+        """What is compared with the limits: (N, S)."""
+        names = list(charts[0])
+        return np.concatenate(
+            [
+                trailing_means(np.stack([of_one[name].values for name in names], axis=1), self.window)
+                for of_one in charts
+            ]
+        )
+
+
+class _Rows:
+    """Sequences as they were given and as arrays, which can be cut.
+
+    Frames of pandas stay such, because the model may read times from their index.
+    """
+
+    X: Any
+    sequences: Sequences
+
+    def __init__(self, pieces: list[Any], values: list[FloatArray], times: list[Any]) -> None:
+        self.pieces, self.values, self.times = pieces, values, times
+
+    @classmethod
+    def of(cls, X: Any, sequences: Sequences, times: Any) -> Self:
+        """What a caller gave, checked."""
+        values = [sequences.values[s] for s in sequences.slices]
+        if sequences.is_list:
+            pieces = [x if hasattr(x, "iloc") else array for x, array in zip(X, values, strict=True)]
+            when = [None] * len(pieces) if times is None else list(times)
+        else:
+            pieces = [X.iloc[s] for s in sequences.slices] if hasattr(X, "iloc") else values
+            when = [None if times is None else times[s] for s in sequences.slices]
+        made = cls(pieces, values, when)
+        made.X, made.sequences = X, sequences
+        return made
+
+    def take(self, stretches: list[tuple[int, int, int]]) -> "_Rows":
+        """Some stretches, each a sequence."""
+        pieces: list[Any] = []
+        values, times = [], []
+        for i, a, b in stretches:
+            x, when = self.pieces[i], self.times[i]
+            pieces.append(x.iloc[a:b] if hasattr(x, "iloc") else x[a:b])
+            values.append(self.values[i][a:b])
+            times.append(None if when is None else when[a:b])
+        return _Rows(pieces, values, times)
+
+    def without(self, stretches: list[tuple[int, int, int]]) -> "_Rows":
+        """What is left of the sequences without some stretches, of which each has one at most."""
+        left_out = {i: (a, b) for i, a, b in stretches}
+        rest = []
+        for i, x in enumerate(self.values):
+            a, b = left_out.get(i, (0, 0))
+            rest += [(i, first, last) for first, last in ((0, a), (b, len(x))) if first < last]
+        return self.take(rest)
+
+    def fit(self, model: Any) -> Any:
+        """Fit a model to all of them."""
+        several = len(self.pieces) > 1
+        given = {} if self.times[0] is None else {"times": self.times if several else self.times[0]}
+        return model.fit(self.pieces if several else self.pieces[0], **given)
+
+    def restore(self, values: FloatArray, columns: Any) -> Any:
+        """Values (N, S) as a frame for each sequence of a list, or as one."""
+        if not self.sequences.is_list:
+            return _frame(values, columns, self.X)
+        return [_frame(values[s], columns, x) for x, s in zip(self.X, self.sequences.slices, strict=True)]
+
+
+def _frame(values: FloatArray, columns: Any, like: Any = None) -> Any:
+    """A frame of pandas, with the index of another one if there is that."""
+    import pandas as pd
+
+    return pd.DataFrame(values, index=like.index if hasattr(like, "iloc") else None, columns=list(columns))
+
+
+def _takes_missing(model: Any) -> bool:
+    return isinstance(model, ProbabilisticSFA) or getattr(model, "missing", "raise") == "skip"

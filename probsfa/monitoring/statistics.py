@@ -1,0 +1,215 @@
+"""The statistics of control charts, and which cells of a row are behind them.
+
+Every statistic is a squared length ``|v_t|^2`` of a vector that is linear in the row ``x_t``. Its *reduction*
+by a column is by how much it would fall if that cell of the row, and no other, had the value that suits best
+(reconstruction-based contributions, Alcala & Qin 2009)::
+
+    min over c of |v - b c|^2 = |v|^2 - (b' v)^2 / (b' b)
+
+with ``b`` the change of ``v`` for one unit of the cell.
+
+*Slow features* ``y = W (x - mu)`` of unit variance, with delta values ``delta`` (Shang, Yang, Gao, Huang,
+Suykens & Huang 2015)::
+
+    T2 = sum y_k^2        S2 = sum (y_k,t - y_k,t-lag)^2 / delta_k
+
+over the slow ones, and over the fast ones; and what no feature holds, the squared error of the reconstruction
+in units of the columns' variances.
+
+*The probabilistic model.* ``m_t`` are the means of the latents given the rows so far, ``P_t`` their
+covariances. Under the model ``Cov m_t = 1 - P_t`` and ``Cov(m_t, m_t-1) = A (1 - P_t-1)``, so that ::
+
+    T2 = m_t' (1 - P_t)^-1 m_t        S2 = (m_t - m_t-1)' Cov(m_t - m_t-1)^-1 (m_t - m_t-1)
+
+are chi-squared whichever cells are missing; and so is the residual, the squared Mahalanobis distance of the
+observed cells of a row from what the rows before it predict.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probsfa._typing import BoolArray, FloatArray
+from probsfa.statespace.filtering import FilterResult, gains, row_errors, transition_matrices
+from probsfa.statespace.parameters import Parameters
+
+__all__ = [
+    "Chart",
+    "charts_of_latents",
+    "charts_of_slow_features",
+    "equal_tails",
+    "slow_latents",
+    "slower_than_columns",
+]
+
+# Directions with less than this variance are those of which the rows so far say nothing.
+_LEAST_VARIANCE = 1e-9
+
+
+class Chart(NamedTuple):
+    """A statistic over the rows of a sequence.
+
+    Attributes
+    ----------
+    values : ndarray of shape (T,)
+        The statistic; NaN where it cannot be told.
+    reductions : callable
+        Makes an array (T, D): by how much each cell of a row could lower the statistic, zero where missing.
+    """
+
+    values: FloatArray
+    reductions: Callable[[], FloatArray]
+
+
+def slower_than_columns(delta_values: FloatArray, of_columns: FloatArray) -> int:
+    """How many features change more slowly than the fastest column does (Shang et al. 2015); one at least."""
+    return max(1, int(np.count_nonzero(delta_values <= np.max(of_columns))))
+
+
+def slow_latents(params: Parameters) -> int:
+    """How many AR(1) latents change more slowly than the fastest column would under the model."""
+    loaded = params.loadings[:, : params.n_components] ** 2
+    delta = 2.0 * (1.0 - params.decay)
+    # What is seen of rhythms and smooth latents is slow; noise without memory changes by twice its variance.
+    others = np.sum(params.loadings[:, params.n_components :] ** 2, axis=1)
+    memory = np.zeros(params.n_features) if not params.has_memory else params.memory_scale**2
+    fading = np.zeros(params.n_features) if not params.has_memory else 2.0 * (1.0 - params.memory_decay)
+    variance = loaded.sum(axis=1) + others + memory + params.noise_variance
+    change = loaded @ delta + memory * fading + 2.0 * params.noise_variance
+    return slower_than_columns(delta, change / variance)
+
+
+def charts_of_slow_features(
+    model: Any, features: FloatArray, values: FloatArray, n_slow: int
+) -> dict[str, Chart]:
+    """Statistics of one sequence under linear slow feature analysis.
+
+    Parameters
+    ----------
+    model : SFA
+        The fitted estimator.
+    features : ndarray of shape (T, K)
+        What it makes of the rows; NaN for incomplete ones, which have no statistic.
+    values : ndarray of shape (T, D)
+        The rows.
+    n_slow : int
+        How many of the features are the slow ones.
+
+    Returns
+    -------
+    dict of Chart
+        ``"T2"`` and ``"S2"`` of the slow features, ``"T2 fast"`` and ``"S2 fast"`` of the others if there are
+        any, and ``"residual"`` if the features do not hold all that varies.
+    """
+    changes = np.full_like(features, np.nan)
+    changes[model.lag :] = features[model.lag :] - features[: -model.lag]
+    changes = changes / np.sqrt(np.maximum(model.delta_values_, np.finfo(float).tiny))
+    weights = None if model.expansion_ is not None else model.components_
+    charts = {}
+    for name, which in (("", slice(0, n_slow)), (" fast", slice(n_slow, None))):
+        if features[:, which].shape[1] == 0:
+            continue
+        response = None if weights is None else weights[which]
+        charts["T2" + name] = _chart(features[:, which], response)
+        if response is not None:
+            response = response / np.sqrt(np.maximum(model.delta_values_[which, None], np.finfo(float).tiny))
+        charts["S2" + name] = _chart(changes[:, which], response)
+    if weights is not None and len(weights) < model.rank_:
+        scale = np.sqrt(np.diagonal(model.moments_.covariance))
+        units = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0.0)
+        response = units[:, None] * (np.eye(len(scale)) - model.loadings_ @ weights)
+        charts["residual"] = _chart((values - model.mean_) @ response.T, response)
+    return {name: charts[name] for name in sorted(charts, key=_ORDER.index)}
+
+
+_ORDER = ["T2", "T2 fast", "S2", "S2 fast", "residual"]
+
+
+def charts_of_latents(result: FilterResult, slow: BoolArray, lacking: BoolArray) -> dict[str, Chart]:
+    """Statistics of one sequence under the probabilistic model.
+
+    Parameters
+    ----------
+    result : FilterResult
+        Causal distributions of the latents of all rows of a sequence.
+    slow : ndarray of bool of shape (K,)
+        Which states are the slow ones.
+    lacking : ndarray of bool of shape (T,)
+        Rows in which nothing is observed; they have no statistic.
+
+    Returns
+    -------
+    dict of Chart
+        As of :func:`charts_of_slow_features`; ``"residual"`` always.
+    """
+    known = np.eye(len(slow)) - result.covariances
+    step = transition_matrices(result)
+    before = np.concatenate([np.zeros_like(known[:1]), known[:-1]])
+    crossed = step @ before
+    moving = known + before - crossed - np.swapaxes(crossed, 1, 2)
+    means = result.means
+    changes = means - np.concatenate([np.zeros_like(means[:1]), means[:-1]])
+    changes[0] = np.nan
+    gain = gains(result)
+    charts = {}
+    for name, which in (("", np.flatnonzero(slow)), (" fast", np.flatnonzero(~slow))):
+        if which.size == 0:
+            continue
+        for letter, vectors, spread in (("T2", means, known), ("S2", changes, moving)):
+            within = spread[:, which[:, None], which]
+            charts[letter + name] = _whitened(vectors[:, which], within, gain[:, which], lacking)
+    errors = row_errors(result)
+    d = errors.cell_errors.shape[1]
+    charts["residual"] = Chart(
+        equal_tails(errors.distances, errors.n_cells, d), lambda: np.nan_to_num(errors.cell_errors) ** 2
+    )
+    return {name: charts[name] for name in sorted(charts, key=_ORDER.index)}
+
+
+def equal_tails(values: FloatArray, degrees: NDArray[Any], wanted: int) -> FloatArray:
+    """Chi-squared values with some degrees of freedom as values with others that are as improbable.
+
+    By the cube root of Wilson & Hilferty (1931), which is monotone and holds far into the tail. Values that
+    have the wanted degrees stay as they are; those with none are NaN.
+    """
+    few = np.maximum(degrees, 1).astype(np.float64)
+    spread = 2.0 / (9.0 * few)
+    score = (np.cbrt(np.maximum(values, 0.0) / few) - (1.0 - spread)) / np.sqrt(spread)
+    aimed = 2.0 / (9.0 * wanted)
+    moved = wanted * np.maximum(1.0 - aimed + score * np.sqrt(aimed), 0.0) ** 3
+    return np.where(degrees == wanted, values, np.where(degrees > 0, moved, np.nan))
+
+
+def _chart(vectors: FloatArray, response: FloatArray | None) -> Chart:
+    """The squared length of vectors (T, F), of which one unit of a column moves them by `response` (F, D)."""
+
+    def reductions() -> FloatArray:
+        if response is None:
+            raise ValueError(
+                "contributions by column need features that are linear in the columns, without expansion."
+            )
+        power = np.sum(response**2, axis=0)
+        along = (vectors @ response) ** 2
+        return np.divide(along, power, out=np.zeros_like(along), where=power > 0.0)
+
+    return Chart(np.sum(vectors**2, axis=1), reductions)
+
+
+def _whitened(vectors: FloatArray, covariances: FloatArray, gain: FloatArray, lacking: BoolArray) -> Chart:
+    """The squared Mahalanobis length of vectors (T, F), moved by one unit of a cell by `gain` (T, F, D)."""
+    variance, axes = np.linalg.eigh(covariances)
+    told = variance > _LEAST_VARIANCE
+    scale = np.where(told, 1.0 / np.sqrt(np.where(told, variance, 1.0)), 0.0)
+    white = scale[:, :, None] * np.swapaxes(axes, 1, 2)
+    long = np.einsum("tfk,tk->tf", white, vectors)
+
+    def reductions() -> FloatArray:
+        response = white @ gain
+        power = np.sum(response**2, axis=1)
+        along = np.einsum("tf,tfd->td", long, response) ** 2
+        return np.divide(along, power, out=np.zeros_like(along), where=power > 0.0)
+
+    values = equal_tails(np.sum(long**2, axis=1), told.sum(axis=1), vectors.shape[1])
+    return Chart(np.where(lacking, np.nan, values), reductions)

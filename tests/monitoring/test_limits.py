@@ -1,0 +1,65 @@
+"""Limits that held-out rows exceed as often as is asked for, and stretches that are left out."""
+
+import numpy as np
+import pytest
+
+from probsfa.monitoring.limits import contiguous_folds, control_limits, trailing_means
+from tests.oracles import monitoring as oracle
+
+
+@pytest.mark.parametrize("joint", [True, False])
+@pytest.mark.parametrize("alpha", [0.01, 0.05, 0.3])
+def test_rates_are_the_largest_that_alpha_allows(rng, joint, alpha):
+    values = rng.exponential(size=(500, 3)) @ np.array([[1.0, 0.5, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 2.0]])
+    values[rng.random(values.shape) < 0.02] = np.nan
+    limits = control_limits(values, alpha, joint=joint)
+    each, together = oracle.rates(values, limits)
+    # All charts have the same rate by themselves, up to cells that are missing.
+    assert np.ptp(each) <= 0.0
+    rate = together if joint else each[0]
+    assert rate <= alpha
+    # Limits lowered to the next value of each chart would exceed it.
+    lower = np.array([np.max(v[v < limit]) for v, limit in zip(values.T, limits, strict=True)])
+    each, together = oracle.rates(values, np.nextafter(lower, -np.inf))
+    assert (together if joint else each.max()) > alpha
+
+
+def test_too_few_rows_are_told():
+    with pytest.warns(UserWarning, match="20 normal rows are few for a false-alarm rate of 0.01"):
+        limits = control_limits(np.arange(40.0).reshape(20, 2), 0.01, joint=True)
+    np.testing.assert_array_equal(limits, [38.0, 39.0])
+
+
+def test_a_statistic_that_no_row_has_raises_no_alarm():
+    values = np.stack([np.arange(200.0), np.full(200, np.nan)], axis=1)
+    assert control_limits(values, 0.1, joint=True)[1] == np.inf
+
+
+@pytest.mark.parametrize(("lengths", "n_folds"), [((100,), 5), ((30, 7, 50), 4), ((3, 3, 3), 2)])
+def test_folds_are_stretches_that_cover_every_row_once(lengths, n_folds):
+    rows = [(i, t) for i, n in enumerate(lengths) for t in range(n)]
+    folds = contiguous_folds(lengths, n_folds)
+    covered = [(i, t) for fold in folds for i, a, b in fold for t in range(a, b)]
+    assert covered == rows
+    sizes = [sum(b - a for _, a, b in fold) for fold in folds]
+    assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize("window", [1, 3, 12])
+def test_trailing_means_by_a_loop(rng, window):
+    values = rng.standard_normal((10, 2))
+    values[rng.random(values.shape) < 0.3] = np.nan
+    values[4:8, 1] = np.nan
+    made = trailing_means(values, window)
+    for t in range(10):
+        for s in range(2):
+            last = values[max(t - window + 1, 0) : t + 1, s]
+            last = last[~np.isnan(last)]
+            wanted = np.nan if t < window - 1 or last.size == 0 else last.sum() / last.size
+            np.testing.assert_allclose(made[t, s], wanted, rtol=1e-12)
+
+
+def test_a_wild_value_leaves_no_trace_in_later_means():
+    values = np.ones((20, 1))
+    values[5] = 1e15
+    np.testing.assert_array_equal(trailing_means(values, 4)[9:], 1.0)

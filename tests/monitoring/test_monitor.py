@@ -1,0 +1,187 @@
+"""The monitor: false alarms at their rate, faults found and told by column, and what is refused."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from probsfa import SFA, ProbabilisticSFA, ProcessMonitor
+from probsfa.datasets import make_slow_mixture
+
+MODELS = {"sfa": SFA(), "sfa, 2 features": SFA(2), "probabilistic": ProbabilisticSFA(2, tol=1.0)}
+
+
+def a_plant(seed, n_rows):
+    """Normal rows of a process with two slow latents and five sensors."""
+    return make_slow_mixture(n_rows, 5, decay=[0.9, 0.6], noise_variance=0.3, random_state=seed).data
+
+
+@pytest.fixture(scope="module")
+def plant():
+    return a_plant(0, 24_000)
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def monitor(request, plant):
+    return ProcessMonitor(MODELS[request.param], alpha=0.05).fit(plant[:1500])
+
+
+def test_new_normal_rows_raise_false_alarms_at_the_rate_that_is_asked_for(monitor, plant):
+    assert 0.03 <= monitor.false_alarm_rate_ <= 0.05
+    assert np.mean(monitor.predict(plant[1500:6000])) == pytest.approx(0.05, abs=0.02)
+
+
+def test_each_chart_by_itself_has_the_rate_where_limits_are_not_joint(plant):
+    monitor = ProcessMonitor(SFA(2), alpha=0.05, joint=False).fit(plant[:12_000])
+    above = monitor.score_samples(plant[12_000:]) > pd.Series(monitor.limits_)
+    np.testing.assert_allclose(above.mean(), 0.05, atol=0.012)
+    assert np.mean(monitor.predict(plant[12_000:])) > 0.08
+
+
+@pytest.mark.parametrize("column", [0, 3])
+def test_a_step_in_one_column_is_found_and_its_contribution_ranks_first(monitor, plant, column):
+    faulty = plant[1500:2100].copy()
+    faulty[300:, column] += 5.0 * plant[:, column].std()
+    alarms = monitor.predict(faulty)
+    assert np.mean(alarms[:300]) < 0.12
+    assert np.mean(alarms[300:]) > 0.8
+    contributions = monitor.contributions(faulty)
+    assert contributions.shape == faulty.shape
+    first = contributions[300:][alarms[300:]].to_numpy().argmax(axis=1)
+    assert np.mean(first == column) > 0.7
+
+
+def test_a_window_finds_small_faults_that_stay(plant):
+    faulty = plant[1500:2500].copy()
+    faulty[200:, 1] += 1.0 * plant[:, 1].std()
+    found, false = {}, {}
+    for window in (1, 30):
+        monitor = ProcessMonitor(SFA(), alpha=0.05, window=window).fit(plant[2500:13_000])
+        alarms = monitor.predict(faulty)
+        assert not alarms[: window - 1].any()
+        found[window], false[window] = np.mean(alarms[260:]), np.mean(monitor.predict(plant[13_000:]))
+        assert np.isnan(monitor.contributions(faulty, "T2").to_numpy()[: window - 1]).all()
+    assert found[30] > found[1] + 0.2
+    assert false[30] == pytest.approx(0.05, abs=0.03)
+
+
+def test_missing_cells_are_allowed_with_the_probabilistic_model(plant, rng):
+    X = np.where(rng.random(plant.shape) < 0.2, np.nan, plant)
+    X[1600] = np.nan
+    monitor = ProcessMonitor(MODELS["probabilistic"], alpha=0.05).fit(X[:1500])
+    new = X[1500:3500].copy()
+    assert np.mean(monitor.predict(new)) == pytest.approx(0.05, abs=0.025)
+    assert monitor.score_samples(new).iloc[100].isna().all()
+    assert not monitor.predict(new)[100]
+    new[1000:, 4] += 5.0 * plant[:, 4].std()
+    seen = ~np.isnan(new[1000:, 4])
+    assert np.mean(monitor.predict(new)[1000:][seen]) > 0.7
+    assert monitor.contributions(new, "residual").iloc[1000:].mean().idxmax() == 4
+    with pytest.raises(ValueError, match="X contains NaN: the first is in row 0"):
+        ProcessMonitor(SFA()).fit(X[1600:])
+
+
+def test_incomplete_rows_are_skipped_where_slow_features_skip_them(plant, rng):
+    X = plant[:800].copy()
+    X[100] = np.nan
+    monitor = ProcessMonitor(SFA(missing="skip"), alpha=0.05).fit(X)
+    assert monitor.score_samples(X).iloc[100].isna().all()
+    assert not monitor.predict(X)[100]
+
+
+def test_held_out_rows_are_those_of_fits_without_them(plant):
+    X = plant[:200]
+    monitor = ProcessMonitor(SFA(), alpha=0.1, n_folds=2).fit(X)
+    for own, other in ((slice(0, 100), slice(100, 200)), (slice(100, 200), slice(0, 100))):
+        features = SFA().fit(X[other]).transform(X[own])
+        wanted = np.sum(features[:, : monitor.n_slow_] ** 2, axis=1)
+        np.testing.assert_allclose(monitor.held_out_["T2"].to_numpy()[own], wanted)
+
+
+def test_lists_frames_and_lengths_give_the_like(plant):
+    when = pd.date_range("2024", periods=300, freq="min")
+    frame = pd.DataFrame(plant[:300], index=when, columns=list("abcde"))
+    by_frame = ProcessMonitor(SFA(), alpha=0.1).fit(frame)
+    table = by_frame.score_samples(frame)
+    assert table.index.equals(when)
+    assert tuple(table.columns) == by_frame.statistics_
+    contributions = by_frame.contributions(frame)
+    assert list(contributions.columns) == list("abcde")
+    assert contributions.index.equals(when)
+    pieces = [plant[:120], plant[120:300]]
+    of_list = ProcessMonitor(SFA(), alpha=0.1).fit(pieces)
+    of_lengths = ProcessMonitor(SFA(), alpha=0.1).fit(plant[:300], lengths=[120, 180])
+    assert of_list.limits_ == of_lengths.limits_
+    listed = of_list.score_samples(pieces)
+    assert [len(part) for part in listed] == [120, 180]
+    together = of_list.score_samples(plant[:300], lengths=[120, 180])
+    np.testing.assert_array_equal(np.concatenate(listed), together)
+    assert [len(part) for part in of_list.predict(pieces)] == [120, 180]
+
+
+def test_times_are_those_of_the_model(plant, rng):
+    times = np.cumsum(rng.choice([1.0, 2.0], 600))
+    model = ProbabilisticSFA(1, max_iter=5, tol=10.0)
+    with pytest.warns(UserWarning):
+        monitor = ProcessMonitor(model, alpha=0.1).fit(plant[:600], times=times)
+    new = np.arange(50.0) * 1.5
+    direct = monitor.model_.filter(plant[600:650], times=new)
+    wanted = direct.means[:, 0] ** 2 / (1.0 - direct.covariances[:, 0, 0])
+    np.testing.assert_allclose(monitor.score_samples(plant[600:650], times=new)["T2"], wanted)
+
+
+def test_what_cannot_be_watched_with_is_refused(plant):
+    X = plant[:100]
+    for options, message in [
+        ({"model": 3}, "model must be an SFA or a ProbabilisticSFA; got int"),
+        ({"model": ProbabilisticSFA(1, robust=True)}, "Gaussian noise"),
+        ({"model": ProbabilisticSFA(1, transforms="log")}, "no transforms"),
+        ({"model": ProbabilisticSFA(1, noise=0.0)}, "give SFA"),
+        ({"alpha": 0.0}, "alpha must be above 0"),
+        ({"window": 0}, "window"),
+        ({"n_folds": 1}, "n_folds"),
+        ({"n_slow": 9}, "n_slow=9 is more than the 5 features"),
+        ({"n_folds": 60}, "needs 120 rows"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            ProcessMonitor(**options).fit(X)
+    with pytest.raises(NotFittedError):
+        ProcessMonitor().predict(X)
+    monitor = ProcessMonitor(alpha=0.1).fit(X)
+    with pytest.raises(ValueError, match="statistic must be one of"):
+        monitor.contributions(X, "Q")
+    with pytest.raises(ValueError, match="features"):
+        monitor.predict(X[:, :3])
+
+
+def test_parameters_are_kept_as_they_are_given(plant):
+    monitor = ProcessMonitor(SFA(3), alpha=0.1, n_slow=2, window=3, n_folds=4, joint=False)
+    again = clone(monitor).fit(plant[:200])
+    assert again.get_params()["model__n_components"] == 3
+    assert not hasattr(monitor.model, "components_")  # the model that was given is not fitted
+    assert not hasattr(again.model, "components_")
+    assert again.n_slow_ == 2
+    assert again.statistics_ == ("T2", "T2 fast", "S2", "S2 fast", "residual")
+
+
+def test_the_picture_shows_statistics_limits_and_alarms(monitor, plant):
+    X = plant[1500:1700].copy()
+    X[100:, 0] += 20.0
+    truth = np.arange(200) >= 100
+    axes = monitor.plot(X, truth=truth)
+    table, alarms = monitor.score_samples(X), monitor.predict(X)
+    marked = np.zeros(200, dtype=bool)
+    for ax, name in zip(axes, monitor.statistics_, strict=True):
+        line, above, limit = ax.get_lines()
+        np.testing.assert_array_equal(line.get_ydata(), table[name])
+        np.testing.assert_array_equal(limit.get_ydata(), monitor.limits_[name])
+        marked[np.asarray(above.get_xdata(), dtype=int)] = True
+        assert ax.get_ylabel() == name
+    np.testing.assert_array_equal(marked, alarms)
+    with pytest.raises(ValueError, match="truth"):
+        monitor.plot(X, truth=truth[:5])
+    with pytest.raises(ValueError, match="there is none for"):
+        from probsfa.plots import plot_control_charts
+
+        plot_control_charts(table, {})

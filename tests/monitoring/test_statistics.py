@@ -1,0 +1,198 @@
+"""Statistics of control charts are dense quadratic forms, contributions what a cell alone can explain."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from probsfa import SFA, ProbabilisticSFA
+from probsfa.monitoring.statistics import (
+    charts_of_latents,
+    charts_of_slow_features,
+    equal_tails,
+    slow_latents,
+    slower_than_columns,
+)
+from probsfa.statespace.filtering import row_errors
+from tests.oracles import monitoring as oracle
+from tests.oracles import statespace
+from tests.sampling import sparsely
+from tests.statespace.support import punch, uneven_times
+from tests.tolerances import SPECTRAL
+
+N = 9
+
+
+def a_model(rng, memory=False):
+    """An estimator of given parameters, and the same for the oracle, with memories as latents."""
+    decay, loadings = np.array([0.95, 0.6, 0.2]), rng.standard_normal((4, 3))
+    noise, offset = rng.uniform(0.1, 0.4, 4), rng.standard_normal(4)
+    given = (
+        {"memory_decay": np.array([0.3, 0.5, 0.7, 0.8]), "memory_scale": np.full(4, 0.5)} if memory else {}
+    )
+    model = ProbabilisticSFA.from_parameters(decay, loadings, noise, offset, **given)
+    params = model.params_
+    dense = statespace.Model(params.decay, params.loadings, params.noise_variance, params.offset)
+    if memory:
+        dense = dense._replace(
+            decay=np.append(params.decay, params.memory_decay),
+            loadings=np.hstack([params.loadings, np.diag(params.memory_scale)]),
+        )
+    return model, dense
+
+
+def charts(model, x, n_slow, times=None):
+    slow = np.arange(model.params_.n_states) < n_slow
+    return charts_of_latents(model.filter(x, times=times), slow, np.isnan(x).all(axis=1))
+
+
+def of_slow_features(sfa, x):
+    return charts_of_slow_features(sfa, sfa.transform(x), x, 2)
+
+
+def expected(dense, x, which, name, times=None):
+    """A statistic of the oracle, with the tail that the package gives it."""
+    values, degrees = oracle.causal_charts(dense, x, which, times)[name]
+    full = x.shape[1] if name == "residual" else len(which)
+    return np.where(degrees > 0, equal_tails(values, degrees, full), np.nan)
+
+
+@sparsely(
+    "holes", ["none", "scattered", "empty rows", "one column"], shown=["none", "scattered", "empty rows"]
+)
+@pytest.mark.parametrize("kind", ["even", "uneven", "memory"])
+def test_statistics_of_latents_are_those_of_the_dense_gaussian(rng, holes, kind):
+    model, dense = a_model(rng, memory=kind == "memory")
+    times = uneven_times(rng, [N])[0] if kind == "uneven" else None
+    x = statespace.simulate(rng, dense, [N], None if times is None else [times])[0]
+    [x] = punch(rng, [x], holes)
+    made = charts(model, x, 2, times)
+    assert list(made) == ["T2", "T2 fast", "S2", "S2 fast", "residual"]
+    for name, chart in made.items():
+        which = [2] if "fast" in name else [0, 1]
+        wanted = expected(dense, x, which, name.split()[0], times)
+        np.testing.assert_allclose(chart.values, wanted, rtol=SPECTRAL, atol=1e-10, err_msg=name)
+
+
+def test_statistics_of_latents_are_chi_squared_under_the_model(rng):
+    model, _ = a_model(rng)
+    X, _ = model.sample(6000, random_state=rng)
+    X[rng.random(X.shape) < 0.2] = np.nan
+    for name, chart in charts(model, X, 3).items():
+        degrees = 4 if name == "residual" else 3
+        values = chart.values[~np.isnan(chart.values)]
+        # Rows are correlated, T2 of slow latents most: the mean and an upper quantile, not a test of all.
+        assert np.mean(values) == pytest.approx(degrees, rel=0.15), name
+        assert np.mean(values > stats.chi2.ppf(0.95, degrees)) == pytest.approx(0.05, abs=0.02), name
+
+
+@pytest.mark.parametrize("holes", ["none", "scattered"])
+def test_contributions_of_latents_are_what_a_cell_alone_can_explain(rng, holes):
+    model, dense = a_model(rng)
+    [x] = punch(rng, statespace.simulate(rng, dense, [N]), holes)
+    for name, chart in charts(model, x, 2).items():
+        which = [2] if "fast" in name else [0, 1]
+        reductions = chart.reductions()
+        for t, j in [(4, 0), (4, 3), (N - 1, 1)]:
+
+            def statistic(changed, name=name, which=which, t=t):
+                return oracle.causal_charts(dense, changed, which)[name.split()[0]][0][t]
+
+            if np.isnan(x[t, j]):
+                assert reductions[t, j] == 0.0
+                continue
+            wanted = statistic(x) - oracle.least_over_a_cell(statistic, x, t, j)
+            np.testing.assert_allclose(reductions[t, j], wanted, rtol=1e-6, atol=1e-8, err_msg=name)
+
+
+def test_errors_of_cells_given_the_others_of_their_row(rng):
+    """Deleting the cell from the row lowers the distance by their squares."""
+    model, _ = a_model(rng)
+    x, _ = model.sample(N, random_state=rng)
+    whole = row_errors(model.filter(x))
+    np.testing.assert_array_equal(whole.n_cells, 4)
+    for j in range(4):
+        shorter = x.copy()
+        shorter[5, j] = np.nan
+        without = row_errors(model.filter(shorter))
+        assert np.isnan(without.cell_errors[5, j])
+        np.testing.assert_allclose(
+            whole.distances[5] - without.distances[5], whole.cell_errors[5, j] ** 2, rtol=SPECTRAL
+        )
+
+
+def test_statistics_of_slow_features_by_loops(rng):
+    X = rng.standard_normal((60, 3)).cumsum(axis=0) @ rng.standard_normal((3, 4)) + rng.standard_normal(
+        (60, 4)
+    )
+    sfa = SFA(3).fit(X)
+    x = X[20:32]
+    made = of_slow_features(sfa, x)
+    assert list(made) == ["T2", "T2 fast", "S2", "S2 fast", "residual"]
+    y = [[float(w @ (row - sfa.mean_)) for w in sfa.components_] for row in x]
+    for t in range(len(x)):
+        assert made["T2"].values[t] == pytest.approx(y[t][0] ** 2 + y[t][1] ** 2)
+        assert made["T2 fast"].values[t] == pytest.approx(y[t][2] ** 2)
+        if t == 0:
+            assert np.isnan(made["S2"].values[t])
+            continue
+        moved = [(y[t][k] - y[t - 1][k]) ** 2 / sfa.delta_values_[k] for k in range(3)]
+        assert made["S2"].values[t] == pytest.approx(moved[0] + moved[1])
+        assert made["S2 fast"].values[t] == pytest.approx(moved[2])
+    left = (x - sfa.inverse_transform(sfa.transform(x))) / X.std(axis=0)
+    np.testing.assert_allclose(made["residual"].values, np.sum(left**2, axis=1))
+
+
+def test_contributions_of_slow_features_are_what_a_cell_alone_can_explain(rng):
+    X = rng.standard_normal((60, 3)).cumsum(axis=0) @ rng.standard_normal((3, 4)) + rng.standard_normal(
+        (60, 4)
+    )
+    sfa, x, t = SFA(3).fit(X), X[20:32], 7
+    for name, chart in of_slow_features(sfa, x).items():
+        for j in range(4):
+
+            def statistic(changed, name=name):
+                return of_slow_features(sfa, changed)[name].values[t]
+
+            wanted = statistic(x) - oracle.least_over_a_cell(statistic, x, t, j)
+            np.testing.assert_allclose(chart.reductions()[t, j], wanted, rtol=1e-6, atol=1e-8)
+
+
+def test_features_of_an_expansion_have_no_contributions(rng):
+    from probsfa.expansions import Polynomial
+
+    sfa = SFA(2, expansion=Polynomial(2)).fit(rng.standard_normal((80, 2)))
+    made = of_slow_features(sfa, rng.standard_normal((5, 2)))
+    assert list(made) == ["T2", "S2"]
+    with pytest.raises(ValueError, match="without expansion"):
+        made["T2"].reductions()
+
+
+@pytest.mark.parametrize("degrees", [1, 2, 5, 20])
+def test_equal_tails_are_nearly_those_of_chi_squared(degrees):
+    values = stats.chi2.ppf([0.5, 0.9, 0.99, 0.999], degrees)
+    wanted = stats.chi2.ppf([0.5, 0.9, 0.99, 0.999], 20)
+    made = equal_tails(values, np.full(4, degrees), 20)
+    np.testing.assert_allclose(made, wanted, rtol=0.04)
+    assert np.all(np.diff(equal_tails(np.array([1.0, 1e3, 1e6, 1e12]), np.full(4, degrees), 20)) > 0)
+    assert np.isnan(equal_tails(np.array([0.0]), np.array([0]), 20)[0])
+
+
+def test_slow_features_are_those_slower_than_the_fastest_column():
+    assert slower_than_columns(np.array([0.1, 0.5, 1.9]), np.array([0.3, 1.0])) == 2
+    assert slower_than_columns(np.array([1.5, 1.9]), np.array([0.3, 1.0])) == 1
+
+
+def test_slow_latents_are_counted_by_the_changes_that_the_model_says(rng):
+    """Against the changes of a long series of the model."""
+    model = ProbabilisticSFA.from_parameters(
+        [0.95, 0.5, -0.9],
+        [[1.0, 0.2, 0.1], [0.5, 0.1, 0.3]],
+        [0.01, 0.01],
+        memory_decay=0.5,
+        memory_scale=0.3,
+    )
+    X, latents = model.sample(20_000, random_state=rng)
+    change, variance = (np.mean(np.diff(a, axis=0) ** 2, axis=0) for a in (X, latents)), X.var(axis=0)
+    of_columns, of_latents = change
+    wanted = np.count_nonzero(of_latents / latents.var(axis=0) <= np.max(of_columns / variance))
+    assert slow_latents(model.params_) == wanted == 2

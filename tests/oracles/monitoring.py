@@ -1,0 +1,77 @@
+"""Control charts by their definition: quadratic forms of dense Gaussians, and counts row by row."""
+
+import numpy as np
+
+from tests.oracles import statespace
+
+
+def causal_charts(model, x, which, times=None):
+    """T2 and S2 of some latents, and the residual, of each row, with the degrees of freedom of each.
+
+    All are quadratic forms of the observed cells in the joint Gaussian of the latents and cells of one
+    sequence, rows up to their own; `which` are the latents of T2 and S2.
+    """
+    sequences, when = [x], None if times is None else [times]
+    n, d = x.shape
+    k = len(model.decay)
+    P = statespace.latent_covariance(model, sequences, when)
+    H = statespace.observation_matrix(model, n)
+    S = H @ P @ H.T + np.diag(np.tile(model.noise, n))
+    seen = ~np.isnan(x).ravel()
+    e = np.where(seen, (x - model.offset).ravel(), 0.0)
+    row = np.repeat(np.arange(n), d)
+
+    def causal_map(t):
+        """The matrix that makes the means of the latents of row t of all cells."""
+        G = np.zeros((len(which), n * d))
+        known = np.flatnonzero(seen & (row <= t))
+        cross = P.reshape(n, k, -1)[t][which] @ H[known].T
+        G[:, known] = np.linalg.solve(S[np.ix_(known, known)], cross.T).T
+        return G
+
+    out = {name: (np.full(n, np.nan), np.zeros(n, dtype=int)) for name in ("T2", "S2", "residual")}
+    for t in range(n):
+        now, past = np.flatnonzero(seen & (row == t)), np.flatnonzero(seen & (row < t))
+        if now.size == 0:
+            continue
+        G = causal_map(t)
+        forms = {"T2": G}
+        if t:
+            forms["S2"] = G - causal_map(t - 1)
+        for name, F in forms.items():
+            V = F @ S @ F.T
+            out[name][0][t] = (F @ e) @ np.linalg.pinv(V, rcond=1e-9, hermitian=True) @ (F @ e)
+            out[name][1][t] = np.linalg.matrix_rank(V, tol=1e-9, hermitian=True)
+        gain = np.linalg.solve(S[np.ix_(past, past)], S[np.ix_(past, now)]).T
+        V = S[np.ix_(now, now)] - gain @ S[np.ix_(past, now)]
+        error = e[now] - gain @ e[past]
+        out["residual"][0][t] = error @ np.linalg.solve(V, error)
+        out["residual"][1][t] = now.size
+    return out
+
+
+def least_over_a_cell(statistic, x, t, j):
+    """The least value that a quadratic statistic of row t takes over all values of the cell (t, j)."""
+
+    def at(value):
+        changed = x.copy()
+        changed[t, j] = value
+        return statistic(changed)
+
+    low, middle, high = at(x[t, j] - 1.0), at(x[t, j]), at(x[t, j] + 1.0)
+    slope, curvature = (high - low) / 2.0, high + low - 2.0 * middle
+    return middle - slope**2 / (2.0 * curvature) if curvature > 0.0 else middle
+
+
+def rates(values, limits):
+    """Part of the rows that exceed each limit, and any of them, one row at a time."""
+    each = np.zeros(len(limits))
+    together = judged = 0
+    for row in values:
+        if all(np.isnan(v) for v in row):
+            continue
+        judged += 1
+        above = [bool(v > limit) for v, limit in zip(row, limits, strict=True)]
+        each += above
+        together += any(above)
+    return each / judged, together / judged
