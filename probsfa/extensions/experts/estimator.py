@@ -132,8 +132,7 @@ class ProductOfExpertsSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMix
     Integrated over the expanded rows, local experts of width ``beta`` add ``beta^2`` to the noise of the
     global one, so that chains move rows alone, by Hamiltonian Monte Carlo with exact acceptance. The
     normaliser ``Z`` is estimated by annealed importance sampling where a likelihood is asked for. Without an
-    expansion (``expansions.Identity()``) the model is that of :class:`probsfa.ProbabilisticSFA`, and ``Z =
-    1``.
+    expansion (``expansions.Identity()``) the model is that of :class:`probsfa.ProbabilisticSFA`.
 
     References
     ----------

@@ -144,7 +144,7 @@ class ExpertModel(NamedTuple):
         return Drawn(rows, means, expert.draw_latents(means, rng))
 
     def expanded(self, drawn: Drawn, rng: np.random.Generator) -> FloatArray:
-        """Expanded rows (n, N, E) given drawn rows, in the expansion's units: off the manifold by the width."""
+        """Expanded rows (n, N, E) given drawn rows, in units of the expansion; off the manifold."""
         on_manifold = self.features(drawn.rows)
         total = self.params.noise_variance
         width = self.width**2
