@@ -20,6 +20,7 @@ from probsfa.extensions import Autoencoder as Autoencoder
 from probsfa.extensions import BilinearSFA as BilinearSFA
 from probsfa.extensions import EmissionSFA as EmissionSFA
 from probsfa.extensions import PrincipalCurve as PrincipalCurve
+from probsfa.extensions import ProductOfExpertsSFA as ProductOfExpertsSFA
 from probsfa.monitoring import ProcessMonitor as ProcessMonitor
 from probsfa.sfa import IGSFA as IGSFA
 from probsfa.sfa import SFA as SFA

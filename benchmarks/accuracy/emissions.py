@@ -97,7 +97,7 @@ def emission_scores(model: EmissionSFA, X: np.ndarray, hidden: np.ndarray) -> tu
     shapes = shapes_by_cell(inner.columns, inner.shapes)
     high, low = np.empty_like(X), np.empty_like(X)
     for j, column in enumerate(inner.columns):
-        family, parts = FAMILIES[column.emission], (mean[:, j], variance[:, j], shapes[j])
+        family, parts = FAMILIES[column.family], (mean[:, j], variance[:, j], shapes[j])
         high[:, j] = family.predictive_cdf(X[:, j], *parts)
         low[:, j] = family.predictive_cdf(X[:, j] - 1.0, *parts)
     rank = low + np.random.default_rng(0).random(X.shape) * (high - low)

@@ -6,6 +6,7 @@ time:
 ========================  ==============================================================================
 ``emissions/``            ``EmissionSFA``: counts, zeros and ones, categories, and noise with heavy tails
 ``bilinear/``             ``BilinearSFA``: binary "what" chains gate continuous "where" latents
+``experts/``              ``ProductOfExpertsSFA``: expanded rows held to the rows that can be
 ``principal_curve``       ``PrincipalCurve``: curves and surfaces through the middle of the rows
 ``autoencoder``           ``LinearAutoencoder``, ``Autoencoder``: an encoder learned with its decoder
 ``principal_components``  ``PCA``, with the number of components that leaves a given part of the risk
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from probsfa.extensions.autoencoder import LinearAutoencoder as LinearAutoencoder
     from probsfa.extensions.bilinear import BilinearSFA as BilinearSFA
     from probsfa.extensions.emissions import EmissionSFA as EmissionSFA
+    from probsfa.extensions.experts import ProductOfExpertsSFA as ProductOfExpertsSFA
     from probsfa.extensions.principal_components import PCA as PCA
     from probsfa.extensions.principal_curve import PrincipalCurve as PrincipalCurve
 
@@ -32,9 +34,18 @@ _HOMES = {
     "LinearAutoencoder": "autoencoder",
     "PCA": "principal_components",
     "PrincipalCurve": "principal_curve",
+    "ProductOfExpertsSFA": "experts",
 }
 
-__all__ = ["PCA", "Autoencoder", "BilinearSFA", "EmissionSFA", "LinearAutoencoder", "PrincipalCurve"]
+__all__ = [
+    "PCA",
+    "Autoencoder",
+    "BilinearSFA",
+    "EmissionSFA",
+    "LinearAutoencoder",
+    "PrincipalCurve",
+    "ProductOfExpertsSFA",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -16,6 +16,7 @@ from probsfa._typing import FloatArray, Seed
 from probsfa._validation import check_count, check_option
 from probsfa.expansions._base import check_positive
 from probsfa.extensions._reconstruction import Reconstruction, mean_squared_distance
+from probsfa.extensions._status import status_sentence
 from probsfa.linalg import canonical_signs
 
 __all__ = ["Autoencoder", "LinearAutoencoder"]
@@ -407,8 +408,11 @@ _ACTIVATIONS: dict[str, Callable[[FloatArray], FloatArray]] = {
 
 
 def _status(status: str, n_iter: int, max_iter: int) -> str:
-    return {
-        "converged": f"Converged in {n_iter} rounds.",
-        "max_iter": f"Stopped after max_iter={max_iter} rounds, before convergence. Give a larger max_iter.",
-        "interrupted": f"Interrupted after {n_iter} rounds; this is the best so far.",
-    }[status]
+    return status_sentence(
+        status,
+        n_iter,
+        max_iter,
+        unfinished=", before convergence",
+        remedy="a larger max_iter",
+        best="this is the best",
+    )

@@ -13,6 +13,7 @@ from probsfa._validation import check_count, check_option
 from probsfa.expansions._base import check_positive
 from probsfa.extensions._kernel_manifold import KernelManifold, landmark_grid, project, solve_coefficients
 from probsfa.extensions._reconstruction import Reconstruction
+from probsfa.extensions._status import status_sentence
 from probsfa.linalg import canonical_signs
 from probsfa.sfa import LaplacianEigenmaps
 
@@ -243,12 +244,13 @@ class PrincipalCurve(Reconstruction):
         self.objective_ = best.history[-1]
         self.n_iter_ = len(best.history)
         self.converged_ = best.status == "converged"
-        self.status_ = {
-            "converged": f"Converged in {self.n_iter_} rounds.",
-            "max_iter": f"Stopped after max_iter={self.max_iter} rounds; the objective was still falling. "
-            "Give a larger max_iter or tol.",
-            "interrupted": f"Interrupted after {self.n_iter_} rounds; this is the best curve so far.",
-        }[best.status]
+        self.status_ = status_sentence(
+            best.status,
+            self.n_iter_,
+            self.max_iter,
+            unfinished="; the objective was still falling",
+            best="this is the best curve",
+        )
 
     @property
     def _manifold(self) -> KernelManifold:

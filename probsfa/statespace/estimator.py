@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from probsfa._frames import lists_in_lists_out
 from probsfa._like_input import like_input, like_rows
+from probsfa._optional_attributes import set_where_asked
 from probsfa._random import generator
 from probsfa._times import TimeAxis
 from probsfa._timescales import timescales_from_decay
@@ -719,16 +720,14 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             "memory_scale_": params.memory_scale,
             "memory_share_": params.memory_share if params.has_memory else params.memory_scale,
         }
-        asked_for = (
-            (latents.rhythms, of_rhythms),
-            (latents.smooth, of_smooth),
-            (latents.has_memory, of_memory),
+        set_where_asked(
+            self,
+            [
+                (latents.rhythms, of_rhythms),
+                (latents.smooth, of_smooth),
+                (latents.has_memory, of_memory),
+            ],
         )
-        for asked, attributes in asked_for:
-            for name, value in attributes.items():
-                self.__dict__.pop(name, None)  # of a fit before
-                if asked:
-                    setattr(self, name, value)
 
     def _take_over_maps(self, model: FittedModel) -> None:
         """Take over the scales of the columns and the effects of covariates, where there are any."""

@@ -8,6 +8,8 @@ def distribution(name, eta, shape=()):
     """The distribution of a cell given its predictor and the logarithms of its other parameters."""
     if name == "gaussian":
         return stats.norm(eta, np.exp(0.5 * shape[0]))
+    if name in ("monotone", "quadratic"):
+        return stats.norm(link(name, eta, shape[1:]), np.exp(0.5 * shape[0]))
     if name == "student_t":
         return stats.t(np.exp(shape[1]), eta, np.exp(0.5 * shape[0]))
     if name == "bernoulli":
@@ -18,10 +20,27 @@ def distribution(name, eta, shape=()):
     return stats.nbinom(size, size / (size + np.exp(eta)))
 
 
+def link(name, eta, parameters):
+    """A function of the predictor; a rising one is the integral of its slope."""
+    eta = np.asarray(eta, dtype=float)
+    if name == "quadratic":
+        constant, angle = parameters
+        return constant + np.cos(angle) * eta + np.sin(angle) * (eta**2 - 1.0) / np.sqrt(2.0)
+    slopes = np.exp(parameters[1:])
+    nodes, weights = np.polynomial.legendre.leggauss(60)
+    total = np.zeros_like(eta)
+    for node, weight in zip(0.5 * (nodes + 1.0), 0.5 * weights, strict=True):
+        slope = slopes[0]
+        for j, knot in enumerate((-1.2, 0.0, 1.2)):
+            slope = slope + (slopes[j + 1] - slopes[j]) / (1.0 + np.exp(-1.5 * (node * eta - knot)))
+        total = total + weight * slope
+    return parameters[0] + eta * total
+
+
 def log_density(name, x, eta, shape=()):
     """Log density, or log probability, of a cell."""
     given = distribution(name, eta, shape)
-    return given.logpdf(x) if name in ("gaussian", "student_t") else given.logpmf(x)
+    return given.logpdf(x) if name in ("gaussian", "student_t", "monotone", "quadratic") else given.logpmf(x)
 
 
 def over_gaussian(function, mean, variance):

@@ -17,6 +17,7 @@ from probsfa._timescales import timescales_from_decay
 from probsfa._typing import FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.expansions._base import check_positive
+from probsfa.extensions._status import status_sentence
 from probsfa.extensions.bilinear.inference import BilinearPosterior, infer
 from probsfa.extensions.bilinear.learning import Climb, learn
 from probsfa.extensions.bilinear.parameters import BilinearParameters, canonical, rescale, simulate
@@ -223,12 +224,14 @@ class BilinearSFA(Saved, TransformerMixin, BaseEstimator):
         self.lower_bound_ = float(self.history_[-1]) if len(self.history_) else -np.inf
         self.n_iter_ = len(self.history_)
         self.converged_ = climb.status == "converged"
-        self.status_ = {
-            "converged": f"Converged in {self.n_iter_} rounds: ten gained less than tol={self.tol:g} nats.",
-            "max_iter": f"Stopped after max_iter={self.max_iter} rounds; the bound was still rising. Give a "
-            "larger max_iter or tol.",
-            "interrupted": f"Interrupted after {self.n_iter_} rounds; these are the best parameters so far.",
-        }[climb.status]
+        self.status_ = status_sentence(
+            climb.status,
+            self.n_iter_,
+            self.max_iter,
+            criterion=f": ten gained less than tol={self.tol:g} nats",
+            unfinished="; the bound was still rising",
+            best="these are the best parameters",
+        )
 
     # ---------------------------------------------------------------- inference
 

@@ -20,12 +20,22 @@ import numpy as np
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.extensions.emissions.families import FAMILIES
+from probsfa.extensions.emissions.links import LINKS
 from probsfa.extensions.emissions.sites import Block
 
-__all__ = ["EMISSIONS", "Column", "blocks_of", "encode", "make_columns", "read_emission"]
+__all__ = [
+    "EMISSIONS",
+    "Column",
+    "blocks_of",
+    "encode",
+    "make_columns",
+    "read_emission",
+    "read_link",
+    "with_links",
+]
 
 #: What users may ask for; "auto" looks at the column.
-EMISSIONS = ("auto", *FAMILIES, "categorical")
+EMISSIONS = ("auto", *(name for name in FAMILIES if name not in LINKS), "categorical")
 
 # Levels of a categorical column beyond which it is taken for something else.
 _MOST_LEVELS = 100
@@ -46,6 +56,8 @@ class Column(NamedTuple):
         ``shift + scale * cell`` is in data units.
     levels : ndarray (L,)
         Levels of a categorical column, the lowest first; else empty.
+    link : str, default="identity"
+        What a Gaussian column is of its predictor: "identity", or one of :data:`LINKS`.
     """
 
     emission: str
@@ -54,6 +66,7 @@ class Column(NamedTuple):
     shift: float
     scale: float
     levels: FloatArray
+    link: str = "identity"
 
     @property
     def cells(self) -> slice:
@@ -63,7 +76,9 @@ class Column(NamedTuple):
     @property
     def family(self) -> str:
         """The family of its cells."""
-        return "bernoulli" if self.emission == "categorical" else self.emission
+        if self.emission == "categorical":
+            return "bernoulli"
+        return self.emission if self.link == "identity" else self.link
 
 
 def read_emission(emission: Any, n_features: int, names: Any) -> list[str]:
@@ -83,30 +98,80 @@ def read_emission(emission: Any, n_features: int, names: Any) -> list[str]:
     ValueError
         If it is none of these.
     """
-    if isinstance(emission, str):
-        asked = [emission] * n_features
-    elif isinstance(emission, Mapping):
-        asked = ["auto"] * n_features
+    asked = _by_column("emission", emission, "auto", n_features, names)
+    for value in asked:
+        if not isinstance(value, str) or value not in EMISSIONS:
+            raise ValueError(f"emission must be one of {', '.join(map(repr, EMISSIONS))}; got {value!r}.")
+    return asked
+
+
+def read_link(link: Any, n_features: int, names: Any) -> list[str]:
+    """What link is asked for each column; "identity" where none is.
+
+    Parameters
+    ----------
+    link : str, sequence of str, mapping or None
+        One for all columns whose cells are Gaussian; one for each column; or by names or numbers of columns,
+        others having none.
+    n_features : int
+        Number of columns.
+    names : array-like of str or None
+        What the columns are called.
+
+    Raises
+    ------
+    ValueError
+        If it is none of these.
+    """
+    asked = _by_column("link", "identity" if link is None else link, "identity", n_features, names)
+    known = ("identity", *LINKS)
+    for value in asked:
+        if not isinstance(value, str) or value not in known:
+            raise ValueError(f"link must be one of {', '.join(map(repr, known))}; got {value!r}.")
+    return asked
+
+
+def with_links(columns: Sequence[Column], links: Sequence[str], *, for_all: bool) -> tuple[Column, ...]:
+    """Columns with their links; with `for_all` those that can have none are left as they are.
+
+    Raises
+    ------
+    ValueError
+        If a column is to have a link and is not Gaussian.
+    """
+    out = []
+    for d, (column, link) in enumerate(zip(columns, links, strict=True)):
+        fits = column.emission == "gaussian"
+        if link != "identity" and not fits and not for_all:
+            raise ValueError(
+                f"link={link!r} is for columns of emission 'gaussian', and column {d} is {column.emission!r}."
+            )
+        out.append(column._replace(link=link) if fits else column)
+    if for_all and links and links[0] != "identity" and all(column.link == "identity" for column in out):
+        raise ValueError(f"link={links[0]!r} is for columns of emission 'gaussian', of which there are none.")
+    return tuple(out)
+
+
+def _by_column(what: str, given: Any, other: str, n_features: int, names: Any) -> list[Any]:
+    """One entry for each column: from one word, a list, or a mapping, whose other columns have `other`."""
+    if isinstance(given, str):
+        return [given] * n_features
+    if isinstance(given, Mapping):
+        asked = [other] * n_features
         known = [] if names is None else list(names)
-        for key, value in emission.items():
+        for key, value in given.items():
             if key in known:
                 asked[known.index(key)] = value
             elif isinstance(key, (int, np.integer)) and not isinstance(key, bool) and 0 <= key < n_features:
                 asked[int(key)] = value
             else:
-                raise ValueError(f"emission names column {key!r}, which X does not have.")
-    elif isinstance(emission, (Sequence, np.ndarray)):
-        asked = list(emission)
-        if len(asked) != n_features:
-            raise ValueError(f"emission has {len(asked)} entries, and X has {n_features} columns.")
-    else:
-        raise ValueError(
-            f"emission must be a word, one for each column, or a mapping from columns; got {emission!r}."
-        )
-    for value in asked:
-        if not isinstance(value, str) or value not in EMISSIONS:
-            raise ValueError(f"emission must be one of {', '.join(map(repr, EMISSIONS))}; got {value!r}.")
-    return asked
+                raise ValueError(f"{what} names column {key!r}, which X does not have.")
+        return asked
+    if isinstance(given, (Sequence, np.ndarray)):
+        if len(given) != n_features:
+            raise ValueError(f"{what} has {len(given)} entries, and X has {n_features} columns.")
+        return list(given)
+    raise ValueError(f"{what} must be a word, one for each column, or a mapping from columns; got {given!r}.")
 
 
 def _auto(cells: FloatArray) -> str:

@@ -11,12 +11,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from probsfa._frames import lists_in_lists_out
 from probsfa._like_input import like_input, like_rows
+from probsfa._optional_attributes import set_where_asked
 from probsfa._random import generator
 from probsfa._saving import Saved
 from probsfa._timescales import timescales_from_decay
 from probsfa._typing import FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
-from probsfa.extensions.emissions.columns import read_emission
+from probsfa.extensions.emissions.columns import read_emission, read_link
 from probsfa.extensions.emissions.model import EmissionFit, EmissionModel, fit_model
 from probsfa.extensions.emissions.prediction import EmissionForecast
 from probsfa.statespace.estimator import followed_by_empty_rows
@@ -59,6 +60,10 @@ class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         - ``"student_t"``: numbers with noise of heavy tails;
         - ``"auto"``: zeros and ones are "bernoulli", other whole numbers from zero up "negative_binomial",
           all else is "gaussian".
+    link : {"monotone", "quadratic"}, list, dict or None, default=None
+        A nonlinear function, learned, of which Gaussian cells are: ``x ~ N(Phi(eta), r)`` (Turner & Sahani
+        2007, eq. 28). One word for all "gaussian" columns, or as `emission`, with "identity" for none. A
+        ``"monotone"`` one rises throughout, with slopes that change smoothly; a ``"quadratic"`` one turns.
     rhythms, smooth : int or list, default=0
         Latents of two states, as in :class:`probsfa.ProbabilisticSFA`.
     max_iter : int, default=200
@@ -85,6 +90,8 @@ class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         columns, but for "categorical" ones, which have as many predictors as levels but one.
     offset_ : ndarray (E,)
         Mean of each predictor.
+    links_ : tuple of str
+        The link of each column. Predictors of columns with one are in units of its argument, not of the data.
     predictor_columns_ : ndarray of int (E,)
         Which column each predictor is of.
     levels_ : dict
@@ -157,6 +164,7 @@ class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         n_components: int | None = None,
         *,
         emission: Any = "auto",
+        link: Any = None,
         rhythms: int | Sequence[Any] = 0,
         smooth: int | Sequence[Any] = 0,
         max_iter: int = 200,
@@ -166,6 +174,7 @@ class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     ) -> None:
         self.n_components = n_components
         self.emission = emission
+        self.link = link
         self.rhythms = rhythms
         self.smooth = smooth
         self.max_iter = max_iter
@@ -208,7 +217,9 @@ class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         sequences = check_sequences(
             self, X, reset=True, allow_nan=True, lengths=lengths, times=times, min_rows=2, index="use"
         )
-        asked = read_emission(self.emission, sequences.n_features, getattr(self, "feature_names_in_", None))
+        names = getattr(self, "feature_names_in_", None)
+        asked = read_emission(self.emission, sequences.n_features, names)
+        links = read_link(self.link, sequences.n_features, names)
         n_components = self.n_components
         if n_components is None:
             n_components = min(sequences.n_features, _MOST_LATENTS)
@@ -223,6 +234,8 @@ class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
                 sequences,
                 asked,
                 options.with_times(sequences.axis),
+                links=links,
+                one_link=self.link is None or isinstance(self.link, str),
                 tol=self.tol,
                 max_iter=self.max_iter,
                 report=report,
@@ -246,13 +259,17 @@ class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     def _set_fitted(self, fit: EmissionFit) -> None:
         model = self._model = fit.model
         columns, params = model.columns, model.params
-        scale = np.concatenate([np.full(column.n_cells, column.scale) for column in columns])
-        shift = np.concatenate([np.full(column.n_cells, column.shift) for column in columns])
+        units = [
+            (0.0, 1.0) if column.link != "identity" else (column.shift, column.scale) for column in columns
+        ]
+        n_cells = [column.n_cells for column in columns]
+        shift, scale = np.repeat(np.array(units), n_cells, axis=0).T
+        self.links_ = tuple(column.link for column in columns)
         self.emissions_ = tuple(column.emission for column in columns)
         self.decay_ = params.decay
         self.loadings_ = params.loadings * scale[:, None]
         self.offset_ = shift + scale * params.offset
-        self.predictor_columns_ = np.repeat(np.arange(len(columns)), [column.n_cells for column in columns])
+        self.predictor_columns_ = np.repeat(np.arange(len(columns)), n_cells)
         self.levels_ = {d: column.levels for d, column in enumerate(columns) if len(column.levels)}
         self.time_unit_ = model.time_unit
         self.time_unit_seconds_ = model.time_axis.seconds(model.time_unit)
@@ -271,11 +288,7 @@ class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             "rhythm_decays_": params.rhythm_decay,
         }
         of_smooth = {"smooth_timescales_": params.smooth_timescales * unit}
-        for n, attributes in ((len(params.rhythm_decay), of_rhythms), (len(params.smooth_rate), of_smooth)):
-            for name, value in attributes.items():
-                self.__dict__.pop(name, None)  # of a fit before
-                if n:
-                    setattr(self, name, value)
+        set_where_asked(self, [(len(params.rhythm_decay), of_rhythms), (len(params.smooth_rate), of_smooth)])
 
     # ---------------------------------------------------------------- inference
 
@@ -390,6 +403,38 @@ class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         if not sequences.is_list:
             return whole
         return [{name: p[s] for name, p in whole.items()} for s in sequences.slices]
+
+    def column_mean(self, column: Any, predictor: Any) -> FloatArray:
+        """Return the mean of a column's cells at given values of its predictor: what its link has learned.
+
+        Parameters
+        ----------
+        column : str or int
+            Name or number of the column, which is not categorical.
+        predictor : array-like
+            Values of ``eta``, in the units of `offset_`.
+
+        Returns
+        -------
+        ndarray, as `predictor`
+            In data units; of counts their mean, of zeros and ones the probability of a one.
+
+        Raises
+        ------
+        ValueError
+            If there is no such column, or it is categorical, whose levels have several predictors.
+        """
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        known = range(self.n_features_in_) if names is None else [*range(self.n_features_in_), *names]
+        if column not in known:
+            raise ValueError(f"column must be a name or a number of a column of X; got {column!r}.")
+        which = column if isinstance(column, (int, np.integer)) else list(names).index(column)  # type: ignore[arg-type]
+        if self.emissions_[which] == "categorical":
+            raise ValueError(
+                f"column {column!r} is categorical, which has a predictor for each level but one."
+            )
+        return self._model.column_mean(int(which), np.asarray(predictor, dtype=np.float64))
 
     def forecast(
         self,

@@ -8,7 +8,8 @@ import numpy as np
 from probsfa._times import TimeAxis
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
-from probsfa.extensions.emissions.columns import Column, blocks_of, encode, make_columns
+from probsfa.extensions.emissions.columns import Column, blocks_of, encode, make_columns, with_links
+from probsfa.extensions.emissions.families import FAMILIES
 from probsfa.extensions.emissions.learning import Report, climb
 from probsfa.extensions.emissions.prediction import (
     CellMoments,
@@ -181,6 +182,16 @@ class EmissionModel(NamedTuple):
                 out[d] = level_probabilities(self.params, column, inference.means, inference.covariances)
         return out
 
+    def column_mean(self, which: int, predictor: FloatArray) -> FloatArray:
+        """Means of the cells of a column, in data units, at values of its predictor in units of `offset_`."""
+        column = self.columns[which]
+        family, shape = FAMILIES[column.family], shapes_by_cell(self.columns, self.shapes)[column.first]
+        eta = predictor.reshape(-1, 1)
+        if column.link == "identity":
+            eta = (eta - column.shift) / column.scale
+        mean = family.moments(eta, np.zeros_like(eta), shape)[0]
+        return (column.shift + column.scale * mean).reshape(predictor.shape)
+
     def forecast(
         self, sequences: Sequences, steps: Sequence[FloatArray], probabilities: tuple[float, float]
     ) -> list[EmissionForecast]:
@@ -249,6 +260,8 @@ def fit_model(
     asked: Sequence[str],
     options: FitOptions,
     *,
+    links: Sequence[str] = (),
+    one_link: bool = True,
     tol: float | str,
     max_iter: int,
     report: Report | None = None,
@@ -263,6 +276,10 @@ def fit_model(
         The emission of each column, or "auto".
     options : FitOptions
         Of the Gaussian model from which the climb starts; its latents are those of the model.
+    links : sequence of str, optional
+        The link of each column.
+    one_link : bool, default=True
+        Whether that is one for all columns that may have one.
     tol : float or "auto"
         Expected gain of a step, in nats, at which to stop.
     max_iter : int
@@ -271,6 +288,8 @@ def fit_model(
         Called with the number of evaluations and the best bound so far.
     """
     columns = make_columns(sequences, asked)
+    if links:
+        columns = with_links(columns, links, for_all=one_link)
     encoded = encode(sequences, columns)
     blocks = blocks_of(columns)
     start = start_of(encoded, blocks, options)

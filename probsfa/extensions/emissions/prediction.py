@@ -106,7 +106,7 @@ def predict(
             top = p[np.arange(n), best]
             std[:, j] = np.sqrt(np.maximum(top * (1.0 - top), 0.0))
             continue
-        family, shape = FAMILIES[column.emission], by_cell[column.first]
+        family, shape = FAMILIES[column.family], by_cell[column.first]
         m, v = eta[:, column.first], spread[:, column.first]
         centre, variance = family.moments(m, v, shape)
         out[:, j] = column.shift + column.scale * centre
@@ -170,7 +170,7 @@ def log_predictive(
             continue
         x = (values[rows, j] - column.shift) / column.scale
         m, v = eta[rows, column.first], spread[rows, column.first]
-        density = FAMILIES[column.emission].log_predictive(x, m, v, by_cell[column.first])
+        density = FAMILIES[column.family].log_predictive(x, m, v, by_cell[column.first])
         out[rows, j] = density - np.log(column.scale)
     return out
 
@@ -192,6 +192,6 @@ def draw_cells(
             which = np.sum(rng.random(p.shape[:-1])[..., None] > p[..., :-1], axis=-1)
             out[..., j] = column.levels[which]
             continue
-        drawn = FAMILIES[column.emission].draw(eta[..., column.first], by_cell[column.first], rng)
+        drawn = FAMILIES[column.family].draw(eta[..., column.first], by_cell[column.first], rng)
         out[..., j] = column.shift + column.scale * drawn
     return out

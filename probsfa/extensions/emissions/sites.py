@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
-from probsfa.extensions.emissions.families import Expectation, Family
+from probsfa.extensions.emissions.family import Expectation, Family
 from probsfa.statespace.engine.plan import use_strategy
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters
@@ -54,8 +54,6 @@ __all__ = [
 #: Shape parameters of each block, each (P, columns of the block).
 Shapes = tuple[FloatArray, ...]
 
-# A site says at least so much: pseudo-values of less were numbers of no digits.
-_LEAST_PRECISION = 1e-9
 # Cells that are worked through at a time.
 _CELLS_AT_ONCE = 32_768
 # How often a step of the sites is halved.
@@ -192,10 +190,10 @@ def expectation(cells: Cells, mean: FloatArray, variance: FloatArray, shapes: Sh
                 here = rows, _as_slice(columns)
                 part = family.expectation(cells.values[here], mean[here], variance[here], shape)
                 value[here] = part.value + constant[rows]
-                slope[here], precision[here] = part.slope, part.precision
+                slope[here] = part.slope
+                precision[here] = np.maximum(part.precision, family.least_precision(shape))
             unseen = cells.mask[rows] == 0.0
             value[rows][unseen] = slope[rows][unseen] = 0.0
-            np.maximum(precision[rows], _LEAST_PRECISION, out=precision[rows])
             precision[rows][unseen] = 0.0
     return Expectation(value, slope, precision)
 

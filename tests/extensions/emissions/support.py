@@ -14,6 +14,8 @@ SHAPES = {
     "bernoulli": [],
     "poisson": [],
     "negative_binomial": [np.log(2.5)],
+    "monotone": [np.log(0.4), 0.2, -0.3, 0.3, 0.1, -0.4],
+    "quadratic": [np.log(0.4), 0.2, 0.35],
 }
 
 

@@ -14,6 +14,8 @@ SHAPES = {
     "bernoulli": [],
     "poisson": [],
     "negative_binomial": [np.log(2.5)],
+    "monotone": [np.log(0.4), 0.2, -0.3, 0.3, 0.1, -0.4],
+    "quadratic": [np.log(0.4), 0.2, 0.35],
 }
 CELLS = {
     "gaussian": [-1.3, 0.2, 2.0],
@@ -21,6 +23,8 @@ CELLS = {
     "bernoulli": [0.0, 1.0, 1.0],
     "poisson": [0.0, 1.0, 14.0],
     "negative_binomial": [0.0, 1.0, 14.0],
+    "monotone": [-1.3, 0.2, 2.0],
+    "quadratic": [-1.3, 0.2, 2.0],
 }
 MEANS, VARIANCES = np.array([[-1.0], [0.3], [1.5]]), np.array([[0.2], [1.0], [0.5]])
 NAMES = list(FAMILIES)

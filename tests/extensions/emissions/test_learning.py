@@ -7,6 +7,7 @@ import pytest
 from probsfa import EmissionSFA, ProbabilisticSFA
 from probsfa.extensions.emissions.families import FAMILIES
 from probsfa.extensions.emissions.learning import BoundObjective, Layout, Prior, climb
+from probsfa.extensions.emissions.links import LINKS
 from probsfa.statespace.learning.coordinates import Coordinates
 from tests.extensions.emissions.support import cells, draw, parameters, shape_of
 from tests.sampling import sparsely
@@ -81,10 +82,11 @@ def test_gaussian_columns_alone_are_the_gaussian_model():
 @pytest.fixture(scope="module")
 def mixed():
     params = parameters(6, (0.95, 0.6))
-    columns = [draw(name, params, 200, seed=3)[0][:, j] for j, name in enumerate(NAMES + ["gaussian"])]
+    kinds = [*(name for name in NAMES if name not in LINKS), "gaussian"]
+    columns = [draw(name, params, 200, seed=3)[0][:, j] for j, name in enumerate(kinds)]
     X = np.stack(columns, axis=1)
     X[np.random.default_rng(0).random(X.shape) < 0.1] = np.nan
-    return X, (*NAMES, "gaussian")
+    return X, tuple(kinds)
 
 
 def test_units_of_columns_do_not_matter(mixed):
@@ -195,3 +197,60 @@ def test_auto_looks_at_each_column(mixed):
     assert EmissionSFA(1).fit(frame).emissions_ == ("bernoulli", "negative_binomial", "gaussian")
     asked = EmissionSFA(1, emission={"count": "poisson", 2: "student_t"}).fit(frame)
     assert asked.emissions_ == ("bernoulli", "poisson", "student_t")
+
+
+# ---------------------------------------------------------------- links
+
+
+def linked_series(function, seed=0, n_rows=300, n_features=6):
+    """Columns that are a function of a predictor of two latents, under noise of a tenth of the variance."""
+    params = parameters(n_features, (0.97, 0.8), seed)
+    X, latents = draw("gaussian", params, n_rows, seed)
+    rng = np.random.default_rng(seed)
+    signal = function(latents @ params.loadings.T)
+    noise = np.sqrt(0.1) * signal.std(axis=0) * rng.standard_normal(signal.shape)
+    return 20.0 + 3.0 * (signal + noise), latents, params
+
+
+FUNCTIONS = {"monotone": lambda eta: np.tanh(1.5 * eta), "quadratic": lambda eta: eta + 0.5 * eta**2}
+
+
+@pytest.mark.parametrize("name", list(FUNCTIONS))
+def test_a_link_is_learned(name):
+    X, latents, params = linked_series(FUNCTIONS[name])
+    X[50:60, 0] = np.nan
+    X[100] = np.nan
+    linear = EmissionSFA(2, emission="gaussian").fit(X)
+    model = EmissionSFA(2, link=name).fit(X)
+    assert model.links_ == (name,) * 6 and model.emissions_ == ("gaussian",) * 6
+    assert np.all(np.diff(model.history_) >= 0.0)
+    assert model.lower_bound_ > linear.lower_bound_ + 50.0
+    signal = 20.0 + 3.0 * FUNCTIONS[name](latents @ params.loadings[2])
+    off = []
+    for each in (model, linear):
+        eta = each.offset_[2] + each.transform(X) @ each.loadings_[2]
+        off.append(np.sqrt(np.mean((each.column_mean(2, eta) - signal) ** 2)))
+    assert off[0] < 0.9 * off[1]
+    rising = np.diff(model.column_mean(2, np.linspace(-300.0, 300.0, 50))) > 0.0
+    assert rising.all() == (name == "monotone")
+    filled, low, high = model.impute(X, interval=0.9)
+    assert np.all(np.isfinite(filled)) and np.all(low <= high)
+
+
+def test_a_link_for_some_columns_leaves_the_others():
+    X, _, _ = linked_series(FUNCTIONS["monotone"], n_rows=80, n_features=4)
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    frame["d"] = (frame["d"] > 20.0).astype(float)
+    model = EmissionSFA(1, link={"b": "quadratic"}).fit(frame)
+    assert model.links_ == ("identity", "quadratic", "identity", "identity")
+    one = EmissionSFA(1, link="monotone").fit(frame)
+    assert one.links_ == ("monotone",) * 3 + ("identity",)
+    np.testing.assert_allclose(model.column_mean("a", np.array([19.0, 21.0])), [19.0, 21.0])
+    with pytest.raises(ValueError, match="column 3 is 'bernoulli'"):
+        EmissionSFA(1, link={"d": "monotone"}).fit(frame)
+    with pytest.raises(ValueError, match="of which there are none"):
+        EmissionSFA(1, link="monotone").fit(frame[["d"]])
+    with pytest.raises(ValueError, match="link must be one of 'identity', 'monotone', 'quadratic'"):
+        EmissionSFA(1, link="cubic").fit(frame)
+    with pytest.raises(ValueError, match="link has 2 entries"):
+        EmissionSFA(1, link=["monotone", "monotone"]).fit(frame)

@@ -1,0 +1,114 @@
+"""Products of experts on nonlinear mixtures: slowness, the latent, and hidden cells.
+
+Mixtures: a slow AR(1) latent ``s`` (decay 0.97) and a fast one ``f`` (decay 0.3), mixed into ``y = (s + f^2,
+f)`` or ``(s + 0.5 f^2, f + 0.5 s f)``, under noise of a tenth of each column's variance; 400 rows to learn
+from and 400 to test on. "delta" is the mean squared difference of the slowest feature over the test rows, in
+units of its variance, and "correlation" that with ``s``. Quadratic SFA sees one row at a time; the others
+know those before and after, too, so that their deltas are smaller whatever they have learned, and the
+correlation is what tells.
+
+Hidden cells: a tenth of the test rows' cells; root mean square error in standard deviations of the columns,
+of means over draws, of the linear model's means, and of linear interpolation.
+
+    python benchmarks/accuracy/experts.py [--seeds N]
+"""
+
+import argparse
+import warnings
+
+import numpy as np
+
+from probsfa import SFA, ProbabilisticSFA
+from probsfa.expansions import Polynomial
+from probsfa.extensions import ProductOfExpertsSFA
+
+MIXTURES = {
+    "s + f^2, f": lambda s, f: np.column_stack([s + f**2, f]),
+    "s + f^2/2, f + s f/2": lambda s, f: np.column_stack([s + 0.5 * f**2, f + 0.5 * s * f]),
+}
+N = 400
+
+
+def simulate(name: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows (2 N, 2) and the slow latent behind them."""
+    truth = ProbabilisticSFA.from_parameters([0.97, 0.3], np.eye(2), 1e-6)
+    latents = truth.sample(2 * N, random_state=seed)[1]
+    y = MIXTURES[name](*latents.T)
+    rng = np.random.default_rng(seed)
+    return y + np.sqrt(0.1) * y.std(axis=0) * rng.standard_normal(y.shape), latents[:, 0]
+
+
+def slowness(feature: np.ndarray) -> float:
+    """Delta in units of the variance."""
+    return float(np.mean(np.diff(feature) ** 2) / np.var(feature))
+
+
+def interpolated(X: np.ndarray) -> np.ndarray:
+    """Holes by straight lines, column by column."""
+    rows, out = np.arange(len(X)), X.copy()
+    for j in range(X.shape[1]):
+        seen = ~np.isnan(X[:, j])
+        out[:, j] = np.interp(rows, rows[seen], X[seen, j])
+    return out
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, default=20)
+    seeds = parser.parse_args().seeds
+    warnings.simplefilter("ignore")
+    print(
+        f"| mixture, {seeds} seeds | model | delta | at most that of SFA in | correlation | above SFA's in |"
+    )
+    print("| --- | --- | ---: | ---: | ---: | ---: |")
+    errors: dict[tuple[str, str], list[float]] = {}
+    for mixture in MIXTURES:
+        rows: dict[str, list[tuple[float, float]]] = {}
+        for seed in range(seeds):
+            y, slow = simulate(mixture, seed)
+            past, future = y[:N], y[N:]
+            expand = Polynomial(2).fit(past).transform
+            models = {
+                "quadratic SFA": (SFA(1, expansion=Polynomial(2)).fit(past), future),
+                "linear model of expanded rows": (ProbabilisticSFA(2).fit(expand(past)), expand(future)),
+                "product of experts": (
+                    ProductOfExpertsSFA(2, max_iter=150, random_state=seed).fit(past),
+                    future,
+                ),
+            }
+            for name, (model, given) in models.items():
+                feature = model.transform(given)[:, 0]
+                right = abs(np.corrcoef(feature, slow[N:])[0, 1])
+                rows.setdefault(name, []).append((slowness(feature), float(right)))
+            hidden = np.random.default_rng(seed).random(future.shape) < 0.1
+            holes = np.where(hidden, np.nan, future)
+            linear, experts = ProbabilisticSFA(2).fit(past), models["product of experts"][0]
+            for name, filled in (
+                ("linear interpolation", interpolated(holes)),
+                ("linear model of rows", linear.impute(holes)),
+                ("product of experts", experts.impute(holes)),
+            ):
+                error = ((filled - future) / future.std(axis=0))[hidden]
+                errors.setdefault((mixture, name), []).append(float(np.sqrt(np.mean(error**2))))
+        theirs = np.array(rows["quadratic SFA"])
+        for name, values in rows.items():
+            ours = np.array(values)
+            delta, right = ours.mean(axis=0)
+            wins = (
+                f"{np.sum(ours[:, 0] <= theirs[:, 0])} of {seeds}",
+                f"{np.sum(ours[:, 1] > theirs[:, 1])} of {seeds}",
+            )
+            print(f"| {mixture} | {name} | {delta:.3f} | {wins[0]} | {right:.3f} | {wins[1]} |", flush=True)
+    print("\n| mixture | hidden cells by | error | below interpolation in |")
+    print("| --- | --- | ---: | ---: |")
+    for (mixture, name), values in errors.items():
+        wins = np.sum(np.array(values) < np.array(errors[mixture, "linear interpolation"]))
+        shown = "" if name == "linear interpolation" else f"{wins} of {seeds}"
+        print(f"| {mixture} | {name} | {np.mean(values):.3f} | {shown} |")
+
+
+if __name__ == "__main__":
+    main()

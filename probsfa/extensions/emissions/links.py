@@ -1,0 +1,220 @@
+"""Numbers about a nonlinear function of the predictor: ``x ~ N(Phi(eta), r)``, ``eta = mu + C z``.
+
+Turner & Sahani (2007, section 5.2, eq. 28) let a nonlinear link ``Phi`` lead from the latents to what is
+observed. Here it acts on the predictor of each column by itself, and is learned with the other parameters:
+
+========= =============================================================================================
+monotone  ``c + sum_j s_j (P_j(eta) - P_j(0))``, rising with slopes that go smoothly from ``s_0`` on the
+          left to ``s_J`` on the right: a layer of softplus units at fixed places
+quadratic ``c + cos(q) eta + sin(q) (eta^2 - 1) / sqrt(2)``: any quadratic function, by the scale of
+          ``eta``
+========= =============================================================================================
+
+Both begin as the identity. ``eta`` is one number for each cell, so that expectations are Gauss-Hermite sums;
+for a quadratic link these are exact. Of a log density that is not concave the second derivative may be
+positive; a site then has the least precision that it may have, and the bound is the highest of such sites.
+"""
+
+from abc import abstractmethod
+from typing import ClassVar
+
+import numpy as np
+from scipy import special
+
+from probsfa._typing import FloatArray
+from probsfa.extensions.emissions.family import LEAST_NOISE, WEAK_PRIOR, Expectation, Family, weak_prior
+from probsfa.extensions.emissions.quadrature import over_nodes
+
+__all__ = ["LINKS", "Linked", "Monotone", "Quadratic"]
+
+# Least precision of a site, as a part of that of the noise.
+_LEAST_PRECISION = 1e-3
+
+
+class Linked(Family):
+    """Gaussian noise about a function of the predictor; shapes are ``log r`` and those of the function."""
+
+    has_scale = True
+    has_link = True
+
+    @abstractmethod
+    def function(self, eta: FloatArray, link: FloatArray) -> FloatArray:
+        """``Phi`` at predictors (N, D), with parameters (P - 1, D)."""
+
+    @abstractmethod
+    def derivatives(self, eta: FloatArray, link: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """``Phi`` and its first and second derivative by the predictor."""
+
+    @abstractmethod
+    def by_link(self, eta: FloatArray, link: FloatArray) -> list[FloatArray]:
+        """Derivatives of ``Phi`` by its parameters."""
+
+    @abstractmethod
+    def link_prior(self, link: FloatArray) -> tuple[float, FloatArray]:
+        """Log density of the prior of its parameters up to a constant, and its gradient (P - 1, D)."""
+
+    def expectation(
+        self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
+    ) -> Expectation:
+        """See :class:`Family`; the precision is negative where the log density is not concave."""
+        precision = np.exp(-shape[0])
+        square, slope, curvature = (np.zeros_like(mean) for _ in range(3))
+        for weight, eta in over_nodes(mean, variance, self.n_nodes):
+            value, first, second = self.derivatives(eta, shape[1:])
+            residual = x - value
+            square += weight * residual**2
+            slope += weight * residual * first
+            curvature += weight * (first**2 - residual * second)
+        value = -0.5 * (np.log(2.0 * np.pi) + shape[0] + precision * square)
+        return Expectation(value, precision * slope, precision * curvature)
+
+    def by_shape(
+        self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
+    ) -> list[FloatArray]:
+        """See :class:`Family`."""
+        precision = np.exp(-shape[0])
+        square = np.zeros_like(mean)
+        slopes = [np.zeros_like(mean) for _ in shape[1:]]
+        for weight, eta in over_nodes(mean, variance, self.n_nodes):
+            residual = x - self.function(eta, shape[1:])
+            square += weight * residual**2
+            for slope, part in zip(slopes, self.by_link(eta, shape[1:]), strict=True):
+                slope += weight * residual * part
+        return [0.5 * (precision * square - 1.0), *(precision * slope for slope in slopes)]
+
+    def log_density(self, x: FloatArray, eta: FloatArray, shape: FloatArray) -> FloatArray:
+        """See :class:`Family`."""
+        away = x - self.function(eta, shape[1:])
+        return -0.5 * (np.log(2.0 * np.pi) + shape[0] + np.exp(-shape[0]) * away**2)
+
+    def moments(
+        self, mean: FloatArray, variance: FloatArray, shape: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """See :class:`Family`."""
+        first, second = np.zeros_like(mean), np.zeros_like(mean)
+        for weight, eta in over_nodes(mean, variance, self.n_nodes):
+            value = self.function(eta, shape[1:])
+            first += weight * value
+            second += weight * value**2
+        return first, np.maximum(second - first**2, 0.0) + np.exp(shape[0])
+
+    def cdf(self, x: FloatArray, eta: FloatArray, shape: FloatArray) -> FloatArray:
+        """See :class:`Family`."""
+        return np.asarray(special.ndtr((x - self.function(eta, shape[1:])) * np.exp(-0.5 * shape[0])))
+
+    def draw(self, eta: FloatArray, shape: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """See :class:`Family`."""
+        noise = np.exp(0.5 * shape[0]) * rng.standard_normal(eta.shape)
+        return np.asarray(self.function(eta, shape[1:]) + noise)
+
+    def predictor_of(self, mean: FloatArray) -> FloatArray:
+        """See :class:`Family`; of the identity, as which the function begins."""
+        return mean
+
+    def first_sites(
+        self, x: FloatArray, mean: FloatArray, shape: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """See :class:`Family`; those of the identity, in wide noise."""
+        return np.broadcast_to(np.exp(-shape[0]) / (1.0 + np.exp(-shape[0])), x.shape), x
+
+    def first_shape(self, x: FloatArray, mask: FloatArray, noise: FloatArray) -> FloatArray:
+        """See :class:`Family`."""
+        shape = np.zeros((self.n_shapes, x.shape[1]))
+        shape[0] = np.log(np.maximum(noise, 10.0 * LEAST_NOISE))
+        return shape
+
+    def least_shape(self) -> FloatArray:
+        """See :class:`Family`."""
+        return np.append(np.log(LEAST_NOISE), np.full(self.n_shapes - 1, -np.inf))
+
+    def least_precision(self, shape: FloatArray) -> FloatArray:
+        """See :class:`Family`."""
+        return _LEAST_PRECISION * np.exp(-shape[0])
+
+    def log_prior(self, shape: FloatArray) -> tuple[float, FloatArray]:
+        """See :class:`Family`; that of the weak noise prior, and of the function."""
+        value, slope = weak_prior(shape[0], WEAK_PRIOR)
+        of_link, slopes = self.link_prior(shape[1:])
+        return value + of_link, np.concatenate([slope[None], slopes])
+
+
+class Quadratic(Linked):
+    """A quadratic function: ``c + cos(q) eta + sin(q) (eta^2 - 1) / sqrt(2)``; parameters ``c, q``."""
+
+    name = "quadratic"
+    n_shapes = 3
+    n_nodes = 24
+
+    def function(self, eta: FloatArray, link: FloatArray) -> FloatArray:
+        """See :class:`Linked`."""
+        constant, angle = link
+        return constant + np.cos(angle) * eta + np.sin(angle) / np.sqrt(2.0) * (eta**2 - 1.0)
+
+    def derivatives(self, eta: FloatArray, link: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """See :class:`Linked`."""
+        linear, square = np.cos(link[1]), np.sin(link[1]) / np.sqrt(2.0)
+        curvature = np.broadcast_to(2.0 * square, eta.shape)
+        return self.function(eta, link), linear + 2.0 * square * eta, curvature
+
+    def by_link(self, eta: FloatArray, link: FloatArray) -> list[FloatArray]:
+        """See :class:`Linked`."""
+        by_angle = -np.sin(link[1]) * eta + np.cos(link[1]) / np.sqrt(2.0) * (eta**2 - 1.0)
+        return [np.ones_like(eta), by_angle]
+
+    def link_prior(self, link: FloatArray) -> tuple[float, FloatArray]:
+        """See :class:`Linked`; ``c ~ N(0, 1)``, in standard deviations of the column."""
+        return -0.5 * float(np.sum(link[0] ** 2)), np.stack([-link[0], np.zeros_like(link[1])])
+
+
+class Monotone(Linked):
+    """A rising function; parameters are ``c`` and the logarithms of its slopes from left to right."""
+
+    name = "monotone"
+    #: Where one slope goes over to the next.
+    KNOTS: ClassVar[tuple[float, ...]] = (-1.2, 0.0, 1.2)
+    _SHARPNESS = 1.5
+    n_shapes = 3 + len(KNOTS)
+    n_nodes = 24
+
+    def _units(self, eta: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
+        """Of each unit its value, zero at zero, and its slope between zero and one."""
+        out = []
+        for knot in self.KNOTS:
+            at = self._SHARPNESS * (eta - knot)
+            here = np.logaddexp(0.0, -self._SHARPNESS * knot)
+            out.append(((np.logaddexp(0.0, at) - here) / self._SHARPNESS, special.expit(at)))
+        return out
+
+    def function(self, eta: FloatArray, link: FloatArray) -> FloatArray:
+        """See :class:`Linked`."""
+        slopes = np.exp(link[1:])
+        out = link[0] + slopes[0] * eta
+        for rise, (value, _) in zip(np.diff(slopes, axis=0), self._units(eta), strict=True):
+            out = out + rise * value
+        return out
+
+    def derivatives(self, eta: FloatArray, link: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """See :class:`Linked`."""
+        slopes = np.exp(link[1:])
+        out, first, second = link[0] + slopes[0] * eta, slopes[0] + 0.0 * eta, np.zeros_like(eta)
+        for rise, (value, share) in zip(np.diff(slopes, axis=0), self._units(eta), strict=True):
+            out = out + rise * value
+            first = first + rise * share
+            second = second + rise * self._SHARPNESS * share * (1.0 - share)
+        return out, first, second
+
+    def by_link(self, eta: FloatArray, link: FloatArray) -> list[FloatArray]:
+        """See :class:`Linked`."""
+        slopes = np.exp(link[1:])
+        values = [eta, *(value for value, _ in self._units(eta)), np.zeros_like(eta)]
+        # The slope after a unit comes with it and ends with the next one.
+        parts = [here - there for here, there in zip(values[:-1], values[1:], strict=True)]
+        return [np.ones_like(eta), *(slope * part for slope, part in zip(slopes, parts, strict=True))]
+
+    def link_prior(self, link: FloatArray) -> tuple[float, FloatArray]:
+        """See :class:`Linked`; ``N(0, 1)`` each, which ends what the data leave open, as the scale."""
+        return -0.5 * float(np.sum(link**2)), -link
+
+
+#: All of them by their names.
+LINKS: dict[str, Linked] = {family.name: family for family in (Monotone(), Quadratic())}

@@ -1,0 +1,619 @@
+"""The product of experts as a scikit-learn estimator."""
+
+import warnings
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from probsfa._frames import lists_in_lists_out
+from probsfa._like_input import like_input
+from probsfa._random import generator
+from probsfa._saving import Saved
+from probsfa._timescales import timescales_from_decay
+from probsfa._typing import FloatArray, Seed
+from probsfa._validation import Sequences, check_count, check_sequences
+from probsfa.expansions import Polynomial
+from probsfa.expansions._base import check_positive
+from probsfa.extensions.experts.learning import Data, Learned, Settings, learn
+from probsfa.extensions.experts.model import ExpertModel, LatentMoments
+from probsfa.extensions.experts.potential import Features
+from probsfa.extensions.experts.sampling import Columns
+from probsfa.sfa._expand import Expander
+from probsfa.statespace.estimator import followed_by_empty_rows
+from probsfa.statespace.learning.maximum_likelihood import InMemory, maximum_likelihood
+from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.panel import make_panel
+from probsfa.statespace.parameters import Parameters, canonical
+from probsfa.statespace.posterior import smooth
+from probsfa.statespace.progress import Progress
+
+__all__ = ["ProductOfExpertsSFA"]
+
+# Posterior evaluations of the model of expanded rows from which learning starts, at most.
+_MOST_START_EVALUATIONS = 60
+# Slowest decay that a start has.
+_SLOWEST = 0.9999
+# How far out, in standard deviations, an expansion must have grown to how much, so that there is a density.
+_FAR, _GROWN = 1e4, 1e2
+# Draws that means over hidden cells are taken over, where nobody says how many.
+_N_DRAWS = 200
+
+
+@lists_in_lists_out
+class ProductOfExpertsSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Slow features of nonlinear expansions, by a model of the rows that can be.
+
+    Slow feature analysis of an expansion such as ``(y, y^2)`` takes its outputs for any numbers, although
+    they lie on a manifold. Here the linear Gaussian model of the expanded rows is held to that manifold by
+    local experts (Turner & Sahani 2007, section 5.3), which makes it a model of the rows: it can be drawn
+    from, fills holes, and has a likelihood. ::
+
+        p(y_1, ..., y_T) = N(phi(y_1), ..., phi(y_T)) / Z
+
+    with the density ``N`` of factorial AR(1) latents seen through loadings in noise.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of latents, ``K``.
+    expansion : transformer, optional
+        ``phi``: maps each row by itself, and grows without bound with it. By default
+        ``expansions.Polynomial(2)``; others are made to grow by ``Concatenation([Identity(), ...])``.
+    width : float, default=0.0
+        Width ``beta`` of the local experts, in standard deviations of the expanded columns: how far expanded
+        rows may be off the manifold. Zero is the limit in which they lie on it.
+    observation_noise : float, default=0.0
+        Standard deviation of noise with which the rows are observed, in standard deviations of the columns.
+    n_chains : int, default=4
+        Number of chains of samples to learn from.
+    n_moves : int, default=2
+        Moves of each chain for each step of learning.
+    n_leaps : int, default=8
+        Steps of Hamiltonian dynamics for each move.
+    persistent : bool, default=True
+        Whether chains go on from step to step, which gives the gradient of the likelihood once they have
+        mixed. Otherwise they begin at the data each time (contrastive divergence).
+    learning_rate : float, default=0.03
+        Length of the first steps in each parameter, which are ``atanh`` of the decays, loadings, logarithms
+        of noise variances and offsets of standardised columns.
+    max_iter : int, default=300
+        Number of steps.
+    tol : float, default=0.3
+        Largest difference of a parameter between the means over the third and the last quarter of the steps
+        that counts as converged.
+    noise_floor : float, default=0.01
+        Smallest noise variance, as a fraction of the variance of the expanded columns.
+    random_state : int, Generator or None, default=None
+        Source of randomness of the fit, and the default one of what is drawn.
+    verbose : bool, default=False
+        Show progress on standard error.
+
+    Attributes
+    ----------
+    decay_ : ndarray (K,)
+        Correlation of each latent with itself one row later, under the global expert; slowest first.
+    timescales_ : ndarray (K,)
+        ``-1 / log(decay_)`` in rows; NaN where the decay is not positive.
+    loadings_ : ndarray (E, K)
+        How each latent shows in each output of the expansion, in its units.
+    noise_variance_, offset_ : ndarray (E,)
+        Noise variance of each output, without the width of the local experts, and its mean, under the global
+        expert.
+    expansion_ : transformer
+        The fitted expansion.
+    history_ : ndarray (n_iter_,)
+        Log density of the data less that of samples, in nats for a row, at each step; about zero in the end.
+    acceptance_ : float
+        Share of the moves that were accepted, of late.
+    drift_ : float
+        What `tol` is about.
+    n_iter_ : int
+        Number of steps.
+    converged_ : bool
+        Whether `drift_` is at most `tol`.
+    status_ : str
+        How the fit ended, in a sentence.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    See Also
+    --------
+    probsfa.SFA : Expansions without noise.
+    probsfa.ProbabilisticSFA : The model without an expansion, exact and faster.
+    probsfa.EmissionSFA : Functions from latents to rows, in the place of those from rows to latents.
+
+    Notes
+    -----
+    Integrated over the expanded rows, local experts of width ``beta`` add ``beta^2`` to the noise of the
+    global one, so that chains move rows alone, by Hamiltonian Monte Carlo with exact acceptance. The
+    normaliser ``Z`` is estimated by annealed importance sampling where a likelihood is asked for. Without an
+    expansion (``expansions.Identity()``) the model is that of :class:`probsfa.ProbabilisticSFA`.
+
+    References
+    ----------
+    Turner & Sahani (2007), Neural Computation 19:1022, doi:10.1162/neco.2007.19.4.1022, section 5.3, eq. 29
+    and figure 3.
+    Hinton (2002), Neural Computation 14:1771.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probsfa.extensions import ProductOfExpertsSFA
+    >>> rng = np.random.default_rng(0)
+    >>> t = np.arange(200)
+    >>> fast = rng.standard_normal(200)
+    >>> y = np.column_stack([np.sin(t / 15.0) + fast**2, fast])
+    >>> model = ProductOfExpertsSFA(1, max_iter=50, tol=1.0, random_state=0).fit(y)
+    >>> bool(abs(np.corrcoef(model.transform(y)[:, 0], np.sin(t / 15.0))[0, 1]) > 0.9)
+    True
+    >>> drawn, latents = model.sample(20, n_moves=50)
+    >>> drawn.shape, latents.shape
+    ((20, 2), (20, 1))
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        expansion: Any = None,
+        width: float = 0.0,
+        observation_noise: float = 0.0,
+        n_chains: int = 4,
+        n_moves: int = 2,
+        n_leaps: int = 8,
+        persistent: bool = True,
+        learning_rate: float = 0.03,
+        max_iter: int = 300,
+        tol: float = 0.3,
+        noise_floor: float = 0.01,
+        random_state: Seed = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_components = n_components
+        self.expansion = expansion
+        self.width = width
+        self.observation_noise = observation_noise
+        self.n_chains = n_chains
+        self.n_moves = n_moves
+        self.n_leaps = n_leaps
+        self.persistent = persistent
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        self.tol = tol
+        self.noise_floor = noise_floor
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # ------------------------------------------------------------------ fitting
+
+    def fit(self, X: Any, y: Any = None, *, lengths: Any = None) -> Self:
+        """Find the parameters of the global expert by the difference between data and samples.
+
+        Parameters
+        ----------
+        X : array-like (T, D), or list of array-likes (T_i, D)
+            Rows in order of time, NaN where missing; a list is several independent sequences.
+        y : ignored
+        lengths : array-like of int, optional
+            Cuts one array into consecutive sequences.
+
+        Returns
+        -------
+        ProductOfExpertsSFA
+            The fitted estimator. Interrupted, it has the parameters so far.
+
+        Raises
+        ------
+        ValueError
+            If the data or a parameter is not valid; if no row is complete; if the expansion is bounded.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the fit was interrupted, or its parameters were still moving by more than `tol`.
+        """
+        self._check_parameters()
+        sequences = self._check(X, lengths, reset=True)
+        rng = generator(self.random_state)
+        values = sequences.values
+        columns = Columns.of(values, sequences.lengths)
+        expander = Expander.fit(Polynomial(2) if self.expansion is None else self.expansion, values)
+        complete = np.asarray(sequences.mask.all(axis=1))
+        features = Features.of(expander.transformer, values[complete])
+        _check_growth(features, columns, rng)
+        noise = float(self.observation_noise) * np.sqrt(columns.variance)
+        data = Data(values, sequences.mask, sequences.lengths, columns, noise)
+        settings = Settings(
+            self.n_chains,
+            self.n_moves,
+            self.n_leaps,
+            bool(self.persistent),
+            float(self.learning_rate),
+            self.max_iter,
+            float(self.width) ** 2 + float(self.noise_floor),
+        )
+        start, interrupted = self._start(sequences, features, complete)
+        if interrupted:
+            settings = settings._replace(max_iter=0)
+        with Progress(self.verbose, self.max_iter, unit="step", value="contrast") as report:
+            learned = learn(features, data, start, settings, rng, report)
+        self._set_fitted(learned._replace(interrupted=interrupted or learned.interrupted), features, columns)
+        if not self.converged_:
+            warnings.warn(self.status_, ConvergenceWarning, stacklevel=2)
+        return self
+
+    def _check_parameters(self) -> None:
+        for name in ("n_components", "n_chains", "n_moves", "n_leaps", "max_iter"):
+            check_count(name, getattr(self, name))
+        for name in ("learning_rate", "tol", "noise_floor"):
+            check_positive(name, getattr(self, name))
+        for name in ("width", "observation_noise"):
+            if getattr(self, name) != 0.0:
+                check_positive(name, getattr(self, name))
+
+    def _start(
+        self, sequences: Sequences, features: Features, complete: NDArray[np.bool_]
+    ) -> tuple[Parameters, bool]:
+        """The global expert by itself: the linear model of expanded rows, and whether it was interrupted."""
+        expanded = np.full((sequences.n_rows, len(features.scale)), np.nan)
+        expanded[complete] = features(sequences.values[complete])
+        options = FitOptions(self.n_components, max_iter=_MOST_START_EVALUATIONS)
+        linear = maximum_likelihood(
+            InMemory(replace(sequences, values=expanded, feature_names=None)), options
+        )
+        params = linear.params._replace(decay=np.clip(linear.params.decay, -_SLOWEST, _SLOWEST))
+        return params, linear.status.startswith("Interrupted")
+
+    def _set_fitted(self, learned: Learned, features: Features, columns: Columns) -> None:
+        params = canonical(learned.params, np.ones(len(features.scale)))
+        width = float(self.width)
+        self.expansion_ = features.transformer
+        self.decay_ = params.decay
+        self.timescales_ = timescales_from_decay(params.decay)
+        self.loadings_ = params.loadings * features.scale[:, None]
+        self.noise_variance_ = (params.noise_variance - width**2) * features.scale**2
+        self.offset_ = features.shift + features.scale * params.offset
+        self._fitted = ExpertModel(
+            features._replace(transformer=None),
+            *params[:4],
+            columns,
+            float(self.observation_noise) * np.sqrt(columns.variance),
+            width,
+            learned.step,
+            self.n_leaps,
+        )
+        self.history_ = learned.contrast
+        self.acceptance_, self.drift_ = learned.acceptance, learned.drift
+        self.n_iter_ = len(learned.contrast)
+        self.converged_ = not learned.interrupted and self.drift_ <= self.tol
+        if learned.interrupted:
+            self.status_ = f"Interrupted after {self.n_iter_} steps; these are the parameters so far."
+        elif self.converged_:
+            self.status_ = (
+                f"Converged in {self.n_iter_} steps: parameters moved by up to {self.drift_:.2g} between the "
+                "means over the last two quarters of them."
+            )
+        else:
+            self.status_ = (
+                f"Stopped after max_iter={self.max_iter} steps with parameters that still moved by "
+                f"{self.drift_:.2g} between the means over the last two quarters of them. Give a larger "
+                "max_iter, or a larger tol if the result is good enough."
+            )
+
+    @property
+    def _model(self) -> ExpertModel:
+        return self._fitted._replace(features=self._fitted.features._replace(transformer=self.expansion_))
+
+    # ---------------------------------------------------------------- inference
+
+    def transform(self, X: Any, *, lengths: Any = None) -> Any:
+        """Return the posterior means of the latents, given all rows of each sequence.
+
+        Parameters
+        ----------
+        X : array-like (T, D), or list of array-likes (T_i, D)
+            Rows in order of time, NaN where missing.
+        lengths : array-like of int, optional
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray (T, K), or list of ndarrays (T_i, K)
+            Posterior means, slowest first: exact for rows that are known, means over 200 draws of the rows
+            where cells are missing or seen in noise. Without a `random_state` these are the same each time.
+        """
+        sequences = self._check(X, lengths)
+        return sequences.restore(self._moments(sequences)[0])
+
+    def posterior(self, X: Any, *, lengths: Any = None) -> LatentMoments | list[LatentMoments]:
+        """Return means and standard deviations of the latents, given all rows of each sequence.
+
+        Parameters
+        ----------
+        X, lengths
+            As in `transform`.
+
+        Returns
+        -------
+        LatentMoments, or list of LatentMoments
+            ``means`` (T, K) and ``std`` (T, K).
+        """
+        sequences = self._check(X, lengths)
+        means, spread = self._moments(sequences)
+        # Covariances given the rows are the same whatever the rows.
+        zeros = np.zeros((sequences.n_rows, len(self.offset_)))
+        panel = make_panel(replace(sequences, values=zeros, feature_names=None))
+        given = np.diagonal(smooth(self._model.params, panel).covariances, axis1=1, axis2=2)
+        std = np.sqrt(given + spread)
+        if not sequences.is_list:
+            return LatentMoments(means, std)
+        return [LatentMoments(means[s], std[s]) for s in sequences.slices]
+
+    def impute(
+        self,
+        X: Any,
+        return_std: bool = False,
+        *,
+        n_draws: int = _N_DRAWS,
+        lengths: Any = None,
+        random_state: Seed = None,
+    ) -> Any:
+        """Fill missing cells with means over draws of them, given all that is observed.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame (T, D), or list of them
+            Rows in order of time, NaN where missing.
+        return_std : bool, default=False
+            Whether to return standard deviations too.
+        n_draws : int, default=200
+            Number of draws.
+        lengths : array-like of int, optional
+            As in `fit`.
+        random_state : int, Generator or None
+            Source of randomness; the estimator's by default, and the same each time where it has none.
+
+        Returns
+        -------
+        filled : like X
+            Observed cells as they were, missing ones filled.
+        std : like X
+            With `return_std`: standard deviation of each filled cell; zero for observed ones.
+        """
+        check_count("n_draws", n_draws, minimum=2)
+        sequences = self._check(X, lengths)
+        mask, rows = sequences.mask, sequences.values[None]
+        if not mask.all():
+            rows = self._draws(sequences, n_draws, self._repeatable(random_state)).rows
+        noise = np.where(mask, 0.0, self._model.noise**2)
+        filled = like_input(X, sequences, np.where(mask, sequences.values, rows.mean(axis=0)))
+        if not return_std:
+            return filled
+        std = np.where(mask, 0.0, np.sqrt(rows.var(axis=0) + noise))
+        return filled, like_input(X, sequences, std)
+
+    def sample_posterior(
+        self,
+        X: Any,
+        n_draws: int = 1,
+        *,
+        of: str = "latents",
+        n_steps: int = 0,
+        lengths: Any = None,
+        random_state: Seed = None,
+    ) -> FloatArray | list[FloatArray]:
+        """Draw courses of the latents, or missing cells and what follows, given all that is observed.
+
+        Parameters
+        ----------
+        X, lengths
+            As in `transform`.
+        n_draws : int, default=1
+            Number of draws.
+        of : {"latents", "cells"}, default="latents"
+            What to draw. ``"cells"`` gives series without holes: observed cells as they were, missing ones
+            drawn, all of a draw together.
+        n_steps : int, default=0
+            Rows that follow each sequence, drawn with the rest: forecasts, where there are any.
+        random_state : int, Generator or None
+            Source of randomness; the estimator's by default.
+
+        Returns
+        -------
+        ndarray (n_draws, T + n_steps, K), or list of ndarrays (n_draws, T_i + n_steps, K)
+            With ``of="cells"`` D in the place of K.
+
+        Raises
+        ------
+        ValueError
+            If `of` is none of these.
+        """
+        check_count("n_draws", n_draws)
+        check_count("n_steps", n_steps, minimum=0)
+        if of not in ("latents", "cells"):
+            raise ValueError(f"of must be one of 'latents', 'cells'; got {of!r}.")
+        sequences = followed_by_empty_rows(self._check(X, lengths), n_steps, 1.0)
+        rng = self._generator(random_state)
+        result = self._draws(sequences, n_draws, rng)
+        if of == "latents":
+            drawn = result.latents
+        else:
+            noisy = result.rows + self._model.noise * rng.standard_normal(result.rows.shape)
+            drawn = np.where(sequences.mask, sequences.values, noisy)
+        return [drawn[:, s] for s in sequences.slices] if sequences.is_list else drawn
+
+    def sample(
+        self, n_steps: int = 1, *, n_moves: int = 500, expanded: bool = False, random_state: Seed = None
+    ) -> tuple[FloatArray, ...]:
+        """Draw a series from the model.
+
+        Parameters
+        ----------
+        n_steps : int, default=1
+            Number of rows.
+        n_moves : int, default=500
+            Moves of the chain, from rows of independent columns on.
+        expanded : bool, default=False
+            Whether to return the expanded rows too.
+        random_state : int, Generator or None
+            Source of randomness; the estimator's by default.
+
+        Returns
+        -------
+        X : ndarray (n_steps, D)
+            Rows.
+        latents : ndarray (n_steps, K)
+            The latents, given the rows.
+        expanded : ndarray (n_steps, E)
+            With `expanded`: expanded rows, in units of the expansion. They are off the manifold ``phi(y)`` by
+            about the width of the local experts, and on it where that is zero.
+        """
+        check_is_fitted(self)
+        check_count("n_steps", n_steps)
+        check_count("n_moves", n_moves)
+        rng = self._generator(random_state)
+        model = self._model
+        drawn = model.draw_series(n_steps, n_moves, rng)
+        rows = drawn.rows[0] + model.noise * rng.standard_normal(drawn.rows[0].shape)
+        if not expanded:
+            return rows, drawn.latents[0]
+        return rows, drawn.latents[0], model.expanded(drawn, rng)[0]
+
+    # -------------------------------------------------------------------- scores
+
+    def log_potential(self, X: Any, *, lengths: Any = None) -> float:
+        """Return the log density of complete rows without the normaliser, in nats.
+
+        Exact; differences between series of the same lengths under one model are differences of their
+        log-likelihoods.
+
+        Parameters
+        ----------
+        X : array-like (T, D), or list of array-likes (T_i, D)
+            Complete rows in order of time.
+        lengths : array-like of int, optional
+            As in `fit`.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        ValueError
+            If a cell is missing.
+        """
+        check_is_fitted(self)
+        sequences = check_sequences(self, X, reset=False, allow_nan=False, lengths=lengths, index="warn")
+        return self._model.log_potential(sequences.values, sequences.lengths)
+
+    def log_likelihood(
+        self,
+        X: Any,
+        *,
+        n_chains: int = 8,
+        n_temperatures: int = 400,
+        return_error: bool = False,
+        lengths: Any = None,
+        random_state: Seed = None,
+    ) -> Any:
+        """Return an estimate of the log-likelihood of observed cells, in nats.
+
+        Parameters
+        ----------
+        X : array-like (T, D), or list of array-likes (T_i, D)
+            Rows in order of time, NaN where missing.
+        n_chains : int, default=8
+            Chains of annealed importance sampling.
+        n_temperatures : int, default=400
+            Densities between that of independent columns and the model's. Too few give too small a
+            normaliser, so too large a likelihood.
+        return_error : bool, default=False
+            Whether to return the standard error by the spread of the chains too.
+        lengths : array-like of int, optional
+            As in `fit`.
+        random_state : int, Generator or None
+            Source of randomness; the estimator's by default, and the same each time where it has none.
+
+        Returns
+        -------
+        log_likelihood : float
+        error : float
+            With `return_error`.
+        """
+        check_count("n_chains", n_chains)
+        check_count("n_temperatures", n_temperatures)
+        sequences = self._check(X, lengths)
+        value, error = self._model.log_likelihood(
+            sequences.values, sequences.lengths, n_chains, n_temperatures, self._repeatable(random_state)
+        )
+        return (value, error) if return_error else value
+
+    def score(self, X: Any, y: Any = None, *, lengths: Any = None) -> float:
+        """Return an estimate of the mean log-likelihood per row, in nats. Parameters as in `transform`."""
+        check_is_fitted(self)
+        sequences = self._check(X, lengths)
+        return self.log_likelihood(X, lengths=lengths) / sequences.n_rows
+
+    # ------------------------------------------------------------------ plumbing
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether there are parameters."""
+        return hasattr(self, "_fitted")
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn what the estimator accepts."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.decay_)
+
+    def _check(self, X: Any, lengths: Any, *, reset: bool = False) -> Sequences:
+        if not reset:
+            check_is_fitted(self)
+        return check_sequences(
+            self, X, reset=reset, allow_nan=True, lengths=lengths, min_rows=2 if reset else 1, index="warn"
+        )
+
+    def _generator(self, random_state: Seed) -> np.random.Generator:
+        return generator(self.random_state if random_state is None else random_state)
+
+    def _repeatable(self, random_state: Seed) -> np.random.Generator:
+        """A source of randomness that gives the same each time where nobody gave one."""
+        given = self.random_state if random_state is None else random_state
+        return generator(0 if given is None else given)
+
+    def _draws(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> Any:
+        return self._model.draw(sequences.values, sequences.lengths, n_draws, rng)
+
+    def _moments(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
+        """Means (N, K) of the latents, and what not knowing the rows adds to their variances."""
+        model = self._model
+        if model.is_known(sequences.values):
+            means = model.means(sequences.values, sequences.lengths)
+            return means, np.zeros_like(means)
+        each = self._draws(sequences, _N_DRAWS, self._repeatable(None)).latent_means
+        return each.mean(axis=0), each.var(axis=0)
+
+
+def _check_growth(features: Features, columns: Columns, rng: np.random.Generator) -> None:
+    """Raise a ValueError where an expansion stays small far from the data, so that there is no density."""
+    directions = rng.standard_normal((64, len(columns.mean)))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    with np.errstate(all="ignore"):
+        far = features(columns.mean + _FAR * np.sqrt(columns.variance) * directions)
+        size = np.max(np.abs(far), axis=1)
+    if np.any(size < _GROWN):
+        raise ValueError(
+            f"expansion must grow without bound with the rows; {type(features.transformer).__name__} does "
+            "not, so that rows far away would be as probable as those of X. Put the rows themselves beside "
+            "it: expansions.Concatenation([expansions.Identity(), ...])."
+        )

@@ -1,0 +1,253 @@
+"""Learning a product of experts from the difference between its data and its own samples.
+
+With the normaliser ``Z`` of the density of rows, which nobody knows, the derivative of their log-likelihood
+is still a difference of two means of the same thing::
+
+    d log p(y) / d theta = d log N(phi(y)) / d theta - E[d log N(phi(y)) / d theta under the model]
+
+The second mean is taken over chains of Hamiltonian Monte Carlo. Started at the data for each step they give
+contrastive divergence (Hinton 2002), of which the first moves are enough to say where the model leads away
+from the data; chains that go on from step to step give the derivative itself once they have mixed (Tieleman
+2008). Hidden cells, and cells seen in noise, are moved by chains of their own, given what is observed.
+
+Steps are those of Adam (Kingma & Ba 2015) with a falling rate, and the parameters are averaged over the
+second half of them (Polyak & Juditsky 1992).
+
+References
+----------
+Turner & Sahani (2007), Neural Computation 19:1022, doi:10.1162/neco.2007.19.4.1022, section 5.3.
+Hinton (2002), Neural Computation 14:1771. Tieleman (2008), ICML. Kingma & Ba (2015), arXiv:1412.6980.
+Polyak & Juditsky (1992), SIAM Journal on Control and Optimization 30:838.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from probsfa._typing import BoolArray, FloatArray
+from probsfa.extensions.experts.potential import CellDensity, Features, GlobalExpert
+from probsfa.extensions.experts.sampling import Columns, Reference, State, Stepsize, move
+from probsfa.statespace.parameters import Parameters
+
+__all__ = ["Data", "Learned", "Settings", "from_vector", "learn", "to_vector"]
+
+# Adam's forgetting of means and squares, and what keeps its steps finite.
+_FORGET, _FORGET_SQUARES, _TINY = 0.9, 0.99, 1e-8
+# What is left of the rate at the last step.
+_LAST_RATE = 0.1
+# Largest inverse hyperbolic tangent of a decay, which is then 0.99998.
+_LARGEST_DECAY = 6.0
+# Largest logarithm of a noise variance, of rows of unit variance.
+_LARGEST_NOISE = 4.0
+
+#: Called with the number of steps, and how far data and samples are apart.
+Report = Callable[[int, float], None]
+
+
+class Data(NamedTuple):
+    """Rows to learn from.
+
+    Attributes
+    ----------
+    values : ndarray (N, D)
+        Rows, NaN where missing.
+    mask : ndarray of bool (N, D)
+        Which cells are observed.
+    lengths : tuple of int
+        Length of each sequence.
+    columns : Columns
+        The Gaussian reference of its columns.
+    noise : ndarray (D,)
+        Standard deviations with which cells are observed; zeros where they are the rows themselves.
+    """
+
+    values: FloatArray
+    mask: BoolArray
+    lengths: tuple[int, ...]
+    columns: Columns
+    noise: FloatArray
+
+    @property
+    def is_hidden(self) -> BoolArray:
+        """Which cells (N, D) are not known exactly."""
+        return ~self.mask if not self.noise.any() else np.ones_like(self.mask)
+
+    @property
+    def seen_precision(self) -> FloatArray | None:
+        """Precisions (N, D) of observations in noise, zero where missing; None without noise."""
+        return self.mask / self.noise**2 if self.noise.any() else None
+
+    def hidden(self, features: Features, expert: GlobalExpert) -> tuple[CellDensity, Reference]:
+        """The density of cells that are not known, given what is observed, and its reference."""
+        parts = self.values, self.is_hidden, self.seen_precision
+        return CellDensity(features, expert, *parts), Reference(self.columns, self.lengths, *parts)
+
+    def everything(self, features: Features, expert: GlobalExpert) -> tuple[CellDensity, Reference]:
+        """The density of as many rows of which nothing is known, and its reference."""
+        free = np.ones(self.values.shape, dtype=bool)
+        zeros = np.zeros(self.values.shape)
+        return CellDensity(features, expert, zeros, free), Reference(self.columns, self.lengths, zeros, free)
+
+
+class Settings(NamedTuple):
+    """How to learn; see :class:`probsfa.extensions.ProductOfExpertsSFA`."""
+
+    n_chains: int
+    n_moves: int
+    n_leaps: int
+    persistent: bool
+    learning_rate: float
+    max_iter: int
+    least_noise: float
+
+
+class Learned(NamedTuple):
+    """Outcome of learning.
+
+    Attributes
+    ----------
+    params : Parameters
+        Of the global expert, with the width of the local ones in its noise.
+    contrast : ndarray (n,)
+        Log density of the data less that of the samples, in nats for a row, at each step.
+    drift : float
+        Largest difference of a parameter between the means over the third and the last quarter of the steps.
+    acceptance : float
+        Of the moves of the samples, of late.
+    step : float
+        Size of the steps of these moves.
+    interrupted : bool
+        Whether an interrupt from the keyboard ended it.
+    """
+
+    params: Parameters
+    contrast: FloatArray
+    drift: float
+    acceptance: float
+    step: float
+    interrupted: bool
+
+
+def to_vector(params: Parameters) -> FloatArray:
+    """Parameters as ``(atanh a, C, log r, mu)``."""
+    decay, loadings, noise, offset = params
+    return np.concatenate([np.arctanh(decay), loadings.ravel(), np.log(noise), offset])
+
+
+def from_vector(vector: FloatArray, n_components: int) -> Parameters:
+    """The parameters of such a vector."""
+    k = n_components
+    e = (len(vector) - k) // (k + 2)
+    loadings = vector[k : k + e * k].reshape(e, k)
+    return Parameters(np.tanh(vector[:k]), loadings, np.exp(vector[k + e * k : -e]), vector[-e:])
+
+
+def learn(
+    features: Features,
+    data: Data,
+    start: Parameters,
+    settings: Settings,
+    rng: np.random.Generator,
+    report: Report | None = None,
+) -> Learned:
+    """Raise the likelihood of a product of experts, from a start.
+
+    Parameters
+    ----------
+    features : Features
+        The expansion.
+    data : Data
+        What to learn from.
+    start : Parameters
+        Of the global expert.
+    settings : Settings
+        How to learn.
+    rng : Generator
+        Source of randomness.
+    report : callable, optional
+        Called with the number of steps, and how far data and samples are apart.
+    """
+    k, e = start.n_components, start.n_features
+    lower, upper = np.full((2, k * (e + 1) + 2 * e), np.array([[-np.inf], [np.inf]]))
+    lower[:k], upper[:k] = -_LARGEST_DECAY, _LARGEST_DECAY
+    noises = slice(k * (e + 1), k * (e + 1) + e)
+    lower[noises], upper[noises] = np.log(settings.least_noise), _LARGEST_NOISE
+    vector = np.clip(to_vector(start), lower, upper)
+    path, contrast = [vector], []
+    chains = _Chains(features, data, from_vector(vector, k), settings, rng)
+    mean, square = np.zeros_like(vector), np.zeros_like(vector)
+    interrupted = False
+    try:
+        for i in range(settings.max_iter):
+            gradient, apart = chains.contrast(from_vector(vector, k))
+            mean += (1.0 - _FORGET) * (gradient - mean)
+            square += (1.0 - _FORGET_SQUARES) * (gradient**2 - square)
+            direction = mean / (1.0 - _FORGET ** (i + 1))
+            direction /= np.sqrt(square / (1.0 - _FORGET_SQUARES ** (i + 1))) + _TINY
+            rate = settings.learning_rate * (1.0 - (1.0 - _LAST_RATE) * i / settings.max_iter)
+            vector = np.clip(vector + rate * direction, lower, upper)
+            path.append(vector)
+            contrast.append(apart)
+            if report is not None:
+                report(i + 1, apart)
+    except KeyboardInterrupt:
+        interrupted = True
+    quarters = np.array_split(np.array(path), 4)
+    drift = 0.0
+    if all(len(quarter) for quarter in quarters[2:]):
+        drift = float(np.max(np.abs(quarters[3].mean(axis=0) - quarters[2].mean(axis=0))))
+    averaged = np.mean(path[len(path) // 2 :], axis=0)
+    return Learned(
+        from_vector(averaged, k),
+        np.array(contrast),
+        drift,
+        chains.step.acceptance,
+        chains.step.size,
+        interrupted,
+    )
+
+
+class _Chains:
+    """The chains of the two means."""
+
+    def __init__(
+        self, features: Features, data: Data, params: Parameters, settings: Settings, rng: np.random.Generator
+    ) -> None:
+        self._features, self._data, self._settings, self._rng = features, data, settings, rng
+        expert = GlobalExpert(params, data.lengths)
+        self._given, self._given_reference = data.hidden(features, expert)
+        self._all, self._all_reference = data.everything(features, expert)
+        self._hidden = np.repeat(self._given_reference.mean, settings.n_chains, axis=1)
+        self._drawn = self._all.cells(self._given.rows(self._hidden))
+        self.step, self._given_step = Stepsize(), Stepsize()
+
+    def contrast(self, params: Parameters) -> tuple[FloatArray, float]:
+        """Derivative of the log-likelihood for a row, and how far data and samples are apart."""
+        settings, expert = self._settings, GlobalExpert(params, self._data.lengths)
+        if self._hidden.size:
+            self._hidden = self._moved(
+                self._given.at(expert), self._hidden, self._given_reference, self._given_step
+            )
+            rows = self._given.rows(self._hidden)
+        else:
+            rows = self._given.rows(self._hidden[:, :1])
+        of_data = expert.evaluate(self._features(rows))
+        if not settings.persistent:
+            copies = settings.n_chains // len(rows)
+            self._drawn = self._all.cells(np.repeat(rows, copies, axis=0))
+        self._drawn = self._moved(self._all.at(expert), self._drawn, self._all_reference, self.step)
+        of_samples = expert.evaluate(self._features(self._all.rows(self._drawn)))
+        gradient = expert.by_parameters(of_data) - expert.by_parameters(of_samples)
+        apart = float(np.mean(of_data.log_density) - np.mean(of_samples.log_density))
+        n_rows = len(self._data.values)
+        return gradient / n_rows, apart / n_rows
+
+    def _moved(
+        self, density: CellDensity, cells: FloatArray, reference: Reference, step: Stepsize
+    ) -> FloatArray:
+        state = State.at(density, cells)
+        for _ in range(self._settings.n_moves):
+            state, acceptance = move(density, state, reference, step.size, self._settings.n_leaps, self._rng)
+            step.adapt(acceptance)
+        return state.cells

@@ -1,0 +1,186 @@
+"""A fitted product of experts, and what is drawn from it, on checked data."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from probsfa._typing import FloatArray
+from probsfa.extensions.experts.learning import Data
+from probsfa.extensions.experts.potential import CellDensity, Features, GlobalExpert
+from probsfa.extensions.experts.sampling import (
+    Columns,
+    LogIntegral,
+    Reference,
+    State,
+    Stepsize,
+    log_integral,
+    move,
+)
+from probsfa.statespace.parameters import Parameters
+
+__all__ = ["Drawn", "ExpertModel", "LatentMoments"]
+
+# Chains side by side, moves that are left out at the beginning, and moves between two draws.
+_N_CHAINS, _N_FIRST, _N_BETWEEN = 8, 200, 3
+
+
+class LatentMoments(NamedTuple):
+    """Means (T, K) and standard deviations (T, K) of the latents given the rows."""
+
+    means: FloatArray
+    std: FloatArray
+
+
+class Drawn(NamedTuple):
+    """Draws: ``rows`` (n, N, D), ``latent_means`` (n, N, K) given each, and ``latents`` (n, N, K)."""
+
+    rows: FloatArray
+    latent_means: FloatArray
+    latents: FloatArray
+
+
+class ExpertModel(NamedTuple):
+    """A fitted model.
+
+    Attributes
+    ----------
+    features : Features
+        The expansion.
+    decay, loadings, noise_variance, offset : ndarray
+        Parameters of the global expert, with the width of the local ones in its noise.
+    columns : Columns
+        The Gaussian reference of the columns.
+    noise : ndarray (D,)
+        Standard deviations with which cells are observed; zeros without.
+    width : float
+        Width of the local experts, in standard deviations of the expanded columns.
+    step : float
+        Size of the steps with which rows of the model were drawn.
+    n_leaps : int
+        Number of steps of a move.
+    """
+
+    features: Features
+    decay: FloatArray
+    loadings: FloatArray
+    noise_variance: FloatArray
+    offset: FloatArray
+    columns: Columns
+    noise: FloatArray
+    width: float
+    step: float
+    n_leaps: int
+
+    @property
+    def params(self) -> Parameters:
+        """Parameters of the global expert."""
+        return Parameters(self.decay, self.loadings, self.noise_variance, self.offset)
+
+    def data(self, values: FloatArray, lengths: tuple[int, ...]) -> Data:
+        """Rows as learning takes them."""
+        return Data(values, ~np.isnan(values), lengths, self.columns, self.noise)
+
+    def is_known(self, values: FloatArray) -> bool:
+        """Whether the rows are known exactly, so that nothing has to be drawn."""
+        return not self.noise.any() and not np.isnan(values).any()
+
+    def means(self, values: FloatArray, lengths: tuple[int, ...]) -> FloatArray:
+        """Posterior means (N, K) of the latents given complete rows."""
+        return GlobalExpert(self.params, lengths).evaluate(self.features(values[None])).means[0]
+
+    def log_potential(self, values: FloatArray, lengths: tuple[int, ...]) -> float:
+        """Log density of complete rows without the normaliser."""
+        return float(GlobalExpert(self.params, lengths).evaluate(self.features(values[None])).log_density[0])
+
+    def draw(
+        self, values: FloatArray, lengths: tuple[int, ...], n_draws: int, rng: np.random.Generator
+    ) -> Drawn:
+        """Rows drawn given observed cells, with latents given these."""
+        data = self.data(values, lengths)
+        expert = GlobalExpert(self.params, lengths)
+        density, reference = data.hidden(self.features, expert)
+        rows = self._draw(density, reference, n_draws, rng)
+        means = expert.evaluate(self.features(rows)).means
+        return Drawn(rows, means, expert.draw_latents(means, rng))
+
+    def _draw(
+        self, density: CellDensity, reference: Reference, n_draws: int, rng: np.random.Generator
+    ) -> FloatArray:
+        if reference.n_free == 0:
+            return np.repeat(density.rows(np.zeros((0, 1))), n_draws, axis=0)
+        n_chains = min(_N_CHAINS, n_draws)
+        state, step = self._mixed(density, reference, n_chains, _N_FIRST, rng)
+        kept = []
+        for _ in range(-(-n_draws // n_chains)):
+            for _ in range(_N_BETWEEN):
+                state, _ = move(density, state, reference, step, self.n_leaps, rng)
+            kept.append(density.rows(state.cells))
+        return np.concatenate(kept)[:n_draws]
+
+    def _mixed(
+        self,
+        density: CellDensity,
+        reference: Reference,
+        n_chains: int,
+        n_moves: int,
+        rng: np.random.Generator,
+    ) -> tuple[State, float]:
+        """Chains after so many moves, and the size of the steps to which these were adapted."""
+        state = State.at(density, reference.mean + reference.draw(n_chains, rng))
+        step = Stepsize(self.step)
+        for _ in range(n_moves):
+            state, acceptance = move(density, state, reference, step.size, self.n_leaps, rng)
+            step.adapt(acceptance)
+        return state, step.size
+
+    def draw_series(self, n_steps: int, n_moves: int, rng: np.random.Generator) -> Drawn:
+        """One series of rows of the model, after so many moves."""
+        data = self.data(np.full((n_steps, len(self.noise)), np.nan), (n_steps,))
+        expert = GlobalExpert(self.params, data.lengths)
+        density, reference = data.everything(self.features, expert)
+        state, _ = self._mixed(density, reference, 1, n_moves, rng)
+        rows = density.rows(state.cells)
+        means = expert.evaluate(self.features(rows)).means
+        return Drawn(rows, means, expert.draw_latents(means, rng))
+
+    def expanded(self, drawn: Drawn, rng: np.random.Generator) -> FloatArray:
+        """Expanded rows (n, N, E) given drawn rows, in units of the expansion; off the manifold."""
+        on_manifold = self.features(drawn.rows)
+        total = self.params.noise_variance
+        width = self.width**2
+        own = np.maximum(total - width, 0.0)
+        by_latents = self.params.offset + drawn.latents @ self.params.loadings.T
+        centre = on_manifold + width / total * (by_latents - on_manifold)
+        spread = np.sqrt(own * width / total)
+        rows = centre + spread * rng.standard_normal(centre.shape)
+        return self.features.shift + self.features.scale * rows
+
+    def log_likelihood(
+        self,
+        values: FloatArray,
+        lengths: tuple[int, ...],
+        n_chains: int,
+        n_temperatures: int,
+        rng: np.random.Generator,
+    ) -> LogIntegral:
+        """Log-likelihood of observed cells: the integral over those not known, less that over all."""
+        data, expert = self.data(values, lengths), GlobalExpert(self.params, lengths)
+        parts = []
+        for density, reference in (
+            data.hidden(self.features, expert),
+            data.everything(self.features, expert),
+        ):
+            parts.append(
+                log_integral(
+                    density,
+                    reference,
+                    n_chains=n_chains,
+                    n_temperatures=n_temperatures,
+                    n_leaps=self.n_leaps,
+                    rng=rng,
+                )
+            )
+        value = parts[0].value - parts[1].value
+        if self.noise.any():
+            value -= float(data.mask.sum(axis=0) @ np.log(np.sqrt(2.0 * np.pi) * self.noise))
+        return LogIntegral(value, float(np.hypot(parts[0].error, parts[1].error)))

@@ -1,0 +1,254 @@
+"""The density of a product of experts, up to its normaliser, and its derivatives.
+
+The global expert is the factorial AR(1) model of expanded rows, ``f_t = mu + C z_t + n_t``, with the latents
+integrated out. Given the rows before and after, all it takes are the posterior means of the latents: with the
+banded precision ``Q`` of the latents given the rows::
+
+    m = Q^-1 h,  h_t = C' R^-1 (f_t - mu),        d log N / d f_t = -R^-1 (f_t - mu - C m_t)
+
+The local experts of width ``beta`` hold ``f`` to ``phi(y)``. Integrated over ``f`` their product with the
+global expert is that expert at ``phi(y)`` with the noise ``r + beta^2``, so that rows ``y`` are all that has
+to be sampled. In the limit ``beta -> 0`` nothing is left of the width.
+
+References
+----------
+Turner & Sahani (2007), Neural Computation 19:1022, doi:10.1162/neco.2007.19.4.1022, section 5.3, eq. 29.
+There the weight of the local experts is called beta and its limit of zero that of the manifold; here beta is
+their width, for which both hold.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve_banded, cholesky_banded, solve_banded
+
+from probsfa._typing import BoolArray, FloatArray
+from probsfa.expansions import Expansion
+from probsfa.statespace.parameters import Parameters
+
+__all__ = ["CellDensity", "Expanded", "Features", "GlobalExpert", "starts_of"]
+
+# Steps of the differences that give derivatives of an expansion, in standard deviations of the columns.
+_STEP = 1e-5
+
+
+def starts_of(lengths: Sequence[int]) -> BoolArray:
+    """Which rows (N,) begin a sequence."""
+    starts = np.zeros(sum(lengths), dtype=bool)
+    starts[np.cumsum((0, *lengths[:-1]))] = True
+    return starts
+
+
+class Expanded(NamedTuple):
+    """Log density of expanded rows under the global expert, for each of ``c`` series.
+
+    Attributes
+    ----------
+    log_density : ndarray (c,)
+        In nats.
+    gradient : ndarray (c, N, E)
+        Its derivative by the expanded rows.
+    means : ndarray (c, N, K)
+        Posterior means of the latents.
+    """
+
+    log_density: FloatArray
+    gradient: FloatArray
+    means: FloatArray
+
+
+class GlobalExpert:
+    """The factorial AR(1) model of expanded rows, factorised once for many series of the same lengths.
+
+    Parameters
+    ----------
+    params : Parameters
+        AR(1) latents, loadings (E, K), noise variances (E,) and offset (E,).
+    lengths : sequence of int
+        Length of each sequence; ``N`` rows together.
+    """
+
+    def __init__(self, params: Parameters, lengths: Sequence[int]) -> None:
+        self.params, self.lengths = params, tuple(lengths)
+        decay, loadings, noise, _ = params
+        k, starts = len(decay), starts_of(lengths)
+        ends = np.append(starts[1:], True)
+        innovation = 1.0 - decay**2
+        self._weights = loadings / noise[:, None]
+        information = loadings.T @ self._weights
+        diagonal = np.where(starts[:, None], 1.0, 1.0 / innovation)
+        diagonal = diagonal + np.where(ends[:, None], 0.0, decay**2 / innovation)
+        # Upper banded form: entry (i, j) of the precision is in row k + i - j of column j.
+        bands = np.zeros((k + 1, len(starts), k))
+        for j in range(k):
+            for i in range(j + 1):
+                bands[k + i - j, :, j] = information[i, j]
+            bands[k, :, j] += diagonal[:, j]
+        bands[0] -= np.where(starts[:, None], 0.0, decay / innovation)
+        self._root = cholesky_banded(bands.reshape(k + 1, -1), check_finite=False)
+        n_free = len(starts) - len(self.lengths)
+        self.log_constant = (
+            -float(np.sum(np.log(self._root[k])))
+            - 0.5 * n_free * float(np.sum(np.log(innovation)))
+            - 0.5 * len(starts) * float(np.sum(np.log(2.0 * np.pi * noise)))
+        )
+
+    def evaluate(self, rows: FloatArray) -> Expanded:
+        """Log density, its gradient and the latents' means at expanded rows (c, N, E)."""
+        _, loadings, noise, offset = self.params
+        away = rows - offset
+        c, n, _ = away.shape
+        told = (away @ self._weights).reshape(c, -1).T
+        means = cho_solve_banded((self._root, False), told, check_finite=False).T.reshape(c, n, -1)
+        gradient = (means @ loadings.T - away) / noise
+        return Expanded(self.log_constant + 0.5 * np.einsum("cne,cne->c", away, gradient), gradient, means)
+
+    def draw_latents(self, means: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Latents (c, N, K) given expanded rows, from their posterior means (c, N, K)."""
+        c, n, k = means.shape
+        normals = rng.standard_normal((n * k, c))
+        return means + solve_banded((0, k), self._root, normals, check_finite=False).T.reshape(c, n, k)
+
+    def by_parameters(self, at: Expanded) -> FloatArray:
+        """Derivative of the log density by the parameters, averaged over the series, up to what rows lack.
+
+        By ``(atanh a, C, log r, mu)`` in one vector, of the part that depends on the rows; the rest is the
+        same for all rows, so that it cancels in the difference between two sets of series.
+        """
+        decay, _, noise, _ = self.params
+        c = len(at.means)
+        inner = ~starts_of(self.lengths)
+        now, before = at.means[:, inner], at.means[:, np.flatnonzero(inner) - 1]
+        jumps = now - decay * before
+        by_decay = np.sum(jumps * before, axis=(0, 1)) - decay * np.sum(jumps**2, axis=(0, 1)) / (
+            1.0 - decay**2
+        )
+        by_loadings = -np.einsum("cne,cnk->ek", at.gradient, at.means)
+        by_noise = 0.5 * noise * np.sum(at.gradient**2, axis=(0, 1))
+        by_offset = -np.sum(at.gradient, axis=(0, 1))
+        return np.concatenate([by_decay, by_loadings.ravel(), by_noise, by_offset]) / c
+
+
+class Features(NamedTuple):
+    """An expansion with standardised outputs, and its derivatives.
+
+    Attributes
+    ----------
+    transformer : fitted transformer
+        From rows of D columns to E, each row by itself.
+    shift, scale : ndarray (E,)
+        ``(phi - shift) / scale`` are the expanded rows of the model.
+    steps : ndarray (D,)
+        Steps of the differences that give derivatives.
+    """
+
+    transformer: Any
+    shift: FloatArray
+    scale: FloatArray
+    steps: FloatArray
+
+    def raw(self, rows: FloatArray) -> FloatArray:
+        """Outputs (..., E) of the expansion at rows (..., D); what overflows is infinite or NaN."""
+        flat = rows.reshape(-1, rows.shape[-1])
+        if isinstance(self.transformer, Expansion):
+            out = self.transformer.expand(flat)
+        else:
+            out = np.asarray(self.transformer.transform(flat), dtype=np.float64)
+        return out.reshape(*rows.shape[:-1], -1)
+
+    def __call__(self, rows: FloatArray) -> FloatArray:
+        """Standardised outputs (..., E) at rows (..., D)."""
+        return (self.raw(rows) - self.shift) / self.scale
+
+    def pulled_back(self, rows: FloatArray, gradient: FloatArray) -> FloatArray:
+        """Derivative by rows (..., D) of what has that derivative by the standardised outputs (..., E).
+
+        By central differences, which are exact for polynomials of degree two. A sampler that accepts or
+        rejects its moves by the density itself stays exact whatever they lack.
+        """
+        n_columns = rows.shape[-1]
+        ahead = rows + (self.steps * np.eye(n_columns)).reshape(n_columns, *[1] * (rows.ndim - 1), n_columns)
+        behind = 2.0 * rows - ahead
+        slopes = self.raw(ahead) - self.raw(behind)
+        out = np.einsum("d...e,...e->...d", slopes, gradient / self.scale)
+        return np.asarray(out / (2.0 * self.steps))
+
+    @classmethod
+    def of(cls, transformer: Any, rows: FloatArray) -> "Features":
+        """The expansion, standardised on complete rows (N, D)."""
+        spread = rows.std(axis=0)
+        made = cls(transformer, np.zeros(1), np.ones(1), _STEP * np.where(spread > 0.0, spread, 1.0))
+        expanded = made.raw(rows)
+        scale = expanded.std(axis=0)
+        size = np.max(np.abs(expanded), axis=0)
+        scale = np.where(scale > 1e-12 * size, scale, 1.0)
+        return made._replace(shift=expanded.mean(axis=0), scale=scale)
+
+
+class CellDensity:
+    """Log density of cells that are free, up to a constant, with the others held at their values.
+
+    Parameters
+    ----------
+    features : Features
+        The expansion.
+    expert : GlobalExpert
+        The model of expanded rows.
+    values : ndarray (N, D)
+        Rows; what is free, and not observed, is of no account.
+    free : ndarray of bool (N, D)
+        Which cells move.
+    seen_precision : ndarray (N, D), optional
+        Precisions of observations of free cells, zero where there is none: Gaussian noise about what moves.
+    """
+
+    def __init__(
+        self,
+        features: Features,
+        expert: GlobalExpert,
+        values: FloatArray,
+        free: BoolArray,
+        seen_precision: FloatArray | None = None,
+    ) -> None:
+        self.features, self.expert, self.free = features, expert, free
+        self.places: NDArray[np.intp] = np.flatnonzero(free.T)
+        self._flat = np.where(free, 0.0, values).T.ravel()
+        if seen_precision is None:
+            self._precision = None
+        else:
+            self._precision = seen_precision.T.ravel()[self.places, None]
+            self._seen = np.where(seen_precision > 0.0, values, 0.0).T.ravel()[self.places, None]
+
+    def at(self, expert: GlobalExpert) -> "CellDensity":
+        """The same cells under another global expert."""
+        other = object.__new__(CellDensity)
+        other.__dict__.update(self.__dict__)
+        other.expert = expert
+        return other
+
+    def rows(self, cells: FloatArray) -> FloatArray:
+        """Rows (c, N, D) with free cells (F, c)."""
+        n, d = self.free.shape
+        flat = np.repeat(self._flat[None], cells.shape[1], axis=0)
+        flat[:, self.places] = cells.T
+        return flat.reshape(-1, d, n).transpose(0, 2, 1)
+
+    def cells(self, rows: FloatArray) -> FloatArray:
+        """Free cells (F, c) of rows (c, N, D)."""
+        return rows.transpose(0, 2, 1).reshape(len(rows), -1)[:, self.places].T
+
+    def __call__(self, cells: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Log density (c,), and its derivative (F, c), at cells (F, c); minus infinity where no number."""
+        rows = self.rows(cells)
+        with np.errstate(all="ignore"):
+            at = self.expert.evaluate(self.features(rows))
+            gradient = self.cells(self.features.pulled_back(rows, at.gradient))
+            value = at.log_density
+            if self._precision is not None:
+                away = cells - self._seen
+                value = value - 0.5 * np.sum(self._precision * away**2, axis=0)
+                gradient = gradient - self._precision * away
+        usable = np.isfinite(value) & np.all(np.isfinite(gradient), axis=0)
+        return np.where(usable, value, -np.inf), np.where(usable, gradient, 0.0)

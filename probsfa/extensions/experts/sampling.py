@@ -1,0 +1,288 @@
+"""Draws of cells by Hamiltonian Monte Carlo, and integrals over them by annealed importance sampling.
+
+The momentum of the cells has the precision of a Gaussian reference for its covariance: columns as independent
+AR(1) processes, with the variances and lag-one correlations of the data. Moves along slow courses are then as
+long as those of single cells, which they would not be by far otherwise. The reference is also where annealed
+importance sampling begins, since its integral is known.
+
+References
+----------
+Duane, Kennedy, Pendleton & Roweth (1987), Hybrid Monte Carlo, Physics Letters B 195:216.
+Neal (2001), Annealed importance sampling, Statistics and Computing 11:125.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import cho_solve_banded, cholesky_banded, solve_banded
+from scipy.special import logsumexp
+
+from probsfa._typing import BoolArray, FloatArray
+from probsfa.extensions.experts.potential import starts_of
+
+__all__ = ["Columns", "LogIntegral", "Reference", "State", "Stepsize", "log_integral", "move"]
+
+# Acceptance that the size of the steps is adapted to.
+_ACCEPTANCE = 0.8
+# Smallest and largest size of a step, in standard deviations of the reference.
+_SMALLEST, _LARGEST = 1e-6, 1.0
+# Slowest column of the reference.
+_SLOWEST = 0.995
+
+#: Log density (c,) and its derivative (F, c) at cells (F, c).
+Density = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
+
+
+class Columns(NamedTuple):
+    """Columns as independent AR(1) processes: means, variances and lag-one correlations, each (D,)."""
+
+    mean: FloatArray
+    variance: FloatArray
+    decay: FloatArray
+
+    @classmethod
+    def of(cls, values: FloatArray, lengths: Sequence[int]) -> "Columns":
+        """Those of rows (N, D), NaN where missing, with something observed in each column."""
+        mean = np.nanmean(values, axis=0)
+        away = values - mean
+        variance = np.nanmean(away**2, axis=0)
+        variance = np.where(variance > 0.0, variance, 1.0)
+        later = np.flatnonzero(~starts_of(lengths))
+        products = away[later] * away[later - 1]
+        counts = np.sum(~np.isnan(products), axis=0)
+        decay = np.nansum(products, axis=0) / (np.maximum(counts, 1) * variance)
+        return cls(mean, variance, np.clip(decay, 0.0, _SLOWEST))
+
+
+class Reference:
+    """A Gaussian of free cells: columns as AR(1) processes, given the cells that are held or seen in noise.
+
+    Parameters
+    ----------
+    columns : Columns
+        The processes.
+    lengths : sequence of int
+        Length of each sequence.
+    values : ndarray (N, D)
+        Values of cells that are held, or seen in noise.
+    free : ndarray of bool (N, D)
+        Which cells move.
+    seen_precision : ndarray (N, D), optional
+        Precisions of observations of free cells, zero where there is none.
+
+    Attributes
+    ----------
+    mean : ndarray (F, 1)
+        Mean of the free cells, column after column.
+    """
+
+    def __init__(
+        self,
+        columns: Columns,
+        lengths: Sequence[int],
+        values: FloatArray,
+        free: BoolArray,
+        seen_precision: FloatArray | None = None,
+    ) -> None:
+        starts = starts_of(lengths)
+        ends = np.append(starts[1:], True)
+        innovation = 1.0 - columns.decay**2
+        diagonal = np.where(starts[:, None], 1.0, 1.0 / innovation)
+        diagonal = (diagonal + np.where(ends[:, None], 0.0, columns.decay**2 / innovation)) / columns.variance
+        # Of each row with the row before, zero where a sequence begins.
+        before = -np.where(starts[:, None], 0.0, columns.decay / innovation) / columns.variance
+        held = np.where(free, 0.0, values - columns.mean)
+        pull = -diagonal * held
+        pull[1:] -= before[1:] * held[:-1]
+        pull[:-1] -= before[1:] * held[1:]
+        if seen_precision is not None:
+            diagonal = diagonal + seen_precision
+            away = np.where(seen_precision > 0.0, values - columns.mean, 0.0)
+            pull = pull + seen_precision * away
+        places = np.flatnonzero(free.T)
+        self.n_free = len(places)
+        self._diagonal = diagonal.T.ravel()[places, None]
+        self._before = before.T.ravel()[places, None]
+        self._before[1:][np.diff(places) != 1] = 0.0
+        if self.n_free:
+            self._before[0] = 0.0
+            bands = np.stack([self._before[:, 0], self._diagonal[:, 0]])
+            self._root = cholesky_banded(bands, check_finite=False)
+        else:
+            self._root = np.ones((2, 0))
+        centre = np.repeat(columns.mean, len(starts))[places, None]
+        self.mean = centre + self.solve(pull.T.ravel()[places, None])
+
+    def solve(self, vectors: FloatArray) -> FloatArray:
+        """The covariance applied to vectors (F, c)."""
+        if self.n_free == 0:
+            return vectors
+        return np.asarray(cho_solve_banded((self._root, False), vectors, check_finite=False))
+
+    def draw(self, n: int, rng: np.random.Generator) -> FloatArray:
+        """Deviations (F, n) from the mean."""
+        normals = rng.standard_normal((self.n_free, n))
+        if self.n_free == 0:
+            return normals
+        return np.asarray(solve_banded((0, 1), self._root, normals, check_finite=False))
+
+    def half_square(self, vectors: FloatArray) -> FloatArray:
+        """Half of what vectors (F, c) are long in the precision, (c,)."""
+        products = self._before[1:] * vectors[1:] * vectors[:-1]
+        return np.sum(0.5 * self._diagonal * vectors**2, axis=0) + np.sum(products, axis=0)
+
+    def __call__(self, cells: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Normalised log density (c,) and its derivative (F, c) at cells (F, c)."""
+        away = cells - self.mean
+        gradient = -self._diagonal * away
+        gradient[1:] -= self._before[1:] * away[:-1]
+        gradient[:-1] -= self._before[1:] * away[1:]
+        constant = float(np.sum(np.log(self._root[1]))) - 0.5 * self.n_free * np.log(2.0 * np.pi)
+        return constant - self.half_square(away), gradient
+
+
+class State(NamedTuple):
+    """Where chains are: cells (F, c), their log density (c,) and its derivative (F, c)."""
+
+    cells: FloatArray
+    log_density: FloatArray
+    gradient: FloatArray
+
+    @classmethod
+    def at(cls, density: Density, cells: FloatArray) -> "State":
+        """Chains at given cells."""
+        return cls(cells, *density(cells))
+
+
+class Stepsize:
+    """The size of the steps, adapted to the acceptance of the moves.
+
+    Parameters
+    ----------
+    size : float, default=0.3
+        Where to begin, in standard deviations of the reference.
+
+    Attributes
+    ----------
+    size : float
+        The size now.
+    acceptance : float
+        Mean acceptance of late.
+    """
+
+    def __init__(self, size: float = 0.3) -> None:
+        self.size, self.acceptance, self._count = size, _ACCEPTANCE, 0
+
+    def adapt(self, acceptance: float) -> None:
+        """Take longer steps where most moves are accepted, by less each time."""
+        self._count += 1
+        rate = max(self._count**-0.5, 0.05)
+        self.size = float(np.clip(self.size * np.exp(rate * (acceptance - _ACCEPTANCE)), _SMALLEST, _LARGEST))
+        self.acceptance += max(1.0 / self._count, 0.02) * (acceptance - self.acceptance)
+
+
+def move(
+    density: Density, state: State, reference: Reference, step: float, n_leaps: int, rng: np.random.Generator
+) -> tuple[State, float]:
+    """One Hamiltonian move of each chain, taken or left by Metropolis' rule.
+
+    Parameters
+    ----------
+    density : callable
+        Log density and its derivative.
+    state : State
+        Where chains are.
+    reference : Reference
+        Gaussian whose precision is the covariance of the momentum.
+    step : float
+        Size of the steps; each chain takes smaller ones now and then.
+    n_leaps : int
+        Number of steps.
+    rng : Generator
+        Source of randomness.
+
+    Returns
+    -------
+    state : State
+        Where they are next.
+    acceptance : float
+        Mean probability with which the moves were taken.
+    """
+    n_chains = state.cells.shape[1]
+    if reference.n_free == 0:
+        return state, 1.0
+    # One move in twelve has steps below a tenth of their size: far out, where densities are steep, only those
+    # are ever taken.
+    sizes = step * 100.0 ** -(rng.random(n_chains) ** 8)
+    velocity = reference.draw(n_chains, rng)
+    energy = state.log_density - reference.half_square(velocity)
+    cells, log_density, gradient = state
+    velocity = velocity + 0.5 * sizes * reference.solve(gradient)
+    for leap in range(n_leaps):
+        cells = cells + sizes * velocity
+        log_density, gradient = density(cells)
+        velocity = velocity + (0.5 if leap == n_leaps - 1 else 1.0) * sizes * reference.solve(gradient)
+    with np.errstate(invalid="ignore", over="ignore"):
+        gain = log_density - reference.half_square(velocity) - energy
+    gain = np.where(np.isnan(gain), -np.inf, np.minimum(gain, 0.0))
+    taken = np.log(rng.random(n_chains)) < gain
+    proposed = State(cells, log_density, gradient)
+    chosen = State(*(np.where(taken, there, here) for there, here in zip(proposed, state, strict=True)))
+    return chosen, float(np.mean(np.exp(gain)))
+
+
+class LogIntegral(NamedTuple):
+    """Logarithm of an integral over cells, with its standard error by the spread of the chains."""
+
+    value: float
+    error: float
+
+
+def log_integral(
+    density: Density,
+    reference: Reference,
+    *,
+    n_chains: int,
+    n_temperatures: int,
+    n_leaps: int,
+    rng: np.random.Generator,
+) -> LogIntegral:
+    """Logarithm of the integral of a density over its cells, by annealed importance sampling.
+
+    Parameters
+    ----------
+    density : callable
+        Log density and its derivative.
+    reference : Reference
+        Normalised Gaussian to begin with.
+    n_chains : int
+        Number of chains, whose weights are averaged.
+    n_temperatures : int
+        Number of densities between the reference and the density, each visited by one move.
+    n_leaps : int
+        Steps of a move.
+    rng : Generator
+        Source of randomness.
+    """
+    if reference.n_free == 0:
+        return LogIntegral(float(density(np.zeros((0, 1)))[0][0]), 0.0)
+    cells = reference.mean + reference.draw(n_chains, rng)
+    weights = np.zeros(n_chains)
+    # Close to either end the densities change most.
+    ramp = np.linspace(-1.0, 1.0, n_temperatures + 1)
+    shares = 0.5 + 0.25 * ramp * (3.0 - ramp**2)
+    step = Stepsize()
+    for share, following in zip(shares[:-1], shares[1:], strict=True):
+        weights += (following - share) * (density(cells)[0] - reference(cells)[0])
+
+        def tempered(at: FloatArray, share: float = following) -> tuple[FloatArray, FloatArray]:
+            (value, gradient), (base, slope) = density(at), reference(at)
+            return share * value + (1.0 - share) * base, share * gradient + (1.0 - share) * slope
+
+        state, acceptance = move(tempered, State.at(tempered, cells), reference, step.size, n_leaps, rng)
+        step.adapt(acceptance)
+        cells = state.cells
+    value = float(logsumexp(weights)) - np.log(n_chains)
+    error = float(np.std(np.exp(weights - value))) / np.sqrt(n_chains)
+    return LogIntegral(value, error)

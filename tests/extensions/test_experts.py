@@ -1,0 +1,497 @@
+"""Products of experts: dense Gaussians, integrals on a grid, the sampler, learning, and the border."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import probsfa
+from probsfa import SFA, ProbabilisticSFA
+from probsfa.expansions import Concatenation, Identity, Polynomial, RadialBasis
+from probsfa.extensions import ProductOfExpertsSFA
+from probsfa.extensions.experts import learning
+from probsfa.extensions.experts.learning import Data, Settings, from_vector, to_vector
+from probsfa.extensions.experts.model import ExpertModel
+from probsfa.extensions.experts.potential import CellDensity, Features, GlobalExpert
+from probsfa.extensions.experts.sampling import Columns, Reference, State, Stepsize, log_integral, move
+from probsfa.statespace.parameters import Parameters
+from tests.oracles import experts as oracle
+from tests.tolerances import EXACT
+
+TOGETHER = ("check_methods_sample_order_invariance", "check_methods_subset_invariance")
+QUICK = ProductOfExpertsSFA(1, n_chains=2, n_moves=1, n_leaps=3, max_iter=3, tol=1e6, random_state=0)
+# One column and its square, as in figure 3 of the paper: the square is slow, the sign is not.
+SQUARE = Parameters(np.array([0.8]), np.array([[0.2], [0.7]]), np.array([0.6, 0.3]), np.array([0.1, 0.8]))
+SQUARED = Features(Polynomial(2), np.zeros(2), np.ones(2), np.full(1, 1e-5))
+
+
+@pytest.mark.exhaustive
+@parametrize_with_checks(
+    [QUICK], expected_failed_checks=lambda estimator: dict.fromkeys(TOGETHER, "a series")
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+def random_parameters(rng, E=3, K=2):
+    return Parameters(
+        rng.uniform(-0.5, 0.95, K),
+        rng.standard_normal((E, K)),
+        rng.uniform(0.2, 1.0, E),
+        rng.standard_normal(E),
+    )
+
+
+def differences(function, at, step=1e-5):
+    """Derivative of a function by a vector."""
+    away = step * np.eye(len(at))
+    return np.array([(function(at + each) - function(at - each)) / (2.0 * step) for each in away])
+
+
+# ------------------------------------------------------------------ the density
+
+
+@pytest.mark.parametrize("lengths", [(1,), (2,), (4, 1, 3)])
+@pytest.mark.parametrize("K", [1, 2, 4])
+def test_global_expert_is_the_dense_gaussian(rng, lengths, K):
+    params = random_parameters(rng, K=K)
+    rows = rng.standard_normal((2, sum(lengths), 3))
+    at = GlobalExpert(params, lengths).evaluate(rows)
+    np.testing.assert_allclose(at.log_density, oracle.log_density(rows, *params, lengths), rtol=EXACT)
+    away = (rows - params.offset).reshape(2, -1)
+    gradient = -np.linalg.solve(oracle.covariance(*params[:3], lengths), away.T).T
+    np.testing.assert_allclose(at.gradient.reshape(2, -1), gradient, atol=EXACT)
+    first = lengths[0]
+    np.testing.assert_allclose(at.means[0, :first], oracle.latent_means(rows[0, :first], *params), atol=EXACT)
+
+
+def test_draws_of_latents_have_their_moments(rng):
+    params = random_parameters(rng)
+    rows = rng.standard_normal((1, 3, 3))
+    expert = GlobalExpert(params, (3,))
+    means = expert.evaluate(rows).means
+    drawn = expert.draw_latents(np.repeat(means, 40_000, axis=0), rng)
+    np.testing.assert_allclose(drawn.mean(axis=0), means[0], atol=6 / np.sqrt(40_000))
+    # The total variance of a latent is one: what rows leave, and what they tell.
+    total = oracle.covariance(*params[:3], [3])
+    told = np.stack([params.decay[0] ** abs(t - 1) * params.loadings[:, 0] for t in range(3)]).ravel()
+    left = 1.0 - told @ np.linalg.solve(total, told)
+    np.testing.assert_allclose(drawn[:, 1, 0].var(), left, rtol=0.05)
+
+
+def test_derivative_by_parameters_is_that_of_differences(rng):
+    params, lengths = random_parameters(rng), (3, 2)
+    sets = rng.standard_normal((2, 4, 5, 3))
+
+    def apart(vector):
+        here = from_vector(vector, 2)
+        return np.subtract(*(oracle.log_density(rows, *here, lengths).mean() for rows in sets))
+
+    expert = GlobalExpert(params, lengths)
+    ours = np.subtract(*(expert.by_parameters(expert.evaluate(rows)) for rows in sets))
+    np.testing.assert_allclose(ours, differences(apart, to_vector(params)), atol=1e-7)
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_derivative_by_cells_is_that_of_differences(rng, noisy):
+    features = Features.of(Polynomial(3).fit(np.zeros((1, 2))), rng.standard_normal((30, 2)))
+    params = random_parameters(rng, E=9)
+    free = rng.uniform(size=(5, 2)) < 0.6
+    free[0] = [True, False]
+    seen = np.where(rng.uniform(size=(5, 2)) < 0.5, 2.0, 0.0) if noisy else None
+    density = CellDensity(features, GlobalExpert(params, (5,)), rng.standard_normal((5, 2)), free, seen)
+    cells = rng.standard_normal((free.sum(), 2))
+    value, gradient = density(cells)
+    for chain in range(2):
+        wanted = differences(
+            lambda at, c=chain: density(np.repeat(at[:, None], 2, axis=1))[0][c], cells[:, chain]
+        )
+        np.testing.assert_allclose(gradient[:, chain], wanted, rtol=1e-5, atol=1e-4)
+    rows = density.rows(cells)
+    np.testing.assert_array_equal(density.cells(rows), cells)
+    wanted = oracle.log_density(features(rows), *params, [5])
+    if noisy:
+        wanted = wanted - 0.5 * np.sum(
+            np.where(free, seen, 0.0)
+            * (rows - np.where(seen > 0, density.rows(cells * 0 + density._seen), 0)) ** 2,
+            axis=(1, 2),
+        )
+    np.testing.assert_allclose(value, wanted, rtol=EXACT)
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_reference_is_the_conditional_of_independent_columns(rng, noisy):
+    columns = Columns(np.array([1.0, -2.0]), np.array([2.0, 0.5]), np.array([0.9, 0.3]))
+    lengths, free = (3, 2), np.ones((5, 2), dtype=bool)
+    values = rng.standard_normal((5, 2))
+    seen = None
+    if noisy:
+        seen = np.where(rng.uniform(size=(5, 2)) < 0.5, 3.0, 0.0)
+    else:
+        free = np.array([[1, 0], [0, 1], [1, 1], [0, 1], [1, 1]], dtype=bool)
+    reference = Reference(columns, lengths, values, free, seen)
+    # Dense, column after column.
+    total = np.zeros((10, 10))
+    for d in range(2):
+        for t in range(5):
+            for u in range(5):
+                same = (t < 3) == (u < 3)
+                total[5 * d + t, 5 * d + u] = same * columns.variance[d] * columns.decay[d] ** abs(t - u)
+    mean = np.repeat(columns.mean, 5)
+    places = np.flatnonzero(free.T)
+    if noisy:
+        precision = np.linalg.inv(total) + np.diag(seen.T.ravel())
+        mean = mean + np.linalg.solve(precision, seen.T.ravel() * (values.T.ravel() - mean))
+    else:
+        held = np.setdiff1d(np.arange(10), places)
+        gain = total[np.ix_(places, held)] @ np.linalg.inv(total[np.ix_(held, held)])
+        mean = mean[places] + gain @ (values.T.ravel()[held] - mean[held])
+        precision = np.linalg.inv(total[np.ix_(places, places)] - gain @ total[np.ix_(held, places)])
+    np.testing.assert_allclose(reference.mean[:, 0], mean, atol=EXACT)
+    vectors = rng.standard_normal((len(places), 3))
+    np.testing.assert_allclose(reference.solve(vectors), np.linalg.solve(precision, vectors), atol=EXACT)
+    squares = np.einsum("fc,fg,gc->c", vectors, precision, vectors)
+    np.testing.assert_allclose(2.0 * reference.half_square(vectors), squares, rtol=EXACT)
+    value, gradient = reference(mean[:, None] + vectors)
+    constant = 0.5 * np.linalg.slogdet(precision)[1] - 0.5 * len(places) * np.log(2 * np.pi)
+    np.testing.assert_allclose(value, constant - 0.5 * squares, rtol=EXACT)
+    np.testing.assert_allclose(gradient, -precision @ vectors, atol=EXACT)
+    drawn = reference.draw(40_000, rng)
+    np.testing.assert_allclose(np.cov(drawn), np.linalg.inv(precision), atol=0.1)
+
+
+# ------------------------------------------------------------------ the sampler
+
+
+def two_rows(values=(np.nan, np.nan), noise=None):
+    """The density of two rows of one column, and its reference."""
+    values = np.array(values)[:, None]
+    free = np.isnan(values) if noise is None else np.ones((2, 1), dtype=bool)
+    seen = None if noise is None else np.where(np.isnan(values), 0.0, 1.0 / noise**2)
+    columns = Columns(np.zeros(1), np.full(1, 1.5), np.full(1, 0.2))
+    density = CellDensity(SQUARED, GlobalExpert(SQUARE, (2,)), values, free, seen)
+    return density, Reference(columns, (2,), values, free, seen)
+
+
+def run(density, reference, n_chains, n_moves, rng):
+    state = State.at(density, reference.mean + reference.draw(n_chains, rng))
+    step, kept = Stepsize(), []
+    for i in range(n_moves):
+        state, acceptance = move(density, state, reference, step.size, 6, rng)
+        if i < n_moves // 4:
+            step.adapt(acceptance)
+        else:
+            kept.append(density.rows(state.cells)[..., 0])
+    return np.array(kept), acceptance
+
+
+def check_moments(drawn, expected, functions):
+    """Means of functions of draws (moves, chains, 2), whose chains are independent, within six errors."""
+    for function in functions:
+        by_chain = function(drawn).mean(axis=0)
+        error = by_chain.std() / np.sqrt(len(by_chain))
+        assert abs(by_chain.mean() - expected(function)) < 6 * error
+        assert error < 0.1 * max(1.0, abs(expected(function)))
+
+
+MOMENTS = (
+    lambda y: y[..., 0], lambda y: y[..., 0] ** 2, lambda y: y[..., 0] * y[..., 1],
+    lambda y: y[..., 0] ** 2 * y[..., 1] ** 2, lambda y: (y[..., 0] > 0.5) * 1.0,
+)  # fmt: skip
+
+
+def test_samples_have_the_moments_of_the_grid(rng):
+    grid = oracle.Grid(SQUARED, *SQUARE)
+    drawn, acceptance = run(*two_rows(), 200, 400, rng)
+    assert 0.6 < acceptance < 0.98
+    check_moments(drawn, lambda f: grid.mean(lambda y: f(y[..., 0])), MOMENTS)
+
+
+@pytest.mark.parametrize("noise", [None, 0.5])
+def test_samples_given_a_cell_have_the_moments_of_the_grid(rng, noise):
+    grid = oracle.Grid(SQUARED, *SQUARE)
+    drawn, _ = run(*two_rows((1.3, np.nan), noise), 200, 400, rng)
+    if noise is None:
+        logs = oracle.log_density(
+            SQUARED(np.stack([np.full_like(grid.axis, 1.3), grid.axis], axis=1)[..., None]), *SQUARE, [2]
+        )
+        weights = np.exp(logs - logs.max())
+        points = np.stack([np.full_like(grid.axis, 1.3), grid.axis], axis=1)
+    else:
+        points = grid.points[..., 0].reshape(-1, 2)
+        weights = grid.weights.ravel() * np.exp(-0.5 * ((1.3 - points[:, 0]) / noise) ** 2)
+    weights = weights / weights.sum()
+    functions = (lambda y: y[..., 1], lambda y: y[..., 1] ** 2, lambda y: (y[..., 1] > 0.5) * 1.0)
+    check_moments(drawn, lambda f: weights @ f(points), functions)
+
+
+def test_integral_is_that_of_the_grid(rng):
+    grid = oracle.Grid(SQUARED, *SQUARE)
+    for values in ((np.nan, np.nan), (1.3, np.nan), (1.3, 0.2)):
+        density, reference = two_rows(values)
+        ours = log_integral(density, reference, n_chains=400, n_temperatures=30, n_leaps=6, rng=rng)
+        if values == (1.3, np.nan):
+            rows = np.stack([np.full_like(grid.axis, 1.3), grid.axis], axis=1)[..., None]
+            wanted = np.log(np.sum(np.exp(oracle.log_density(SQUARED(rows), *SQUARE, [2]))) * grid.step)
+        elif values == (1.3, 0.2):
+            wanted = oracle.log_density(SQUARED(np.array(values)[:, None]), *SQUARE, [2])
+        else:
+            wanted = grid.log_integral
+        assert abs(ours.value - wanted) < 6 * ours.error + EXACT
+        assert ours.error < 0.05
+
+
+# ------------------------------------------------------------------ learning
+
+
+def test_gradient_of_long_chains_is_that_of_the_likelihood(rng):
+    values = np.array([[1.1], [0.7]])
+
+    def log_likelihood(vector):
+        here = from_vector(vector, 1)
+        grid = oracle.Grid(SQUARED, *here, n=300)
+        return oracle.log_density(SQUARED(values), *here, [2]) - grid.log_integral
+
+    wanted = differences(log_likelihood, to_vector(SQUARE), step=1e-4) / 2  # for a row
+    data = Data(
+        values, np.ones((2, 1), dtype=bool), (2,), Columns(np.zeros(1), np.ones(1), np.zeros(1)), np.zeros(1)
+    )
+    for persistent, n_moves, n_rounds in ((True, 1, 400), (False, 30, 20)):
+        settings = Settings(400, n_moves, 6, persistent, 0.03, 10, 1e-3)
+        chains = learning._Chains(SQUARED, data, SQUARE, settings, rng)
+        for _ in range(30 if persistent else 1):
+            chains.contrast(SQUARE)
+        ours = np.array([chains.contrast(SQUARE)[0] for _ in range(n_rounds)])
+        error = ours.std(axis=0) / np.sqrt(n_rounds)
+        assert np.all(np.abs(ours.mean(axis=0) - wanted) < 6 * (3 if persistent else 1) * error + 1e-6)
+        assert np.all(error < 0.02)
+
+
+def test_first_moves_from_the_data_point_the_way_of_the_likelihood(rng):
+    """Contrastive divergence of one move: not the gradient, but uphill."""
+    values = np.array([[1.1], [0.7]])
+
+    def log_likelihood(vector):
+        here = from_vector(vector, 1)
+        return (
+            oracle.log_density(SQUARED(values), *here, [2]) - oracle.Grid(SQUARED, *here, n=300).log_integral
+        )
+
+    wanted = differences(log_likelihood, to_vector(SQUARE), step=1e-4)
+    data = Data(
+        values, np.ones((2, 1), dtype=bool), (2,), Columns(np.zeros(1), np.ones(1), np.zeros(1)), np.zeros(1)
+    )
+    chains = learning._Chains(SQUARED, data, SQUARE, Settings(2000, 1, 6, False, 0.03, 10, 1e-3), rng)
+    ours = np.mean([chains.contrast(SQUARE)[0] for _ in range(20)], axis=0)
+    assert ours @ wanted > 0.5 * np.linalg.norm(ours) * np.linalg.norm(wanted)
+
+
+def slow_square(seed, n=300):
+    """One column whose size is slow and whose sign is not, under some noise: figure 3 of the paper."""
+    rng = np.random.default_rng(seed)
+    slow = np.zeros(n)
+    for t in range(1, n):
+        slow[t] = 0.95 * slow[t - 1] + np.sqrt(1 - 0.95**2) * rng.standard_normal()
+    return (np.exp(0.35 * slow) * rng.choice([-1.0, 1.0], n) + 0.15 * rng.standard_normal(n))[:, None], slow
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    y, slow = slow_square(0)
+    return ProductOfExpertsSFA(1, max_iter=150, tol=1.0, random_state=0).fit(y), y, slow
+
+
+def test_samples_lie_on_the_parabola_as_the_width_goes_to_zero():
+    y, _ = slow_square(0)
+    plain = ProbabilisticSFA(1).fit(np.hstack([y, y**2])).sample(400, random_state=0)[0]
+    off = [np.sqrt(np.mean((plain[:, 1] - plain[:, 0] ** 2) ** 2))]
+    for width in (0.3, 0.1, 0.0):
+        model = ProductOfExpertsSFA(1, width=width, max_iter=20, tol=1e6, random_state=0).fit(y)
+        drawn, _, expanded = model.sample(400, n_moves=100, expanded=True, random_state=0)
+        off.append(np.sqrt(np.mean((expanded[:, 1] - expanded[:, 0] ** 2) ** 2)))
+        assert np.allclose(expanded[:, 0], drawn[:, 0]) == (width == 0.0)
+    assert off[0] > 1.0 and off[0] > off[1] > off[2] > off[3]
+    assert off[2] < 0.5 * off[1] and off[3] < 1e-12
+
+
+def test_learning_raises_the_likelihood(fitted):
+    model, y, _ = fitted
+    start = clone(model).set_params(max_iter=1, learning_rate=1e-12, tol=1e6).fit(y)
+    other, _ = slow_square(1)
+    assert model.score(other) > start.score(other) + 0.05
+
+
+def test_the_slow_size_is_found_and_drawn(fitted):
+    model, y, slow = fitted
+    assert abs(np.corrcoef(model.transform(y)[:, 0], slow)[0, 1]) > 0.8
+    drawn = np.concatenate([model.sample(300, n_moves=200, random_state=seed)[0] for seed in range(3)])
+    # Sizes as in the data, and two signs with little between.
+    assert abs(np.mean(drawn**2) - np.mean(y**2)) < 0.3 * np.mean(y**2)
+    assert np.mean(np.abs(drawn) < 0.25) < 0.1
+    squares = drawn[:300, 0] ** 2
+    assert np.corrcoef(squares[1:], squares[:-1])[0, 1] > 0.3
+
+
+def test_without_an_expansion_it_is_the_linear_model():
+    linear = ProbabilisticSFA.from_parameters([0.9], [[1.0], [-0.5]], [0.3, 0.4], [2.0, 0.0])
+    X = linear.sample(60, random_state=0)[0]
+    model = ProductOfExpertsSFA(1, expansion=Identity(), max_iter=60, random_state=0, tol=1.0).fit(X)
+    same = ProbabilisticSFA.from_parameters(
+        model.decay_, model.loadings_, model.noise_variance_, model.offset_
+    )
+    np.testing.assert_allclose(model.transform(X), same.transform(X), atol=1e-8)
+    # The expansion is standardised, which the potential does not know.
+    scales = len(X) * np.log(X.std(axis=0)).sum()
+    np.testing.assert_allclose(model.log_potential(X) - scales, same.log_likelihood(X), atol=1e-7)
+    X[10:15, 0] = np.nan
+    value, error = model.log_likelihood(X, return_error=True)
+    assert abs(value - same.log_likelihood(X)) < 6 * error + 0.2
+    filled, std = model.impute(X, return_std=True, n_draws=800)
+    wanted, spread = same.impute(X, return_std=True)
+    np.testing.assert_allclose(filled, wanted, atol=0.2)
+    np.testing.assert_allclose(std, spread, rtol=0.25, atol=1e-12)
+    assert model.history_[-20:].mean() == pytest.approx(0.0, abs=0.5)
+
+
+def test_slow_features_of_a_nonlinear_mixture():
+    rng = np.random.default_rng(0)
+    slow = ProbabilisticSFA.from_parameters([0.97], [[1.0]], 1e-6).sample(600, random_state=0)[1][:, 0]
+    fast = rng.standard_normal(600)
+    y = np.column_stack([slow + fast**2, fast]) + 0.1 * rng.standard_normal((600, 2))
+    quadratic = SFA(1, expansion=Polynomial(2)).fit(y[:300])
+    model = ProductOfExpertsSFA(2, max_iter=60, tol=1.0, random_state=0).fit(y[:300])
+    ours, theirs = model.transform(y[300:])[:, 0], quadratic.transform(y[300:])[:, 0]
+    delta = [np.mean(np.diff(z) ** 2) / z.var() for z in (ours, theirs)]
+    assert delta[0] <= delta[1]
+    right = [abs(np.corrcoef(z, slow[300:])[0, 1]) for z in (ours, theirs)]
+    assert right[0] > 0.95 and right[0] > right[1] - 0.01
+
+
+# ------------------------------------------------------------------ verbs and the border
+
+
+def test_hidden_cells_are_drawn_on_the_manifold(fitted):
+    model, y, _ = fitted
+    hidden = y.copy()
+    hidden[50:60] = np.nan
+    filled, std = model.impute(hidden, return_std=True)
+    np.testing.assert_array_equal(filled[:50], y[:50])
+    assert np.all(std[:50] == 0.0) and np.all(std[50:60] > 0.3)
+    cells = model.sample_posterior(hidden, 40, of="cells", n_steps=5, random_state=0)
+    assert cells.shape == (40, 305, 1) and np.all(cells[:, :50] == y[:50])
+    # As large as the rows before and after, which is what is slow; of either sign.
+    around = np.abs(np.concatenate([y[40:50], y[60:70]])).mean()
+    np.testing.assert_allclose(np.mean(np.abs(cells[:, 50:60])), around, rtol=0.25)
+    assert 0.2 < np.mean(cells[:, 50:60] > 0.0) < 0.8
+    np.testing.assert_array_equal(model.transform(hidden), model.transform(hidden))
+    assert np.all(model.posterior(hidden).std[50:60].mean() > model.posterior(y).std[50:60].mean())
+    assert model.sample_posterior(hidden, 3, random_state=0).shape == (3, 300, 1)
+
+
+def test_saved_and_loaded(fitted, tmp_path):
+    model, y, _ = fitted
+    model.save(tmp_path / "model.npz")
+    again = probsfa.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(again.transform(y), model.transform(y))
+    assert again.log_potential(y) == model.log_potential(y)
+    assert isinstance(again._fitted, ExpertModel)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_lists_frames_and_noise(rng):
+    X = rng.standard_normal((40, 2))
+    model = clone(QUICK).set_params(observation_noise=0.2).fit([X[:15], X[15:]])
+    parts = model.transform([X[:15], X[15:]])
+    assert [len(part) for part in parts] == [15, 25]
+    assert list(model.get_feature_names_out()) == ["productofexpertssfa0"]
+    assert [len(each.std) for each in model.posterior([X[:15], X[15:]])] == [15, 25]
+    assert [each.shape for each in model.sample_posterior([X[:15], X[15:]], 2)] == [(2, 15, 1), (2, 25, 1)]
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    frame.iloc[3, 1] = np.nan
+    filled = clone(QUICK).fit(frame).impute(frame)
+    assert list(filled.columns) == ["a", "b"] and not filled.isna().any().any()
+    assert np.isfinite(model.score(X))
+
+
+SHAPES = [(2, 1, 1), (3, 1, 4), (8, 3, 2), (30, 2, 7), (12, 5, 1)]  # rows, columns, latents
+
+
+@pytest.mark.parametrize(("n_rows", "D", "K"), SHAPES)
+@pytest.mark.parametrize("holes", [False, True])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_any_shape_is_fitted(rng, n_rows, D, K, holes):
+    X = rng.standard_normal((n_rows, D)) * rng.uniform(0.1, 10.0, D)
+    if holes and n_rows > 3:
+        X[n_rows // 2] = np.nan
+        X[2, 0] = np.nan
+    model = clone(QUICK).set_params(n_components=K).fit(X)
+    assert np.all(np.isfinite(model.transform(X))) and np.all(np.isfinite(model.impute(X, n_draws=4)))
+    assert np.all(np.isfinite(model.history_)) and np.all(np.abs(model.decay_) < 1.0)
+    assert np.all(np.isfinite(model.sample(4, n_moves=3, random_state=0)[0]))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_components": 0}, "n_components must be an integer of at least 1"),
+        ({"n_chains": 1.5}, "n_chains must be an integer"),
+        ({"width": -0.1}, "width must be a positive number"),
+        ({"observation_noise": np.inf}, "observation_noise must be a positive number"),
+        ({"learning_rate": 0}, "learning_rate must be a positive number"),
+        ({"tol": 0.0}, "tol must be a positive number"),
+        ({"expansion": RadialBasis(5, random_state=0)}, "expansion must grow without bound.*Concatenation"),
+    ],
+)
+def test_bad_parameters_are_refused_in_a_sentence(rng, options, message):
+    with pytest.raises(ValueError, match=message):
+        ProductOfExpertsSFA(**options).fit(rng.standard_normal((20, 2)))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_bounded_expansions_grow_beside_the_rows(rng):
+    X = rng.standard_normal((30, 2))
+    expansion = Concatenation([Identity(), RadialBasis(5, random_state=0)])
+    model = clone(QUICK).set_params(expansion=expansion).fit(X)
+    assert np.all(np.isfinite(model.transform(X)))
+
+
+def test_bad_rows_are_refused_in_a_sentence(rng, fitted):
+    X = rng.standard_normal((20, 2))
+    X[:, 1] = np.nan
+    with pytest.raises(ValueError, match="[Cc]olumn"):
+        clone(QUICK).fit(X)
+    X = rng.standard_normal((4, 2))
+    X[::2, 0] = X[1::2, 1] = np.nan
+    with pytest.raises(ValueError, match="no complete row"):
+        clone(QUICK).fit(X)
+    with pytest.raises(ValueError, match="NaN"):
+        fitted[0].log_potential(np.array([[1.0], [np.nan]]))
+    with pytest.raises(ValueError, match="of must be one of"):
+        fitted[0].sample_posterior(fitted[1], of="rows")
+
+
+def test_an_interrupted_fit_is_usable(rng, monkeypatch):
+    X = rng.standard_normal((40, 2))
+    contrast, count = learning._Chains.contrast, [0]
+
+    def interrupted(self, params):
+        count[0] += 1
+        if count[0] == 4:
+            raise KeyboardInterrupt
+        return contrast(self, params)
+
+    monkeypatch.setattr(learning._Chains, "contrast", interrupted)
+    with pytest.warns(ConvergenceWarning, match="Interrupted after 3 steps"):
+        model = clone(QUICK).set_params(max_iter=10).fit(X)
+    assert not model.converged_ and model.n_iter_ == 3
+    assert np.all(np.isfinite(model.transform(X)))
+
+
+def test_max_iter_says_so(rng):
+    X = rng.standard_normal((40, 2)) ** 3
+    with pytest.warns(ConvergenceWarning, match="Give a larger max_iter"):
+        clone(QUICK).set_params(max_iter=8, tol=1e-9).fit(X)

@@ -1,0 +1,60 @@
+"""Products of experts by their definition: dense Gaussians of expanded rows, and integrals on a grid."""
+
+import numpy as np
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal
+
+
+def covariance(decay, loadings, noise, lengths):
+    """Covariance of expanded rows, row after row, entry by entry."""
+    where = [(s, t) for s, n in enumerate(lengths) for t in range(n)]
+    n_outputs, n_latents = loadings.shape
+    out = np.zeros((len(where) * n_outputs, len(where) * n_outputs))
+    for i, (s, t) in enumerate(where):
+        for j, (other, u) in enumerate(where):
+            for d in range(n_outputs):
+                for e in range(n_outputs):
+                    cell = 0.0
+                    if s == other:
+                        for k in range(n_latents):
+                            cell += loadings[d, k] * loadings[e, k] * decay[k] ** abs(t - u)
+                    if i == j and d == e:
+                        cell += noise[d]
+                    out[i * n_outputs + d, j * n_outputs + e] = cell
+    return out
+
+
+def log_density(rows, decay, loadings, noise, offset, lengths):
+    """Log density of expanded rows (..., N, E)."""
+    flat = rows.reshape(*rows.shape[:-2], -1)
+    mean = np.tile(offset, rows.shape[-2])
+    return multivariate_normal.logpdf(flat, mean, covariance(decay, loadings, noise, lengths))
+
+
+def latent_means(rows, decay, loadings, noise, offset):
+    """Means (T, K) of the latents given expanded rows (T, E) of one sequence."""
+    n, (_, n_latents) = len(rows), loadings.shape
+    total = covariance(decay, loadings, noise, [n])
+    away = np.linalg.solve(total, (rows - offset).ravel()).reshape(n, -1)
+    out = np.zeros((n, n_latents))
+    for t in range(n):
+        for k in range(n_latents):
+            for u in range(n):
+                out[t, k] += decay[k] ** abs(t - u) * loadings[:, k] @ away[u]
+    return out
+
+
+class Grid:
+    """The density of two rows of one column on a grid, with its integral."""
+
+    def __init__(self, expand, decay, loadings, noise, offset, reach=6.0, n=600):
+        self.axis = np.linspace(-reach, reach, n)
+        self.step = self.axis[1] - self.axis[0]
+        self.points = np.stack(np.meshgrid(self.axis, self.axis, indexing="ij"), axis=-1)[..., None]
+        self.logs = log_density(expand(self.points), decay, loadings, noise, offset, [2])
+        self.log_integral = logsumexp(self.logs) + 2.0 * np.log(self.step)
+        self.weights = np.exp(self.logs - logsumexp(self.logs))
+
+    def mean(self, function):
+        """Expectation of a function of the rows (n, n, 2, 1)."""
+        return np.sum(self.weights * function(self.points))
