@@ -122,7 +122,8 @@ def lead_links(app: Sphinx, docname: str, content: list[str]) -> None:
     path = Path(app.env.doc2path(docname))
     if path.suffix == ".md" and path.parent == DOCS:
         here = f"docs/{path.name}"
-        content[0] = pages.moved(content[0], here, here)
+        text = pages.complete_guide(content[0]) if docname == "guide" else content[0]
+        content[0] = pages.moved(text, here, here)
 
 
 #: Commands that docutils does not know, and what it knows.

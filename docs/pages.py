@@ -249,6 +249,21 @@ def moved(text: str, source: str, page: str) -> str:
     return _LINK.sub(lead, text)
 
 
+def toctrees(text: str) -> list[str]:
+    """Return the entries of the toctrees of a page of Markdown."""
+    blocks = re.findall(r"^```\{toctree\}\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    lines = [line.strip() for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line and not line.startswith(":")]
+
+
+def complete_guide(guide: str) -> str:
+    """Return the guide with the pages in its toctree, at the end, that no page names in one."""
+    pages = {path.stem: path.read_text("utf-8") for path in sorted(DOCS.glob("*.md"))}
+    named = {"index", *(entry for text in pages.values() for entry in toctrees(text))}
+    rest = [stem for stem in pages if stem not in named]
+    return re.sub(r"^```\s*\Z", "\n".join([*rest, "```", ""]), guide, flags=re.MULTILINE)
+
+
 def documents() -> dict[str, str]:
     """Return the pages that show documents of the repository."""
     return {
@@ -276,7 +291,9 @@ def words_of(notebook: dict[str, Any]) -> tuple[str, str]:
         raise ValueError("a notebook has no title: a line that begins with '# '")
     paragraphs = [part.strip() for part in text[title.end() :].split("\n\n")]
     first = next((part for part in paragraphs if part and not part.startswith(("#", "|", "-", "$", "`"))), "")
-    return title[1].strip(), " ".join(first.split())
+    sentences = re.split(r"(?<=[.?!*])\s+(?=[A-Z*`_])", " ".join(first.split()))
+    whole = [sentence for sentence in sentences if sentence.rstrip("*_").endswith((".", "?", "!"))]
+    return title[1].strip(), " ".join(whole) or " ".join(first.split())
 
 
 def picture_of(notebook: dict[str, Any]) -> bytes | None:

@@ -94,8 +94,9 @@ def toctrees(text):
     return [line for line in lines if line and not line.startswith(":")]
 
 
-def test_every_page_is_reached_from_the_front_page(made):
+def test_every_page_is_reached_from_the_front_page(pages, made):
     texts = {path.name: path.read_text("utf-8") for path in HAND_WRITTEN}
+    texts["guide.md"] = pages.complete_guide(texts["guide.md"])
     texts |= {path: text for path, text in made.items() if isinstance(text, str)}
     stems = {path.rpartition(".")[0]: path for path in texts}
     reached, waiting = set(), ["index"]
@@ -110,7 +111,20 @@ def test_every_page_is_reached_from_the_front_page(made):
                     entry.lstrip("/") if entry.startswith("/") or not folder else f"{folder}/{entry}"
                 )
     missing = sorted(set(stems) - reached)
-    assert not missing, f"in no toctree; add them to that of docs/guide.md or docs/index.md: {missing}"
+    assert not missing, f"in no toctree: {missing}"
+
+
+def test_a_page_that_nobody_names_stands_last_in_the_guide(pages, tmp_path, monkeypatch):
+    guide = "# Guide\n\n```{toctree}\n:hidden:\n\none\n```\n"
+    for name, text in {
+        "guide": guide,
+        "one": "# One",
+        "new": "# New",
+        "index": "```{toctree}\nguide\n```",
+    }.items():
+        (tmp_path / f"{name}.md").write_text(text)
+    monkeypatch.setattr(pages, "DOCS", tmp_path)
+    assert toctrees(pages.complete_guide(guide)) == ["one", "new"]
 
 
 def anchors(text):
