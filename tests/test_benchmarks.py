@@ -63,6 +63,20 @@ def test_claims_of_turner_and_sahani_hold(monkeypatch, capsys):
     assert module_of(PROGRAMS["turner_sahani_weights"]).small_decays()
 
 
+def test_claims_of_figure_3_of_escalante_and_wiskott_hold(monkeypatch, capsys):
+    """Features that are the slowest possible, and those of noise, on the short series of ``--quick``."""
+    monkeypatch.setattr(sys, "argv", ["slowest_features.py", "--quick"])
+    assert module_of(PROGRAMS["slowest_features"]).main() == 0
+    assert "in training alone: True" in capsys.readouterr().out
+
+
+@pytest.mark.exhaustive  # ten seconds: what the notes say of each estimator is in the tests of that one
+def test_claims_of_the_notes_on_representation_learning_hold(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["ravikumar.py", "--quick"])
+    assert module_of(PROGRAMS["ravikumar"]).main() == 0
+    assert "all that the notes say holds: True" in capsys.readouterr().out
+
+
 def test_every_file_is_a_program_or_shared():
     files = {path for path in FOLDER.rglob("*.py") if path.parent.name != "common"}
     assert files == {FOLDER / "run.py", *PROGRAMS.values()}

@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+WHICH = (ROOT / "docs" / "which.md").read_text(encoding="utf-8")
 NUMBER = re.compile(r"-?\d+\.?\d*")
 
 
@@ -50,7 +51,9 @@ def test_the_two_commands_are_there():
     assert "    pip install '.[test]' && pytest\n" in README
 
 
-@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "NOTATION.md", "CHANGELOG.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "CONTRIBUTING.md", "NOTATION.md", "CHANGELOG.md", "LICENSES.md"]
+)
 def test_links_lead_somewhere(document):
     text = (ROOT / document).read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#]+)\)", text):
@@ -65,10 +68,10 @@ def test_commands_and_options_that_the_readme_names_exist():
         assert make_parser().parse_args(line.split()).command == line.split()[0]
 
 
-def test_names_in_the_readme_exist():
+def test_names_in_the_table_of_both_models_exist():
     import probsfa
 
-    table = re.search(r"\| `SFA` \| `ProbabilisticSFA` \|(.*?)\n\n", README, flags=re.DOTALL).group(1)
+    table = re.search(r"\| `SFA` \| `ProbabilisticSFA` \|(.*?)\n\n", WHICH, flags=re.DOTALL).group(1)
     for row in table.strip().splitlines()[1:]:
         _, _, classic, probabilistic, _ = row.split("|")
         for cell, estimator in ((classic, probsfa.SFA), (probabilistic, probsfa.ProbabilisticSFA)):

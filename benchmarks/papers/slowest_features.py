@@ -1,0 +1,102 @@
+"""Figure 3 of Escalante-B. & Wiskott (2013): ten inputs whose features are the slowest possible.
+
+Their example is designed so that the features extracted are the slowest ones theoretically possible, and is
+not given. Here ten columns are random mixtures of the four slowest courses that a series of T rows can have,
+cos(pi j (t - 1/2) / T), and of six that jump from row to row. Slow features must be those courses, with their
+delta values, which no other input can undercut: T / (T - 1) (2 - 2 cos(pi j / T)), also the delta values of
+the free responses of the temporal graph. The last lines are what the paper warns of below its figure: noise
+alone, in as many dimensions as there are rows less one, gives the same features, and on new rows they are
+noise.
+
+    python benchmarks/papers/slowest_features.py [--quick]
+    python benchmarks/papers/slowest_features.py --picture docs/figures/slowest_features.png
+"""
+
+import argparse
+import sys
+import warnings
+
+import numpy as np
+
+from probsfa import SFA, graphs, metrics
+
+N_SLOW, N_FAST = 4, 6
+
+
+def inputs(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return ten columns, and the four slowest courses that are mixed into them."""
+    steps = np.pi * (np.arange(n) + 0.5) / n
+    slow = np.sqrt(2) * np.cos(np.outer(steps, np.arange(1, N_SLOW + 1)))
+    fast = rng.standard_normal((n, N_FAST))
+    return np.hstack([slow, fast]) @ rng.standard_normal((N_SLOW + N_FAST, N_SLOW + N_FAST)), slow
+
+
+def main() -> int:
+    """Print the table; return 1 where the features are not the slowest possible."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="shorter series")
+    parser.add_argument(
+        "--picture", metavar="PATH", help="draw four of the inputs and the four slowest outputs"
+    )
+    options = parser.parse_args()
+    n = 200 if options.quick else 1000
+    rng = np.random.default_rng(0)
+
+    X, slow = inputs(rng, n)
+    model = SFA(N_SLOW).fit(X)
+    y = model.transform(X)
+    bound = n / (n - 1) * (2 - 2 * np.cos(np.pi * np.arange(1, N_SLOW + 1) / n))
+    free = graphs.free_responses(graphs.temporal(n), N_SLOW).delta_values
+    correlation = np.abs([np.corrcoef(y[:, j], slow[:, j])[0, 1] for j in range(N_SLOW)])
+    ratio = model.delta_values_ / bound
+    print(f"T = {n}, ten inputs, four slowest outputs")
+    print("correlation with the slowest courses possible ", " ".join(f"{c:.4f}" for c in correlation))
+    print("delta value over the least possible           ", " ".join(f"{r:.4f}" for r in ratio))
+    print("free responses of the temporal graph, the same", " ".join(f"{r:.6f}" for r in free / bound))
+
+    few = 40
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The 40 rows vary in")  # which is what is shown here
+        noise = SFA(N_SLOW).fit(rng.standard_normal((few, few - 1)))
+    least = few / (few - 1) * (2 - 2 * np.cos(np.pi * np.arange(1, N_SLOW + 1) / few))
+    new = metrics.delta_value(noise.transform(rng.standard_normal((5000, few - 1))))
+    over = noise.delta_values_ / least
+    print(f"noise, {few} rows of {few - 1} columns:")
+    print("delta value over the least possible           ", " ".join(f"{r:.4f}" for r in over))
+    print("delta value on new rows (noise: 2)            ", " ".join(f"{d:.2f}" for d in new))
+
+    holds = bool(
+        np.all(correlation > 0.999)
+        and np.all(np.abs(ratio - 1) < 0.01)
+        and np.allclose(free, bound, rtol=1e-6)
+        and np.all(np.abs(over - 1) < 1e-6)
+        and np.all(np.abs(new - 2) < 0.2)
+    )
+    print("features are the slowest possible, and so are those of noise, in training alone:", holds)
+    if options.picture:
+        draw(X, y, options.picture)
+    return 0 if holds else 1
+
+
+def draw(X: np.ndarray, y: np.ndarray, path: str) -> None:
+    """Write the picture: inputs on the left, outputs on the right."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(4, 2, figsize=(9, 5), sharex=True, layout="constrained")
+    for row, (left, right) in enumerate(axes):
+        left.plot(X[:, row], lw=0.6)
+        right.plot(y[:, row], color="tab:red")
+        left.set_ylabel(f"input {row}")
+        right.set_ylabel(f"output {row}")
+    axes[-1, 0].set_xlabel("row")
+    axes[-1, 1].set_xlabel("row")
+    figure.savefig(path, dpi=100)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

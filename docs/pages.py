@@ -1,0 +1,373 @@
+"""The pages of the site that are made: reference, tutorials, copies of other documents.
+
+    python docs/pages.py
+
+writes them into docs/api, docs/tutorials and docs/project, which git ignores; ``conf.py`` does so before it
+builds. Nothing here needs Sphinx, so that the tests can look at the pages without it.
+"""
+
+import base64
+import importlib
+import inspect
+import json
+import os.path
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+DOCS = Path(__file__).resolve().parent
+ROOT = DOCS.parent
+
+#: Documents that stand elsewhere in the repository, and the pages that show them.
+DOCUMENTS = {
+    "CHANGELOG.md": "project/changelog.md",
+    "CONTRIBUTING.md": "project/contributing.md",
+    "NOTATION.md": "project/notation.md",
+    "RELEASING.md": "project/releasing.md",
+    "LICENSES.md": "project/licenses.md",
+    "benchmarks/RESULTS.md": "project/results.md",
+    "benchmarks/RESULTS_BAYES.md": "project/results_bayes.md",
+    "benchmarks/RESULTS_DETERMINISTIC.md": "project/results_deterministic.md",
+}
+
+#: Other places, and the pages that links to them lead to.
+PLACES = {"tutorials": "tutorials/index.md", "tutorials/README.md": "tutorials/index.md"}
+
+#: What stands over the rooms of the package in the reference, in this order; others follow in theirs.
+TITLES = {
+    "probsfa": "Models to disk, compiled programs",
+    "probsfa.sfa": "Slow feature analysis, graphs, eigenmaps, kernels",
+    "probsfa.statespace": "The probabilistic model",
+    "probsfa.bayes": "The Bayesian model",
+    "probsfa.extensions": "Counts, gates, curves: past the linear model",
+    "probsfa.graphs": "Training graphs",
+    "probsfa.expansions": "Nonlinear expansions",
+    "probsfa.imputation": "Ways to fill holes, and their comparison",
+    "probsfa.metrics": "Scores",
+    "probsfa.model_selection": "Splits of trajectories",
+    "probsfa.plots": "Pictures",
+    "probsfa.datasets": "Data",
+    "probsfa.distributed": "Fits on a Dask cluster",
+}
+
+_LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
+
+
+class Name(NamedTuple):
+    """A public name."""
+
+    room: str  # the module that documents it, such as "probsfa.sfa"
+    name: str
+    value: Any
+
+    @property
+    def page(self) -> str:
+        """Page that documents it, one for ``serial`` and ``Serial``: not all file systems know capitals."""
+        return f"api/{self.room}.{self.name.lower()}"
+
+    @property
+    def summary(self) -> str:
+        """First sentence of its docstring."""
+        text = inspect.getdoc(self.value) or ""
+        return " ".join(text.partition("\n\n")[0].split())
+
+
+# -----------------------------------------------------------------------------
+# The reference
+
+
+def exported() -> dict[str, str]:
+    """Return the public names of ``probsfa`` itself and the modules that they come from."""
+    lines = (ROOT / "probsfa" / "__init__.pyi").read_text("utf-8").splitlines()
+    return {line.split()[3]: line.split()[1] for line in lines if line.startswith("from ")}
+
+
+def rooms() -> list[str]:
+    """Return the modules whose names are public, those of ``TITLES`` first."""
+    homes = exported()
+    public = {f"probsfa.{name}" for name, home in homes.items() if home == "probsfa"}
+    public |= {home for home in homes.values() if not home.rpartition(".")[2].startswith("_")}
+    return [room for room in TITLES if room in public] + sorted(public - set(TITLES))
+
+
+def names_of(module: ModuleType) -> list[str]:
+    """Return the public names of a module: its ``__all__``, or what it imports from the package by name."""
+    listed = getattr(module, "__all__", None)
+    if listed is not None:
+        return sorted(listed, key=str.lower)
+    own = [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and str(getattr(value, "__module__", "")).startswith("probsfa")
+    ]
+    return sorted(own, key=str.lower)
+
+
+def public_names() -> list[Name]:
+    """Return every public name once, under the room that documents it."""
+    names: list[Name] = []
+    seen: dict[int, Name] = {}
+    package = importlib.import_module("probsfa")
+    private = [name for name, home in exported().items() if home.rpartition(".")[2].startswith("_")]
+    for room in rooms():
+        module = importlib.import_module(room)
+        for name in sorted(private) if module is package else names_of(module):
+            entry = Name(room, name, getattr(module, name))
+            if seen.setdefault(id(entry.value), entry) is entry:
+                names.append(entry)
+    return names
+
+
+def methods_of(value: type) -> list[str]:
+    """Return the public methods and properties of a class that are defined in this package."""
+    found = []
+    for name, attribute in inspect.getmembers(value):
+        member = getattr(attribute, "fget", attribute)
+        if name.startswith("_") or not callable(member) or inspect.isclass(member):
+            continue
+        ours = str(getattr(inspect.unwrap(member), "__module__", "")).startswith("probsfa")
+        if ours and inspect.getdoc(attribute):
+            found.append(name)
+    return found
+
+
+def directive(entry: Name) -> str:
+    """Return the text that has Sphinx document a name."""
+    if inspect.isclass(entry.value):
+        members = ", ".join(methods_of(entry.value))
+        return f".. autoclass:: {entry.name}\n" + (f"   :members: {members}\n" if members else "")
+    if inspect.isroutine(entry.value) or hasattr(entry.value, "__wrapped__"):
+        return f".. autofunction:: {entry.name}\n"
+    return f".. autodata:: {entry.name}\n"
+
+
+def api_pages() -> dict[str, str]:
+    """Return the pages of the reference by their paths under docs."""
+    names = public_names()
+    pages: dict[str, str] = {}
+    for page in dict.fromkeys(entry.page for entry in names):
+        here = [entry for entry in names if entry.page == page]
+        title = ", ".join(dict.fromkeys(entry.name for entry in here))
+        parts = [title, "=" * len(title), "", f".. currentmodule:: {here[0].room}", ""]
+        pages[f"{page}.rst"] = "\n".join([*parts, *map(directive, here)])
+    for room in rooms():
+        here = [entry for entry in names if entry.room == room]
+        pages[f"api/{room}.rst"] = room_page(room, here)
+    pages["api/index.rst"] = index_page(names)
+    return pages
+
+
+def room_page(room: str, names: list[Name]) -> str:
+    """Return the page of a room: what it is for, and its names with a line each."""
+    title = f"``{room}``"
+    about = "" if room == "probsfa" else f".. automodule:: {room}\n   :no-members:\n   :no-index:\n"
+    anchor = f".. py:module:: {room}\n" if room != "probsfa" else ".. py:module:: probsfa\n"
+    listing = [".. list-table::", "   :widths: 35 65", ""]
+    for entry in names:
+        role = "class" if inspect.isclass(entry.value) else "func"
+        listing += [f"   * - :py:{role}:`~{room}.{entry.name}`", f"     - {entry.summary}"]
+    pages = dict.fromkeys(f"/{entry.page}" for entry in names)
+    tree = [".. toctree::", "   :hidden:", "", *(f"   {page}" for page in pages)]
+    heading = TITLES.get(room, "")
+    parts = [
+        title,
+        "=" * len(title),
+        "",
+        anchor,
+        heading + "." if heading else "",
+        "",
+        about,
+        *listing,
+        "",
+        *tree,
+        "",
+    ]
+    return "\n".join(parts)
+
+
+def index_page(names: list[Name]) -> str:
+    """Return the first page of the reference: the rooms, and the names of ``probsfa`` itself."""
+    parts = ["Reference", "=========", ""]
+    parts += ["Every public name, with its parameters and an example that runs.", ""]
+    parts += [".. list-table::", "   :widths: 35 65", ""]
+    for room in rooms():
+        parts += [
+            f"   * - :py:mod:`{room}`",
+            f"     - {TITLES.get(room, importlib.import_module(room).__doc__)}",
+        ]
+    parts += ["", "Straight from ``probsfa``", "-" * 25, ""]
+    parts += ["What is needed most is in the package itself, too: ``from probsfa import SFA``.", ""]
+    parts += [".. list-table::", "   :widths: 35 65", ""]
+    homes = exported()
+    package = importlib.import_module("probsfa")
+    by_value = {id(entry.value): entry for entry in names}
+    for name in sorted((name for name, home in homes.items() if home != "probsfa"), key=str.lower):
+        entry = by_value[id(getattr(package, name))]
+        role = "class" if inspect.isclass(entry.value) else "func"
+        parts += [f"   * - :py:{role}:`~{entry.room}.{entry.name}`", f"     - {entry.summary}"]
+    parts += ["", ".. toctree::", "   :hidden:", "", *(f"   /api/{room}" for room in rooms()), ""]
+    return "\n".join(parts)
+
+
+# -----------------------------------------------------------------------------
+# Documents that stand elsewhere
+
+
+def moved(text: str, source: str, page: str) -> str:
+    """Return a document with its links led to pages of the site.
+
+    Parameters
+    ----------
+    text : str
+        The document.
+    source, page : str
+        Where it stands, and where it will stand, as paths from the root of the repository.
+
+    Returns
+    -------
+    str
+        Links to what is on the site lead there; of links to other files, such as programs, the text is left.
+    """
+
+    def lead(match: re.Match[str]) -> str:
+        image, words, target = match.groups()
+        if re.match(r"[a-z]+:|#", target):
+            return match[0]
+        path, hash_sign, anchor = target.partition("#")
+        whole = os.path.normpath(os.path.join(os.path.dirname(source), path)).replace(os.sep, "/")
+        known = {**DOCUMENTS, **PLACES}
+        place = f"docs/{known[whole]}" if whole in known else whole
+        if whole.startswith("tutorials/") and whole.endswith(".ipynb"):
+            place = f"docs/{whole}"
+        if not place.startswith("docs/"):
+            return words
+        relative = os.path.relpath(place, os.path.dirname(page)).replace(os.sep, "/")
+        return f"{image}[{words}]({relative}{hash_sign}{anchor})"
+
+    return _LINK.sub(lead, text)
+
+
+def toctrees(text: str) -> list[str]:
+    """Return the entries of the toctrees of a page of Markdown."""
+    blocks = re.findall(r"^```\{toctree\}\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    lines = [line.strip() for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line and not line.startswith(":")]
+
+
+def complete_guide(guide: str) -> str:
+    """Return the guide with the pages in its toctree, at the end, that no page names in one."""
+    pages = {path.stem: path.read_text("utf-8") for path in sorted(DOCS.glob("*.md"))}
+    named = {"index", *(entry for text in pages.values() for entry in toctrees(text))}
+    rest = [stem for stem in pages if stem not in named]
+    return re.sub(r"^```\s*\Z", "\n".join([*rest, "```", ""]), guide, flags=re.MULTILINE)
+
+
+def documents() -> dict[str, str]:
+    """Return the pages that show documents of the repository."""
+    return {
+        page: moved((ROOT / source).read_text("utf-8"), source, f"docs/{page}")
+        for source, page in DOCUMENTS.items()
+    }
+
+
+# -----------------------------------------------------------------------------
+# Tutorials
+
+
+def notebooks() -> list[Path]:
+    """Return the notebooks, in the order of their numbers."""
+    return sorted((ROOT / "tutorials").glob("*.ipynb"))
+
+
+def words_of(notebook: dict[str, Any]) -> tuple[str, str]:
+    """Return the title of a notebook and the first paragraph below it."""
+    text = "\n\n".join(
+        "".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "markdown"
+    )
+    title = re.search(r"^# (.+)$", text, flags=re.MULTILINE)
+    if title is None:
+        raise ValueError("a notebook has no title: a line that begins with '# '")
+    paragraphs = [part.strip() for part in text[title.end() :].split("\n\n")]
+    first = next((part for part in paragraphs if part and not part.startswith(("#", "|", "-", "$", "`"))), "")
+    sentences = re.split(r"(?<=[.?!*])\s+(?=[A-Z*`_])", " ".join(first.split()))
+    whole = [sentence for sentence in sentences if sentence.rstrip("*_").endswith((".", "?", "!"))]
+    return title[1].strip(), " ".join(whole) or " ".join(first.split())
+
+
+def picture_of(notebook: dict[str, Any]) -> bytes | None:
+    """Return the first picture among the outputs of a notebook."""
+    for cell in notebook["cells"]:
+        for output in cell.get("outputs", ()):
+            png = output.get("data", {}).get("image/png")
+            if png is not None:
+                return base64.b64decode("".join(png))
+    return None
+
+
+def tutorial_pages() -> dict[str, str | bytes]:
+    """Return the notebooks with their links led to the site, their pictures, and the gallery."""
+    pages: dict[str, str | bytes] = {}
+    cards, entries = [], []
+    for path in notebooks():
+        notebook = json.loads(path.read_text("utf-8"))
+        title, first = words_of(notebook)
+        picture = picture_of(notebook)
+        if picture is not None:
+            pages[f"tutorials/pictures/{path.stem}.png"] = picture
+        for cell in notebook["cells"]:
+            if cell["cell_type"] == "markdown":
+                text = moved("".join(cell["source"]), f"tutorials/{path.name}", f"docs/tutorials/{path.name}")
+                cell["source"] = text.splitlines(keepends=True)
+        pages[f"tutorials/{path.name}"] = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+        first = moved(first, f"tutorials/{path.name}", "docs/tutorials/index.md")
+        image = f":img-top: pictures/{path.stem}.png\n" if picture is not None else ""
+        cards.append(
+            f":::{{grid-item-card}} {title}\n:link: {path.stem}\n:link-type: doc\n{image}\n{first}\n:::\n"
+        )
+        entries.append(path.stem)
+    text = [
+        "# Tutorials",
+        "",
+        "Notebooks with their outputs, each run by the checks. They need nothing but the package.",
+    ]
+    if entries:
+        text += [
+            "",
+            "::::{grid} 1 2 2 3",
+            ":gutter: 3",
+            "",
+            *cards,
+            "::::",
+            "",
+            "```{toctree}",
+            ":hidden:",
+            "",
+            *entries,
+            "```",
+        ]
+    pages["tutorials/index.md"] = "\n".join([*text, ""])
+    return pages
+
+
+# -----------------------------------------------------------------------------
+
+
+def write() -> None:
+    """Write the pages that are made, and take away those that are made no more."""
+    makers: tuple[Callable[[], dict[str, Any]], ...] = (api_pages, documents, tutorial_pages)
+    made = {DOCS / path: content for maker in makers for path, content in maker().items()}
+    for folder in ("api", "project", "tutorials"):
+        for path in (DOCS / folder).rglob("*"):
+            if path.is_file() and path not in made:
+                path.unlink()
+    for path, content in made.items():
+        data = content.encode() if isinstance(content, str) else content
+        if not path.exists() or path.read_bytes() != data:  # else Sphinx would read it anew
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+
+
+if __name__ == "__main__":
+    write()

@@ -1,0 +1,70 @@
+"""What a release hands out agrees with itself: versions, requirements, licences, the citation."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import probsfa
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+CITATION = (ROOT / "CITATION.cff").read_text("utf-8")
+RECIPE = (ROOT / "conda" / "meta.yaml").read_text("utf-8")
+LICENSES = (ROOT / "LICENSES.md").read_text("utf-8")
+
+
+def test_one_version_everywhere():
+    assert re.search(r"^version: (\S+)$", CITATION, flags=re.MULTILINE)[1] == probsfa.__version__
+    assert re.search(r'set version = "(\S+)"', RECIPE)[1] == probsfa.__version__
+
+
+def test_citation_has_what_the_format_asks_for():
+    """What Citation File Format 1.2.0 asks for, of the software and of each reference."""
+    keys = re.findall(r"^([\w-]+):", CITATION, flags=re.MULTILINE)
+    assert {"cff-version", "message", "title", "authors", "version", "license"} <= set(keys)
+    assert len(keys) == len(set(keys))
+    references = re.split(r"^  - type:", CITATION.partition("\nreferences:\n")[2], flags=re.MULTILINE)[1:]
+    assert references
+    for reference in references:
+        assert {"title", "authors"} <= set(re.findall(r"^    ([\w-]+):", reference, flags=re.MULTILINE))
+    for doi in re.findall(r"doi: (\S+)", CITATION):
+        assert re.fullmatch(r"10\.\d{4,}/\S+", doi)
+
+
+def test_recipe_of_conda_asks_for_what_the_package_asks_for():
+    """Under the names of conda-forge, where the library alone is another package than in PyPI."""
+    run = re.search(r"^  run:\n((?:    - .*\n)+)", RECIPE, flags=re.MULTILINE)[1]
+    asked = dict(re.findall(r"- ([\w-]+) >=(\S+)", run))
+    assert asked.pop("python") == PROJECT["requires-python"].removeprefix(">=")
+    wanted = dict(re.fullmatch(r"([\w-]+)>=(\S+)", each).groups() for each in PROJECT["dependencies"])
+    wanted["matplotlib-base"] = wanted.pop("matplotlib")
+    assert asked == wanted
+
+
+def bundled():
+    """Files of the package that are no code."""
+    code = {".py", ".pyi", ".md", ".typed", ".pyc"}
+    return [
+        path for path in sorted((ROOT / "probsfa").rglob("*")) if path.is_file() and path.suffix not in code
+    ]
+
+
+@pytest.mark.parametrize("path", bundled(), ids=lambda path: path.name)
+def test_every_bundled_file_has_a_licence(path):
+    [row] = [line for line in LICENSES.splitlines() if f"`{path.relative_to(ROOT).as_posix()}`" in line]
+    identifier = row.split("|")[2].strip()
+    assert identifier in {"CC0-1.0", "BSD-3-Clause", "MIT", "CC-BY-4.0"}
+
+
+def test_the_package_is_typed_and_licensed():
+    assert (ROOT / "probsfa" / "py.typed").exists()
+    assert PROJECT["license"] == "MIT" and (ROOT / "LICENSE").read_text("utf-8").startswith("MIT License")
+
+
+def test_supported_versions_of_python_are_those_of_the_classifiers():
+    listed = [c.rpartition(" ")[2] for c in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", c)]
+    assert listed[0] == PROJECT["requires-python"].removeprefix(">=")
+    minors = [int(version.partition(".")[2]) for version in listed]
+    assert minors == list(range(minors[0], minors[-1] + 1))
