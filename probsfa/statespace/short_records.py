@@ -14,6 +14,7 @@ import numpy as np
 
 from probsfa._validation import Sequences
 from probsfa.statespace.columns import ColumnMoments, column_moments
+from probsfa.statespace.criterion import bayesian_criterion
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.models import LinearGaussianModel
 
@@ -66,7 +67,11 @@ def or_with_memory(
     if comparison is None or comparison.model < _NEAR * comparison.interpolation:
         return white
     memory = fit(replace(options, noise="ar1"))
-    criteria = [_bic(model, sequences) for model in (white, memory)]
+    n_rows = int(np.count_nonzero(sequences.mask.any(axis=1)))
+    criteria = [
+        bayesian_criterion(model.fitted.log_likelihood, model.n_parameters, n_rows)
+        for model in (white, memory)
+    ]
     if not criteria[1] < criteria[0]:
         return white
     status = (
@@ -74,9 +79,3 @@ def or_with_memory(
         f"{criteria[0]:.6g} of white noise and {white.fitted.params.n_components} latents."
     )
     return replace(memory, fitted=replace(memory.fitted, status=status))
-
-
-def _bic(model: LinearGaussianModel, sequences: Sequences) -> float:
-    """Bayesian information criterion of the rows that a model was fitted to."""
-    n_rows = int(np.count_nonzero(sequences.mask.any(axis=1)))
-    return model.n_parameters * float(np.log(n_rows)) - 2.0 * model.fitted.log_likelihood
