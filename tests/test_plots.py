@@ -263,3 +263,11 @@ def test_importing_loads_no_matplotlib_and_drawing_no_pyplot():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("hours", [0.07, 1.5, 4.2, 30.0, 100.0, 119.0, 1_000.0, 3_000.0, 30_000.0, 3e5])
+def test_dates_of_any_span_have_labels(hours, ax):
+    """Spans between four and five days, minutes or seconds had none that matplotlib could choose."""
+    times = pd.date_range("2024-03-01", periods=50, freq=pd.Timedelta(hours=hours) / 49)
+    plots.plot_slow_features(np.zeros((50, 1)), times=times, axes=[ax])
+    assert 3 <= len(ax.xaxis.get_major_formatter().format_ticks(ax.get_xticks())) <= 10

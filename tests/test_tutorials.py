@@ -1,39 +1,133 @@
-"""The tutorials run, and what they claim at their ends holds."""
+"""The notebooks are of their sources, read as notebooks should, and end as they should.
+
+All of them are executed by `python tutorials/build.py --check`; here only the first is, as a plain script.
+"""
 
 import ast
+import copy
+import importlib.util
+import json
 import os
+import re
 import runpy
 from pathlib import Path
 
 import pytest
 
-from tests.sampling import sparsely
-
 FOLDER = Path(__file__).resolve().parents[1] / "tutorials"
-SCRIPTS = sorted(FOLDER.glob("*.py"))
+SOURCES = sorted(FOLDER.glob("[0-9][0-9]_*.py"))
+each_source = pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 
 
-@sparsely("script", SCRIPTS, ids=lambda path: path.stem)
-def test_tutorial(script, monkeypatch, capsys):
+def load_builder():
+    spec = importlib.util.spec_from_file_location("tutorials_build", FOLDER / "build.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+builder = load_builder()
+
+
+def read(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def outputs_of(notebook):
+    return [output for cell in notebook["cells"] for output in cell.get("outputs", [])]
+
+
+def test_numbers_of_tutorials_are_in_order():
+    assert [int(path.stem[:2]) for path in SOURCES] == list(range(1, len(SOURCES) + 1))
+    assert len(SOURCES) >= 6
+    assert {path.stem for path in SOURCES} == {path.stem for path in FOLDER.glob("*.ipynb")}
+
+
+def test_the_first_runs_as_a_plain_script(monkeypatch, capsys):
     monkeypatch.setitem(os.environ, "MPLBACKEND", "Agg")
     import matplotlib.pyplot as plt
 
     plt.switch_backend("Agg")
     try:
-        runpy.run_path(str(script))
+        runpy.run_path(str(SOURCES[0]))
     finally:
         plt.close("all")
     assert capsys.readouterr().out
 
 
-def test_there_are_tutorials():
-    assert SCRIPTS
+@each_source
+def test_notebook_is_in_step_with_its_source(source):
+    assert builder.is_in_step(source), f"run `python tutorials/build.py {source.stem[:2]}`"
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
-def test_no_cell_ends_in_a_value_that_a_notebook_would_print(script):
+def test_a_notebook_out_of_step_is_seen(tmp_path):
+    source = tmp_path / SOURCES[0].name
+    source.write_text(SOURCES[0].read_text(encoding="utf-8"), encoding="utf-8")
+    assert not builder.is_in_step(source)  # there is none
+    notebook = read(SOURCES[0].with_suffix(".ipynb"))
+    for change in ("nothing", "code", "text", "metadata"):
+        other = copy.deepcopy(notebook)
+        kind = {"code": "code", "text": "markdown"}.get(change)
+        if kind:
+            next(cell for cell in other["cells"] if cell["cell_type"] == kind)["source"][-1] += " "
+        elif change == "metadata":
+            other["cells"][0]["metadata"]["tags"] = ["hidden"]
+        source.with_suffix(".ipynb").write_text(json.dumps(other), encoding="utf-8")
+        assert builder.is_in_step(source) == (change == "nothing"), change
+
+
+def test_cells_of_the_percent_format(tmp_path):
+    source = tmp_path / "07_example.py"
+    source.write_text("# %% [markdown]\n# # Title\n#\n# * text\n\n# %%\nx = 1\n\n\ny = 2\n\n# %%\nprint(x)\n")
+    text, first, second = builder.notebook_of(source)["cells"]
+    assert (text["cell_type"], "".join(text["source"])) == ("markdown", "# Title\n\n* text")
+    assert (first["cell_type"], "".join(first["source"])) == ("code", "x = 1\n\n\ny = 2")
+    assert (second["id"], "".join(second["source"])) == ("07-02", "print(x)")
+    for wrong in ("x = 1\n# %%\nx\n", "# %% [raw]\n# x\n"):
+        source.write_text(wrong, encoding="utf-8")
+        with pytest.raises(ValueError, match="07_example.py"):
+            builder.notebook_of(source)
+
+
+@each_source
+def test_outputs_are_the_same_wherever_they_are_made(source):
+    notebook = read(source.with_suffix(".ipynb"))
+    outputs = outputs_of(notebook)
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+    assert {output["output_type"] for output in outputs} <= {"stream", "display_data"}
+    assert {output["name"] for output in outputs if output["output_type"] == "stream"} <= {"stdout"}
+    assert all(cell.get("execution_count") is None for cell in notebook["cells"])
+    printed = "".join(
+        line
+        for output in outputs
+        for line in [*output.get("text", []), *output.get("data", {}).get("text/plain", [])]
+    )
+    assert not re.search(r"0x[0-9a-f]{6,}|/tmp/|/home/|/usr/|it/s\]", printed)
+
+
+@each_source
+def test_no_cell_ends_in_a_value_that_a_notebook_would_print(source):
     """Notebooks show the value of the last line of a cell; that of a plot is an object's address."""
-    for cell in script.read_text().split("\n# %%")[1:]:
-        body = ast.parse("#" + cell).body  # the rest of the line of the marker is a comment
-        if body and isinstance(body[-1], ast.Expr):
-            assert ast.unparse(body[-1]).startswith("print("), ast.unparse(body[-1])
+    cells = [
+        ast.parse("".join(cell["source"]))
+        for cell in builder.notebook_of(source)["cells"]
+        if cell["cell_type"] == "code"
+    ]
+    functions = [node for cell in cells for node in ast.walk(cell) if isinstance(node, ast.FunctionDef)]
+    silent = {f.name for f in functions if not any(isinstance(node, ast.Return) for node in ast.walk(f))}
+    for cell in cells:
+        if cell.body and isinstance(cell.body[-1], ast.Expr):
+            last = cell.body[-1].value
+            assert isinstance(last, ast.Call), ast.unparse(last)
+            assert ast.unparse(last.func) in {"print", *silent}, ast.unparse(last)
+
+
+@each_source
+def test_tutorials_end_in_what_to_remember_and_can_fail(source):
+    cells = builder.notebook_of(source)["cells"]
+    assert "".join(cells[0]["source"]).startswith("# ")
+    text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    headings = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert headings[-1] == "What to remember"
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    assert sum(isinstance(node, ast.Assert) for node in ast.walk(ast.parse(code))) >= 3

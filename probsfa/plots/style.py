@@ -33,6 +33,6 @@ def tidy(ax: "Axes", when: NDArray[Any] | None = None) -> None:
     if when.dtype.kind == "M":
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
-        locator = AutoDateLocator(maxticks=9)
+        locator = AutoDateLocator(minticks=4, maxticks=9)  # with five it finds no interval for five days
         ax.xaxis.set_major_locator(locator)
         ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))

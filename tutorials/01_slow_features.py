@@ -1,0 +1,154 @@
+# %% [markdown]
+# # Slow features in five minutes
+#
+# You record many things at once. Each of them jumps about, yet behind them a few things change slowly: a
+# season, a position, a mood, the wear of a machine. **Slow feature analysis** (SFA) finds them. It looks for
+# the combinations of your columns that change least from one row to the next.
+#
+# This notebook shows the idea on two made-up columns, then on a year of weather.
+
+# %%
+import matplotlib.pyplot as plt
+import numpy as np
+
+from probsfa import SFA, plots
+from probsfa.datasets import load_nyc_weather
+from probsfa.expansions import Polynomial
+from probsfa.metrics import delta_value, eta_value
+
+# %% [markdown]
+# ## Two fast columns with a slow secret
+#
+# Here are two columns. Both are fast, and neither looks like anything slow.
+
+# %%
+t = np.linspace(0.0, 2.0 * np.pi, 2000)
+secret = np.sin(t)
+fast = np.cos(11.0 * t)
+X = np.column_stack([secret + fast**2, fast])
+
+fig, axes = plt.subplots(2, 1, figsize=(7.5, 3), sharex=True, layout="constrained")
+for j, ax in enumerate(axes):
+    ax.plot(t, X[:, j], color="0.4", lw=1)
+    ax.set_ylabel(f"column {j + 1}")
+axes[0].set_title("what is recorded")
+_ = axes[1].set_xlabel("time")
+
+# %% [markdown]
+# The secret is a sine with a single period. It is hidden by a square: column 1 less the *square* of column 2
+# is the sine, so no sum of the columns as they are shows it. We give SFA the squares and products, too, by an
+# *expansion*. It then finds the combination by itself.
+
+# %%
+sfa = SFA(1, expansion=Polynomial(2)).fit(X)
+slowest = sfa.transform(X)[:, 0]
+
+agreement = abs(np.corrcoef(slowest, secret)[0, 1])
+print(f"correlation of the slowest feature with the secret: {agreement:.6f}")
+assert agreement > 0.999999
+
+# %%
+fig, ax = plt.subplots(figsize=(7.5, 2.4), layout="constrained")
+ax.plot(t, X[:, 0], color="0.8", lw=1, label="column 1")
+ax.plot(t, slowest * np.sign(slowest @ secret), lw=2.5, label="slowest feature")
+ax.plot(t, secret / secret.std(), "k--", lw=1, label="secret, at unit variance")
+ax.set(xlabel="time", title="SFA takes the fast part away")
+_ = ax.legend(ncols=3, fontsize="small", loc="lower left")
+
+# %% [markdown]
+# ## How slow is slow?
+#
+# Slowness has a number, the **delta value**: the mean squared change from row to row, divided by the
+# variance. It is 0 for something that never changes and 2 for pure noise. The same slowness can be said as a
+# number of periods, the *eta value*: how many periods a sine of that slowness would have in the whole record.
+
+# %%
+for name, y in [("column 1", X[:, 0]), ("column 2", X[:, 1]), ("slowest feature", slowest)]:
+    print(f"{name:<16} delta {delta_value(y):.6f}   eta {eta_value(y):5.2f} periods")
+
+assert np.isclose(delta_value(slowest), sfa.delta_values_[0])
+assert round(eta_value(X[:, 1]), 1) == 11.0
+assert round(eta_value(slowest), 1) == 1.0
+
+# %% [markdown]
+# ## A year of weather
+#
+# Now real data: temperature, dew point, pressure, wind and visibility at the three airports of New York City,
+# every hour of 2013. That is 18 columns. Some hours are incomplete. Classic SFA cannot use an incomplete row,
+# so it is told to skip such rows.
+
+# %%
+weather = load_nyc_weather(drop_impossible=True).data
+print(f"{len(weather)} hours, {weather.shape[1]} columns: {', '.join(weather.columns[::3])} ...")
+
+sfa = SFA(3, missing="skip").fit(weather)
+features = sfa.transform(weather)
+print("time scales of the three slowest features, in hours:", sfa.timescales_.round())
+
+# %%
+axes = plt.subplots(3, 1, figsize=(8, 4.5), sharex=True, layout="constrained")[1]
+plots.plot_slow_features(features, times=weather.index, axes=axes)
+_ = axes[0].set_title("the three slowest combinations of 18 columns")
+
+# %% [markdown]
+# The slowest feature is the season. Nobody told the method that there are seasons. No single column is as
+# slow: hour by hour, a temperature follows day and night as well.
+
+# %%
+slowest_column = delta_value(weather).min()
+print(f"delta of the slowest column {slowest_column:.4f}, of the slowest feature {sfa.delta_values_[0]:.4f}")
+assert sfa.delta_values_[0] < 0.7 * slowest_column
+
+# %% [markdown]
+# ## What is a feature made of?
+#
+# `loadings_` says how a feature shows in each column. Divided by the columns' standard deviations these are
+# correlations.
+
+# %%
+correlations = sfa.loadings_ / weather.dropna().std().to_numpy()[:, None]
+strongest = np.argsort(-np.abs(correlations[:, 0]))[:6]
+for j in strongest:
+    print(f"{weather.columns[j]:<14} correlation with the slowest feature {correlations[j, 0]:+.2f}")
+
+assert {name.split("_")[0] for name in weather.columns[strongest]} == {"temp", "dewp"}
+
+# %% [markdown]
+# ## Does it hold on days that were not used?
+#
+# With many columns and few rows, something will look slow by accident. So fit on one part and measure on
+# another: here on the odd weeks and the even ones. Weeks that do not touch are given as a list of sequences;
+# no change is counted from one to the next.
+
+# %%
+weeks = [week for _, week in weather.groupby(np.arange(len(weather)) // 168) if len(week) == 168]
+sfa = SFA(3, missing="skip").fit(weeks[0::2])
+unseen = delta_value([sfa.transform(week) for week in weeks[1::2]])
+for k in range(3):
+    print(f"feature {k + 1}: delta {sfa.delta_values_[k]:.4f} where fitted, {unseen[k]:.4f} in other weeks")
+
+assert np.all(unseen < 1.5 * sfa.delta_values_)
+
+# %% [markdown]
+# They are about as slow in weeks that SFA has never seen.
+#
+# ## What five minutes leave out
+#
+# Every row with a hole was lost, and noise in the columns goes straight into the features.
+
+# %%
+lost = np.isnan(features[:, 0]).mean()
+empty = weather.isna().to_numpy().mean()
+print(f"{100 * empty:.1f} % of the cells are missing, and {100 * lost:.0f} % of the hours are lost")
+assert lost > 4 * empty
+
+# %% [markdown]
+# The [next notebook](02_noise_and_holes.ipynb) brings noise and holes, and the model that can live with them.
+#
+# ## What to remember
+#
+# * SFA finds the combinations of your columns that change least from row to row. It is one eigenproblem: no
+#   settings, no starting point, no iterations.
+# * Give it an *expansion* where slow things hide behind products, squares or other curved functions.
+# * The delta value says how slow a feature is; measure it on rows that were not used to find it.
+# * Classic SFA needs complete rows and little noise. Where you have neither, read on.

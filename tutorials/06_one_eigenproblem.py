@@ -1,0 +1,289 @@
+# %% [markdown]
+# # One eigenproblem, many names
+#
+# Slow feature analysis, locality preserving projections, Fisher's discriminant, Laplacian eigenmaps,
+# time-lagged independent components, diffusion maps: six literatures, one sentence. *Find functions that
+# differ little between neighbours.* They differ in who is whose neighbour, and in which functions are
+# allowed.
+#
+# Sprekeler (2011) drew the line from slow features to eigenmaps. This notebook walks along it. **Each step is
+# an identity, shown by a number, and an assertion that would fail if it were not so.**
+
+# %%
+import warnings
+
+import matplotlib.pyplot as plt
+import numpy as np
+import scipy.linalg
+from sklearn.datasets import load_iris
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+from probsfa import SFA, DiffusionMap, GraphSFA, KernelSFA, LaplacianEigenmaps, ProbabilisticSFA, graphs
+from probsfa.datasets import make_half_moons, make_slow_mixture
+
+identities = {}  # the largest difference of each, for the table at the end
+
+
+def check(name, one, other):
+    """Note by how much two arrays differ that should be equal, and fail if it is more than rounding."""
+    identities[name] = np.max(np.abs(np.asarray(one) - np.asarray(other)))
+    print(f"{name}: largest difference {identities[name]:.1e}")
+    assert identities[name] < 1e-7, name
+
+
+# %% [markdown]
+# ## The problem
+#
+# A **training graph** has your rows as its vertices. An edge weight `gamma` says how much two rows should be
+# alike, a vertex weight `v` how much a row counts. Graph-based SFA (GSFA) looks for
+#
+# $$ \min_w \; \frac{\sum \gamma_{nn'} \, (w^\top x_{n'} - w^\top x_n)^2}{\sum \gamma_{nn'}}
+#    \quad \text{with mean 0 and variance 1, rows weighted by } v. $$
+#
+# That is `A w = delta B w`, with one matrix of differences and one of covariances. All that follows are
+# choices of graph and of columns.
+#
+# ## 1. Neighbours in time: slow feature analysis
+#
+# Join each row to the next one.
+
+# %%
+X = make_slow_mixture(500, 5, decay=[0.98, 0.9, 0.5], noise_variance=0.3, random_state=0).data
+sfa = SFA().fit(X)
+in_time = graphs.temporal(len(X))
+gsfa = GraphSFA(graph=in_time).fit(X)
+check("GSFA on the graph of time = SFA", gsfa.transform(X), sfa.transform(X))
+
+# %% [markdown]
+# ## 2. Time-lagged independent components (TICA)
+#
+# In molecular dynamics one looks for the combinations with the largest *autocorrelation*. The reversible
+# estimator counts each pair of successive rows in both directions: `C_lag w = rho C_0 w`. A small change is a
+# large correlation, `delta = 2 (1 - rho)`. One detail: a pair counts its two ends, so that the first and the
+# last row count half as much as the others. That is the graph of time with vertices weighted by their edges.
+
+# %%
+before, after = X[:-1], X[1:]
+mean = (before.mean(axis=0) + after.mean(axis=0)) / 2
+before, after = before - mean, after - mean
+C_0 = (before.T @ before + after.T @ after) / 2
+C_lag = (before.T @ after + after.T @ before) / 2
+rho = scipy.linalg.eigh(C_lag, C_0, eigvals_only=True)[::-1]
+
+by_pairs = GraphSFA(graph=graphs.from_sparse(in_time.to_sparse(), "degree")).fit(X)
+check("delta = 2 (1 - autocorrelation): TICA", by_pairs.delta_values_, 2 * (1 - rho))
+print("without that detail, SFA is off by", f"{np.max(np.abs(sfa.delta_values_ - 2 * (1 - rho))):.1e}")
+
+# %% [markdown]
+# ## 3. Neighbours in a class: Fisher's discriminant
+#
+# Join all rows of one class. The function that differs least *within* classes, at unit variance, is the one
+# that tells classes apart. With `mu` the ratio of the variances between and within classes, `delta = 2 / (1 +
+# mu)`.
+
+# %%
+iris, species = load_iris(return_X_y=True)
+discriminant = GraphSFA(2, graph="clustered").fit(iris, species)
+
+centres = np.array([iris[species == s].mean(axis=0) for s in range(3)])
+within = (iris - centres[species]).T @ (iris - centres[species])
+between = 50 * (centres - iris.mean(axis=0)).T @ (centres - iris.mean(axis=0))
+mu = scipy.linalg.eigh(between, within, eigvals_only=True)[::-1][:2]
+check("delta = 2 / (1 + mu): Fisher's discriminant", discriminant.delta_values_, 2 / (1 + mu))
+
+
+# %%
+def unit(Y):
+    """Centre columns, give them unit variance, and make the largest entry of each positive."""
+    Y = (Y - Y.mean(axis=0)) / Y.std(axis=0)
+    return Y * np.sign(Y[np.argmax(np.abs(Y), axis=0), np.arange(Y.shape[1])])
+
+
+lda = LinearDiscriminantAnalysis(solver="eigen").fit(iris, species)
+features = unit(discriminant.transform(iris))
+check("its features are those of scikit-learn's LDA", features, unit(lda.transform(iris)))
+
+# %%
+fig, axes = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
+for ax, Y, title in [
+    (axes[0], discriminant.transform(iris), "GSFA, species joined"),
+    (axes[1], lda.transform(iris), "linear discriminant analysis"),
+]:
+    for s, name in enumerate(load_iris().target_names):
+        ax.plot(*unit(Y)[species == s].T, ".", label=name)
+    ax.set(title=title, xlabel="first feature", ylabel="second feature")
+_ = axes[0].legend(fontsize="small")
+
+# %% [markdown]
+# ## 4. Neighbours in space: locality preserving projections
+#
+# Join what is close, and look for *linear* functions that change little between neighbours (He & Niyogi
+# 2003): `X' L X w = lambda X' D X w`, with the graph Laplacian `L = D - W`. Vertices weigh what their edges
+# weigh.
+
+# %%
+moons = make_half_moons(300, random_state=0)
+near = graphs.heat_kernel(moons.data, 0.15)
+W = near.to_sparse().toarray()
+D = W.sum(axis=1)
+L = np.diag(D) - W
+
+centred = moons.data - D @ moons.data / D.sum()
+smooth = scipy.linalg.eigh(centred.T @ L @ centred, centred.T @ (D[:, None] * centred), eigvals_only=True)
+projections = GraphSFA(graph=near).fit(moons.data)
+check("delta = 2 lambda: locality preserving projections", projections.delta_values_, 2 * smooth)
+
+# %% [markdown]
+# ## 5. Any function at all: Laplacian eigenmaps
+#
+# Now allow *every* function on the points: give each point a column of its own (one-hot). Nothing is left of
+# the coordinates but who is near whom, and the same problem reads `L y = lambda D y`: the Laplacian eigenmap.
+
+# %%
+one_hot = np.eye(len(moons.data))
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # that functions may take any values, which is the point
+    free = GraphSFA(2, graph=near).fit(one_hot)
+eigenmap = LaplacianEigenmaps(2, affinity=near).fit(moons.data)
+check("delta = 2 lambda: Laplacian eigenmaps", free.delta_values_, 2 * eigenmap.eigenvalues_)
+check("one-hot GSFA is the eigenmap itself", unit(free.transform(one_hot)), unit(eigenmap.embedding_))
+
+# %%
+linear, bent = projections.transform(moons.data)[:, 0], free.transform(one_hot)[:, 0]
+fig, axes = plt.subplots(1, 2, figsize=(8.5, 3), layout="constrained")
+for ax, y, title in [(axes[0], linear, "linear functions: LPP"), (axes[1], bent, "all functions: eigenmap")]:
+    ax.scatter(*moons.data.T, c=y, cmap="coolwarm", s=12)
+    ax.set(title=title, aspect="equal", xlabel="x", ylabel="y")
+
+# %% [markdown]
+# The colour is the slowest function. The linear one can only cut the plane in two; the free one follows the
+# moons.
+#
+# ## 6. A walk: diffusion maps
+#
+# Let someone walk on the graph, to a neighbour at each step, with probabilities `P = W / D`. The eigenvalues
+# of the walk are `mu = 1 - lambda`. A diffusion map scales each coordinate by `mu^t`, what is left of it
+# after `t` steps.
+
+# %%
+steps = 5
+walk = DiffusionMap(2, affinity="precomputed", alpha=0.0, time=steps).fit(W)
+check("mu = 1 - lambda: diffusion maps", walk.eigenvalues_, 1 - eigenmap.eigenvalues_)
+check("their coordinates are those of the eigenmap", unit(walk.embedding_), unit(eigenmap.embedding_))
+ends = np.linalg.matrix_power(W / D[:, None], steps) @ free.transform(one_hot)
+check("after t steps mu^t of each is left", ends, free.transform(one_hot) * walk.eigenvalues_**steps)
+
+# %% [markdown]
+# ## 7. From time to space: Sprekeler's bridge
+#
+# Where do neighbours come from if nobody draws a graph? From time. If the data visit states, take
+#
+# $$ W(s, s') = \frac{p(s, s')}{p(s)\,p(s')} $$
+#
+# (his equation 4.3), with `p(s, s')` the probability that `s'` follows `s` or the other way round. On that
+# graph the smoothness of an eigenmap is the slowness of SFA. Below, someone wanders through two rooms joined
+# by a door.
+
+# %%
+plan = np.ones((9, 16), dtype=bool)
+plan[:, 7] = False
+plan[0, 8:] = False  # rooms of two sizes, so that no two functions are equally slow
+plan[4, 7] = True  # the door
+places = np.argwhere(plan)
+number = -np.ones(plan.shape, dtype=int)
+number[plan] = np.arange(len(places))
+
+rng = np.random.default_rng(0)
+moves = np.array([[0, 1], [1, 0], [0, -1], [-1, 0]])
+here, path = np.array([4, 3]), []
+for move in moves[rng.integers(4, size=50_000)]:
+    there = here + move
+    if np.all(there >= 0) and np.all(there < plan.shape) and plan[tuple(there)]:
+        here = there
+    path.append(number[tuple(here)])
+path = np.array(path)
+
+# %% [markdown]
+# SFA on the path, with a column for each place, knows nothing of the plan. GSFA on Sprekeler's graph knows
+# nothing of time but how often one place follows another. They are the same, moment for moment.
+
+# %%
+visits = np.eye(len(places))[path]
+wandering = SFA(4).fit(visits)
+bridge = GraphSFA(4, graph=graphs.transition(path)).fit(visits)
+check("the bridge, W = p(s, s') / (p(s) p(s'))", bridge.delta_values_, wandering.delta_values_)
+
+# %% [markdown]
+# And both come close to the eigenmap of the plan itself, where each place is joined to the next: the longer
+# the wandering, the closer. (Bumping into a wall is a step to where one is, so that all places have four
+# edges.)
+
+# %%
+distances = np.abs(places[:, None] - places[None]).sum(axis=2)
+doors = (distances == 1).astype(float)
+doors += np.diag(4 - doors.sum(axis=1))
+map_of_plan = LaplacianEigenmaps(4, affinity="precomputed").fit(doors)
+by_time = wandering.transform(np.eye(len(places)))
+close = [abs(np.corrcoef(by_time[:, k], map_of_plan.embedding_[:, k])[0, 1]) for k in range(4)]
+print("correlations of slow features with eigenmaps:", np.round(close, 3))
+assert close[0] > 0.99
+assert min(close) > 0.9
+
+# %%
+fig, axes = plt.subplots(2, 4, figsize=(10, 3.6), layout="constrained")
+for k in range(4):
+    for ax, Y, name in [(axes[0, k], map_of_plan.embedding_, "eigenmap"), (axes[1, k], by_time, "SFA")]:
+        picture = np.full(plan.shape, np.nan)
+        picture[plan] = Y[:, k] * np.sign(Y[:, k] @ map_of_plan.embedding_[:, k])
+        ax.imshow(picture, cmap="coolwarm")
+        ax.set(xticks=[], yticks=[])
+        if k == 0:
+            ax.set_ylabel(name)
+    axes[0, k].set_title(f"function {k + 1}")
+_ = fig.suptitle("two rooms: from the plan, and from wandering", fontsize="medium")
+
+# %% [markdown]
+# The slowest function says in which room one is. It takes long to find the door.
+#
+# ## 8. Two more names
+#
+# With a *kernel*, functions are sums of kernels at the data; with the linear kernel they are linear functions
+# again. And the *probabilistic* model without noise has the same directions, with decays `1 - delta / 2`.
+
+# %%
+few = make_slow_mixture(150, 3, decay=[0.98, 0.9, 0.5], noise_variance=0.0, random_state=1).data
+slow = SFA().fit(few)
+kernel = KernelSFA(3, kernel="linear", n_support=None, regularization=0.0).fit(few)
+check("kernel SFA with the linear kernel = SFA", kernel.delta_values_, slow.delta_values_)
+limit = ProbabilisticSFA(3, noise=0.0).fit(few)
+check("decay = 1 - delta / 2: maximum likelihood without noise", limit.decay_, 1 - slow.delta_values_ / 2)
+
+# %% [markdown]
+# ## All of them
+
+# %%
+width = max(map(len, identities))
+for name, difference in identities.items():
+    print(f"{name:<{width}}   {difference:.0e}")
+assert len(identities) == 13
+
+# %% [markdown]
+# | name | neighbours | functions | its eigenvalue |
+# |---|---|---|---|
+# | SFA | the next row | linear, or on an expansion | `delta` |
+# | TICA | the next row, both ways | linear | `1 - delta / 2` |
+# | Fisher's discriminant | the same class | linear | `2 / delta - 1` |
+# | LPP | near rows | linear | `delta / 2` |
+# | Laplacian eigenmap | near rows | all | `delta / 2` |
+# | diffusion map | near rows, `t` steps | all | `(1 - delta / 2)^t` |
+# | eigenmap of the transitions | states that follow each other | all | `delta / 2` |
+# | probabilistic SFA, no noise | the next row | linear | `1 - delta / 2` |
+#
+# ## What to remember
+#
+# * Slow features, discriminants, eigenmaps and diffusion maps minimise differences between neighbours at unit
+#   variance. They differ in the graph and in the functions that are allowed.
+# * `GraphSFA` with a graph of `probsfa.graphs` is all of them; a result for one is a result for all.
+# * Time is a way to draw a graph: who wanders learns the plan of the house.
+# * All functions of a point can be found for the points at hand only; restricted functions carry over to new
+#   points.

@@ -1,0 +1,201 @@
+"""Make the notebooks of this folder from their sources, or check that they are what the sources give.
+
+A source is a plain script, ``NN_name.py``, in percent format: a line that starts with ``# %%`` begins a cell
+of code, ``# %% [markdown]`` one of text, which stands in comments. Its notebook, ``NN_name.ipynb``, lies
+beside it and has the outputs. What differs from run to run is left out, counts and times of execution and
+metadata of cells, so that a rebuilt notebook differs where the source or a result does.
+
+A cell that writes to standard error fails, as one that raises: warnings and progress bars are not for
+readers.
+
+    python tutorials/build.py              make all notebooks
+    python tutorials/build.py 02 03        make these, by the beginnings of their names
+    python tutorials/build.py --check -n 2 execute all anew, two at a time, and write nothing; fail on an
+                                           error, or where a notebook is not of its source
+
+Needs what ``pip install '.[docs]'`` brings.
+"""
+
+import argparse
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parent
+MARKER = "# %%"
+# A guard against cells that hang; whole notebooks take seconds.
+MOST_SECONDS_OF_A_CELL = 300
+DOTS_PER_INCH = 90
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def sources(beginnings: list[str] | None = None) -> list[Path]:
+    """Return the sources, or those whose names begin in one of these ways."""
+    every = sorted(FOLDER.glob("[0-9][0-9]_*.py"))
+    if not beginnings:
+        return every
+    chosen = [path for path in every if path.name.startswith(tuple(beginnings))]
+    for beginning in beginnings:
+        if not any(path.name.startswith(beginning) for path in chosen):
+            raise SystemExit(f"no source in {FOLDER.name}/ begins with {beginning!r}")
+    return chosen
+
+
+def notebook_of(source: Path) -> dict[str, Any]:
+    """Return the notebook of a source as nested dictionaries, without outputs."""
+    before, *pieces = f"\n{source.read_text(encoding='utf-8')}".split(f"\n{MARKER}")
+    if before.strip():
+        raise ValueError(f"{source.name}: there is text before the first {MARKER!r}")
+    cells = []
+    for number, piece in enumerate(pieces):
+        title, _, body = piece.partition("\n")
+        identity = {"id": f"{source.stem[:2]}-{number:02}", "metadata": {}}
+        if title.strip() == "[markdown]":
+            bare = [line.removeprefix("#").removeprefix(" ") for line in body.strip("\n").split("\n")]
+            cells.append({"cell_type": "markdown", **identity, "source": lines_of("\n".join(bare))})
+        elif not title.strip():
+            code = {"execution_count": None, "outputs": [], "source": lines_of(body.strip("\n"))}
+            cells.append({"cell_type": "code", **identity, **code})
+        else:
+            raise ValueError(f"{source.name}: {MARKER + title!r} begins a cell of no known kind")
+    return {
+        "cells": cells,
+        "metadata": {
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+            "language_info": {"name": "python"},
+        },
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+
+
+def lines_of(text: str) -> list[str]:
+    """Return text as notebooks keep it, a list of lines with their ends."""
+    return text.splitlines(keepends=True)
+
+
+def without_outputs(notebook: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy of a notebook without its outputs."""
+    bare = [{**cell, "outputs": []} if cell["cell_type"] == "code" else cell for cell in notebook["cells"]]
+    return {**notebook, "cells": bare}
+
+
+def is_in_step(source: Path) -> bool:
+    """Whether the notebook beside a source is of that source."""
+    path = source.with_suffix(".ipynb")
+    if not path.exists():
+        return False
+    return without_outputs(json.loads(path.read_text(encoding="utf-8"))) == notebook_of(source)
+
+
+def executed(notebook: dict[str, Any]) -> dict[str, Any]:
+    """Return a notebook with the outputs of its cells.
+
+    Raises
+    ------
+    RuntimeError
+        If a cell raises, or writes to standard error.
+    """
+    import nbformat
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError
+
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Path(folder) / "matplotlibrc"
+        settings.write_text(f"figure.dpi: {DOTS_PER_INCH}\n")
+        os.environ |= {
+            "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+            "MATPLOTLIBRC": str(settings),
+            # One thread, so that sums are the same whatever the number of cores.
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+            "JAX_PLATFORMS": "cpu",
+            # A bar that needs ipywidgets, of which NumPyro would speak when it is imported.
+            "PYTHONWARNINGS": "ignore:IProgress not found",
+        }
+        client = NotebookClient(
+            nbformat.reads(json.dumps(notebook), as_version=4),
+            kernel_name="python3",
+            timeout=MOST_SECONDS_OF_A_CELL,
+            # Away from the sources: nothing but what is installed is there.
+            resources={"metadata": {"path": folder}},
+            extra_arguments=["--log-level=ERROR"],
+        )
+        try:
+            done = client.execute()
+        except (CellExecutionError, CellTimeoutError) as error:
+            raise RuntimeError(ANSI.sub("", str(error))) from None
+    cells = [
+        {**cell, "outputs": cleaned(ran["outputs"])} if cell["cell_type"] == "code" else cell
+        for cell, ran in zip(notebook["cells"], done["cells"], strict=True)
+    ]
+    return {**notebook, "cells": cells}
+
+
+def cleaned(outputs: list[Any]) -> list[dict[str, Any]]:
+    """Return the outputs of a cell without what differs from run to run; what is printed in one piece."""
+    clean: list[dict[str, Any]] = []
+    printed: list[str] = []
+    for output in outputs:
+        if output["output_type"] == "stream":
+            if output["name"] == "stderr":
+                raise RuntimeError(f"a cell wrote to standard error:\n{output['text']}")
+            printed.append(output["text"])
+        elif output["output_type"] == "display_data":
+            data = {
+                kind: text.strip() if kind == "image/png" else lines_of(text)
+                for kind, text in sorted(output["data"].items())
+            }
+            clean.append({"data": data, "metadata": {}, "output_type": "display_data"})
+        else:
+            raise RuntimeError(f"a cell ends in a value, which a plain script would not show: {output}")
+    if printed:
+        text = {"name": "stdout", "output_type": "stream", "text": lines_of("".join(printed))}
+        clean.insert(0, text)
+    return clean
+
+
+def run(source: Path, check: bool) -> tuple[str, float, str]:
+    """Execute a source, and write its notebook unless this is a check; name, seconds, and what went wrong."""
+    begin = time.perf_counter()
+    wrong = ""
+    try:
+        notebook = executed(notebook_of(source))
+        if not check:
+            text = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+            source.with_suffix(".ipynb").write_text(text, encoding="utf-8")
+        elif not is_in_step(source):
+            wrong = f"{source.stem}.ipynb is not of its source: `python tutorials/build.py {source.stem[:2]}`"
+    except (RuntimeError, ValueError) as error:
+        wrong = str(error)
+    return source.stem, time.perf_counter() - begin, wrong
+
+
+def main() -> int:
+    """Make or check notebooks; return 1 where something is wrong."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="beginnings of names; all by default")
+    parser.add_argument("--check", action="store_true", help="write nothing, and fail where out of step")
+    parser.add_argument("-n", type=int, default=1, metavar="N", help="how many at a time (default: 1)")
+    args = parser.parse_args()
+    chosen = sources(args.names)
+    failed = 0
+    with ProcessPoolExecutor(args.n) as pool:
+        for name, seconds, wrong in pool.map(run, chosen, [args.check] * len(chosen)):
+            failed += bool(wrong)
+            print(f"{name:<40} {seconds:5.0f} s  {'FAILED' if wrong else 'ok'}", flush=True)
+            if wrong:
+                print(wrong, file=sys.stderr, flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
