@@ -268,7 +268,7 @@ def row_errors(result: FilterResult) -> RowErrors:
 
 
 def transition_matrices(result: FilterResult) -> FloatArray:
-    """Matrices (T, K, K) from the latents of the row before to those of each; zero where none precedes."""
+    """Matrices (T, K, K) from the latents of the row before to those of each row; zero if there is none."""
     n, k = result._states.means.shape
     which = np.arange(k) if result._which is None else result._which
     batch = result._transitions.as_batch()
