@@ -10,17 +10,21 @@ Who calls whom, from the top; nothing calls upwards:
 ================  ======================================================================================
 ``estimator``     ``EmissionSFA``: checks its input, calls the functions below, keeps the result
 ``model``         a fitted model and its verbs; a whole fit
+``filtering``     row by row, each given those before it
 ``prediction``    from the latents to the cells of users: means, quantiles, probabilities, draws
 ``start``         the Gaussian model of roots of counts and the like, from which the climb starts
 ``learning``      the climb of the lower bound over parameters, sites following
 ``columns``       columns of users as cells: what they may hold, their units, levels as zeros and ones
 ``sites``         the Gaussian distribution of the latents with the highest lower bound
 ``families``      expected log densities of cells with their derivatives; moments, quantiles, draws
+``links``         the same for numbers about a learned function of their predictor
+``family``        what each of these must be able to say
 ``quadrature``    Gauss and Hermite's rule
 ================  ======================================================================================
 """
 
 from probsfa.extensions.emissions.estimator import EmissionSFA as EmissionSFA
+from probsfa.extensions.emissions.filtering import EmissionFilter as EmissionFilter
 from probsfa.extensions.emissions.prediction import EmissionForecast as EmissionForecast
 
-__all__ = ["EmissionForecast", "EmissionSFA"]
+__all__ = ["EmissionFilter", "EmissionForecast", "EmissionSFA"]

@@ -18,9 +18,11 @@ from probsfa._timescales import timescales_from_decay
 from probsfa._typing import FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.extensions.emissions.columns import read_emission, read_link
+from probsfa.extensions.emissions.filtering import EmissionFilter
 from probsfa.extensions.emissions.model import EmissionFit, EmissionModel, fit_model
 from probsfa.extensions.emissions.prediction import EmissionForecast
 from probsfa.statespace.estimator import followed_by_empty_rows
+from probsfa.statespace.filtering import FilterState
 from probsfa.statespace.learning.options import FitOptions, is_number
 from probsfa.statespace.posterior import Posterior
 from probsfa.statespace.progress import Progress
@@ -132,7 +134,7 @@ class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     See Also
     --------
-    probsfa.ProbabilisticSFA : Gaussian noise, with filtering, diagnostics and standard errors.
+    probsfa.ProbabilisticSFA : Gaussian noise, with diagnostics and standard errors.
 
     References
     ----------
@@ -327,6 +329,53 @@ class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         sequences = self._check(X, lengths, times)
         whole = self._model.posterior(sequences)
         return whole.split(sequences.slices) if sequences.is_list else whole
+
+    def filter(
+        self,
+        X: Any,
+        state: FilterState | None = None,
+        *,
+        lengths: Any = None,
+        times: Any = None,
+        random_state: Seed = None,
+    ) -> EmissionFilter | list[EmissionFilter]:
+        """Return causal distributions of the latents, and what the rows before each predicted.
+
+        Parameters
+        ----------
+        X : array-like (T, D), or list of array-likes (T_i, D)
+            Rows in order of time, NaN where missing.
+        state : FilterState, optional
+            ``state`` of the result for the rows before, to go on with one sequence.
+        lengths, times : optional
+            As in `fit`.
+        random_state : int, Generator or None
+            Where residuals of counts lie between two probabilities; the same each time where there is none.
+
+        Returns
+        -------
+        EmissionFilter, or list of EmissionFilter
+            Causal means and covariances, bounds of the rows, predictions, quantile residuals, and the state
+            from which to go on. An array cut by `lengths` gives a list.
+
+        Raises
+        ------
+        ValueError
+            If a state comes with several sequences, or does not fit the model or the times.
+
+        See Also
+        --------
+        posterior : Given all rows; a row is judged again by those after it.
+
+        Notes
+        -----
+        Each row's distribution is the Gaussian with the highest bound, given the Gaussian one before it, so
+        that the sum of the bounds of the rows is not quite the lower bound of all rows together.
+        """
+        sequences = self._check(X, lengths, times)
+        given = self.random_state if random_state is None else random_state
+        results = self._model.filter(sequences, state, generator(0 if given is None else given))
+        return results if sequences.is_list or lengths is not None else results[0]
 
     def impute(
         self,

@@ -10,6 +10,7 @@ from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.extensions.emissions.columns import Column, blocks_of, encode, make_columns, with_links
 from probsfa.extensions.emissions.families import FAMILIES
+from probsfa.extensions.emissions.filtering import EmissionFilter, filter_sequence
 from probsfa.extensions.emissions.learning import Report, climb
 from probsfa.extensions.emissions.prediction import (
     CellMoments,
@@ -32,6 +33,7 @@ from probsfa.extensions.emissions.sites import (
 )
 from probsfa.extensions.emissions.start import start_of
 from probsfa.statespace.engine.dynamics import simulate_latents
+from probsfa.statespace.filtering import FilterState
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.parameters import Parameters, canonical
 from probsfa.statespace.posterior import Posterior
@@ -191,6 +193,19 @@ class EmissionModel(NamedTuple):
             eta = (eta - column.shift) / column.scale
         mean = family.moments(eta, np.zeros_like(eta), shape)[0]
         return (column.shift + column.scale * mean).reshape(predictor.shape)
+
+    def filter(
+        self, sequences: Sequences, state: FilterState | None, rng: np.random.Generator
+    ) -> list[EmissionFilter]:
+        """Causal distributions of each sequence."""
+        if state is not None and len(sequences.lengths) > 1:
+            raise ValueError("state goes on with one sequence; X has several.")
+        parts = [sequences.one(i) for i in range(len(sequences.lengths))]
+        encoded = [encode(part, self.columns).retimed(self.time_unit) for part in parts]
+        return [
+            filter_sequence(self.params, self.columns, self.shapes, part, cells, state, rng)
+            for part, cells in zip(parts, encoded, strict=True)
+        ]
 
     def forecast(
         self, sequences: Sequences, steps: Sequence[FloatArray], probabilities: tuple[float, float]

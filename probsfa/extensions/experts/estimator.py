@@ -60,7 +60,8 @@ class ProductOfExpertsSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMix
     Parameters
     ----------
     n_components : int, default=2
-        Number of latents, ``K``.
+        Number of latents, ``K``. As in all models with noise, latents come where they explain most: with too
+        few of them a fast one that many outputs share takes the place of a slow one.
     expansion : transformer, optional
         ``phi``: maps each row by itself, and grows without bound with it. By default
         ``expansions.Polynomial(2)``; others are made to grow by ``Concatenation([Identity(), ...])``.
@@ -148,12 +149,12 @@ class ProductOfExpertsSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMix
     >>> t = np.arange(200)
     >>> fast = rng.standard_normal(200)
     >>> y = np.column_stack([np.sin(t / 15.0) + fast**2, fast])
-    >>> model = ProductOfExpertsSFA(1, max_iter=50, tol=1.0, random_state=0).fit(y)
+    >>> model = ProductOfExpertsSFA(2, max_iter=50, tol=1.0, random_state=0).fit(y)
     >>> bool(abs(np.corrcoef(model.transform(y)[:, 0], np.sin(t / 15.0))[0, 1]) > 0.9)
     True
     >>> drawn, latents = model.sample(20, n_moves=50)
     >>> drawn.shape, latents.shape
-    ((20, 2), (20, 1))
+    ((20, 2), (20, 2))
     """
 
     def __init__(

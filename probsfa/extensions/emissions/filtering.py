@@ -1,0 +1,236 @@
+"""Causal inference of cells that are not Gaussian: each row's distribution of the latents given those so far.
+
+The distribution before a row is taken to be Gaussian, and that after it is the Gaussian with the highest
+bound of the row's own likelihood: an assumed density filter, with the sites of :mod:`.sites`. Rows are not
+judged again when later ones come, so that it is not the distribution that all rows together give at the last
+one, but close.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import special
+
+from probsfa._typing import FloatArray
+from probsfa._validation import Sequences
+from probsfa.extensions.emissions.columns import Column, blocks_of
+from probsfa.extensions.emissions.families import FAMILIES
+from probsfa.extensions.emissions.prediction import predict, shapes_by_cell
+from probsfa.extensions.emissions.sites import (
+    Cells,
+    Shapes,
+    Sites,
+    engine_params,
+    expectation,
+    make_cells,
+    predictor_moments,
+)
+from probsfa.statespace.engine.dynamics import Transition
+from probsfa.statespace.filtering import FilterState, run_filter
+from probsfa.statespace.panel import Panel
+from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.posterior import Filtering
+
+__all__ = ["EmissionFilter", "filter_cells", "filter_sequence", "quantile_residuals"]
+
+# Most steps of the sites of a row, and the gain in nats at which they stop.
+_MOST_STEPS, _TOL = 50, 1e-10
+
+
+class EmissionFilter(NamedTuple):
+    """Causal distributions of the latents, and what they predicted one row ahead.
+
+    Attributes
+    ----------
+    means : ndarray (T, K)
+        Means of the latents given the rows up to their own.
+    covariances : ndarray (T, K, K)
+        Their covariances.
+    row_bounds : ndarray (T,)
+        Lower bounds of the log density of each row given the rows before it, in nats of the data's units.
+    state : FilterState
+        From which to go on with the rows that follow.
+    predictions, prediction_std : ndarray (T, D)
+        Means and standard deviations of the cells given the rows before their own; of categorical ones the
+        most probable level, and the root of ``p (1 - p)``.
+    residuals : ndarray (T, D)
+        Quantile residuals: the standard normal number that has the probability that the cells given the rows
+        before put below what came; of counts drawn at random between the probabilities below it and up to it
+        (Dunn & Smyth 1996). Of a right model they are independent and standard normal; NaN where a cell is
+        missing or categorical.
+    """
+
+    means: FloatArray
+    covariances: FloatArray
+    row_bounds: FloatArray
+    state: FilterState
+    predictions: FloatArray
+    prediction_std: FloatArray
+    residuals: FloatArray
+
+
+def filter_cells(
+    params: Parameters,
+    cells: Cells,
+    shapes: Shapes,
+    steps: Transition,
+    mean: FloatArray,
+    covariance: FloatArray,
+) -> tuple[Filtering, FloatArray, FloatArray]:
+    """Filter rows of cells, from the distribution of the state before the first one.
+
+    Parameters
+    ----------
+    params : Parameters
+        Dynamics, loadings and offset.
+    cells : Cells
+        What is observed.
+    shapes : tuple of ndarray
+        Shape parameters of each block of columns.
+    steps : Transition
+        Transitions that lead to each row.
+    mean : ndarray (K,)
+        Mean of the state before the first row.
+    covariance : ndarray (K, K)
+        Its covariance.
+
+    Returns
+    -------
+    filtering : Filtering
+        Means and covariances of the latents given the rows up to their own, and bounds of the rows.
+    means : ndarray (N, K)
+        Means of the latents given the rows before their own.
+    covariances : ndarray (N, K, K)
+        Their covariances.
+    """
+    n, k = len(cells.values), params.n_states
+    means, covariances, bounds = np.empty((n, k)), np.empty((n, k, k)), np.zeros(n)
+    ahead, spreads = np.empty_like(means), np.empty_like(covariances)
+    for t in range(n):
+        step = steps.at(t)
+        mean = np.asarray(step.move(mean))
+        state: Any = covariance
+        covariance = np.asarray(step.predict_covariance(state))
+        ahead[t], spreads[t] = mean, covariance
+        row = cells._replace(
+            values=cells.values[t : t + 1],
+            mask=cells.mask[t : t + 1],
+            constants=tuple(part[t : t + 1] for part in cells.constants),
+        )
+        if row.mask.any():
+            mean, covariance, bounds[t] = _updated(params, row, shapes, mean, covariance)
+        means[t], covariances[t] = mean, covariance
+    return Filtering(means, covariances, bounds), ahead, spreads
+
+
+def _updated(
+    params: Parameters, row: Cells, shapes: Shapes, mean: FloatArray, covariance: FloatArray
+) -> tuple[FloatArray, FloatArray, float]:
+    """Mean and covariance of the latents after a row, and the row's bound."""
+    loadings, k = params.loadings, len(mean)
+    root = np.linalg.cholesky(covariance)
+    seen_by = loadings @ root
+    before = params.offset + loadings @ mean
+
+    def at(sites: Sites) -> tuple[FloatArray, FloatArray, float, Sites]:
+        precision, information = sites.precision[0], sites.information[0]
+        inner = np.linalg.inv(np.eye(k) + (seen_by.T * precision) @ seen_by)
+        moved = inner @ (seen_by.T @ (information - precision * before))
+        eta = (before + seen_by @ moved)[None]
+        spread = np.maximum(np.einsum("dk,kl,dl->d", seen_by, inner, seen_by), 0.0)[None]
+        value, slope, asked = expectation(row, eta, spread, shapes)
+        divergence = 0.5 * (np.trace(inner) + moved @ moved - k - np.linalg.slogdet(inner)[1])
+        bound = float(value.sum() - divergence)
+        return moved, inner, bound if np.isfinite(bound) else -np.inf, Sites(asked, slope + asked * eta)
+
+    nothing = Sites(np.zeros_like(row.values), np.zeros_like(row.values))
+    sites, current, share = nothing, at(nothing), 1.0
+    for _ in range(_MOST_STEPS):
+        proposed = sites.moved(current[3], share)
+        there = at(proposed) if all(np.all(np.isfinite(part)) for part in proposed) else None
+        if there is None or not there[2] >= current[2]:
+            share *= 0.5
+            continue
+        gain = there[2] - current[2]
+        sites, current = proposed, there
+        if gain < _TOL * share:
+            break
+        share = min(1.0, 2.0 * share)
+    moved, inner, bound, _ = current
+    return mean + root @ moved, root @ (0.5 * (inner + inner.T)) @ root.T, bound
+
+
+def filter_sequence(
+    params: Parameters,
+    columns: tuple[Column, ...],
+    shapes: Shapes,
+    sequence: Sequences,
+    cells_of: Sequences,
+    state: FilterState | None,
+    rng: np.random.Generator,
+) -> EmissionFilter:
+    """Filter one sequence.
+
+    Parameters
+    ----------
+    params : Parameters
+        Parameters of the model.
+    columns : tuple of Column
+        What the columns of users are.
+    shapes : tuple of ndarray
+        Shape parameters of each block.
+    sequence : Sequences
+        The rows in data units.
+    cells_of : Sequences
+        The same rows as cells, with times in units of the model.
+    state : FilterState, optional
+        Where the rows before it ended.
+    rng : Generator
+        Where residuals of counts lie between two probabilities.
+    """
+    cells = make_cells(cells_of, blocks_of(columns))
+    ahead: list[FloatArray] = []
+
+    def rows(
+        known: Parameters, panel: Panel, steps: Transition, mean: FloatArray, covariance: FloatArray
+    ) -> Filtering:
+        filtering, means, covariances = filter_cells(known, cells, shapes, steps, mean, covariance)
+        ahead.extend((means, covariances))
+        return filtering
+
+    known = engine_params(params)
+    result = run_filter(known, cells_of, state, filter_rows=rows)
+    moments = predict(params, columns, shapes, *ahead)
+    scales = np.log([column.scale for column in columns])
+    bounds = result.row_log_likelihoods - sequence.mask @ scales
+    eta, spread = predictor_moments(params, *ahead)
+    residuals = quantile_residuals(columns, shapes, cells_of.values, eta, spread, rng)
+    return EmissionFilter(
+        result.means, result.covariances, bounds, result.state, moments.means, moments.std, residuals
+    )
+
+
+def quantile_residuals(
+    columns: tuple[Column, ...],
+    shapes: Shapes,
+    values: FloatArray,
+    mean: FloatArray,
+    variance: FloatArray,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Quantile residuals (N, D) of cells (N, E) whose predictors are Gaussian with these moments (N, E)."""
+    by_cell = shapes_by_cell(columns, shapes)
+    out = np.full((len(values), len(columns)), np.nan)
+    for d, column in enumerate(columns):
+        x = values[:, column.first]
+        seen = ~np.isnan(x)
+        if column.emission == "categorical" or not seen.any():
+            continue
+        family = FAMILIES[column.family]
+        parts = mean[seen, column.first], variance[seen, column.first], by_cell[column.first]
+        high = family.predictive_cdf(x[seen], *parts)
+        if family.counts:
+            low = family.predictive_cdf(x[seen] - 1.0, *parts)
+            high = low + rng.random(len(low)) * (high - low)
+        out[seen, d] = special.ndtri(np.clip(high, 1e-16, 1.0 - 1e-16))
+    return out

@@ -1,0 +1,98 @@
+"""Every extension on small and odd shapes: objectives that never go the wrong way, and finite answers."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from probsfa import EmissionSFA
+from probsfa.extensions import (
+    PCA,
+    Autoencoder,
+    BilinearSFA,
+    LinearAutoencoder,
+    PrincipalCurve,
+    ProductOfExpertsSFA,
+)
+from tests.sampling import sparsely
+
+SHAPES = [(2, 1, 1), (3, 1, 3), (12, 2, 5), (4, 6, 2)]  # rows, columns, latents
+KINDS = ["poisson", "bernoulli", "negative_binomial", "student_t", "categorical", "monotone", "quadratic"]
+
+# A fit of few rows may end at max_iter, or ask for more latents than the rows show; both are said.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+]
+
+
+def emission_rows(rng, kind, n_rows, D):
+    """Rows of a kind, with holes where there is room for them."""
+    X = {
+        "bernoulli": lambda: rng.integers(0, 2, (n_rows, D)),
+        "categorical": lambda: rng.integers(0, 3, (n_rows, D)),
+        "poisson": lambda: rng.poisson(3.0, (n_rows, D)),
+        "negative_binomial": lambda: rng.poisson(rng.gamma(1.0, 4.0, (n_rows, D))),
+    }.get(kind, lambda: rng.standard_t(3.0, (n_rows, D)))()
+    X = X.astype(float)
+    X[0], X[1] = 0.0, 1.0
+    if n_rows > 3:
+        X[2] = np.nan
+        X[3, 0] = np.nan
+    return X
+
+
+@sparsely("kind", KINDS, shown=["poisson", "monotone"])
+@sparsely(("n_rows", "D", "K"), SHAPES, shown=2)
+def test_bound_of_emissions_never_falls(rng, kind, n_rows, D, K):
+    X = emission_rows(rng, kind, n_rows, D)
+    link = kind if kind in ("monotone", "quadratic") else None
+    model = EmissionSFA(K, emission="gaussian" if link else kind, link=link, max_iter=4).fit(X)
+    assert len(model.history_) and np.all(np.diff(model.history_) >= 0.0)
+    assert np.all(np.isfinite(model.history_)) and np.all(np.isfinite(model.impute(X)))
+    unknown = X.copy()
+    unknown[:, 0] = np.nan  # a column of which nothing is known is for a fitted model to fill
+    assert np.all(np.isfinite(model.transform(unknown))) and np.all(np.isfinite(model.impute(unknown)))
+
+
+@sparsely(("n_rows", "D", "K"), SHAPES, shown=1)
+def test_bound_of_gates_never_falls(rng, n_rows, D, K):
+    X = rng.standard_normal((n_rows, D))
+    if n_rows > 3:
+        X[2] = np.nan
+    model = BilinearSFA(K, n_gates=2, n_init=1, max_iter=12, random_state=0).fit(X)
+    assert np.all(np.diff(model.history_) >= 0.0) and np.all(np.isfinite(model.history_))
+    unknown = X.copy()
+    unknown[:, 0] = np.nan
+    assert np.all(np.isfinite(model.transform(unknown))) and np.all(np.isfinite(model.impute(unknown)))
+
+
+@sparsely(("n_rows", "D", "K"), SHAPES, shown=1)
+def test_products_of_experts_fill_columns_of_which_nothing_is_known(rng, n_rows, D, K):
+    X = rng.standard_normal((n_rows, D))
+    model = ProductOfExpertsSFA(K, n_chains=2, n_moves=1, n_leaps=3, max_iter=3, random_state=0).fit(X)
+    unknown = X.copy()
+    unknown[:, 0] = np.nan
+    assert np.all(np.isfinite(model.transform(unknown))) and np.all(np.isfinite(model.impute(unknown)))
+
+
+@pytest.mark.parametrize(("n_rows", "D", "K"), SHAPES)
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        PCA(),
+        LinearAutoencoder(random_state=0),
+        Autoencoder(hidden=3, max_iter=10, random_state=0),
+        PrincipalCurve(),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_reconstructions_are_finite_and_objectives_never_rise(rng, estimator, n_rows, D, K):
+    X = rng.standard_normal((n_rows, D)) * rng.uniform(0.1, 10.0, D)
+    most = min(K, D) if isinstance(estimator, (PCA, LinearAutoencoder)) else K
+    model = clone(estimator).set_params(n_components=min(most, 2))
+    if isinstance(estimator, PrincipalCurve):
+        model.set_params(n_landmarks=9, max_iter=5)
+    model.fit(X)
+    assert np.all(np.isfinite(model.transform(X))) and np.all(np.isfinite(model.reconstruct(X)))
+    if hasattr(model, "history_"):
+        assert np.all(np.diff(model.history_) <= 1e-12 * np.abs(model.history_[0]))
