@@ -44,6 +44,7 @@ TITLES = {
     "probsfa.extensions": "Counts, gates, curves: past the linear model",
     "probsfa.graphs": "Training graphs",
     "probsfa.expansions": "Nonlinear expansions",
+    "probsfa.monitoring": "Control charts of processes",
     "probsfa.imputation": "Ways to fill holes, and their comparison",
     "probsfa.metrics": "Scores",
     "probsfa.model_selection": "Splits of trajectories",
@@ -159,6 +160,13 @@ def api_pages() -> dict[str, str]:
     return pages
 
 
+def title_of(room: str) -> str:
+    """Return what stands over a room: its title, or the first line of its docstring."""
+    words = inspect.getdoc(importlib.import_module(room)) or ""
+    return TITLES.get(room) or words.partition("
+")[0].rstrip(".")
+
+
 def room_page(room: str, names: list[Name]) -> str:
     """Return the page of a room: what it is for, and its names with a line each."""
     title = f"``{room}``"
@@ -170,13 +178,12 @@ def room_page(room: str, names: list[Name]) -> str:
         listing += [f"   * - :py:{role}:`~{room}.{entry.name}`", f"     - {entry.summary}"]
     pages = dict.fromkeys(f"/{entry.page}" for entry in names)
     tree = [".. toctree::", "   :hidden:", "", *(f"   {page}" for page in pages)]
-    heading = TITLES.get(room, "")
     parts = [
         title,
         "=" * len(title),
         "",
         anchor,
-        heading + "." if heading else "",
+        title_of(room) + ".",
         "",
         about,
         *listing,
@@ -195,7 +202,7 @@ def index_page(names: list[Name]) -> str:
     for room in rooms():
         parts += [
             f"   * - :py:mod:`{room}`",
-            f"     - {TITLES.get(room, importlib.import_module(room).__doc__)}",
+            f"     - {title_of(room)}",
         ]
     parts += ["", "Straight from ``probsfa``", "-" * 25, ""]
     parts += ["What is needed most is in the package itself, too: ``from probsfa import SFA``.", ""]
