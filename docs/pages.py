@@ -163,8 +163,7 @@ def api_pages() -> dict[str, str]:
 def title_of(room: str) -> str:
     """Return what stands over a room: its title, or the first line of its docstring."""
     words = inspect.getdoc(importlib.import_module(room)) or ""
-    return TITLES.get(room) or words.partition("
-")[0].rstrip(".")
+    return TITLES.get(room) or words.partition("\n")[0].rstrip(".")
 
 
 def room_page(room: str, names: list[Name]) -> str:
