@@ -182,7 +182,7 @@ def room_page(room: str, names: list[Name]) -> str:
         "=" * len(title),
         "",
         anchor,
-        title_of(room) + ".",
+        title_of(room) + "." if room == "probsfa" else "",
         "",
         about,
         *listing,
@@ -287,6 +287,9 @@ def notebooks() -> list[Path]:
     return sorted((ROOT / "tutorials").glob("*.ipynb"))
 
 
+_CARD = 240  # characters on a card of the gallery
+
+
 def words_of(notebook: dict[str, Any]) -> tuple[str, str]:
     """Return the title of a notebook and the first paragraph below it."""
     text = "\n\n".join(
@@ -299,7 +302,10 @@ def words_of(notebook: dict[str, Any]) -> tuple[str, str]:
     first = next((part for part in paragraphs if part and not part.startswith(("#", "|", "-", "$", "`"))), "")
     sentences = re.split(r"(?<=[.?!*])\s+(?=[A-Z*`_])", " ".join(first.split()))
     whole = [sentence for sentence in sentences if sentence.rstrip("*_").endswith((".", "?", "!"))]
-    return title[1].strip(), " ".join(whole) or " ".join(first.split())
+    # As many of the first sentences as a card holds, one at least.
+    fitting = [i for i in range(2, len(whole) + 1) if len(" ".join(whole[:i])) <= _CARD]
+    words = " ".join(whole[: max(fitting, default=1)])
+    return title[1].strip(), words or " ".join(first.split())
 
 
 def picture_of(notebook: dict[str, Any]) -> bytes | None:
