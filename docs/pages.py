@@ -44,6 +44,7 @@ TITLES = {
     "probsfa.extensions": "Counts, gates, curves: past the linear model",
     "probsfa.graphs": "Training graphs",
     "probsfa.expansions": "Nonlinear expansions",
+    "probsfa.monitoring": "Control charts of processes",
     "probsfa.imputation": "Ways to fill holes, and their comparison",
     "probsfa.metrics": "Scores",
     "probsfa.model_selection": "Splits of trajectories",
@@ -159,6 +160,12 @@ def api_pages() -> dict[str, str]:
     return pages
 
 
+def title_of(room: str) -> str:
+    """Return what stands over a room: its title, or the first line of its docstring."""
+    words = inspect.getdoc(importlib.import_module(room)) or ""
+    return TITLES.get(room) or words.partition("\n")[0].rstrip(".")
+
+
 def room_page(room: str, names: list[Name]) -> str:
     """Return the page of a room: what it is for, and its names with a line each."""
     title = f"``{room}``"
@@ -170,13 +177,12 @@ def room_page(room: str, names: list[Name]) -> str:
         listing += [f"   * - :py:{role}:`~{room}.{entry.name}`", f"     - {entry.summary}"]
     pages = dict.fromkeys(f"/{entry.page}" for entry in names)
     tree = [".. toctree::", "   :hidden:", "", *(f"   {page}" for page in pages)]
-    heading = TITLES.get(room, "")
     parts = [
         title,
         "=" * len(title),
         "",
         anchor,
-        heading + "." if heading else "",
+        title_of(room) + "." if room == "probsfa" else "",
         "",
         about,
         *listing,
@@ -195,7 +201,7 @@ def index_page(names: list[Name]) -> str:
     for room in rooms():
         parts += [
             f"   * - :py:mod:`{room}`",
-            f"     - {TITLES.get(room, importlib.import_module(room).__doc__)}",
+            f"     - {title_of(room)}",
         ]
     parts += ["", "Straight from ``probsfa``", "-" * 25, ""]
     parts += ["What is needed most is in the package itself, too: ``from probsfa import SFA``.", ""]
@@ -281,6 +287,9 @@ def notebooks() -> list[Path]:
     return sorted((ROOT / "tutorials").glob("*.ipynb"))
 
 
+_CARD = 240  # characters on a card of the gallery
+
+
 def words_of(notebook: dict[str, Any]) -> tuple[str, str]:
     """Return the title of a notebook and the first paragraph below it."""
     text = "\n\n".join(
@@ -293,7 +302,10 @@ def words_of(notebook: dict[str, Any]) -> tuple[str, str]:
     first = next((part for part in paragraphs if part and not part.startswith(("#", "|", "-", "$", "`"))), "")
     sentences = re.split(r"(?<=[.?!*])\s+(?=[A-Z*`_])", " ".join(first.split()))
     whole = [sentence for sentence in sentences if sentence.rstrip("*_").endswith((".", "?", "!"))]
-    return title[1].strip(), " ".join(whole) or " ".join(first.split())
+    # As many of the first sentences as a card holds, one at least.
+    fitting = [i for i in range(2, len(whole) + 1) if len(" ".join(whole[:i])) <= _CARD]
+    words = " ".join(whole[: max(fitting, default=1)])
+    return title[1].strip(), words or " ".join(first.split())
 
 
 def picture_of(notebook: dict[str, Any]) -> bytes | None:
