@@ -178,6 +178,33 @@ def test_a_file_remembers_what_is_held(series, tmp_path):
     np.testing.assert_allclose(loaded.fit(x).loadings_, fitted.loadings_, rtol=1e-6, atol=1e-9)
 
 
+def test_decays_are_held_at_uneven_times(series):
+    model, x = series
+    times = np.cumsum(np.random.default_rng(1).choice([0.5, 1.0, 2.0], len(x)))
+    fixed = {"loadings": FREE, "decays": [NAN, 0.95]}
+    fitted = ProbabilisticSFA(2, fixed=fixed, max_iter=40).fit(x, times=times / fitted_unit(times))
+    assert fitted.decay_[1] == pytest.approx(0.95, rel=1e-12) and np.all(fitted.loadings_[~FREE] == 0.0)
+    made = oracle.Model(fitted.decay_, fitted.loadings_, fitted.noise_variance_, fitted.mean_)
+    dense = oracle.log_likelihood(made, [x], [times / fitted_unit(times)])
+    assert fitted.log_likelihood_ == pytest.approx(dense, abs=1e-7)
+    with pytest.raises(ValueError, match="positive where rows are not evenly spaced"):
+        ProbabilisticSFA(2, fixed={"decays": [NAN, -0.5]}).fit(x, times=times)
+
+
+def fitted_unit(times):
+    """The median time between rows, which is the unit of the decays."""
+    return np.median(np.diff(times))
+
+
+def test_a_fit_to_blocks_of_rows_keeps_to_the_pattern(series):
+    _, x = series
+    fixed = {"loadings": FREE, "noise": [NAN, NAN, NAN, 0.2]}
+    streamed = ProbabilisticSFA(2, fixed=fixed, **EXACT).fit_stream(x)
+    whole = ProbabilisticSFA(2, fixed=fixed, **EXACT).fit(x)
+    assert np.all(streamed.loadings_[~FREE] == 0.0)
+    assert streamed.log_likelihood_ == pytest.approx(whole.log_likelihood_, abs=1e-5)
+
+
 @pytest.mark.parametrize(
     ("fixed", "options", "said"),
     [
