@@ -12,6 +12,8 @@ import re
 import runpy
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 FOLDER = Path(__file__).resolve().parents[1] / "tutorials"
@@ -131,3 +133,46 @@ def test_tutorials_end_in_what_to_remember_and_can_fail(source):
     assert headings[-1] == "What to remember"
     code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
     assert sum(isinstance(node, ast.Assert) for node in ast.walk(ast.parse(code))) >= 3
+
+
+def read_of_the_third():
+    """The function with which notebook 03 reads any file."""
+    [cell] = [
+        "".join(cell["source"])
+        for cell in builder.notebook_of(SOURCES[2])["cells"]
+        if "def read(" in "".join(cell["source"])
+    ]
+    functions = [node for node in ast.parse(cell).body if isinstance(node, ast.FunctionDef)]
+    namespace = {"np": np, "pd": pd}
+    exec(compile(ast.Module(functions, []), "cell", "exec"), namespace)
+    return namespace["read"]
+
+
+@pytest.mark.filterwarnings("ignore:Could not infer format", "ignore:Parsing dates in")
+@pytest.mark.parametrize(
+    ("lines", "index"),
+    [
+        (["time,a,b", "2013-03-01 00:00,1.5,-999", "2013-03-01 01:00,2.5,4", "2013-03-01 02:00,3.5,5"], "1h"),
+        (
+            [
+                "Date;Time;a;b",
+                "12/03/2004;18:00;1,5;-200",
+                "13/03/2004;18:00;2,5;4",
+                "14/03/2004;18:00;3,5;5",
+            ],
+            "1D",
+        ),
+        (["a\tb\tc", "1.5\t-9999\t7", "2.5\t4\t7", "3.5\t5\t7"], None),
+        (["who,a,b", "north,1.5,NA", "north,2.5,4", "south,3.5,5"], None),
+    ],
+    ids=["dates", "two columns, day first, decimal comma", "no time, a constant", "text that is no time"],
+)
+def test_any_table_is_read_by_changing_the_path(lines, index, tmp_path, capsys):
+    path = tmp_path / "mine.csv"
+    path.write_text("\n".join(lines))
+    data = read_of_the_third()(path)
+    np.testing.assert_array_equal(data.to_numpy(), [[1.5, np.nan], [2.5, 4.0], [3.5, 5.0]])
+    assert list(data.columns) == ["a", "b"]
+    if index:
+        assert (np.diff(data.index) == pd.Timedelta(index)).all()
+    assert ("evenly spaced" in capsys.readouterr().out) == (index is None)

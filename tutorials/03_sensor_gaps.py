@@ -46,22 +46,38 @@ path = example  # your own: path = Path("my_sensors.csv")
 # %% [markdown]
 # ## Read it
 #
-# The delimiter is guessed. Columns of text are taken for the date and time of the rows; numbers that are one
-# of the usual codes become holes.
+# The delimiter is guessed, and a decimal comma is understood. Columns of text are taken for the date and time
+# of the rows; numbers that are one of the usual codes become holes.
 
 
 # %%
+def as_numbers(column):
+    """Return a column as numbers where most of it is, with a decimal point or comma; else as it was."""
+    if pd.api.types.is_numeric_dtype(column):
+        return column.astype(float)
+    numbers = pd.to_numeric(column.str.replace(",", "."), errors="coerce")
+    return numbers if numbers.notna().sum() > 0.5 * column.notna().sum() else column
+
+
+def times_of(texts):
+    """Return when the rows were taken, or None where their texts say no times, or none in order."""
+    written = texts.astype(str).agg(" ".join, axis=1)
+    for dayfirst in (False, True):
+        when = pd.to_datetime(written, dayfirst=dayfirst, errors="coerce")
+        if len(texts.columns) and when.notna().all() and when.is_monotonic_increasing:
+            return pd.DatetimeIndex(when, name="time")
+    return None
+
+
 def read(path, codes=(-999, -9999, -200)):
     """Return a table of numbers, NaN where missing; its index is the time, where there is one."""
-    table = pd.read_csv(path, sep=None, engine="python")
-    texts = [name for name in table if not pd.api.types.is_numeric_dtype(table[name])]
-    numbers = table.drop(columns=texts).astype(float).replace(list(codes), np.nan)
-    for dayfirst in (False, True) if texts else ():
-        written = table[texts].astype(str).agg(" ".join, axis=1)
-        when = pd.to_datetime(written, dayfirst=dayfirst, errors="coerce")
-        if when.notna().all() and when.is_monotonic_increasing:
-            numbers.index = pd.DatetimeIndex(when, name="time")
-            break
+    table = pd.read_csv(path, sep=None, engine="python").apply(as_numbers)
+    numbers = table.select_dtypes("number").replace(list(codes), np.nan)
+    when = times_of(table.drop(columns=numbers.columns))
+    if when is None:
+        print("no times were understood: rows are taken to be evenly spaced")
+    else:
+        numbers.index = when
     return numbers.loc[:, numbers.nunique() > 1]
 
 

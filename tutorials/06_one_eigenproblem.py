@@ -276,7 +276,7 @@ assert len(identities) == 13
 # | LPP | near rows | linear | `delta / 2` |
 # | Laplacian eigenmap | near rows | all | `delta / 2` |
 # | diffusion map | near rows, `t` steps | all | `(1 - delta / 2)^t` |
-# | eigenmap of the transitions | states that follow each other | all | `delta / 2` |
+# | eigenmap of the transitions | states that follow each other | all | `delta / 2`, but for the two ends |
 # | probabilistic SFA, no noise | the next row | linear | `1 - delta / 2` |
 #
 # ## What to remember
