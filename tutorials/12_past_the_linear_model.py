@@ -1,0 +1,188 @@
+# %% [markdown]
+# # Past the linear model
+#
+# The model behind slow features is linear with Gaussian noise: each latent adds its part to each column. Much
+# of the world is not like that. A neuron fires a *number* of spikes. A thing is *there or not*, and only if
+# it is there does it matter where it is. Turner & Sahani (2007, section 5) named such extensions of their
+# model; here they are, each with what goes wrong without it.
+
+# %%
+import warnings
+
+import matplotlib.pyplot as plt
+import numpy as np
+import scipy.stats
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.metrics import balanced_accuracy_score
+from sklearn.pipeline import make_pipeline
+
+from probsfa import SFA, BilinearSFA, EmissionSFA, ProbabilisticSFA
+from probsfa.expansions import Polynomial
+
+# %% [markdown]
+# ## Counts
+#
+# Twenty neurons fire about one spike for each three bins. Their rates follow two slow signals; one cell in
+# five is missing. The counts are nearly all 0 and 1, as far from Gaussian as can be.
+
+# %%
+rng = np.random.default_rng(0)
+T, N = 1000, 20
+t = np.arange(T)
+signals = np.column_stack([np.sin(2 * np.pi * t / 400), np.sin(2 * np.pi * t / 150 + 1.0)]) * np.sqrt(2.0)
+weights = 0.7 * rng.standard_normal((N, 2))
+rates = np.exp(np.log(0.35) + signals @ weights.T)
+complete = rng.poisson(rates).astype(float)
+hidden = rng.random(complete.shape) < 0.2
+spikes = np.where(hidden, np.nan, complete)
+
+fig, ax = plt.subplots(figsize=(8.5, 2.6), layout="constrained")
+ax.imshow(
+    np.ma.masked_invalid(spikes.T), aspect="auto", cmap="Greys", vmin=0, vmax=4, interpolation="nearest"
+)
+_ = ax.set(xlabel="bin", ylabel="neuron", title="spike counts: 0 is white, 4 and more black")
+
+# %% [markdown]
+# `EmissionSFA` puts a Poisson count where the linear model has Gaussian noise. Everything else is the same:
+# latents, holes, intervals, forecasts.
+
+# %%
+poisson = EmissionSFA(2, emission="poisson").fit(spikes)
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # it says that columns hold counts, which is the point here
+    gaussian = ProbabilisticSFA(2).fit(spikes)
+
+
+def recovered(latents):
+    """Share of the variance of the true signals that a linear map of latents explains."""
+    return LinearRegression().fit(latents, signals).score(latents, signals)
+
+
+def log_density_of_hidden(expected):
+    """Mean log-probability of the hidden counts, as Poisson counts of these means."""
+    mean = np.maximum(expected[hidden], 1e-3)
+    return scipy.stats.poisson.logpmf(complete[hidden], mean).mean()
+
+
+fills = {"Poisson": poisson.impute(spikes), "Gaussian": gaussian.impute(spikes)}
+models = {"Poisson": poisson, "Gaussian": gaussian}
+result = {}
+for name, model in models.items():
+    result[name] = recovered(model.transform(spikes)), log_density_of_hidden(fills[name])
+    r2, density = result[name]
+    print(f"{name:<9} R2 of the true signals {r2:.3f}   hidden counts: {density:.3f} nats each")
+lowest = {name: fill.min() for name, fill in fills.items()}
+print("lowest mean count that was filled in:", {name: f"{value:.2f}" for name, value in lowest.items()})
+assert fills["Gaussian"].min() < 0 <= fills["Poisson"].min()
+best = log_density_of_hidden(rates)
+print(f"with the true rates {best:.3f} nats")
+assert result["Poisson"][0] > result["Gaussian"][0]
+assert result["Poisson"][1] > result["Gaussian"][1]
+
+# %%
+fig, axes = plt.subplots(2, 1, figsize=(8.5, 3.6), sharex=True, layout="constrained")
+for ax, model, name in zip(axes, models.values(), models, strict=True):
+    latents = model.transform(spikes)
+    ax.plot(signals, color="0.75", lw=3)
+    ax.plot(LinearRegression().fit(latents, signals).predict(latents), lw=1)
+    ax.set_title(f"{name}: true signals (grey) and what the counts tell of them", fontsize=10)
+_ = axes[1].set(xlabel="bin")
+
+# %% [markdown]
+# ## What and where
+#
+# Slow feature analysis has one kind of feature, so *what* is there and *where* it is end up mixed.
+# `BilinearSFA` has two kinds: binary chains, "what", gate continuous latents, "where".
+#
+# A camera with 7 by 7 pixels looks at a striped patch that drifts. Now and then another one takes its place,
+# with tilted stripes, and goes on from there. Noise in every pixel is as strong as the patch.
+
+# %%
+SIDE = 7
+
+
+def moving_patch(seed, n_rows=1200):
+    """Return pixels (T, 49), the position of the stripes (T,), and which patch is there (T,)."""
+    rng = np.random.default_rng(seed)
+    position = np.cumsum(0.3 * rng.standard_normal(n_rows))
+    identity = np.cumsum(rng.random(n_rows) < 0.01) % 2
+    across, down = np.meshgrid(np.linspace(-1, 1, SIDE), np.linspace(-1, 1, SIDE))
+    window = np.exp(-(across**2 + down**2)).ravel()
+    stripes = np.stack([4.0 * (np.cos(a) * across + np.sin(a) * down).ravel() for a in (0.0, np.pi / 4)])
+    pixels = window * np.cos(stripes[identity] - position[:, None])
+    pixels /= pixels.std()
+    return pixels, pixels + rng.standard_normal(pixels.shape), position, identity
+
+
+clean, pixels, position, identity = moving_patch(1)
+fig, axes = plt.subplots(2, 10, figsize=(9, 2.1), layout="constrained")
+starts = np.flatnonzero(np.diff(identity))[0] + np.arange(-4, 6) * 3
+for column, row in zip(axes.T, starts, strict=True):
+    column[0].imshow(clean[row].reshape(SIDE, SIDE), cmap="gray", vmin=-3, vmax=3)
+    column[1].imshow(pixels[row].reshape(SIDE, SIDE), cmap="gray", vmin=-4, vmax=4)
+    column[0].set_title("AB"[identity[row]], fontsize=8)
+    for ax in column:
+        ax.set_axis_off()
+_ = fig.suptitle("the patch (above) and what the camera sees (below), around a change", fontsize=10)
+
+# %%
+bilinear = BilinearSFA(2, n_gates=2, random_state=0).fit(pixels)
+features = {
+    "SFA": SFA(6).fit_transform(pixels),
+    "quadratic SFA": make_pipeline(SFA(20), Polynomial(2), SFA(6)).fit_transform(pixels),
+    "bilinear, where": bilinear.transform(pixels)[:, :2],
+    "bilinear, what": bilinear.transform(pixels)[:, 2:],
+}
+half = np.arange(len(pixels)) < len(pixels) // 2
+target = np.column_stack([np.cos(position), np.sin(position)])
+
+
+def what(values):
+    """Balanced accuracy of a linear read-out of the identity, learned from the first half, in the second."""
+    reader = LogisticRegression(max_iter=1000).fit(values[half], identity[half])
+    return balanced_accuracy_score(identity[~half], reader.predict(values[~half]))
+
+
+def where_of_the_other(values):
+    """R2 of the position of one patch by a linear read-out that was learned from the other."""
+    scores = []
+    for one in (0, 1):
+        reader = LinearRegression().fit(values[half & (identity == one)], target[half & (identity == one)])
+        scores.append(reader.score(values[~half & (identity != one)], target[~half & (identity != one)]))
+    return np.mean(scores)
+
+
+scores = {name: what(values) for name, values in features.items()}
+for name, score in scores.items():
+    print(f"{name:<16} tells the patches apart: balanced accuracy {score:.3f}")
+carried = {name: where_of_the_other(values) for name, values in features.items() if name != "bilinear, what"}
+for name, score in carried.items():
+    print(f"{name:<16} position, read by what the other patch taught: R2 {score:.2f}")
+assert scores["bilinear, what"] > 0.99
+assert carried["bilinear, where"] > carried["quadratic SFA"] + 0.2
+
+# %%
+gates, position_latents = features["bilinear, what"], features["bilinear, where"]
+shown = slice(0, 500)
+fig, axes = plt.subplots(3, 1, figsize=(8.5, 4.6), sharex=True, layout="constrained")
+axes[0].fill_between(np.arange(500), identity[shown], step="mid", color="0.8", label="patch B is there")
+axes[0].plot(gates[shown], lw=1)
+axes[0].set(ylabel="what", title="gates (lines), and which patch it is (grey)")
+axes[1].plot(position_latents[shown], lw=1)
+axes[1].set(ylabel="where")
+axes[2].plot(features["SFA"][shown, :2], lw=1)
+_ = axes[2].set(ylabel="two features of SFA", xlabel="picture")
+
+# %% [markdown]
+# The gates switch with the patch, and the two "where" latents go on with the stripes whichever patch is
+# there. So what is learned about position from one patch holds for the other. Features of SFA, linear or
+# quadratic, mix the two.
+#
+# ## What to remember
+#
+# * Counts, zeros and ones, levels and heavy tails have a model of their own: `EmissionSFA`, with the same
+#   latents, holes and intervals. A Gaussian model of small counts finds less and predicts rates below zero.
+# * *What* and *where* are two kinds of feature. `BilinearSFA` keeps them apart: binary gates, continuous
+#   latents.
+# * Both give lower bounds in the place of the likelihood, and `history_` never falls.
+# * Try the linear model first. It is exact, quick, and says by `diagnose` where it does not fit.
