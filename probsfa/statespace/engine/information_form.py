@@ -349,10 +349,13 @@ def filter_segments(
 
 
 def _smooth(
-    transitions: Transition, weights: Blocks, filtered: FilteredRows, last: Gaussian, *, full: bool
+    transitions: Transition, weights: Blocks, filtered: tuple[Array, Array], last: Gaussian, *, full: bool
 ) -> tuple[Gaussian, SmoothedRows]:
-    """Smooth every segment from its last state; gives the first one, too."""
-    n_rows, n = filtered.means.shape[0] - 1, filtered.means.shape[1]
+    """Smooth every segment from its last state; gives the first one, too.
+
+    ``filtered`` are means and conditional covariances of :class:`FilteredRows`.
+    """
+    n_rows, n = filtered[0].shape[0] - 1, filtered[0].shape[1]
 
     def stored(state: Gaussian, lag_one: Array, step: Transition) -> SmoothedRows:
         if full:
@@ -364,7 +367,7 @@ def _smooth(
         later, into = carry
         t = np.int32(n_rows - 2) - i
         transition, weights_here = _row((transitions, weights), t + np.int32(1))
-        mean, spread = (_row(x, t + np.int32(1)) for x in filtered[:2])
+        mean, spread = (_row(x, t + np.int32(1)) for x in filtered)
         gain = materialize(weights_here.of_columns(spread))
         crossed = materialize(times_transpose(gain, later.covariance))
         missed = materialize(later.mean - transition.move(mean))
@@ -381,7 +384,7 @@ def _smooth(
 
 @one_kernel
 def smooth_rows(
-    transitions: Transition, weights: Blocks, filtered: FilteredRows, last: Gaussian
+    transitions: Transition, weights: Blocks, filtered: tuple[Array, Array], last: Gaussian
 ) -> tuple[Gaussian, SmoothedRows]:
     """Smooth every segment from its last state."""
     return _smooth(transitions, weights, filtered, last, full=True)
@@ -389,7 +392,7 @@ def smooth_rows(
 
 @one_kernel
 def smooth_rows_for_sums(
-    transitions: Transition, weights: Blocks, filtered: FilteredRows, last: Gaussian
+    transitions: Transition, weights: Blocks, filtered: tuple[Array, Array], last: Gaussian
 ) -> tuple[Gaussian, SmoothedRows]:
     """Smooth every segment, and store upper triangles and :meth:`.Transition.lag_terms` alone."""
     return _smooth(transitions, weights, filtered, last, full=False)
@@ -463,7 +466,7 @@ class InformationForm:
     def packed_moments(self, problem: Problem, result: InformationForward, after: Gaussian) -> PackedMoments:
         """See :class:`.Strategy`."""
         ends, steps = self._ends(problem, result, after)
-        first, rows = smooth_rows_for_sums(steps.transition, steps.inverse.weights, result.filtered, ends)
+        first, rows = smooth_rows_for_sums(steps.transition, steps.inverse.weights, result.filtered[:2], ends)
         step, later, gain = _across(problem, result, steps, first, after)
         lag_one = jnp.concatenate([rows.lag_one[:-1], step.lag_terms_of_product(later, gain)[None]])
         moments = (rows.means, rows.covariances, lag_one)
@@ -472,7 +475,7 @@ class InformationForm:
     def moments(self, problem: Problem, result: InformationForward, after: Gaussian) -> RowMoments:
         """See :class:`.Strategy`."""
         ends, steps = self._ends(problem, result, after)
-        first, rows = smooth_rows(steps.transition, steps.inverse.weights, result.filtered, ends)
+        first, rows = smooth_rows(steps.transition, steps.inverse.weights, result.filtered[:2], ends)
         _, later, gain = _across(problem, result, steps, first, after)
         across = transpose_times(later, gain)
         return RowMoments(*map(from_segments, rows._replace(lag_one=rows.lag_one.at[-1].set(across))))

@@ -391,7 +391,11 @@ def _requested_strategy(n_rows: int, request: Request) -> Strategy:
     if request.n_segments is not None:
         known: tuple[int, ...] = (request.n_segments,)
     else:
-        known = (_segments_at_once(n_rows),) if request.strategy == "parallel_scan" else _SEGMENTS
+        usual: dict[str | None, tuple[int, ...]] = {
+            "segmented": _SEGMENTS,
+            "information_form": (_INFORMATION_SEGMENTS, 8, 4, 2),
+        }
+        known = usual.get(request.strategy) or (_segments_at_once(n_rows),)
     fitting = [s for s in known if n_rows % s == 0 and n_rows // s >= shortest]
     if not fitting:
         raise ValueError(
