@@ -46,6 +46,8 @@ WAYS = {
     "recursions": {"strategy": "recursions"},
     "recursions, both ends": {"strategy": "recursions", "two_filter": True},
     "segmented": {"strategy": "segmented"},
+    "information form": {"strategy": "information_form"},
+    "information form, both ends": {"strategy": "information_form", "two_filter": True},
     "covariance form": {"strategy": "covariance_form"},
     "covariance form, both ends": {"strategy": "covariance_form", "two_filter": True},
     "steady state": {"strategy": "steady_state"},
@@ -71,6 +73,8 @@ def allowed(way, n_components, missing):
     """Whether a way is worth a try: compiling segments of many latents takes minutes."""
     if way == "segmented":
         return n_components <= 12
+    if way.startswith("information form"):
+        return n_components <= 64
     return way != "steady state" or missing == 0.0
 
 

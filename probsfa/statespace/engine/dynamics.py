@@ -58,7 +58,7 @@ class Blocks(NamedTuple):
     diagonal : Array of shape (S,) or (S, batch)
         Its diagonal.
     beside : Array of shape (2 P,) or (2 P, batch)
-        In each row of a pair, the entry beside the diagonal.
+        In each row of a pair, the entry beside the diagonal; None where there are no pairs.
     """
 
     diagonal: Any
@@ -78,6 +78,8 @@ class Blocks(NamedTuple):
 
     def times(self, states: Any) -> Any:
         """Product with a state, or with a matrix of several."""
+        if self.beside is None:
+            return (self.diagonal[:, None] if states.ndim > self.diagonal.ndim else self.diagonal) * states
         along, across = self.diagonal, self._full()
         if states.ndim > along.ndim:
             along, across = along[:, None], across[:, None]
@@ -85,11 +87,29 @@ class Blocks(NamedTuple):
 
     def of_columns(self, matrix: Any) -> Any:
         """Product ``X M`` of a matrix (J, S) with this one, or of a batch of them."""
+        if self.beside is None:
+            return self.diagonal[None] * matrix
         return self.transposed().times(matrix.swapaxes(0, 1)).swapaxes(0, 1)
 
     def transposed(self) -> "Blocks":
         """The transposed matrix."""
+        if self.beside is None:
+            return self
         return Blocks(self.diagonal, _exchanged(self.beside))
+
+    def matrix(self) -> Any:
+        """All of it (S, S), or a batch of them."""
+        size, batch = self.diagonal.shape[0], (1,) * (self.diagonal.ndim - 1)
+        identity = np.eye(size).reshape(size, size, *batch)
+        matrix = identity.astype(self.diagonal.dtype) * self.diagonal[:, None]
+        if self.beside is None:
+            return matrix
+        n = self.beside.shape[0]
+        partner = np.concatenate(
+            [np.arange(size - n), np.arange(size - n, size).reshape(-1, 2)[:, ::-1].ravel()]
+        )
+        beside = np.eye(size)[partner].reshape(size, size, *batch).astype(self.diagonal.dtype)
+        return matrix + beside * self._full()[:, None]
 
     def dense(self) -> Any:
         """The pairs as matrices (P, 2, 2), or as a batch of them."""
@@ -327,18 +347,30 @@ class Transition(NamedTuple):
 
     def innovation_covariance(self) -> Any:
         """``Q`` (K, K), or a batch of them."""
-        variance = self.innovation_variance
-        size, batch = variance.shape[0], (1,) * (variance.ndim - 1)
-        identity = np.eye(size).reshape(size, size, *batch)
-        diagonal = identity.astype(variance.dtype) * variance[:, None]
         if self.pairs is None:
-            return diagonal
-        n = self.pairs.cross.shape[0]
-        partner = np.concatenate(
-            [np.arange(size - n), np.arange(size - n, size).reshape(-1, 2)[:, ::-1].ravel()]
-        )
-        beside = np.eye(size)[partner].reshape(size, size, *batch).astype(variance.dtype)
-        return diagonal + beside * self._innovation._full()[:, None]
+            return Blocks(self.innovation_variance, None).matrix()
+        return self._innovation.matrix()
+
+    def in_information_form(self) -> "Precisions":
+        """What the information form needs of it: divisions are made here, once."""
+        if self.pairs is None:
+            weight, reciprocal = self._weight, 1.0 / self.innovation_variance
+            return Precisions(
+                Blocks(weight, None), Blocks(self.decay * weight, None), Blocks(reciprocal, None)
+            )
+        own, other = _inverse(self.pairs)
+        alone = 1.0 / self.innovation_variance[: -own.shape[0]]
+        innovation = Blocks(_library(own).concatenate([alone, own]), other)
+        return Precisions(self._weights, self._known, innovation)
+
+    def innovation_log_det(self) -> Array:
+        """``log|Q|``, or those of a batch."""
+        variance, log = self.innovation_variance, _library(self.decay).log
+        if self.pairs is None:
+            return log(variance).sum(axis=0)
+        spread, cross = self.pairs.spread, self.pairs.cross
+        determinants = spread[0::2] * spread[1::2] - cross[0::2] ** 2
+        return log(variance[: -spread.shape[0]]).sum(axis=0) + log(determinants).sum(axis=0)
 
     def move_covariance(self, covariance: Array) -> Array:
         """``A P A'``."""
@@ -472,6 +504,33 @@ class Transition(NamedTuple):
                 for x, y, z in zip(alone, terms, paired, strict=True)
             )
         )
+
+
+class Precisions(NamedTuple):
+    """A transition as the information form needs it, or a batch of them; see :class:`Transition`.
+
+    Attributes
+    ----------
+    weights : Blocks
+        ``A' Q^-1``.
+    known : Blocks
+        ``A' Q^-1 A``, the precision that a known next state adds to this one.
+    innovation : Blocks
+        ``Q^-1``.
+    """
+
+    weights: Blocks
+    known: Blocks
+    innovation: Blocks
+
+    def gain(self, covariances: Array) -> Array:
+        """``S A' Q^-1``, for matrices (J, K) or a batch of them."""
+        return self.weights.of_columns(covariances)
+
+    def predicted_precision(self, conditional: Array) -> Array:
+        """``Q^-1 - Q^-1 A S A' Q^-1``: precision of the next state, with ``S`` of this one given it."""
+        moved = self.weights.transposed().times(self.weights.of_columns(conditional))
+        return self.innovation.matrix() - moved
 
 
 def _inverse(pairs: Pairs) -> tuple[Any, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from probsfa._threads import n_cores
 from probsfa._validation import check_count
-from probsfa.statespace.engine import steady_state
+from probsfa.statespace.engine import information_form, steady_state
 from probsfa.statespace.engine.batched import MOST_UNROLLED
 from probsfa.statespace.engine.compiler import on_cpu
 from probsfa.statespace.engine.covariance_form import (
@@ -20,6 +20,7 @@ from probsfa.statespace.engine.covariance_form import (
     largest_precision,
 )
 from probsfa.statespace.engine.dynamics import transition_over
+from probsfa.statespace.engine.information_form import InformationForm
 from probsfa.statespace.engine.parallel_scan import ParallelScan
 from probsfa.statespace.engine.recursions import Recursions
 from probsfa.statespace.engine.segmented import Segmented
@@ -33,6 +34,11 @@ from probsfa.statespace.parameters import Parameters
 
 # Most latents for which segments are quicker on a CPU than one step for each row.
 _MOST_SEGMENTED = MOST_UNROLLED
+# Most latents of segments in the information form; fewest rows for which these repay their compilation; and
+# how many there are: of fewer, XLA makes no vector instructions, and more do not fit into the cache.
+_MOST_INFORMATION, _FEWEST_ROWS_INFORMATION, _INFORMATION_SEGMENTS = 32, 512, 16
+# Most latents for which they are quicker than updates of the rank of few columns, too.
+_MOST_INFORMATION_FEW_COLUMNS = 24
 # Fewest rows for which segments repay their longer compilation within one fit, and where a program is run
 # many thousand times, as by samplers.
 _FEWEST_ROWS, _FEWEST_ROWS_SAMPLING = 4096, 64
@@ -70,7 +76,9 @@ _FEWEST_ROWS_STEADY, _MOST_BYTES_STEADY = 2048, 512 * 2**20
 _ENDS, _LONGEST_END = (32, 128, 512), 0.25
 
 #: The strategies, by name.
-StrategyName = Literal["recursions", "segmented", "parallel_scan", "covariance_form", "steady_state"]
+StrategyName = Literal[
+    "recursions", "segmented", "information_form", "parallel_scan", "covariance_form", "steady_state"
+]
 
 _devices: ContextVar[tuple[jax.Device, ...]] = ContextVar("devices", default=())
 
@@ -136,12 +144,14 @@ def use_strategy(
 
     Parameters
     ----------
-    strategy : {"recursions", "segmented", "parallel_scan", "covariance_form", "steady_state"}, optional
-        How rows are worked through: one by one; in segments side by side; in very many segments joined by a
+    strategy : {"recursions", "segmented", "information_form", "parallel_scan", "covariance_form", \
+            "steady_state"}, optional
+        How rows are worked through: one by one; in segments side by side; the same by the precisions of
+        states, which is quicker and loses digits where noise is tiny; in very many segments joined by a
         parallel scan, as on accelerators; by updates of covariances of the rank of the columns; or, for a
         complete series at even steps, by the steady state. By default what serves is chosen.
     n_segments : int, optional
-        Number of segments of the second and the third; of each device inside :func:`probsfa.on_devices`.
+        Number of segments of the second, third and fourth; of each device inside :func:`probsfa.on_devices`.
     two_filter : bool, optional
         Whether sums over rows are computed from both ends at once, with a thread at each. Not with
         ``"steady_state"``. By default no where a strategy is given.
@@ -161,8 +171,8 @@ def use_strategy(
     Notes
     -----
     It holds for the thread that enters it. Inside another one, it adds to what that asks for. Likelihoods
-    that are traced into programs of JAX, as those of :class:`probsfa.BayesianSFA`, know the first three
-    strategies alone, and a program that is compiled already keeps the one it has.
+    that are traced into programs of JAX, as those of :class:`probsfa.BayesianSFA`, know ``"recursions"``,
+    ``"segmented"`` and ``"parallel_scan"`` alone; a program that is compiled already keeps the one it has.
 
     See Also
     --------
@@ -264,6 +274,8 @@ def _on_one_device(params: Parameters, panel: Panel, request: Request) -> Plan:
     if not _both_ends(n_rows, n_states, request):
         return Plan(strategy, InTurn(*in_turn), reason)
     half = min(_chunk_rows(-(-n_rows // 2), n_states, request), -(-n_rows // 2))
+    if request.chunk_rows is None and half >= _FEWEST_ROWS_INFORMATION and n_states <= _MOST_INFORMATION:
+        half = padded_length(half)  # segments must divide it
     if request.two_filter is None:
         reason += ", and there is enough work for a thread at each end of the rows"
     return Plan(strategy, TwoFilter(*in_turn, half_rows=half, half_strategy=choose(half)[0]), reason)
@@ -280,8 +292,17 @@ def in_turn(params: Parameters, panel: Panel) -> InTurn:
 def _chooser(params: Parameters, panel: Panel, request: Request) -> Callable[[int], tuple[Strategy, str]]:
     """What gives the strategy for chunks of so many rows of a panel, and why."""
     few_columns = request.strategy is None and _has_few_columns(params, panel)
+    mid_sized = (
+        request.strategy is None
+        and not (few_columns and params.n_states > _MOST_INFORMATION_FEW_COLUMNS)
+        and _suits_information_form(params, panel)
+    )
 
     def choose(rows: int) -> tuple[Strategy, str]:
+        n_segments = _INFORMATION_SEGMENTS
+        if mid_sized and rows >= _FEWEST_ROWS_INFORMATION and rows % n_segments == 0:
+            reason = f"some dozen latents: {n_segments} segments of rows go side by side, by their precisions"
+            return InformationForm(n_segments), reason
         if few_columns:
             return CovarianceForm(), "there are many latents and few columns"
         return _choose_strategy(rows, params.n_states, _FEWEST_ROWS, request)
@@ -303,7 +324,7 @@ def strategy_for_sampling(n_rows: int, n_states: int) -> Strategy:
         Dimension of the state.
     """
     request = _request.get()
-    if request.strategy in ("covariance_form", "steady_state"):
+    if request.strategy in ("information_form", "covariance_form", "steady_state"):
         request = Request()
     return _choose_strategy(n_rows, n_states, _FEWEST_ROWS_SAMPLING, request)[0]
 
@@ -324,11 +345,11 @@ def _chunk_rows(n_rows: int, n_states: int, request: Request) -> int:
 
 def chunk_rows(n_rows: int, n_states: int) -> int:
     """Rows of each chunk of a panel with ``n_rows``; chunks are equally long, so one program serves all."""
-    segments = n_states <= _MOST_SEGMENTED
+    segments = n_states <= _MOST_INFORMATION
     if not on_cpu():
         size = _ACCELERATOR_CHUNK_BYTES
     else:
-        size = _CHUNK_BYTES if segments else _RECURSIONS_CHUNK_BYTES
+        size = _CHUNK_BYTES if n_states <= _MOST_SEGMENTED else _RECURSIONS_CHUNK_BYTES
     most = int(np.clip(size // (8 * n_states**2), _FEWEST_CHUNK_ROWS, _MOST_CHUNK_ROWS))
     n_chunks = -(-n_rows // most)
     # Chunks are cut into segments, and so need lengths that have many divisors.
@@ -359,20 +380,29 @@ def _choose_strategy(n_rows: int, n_states: int, fewest_rows: int, request: Requ
 def _requested_strategy(n_rows: int, request: Request) -> Strategy:
     if request.strategy == "covariance_form":
         return CovarianceForm()
-    if request.strategy not in ("segmented", "parallel_scan"):
+    kinds: dict[str | None, type[Segmented] | type[InformationForm]] = {
+        "segmented": Segmented,
+        "information_form": InformationForm,
+        "parallel_scan": ParallelScan,
+    }
+    if request.strategy not in kinds:
         return Recursions()
-    shortest = 2 if request.strategy == "segmented" else 1
+    shortest = 1 if request.strategy == "parallel_scan" else 2
     if request.n_segments is not None:
         known: tuple[int, ...] = (request.n_segments,)
     else:
-        known = _SEGMENTS if request.strategy == "segmented" else (_segments_at_once(n_rows),)
+        usual: dict[str | None, tuple[int, ...]] = {
+            "segmented": _SEGMENTS,
+            "information_form": (_INFORMATION_SEGMENTS, 8, 4, 2),
+        }
+        known = usual.get(request.strategy) or (_segments_at_once(n_rows),)
     fitting = [s for s in known if n_rows % s == 0 and n_rows // s >= shortest]
     if not fitting:
         raise ValueError(
             f"strategy={request.strategy!r} needs rows that {' or '.join(map(str, known))} segments divide, "
             f"with {shortest} or more in each; there are {n_rows}."
         )
-    return Segmented(fitting[0]) if request.strategy == "segmented" else ParallelScan(fitting[0])
+    return kinds[request.strategy](fitting[0])
 
 
 def _segments_at_once(n_rows: int) -> int:
@@ -421,6 +451,15 @@ def _has_few_columns(params: Parameters, panel: Panel) -> bool:
         and n_features <= MOST_COLUMNS * n_states
         and on_cpu()
         and largest_precision(params, transition_over(params, panel.gaps), panel.n_rows) <= MOST_PRECISION
+    )
+
+
+def _suits_information_form(params: Parameters, panel: Panel) -> bool:
+    """Whether segments in the information form are quicker than row by row, and as accurate."""
+    return (
+        _MOST_SEGMENTED < params.n_states <= _MOST_INFORMATION
+        and on_cpu()
+        and information_form.largest_precision(params, panel) <= information_form.MOST_PRECISION
     )
 
 

@@ -93,6 +93,7 @@ ASKED = {
     "chunks": {"strategy": "recursions", "chunk_rows": 16},
     "two_filter": {"strategy": "recursions", "two_filter": True, "chunk_rows": 16},
     "segmented": {"strategy": "segmented", "n_segments": 8},
+    "information_form": {"strategy": "information_form", "n_segments": 4},
     "parallel_scan": {"strategy": "parallel_scan", "n_segments": 8},
     "covariance_form": {"strategy": "covariance_form"},
     "segmented, both ends": {

@@ -1,0 +1,111 @@
+"""Some dozen latents, 20 % of the cells missing: processor time row by row, and in the information form.
+
+Each case is one posterior with all moments, and one evaluation as a fit asks for it, sums of expected
+moments. "Row by row" is what the plan would take without the information form: recursions, or updates of the
+rank of the columns where these are few. Times are of the processor, the least of some runs that take turns,
+so that a busy machine counts little; the floor is the count of ``common/floor.py`` at the rate of a matrix
+product on one core. "First" is the first posterior, compilation included.
+
+    OMP_NUM_THREADS=1 python benchmarks/speed/engine_dozens.py [--cases 12,20,1000 16,20,10000] [--repeats 5]
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from probsfa._threads import one_blas_thread
+from probsfa._validation import Sequences
+from probsfa.statespace import use_strategy
+from probsfa.statespace.panel import make_panel
+from probsfa.statespace.posterior import expected_statistics, smooth
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.floor import posterior_flops
+from common.side_by_side import duration, setting, table
+from common.smoothers import draw_problem
+
+CASES = ["9,20,1000", "12,5,1000", "12,20,1000", "16,20,1000", "24,20,1000", "32,20,1000", "16,20,10000"]
+SAME = 1e-10
+
+
+def processor_seconds(run):
+    """Processor time of a run, and what it returned."""
+    started = time.process_time()
+    answer = run()
+    return time.process_time() - started, answer
+
+
+def product_rate():
+    """Flops per second of a matrix product on one core."""
+    left, right = np.random.default_rng(0).standard_normal((2, 800, 800))
+    with one_blas_thread():
+        return 2.0 * 800**3 / min(processor_seconds(lambda: left @ right)[0] for _ in range(9))
+
+
+def largest_difference(found, wanted):
+    """Of all arrays of two answers, relative to the largest number of each array, at least one."""
+    return max(
+        float(np.max(np.abs(np.asarray(x) - np.asarray(y))) / max(np.max(np.abs(y)), 1.0))
+        for x, y in zip(found, wanted, strict=True)
+    )
+
+
+def case(n_components, n_features, n_rows, repeats, rate):
+    """A row of the table."""
+    problem = draw_problem(n_rows, n_features, n_components, 0.2)
+    panel = make_panel(Sequences(problem.X, (n_rows,)))
+    plain = "covariance_form" if 2 * n_features <= n_components else "recursions"
+    least, first, answers = {}, {}, {}
+    for i in range(repeats + 1):
+        for strategy in (plain, "information_form"):
+            for name, ask in (("posterior", smooth), ("sums", expected_statistics)):
+                with use_strategy(strategy, n_segments=16):
+                    seconds, answer = processor_seconds(lambda ask=ask: ask(problem.params, panel))
+                key = strategy, name
+                if i == 0:
+                    first[key], answers[key] = seconds, answer
+                else:
+                    least[key] = min(least.get(key, np.inf), seconds)
+    gap = max(
+        largest_difference(answers["information_form", name], answers[plain, name])
+        for name in ("posterior", "sums")
+    )
+    if not gap < SAME:
+        raise SystemExit(f"the answers differ by {gap:.1e}")
+    floor = posterior_flops(n_rows, n_features, n_components, gaps=True) / rate
+    row = [f"{n_components}, {n_features}, {n_rows:,}", plain.replace("_", " ")]
+    for name in ("posterior", "sums"):
+        before, after = least[plain, name], least["information_form", name]
+        row += [duration(before), duration(after), f"{before / after:.1f}"]
+    before, after = (least[strategy, "posterior"] / floor for strategy in (plain, "information_form"))
+    firsts = (duration(first[strategy, "posterior"]) for strategy in (plain, "information_form"))
+    return [*row, f"{before:.1f}, {after:.1f}", ", ".join(firsts), f"{gap:.0e}"]
+
+
+def main():
+    """Time all cases."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--cases", nargs="+", default=CASES, help="latents, columns and rows")
+    parser.add_argument("--repeats", type=int, default=5)
+    options = parser.parse_args()
+    print(setting("jax", "jaxlib", "numpy"))
+    rate = product_rate()
+    print(f"\nA matrix product runs at {rate / 1e9:.0f} GFLOP/s of a core.\n")
+    rows = []
+    for words in options.cases:
+        rows.append(case(*map(int, words.split(",")), options.repeats, rate))
+        print(*rows[-1], sep="  ", file=sys.stderr, flush=True)  # the table comes at the end
+    header = ["K, D, T", "row by row"]
+    for name in ("posterior", "sums"):
+        header += [f"{name}, row by row", "in segments", "times"]
+    print(table([*header, "times the floor", "first", "largest difference"], rows))
+
+
+if __name__ == "__main__":
+    main()
