@@ -17,8 +17,8 @@ warnings.filterwarnings("ignore", message=".*ArviZ is undergoing a major refacto
 import arviz as az
 import matplotlib.pyplot as plt
 import numpy as np
-import numpyro.distributions as dist
 import pandas as pd
+from numpyro import distributions as dist
 
 from probsfa import BayesianSFA, ProbabilisticSFA, plots
 from probsfa.bayes import Priors
