@@ -39,6 +39,22 @@ def test_example_runs_as_printed(tmp_path):
     assert found == pytest.approx(said, rel=0.1, abs=0.02)
 
 
+@pytest.mark.exhaustive  # another fit like that of the README
+def test_quick_start_runs_as_printed(tmp_path):
+    text = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
+    script = tmp_path / "quickstart.py"
+    script.write_text("\n".join(re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)))
+    done = subprocess.run(
+        [sys.executable, script],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_example_is_short():
     [example] = blocks("python")
     lines = [line for line in example.splitlines() if line.strip()]
