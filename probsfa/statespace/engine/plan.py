@@ -34,9 +34,9 @@ from probsfa.statespace.parameters import Parameters
 
 # Most latents for which segments are quicker on a CPU than one step for each row.
 _MOST_SEGMENTED = MOST_UNROLLED
-# Most latents of segments in the information form; fewest rows for which these repay their compilation; and
-# how many there are: of fewer, XLA makes no vector instructions, and more do not fit into the cache.
-_MOST_INFORMATION, _FEWEST_ROWS_INFORMATION, _INFORMATION_SEGMENTS = 32, 512, 16
+# Most latents of segments in the information form; fewest rows for which these repay compilation within one
+# fit; and how many there are: of fewer, XLA makes no vector instructions, and more do not fit into the cache.
+_MOST_INFORMATION, _FEWEST_ROWS_INFORMATION, _INFORMATION_SEGMENTS = 32, 2048, 16
 # Most latents for which they are quicker than updates of the rank of few columns, too.
 _MOST_INFORMATION_FEW_COLUMNS = 24
 # Fewest rows for which segments repay their longer compilation within one fit, and where a program is run
@@ -274,7 +274,7 @@ def _on_one_device(params: Parameters, panel: Panel, request: Request) -> Plan:
     if not _both_ends(n_rows, n_states, request):
         return Plan(strategy, InTurn(*in_turn), reason)
     half = min(_chunk_rows(-(-n_rows // 2), n_states, request), -(-n_rows // 2))
-    if request.chunk_rows is None and half >= _FEWEST_ROWS_INFORMATION and n_states <= _MOST_INFORMATION:
+    if request.chunk_rows is None and n_rows >= _FEWEST_ROWS_INFORMATION and n_states <= _MOST_INFORMATION:
         half = padded_length(half)  # segments must divide it
     if request.two_filter is None:
         reason += ", and there is enough work for a thread at each end of the rows"
@@ -300,7 +300,7 @@ def _chooser(params: Parameters, panel: Panel, request: Request) -> Callable[[in
 
     def choose(rows: int) -> tuple[Strategy, str]:
         n_segments = _INFORMATION_SEGMENTS
-        if mid_sized and rows >= _FEWEST_ROWS_INFORMATION and rows % n_segments == 0:
+        if mid_sized and rows % n_segments == 0 and rows // n_segments >= _SHORTEST_SEGMENT:
             reason = f"some dozen latents: {n_segments} segments of rows go side by side, by their precisions"
             return InformationForm(n_segments), reason
         if few_columns:
@@ -458,6 +458,7 @@ def _suits_information_form(params: Parameters, panel: Panel) -> bool:
     """Whether segments in the information form are quicker than row by row, and as accurate."""
     return (
         _MOST_SEGMENTED < params.n_states <= _MOST_INFORMATION
+        and panel.values.shape[0] >= _FEWEST_ROWS_INFORMATION
         and on_cpu()
         and information_form.largest_precision(params, panel) <= information_form.MOST_PRECISION
     )

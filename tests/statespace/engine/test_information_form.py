@@ -130,7 +130,7 @@ def test_segments_may_forget_their_left_border_or_remember_it(rng, use, slowest,
 
 def test_it_is_chosen_where_it_suits(rng, monkeypatch):
     model = many_latents(rng, 12, 12)
-    panel = to_panel(punch(rng, [np.zeros((600, 12))], "scattered"))
+    panel = to_panel(punch(rng, [np.zeros((2100, 12))], "scattered"))
     chosen = plan_for(to_parameters(model), panel)
     assert chosen.strategy == InformationForm(16)
     assert "side by side" in chosen.reason
@@ -143,7 +143,7 @@ def test_it_is_chosen_where_it_suits(rng, monkeypatch):
     ):
         assert plan_for(to_parameters(changed), panel).strategy == Recursions()
     assert plan_for(to_parameters(model), panel.weighted(1e8 * panel.mask)).strategy == Recursions()
-    short = to_panel(punch(rng, [np.zeros((300, 12))], "scattered"))
+    short = to_panel(punch(rng, [np.zeros((1000, 12))], "scattered"))
     assert plan_for(to_parameters(model), short).strategy == Recursions()
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert not isinstance(plan_for(to_parameters(model), panel).strategy, InformationForm)
