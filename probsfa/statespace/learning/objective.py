@@ -13,6 +13,7 @@ from probsfa.statespace.learning.memory_metric import MemoryMetric, make_metric
 from probsfa.statespace.learning.noise import PRIOR_CURVATURE, Noise
 from probsfa.statespace.learning.processes import longest_steps
 from probsfa.statespace.learning.quasi_newton import Ascent, Box, Evaluation, ascend
+from probsfa.statespace.learning.turns import Turn, turn_along
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import expected_statistics
@@ -73,6 +74,29 @@ class FitResult(NamedTuple):
 
 #: Called with the number of evaluations and the best log-likelihood so far.
 Report = Callable[[int, float], None]
+
+
+def refinement_report(report: Report | None) -> Callable[[], None]:
+    """What to call at each step on Whittle's likelihood, before and between the evaluations.
+
+    Parameters
+    ----------
+    report : callable, optional
+        One with a method ``refined()``, as :class:`.Progress` gives, is told of these steps by it.
+
+    Returns
+    -------
+    callable
+        That does nothing where the report does not ask for such steps.
+    """
+    told: Callable[[], None] = getattr(report, "refined", _not_told)
+    return told
+
+
+def _not_told() -> None:
+    pass
+
+
 #: Expected statistics of the latents at given parameters.
 EStep = Callable[[Parameters], Statistics]
 
@@ -96,6 +120,10 @@ class CountedEStep:
     noise : Noise or None
         With a prior, once it is set: the log density of that is then added to the log-likelihood of the
         statistics, so that what is called the log-likelihood in a climb is that of the data and the prior.
+    refined : callable
+        To be called at each step of a start on Whittle's likelihood.
+    best_start : tuple of float and Parameters, or None
+        The start that is highest on Whittle's likelihood, and its value, until there is an evaluation.
     """
 
     def __init__(
@@ -107,8 +135,19 @@ class CountedEStep:
         self.best: Parameters | None = None
         self.best_log_likelihood = -np.inf
         self._report = report
+        self.refined = refinement_report(report)
+        self.best_start: tuple[float, Parameters] | None = None
         self._e_step = e_step
         self.noise: Noise | None = None
+
+    def remember_start(self, value: float, params: Parameters) -> None:
+        """Keep the highest start on Whittle's likelihood, for an interrupt before the first evaluation."""
+        if (
+            self.best is None
+            and np.isfinite(value)
+            and (self.best_start is None or value > self.best_start[0])
+        ):
+            self.best_start = (value, params)
 
     def begin_with_prior(self, noise: Noise) -> None:
         """Count the prior of the noise from now on; what was the best so far is not compared with that."""
@@ -169,6 +208,11 @@ class ExactObjective:
         gradient[self.layout.slices[2]] += self._prior_slope(params)
         return Evaluation(stats.log_likelihood, gradient, stats)
 
+    def move(self, vector: FloatArray, step: FloatArray) -> tuple[FloatArray, Turn]:
+        """Take a step, what of it turns the latents along its arc."""
+        params = from_vector(self.layout, vector, self.template)
+        return turn_along(self.layout, vector, step, params.noise_variance)
+
     def _prior_slope(self, params: Parameters) -> FloatArray:
         noise = self.evaluate.noise
         size = self.layout.n_noise
@@ -185,7 +229,7 @@ class ExactObjective:
 
 
 # Longest step of one iteration: in the loadings (standard deviations), log r, mu.
-_LONGEST_STEPS = (1.0, 3.0, 3.0)
+_LONGEST_STEPS = (1.0, 1.5, 3.0)
 
 
 def make_box(layout: Coordinates, noise: Noise) -> Box:

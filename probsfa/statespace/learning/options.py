@@ -22,8 +22,8 @@ from probsfa.statespace.parameters import Latents
 
 __all__ = ["FitOptions", "Given"]
 
-# Nats for each free parameter below which a step is not worth taking: of many, and of each of few.
-_WORTH_OF_MANY, _WORTH_OF_FEW = 0.03, 1e-4
+# Nats for each pair of free parameters below which a step is not worth taking, and the most for all.
+_WORTH_OF_FEW, _LARGEST_WORTH = 2e-5, 0.5
 
 
 def is_number(value: Any) -> TypeGuard[float]:
@@ -233,7 +233,7 @@ class FitOptions:
         """
         if not isinstance(self.tol, str):
             return self.tol
-        return min(_WORTH_OF_FEW * n_parameters, _WORTH_OF_MANY) * n_parameters
+        return min(_WORTH_OF_FEW * n_parameters**2, _LARGEST_WORTH)
 
     @property
     def latents(self) -> Latents:
