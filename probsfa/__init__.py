@@ -11,22 +11,12 @@ first used. The public names, and the modules they come from, are listed in ``__
 import importlib
 import os
 
+from probsfa._lazy import homes_in_stub
+
 __version__ = "0.1.0"
 
 
-def _homes() -> dict[str, str]:
-    """Return the module of every public name: lines ``from MODULE import NAME as NAME`` of the stub."""
-    homes = {}
-    # Read by hand: ast and pathlib take longer to import than all the rest of this.
-    with open(os.path.splitext(__file__)[0] + ".pyi", encoding="utf-8") as stub:
-        for line in stub:
-            if line.startswith("from "):
-                _, module, _, name, _, _ = line.split()
-                homes[name] = module
-    return homes
-
-
-_HOMES = _homes()
+_HOMES = homes_in_stub(os.path.splitext(__file__)[0] + ".pyi")
 __all__ = ["__version__"] + list(_HOMES)
 
 

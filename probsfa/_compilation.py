@@ -1,15 +1,20 @@
 """Keeping compiled programs between processes."""
 
 import os
+import platform
+import sys
+from hashlib import sha256
 from pathlib import Path
 
-__all__ = ["enable_compilation_cache"]
+__all__ = ["enable_compilation_cache", "keep_programs_of_commands"]
 
 # Programs here are many and small: keep those, too, that compile within a second.
 _ALL_PROGRAMS = {
     "jax_persistent_cache_min_compile_time_secs": 0.0,
     "jax_persistent_cache_min_entry_size_bytes": -1,
 }
+# Size of a folder of programs beyond which the oldest are removed.
+_MOST_BYTES = 2**28
 
 
 def enable_compilation_cache(path: str | os.PathLike[str] | None = None) -> Path:
@@ -48,11 +53,77 @@ def enable_compilation_cache(path: str | os.PathLike[str] | None = None) -> Path
     import jax
     from jax.experimental.compilation_cache import compilation_cache
 
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = (home / "probsfa" if path is None else Path(path)).resolve()
+    folder = (_users_folder() if path is None else Path(path)).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     for name, value in {**_ALL_PROGRAMS, "jax_compilation_cache_dir": str(folder)}.items():
         jax.config.update(name, value)
         os.environ[name.upper()] = str(value)  # processes started from now on read their settings there
     compilation_cache.reset_cache()  # a cache that was looked up before has the old folder
     return folder
+
+
+def keep_programs_of_commands() -> Path | None:
+    """Have JAX keep compiled programs between calls of the command line.
+
+    It is asked for by JAX's environment variables, before JAX is imported, which costs nothing where a
+    command needs no JAX. Nothing is done where JAX is loaded already, where a folder is set or caches are
+    turned off by these variables, or where the user's folder for caches cannot be written to.
+
+    Each kind of processor has a folder of its own, since programs are compiled for what it can do and home
+    folders may be shared between machines. Of what else a program depends on, the versions of JAX and of its
+    compiler among them, JAX makes the names of the files. What has not been made for longest is removed where
+    the folder grows large.
+
+    Returns
+    -------
+    Path or None
+        The folder; None where nothing is done.
+
+    See Also
+    --------
+    enable_compilation_cache : The same for programs of one's own.
+    """
+    off = os.environ.get("JAX_ENABLE_COMPILATION_CACHE", "1").lower() in ("0", "f", "false", "n", "no", "off")
+    if "jax" in sys.modules or "JAX_COMPILATION_CACHE_DIR" in os.environ or off:
+        return None
+    try:
+        folder = _users_folder() / f"commands-{_processor()}"
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            return None
+        _make_room(folder)
+    except (OSError, RuntimeError):  # RuntimeError: there is no home
+        return None
+    for name, value in {**_ALL_PROGRAMS, "jax_compilation_cache_dir": str(folder)}.items():
+        os.environ.setdefault(name.upper(), str(value))
+    return folder
+
+
+def _users_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "probsfa"
+
+
+def _processor() -> str:
+    """What tells kinds of processors apart, in a few letters."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            lines = file.read().partition("\n\n")[0].splitlines()  # of the first of them
+        about = [line for line in lines if line.startswith(("model name", "flags", "Features", "CPU part"))]
+    except OSError:  # not on every system
+        about = [platform.processor()]
+    return sha256("\n".join([platform.machine(), *about]).encode()).hexdigest()[:12]
+
+
+def _make_room(folder: Path) -> None:
+    """Remove the oldest files of a folder that has grown too large, down to half of what it may have."""
+    with os.scandir(folder) as entries:
+        known = [(entry.stat(), entry.path) for entry in entries]
+    files = [(status.st_mtime, status.st_size, path) for status, path in known]
+    total = sum(size for _, size, _ in files)
+    if total <= _MOST_BYTES:
+        return
+    for _, size, path in sorted(files):
+        Path(path).unlink(missing_ok=True)  # another process may have removed it
+        total -= size
+        if total <= _MOST_BYTES // 2:
+            return

@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 
+from probsfa._compilation import keep_programs_of_commands
 from probsfa.cli._parser import parse
 from probsfa.cli._screen import Screen
 from probsfa.cli._signals import Stopped, stopping
@@ -29,8 +30,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     args = parse(sys.argv[1:] if argv is None else argv)
     screen = Screen(args.quiet)
+    keep_programs_of_commands()
     try:
         with stopping(), warnings.catch_warnings():
+            # Without what was kept a program is compiled, as if there were no folder.
+            warnings.filterwarnings("ignore", message="Error (reading|writing) persistent compilation cache")
             warnings.showwarning = lambda message, *_, **__: screen.warn(str(message))
             importlib.import_module(f"probsfa.cli.{args.command}").run(args, screen)
             sys.stdout.flush()

@@ -4,7 +4,6 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from sklearn.neighbors import radius_neighbors_graph
 from sklearn.utils import check_array
 
 from probsfa.graphs._rows import check_rows, exact_shift
@@ -48,6 +47,8 @@ def heat_kernel(X: Any, bandwidth: float, *, node_weights: Any = "degree") -> Sp
     if isinstance(bandwidth, bool) or not isinstance(bandwidth, Real) or not 0 < bandwidth < np.inf:
         raise ValueError(f"bandwidth must be a positive number; got {bandwidth!r}.")
     width = float(bandwidth)
+    from sklearn.neighbors import radius_neighbors_graph  # takes long to load
+
     reach = width * (-2.0 * np.log(np.finfo(np.float64).eps)) ** 0.5
     # Distances of many columns are differences of products, which a large offset would leave no digits.
     edges = radius_neighbors_graph(values - exact_shift(values), reach, mode="distance")

@@ -7,7 +7,6 @@ import scipy.sparse
 from joblib import effective_n_jobs  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
-from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_array
 
 from probsfa._validation import check_count
@@ -91,6 +90,8 @@ def neighbor_edges(
         nearest = tree.query(queries[order], wanted, workers=effective_n_jobs(-1))[1]
         neighbors[order] = nearest.reshape(-1, wanted)
     else:
+        from sklearn.neighbors import NearestNeighbors  # takes long to load
+
         # Distances are differences of products here, which a large offset would leave no digits.
         if not scipy.sparse.issparse(points):
             shift = exact_shift(points)

@@ -5,7 +5,6 @@ from typing import Literal
 
 import numpy as np
 import scipy.sparse
-from scipy.signal import oaconvolve
 from scipy.sparse.csgraph import connected_components
 
 from probsfa._typing import FloatArray
@@ -168,6 +167,8 @@ class WindowGraph(TrainingGraph):
             return _sums_in_blocks(padded, d)
         n = len(padded) - 2 * d
         if d > _WIDEST_DIRECT:
+            from scipy.signal import oaconvolve  # takes long to load
+
             window = np.concatenate([weights[:0:-1], weights])[:, None]
             return oaconvolve(padded, window, mode="valid", axes=0)
         total = weights[0] * padded[d : d + n]

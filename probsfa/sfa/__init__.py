@@ -1,18 +1,25 @@
-"""Deterministic slow feature analysis."""
+"""Deterministic slow feature analysis.
 
-from probsfa.sfa.classifier import GraphSFAClassifier as GraphSFAClassifier
-from probsfa.sfa.diffusion import DiffusionMap as DiffusionMap
-from probsfa.sfa.eigenmaps import LaplacianEigenmaps as LaplacianEigenmaps
-from probsfa.sfa.graph import GraphSFA as GraphSFA
-from probsfa.sfa.hierarchical import HierarchicalSFA as HierarchicalSFA
-from probsfa.sfa.hierarchical import Layer as Layer
-from probsfa.sfa.hierarchical import cascade_layers as cascade_layers
-from probsfa.sfa.hierarchical import escalante_wiskott_layers as escalante_wiskott_layers
-from probsfa.sfa.igsfa import IGSFA as IGSFA
-from probsfa.sfa.kernel import KernelSFA as KernelSFA
-from probsfa.sfa.kernel import RegularizationPath as RegularizationPath
-from probsfa.sfa.linear import SFA as SFA
-from probsfa.sfa.regressor import GraphSFARegressor as GraphSFARegressor
-from probsfa.sfa.spectral_clustering import SpectralClustering as SpectralClustering
-from probsfa.sfa.spectral_clustering import eigengap as eigengap
-from probsfa.sfa.xsfa import XSFA as XSFA
+A name is looked up when it is first used, in the module that ``__init__.pyi`` gives: who needs :class:`SFA`
+alone, as the probabilistic models do, loads none of the libraries behind the others.
+"""
+
+import importlib
+import os
+
+from probsfa._lazy import homes_in_stub
+
+_HOMES = homes_in_stub(os.path.splitext(__file__)[0] + ".pyi")
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'probsfa.sfa' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

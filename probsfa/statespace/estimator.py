@@ -105,9 +105,9 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     tol : float or "auto", default="auto"
         Expected gain of log-likelihood, in nats, below which a further step is not worth taking. ``"auto"``
         is a small part of the half nat for each free parameter by which the maximum exceeds the likelihood
-        of the truth on average: ``1e-4 P**2`` for few parameters ``P``, ``0.03 P`` for 300 or more. What is
-        left moves fills by a part of their standard deviation, and by other parts on machines with other
-        numbers of cores; for digits that stay, give ``1e-4``.
+        of the truth on average: ``2e-5 P**2`` for few parameters ``P``, half a nat for 160 or more. What is
+        left moves fills by a small part of their standard deviation, and by other parts on machines with
+        other numbers of cores; for digits that stay, give ``1e-4``.
     noise_floor : float or "auto", default="auto"
         Smallest noise variance, as a fraction of each feature's variance; ``"auto"`` is 1e-9. Set it where a
         latent follows one feature alone (a Heywood case) and intervals are too narrow; `status_` says so.

@@ -1,7 +1,6 @@
 """A whole fit: several starts, refined on Whittle's likelihood, ranked and finished on the exact one."""
 
 import warnings
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -9,8 +8,8 @@ import numpy as np
 from probsfa._threads import one_blas_thread
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.statistics import Statistics
-from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
-from probsfa.statespace.learning.em import fit_em, warm_up
+from probsfa.statespace.learning.coordinates import Coordinates, from_vector, to_vector
+from probsfa.statespace.learning.em import fit_em, maximize, warm_up
 from probsfa.statespace.learning.limits import Limits, imposed
 from probsfa.statespace.learning.memory_starts import signs_of_memory, with_memories, with_silent_memory
 from probsfa.statespace.learning.noise import Noise
@@ -42,7 +41,7 @@ from probsfa.statespace.learning.whittle import (
 )
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Latents, Parameters, with_more_latents
-from probsfa.statespace.posterior import smooth
+from probsfa.statespace.posterior import visit_moments
 
 _WHITTLE_EVALUATIONS = 80
 # Nats for each free parameter for which a step on Whittle's likelihood, itself not exact, is worth taking.
@@ -57,12 +56,6 @@ _TRIAL_EVALUATIONS = 12
 _EM_STEPS, _EM_WORTH = 5, 2.0
 # Times that gaps are imputed again by the model before the climb, as long as it gains more than this (nats).
 _IMPUTATIONS, _IMPUTATION_WORTH = 6, 5.0
-# Slope of the prior by the logarithm of a variance at which it may decide.
-_STEEP = 0.1
-# A variance of fewer floors than this is on its way there.
-_NEAR_FLOOR = 30.0
-# Evaluations that are tried with, and those of the climb in which what is lifted is held.
-_FEWEST_EVALUATIONS, _HELD_EVALUATIONS = 3, 12
 # Spectra of shorter sequences say nothing.
 _SHORTEST_FOR_SPECTRA = 8
 # Parts of their first loadings with which rhythms and smooth latents are added to a model without them.
@@ -93,9 +86,8 @@ def fit(
 ) -> FitResult:
     """Maximise the likelihood of standardised data.
 
-    Where the noise has a prior, the likelihood is climbed first, which takes few steps where some variances
-    are at their floor. Then these are lifted to where the prior would have them, and the posterior density is
-    climbed from there.
+    Where the noise has a prior, the posterior density is climbed: from the start, since the likelihood alone
+    leads to variances at their floor, among which it says nothing and from which the way back is long.
 
     Parameters
     ----------
@@ -138,7 +130,7 @@ def fit(
     evaluate = CountedEStep(panel, max_iter, report, e_step)
     evaluate.limits = whole.limits_of_states
     holds = limits is not None and limits.hold
-    prior, noise = noise, noise._replace(prior=0.0)
+    evaluate.begin_with_prior(noise)
     # Matrices here are as small as there are features.
     with one_blas_thread():
         if start is None and holds:
@@ -164,11 +156,13 @@ def fit(
         elif memory and not holds:
             evaluate.limit = evaluate.count + max_iter
             result = _fit_with_memory(evaluate, whole, noise, solver, tol, result)
-        result = result._replace(n_evaluations=evaluate.count)
-        if prior.prior == 0.0 or result.status == "interrupted" or not result.history:
-            return result
-        evaluate.limit = max(max_iter, evaluate.limit)
-        return _climb_posterior(evaluate, whole, prior, result, solver, tol)
+        # What is climbed counts the prior, what is told does not.
+        prior = evaluate.log_prior(result.params)
+        return result._replace(
+            log_likelihood=result.log_likelihood - prior,
+            history=tuple(value - prior for value in result.history),
+            n_evaluations=evaluate.count,
+        )
 
 
 def _fit_from_all_starts(
@@ -182,7 +176,7 @@ def _fit_from_all_starts(
     panel = evaluate.panel
     first = _first_starts(panel, layout, noise, start_noise)
     try:
-        refined = _refine_all(panel, layout, noise, first)
+        refined = _refine_all(evaluate, layout, noise, first)
         ranked = _rank(evaluate, refined)
         ranked = _refine_with_imputed_gaps(evaluate, layout, noise, ranked)
         if solver == "em":
@@ -190,11 +184,17 @@ def _fit_from_all_starts(
         return _climb(evaluate, layout, ranked, noise, tol)
     except KeyboardInterrupt:
         # Interrupted between two climbs, each of which remembers its own best.
-        if evaluate.best is None:
-            evaluate(first[0])
-        best = evaluate.best if evaluate.best is not None else first[0]
-        value = evaluate.best_log_likelihood
-        return FitResult(best, value, (value,), evaluate.count, "interrupted")
+        return _interrupted(evaluate, first[0])
+
+
+def _interrupted(evaluate: CountedEStep, start: Parameters) -> FitResult:
+    """The best so far: of what was evaluated, else of the starts on Whittle's likelihood, else this one."""
+    if evaluate.best is None:
+        start = start if evaluate.best_start is None else evaluate.best_start[1]
+        evaluate(start)
+    best = start if evaluate.best is None else evaluate.best
+    value = evaluate.best_log_likelihood
+    return FitResult(best, value, (value,), evaluate.count, "interrupted")
 
 
 def _fit_with_pairs(
@@ -221,7 +221,7 @@ def _fit_with_pairs(
             return nested
     evaluate.limit = evaluate.count + limit
     try:
-        candidates = _pair_starts(evaluate.panel, layout, noise, start_noise, nested, given)
+        candidates = _pair_starts(evaluate, layout, noise, start_noise, nested, given)
         ranked = _rank(evaluate, candidates)
         if layout.evenly_sampled:
             ranked = _refine_with_imputed_gaps(evaluate, layout, noise, ranked)
@@ -230,9 +230,11 @@ def _fit_with_pairs(
         else:
             result = _climb(evaluate, layout, ranked, noise, tol)
     except KeyboardInterrupt:
-        if nested is None:
+        if nested is not None:
+            return nested._replace(status="interrupted")
+        if evaluate.best is None:
             raise
-        return nested._replace(status="interrupted")
+        return _interrupted(evaluate, evaluate.best)
     if nested is not None and not result.log_likelihood >= nested.log_likelihood:
         return nested._replace(status=result.status)
     return result
@@ -252,16 +254,16 @@ def _fit_held(
     assert limits is not None
     plain = layout.without_memories._replace(limits=limits.of_periods)
     if plain.latents.n_pairs:
-        firsts = _pair_starts(panel, plain, noise, None, None, given)
+        firsts = _pair_starts(evaluate, plain, noise, None, None, given)
     else:
         firsts = _first_starts(panel, plain, noise, None)
-        firsts = [*_refine_all(panel, plain, noise, firsts), *firsts]
+        firsts = [*_refine_all(evaluate, plain, noise, firsts), *firsts]
         firsts += _random_starts(panel, plain, noise, None, n_init - 1, firsts[0])
     made = [imposed(params, limits) for params in firsts]
     if layout.n_memories:
         made = [with_memories(params) for params in made]
     made = [conform(params, layout, noise, None) for params in made]
-    ranked = _rank(evaluate, [*_refine_all(panel, layout, noise, made), *made])
+    ranked = _rank(evaluate, [*_refine_all(evaluate, layout, noise, made), *made])
     ranked = _refine_with_imputed_gaps(evaluate, layout, noise, ranked)
     if solver == "em":
         return fit_em(evaluate, ranked[0].params, noise, tol, ranked[0].stats, layout.loaded)
@@ -280,7 +282,7 @@ def _fit_with_memory(
     if nested.status == "interrupted":
         return silent
     try:
-        ranked = _rank(evaluate, _memory_starts(evaluate.panel, layout, noise, nested.params))
+        ranked = _rank(evaluate, _memory_starts(evaluate, layout, noise, nested.params))
         ranked = _refine_with_imputed_gaps(evaluate, layout, noise, ranked)
         if solver == "em":
             result = fit_em(evaluate, ranked[0].params, noise, tol, ranked[0].stats, layout.loaded)
@@ -293,9 +295,11 @@ def _fit_with_memory(
     return result
 
 
-def _memory_starts(panel: Panel, layout: Coordinates, noise: Noise, nested: Parameters) -> list[Parameters]:
+def _memory_starts(
+    evaluate: CountedEStep, layout: Coordinates, noise: Noise, nested: Parameters
+) -> list[Parameters]:
     """Starts with memories: the model of white noise with a part of it, and refined ones."""
-    alone = layout.without_memories
+    panel, alone = evaluate.panel, layout.without_memories
     bases = [nested]
     if not nested.latents.n_pairs:
         bases += _first_starts(panel, alone, noise, None)
@@ -306,11 +310,11 @@ def _memory_starts(panel: Panel, layout: Coordinates, noise: Noise, nested: Para
         made.append(with_memories(nested, sign=sign))
     firsts = [conform(params, layout, noise, None) for params in made]
     weak = conform(with_memories(nested, _WEAK), layout, noise, None)
-    return [*_refine_all(panel, layout, noise, firsts), weak]
+    return [*_refine_all(evaluate, layout, noise, firsts), weak]
 
 
 def _pair_starts(
-    panel: Panel,
+    evaluate: CountedEStep,
     layout: Coordinates,
     noise: Noise,
     start_noise: FloatArray | None,
@@ -318,7 +322,7 @@ def _pair_starts(
     given: Given,
 ) -> list[Parameters]:
     """Starts with rhythms and smooth latents, of which those from a nested model come last."""
-    latents = layout.latents
+    panel, latents = evaluate.panel, layout.latents
     grid = on_even_grid(panel)
     offset = np.sum([x.sum(axis=0) for x in grid], axis=0) / sum(map(len, grid))
     centred = [x - offset for x in grid]
@@ -334,8 +338,10 @@ def _pair_starts(
         firsts = [Parameters(np.zeros(0), np.zeros((len(offset), 0)), variance, offset)]
     firsts = [conform(params, layout, noise, start_noise) for params in firsts]
     if data is not None and slow.n_components and latents.n_rhythms:
-        firsts = [_refine(one, layout._replace(latents=one.latents), noise, data)[1] for one in firsts]
-    made = [_add_rhythms(params, layout, noise, data, centred, given) for params in firsts]
+        firsts = [
+            _refine(evaluate, one, layout._replace(latents=one.latents), noise, data)[1] for one in firsts
+        ]
+    made = [_add_rhythms(evaluate, params, layout, noise, data, centred, given) for params in firsts]
     if nested is not None:
         alone = nested.params.without_pairs
         base = alone
@@ -347,7 +353,7 @@ def _pair_starts(
                 given.rates,
             )
             base = with_more_latents(alone, added)
-        whole = _add_rhythms(base, layout, noise, data, centred, given)
+        whole = _add_rhythms(evaluate, base, layout, noise, data, centred, given)
         made.append(whole)
         for strength in _STRENGTHS:
             loadings = whole.loadings.copy()
@@ -360,12 +366,13 @@ def _pair_starts(
 
 def _unexplained(panel: Panel, params: Parameters) -> tuple[list[FloatArray], FloatArray]:
     """What a model leaves of the data, centred and with interpolated gaps."""
-    left = panel.values[:] - params.offset
-    left[: panel.n_rows] -= smooth(params, panel).means @ params.loadings.T
+    left = np.array(panel.values[:])
+    left[: panel.n_rows] -= _predicted(panel, params)
     return _centred(panel._replace(values=left * panel.mask[:]))
 
 
 def _add_rhythms(
+    evaluate: CountedEStep,
     params: Parameters,
     layout: Coordinates,
     noise: Noise,
@@ -385,13 +392,15 @@ def _add_rhythms(
         if data is None:
             params = tried[0]
         else:
-            refined = [_refine(one, layout._replace(latents=one.latents), noise, data) for one in tried]
+            refined = [
+                _refine(evaluate, one, layout._replace(latents=one.latents), noise, data) for one in tried
+            ]
             params = max(refined, key=lambda pair: pair[0])[1]
             sought = np.append(before, frequency)
             if np.any(np.abs(np.abs(params.rhythm_frequency) / np.abs(sought) - 1.0) > _LARGEST_DRIFT):
                 params = tried[0]
     if n_rhythms == 0 and data is not None:
-        params = _refine(params, layout, noise, data)[1]
+        params = _refine(evaluate, params, layout, noise, data)[1]
     return params
 
 
@@ -430,90 +439,6 @@ def _better(best: FitResult, other: FitResult) -> FitResult:
     return higher._replace(status="interrupted") if other.status == "interrupted" else higher
 
 
-def _climb_posterior(
-    evaluate: CountedEStep, layout: Coordinates, noise: Noise, result: FitResult, solver: str, tol: float
-) -> FitResult:
-    """Go on from the maximum of the likelihood to that of the posterior density, where these differ."""
-    params = result.params
-    counts = np.maximum(evaluate.panel.mask[:].sum(axis=0), 1.0)
-    counts = counts if layout.noise == "diagonal" else counts.sum(keepdims=True)
-    slope = noise.prior_slope(params.noise_variance)
-    # A step in the logarithm of a variance gains the square of the slope over the likelihood's curvature.
-    worth_it = float(np.sum(slope**2 / counts[: slope.size])) >= tol or bool(np.any(slope > _STEEP))
-    limit = evaluate.limit
-    if not worth_it or limit - evaluate.count < _FEWEST_EVALUATIONS:
-        return result
-    climb = (
-        partial(fit_em, loaded=layout.loaded) if solver == "em" else partial(fit_quasi_newton, layout=layout)
-    )
-    stats = evaluate(params)
-    here = stats.log_likelihood + noise.log_prior(params.noise_variance)
-    lifted = _lifted(params, layout, noise, stats, evaluate.panel.gaps, np.inf)
-    if np.any(lifted > params.noise_variance):
-        trial = evaluate(params._replace(noise_variance=lifted)).log_likelihood + noise.log_prior(lifted)
-        if not trial > here:  # some are small because the data say it
-            lifted = _lifted(params, layout, noise, stats, evaluate.panel.gaps, _NEAR_FLOOR)
-    raised = lifted > params.noise_variance
-    if raised.any():
-        # What is lifted is held meanwhile, which takes few steps, while all else follows.
-        held = noise._replace(floor=np.where(raised, lifted, noise.floor), prior=0.0)
-        evaluate.limit = min(limit - 1, evaluate.count + _HELD_EVALUATIONS)
-        beside = climb(evaluate, start=params._replace(noise_variance=lifted), noise=held, tol=tol)
-        evaluate.limit = limit
-        if beside.history:
-            params = beside.params
-        if beside.status == "interrupted":
-            return result._replace(status="interrupted", n_evaluations=evaluate.count)
-    evaluate.begin_with_prior(noise)
-    # As many nats as there are variances that the prior decides of are not worth many steps.
-    worth = max(tol, min(float(np.sum(slope)), 2.0 * tol))
-    if solver == "em":
-        end = fit_em(evaluate, params, noise, worth, loaded=layout.loaded)
-    else:  # whose steps gain little for long near the maximum
-        end = fit_quasi_newton(evaluate, layout, params, noise, worth, least_gain=worth)
-    if not end.history:  # interrupted before there was anything
-        return result._replace(status="interrupted", n_evaluations=evaluate.count)
-    prior = evaluate.log_prior(end.params)
-    second = tuple(value - prior for value in end.history)
-    # The likelihood that is given up for the prior is no step backwards.
-    kept = tuple(value for value in result.history if value < second[0])
-    status = end.status
-    if (
-        status == "max_iter"
-        and result.converged
-        and len(second) > 3
-        and second[-1] - second[-4] < 3.0 * worth
-    ):
-        status = "converged"  # the likelihood is, and the last steps gained less than is worth one
-    return end._replace(
-        log_likelihood=second[-1],
-        history=(*kept, *second),
-        n_evaluations=evaluate.count,
-        status=status,
-    )
-
-
-def _lifted(
-    params: Parameters, layout: Coordinates, noise: Noise, stats: Statistics, gaps: FloatArray, near: float
-) -> FloatArray:
-    """Noise variances (D,); those of fewer than ``near`` floors where the prior balances the likelihood.
-
-    Where it is flat, the likelihood falls in proportion to a variance, by ``k rho``, which is its slope by
-    the logarithm, too; the slope of the prior is ``s / (rho + s)``.
-    """
-    variance = params.noise_variance
-    free = variance if layout.noise == "diagonal" else variance[:1]
-    s = noise.prior
-    # Where it does not fall at all, the balance is where the prior has half its slope.
-    fall = np.maximum(-score(layout, params, gaps, stats)[layout.slices[2]], free / s)
-    with np.errstate(divide="ignore"):
-        balance = 0.5 * (np.sqrt(s**2 + 4.0 * s * free / fall) - s)
-    floor = noise.floor if layout.noise == "diagonal" else noise.floor.max(keepdims=True)
-    pushed = (free < np.minimum(s, near * floor)) & (balance > free) & noise.learned
-    raised = np.where(pushed, np.minimum(balance, s), free)
-    return np.asarray(np.broadcast_to(raised, variance.shape))
-
-
 def _first_starts(
     panel: Panel, layout: Coordinates, noise: Noise, start_noise: FloatArray | None
 ) -> list[Parameters]:
@@ -522,25 +447,38 @@ def _first_starts(
     return [conform(params, layout, noise, start_noise) for params in starts(centred, offset, layout.latents)]
 
 
+def _predicted(panel: Panel, params: Parameters) -> FloatArray:
+    """Posterior means of all cells (N, D), by the programs that fill cells with a fitted model, too."""
+    predicted = np.empty((panel.n_rows, panel.values.shape[1]))
+
+    def see(rows: slice, means: FloatArray, _: FloatArray) -> None:
+        predicted[rows] = params.offset + means @ params.loadings.T
+
+    visit_moments(params, panel, see)
+    return predicted
+
+
 def _centred(panel: Panel, params: Parameters | None = None) -> tuple[list[FloatArray], FloatArray]:
     """Sequences without their common mean, and the mean; gaps are interpolated, or filled by a model."""
     if params is None:
         sequences = interpolate(panel)
     else:
-        predicted = params.offset + smooth(params, panel).means @ params.loadings.T
         n = panel.n_rows
-        filled = np.where(panel.mask[:n] > 0.0, panel.values[:n], predicted)
+        filled = np.where(panel.mask[:n] > 0.0, panel.values[:n], _predicted(panel, params))
         sequences = np.split(filled, np.cumsum(panel.lengths)[:-1])
     offset = np.sum([x.sum(axis=0) for x in sequences], axis=0) / panel.n_rows
     return [x - offset for x in sequences], offset
 
 
-def _refine_all(panel: Panel, layout: Coordinates, noise: Noise, first: list[Parameters]) -> list[Parameters]:
+def _refine_all(
+    evaluate: CountedEStep, layout: Coordinates, noise: Noise, first: list[Parameters]
+) -> list[Parameters]:
     """Starts refined on Whittle's likelihood, best first by it."""
+    panel = evaluate.panel
     if max(panel.lengths) < _SHORTEST_FOR_SPECTRA:
         return first
     data = periodogram(_centred(panel)[0])
-    refined = [_refine(params, layout, noise, data) for params in first]
+    refined = [_refine(evaluate, params, layout, noise, data) for params in first]
     refined.sort(key=lambda pair: -pair[0])
     return [params for _, params in refined]
 
@@ -559,22 +497,23 @@ def conform(
 
 
 def _refine(
-    params: Parameters, layout: Coordinates, noise: Noise, data: Periodogram
+    evaluate: CountedEStep, params: Parameters, layout: Coordinates, noise: Noise, data: Periodogram
 ) -> tuple[float, Parameters]:
     even = layout._replace(evenly_sampled=True)
     kind = MemoryWhittleObjective if layout.n_memories else WhittleObjective
-    objective = kind(even, data, params, _WHITTLE_EVALUATIONS)
+    objective = kind(even, data, params, _WHITTLE_EVALUATIONS, evaluate.refined, noise)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         # A wild step may overflow; the search then shortens it.
         warnings.simplefilter("ignore", RuntimeWarning)
         worth = max(0.1, _WHITTLE_WORTH * layout.size)
         end = ascend(objective, to_vector(even, params), make_box(even, noise), tol=worth)
     refined = from_vector(even, end.vector, params)
+    value = end.history[-1] if end.history else -np.inf
+    refined = within_range(refined, evenly_sampled=layout.evenly_sampled)
+    evaluate.remember_start(value, refined)
     if end.ending == "interrupted":
         raise KeyboardInterrupt
-    if not end.history or not np.isfinite(end.history[-1]):
-        return -np.inf, params
-    return end.history[-1], within_range(refined, evenly_sampled=layout.evenly_sampled)
+    return (value, refined) if np.isfinite(value) else (-np.inf, params)
 
 
 def _refine_with_imputed_gaps(
@@ -592,12 +531,11 @@ def _refine_with_imputed_gaps(
         if evaluate.limit - evaluate.count < 2:
             break
         best = ranked[0]
-        params, _ = warm_up(evaluate, best.params, best.stats, noise, 1, _EM_WORTH, layout.loaded)
-        if evaluate.limit - evaluate.count < 2:
-            break
+        # A step of EM, which never lowers the likelihood; what it gains is not asked, and so costs nothing.
+        params = maximize(best.params, best.stats, noise, panel.gaps, layout.loaded)
         evaluate.count += 1  # of the posterior that fills the gaps
         filled, offset = _centred(panel, params)
-        _, refined = _refine(params._replace(offset=offset), layout, noise, periodogram(filled))
+        _, refined = _refine(evaluate, params._replace(offset=offset), layout, noise, periodogram(filled))
         stats = evaluate(refined)
         gain = stats.log_likelihood - best.value
         if not gain > 0.0:

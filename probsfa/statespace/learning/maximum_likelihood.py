@@ -25,7 +25,13 @@ from probsfa.statespace.learning.fit import fit
 from probsfa.statespace.learning.limits import Limits, canonical_where_free
 from probsfa.statespace.learning.memory_starts import with_weak_memory
 from probsfa.statespace.learning.noise import LEAST_KNOWN_NOISE, is_heywood
-from probsfa.statespace.learning.objective import STATUS_SENTENCES, EStep, FitResult, Report
+from probsfa.statespace.learning.objective import (
+    STATUS_SENTENCES,
+    EStep,
+    FitResult,
+    Report,
+    refinement_report,
+)
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.learning.robust import clipped, fit_robust, is_normal, repetitive_columns
 from probsfa.statespace.panel import Panel, make_panel
@@ -397,6 +403,17 @@ def _columns_without_outliers(data: TrainingData) -> ColumnMoments:
     return column_moments(replace(data.sequences, values=clipped(data.sequences)))
 
 
+class _InDataUnits:
+    """Passes on what a fit to standardised data reports, with log-likelihoods in data units."""
+
+    def __init__(self, report: Report, log_volume: float) -> None:
+        self._report, self._log_volume = report, log_volume
+        self.refined = refinement_report(report)
+
+    def __call__(self, count: int, best: float) -> None:
+        self._report(count, best - self._log_volume)
+
+
 @interrupts_kept()
 def maximise(
     problem: FitProblem, *, start: Parameters | None = None, report: Report | None = None
@@ -419,11 +436,6 @@ def maximise(
     """
     options, observations = problem.options, problem.observations
     even = observations.panel.evenly_sampled
-
-    def report_in_data_units(count: int, best: float) -> None:
-        assert report is not None
-        report(count, best - problem.log_volume)
-
     climb = (
         partial(fit_robust, by_row=options.by_row)
         if options.robust
@@ -441,7 +453,7 @@ def maximise(
         start=None if start is None else start.state_space,
         given=options.given(problem.time_unit, evenly_sampled=even),
         limits=problem.limits,
-        report=None if report is None else report_in_data_units,
+        report=None if report is None else _InDataUnits(report, problem.log_volume),
     )
     return result._replace(params=result.params.with_memory_apart()) if options.has_memory else result
 

@@ -13,7 +13,8 @@ from probsfa.statespace.learning.limits import Limits
 from probsfa.statespace.learning.memory_metric import MemoryMetric, make_metric
 from probsfa.statespace.learning.noise import PRIOR_CURVATURE, Noise
 from probsfa.statespace.learning.processes import longest_steps
-from probsfa.statespace.learning.quasi_newton import Ascent, Box, Evaluation, ascend
+from probsfa.statespace.learning.quasi_newton import Ascent, Box, Evaluation, Turned, ascend, straight
+from probsfa.statespace.learning.turns import turn_along
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import expected_statistics
@@ -74,6 +75,29 @@ class FitResult(NamedTuple):
 
 #: Called with the number of evaluations and the best log-likelihood so far.
 Report = Callable[[int, float], None]
+
+
+def refinement_report(report: Report | None) -> Callable[[], None]:
+    """What to call at each step on Whittle's likelihood, before and between the evaluations.
+
+    Parameters
+    ----------
+    report : callable, optional
+        One with a method ``refined()``, as :class:`.Progress` gives, is told of these steps by it.
+
+    Returns
+    -------
+    callable
+        That does nothing where the report does not ask for such steps.
+    """
+    told: Callable[[], None] = getattr(report, "refined", _not_told)
+    return told
+
+
+def _not_told() -> None:
+    pass
+
+
 #: Expected statistics of the latents at given parameters.
 EStep = Callable[[Parameters], Statistics]
 
@@ -99,6 +123,10 @@ class CountedEStep:
         statistics, so that what is called the log-likelihood in a climb is that of the data and the prior.
     limits : Limits or None
         Of the states, where something is held or a period has a range: what steps of EM keep to.
+    refined : callable
+        To be called at each step of a start on Whittle's likelihood.
+    best_start : tuple of float and Parameters, or None
+        The start that is highest on Whittle's likelihood, and its value, until there is an evaluation.
     """
 
     def __init__(
@@ -110,9 +138,20 @@ class CountedEStep:
         self.best: Parameters | None = None
         self.best_log_likelihood = -np.inf
         self._report = report
+        self.refined = refinement_report(report)
+        self.best_start: tuple[float, Parameters] | None = None
         self._e_step = e_step
         self.noise: Noise | None = None
         self.limits: Limits | None = None
+
+    def remember_start(self, value: float, params: Parameters) -> None:
+        """Keep the highest start on Whittle's likelihood, for an interrupt before the first evaluation."""
+        if (
+            self.best is None
+            and np.isfinite(value)
+            and (self.best_start is None or value > self.best_start[0])
+        ):
+            self.best_start = (value, params)
 
     def begin_with_prior(self, noise: Noise) -> None:
         """Count the prior of the noise from now on; what was the best so far is not compared with that."""
@@ -173,6 +212,13 @@ class ExactObjective:
         gradient[self.layout.slices[2]] += self._prior_slope(params)
         return Evaluation(stats.log_likelihood, gradient, stats)
 
+    def move(self, vector: FloatArray, step: FloatArray) -> tuple[FloatArray, Turned]:
+        """Take a step, what of it turns the latents along its arc; held loadings would not stay on an arc."""
+        if self.layout.limits is not None and self.layout.limits.hold:
+            return straight(vector, step)
+        params = from_vector(self.layout, vector, self.template)
+        return turn_along(self.layout, vector, step, params.noise_variance)
+
     def _prior_slope(self, params: Parameters) -> FloatArray:
         noise = self.evaluate.noise
         size = self.layout.n_noise
@@ -189,7 +235,7 @@ class ExactObjective:
 
 
 # Longest step of one iteration: in the loadings (standard deviations), log r, mu.
-_LONGEST_STEPS = (1.0, 3.0, 3.0)
+_LONGEST_STEPS = (1.0, 1.5, 3.0)
 
 
 def make_box(layout: Coordinates, noise: Noise) -> Box:

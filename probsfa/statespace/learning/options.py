@@ -27,8 +27,8 @@ __all__ = ["FitOptions", "Given"]
 #: What can be held, with the number of dimensions of each: a value, or None where it is learned.
 FIXED = {"decays": 1, "loadings": 2, "noise": 1, "periods": 1}
 
-# Nats for each free parameter below which a step is not worth taking: of many, and of each of few.
-_WORTH_OF_MANY, _WORTH_OF_FEW = 0.03, 1e-4
+# Nats for each pair of free parameters below which a step is not worth taking, and the most for all.
+_WORTH_OF_FEW, _LARGEST_WORTH = 2e-5, 0.5
 
 
 def is_number(value: Any) -> TypeGuard[float]:
@@ -352,7 +352,7 @@ class FitOptions:
         """
         if not isinstance(self.tol, str):
             return self.tol
-        return min(_WORTH_OF_FEW * n_parameters, _WORTH_OF_MANY) * n_parameters
+        return min(_WORTH_OF_FEW * n_parameters**2, _LARGEST_WORTH)
 
     @property
     def latents(self) -> Latents:

@@ -4,10 +4,12 @@ The metric is close to minus the second derivative. Its inverse stands in the mi
 BFGS recursion, in place of the usual multiple of the identity; the remembered pairs correct what the metric
 leaves out. Where the quadratic model misleads, a multiple of the damping matrix is added to the metric, as
 Levenberg and Marquardt do: directions of which the data say little are held back first. A step that lowers
-the objective is never taken. Coordinates may have bounds.
+the objective is never taken. Coordinates may have bounds, and an objective may have its steps follow curves
+(``move``); what is remembered is then brought along.
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -19,7 +21,14 @@ Ending = Literal["converged", "flat", "max_iter", "stalled", "interrupted"]
 _MEMORY = 12
 _ARMIJO = 1e-4
 _LEAST_DAMPING = 1e-9
-_MOST_DAMPING = 1e3
+# Damping after a step that was refused, at least, and damping that is as good as none.
+_FIRST_DAMPING, _NO_DAMPING = 1e-4, 1e-6
+# Damping beyond which it is the step's length that misleads; and the most, and the shortest part of a step.
+_ENOUGH_DAMPING, _MOST_DAMPING, _SHORTEST = 1.0, 1e3, 1e-6
+# Factors by which damping rises after a refused step, and falls after one that gained as promised, or more.
+_MORE, _FEWER, _FAR_FEWER = 10.0, 3.0, 10.0
+# Part of what a refused step lost that the next one loses, too, where damping has hardly changed it.
+_ALIKE = 0.5
 _MOST_EXCESS = 4.0
 _SHORTENING = 30.0
 _RECENT_STEPS = 3
@@ -60,6 +69,15 @@ class Objective(Protocol):
     def rounding(self, value: float) -> float:
         """Smallest change of the value that is more than rounding."""
         ...
+
+
+#: Brings a change of the coordinates along a step.
+Turned = Callable[[FloatArray], FloatArray]
+
+
+def straight(vector: FloatArray, step: FloatArray) -> tuple[FloatArray, Turned]:
+    """Take a step along a straight line, on which nothing turns."""
+    return vector + step, lambda change: change
 
 
 class Box(NamedTuple):
@@ -116,8 +134,14 @@ class _Memory:
     def clear(self) -> None:
         self.pairs.clear()
 
-    def add(self, old: _Point, new: _Point) -> None:
-        self.pairs.append((new.vector - old.vector, old.gradient - new.gradient))
+    def add(self, step: FloatArray, fall: FloatArray) -> None:
+        """A step, and how much less the gradient is at its end."""
+        self.pairs.append((step, fall))
+
+    def turn(self, turn: Turned) -> None:
+        """Bring all pairs to where a step has led."""
+        for i, (step, fall) in enumerate(self.pairs):
+            self.pairs[i] = (turn(step), turn(fall))
 
     def direction(
         self, gradient: FloatArray, metric: Curvature, free: BoolArray, damping: float
@@ -190,9 +214,10 @@ def ascend(
         Also after an interrupt from the keyboard, with the best point so far.
     """
     memory = _Memory()
+    move = getattr(objective, "move", straight)
     history: list[float] = []
     vector = box.within(start)
-    damping, used, misled, length = 0.0, 0.0, False, 1.0
+    damping, used, misled, refused, length = 0.0, 0.0, False, 0.0, 1.0
     try:
         point = _Point(vector, objective(vector) if known is None else known)
         if not (np.isfinite(point.value) and np.all(np.isfinite(point.gradient))):
@@ -213,44 +238,58 @@ def ascend(
                 memory.clear()
                 continue
             if expected * excess < tol * length:
-                if least == 0.0 or misled:
+                if least == 0.0 or _recent_gain(history) < tol:
                     return Ascent(vector, tuple(history), "converged")
                 # A damped step promises less than a free one: ask again before believing it.
-                damping = used = 0.0
-                continue
-            candidate = box.within(point.vector + step)
+                if not misled:
+                    damping = used = 0.0
+                    continue
+            reached, turn = move(point.vector, step)
+            candidate = box.within(reached)
             evaluation = objective(candidate)
             gain = evaluation.value - point.value
             if np.isfinite(gain) and gain >= _ARMIJO * slope:
                 new = _Point(candidate, evaluation)
-                memory.add(point, new)
+                memory.turn(turn)
+                taken = box.within(point.vector + step) - point.vector
+                memory.add(turn(taken), turn(point.gradient) - new.gradient)
                 point, misled, length = new, False, 1.0
                 vector = point.vector
                 history.append(point.value)
-                if len(history) > _RECENT_STEPS and point.value - history[-1 - _RECENT_STEPS] < least_gain:
+                if _recent_gain(history) < least_gain:
                     return Ascent(vector, tuple(history), "converged")
                 metric = objective.metric(point.vector, point.known)
                 if gain > 0.75 * expected:
-                    damping = _less(damping)
+                    damping = _less(damping, _FAR_FEWER if gain > expected else _FEWER)
                 elif gain < 0.25 * expected:
                     damping = max(4.0 * damping, _LEAST_DAMPING)
             elif expected < objective.rounding(point.value):
                 return Ascent(vector, tuple(history), "flat")
-            elif damping > _MOST_DAMPING:
+            elif damping > _MOST_DAMPING or length < _SHORTEST:
                 return Ascent(vector, tuple(history), "stalled")
-            elif length == 1.0:
-                # Once, try the maximum of the parabola through both values and the slope.
-                curvature = slope - gain if np.isfinite(gain) else np.inf
-                length = min(max(0.5 * slope / curvature, 0.05), 0.5)
-            else:
-                # The quadratic model misled: forget the pairs and damp more.
+            elif damping > _ENOUGH_DAMPING:
+                # It is the length that misleads: to the maximum of the parabola through what is known.
                 memory.clear()
-                misled, length = True, 1.0
-                damping = max(10.0 * damping, _LEAST_DAMPING)
+                curvature = slope - gain if np.isfinite(gain) else np.inf
+                length *= min(max(0.5 * slope / curvature, 0.05), 0.5)
+            else:
+                # The quadratic model misled: damp, and if that did not help, forget the pairs as well.
+                if misled:
+                    memory.clear()
+                more = _MORE
+                if misled and not gain > _ALIKE * refused:
+                    more = _MORE**2  # the same step, nearly: this damping does not reach what misled
+                misled, refused = True, gain
+                damping = max(more * damping, more * used, _FIRST_DAMPING)
     except KeyboardInterrupt:
         return Ascent(vector, tuple(history), "interrupted")
     return Ascent(vector, tuple(history), "max_iter")
 
 
-def _less(damping: float) -> float:
-    return damping / 6.0 if damping > _LEAST_DAMPING else 0.0
+def _recent_gain(history: list[float]) -> float:
+    """Gain of the last three steps together."""
+    return history[-1] - history[-1 - _RECENT_STEPS] if len(history) > _RECENT_STEPS else np.inf
+
+
+def _less(damping: float, factor: float) -> float:
+    return damping / factor if damping > _NO_DAMPING else 0.0

@@ -10,6 +10,7 @@ of these rows with D-by-K matrices. Its optimum is within the edge terms of the 
 place to look for good starts: many can be tried for the price of one posterior.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from probsfa.statespace.learning.coordinates import Coordinates, from_vector, pa
 from probsfa.statespace.learning.fisher_metric import Metric, complete_data_without_holes
 from probsfa.statespace.learning.information import factor_spectra
 from probsfa.statespace.learning.memory_metric import MemoryMetric, coloured_spectra
+from probsfa.statespace.learning.noise import PRIOR_CURVATURE, Noise
 from probsfa.statespace.learning.processes import latent_spectra
 from probsfa.statespace.learning.quasi_newton import Evaluation
 from probsfa.statespace.parameters import Parameters
@@ -122,16 +124,41 @@ class WhittleObjective:
     """Whittle's log-likelihood as an objective of :func:`probsfa.statespace.learning.quasi_newton.ascend`.
 
     The offset has no part in it and stays where it is.
+
+    Parameters
+    ----------
+    layout : Coordinates
+        Free coordinates.
+    data : Periodogram
+        What the model is compared with.
+    template : Parameters
+        Parameters from which comes what has no coordinates.
+    limit : int
+        Most evaluations.
+    told : callable, optional
+        Called at each of them.
+    noise : Noise, optional
+        With a prior of the noise, whose log density is added.
     """
 
-    def __init__(self, layout: Coordinates, data: Periodogram, template: Parameters, limit: int) -> None:
+    def __init__(
+        self,
+        layout: Coordinates,
+        data: Periodogram,
+        template: Parameters,
+        limit: int,
+        told: Callable[[], None] | None = None,
+        noise: Noise | None = None,
+    ) -> None:
         self.layout = layout
+        self.noise = noise
         self.data = data
         self.template = template
         self._complete = complete_data_without_holes(float(data.weights.sum()), layout)
         self._band = data.band
         self.limit = limit
         self.count = 0
+        self._told = told
 
     @property
     def exhausted(self) -> bool:
@@ -142,9 +169,28 @@ class WhittleObjective:
         """Smallest change of the value that is more than rounding."""
         return float(1e-12 * (abs(value) + self.data.weights.sum()))
 
+    def _with_prior(self, params: Parameters, value: float, gradient: FloatArray) -> Evaluation:
+        if self.noise is not None:
+            value += self.noise.log_prior(params.noise_variance)
+            gradient[self.layout.slices[2]] += self.noise.prior_slope(params.noise_variance)
+        return Evaluation(value, gradient)
+
+    def _slope_for_metric(self, params: Parameters, gradient: FloatArray) -> FloatArray:
+        """The gradient of the likelihood, and a part of the prior's: see :class:`.ExactObjective`."""
+        if self.noise is None:
+            return gradient
+        gradient = gradient.copy()
+        gradient[self.layout.slices[2]] -= PRIOR_CURVATURE * self.noise.prior_slope(params.noise_variance)
+        return gradient
+
+    def _begin_evaluation(self) -> None:
+        self.count += 1
+        if self._told is not None:
+            self._told()
+
     def __call__(self, vector: FloatArray) -> Evaluation:
         """Value and gradient."""
-        self.count += 1
+        self._begin_evaluation()
         params = from_vector(self.layout, vector, self.template)
         even = self.layout.evenly_sampled
         spectra = latent_spectra(params, self.data.frequencies, evenly_sampled=even)
@@ -172,24 +218,33 @@ class WhittleObjective:
         gradient = pack_gradient(
             self.layout, by_dynamics, root[:, None] * by_loadings, by_noise, np.zeros_like(root)
         )
-        return Evaluation(value, gradient)
+        return self._with_prior(params, value, gradient)
 
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric:
         """Expected and complete-data information, as for the exact likelihood."""
         params = from_vector(self.layout, vector, self.template)
-        return Metric(self.layout, params, self._complete, evaluation.gradient, _MOST_WITHIN)
+        slope = self._slope_for_metric(params, evaluation.gradient)
+        return Metric(self.layout, params, self._complete, slope, _MOST_WITHIN)
 
 
 class MemoryWhittleObjective(WhittleObjective):
     """The same where the noise of the columns has memory; parameters in the state space."""
 
-    def __init__(self, layout: Coordinates, data: Periodogram, template: Parameters, limit: int) -> None:
-        super().__init__(layout, data, template, limit)
+    def __init__(
+        self,
+        layout: Coordinates,
+        data: Periodogram,
+        template: Parameters,
+        limit: int,
+        told: Callable[[], None] | None = None,
+        noise: Noise | None = None,
+    ) -> None:
+        super().__init__(layout, data, template, limit, told, noise)
         self._rows = data.by_band
 
     def __call__(self, vector: FloatArray) -> Evaluation:
         """Value and gradient."""
-        self.count += 1
+        self._begin_evaluation()
         params, layout = from_vector(self.layout, vector, self.template), self.layout
         spectra = coloured_spectra(layout, params, self.data.frequencies)
         weights = self.data.weights
@@ -210,9 +265,10 @@ class MemoryWhittleObjective(WhittleObjective):
         by_dynamics[own] += by_decay
         by_loadings[:, own] = np.diag(by_scale)
         gradient = pack_gradient(layout, by_dynamics, by_loadings, by_noise, np.zeros_like(by_noise))
-        return Evaluation(value, gradient)
+        return self._with_prior(params, value, gradient)
 
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> MemoryMetric:  # type: ignore[override]
         """Expected and complete-data information, as for the exact likelihood."""
         params = from_vector(self.layout, vector, self.template)
-        return MemoryMetric(self.layout, params, self._complete, evaluation.gradient)
+        slope = self._slope_for_metric(params, evaluation.gradient)
+        return MemoryMetric(self.layout, params, self._complete, slope)

@@ -110,8 +110,8 @@ def test_a_stream_chooses_its_number_of_latents(rng):
 def test_a_step_must_be_worth_more_where_there_are_many_parameters():
     options = FitOptions(2)
     worth = [options.gain_worth_a_step(n) for n in (10, 100, 300, 1000)]
-    np.testing.assert_allclose(worth, [0.01, 1.0, 9.0, 30.0])
-    assert FitOptions(2, tol=0.5).gain_worth_a_step(1000) == 0.5
+    np.testing.assert_allclose(worth, [0.002, 0.2, 0.5, 0.5])
+    assert FitOptions(2, tol=3.0).gain_worth_a_step(1000) == 3.0
 
 
 def test_more_latents_than_memory_holds_are_refused(rng):

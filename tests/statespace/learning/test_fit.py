@@ -7,7 +7,9 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from probsfa import ProbabilisticSFA
+from probsfa.statespace import progress
 from probsfa.statespace.learning import objective, whittle
+from probsfa.statespace.learning.coordinates import from_vector
 from probsfa.statespace.learning.objective import STATUS_SENTENCES
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
@@ -112,7 +114,9 @@ def heywood_data(rng):
 def test_a_heywood_case_is_kept_off_zero_by_the_prior(rng):
     """The likelihood is flat there: with the prior hardly any is lost, without it the noise falls to zero."""
     data = heywood_data(rng)
-    fitted, without = (ProbabilisticSFA(3, noise_prior=prior, tol=1e-8).fit(data) for prior in ("weak", None))
+    fitted = ProbabilisticSFA(3, tol=1e-8).fit(data)
+    # From there, since the likelihood has another maximum, a little lower, where another column has no noise.
+    without = ProbabilisticSFA(3, noise_prior=None, tol=1e-8, init=fitted).fit(data)
     assert (fitted.noise_variance_ / data.var(axis=0)).min() > 1e-3
     assert (without.noise_variance_ / data.var(axis=0)).min() < 1e-6
     assert without.log_likelihood_ - 0.1 < fitted.log_likelihood_ <= without.log_likelihood_ + 1e-3
@@ -253,6 +257,49 @@ def test_progress_is_shown_when_asked(rng, capsys):
     fitted = ProbabilisticSFA(2, noise="isotropic", verbose=True).fit(1000.0 * data)
     shown = re.findall(r"log-likelihood (\S+)\]", capsys.readouterr().err)
     assert float(shown[-1]) == pytest.approx(fitted.log_likelihood_, rel=1e-5), "in data units"
+
+
+def test_the_bar_moves_while_starts_are_refined(rng, capsys, monkeypatch):
+    model, data = draw(rng)
+    monkeypatch.setattr(progress, "_PAUSE", 0.0)
+    fitted = ProbabilisticSFA(2, noise="isotropic", verbose=True).fit(data)
+    shown = capsys.readouterr().err
+    steps = [int(n) for n in re.findall(r"starts: (\d+)step", shown)]
+    assert steps == sorted(steps) and len(set(steps)) > 10
+    # Then evaluations are counted from the beginning, to as many as there may be.
+    counts = [int(n) for n in re.findall(r"fit: +\d+%\|[^|]*\| (\d+)/200", shown.partition("step ")[2])]
+    assert counts == sorted(counts) and counts[-1] == fitted.n_evaluations_
+    assert shown.index("starts") < shown.index("log-likelihood")
+
+
+def test_the_bar_moves_while_gaps_are_imputed_for_a_start(capsys):
+    with progress.Progress(True, 10) as report:
+        report(2, -5.0)
+        report.refined()
+    assert "log-likelihood -5, step 1 of a start" in capsys.readouterr().err
+
+
+@sparsely("at", [5, 15], shown=[15])
+def test_an_interrupt_while_starting_keeps_the_best_start(rng, at, monkeypatch):
+    """The highest on Whittle's likelihood until then, which the fit returns."""
+    model, data = draw(rng)
+    call, seen = whittle.WhittleObjective.__call__, []
+
+    def interrupted(self, vector):
+        if len(seen) == at:
+            raise KeyboardInterrupt
+        evaluation = call(self, vector)
+        seen.append((evaluation.value, self.layout, vector, self.template))
+        return evaluation
+
+    monkeypatch.setattr(whittle.WhittleObjective, "__call__", interrupted)
+    with pytest.warns(ConvergenceWarning, match="[Ii]nterrupted"):
+        fitted = ProbabilisticSFA(2).fit(data)
+    _, layout, vector, template = max(seen, key=lambda one: one[0])
+    best = from_vector(layout, vector, template)
+    np.testing.assert_allclose(np.sort(fitted.decay_), np.sort(best.decay), rtol=1e-12)
+    relative = fitted.noise_variance_ / np.nanvar(data, axis=0)
+    np.testing.assert_allclose(relative, best.noise_variance, rtol=1e-9)
 
 
 def test_panel_counts_what_is_seen(rng):

@@ -1,0 +1,103 @@
+"""Steps that turn latents follow arcs: the same to first order, exact where nothing but the basis turns."""
+
+import numpy as np
+import pytest
+
+from probsfa.statespace.learning.coordinates import Coordinates
+from probsfa.statespace.learning.turns import turn_along
+from probsfa.statespace.parameters import Latents
+
+
+def exponential(matrix):
+    """By the series, of a small part of it that is then squared ten times."""
+    small, term, total = matrix / 2.0**10, np.eye(len(matrix)), np.eye(len(matrix))
+    for n in range(1, 12):
+        term = term @ small / n
+        total = total + term
+    for _ in range(10):
+        total = total @ total
+    return total
+
+
+def antisymmetric(rng, n):
+    half = np.triu(rng.standard_normal((n, n)), 1)
+    return half - half.T
+
+
+def problem(rng, d, latents, n_memories=0):
+    layout = Coordinates(d, latents, "diagonal", True, n_memories)
+    return layout, rng.standard_normal(layout.size), np.exp(rng.standard_normal(d))
+
+
+def loadings_of(layout, vector):
+    full = np.zeros((layout.n_features, layout.n_states))
+    full[layout.loaded] = vector[layout.slices[1]]
+    return full
+
+
+@pytest.mark.parametrize("d,k", [(6, 3), (3, 3), (3, 5), (4, 1)])
+def test_a_turn_of_the_basis_is_followed_exactly(rng, d, k):
+    """However far: the straight step would change what the latents explain."""
+    layout, vector, noise = problem(rng, d, Latents(k))
+    here, generator = loadings_of(layout, vector), antisymmetric(rng, k)
+    if k > d:  # a turn that moves what the columns see, and nothing else
+        seen = np.linalg.svd(here / np.sqrt(noise)[:, None])[2][:d]
+        generator = seen.T @ antisymmetric(rng, d) @ seen
+    step = np.zeros(layout.size)
+    step[layout.slices[1]] = (here @ generator).ravel()
+    reached, turn = turn_along(layout, vector, step, noise)
+    wanted = here @ exponential(generator)
+    np.testing.assert_allclose(loadings_of(layout, reached), wanted, atol=1e-9)
+    np.testing.assert_allclose(turn.matrix @ turn.matrix.T, np.eye(k), atol=1e-12)
+    rest = np.ones(layout.size, dtype=bool)
+    rest[layout.slices[1]] = False
+    np.testing.assert_array_equal(reached[rest], vector[rest])
+
+
+@pytest.mark.parametrize("latents,n_memories", [(Latents(3), 0), (Latents(2, 1, 1), 0), (Latents(7), 4)])
+def test_any_step_is_the_same_to_first_order(rng, latents, n_memories):
+    layout, vector, noise = problem(rng, 4, latents, n_memories)
+    step = rng.standard_normal(layout.size)
+    apart = []
+    for length in (1e-2, 1e-3):
+        reached, _ = turn_along(layout, vector, length * step, noise)
+        apart.append(np.abs(reached - vector - length * step).max())
+    assert 0.0 < apart[1] < 0.02 * apart[0]
+
+
+def test_the_turn_leaves_least_of_the_step_in_units_of_the_noise(rng):
+    """Against a regression on all antisymmetric matrices."""
+    layout, vector, noise = problem(rng, 6, Latents(3))
+    step = 0.1 * rng.standard_normal(layout.size)
+    root = 1.0 / np.sqrt(noise)[:, None]
+    scaled, change = (root * loadings_of(layout, x) for x in (vector, step))
+    basis = []
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        one = np.zeros((3, 3))
+        one[i, j], one[j, i] = 1.0, -1.0
+        basis.append(one)
+    parts = np.linalg.lstsq(np.stack([(scaled @ one).ravel() for one in basis], axis=1), change.ravel())[0]
+    generator = np.einsum("i,ijk->jk", parts, basis)
+    _, turn = turn_along(layout, vector, step, noise)
+    np.testing.assert_allclose(turn.matrix, exponential(generator), atol=1e-10)
+
+
+def test_memories_are_not_turned_and_slopes_stay_slopes(rng):
+    layout, vector, noise = problem(rng, 4, Latents(7), 4)
+    step = rng.standard_normal(layout.size)
+    reached, turn = turn_along(layout, vector, step, noise)
+    memories = layout.memories
+    np.testing.assert_array_equal(
+        loadings_of(layout, reached)[:, memories], loadings_of(layout, vector + step)[:, memories]
+    )
+    slope = rng.standard_normal(layout.size)
+    assert turn(step) @ turn(slope) == pytest.approx(step @ slope, rel=1e-12)
+
+
+def test_latents_that_no_column_sees_turn_nothing(rng):
+    layout, vector, noise = problem(rng, 4, Latents(2))
+    vector[layout.slices[1]] = 0.0
+    step = rng.standard_normal(layout.size)
+    reached, turn = turn_along(layout, vector, step, noise)
+    np.testing.assert_allclose(reached, vector + step, rtol=1e-14)
+    np.testing.assert_allclose(turn.matrix, np.eye(2), atol=1e-14)
