@@ -200,10 +200,10 @@ def filter_sequence(
 
     known = engine_params(params)
     result = run_filter(known, cells_of, state, filter_rows=rows)
-    moments = predict(params, columns, shapes, *ahead)
+    moments = predict(params, columns, shapes, ahead[0], ahead[1])
     scales = np.log([column.scale for column in columns])
     bounds = result.row_log_likelihoods - sequence.mask @ scales
-    eta, spread = predictor_moments(params, *ahead)
+    eta, spread = predictor_moments(params, ahead[0], ahead[1])
     residuals = quantile_residuals(columns, shapes, cells_of.values, eta, spread, rng)
     return EmissionFilter(
         result.means, result.covariances, bounds, result.state, moments.means, moments.std, residuals
