@@ -6,7 +6,7 @@ rank of the columns where these are few. Times are of the processor, the least o
 so that a busy machine counts little; the floor is the count of ``common/floor.py`` at the rate of a matrix
 product on one core. "First" is the first posterior, compilation included.
 
-    OMP_NUM_THREADS=1 python benchmarks/speed/engine_dozens.py [--cases 12,20,1000 16,20,10000] [--repeats 5]
+    python benchmarks/speed/engine_dozens.py [--cases 12,20,1000 16,20,10000] [--repeats 5]
 """
 
 import argparse

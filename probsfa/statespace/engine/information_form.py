@@ -67,8 +67,8 @@ from probsfa.statespace.engine.segmented import from_segments, to_segments
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 
-#: Most precision of a filtered state with which this is chosen: ten digits are left.
-MOST_PRECISION = 1e5
+#: Most precision of a filtered state with which this is chosen: means, which lose most, keep ten digits.
+MOST_PRECISION = 1e4
 
 # Dependence on the state at the left border that is none any more: states have a variance of one.
 _NEGLIGIBLE = 1e-15

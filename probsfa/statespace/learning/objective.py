@@ -217,7 +217,8 @@ class ExactObjective:
         if self.layout.limits is not None and self.layout.limits.hold:
             return straight(vector, step)
         params = from_vector(self.layout, vector, self.template)
-        return turn_along(self.layout, vector, step, params.noise_variance)
+        reached, turn = turn_along(self.layout, vector, step, params.noise_variance)
+        return reached, turn
 
     def _prior_slope(self, params: Parameters) -> FloatArray:
         noise = self.evaluate.noise
