@@ -217,8 +217,7 @@ class ExactObjective:
         if self.layout.limits is not None and self.layout.limits.hold:
             return straight(vector, step)
         params = from_vector(self.layout, vector, self.template)
-        reached, turn = turn_along(self.layout, vector, step, params.noise_variance)
-        return reached, turn
+        return turn_along(self.layout, vector, step, params.noise_variance)
 
     def _prior_slope(self, params: Parameters) -> FloatArray:
         noise = self.evaluate.noise

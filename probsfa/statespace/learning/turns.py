@@ -15,7 +15,7 @@ remembered of steps and gradients before is turned along (Absil, Mahony & Sepulc
 algorithms on matrix manifolds, chapters 4 and 8, on retractions and vector transport).
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,8 @@ __all__ = ["Turn", "turn_along"]
 _LEAST_PART = 1e-10
 
 
-class Turn(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Turn:
     """A turn of the latents that columns share.
 
     Attributes
