@@ -238,7 +238,7 @@ def ascend(
                 memory.clear()
                 continue
             if expected * excess < tol * length:
-                if least == 0.0 or _recent_gain(history) < tol:
+                if least == 0.0 or _recent_gain(history) < _RECENT_STEPS * tol:
                     return Ascent(vector, tuple(history), "converged")
                 # A damped step promises less than a free one: ask again before believing it.
                 if not misled:
