@@ -47,7 +47,7 @@ def plot_timescales(model: "BayesianSFA", *, ax: "Axes | None" = None) -> "Axes"
     --------
     >>> from probsfa import BayesianSFA
     >>> from probsfa.datasets import make_slow_mixture
-    >>> X = make_slow_mixture(80, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
+    >>> X = make_slow_mixture(100, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
     >>> model = BayesianSFA(1, inference="svi", progress_bar=False, random_state=0).fit(X)
     >>> ax = plot_timescales(model)
     >>> ax.get_xlabel()
@@ -110,7 +110,7 @@ def plot_loadings(
     --------
     >>> from probsfa import BayesianSFA
     >>> from probsfa.datasets import make_slow_mixture
-    >>> X = make_slow_mixture(80, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
+    >>> X = make_slow_mixture(100, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
     >>> model = BayesianSFA(1, inference="svi", progress_bar=False, random_state=0).fit(X)
     >>> [ax] = plot_loadings(model)
     >>> ax.get_title()
@@ -172,7 +172,7 @@ def plot_latents(
     --------
     >>> from probsfa import BayesianSFA
     >>> from probsfa.datasets import make_slow_mixture
-    >>> X = make_slow_mixture(80, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
+    >>> X = make_slow_mixture(100, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
     >>> model = BayesianSFA(1, inference="svi", progress_bar=False, random_state=0).fit(X)
     >>> [ax] = plot_latents(model)
     >>> ax.get_ylabel()
@@ -227,7 +227,7 @@ def plot_predictive_check(
     --------
     >>> from probsfa import BayesianSFA
     >>> from probsfa.datasets import make_slow_mixture
-    >>> X = make_slow_mixture(80, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
+    >>> X = make_slow_mixture(100, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
     >>> model = BayesianSFA(1, inference="svi", progress_bar=False, random_state=0).fit(X)
     >>> ax = plot_predictive_check(model, lags=10)
     >>> ax.get_ylabel()
@@ -309,7 +309,7 @@ def plot_imputation_fan(
     --------
     >>> from probsfa import BayesianSFA
     >>> from probsfa.datasets import make_slow_mixture
-    >>> X = make_slow_mixture(80, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
+    >>> X = make_slow_mixture(100, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
     >>> model = BayesianSFA(1, inference="svi", progress_bar=False, random_state=0).fit(X)
     >>> X[20:30, 0] = np.nan
     >>> ax = plot_imputation_fan(model, X, levels=(0.5, 0.9))

@@ -15,7 +15,15 @@ from probsfa.extensions.experts import learning
 from probsfa.extensions.experts.learning import Data, Settings, from_vector, to_vector
 from probsfa.extensions.experts.model import ExpertModel
 from probsfa.extensions.experts.potential import CellDensity, Features, GlobalExpert
-from probsfa.extensions.experts.sampling import Columns, Reference, State, Stepsize, log_integral, move
+from probsfa.extensions.experts.sampling import (
+    Columns,
+    Reference,
+    State,
+    Stepsize,
+    log_integral,
+    move,
+    reflect,
+)
 from probsfa.statespace.parameters import Parameters
 from tests.oracles import experts as oracle
 from tests.tolerances import EXACT
@@ -176,11 +184,12 @@ def two_rows(values=(np.nan, np.nan), noise=None):
     return density, Reference(columns, (2,), values, free, seen)
 
 
-def run(density, reference, n_chains, n_moves, rng):
+def run(density, reference, n_chains, n_moves, rng, reflecting=False):
     state = State.at(density, reference.mean + reference.draw(n_chains, rng))
     step, kept = Stepsize(), []
     for i in range(n_moves):
         state, acceptance = move(density, state, reference, step.size, 6, rng)
+        state = reflect(density, state, reference, rng) if reflecting else state
         if i < n_moves // 4:
             step.adapt(acceptance)
         else:
@@ -203,9 +212,10 @@ MOMENTS = (
 )  # fmt: skip
 
 
-def test_samples_have_the_moments_of_the_grid(rng):
+@pytest.mark.parametrize("reflecting", [False, True])
+def test_samples_have_the_moments_of_the_grid(rng, reflecting):
     grid = oracle.Grid(SQUARED, *SQUARE)
-    drawn, acceptance = run(*two_rows(), 200, 400, rng)
+    drawn, acceptance = run(*two_rows(), 200, 400, rng, reflecting)
     assert 0.6 < acceptance < 0.98
     check_moments(drawn, lambda f: grid.mean(lambda y: f(y[..., 0])), MOMENTS)
 
@@ -389,6 +399,17 @@ def test_hidden_cells_are_drawn_on_the_manifold(fitted):
     np.testing.assert_array_equal(model.transform(hidden), model.transform(hidden))
     assert np.all(model.posterior(hidden).std[50:60].mean() > model.posterior(y).std[50:60].mean())
     assert model.sample_posterior(hidden, 3, random_state=0).shape == (3, 300, 1)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_chains_come_to_both_signs_of_every_hidden_cell(fitted, seed):
+    """Only the square is slow: hidden cells are as likely below as above zero, wherever chains began."""
+    model, y, _ = fitted
+    hidden = y.copy()
+    hidden[52:58] = np.nan
+    cells = model.sample_posterior(hidden, 80, of="cells", n_steps=1, random_state=seed)[:, 52:58, 0]
+    positive = np.mean(cells > 0.0, axis=0)
+    assert np.all(positive > 0.15) and np.all(positive < 0.85)
 
 
 def test_saved_and_loaded(fitted, tmp_path):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import probsfa
+from probsfa.statespace.learning.options import FitOptions
 
 DATA = Path(__file__).parent / "data"
 
@@ -46,7 +47,9 @@ def test_standard_errors_of_a_model_saved_by_the_first_version(expected):
 def test_a_fit_reaches_what_was_saved_by_the_first_version(expected):
     saved = probsfa.load(DATA / "saved_v1.npz")
     again = probsfa.ProbabilisticSFA(**saved.get_params()).fit(expected["X"])
-    assert again.log_likelihood_ == pytest.approx(saved.log_likelihood_, rel=1e-9)
-    assert again.n_evaluations_ == saved.n_evaluations_ and again.status_ == saved.status_
-    np.testing.assert_allclose(again.decay_, saved.decay_, rtol=1e-9)
-    np.testing.assert_allclose(again.loadings_, saved.loadings_, rtol=1e-9, atol=1e-9)
+    # Climbs have changed since, what they climb has not: apart by no more than a step is worth.
+    n_parameters = 2 + again.loadings_.size + 2 * again.mean_.size
+    assert abs(again.log_likelihood_ - saved.log_likelihood_) < FitOptions(2).gain_worth_a_step(n_parameters)
+    assert again.converged_
+    np.testing.assert_allclose(again.decay_, saved.decay_, atol=2e-3)
+    np.testing.assert_allclose(again.loadings_, saved.loadings_, atol=1e-2)

@@ -15,6 +15,7 @@ from probsfa.extensions.experts.sampling import (
     Stepsize,
     log_integral,
     move,
+    reflect,
 )
 from probsfa.statespace.parameters import Parameters
 
@@ -114,6 +115,7 @@ class ExpertModel(NamedTuple):
         for _ in range(-(-n_draws // n_chains)):
             for _ in range(_N_BETWEEN):
                 state, _ = move(density, state, reference, step, self.n_leaps, rng)
+                state = reflect(density, state, reference, rng)
             kept.append(density.rows(state.cells))
         return np.concatenate(kept)[:n_draws]
 
@@ -131,6 +133,7 @@ class ExpertModel(NamedTuple):
         for _ in range(n_moves):
             state, acceptance = move(density, state, reference, step.size, self.n_leaps, rng)
             step.adapt(acceptance)
+            state = reflect(density, state, reference, rng)
         return state, step.size
 
     def draw_series(self, n_steps: int, n_moves: int, rng: np.random.Generator) -> Drawn:

@@ -21,7 +21,7 @@ from scipy.special import logsumexp
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.extensions.experts.potential import starts_of
 
-__all__ = ["Columns", "LogIntegral", "Reference", "State", "Stepsize", "log_integral", "move"]
+__all__ = ["Columns", "LogIntegral", "Reference", "State", "Stepsize", "log_integral", "move", "reflect"]
 
 # Acceptance that the size of the steps is adapted to.
 _ACCEPTANCE = 0.8
@@ -230,6 +230,36 @@ def move(
     proposed = State(cells, log_density, gradient)
     chosen = State(*(np.where(taken, there, here) for there, here in zip(proposed, state, strict=True)))
     return chosen, float(np.mean(np.exp(gain)))
+
+
+def reflect(density: Density, state: State, reference: Reference, rng: np.random.Generator) -> State:
+    """Reflect one cell of each chain at the mean of the reference, taken or left by Metropolis' rule.
+
+    Where expanded rows hardly tell the sign of a cell, as of ``(y, y**2)`` with a slow ``y**2``, Hamiltonian
+    moves seldom cross what lies between: all chains may stay on the side on which they began.
+
+    Parameters
+    ----------
+    density : callable
+        Log density and its derivative.
+    state : State
+        Where chains are.
+    reference : Reference
+        Gaussian at whose mean cells are reflected.
+    rng : Generator
+        Source of randomness.
+    """
+    if reference.n_free == 0:
+        return state
+    n_chains = state.cells.shape[1]
+    chains, chosen = np.arange(n_chains), rng.integers(reference.n_free, size=n_chains)
+    cells = state.cells.copy()
+    cells[chosen, chains] = 2.0 * reference.mean[chosen, 0] - cells[chosen, chains]
+    proposed = State.at(density, cells)
+    with np.errstate(invalid="ignore"):
+        gain = proposed.log_density - state.log_density
+    taken = np.log(rng.random(n_chains)) < gain  # never where the gain is no number
+    return State(*(np.where(taken, there, here) for there, here in zip(proposed, state, strict=True)))
 
 
 class LogIntegral(NamedTuple):
