@@ -29,11 +29,14 @@ __all__ = ["LINKS", "Linked", "Monotone", "Quadratic"]
 
 # Least precision of a site, as a part of that of the noise.
 _LEAST_PRECISION = 1e-3
+# Nodes of the expectations that are climbed, whose integrands are nearly polynomials.
+_N_LEARNED = 24
 
 
 class Linked(Family):
     """Gaussian noise about a function of the predictor; shapes are ``log r`` and those of the function."""
 
+    n_nodes = 120  # where noise is small, distribution functions are steep in the predictor
     has_scale = True
     has_link = True
 
@@ -59,7 +62,7 @@ class Linked(Family):
         """See :class:`Family`; the precision is negative where the log density is not concave."""
         precision = np.exp(-shape[0])
         square, slope, curvature = (np.zeros_like(mean) for _ in range(3))
-        for weight, eta in over_nodes(mean, variance, self.n_nodes):
+        for weight, eta in over_nodes(mean, variance, _N_LEARNED):
             value, first, second = self.derivatives(eta, shape[1:])
             residual = x - value
             square += weight * residual**2
@@ -75,7 +78,7 @@ class Linked(Family):
         precision = np.exp(-shape[0])
         square = np.zeros_like(mean)
         slopes = [np.zeros_like(mean) for _ in shape[1:]]
-        for weight, eta in over_nodes(mean, variance, self.n_nodes):
+        for weight, eta in over_nodes(mean, variance, _N_LEARNED):
             residual = x - self.function(eta, shape[1:])
             square += weight * residual**2
             for slope, part in zip(slopes, self.by_link(eta, shape[1:]), strict=True):
@@ -143,7 +146,6 @@ class Quadratic(Linked):
 
     name = "quadratic"
     n_shapes = 3
-    n_nodes = 24
 
     def function(self, eta: FloatArray, link: FloatArray) -> FloatArray:
         """See :class:`Linked`."""
@@ -174,7 +176,6 @@ class Monotone(Linked):
     KNOTS: ClassVar[tuple[float, ...]] = (-1.2, 0.0, 1.2)
     _SHARPNESS = 1.5
     n_shapes = 3 + len(KNOTS)
-    n_nodes = 24
 
     def _units(self, eta: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
         """Of each unit its value, zero at zero, and its slope between zero and one."""

@@ -8,7 +8,7 @@ __all__ = ["Rung", "halving_schedule"]
 _FEWEST_ROWS = 2000
 # By what rows grow from rung to rung; evaluations of the first rung and of the others.
 _GROWTH = 16
-_FIRST_EVALUATIONS, _LATER_EVALUATIONS = 20, 30
+_FIRST_EVALUATIONS, _LATER_EVALUATIONS = 30, 40
 # Part of the candidates that goes on, and how many do at least.
 _KEPT, _FEWEST_KEPT = 1 / 3, 3
 

@@ -253,13 +253,13 @@ def ascend(
                 memory.turn(turn)
                 taken = box.within(point.vector + step) - point.vector
                 memory.add(turn(taken), turn(point.gradient) - new.gradient)
-                point, misled, length = new, False, 1.0
+                point, misled, shortened, length = new, False, length < 1.0, 1.0
                 vector = point.vector
                 history.append(point.value)
                 if _recent_gain(history) < least_gain:
                     return Ascent(vector, tuple(history), "converged")
                 metric = objective.metric(point.vector, point.known)
-                if gain > 0.75 * expected:
+                if gain > 0.75 * expected and not shortened:  # a short step always gains what it promises
                     damping = _less(damping, _FAR_FEWER if gain > expected else _FEWER)
                 elif gain < 0.25 * expected:
                     damping = max(4.0 * damping, _LEAST_DAMPING)

@@ -78,6 +78,8 @@ def test_bound_never_falls(name, n_rows, n_features, decay):
         inferred, history = infer(far, cells(name, X), (shape_of(name, n_features),), tol=1e-9)
         assert np.all(np.diff(history) >= 0.0)
         assert np.isfinite(inferred.bound) and history[-1] == inferred.bound
+        if name == "quadratic":  # not concave: sites that are at their least precision ask for less still
+            continue
         # It ended where sites are what they ask for, not where steps became too short.
         step = np.abs(inferred.asked.information - inferred.sites.information)
         assert np.max(step) < 1e-3 * (1.0 + np.max(np.abs(inferred.sites.information)))
