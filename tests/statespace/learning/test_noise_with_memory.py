@@ -236,7 +236,7 @@ def test_decays_of_the_noise_are_recovered():
         assert np.all(np.std(estimates, axis=0) < 0.12)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.nightly
 def test_standard_errors_are_the_scatter_of_estimates():
     estimates, errors = [], []
     for seed in range(20):

@@ -132,7 +132,7 @@ def test_what_is_no_interval_is_said(small):
         ProbabilisticSFA(1, noise=0.0).fit(np.nan_to_num(data)).profile_timescale(np.nan_to_num(data))
 
 
-@pytest.mark.exhaustive
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:The observed information")
 def test_intervals_cover_as_often_as_they_say():
