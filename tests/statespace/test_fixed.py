@@ -9,6 +9,7 @@ from probsfa.statespace.parameters import Parameters
 from tests.oracles import latents_of_two_states as pairs
 from tests.oracles import noise_with_memory as coloured
 from tests.oracles import statespace as oracle
+from tests.sampling import sparsely
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -75,7 +76,7 @@ def test_a_pattern_of_zeros_ends_at_the_maximum_of_the_dense_gaussian(series):
     assert fitted.log_likelihood_ < ProbabilisticSFA(2, **EXACT).fit(x).log_likelihood_
 
 
-@pytest.mark.parametrize("solver", ["lbfgs", "em"])
+@sparsely("solver", ["lbfgs", "em"])
 def test_decays_noise_and_single_loadings_are_held_and_the_rest_is_at_its_maximum(series, solver):
     model, x = series
     fixed = {

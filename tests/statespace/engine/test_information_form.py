@@ -74,7 +74,7 @@ def test_inverses_and_solutions_are_those_of_the_library(rng, n):
 
 
 @sparsely("n_components", [1, 5, 13], shown=[13])
-@sparsely("holes", list(HOLES), shown=["scattered", "everything"])
+@sparsely("holes", list(HOLES), shown=["scattered"])
 def test_moments_and_sums_are_those_of_the_joint_gaussian(rng, use, n_components, holes):
     model = many_latents(rng, 3, n_components)
     use(n_segments=4)
