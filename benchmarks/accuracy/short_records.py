@@ -1,6 +1,6 @@
 """Short records: the first call where rows are few, with the noise it chooses, white noise and memory.
 
-Windows of the records of first_call (three of each length, spread over the record), in which 10 % of the
+Windows of the records of first_call (two of each length, spread over the record), in which 10 % of the
 observed cells are hidden, one by one or in blocks of six rows. Errors are root mean squares in units of each
 column's standard deviation in the window, over those of straight lines through the same holes; geometric
 means of the windows. The last column says in how many of them the first call chose noise with memory. Columns
@@ -25,8 +25,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share b
 from common.data import RECORDS, add_data_option, records
 from common.side_by_side import setting, table
 
-LENGTHS = (60, 100, 160, 250, 400, 700, 1500)
-WINDOWS = 3
+LENGTHS = (100, 160, 250, 400, 700)
+WINDOWS = 2
 HIDINGS = {
     "cells": lambda X, seed: hide_cells(X, 0.1, random_state=seed),
     "6-row blocks": lambda X, seed: hide_blocks(X, 6, 0.1, random_state=seed),

@@ -23,8 +23,9 @@ __all__ = ["few_data", "or_with_memory"]
 # Observed cells of a column for each column, below which data are few; the fewest columns that have something
 # to share beside their memories; and what memories of all columns may cost: rows times states to the third.
 _CELLS_FOR_A_COLUMN, _FEWEST_COLUMNS, _AFFORDABLE = 50, 3, 3e7
-# Straight lines come near where the error of cells left out is this part of theirs, or more.
-_NEAR = 0.75
+# Straight lines come near where the error of cells left out is this part of theirs, or more. They are cells
+# that were learned from, which look the better beside new ones the fewer there are.
+_NEAR = 0.65
 
 
 def few_data(columns: ColumnMoments) -> bool:

@@ -220,10 +220,10 @@ def test_a_smaller_model_keeps_the_latents_that_explain_most():
 
 
 def test_the_halving_schedule():
-    assert halving.halving_schedule(12, 20_000) == [(12, 2000, 20), (4, 20_000, 30)]
-    assert halving.halving_schedule(30, 90_000) == [(30, 2000, 20), (10, 32_000, 30), (3, 90_000, 30)]
-    assert halving.halving_schedule(30, 500) == [(30, 500, 20), (10, 500, 30)]
-    assert halving.halving_schedule(2, 2500) == [(2, 2000, 20), (2, 2500, 30)]
+    assert halving.halving_schedule(12, 20_000) == [(12, 2000, 30), (4, 20_000, 40)]
+    assert halving.halving_schedule(30, 90_000) == [(30, 2000, 30), (10, 32_000, 40), (3, 90_000, 40)]
+    assert halving.halving_schedule(30, 500) == [(30, 500, 30), (10, 500, 40)]
+    assert halving.halving_schedule(2, 2500) == [(2, 2000, 30), (2, 2500, 40)]
     assert halving.halving_schedule(9, 10_000, 40)[0].n_rows == 4000
 
 

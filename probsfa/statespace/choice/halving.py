@@ -55,8 +55,8 @@ def halving_schedule(n_candidates: int, n_rows: int, n_latents: int = 1) -> list
     >>> from probsfa.statespace.choice.halving import halving_schedule
     >>> for rung in halving_schedule(12, 20_000):
     ...     print(*rung)
-    12 2000 20
-    4 20000 30
+    12 2000 30
+    4 20000 40
     """
     rows = min(n_rows, max(_FEWEST_ROWS, 100 * n_latents))
     rungs = [Rung(n_candidates, rows, _FIRST_EVALUATIONS)]
