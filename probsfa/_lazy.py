@@ -1,6 +1,10 @@
 """Names of packages that are looked up when they are first used."""
 
-__all__ = ["homes_in_stub"]
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["homes_in_stub", "looked_up"]
 
 
 def homes_in_stub(path: str) -> dict[str, str]:
@@ -13,3 +17,29 @@ def homes_in_stub(path: str) -> dict[str, str]:
                 _, module, _, name, _, _ = line.split()
                 homes[name] = module
     return homes
+
+
+def looked_up(
+    namespace: dict[str, Any], homes: dict[str, str]
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` of a package whose names are looked up when they are first used.
+
+    Parameters
+    ----------
+    namespace : dict
+        The globals of the package.
+    homes : dict of str
+        Module of every name; the package itself for its own modules.
+    """
+    package = namespace["__name__"]
+
+    def look_up(name: str) -> object:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if homes[name] == package:  # a module of this package
+            return importlib.import_module(f"{package}.{name}")
+        value = getattr(importlib.import_module(homes[name]), name)
+        namespace[name] = value  # looked up once, then as cheap as any other name
+        return value
+
+    return look_up, lambda: sorted({*namespace, *homes})

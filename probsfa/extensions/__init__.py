@@ -12,49 +12,14 @@ time:
 ``principal_components``  ``PCA``, with the number of components that leaves a given part of the risk
 ========================  ==============================================================================
 
-Names are looked up when they are first used: those that need no JAX do not load it.
+Names are looked up when they are first used, in the modules that ``__init__.pyi`` gives: those that need no
+JAX do not load it.
 """
 
-import importlib
-from typing import TYPE_CHECKING
+import os
 
-if TYPE_CHECKING:
-    from probsfa.extensions.autoencoder import Autoencoder as Autoencoder
-    from probsfa.extensions.autoencoder import LinearAutoencoder as LinearAutoencoder
-    from probsfa.extensions.bilinear import BilinearSFA as BilinearSFA
-    from probsfa.extensions.emissions import EmissionSFA as EmissionSFA
-    from probsfa.extensions.experts import ProductOfExpertsSFA as ProductOfExpertsSFA
-    from probsfa.extensions.principal_components import PCA as PCA
-    from probsfa.extensions.principal_curve import PrincipalCurve as PrincipalCurve
+from probsfa._lazy import homes_in_stub, looked_up
 
-_HOMES = {
-    "Autoencoder": "autoencoder",
-    "BilinearSFA": "bilinear",
-    "EmissionSFA": "emissions",
-    "LinearAutoencoder": "autoencoder",
-    "PCA": "principal_components",
-    "PrincipalCurve": "principal_curve",
-    "ProductOfExpertsSFA": "experts",
-}
-
-__all__ = [
-    "PCA",
-    "Autoencoder",
-    "BilinearSFA",
-    "EmissionSFA",
-    "LinearAutoencoder",
-    "PrincipalCurve",
-    "ProductOfExpertsSFA",
-]
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'probsfa.extensions' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"probsfa.extensions.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+_HOMES = homes_in_stub(os.path.splitext(__file__)[0] + ".pyi")
+__all__ = list(_HOMES)
+__getattr__, __dir__ = looked_up(globals(), _HOMES)

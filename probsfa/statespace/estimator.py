@@ -684,7 +684,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
         model = fitted(options)
         if isinstance(data, InMemory):
-            return or_with_memory(model, data.sequences, options, fitted)
+            return or_with_memory(model, data, options, fitted)
         return model
 
     def _take_over(self, model: FittedModel) -> None:

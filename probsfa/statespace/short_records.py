@@ -12,9 +12,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from probsfa._validation import Sequences
-from probsfa.statespace.columns import ColumnMoments, column_moments
+from probsfa.statespace.columns import ColumnMoments
 from probsfa.statespace.criterion import bayesian_criterion
+from probsfa.statespace.learning.budget import COLUMNS_FOR_A_LATENT
+from probsfa.statespace.learning.maximum_likelihood import InMemory
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.models import LinearGaussianModel
 
@@ -35,12 +36,15 @@ def few_data(columns: ColumnMoments) -> bool:
     if n_varying < _FEWEST_COLUMNS:
         return False
     few = float(counts[varying].mean()) < _CELLS_FOR_A_COLUMN * n_varying
-    return few and sum(columns.lengths) * (-(-n_varying // 3) + len(counts)) ** 3 <= _AFFORDABLE
+    return (
+        few
+        and sum(columns.lengths) * (-(-n_varying // COLUMNS_FOR_A_LATENT) + len(counts)) ** 3 <= _AFFORDABLE
+    )
 
 
 def or_with_memory(
     white: LinearGaussianModel,
-    sequences: Sequences,
+    data: InMemory,
     options: FitOptions,
     fit: Callable[[FitOptions], LinearGaussianModel],
 ) -> LinearGaussianModel:
@@ -50,8 +54,8 @@ def or_with_memory(
     ----------
     white : LinearGaussianModel
         The model with white noise.
-    sequences : Sequences
-        The rows it was fitted to.
+    data : InMemory
+        What it was fitted to.
     options : FitOptions
         What was asked for.
     fit : callable
@@ -62,8 +66,9 @@ def or_with_memory(
     LinearGaussianModel
         That with the lower information criterion (BIC); its status says so where it is the other.
     """
-    if not options.leaves_noise_open or white.fitted.interrupted or not few_data(column_moments(sequences)):
+    if not options.leaves_noise_open or white.fitted.interrupted or not few_data(data.columns):
         return white
+    sequences = data.sequences
     comparison = white.impute(sequences).beside_interpolation
     if comparison is None or comparison.model < _NEAR * comparison.interpolation:
         return white

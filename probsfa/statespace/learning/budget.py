@@ -21,7 +21,7 @@ __all__ = ["Size", "affordable_rows", "check_memory", "default_size", "most_comp
 # More latents than this gain little and take long, however many columns there are.
 _MOST = 32
 # The most where the noise has memory, and columns for each latent then.
-_MOST_BESIDE_MEMORY, _COLUMNS_FOR_A_LATENT = 10, 3
+_MOST_BESIDE_MEMORY, COLUMNS_FOR_A_LATENT = 10, 3
 # Products of the one posterior over all rows that filling or transforming takes.
 _POSTERIOR = 1e10
 # Products of a posterior while learning, of which there are many.
@@ -171,7 +171,7 @@ def most_components(
     by_data = int((n_cells / _CELLS_PER_PARAMETER - 2 * n_varying) / (n_varying + 1))
     k = max(1, min(n_varying, _MOST, by_data))
     if memory:
-        k = min(k, _MOST_BESIDE_MEMORY, -(-n_varying // _COLUMNS_FOR_A_LATENT))
+        k = min(k, _MOST_BESIDE_MEMORY, -(-n_varying // COLUMNS_FOR_A_LATENT))
     memories = n_features if memory else 0
     while k > 1 and n_rows * _products(k + memories, n_features) > products:
         k -= 1

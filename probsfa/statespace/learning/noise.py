@@ -29,11 +29,11 @@ __all__ = [
     "FORMER_FLOOR",
     "LEAST_KNOWN_NOISE",
     "LEAST_NOISE",
-    "PRIOR_CURVATURE",
     "WEAK_PRIOR",
     "Noise",
     "NoiseKind",
     "is_heywood",
+    "slope_for_metric",
 ]
 
 #: One variance for each feature, one for all features, or none that is learned.
@@ -46,9 +46,9 @@ LEAST_NOISE = 1e-9
 LEAST_KNOWN_NOISE = 1e-12
 #: Relative noise variance below which the weak prior falls.
 WEAK_PRIOR = 1e-4
-#: Curvature by ``log rho`` that a climb takes the posterior density to have besides the expected information,
-#: in units of the prior's slope: what the likelihood has where the prior balances it, and as much again.
-PRIOR_CURVATURE = 2.0
+# Curvature by ``log rho`` that a climb takes the posterior density to have besides the expected information,
+# in units of the prior's slope: what the likelihood has where the prior balances it, and as much again.
+_PRIOR_CURVATURE = 2.0
 #: What earlier versions held single features to, and their files still do.
 FORMER_FLOOR = 1e-3
 # A feature has hardly any noise below the first, and others are typical above the second.
@@ -132,3 +132,33 @@ def is_heywood(variance: FloatArray) -> bool:
     bool
     """
     return bool(variance.min() < _HEYWOOD_LOW and np.median(variance) > _HEYWOOD_TYPICAL)
+
+
+def slope_for_metric(
+    gradient: FloatArray, place: slice, noise: Noise | None, noise_variance: FloatArray
+) -> FloatArray:
+    """The gradient by which a metric judges how steeply noise variances curve what is climbed.
+
+    The likelihood curves where its own gradient pushes a variance towards zero, whatever holds it up; and
+    where it is flat, the prior alone would ask for steps so long that they shorten all others.
+
+    Parameters
+    ----------
+    gradient : ndarray of shape (P,)
+        Slope of the posterior density.
+    place : slice
+        Where the logarithms of the noise variances are.
+    noise : Noise or None
+        With the prior, where there is one.
+    noise_variance : ndarray of shape (D,)
+        Where the slope is taken.
+
+    Returns
+    -------
+    ndarray of shape (P,)
+    """
+    if noise is None:
+        return gradient
+    slope = gradient.copy()
+    slope[place] -= _PRIOR_CURVATURE * noise.prior_slope(noise_variance)
+    return slope

@@ -11,7 +11,7 @@ from probsfa.statespace.learning.coordinates import Coordinates, from_vector, sc
 from probsfa.statespace.learning.fisher_metric import Metric, complete_data_of
 from probsfa.statespace.learning.limits import Limits
 from probsfa.statespace.learning.memory_metric import MemoryMetric, make_metric
-from probsfa.statespace.learning.noise import PRIOR_CURVATURE, Noise
+from probsfa.statespace.learning.noise import Noise, slope_for_metric
 from probsfa.statespace.learning.processes import longest_steps
 from probsfa.statespace.learning.quasi_newton import Ascent, Box, Evaluation, Turned, ascend, straight
 from probsfa.statespace.learning.turns import turn_along
@@ -227,11 +227,9 @@ class ExactObjective:
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric | MemoryMetric:
         """Expected information, damped by that of complete data: with full damping a step is one of EM."""
         params = from_vector(self.layout, vector, self.template)
-        # The likelihood curves where its own gradient pushes a variance towards zero, whatever holds it up;
-        # and where it is flat, the prior alone would ask for steps so long that they shorten all others.
-        gradient = evaluation.gradient.copy()
-        gradient[self.layout.slices[2]] -= PRIOR_CURVATURE * self._prior_slope(params)
-        return make_metric(self.layout, params, complete_data_of(evaluation.detail, params), gradient)
+        noise, place = self.evaluate.noise, self.layout.slices[2]
+        slope = slope_for_metric(evaluation.gradient, place, noise, params.noise_variance)
+        return make_metric(self.layout, params, complete_data_of(evaluation.detail, params), slope)
 
 
 # Longest step of one iteration: in the loadings (standard deviations), log r, mu.

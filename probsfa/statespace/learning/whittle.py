@@ -11,6 +11,7 @@ place to look for good starts: many can be tried for the price of one posterior.
 """
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from probsfa.statespace.learning.coordinates import Coordinates, from_vector, pa
 from probsfa.statespace.learning.fisher_metric import Metric, complete_data_without_holes
 from probsfa.statespace.learning.information import factor_spectra
 from probsfa.statespace.learning.memory_metric import MemoryMetric, coloured_spectra
-from probsfa.statespace.learning.noise import PRIOR_CURVATURE, Noise
+from probsfa.statespace.learning.noise import Noise, slope_for_metric
 from probsfa.statespace.learning.processes import latent_spectra
 from probsfa.statespace.learning.quasi_newton import Evaluation
 from probsfa.statespace.parameters import Parameters
@@ -175,14 +176,6 @@ class WhittleObjective:
             gradient[self.layout.slices[2]] += self.noise.prior_slope(params.noise_variance)
         return Evaluation(value, gradient)
 
-    def _slope_for_metric(self, params: Parameters, gradient: FloatArray) -> FloatArray:
-        """The gradient of the likelihood, and a part of the prior's: see :class:`.ExactObjective`."""
-        if self.noise is None:
-            return gradient
-        gradient = gradient.copy()
-        gradient[self.layout.slices[2]] -= PRIOR_CURVATURE * self.noise.prior_slope(params.noise_variance)
-        return gradient
-
     def _begin_evaluation(self) -> None:
         self.count += 1
         if self._told is not None:
@@ -223,24 +216,18 @@ class WhittleObjective:
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric:
         """Expected and complete-data information, as for the exact likelihood."""
         params = from_vector(self.layout, vector, self.template)
-        slope = self._slope_for_metric(params, evaluation.gradient)
+        slope = slope_for_metric(
+            evaluation.gradient, self.layout.slices[2], self.noise, params.noise_variance
+        )
         return Metric(self.layout, params, self._complete, slope, _MOST_WITHIN)
 
 
 class MemoryWhittleObjective(WhittleObjective):
     """The same where the noise of the columns has memory; parameters in the state space."""
 
-    def __init__(
-        self,
-        layout: Coordinates,
-        data: Periodogram,
-        template: Parameters,
-        limit: int,
-        told: Callable[[], None] | None = None,
-        noise: Noise | None = None,
-    ) -> None:
-        super().__init__(layout, data, template, limit, told, noise)
-        self._rows = data.by_band
+    @cached_property
+    def _rows(self) -> FloatArray:
+        return self.data.by_band
 
     def __call__(self, vector: FloatArray) -> Evaluation:
         """Value and gradient."""
@@ -270,5 +257,7 @@ class MemoryWhittleObjective(WhittleObjective):
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> MemoryMetric:  # type: ignore[override]
         """Expected and complete-data information, as for the exact likelihood."""
         params = from_vector(self.layout, vector, self.template)
-        slope = self._slope_for_metric(params, evaluation.gradient)
+        slope = slope_for_metric(
+            evaluation.gradient, self.layout.slices[2], self.noise, params.noise_variance
+        )
         return MemoryMetric(self.layout, params, self._complete, slope)

@@ -1,0 +1,9 @@
+"""Extensions of slow feature analysis, and what it is compared with."""
+
+from probsfa.extensions.autoencoder import Autoencoder as Autoencoder
+from probsfa.extensions.autoencoder import LinearAutoencoder as LinearAutoencoder
+from probsfa.extensions.bilinear import BilinearSFA as BilinearSFA
+from probsfa.extensions.emissions import EmissionSFA as EmissionSFA
+from probsfa.extensions.experts import ProductOfExpertsSFA as ProductOfExpertsSFA
+from probsfa.extensions.principal_components import PCA as PCA
+from probsfa.extensions.principal_curve import PrincipalCurve as PrincipalCurve
