@@ -6,8 +6,8 @@ that were steps, and what it gained. Then what a fit of so many evaluations (``m
 a fit of many more, of the posterior density that is climbed, and the error of the hidden cells beside that
 fit's. Last the spectrum of minus the exact second derivative in the metric of the climb, which is all ones
 where the metric is right, at the start of the first ascent, half-way and at the end: extreme values and
-quantiles by Lanczos' method (Ritz values of ``--products`` products, each a difference of two scores, from
-one random start; quantiles are of the values, each weighted by its part in the start).
+quantiles by Lanczos' method (Ritz values of ``--products`` products, each a difference of two scores along an
+arc, from one random start; quantiles are of the values, each weighted by its part in the start).
 
     python benchmarks/accuracy/climbs.py [--quick] [--products 30] [--longest 1000] [--data FOLDER]
 """
@@ -33,6 +33,9 @@ from common.data import add_data_option
 from common.side_by_side import table
 
 EVALUATIONS = (5, 10, 15, 20, 30, 40, 60)
+# Half the length of the steps at whose ends the score is compared: in the metric, and as a part of the
+# longest that a climb takes in a coordinate.
+STEP = 1e-3
 
 
 def records(folder: Path) -> dict[str, tuple[np.ndarray | None, int]]:
@@ -86,29 +89,44 @@ def watched_fit(model: ProbabilisticSFA, X: np.ndarray) -> list[tuple[Watched, A
 
 
 def spectrum(objective: Any, vector: np.ndarray, n_products: int) -> tuple[np.ndarray, np.ndarray]:
-    """Ritz values of minus the second derivative in the metric, and their weights in a random start."""
-    objective.evaluate.limit = np.inf
+    """Ritz values of minus the second derivative in the metric, and their weights in a random start.
+
+    The score is compared at both ends of short steps, as the climb takes them: along the arcs on which
+    latents turn, and turned back to where the steps begin. Away from a maximum such differences need not be
+    symmetric; what is given is then of their symmetric part.
+    """
     here = objective(vector)
     metric, free = objective.metric(vector, here), np.ones(len(vector), dtype=bool)
+    longest = objectives.make_box(objective.layout, objective.evaluate.noise).longest
+
+    def product(direction: np.ndarray) -> np.ndarray:
+        length = min(STEP, STEP * float(np.min(longest / np.maximum(np.abs(direction), 1e-300))))
+        slopes = []
+        for sign in (-1.0, 1.0):
+            reached, turn = objective.move(vector, sign * length * direction)
+            slopes.append(turn.back(objective(reached).gradient))
+        return (slopes[0] - slopes[1]) / (2.0 * length)
+
     dual = np.random.default_rng(0).standard_normal(len(vector))
-    primal = metric.solve(dual, free, 0.0)
-    size = np.sqrt(primal @ dual)
-    primals, duals = [primal / size], [dual / size]
-    alphas, betas = [], []
-    for _ in range(n_products):
-        step = 1e-2 * primals[-1]
-        product = (objective(vector - step).gradient - objective(vector + step).gradient) / 2e-2
-        alphas.append(float(primals[-1] @ product))
-        for primal, dual in zip(primals, duals, strict=True):  # twice would be needed for more than these
-            product = product - (primal @ product) * dual
-        primal = metric.solve(product, free, 0.0)
-        betas.append(float(np.sqrt(max(primal @ product, 0.0))))
-        if betas[-1] < 1e-8:
+    directions: list[np.ndarray] = []  # orthonormal in the metric
+    slopes: list[np.ndarray] = []  # the metric times these
+    products: list[np.ndarray] = []
+    for _ in range(min(n_products, len(vector))):
+        primal = metric.solve(dual, free, 0.0)
+        before = np.sqrt(max(float(primal @ dual), 0.0))
+        for _ in range(2):  # once leaves rounding of what is taken off
+            parts = [float(primal @ one) for one in slopes]
+            for part, direction, slope in zip(parts, directions, slopes, strict=True):
+                primal, dual = primal - part * direction, dual - part * slope
+        size = np.sqrt(max(float(primal @ dual), 0.0))
+        if not size > 1e-3 * before:  # all that the start can reach
             break
-        primals.append(primal / betas[-1])
-        duals.append(product / betas[-1])
-    off = betas[: len(alphas) - 1]
-    values, vectors = np.linalg.eigh(np.diag(alphas) + np.diag(off, 1) + np.diag(off, -1))
+        directions.append(primal / size)
+        slopes.append(dual / size)
+        products.append(product(directions[-1]))
+        dual = products[-1]
+    projected = np.array(directions) @ np.array(products).T
+    values, vectors = np.linalg.eigh(0.5 * (projected + projected.T))
     return values, vectors[0] ** 2
 
 

@@ -10,6 +10,7 @@ product on one core. "First" is the first posterior, compilation included.
 """
 
 import argparse
+import itertools
 import sys
 import time
 from pathlib import Path
@@ -20,16 +21,18 @@ from probsfa._threads import one_blas_thread
 from probsfa._validation import Sequences
 from probsfa.statespace import use_strategy
 from probsfa.statespace.panel import make_panel
-from probsfa.statespace.posterior import expected_statistics, smooth
+from probsfa.statespace.posterior import expected_statistics, plan_for, smooth
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
-from common.floor import posterior_flops
+from common.floor import Machine, posterior_floor, posterior_flops
 from common.side_by_side import duration, setting, table
-from common.smoothers import draw_problem
+from common.smoothers import CONTESTANTS, Unable, draw_problem
 
 CASES = ["9,20,1000", "12,5,1000", "12,20,1000", "16,20,1000", "24,20,1000", "32,20,1000", "16,20,10000"]
 SAME = 1e-10
+SHORTEST = 0.05  # seconds over which runs are averaged
+LONGEST_PEER = 5.0  # seconds after which the peer runs no more
 
 
 def processor_seconds(run):
@@ -37,6 +40,17 @@ def processor_seconds(run):
     started = time.process_time()
     answer = run()
     return time.process_time() - started, answer
+
+
+def seconds_of_several(run):
+    """Processor time of one run, from as many as take a while: what other threads took is booked late."""
+    seconds, answer = processor_seconds(run)
+    del answer
+    n_runs = 1 + int(SHORTEST / max(seconds, 1e-4))
+    started = time.process_time()
+    for _ in range(n_runs):
+        run()
+    return (time.process_time() - started) / n_runs
 
 
 def product_rate():
@@ -64,12 +78,11 @@ def case(n_components, n_features, n_rows, repeats, rate):
         for strategy in (plain, "information_form"):
             for name, ask in (("posterior", smooth), ("sums", expected_statistics)):
                 with use_strategy(strategy, n_segments=16):
-                    seconds, answer = processor_seconds(lambda ask=ask: ask(problem.params, panel))
-                key = strategy, name
-                if i == 0:
-                    first[key], answers[key] = seconds, answer
-                else:
-                    least[key] = min(least.get(key, np.inf), seconds)
+                    key, run = (strategy, name), lambda ask=ask: ask(problem.params, panel)
+                    if i == 0:
+                        first[key], answers[key] = processor_seconds(run)
+                    else:
+                        least[key] = min(least.get(key, np.inf), seconds_of_several(run))
     gap = max(
         largest_difference(answers["information_form", name], answers[plain, name])
         for name in ("posterior", "sums")
@@ -86,6 +99,69 @@ def case(n_components, n_features, n_rows, repeats, rate):
     return [*row, f"{before:.1f}, {after:.1f}", ", ".join(firsts), f"{gap:.0e}"]
 
 
+def best_setting(problem):
+    """Name of the quickest setting of statsmodels on the first rows."""
+    start = problem._replace(X=problem.X[:500])
+    seconds = {}
+    for name in (name for name in CONTESTANTS if name.startswith("statsmodels")):
+        try:
+            run = CONTESTANTS[name](start)
+        except Unable:
+            continue
+        run()
+        seconds[name] = min(processor_seconds(run)[0] for _ in range(2))
+    return min(seconds, key=seconds.get)
+
+
+def against_peers(n_components, n_features, n_rows, repeats, machine):
+    """A row of the table with ``--peers``."""
+    problem = draw_problem(n_rows, n_features, n_components, 0.2)
+    panel = make_panel(Sequences(problem.X, (n_rows,)))
+    began = time.perf_counter()
+    in_processor, answer = processor_seconds(lambda: smooth(problem.params, panel))
+    first = time.perf_counter() - began
+    with use_strategy("recursions"):
+        wanted = smooth(problem.params, panel)
+    gap = largest_difference(answer, wanted)
+    if not gap < SAME:
+        raise SystemExit(f"the answers differ by {gap:.1e}")
+    del answer, wanted
+    name = best_setting(problem)
+    peer = CONTESTANTS[name](problem)
+    ours, theirs = [], []
+    peer()
+    for i in range(repeats):
+        ours.append(seconds_of_several(lambda: smooth(problem.params, panel)))
+        if i == 0 or sum(theirs) < LONGEST_PEER:
+            theirs.append(processor_seconds(peer)[0])
+    floor = posterior_floor(machine, n_rows, n_features, n_components, gaps=True)
+    strategy = plan_for(problem.params, panel).strategy.name.replace("_", " ")
+    return [
+        f"{n_components}, {n_features}, {n_rows:,}",
+        strategy,
+        duration(min(ours)),
+        f"{min(ours) / floor:.1f}",
+        name.partition(", ")[2] or "as it comes",
+        duration(min(theirs)),
+        f"{min(theirs) / min(ours):.1f}",
+        f"{duration(first)}, {duration(in_processor)}",
+        f"{gap:.0e}",
+    ]
+
+
+PEERS_HEADER = [
+    "K, D, T",
+    "way",
+    "ours",
+    "times the floor",
+    "statsmodels",
+    "its time",
+    "times ours",
+    "first, of the clock and of the processor",
+    "largest difference",
+]
+
+
 def main():
     """Time all cases."""
     parser = argparse.ArgumentParser(
@@ -93,11 +169,22 @@ def main():
     )
     parser.add_argument("--cases", nargs="+", default=CASES, help="latents, columns and rows")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--peers", action="store_true", help="against the floor and statsmodels")
+    parser.add_argument("--components", type=int, nargs="+", default=[9, 12, 16, 18, 24, 32, 48])
+    parser.add_argument("--features", type=int, nargs="+", default=[5, 20, 50])
+    parser.add_argument("--rows", type=int, nargs="+", default=[1_000, 10_000])
     options = parser.parse_args()
-    print(setting("jax", "jaxlib", "numpy"))
+    print(setting("jax", "jaxlib", "numpy", *(["statsmodels"] if options.peers else [])))
     rate = product_rate()
     print(f"\nA matrix product runs at {rate / 1e9:.0f} GFLOP/s of a core.\n")
     rows = []
+    if options.peers:
+        machine = Machine(rate, Machine.measured().bytes)
+        for sizes in itertools.product(options.components, options.features, options.rows):
+            rows.append(against_peers(*sizes, options.repeats, machine))
+            print(*rows[-1], sep="  ", file=sys.stderr, flush=True)
+        print(table(PEERS_HEADER, rows))
+        return
     for words in options.cases:
         rows.append(case(*map(int, words.split(",")), options.repeats, rate))
         print(*rows[-1], sep="  ", file=sys.stderr, flush=True)  # the table comes at the end

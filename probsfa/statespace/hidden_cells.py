@@ -28,6 +28,7 @@ from scipy.special import ndtr
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.datasets import hide_blocks, hide_cells
+from probsfa.statespace.neighbours import from_neighbours, robust_spread
 
 __all__ = [
     "CLOSE",
@@ -37,8 +38,10 @@ __all__ = [
     "contenders",
     "crps",
     "hide_for_choice",
+    "isolated_cells",
     "units_of",
     "weigh",
+    "weigh_draws",
 ]
 
 # A difference of more standard errors than this is no chance, with some ten models compared.
@@ -55,6 +58,9 @@ _FEWEST_MISSING, _FEWEST_GROUPS = 20, 8
 _MOST_OF_A_COLUMN = 0.3
 # Times that the mask of the gaps is moved, at most.
 _MOST_MOVES = 100
+# Robust standard deviations from its neighbours beyond which a cell is isolated, and the largest part of a
+# column that may be.
+_ISOLATED, _MOST_ISOLATED = 6.0, 0.25
 
 
 class HiddenCells(NamedTuple):
@@ -167,6 +173,33 @@ def _groups(part: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.cumsum(changes.T.ravel()).reshape(part.shape[::-1]).T
 
 
+def isolated_cells(values: FloatArray, lengths: Sequence[int]) -> BoolArray:
+    """Cells (N, D) far from the median of the four observed cells of their column that are nearest in time.
+
+    What such cells say of a model is chance: two of them, any number of rows apart, look like a rhythm. They
+    are judged by their neighbours, since what is far from the rest of a column for some time is no chance.
+
+    Parameters
+    ----------
+    values : ndarray of shape (N, D)
+        All rows, NaN where missing.
+    lengths : sequence of int
+        Rows of each sequence.
+
+    Returns
+    -------
+    ndarray of bool of shape (N, D)
+        None of a column where they would be a quarter of its cells or more, or where half of the cells are as
+        their neighbours.
+    """
+    errors = from_neighbours(values, lengths)
+    spread = robust_spread(errors)
+    with np.errstate(invalid="ignore"):
+        out = (np.abs(errors) > _ISOLATED * spread) & (spread > 0.0)
+    out[:, out.sum(axis=0) >= _MOST_ISOLATED * np.count_nonzero(~np.isnan(errors), axis=0)] = False
+    return out
+
+
 def units_of(values: FloatArray) -> FloatArray:
     """Spread of each column (D,), in which errors are counted: the mean distance from the median, times 1.25.
 
@@ -253,6 +286,36 @@ def weigh(scores: FloatArray, groups: NDArray[np.int64], bic: FloatArray) -> Evi
     equal[best] = True
     chosen = int(np.argmin(np.where(equal, bic, np.inf)))
     return Evidence(chosen, behind, error, equal)
+
+
+def weigh_draws(
+    scores: Sequence[FloatArray], groups: Sequence[NDArray[np.int64]], bic: FloatArray
+) -> Evidence:
+    """Choose a model by hidden cells that were drawn one or more times.
+
+    Standard errors are those of other cells for the same fits, and hardly know what other hidden cells
+    would do to the fits: a model that is as good as the best in any draw is as good.
+
+    Parameters
+    ----------
+    scores : sequence of ndarray of shape (M, n)
+        Scores of the cells of each draw, as of :func:`weigh`.
+    groups : sequence of ndarray of int of shape (n,)
+        Groups of the cells of each draw.
+    bic : ndarray of shape (M,)
+        Bayesian information criteria.
+
+    Returns
+    -------
+    Evidence
+        Differences and their standard errors over the cells of all draws.
+    """
+    each = [weigh(one, group, bic) for one, group in zip(scores, groups, strict=True)]
+    apart = np.cumsum([0, *(group.max() + 1 for group in groups[:-1])])
+    numbers = np.concatenate([group + first for group, first in zip(groups, apart, strict=True)])
+    whole = weigh(np.concatenate(scores, axis=1), numbers, bic)
+    equal = np.any([evidence.equal for evidence in each], axis=0)
+    return whole._replace(chosen=int(np.argmin(np.where(equal, bic, np.inf))), equal=equal)
 
 
 def contenders(evidence: Evidence, bic: FloatArray, most: int = 3) -> NDArray[np.intp]:

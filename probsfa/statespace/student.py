@@ -33,8 +33,9 @@ Tipping, M. E. & Lawrence, N. D. (2005). Variational inference for Student-t mod
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
-from scipy.special import betaln, gammaincinv, gammaln, ndtr, ndtri
+from scipy.special import betaln, digamma, gammaincinv, gammaln, logsumexp, ndtr, ndtri
 
 from probsfa._typing import FloatArray
 from probsfa.statespace.leave_one_out import left_out_moments
@@ -47,15 +48,19 @@ __all__ = [
     "MOST_DEGREES",
     "CellMoments",
     "Inferred",
+    "LeftOut",
     "StudentNoise",
     "Weights",
     "cell_moments",
     "infer_weights",
+    "left_out_cells",
     "normal_scores",
 ]
 
 #: Bounds of the degrees of freedom: noise has a variance above two, and is as good as normal at the upper.
 FEWEST_DEGREES, MOST_DEGREES = 2.1, 1000.0
+# Nodes of integrals over a cell's weight where there are many cells, and cells to take at once.
+_FEWER_NODES, _CELLS_AT_ONCE = 48, 8192
 # Nats still to come below which weights are at their fixed point; most rounds to there.
 _WORTH_A_ROUND, _MOST_ROUNDS = 1e-6, 200
 
@@ -317,8 +322,119 @@ def first_weights(params: Parameters, panel: Panel, noise: StudentNoise) -> Floa
         mean, spread = left_out_moments(values, moments.means, moments.explained + own, own)
         s = (values - mean) ** 2 / (spread - own + params.noise_variance)
     s = np.where(np.isfinite(s), s, moments.discrepancies(params, panel))
-    weights[:n] = noise.expected_weights(s * mask, mask) * mask
-    return weights
+    judged = np.zeros(
+        panel.values.shape
+    )  # not the same array: the engine knows arrays again that it has seen
+    judged[:n] = noise.expected_weights(s * mask, mask) * mask
+    return judged
+
+
+class LeftOut(NamedTuple):
+    """What the other cells say of some cells, and how far off these are.
+
+    Attributes
+    ----------
+    errors : ndarray of shape (M,)
+        Cells less what the others say their noise-free values are.
+    explained : ndarray of shape (M,)
+        Variances of these values given the others.
+    columns : ndarray of int of shape (M,)
+        Column of each cell.
+    """
+
+    errors: FloatArray
+    explained: FloatArray
+    columns: NDArray[np.intp]
+
+    def log_density(self, scales: FloatArray, degrees: float) -> tuple[float, FloatArray, float]:
+        """Log density of the errors, by quadrature over each cell's weight, and its derivatives.
+
+        ``sum_i log of the integral of N(e_i; 0, v_i + r / w) Gamma(w; nu / 2, nu / 2) dw``. The trapezoidal
+        rule is taken in ``log w``; derivatives are expectations under the distribution of ``w`` given ``e``.
+
+        Parameters
+        ----------
+        scales : ndarray of shape (D,)
+            Squared scale of the noise of each column, ``r``.
+        degrees : float
+            ``nu``.
+
+        Returns
+        -------
+        value : float
+            In nats.
+        by_log_scales : ndarray of shape (D,)
+            Derivative by ``log r``.
+        by_log_degrees : float
+            Derivative by ``log nu``.
+        """
+        r = scales[self.columns]
+        farthest = float(np.max(self.errors**2 / (self.explained + r), initial=0.0))
+        weights, log_p = _log_gamma_nodes(degrees, farthest)
+        about_degrees = 0.5 * (
+            1.0 + np.log(0.5 * degrees) - digamma(0.5 * degrees) + np.log(weights) - weights
+        )
+        value, slope, by_scales = 0.0, 0.0, np.zeros(self.errors.size)
+        for first in range(0, self.errors.size, _CELLS_AT_ONCE):
+            cells = slice(first, first + _CELLS_AT_ONCE)
+            noise = r[cells] / weights[:, None]
+            variance = self.explained[cells] + noise
+            power = self.errors[cells] ** 2 / variance
+            log_q = log_p[:, None] - 0.5 * (power + np.log(2.0 * np.pi * variance))
+            largest = log_q.max(axis=0)
+            q = np.exp(log_q - largest)
+            total = q.sum(axis=0)
+            value += float(np.sum(largest + np.log(total)))
+            slope += float(np.sum((about_degrees @ q) / total))
+            by_scales[cells] = 0.5 * np.sum(q * noise * (power - 1.0) / variance, axis=0) / total
+        by_column = np.zeros(scales.size)
+        np.add.at(by_column, self.columns, by_scales)
+        return value, by_column, degrees * slope
+
+
+def left_out_cells(
+    params: Parameters, panel: Panel, moments: CellMoments, weights: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """What observed cells are given all others, at given weights of these.
+
+    Parameters
+    ----------
+    params : Parameters
+        Parameters of the model.
+    panel : Panel
+        Packed observations.
+    moments : CellMoments
+        Of the posterior under the weights.
+    weights : ndarray of shape (T, D)
+        Expected weights.
+
+    Returns
+    -------
+    means, explained : ndarray of shape (N, D)
+        Means and variances of the noise-free cells given the others; NaN where missing, or where rounding
+        leaves nothing of what the others say.
+    """
+    n = panel.n_rows
+    seen = np.asarray(panel.mask[:n]) > 0.0
+    values = np.where(seen, panel.values[:n], np.nan)
+    own = params.noise_variance / np.where(seen, weights[:n], 1.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        means, variances = left_out_moments(values, moments.means, moments.explained + own, own)
+    return means, np.maximum(variances - own, 0.0)
+
+
+def _log_gamma_nodes(nu: float, farthest: float) -> tuple[FloatArray, FloatArray]:
+    """Nodes of ``w ~ Gamma(nu / 2, nu / 2)`` and logarithms of their probabilities.
+
+    They reach to where the distribution given a cell has no mass left, ``farthest`` being its squared error
+    in units of its variance.
+    """
+    half = 0.5 * nu
+    ends = np.log(gammaincinv(half, [1e-8, 1.0 - 1e-12]) / half)
+    low = min(float(ends[0]), float(np.log(1e-3 * (nu + 1.0) / (nu + farthest))) if farthest > nu else 0.0)
+    grid = np.linspace(low, float(ends[1]), _FEWER_NODES)
+    log_p = half * grid - half * np.exp(grid)
+    return np.exp(grid), log_p - logsumexp(log_p)
 
 
 def normal_scores(

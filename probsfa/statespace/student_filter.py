@@ -129,7 +129,7 @@ def filter_rows(
     """
     with engine():
         before = Gaussian(jnp.asarray(mean), jnp.asarray(covariance))
-        model = make_model(params, panel)
+        model = make_model(params.state_space, panel)
         degrees = jnp.asarray(noise.degrees_of_freedom)
         rows = (panel.values[:], panel.mask[:], transitions.map(jnp.asarray), model, before, degrees)
         filtered = _program(*rows, by_row=noise.by_row)

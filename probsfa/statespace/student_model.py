@@ -61,16 +61,16 @@ class StudentModel(LinearGaussianModel):
     def _infer(self, sequences: Sequences) -> tuple[Panel, Inferred]:
         """Packed rows with the weights that they have, and what these were found with."""
         panel = self._panel(sequences)
-        inferred = infer_weights(self.fitted.params, panel, self.noise)
-        check_finite(sequences, self.fitted.params, inferred.bound, inferred.discrepancies)
+        inferred = infer_weights(self._states, panel, self.noise)
+        check_finite(sequences, self._states, inferred.bound, inferred.discrepancies)
         return panel.weighted(inferred.weights.values), inferred
 
-    def posterior(self, sequences: Sequences) -> Posterior:
-        """Distribution ``q(z)`` of the latents given all rows; its log-likelihoods are lower bounds."""
+    def _posterior(self, sequences: Sequences) -> Posterior:
+        """Distribution ``q(z)`` of all states given all rows; its log-likelihoods are lower bounds."""
         panel, inferred = self._infer(sequences)
-        whole = smooth(self.fitted.params, panel)
-        check_finite(sequences, self.fitted.params, *whole)
-        beside = inferred.weights.beside(self.fitted.params, panel)
+        whole = smooth(self._states, panel)
+        check_finite(sequences, self._states, *whole)
+        beside = inferred.weights.beside(self._states, panel)
         return whole._replace(row_log_likelihoods=whole.row_log_likelihoods + beside)
 
     def filter(self, sequences: Sequences, state: FilterState | None) -> list[FilterResult]:
@@ -89,7 +89,7 @@ class StudentModel(LinearGaussianModel):
             for i in range(len(timed.lengths))
         ]
         for result in results:
-            check_finite(sequences, self.fitted.params, *result[:3])
+            check_finite(sequences, self._states, *result[:3])
         return results
 
     def log_likelihood(self, sequences: Sequences) -> float:
@@ -99,8 +99,8 @@ class StudentModel(LinearGaussianModel):
     def _cells(self, sequences: Sequences) -> tuple[CellMoments, Inferred]:
         """Moments of the noise-free cells given all rows."""
         panel, inferred = self._infer(sequences)
-        moments = cell_moments(self.fitted.params, panel)
-        check_finite(sequences, self.fitted.params, moments.means, moments.explained)
+        moments = cell_moments(self._states, panel)
+        check_finite(sequences, self._states, moments.means, moments.explained)
         return moments, inferred
 
     def _noise_of_new_cells(self, sequences: Sequences, inferred: Inferred) -> FloatArray:
@@ -153,10 +153,10 @@ class StudentModel(LinearGaussianModel):
 
     def sample(self, n_steps: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """Observations and latents drawn from the model."""
-        params = self.fitted.params
-        latents = simulate_latents(params, n_steps, rng)
+        params = self._states
+        states = simulate_latents(params, n_steps, rng)
         noise = self._draw_noise(np.zeros((n_steps, params.n_features)), None, rng)
-        return params.offset + latents @ params.loadings.T + noise, latents
+        return params.offset + states @ params.loadings.T + noise, states[:, self.fitted.params.shared_states]
 
     def _draw_noise(
         self, like: FloatArray, inferred: tuple[FloatArray, FloatArray] | None, rng: np.random.Generator
@@ -174,16 +174,16 @@ class StudentModel(LinearGaussianModel):
         variance = self.fitted.predictive_params.noise_variance / self.noise.variance
         return np.asarray(rng.standard_normal(like.shape) * np.sqrt(variance / weights))
 
-    def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Courses of the latents, from ``q(z)``."""
+    def _draw_states(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Courses of all states, from ``q(z)``."""
         panel, _ = self._infer(sequences)
-        drawn = draw_latents(self.fitted.params, panel, n_draws, rng)
-        check_finite(sequences, self.fitted.params, drawn)
+        drawn = draw_latents(self._states, panel, n_draws, rng)
+        check_finite(sequences, self._states, drawn)
         return drawn
 
     def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Cells, missing ones drawn with Student-t noise around draws of the latents."""
-        params, values = self.fitted.params, sequences.values
+        params, values = self._states, sequences.values
         panel, inferred = self._infer(sequences)
         drawn = params.offset + draw_latents(params, panel, n_draws, rng) @ params.loadings.T
         check_finite(sequences, params, drawn)
@@ -195,7 +195,7 @@ class StudentModel(LinearGaussianModel):
         """What prediction errors say of the model; they are given as normal scores of their distributions."""
         fitted, noise = self.fitted, self.noise
         timed = sequences.retimed(fitted.time_unit)
-        params, values = fitted.params, sequences.values
+        params, values = self._states, sequences.values
         panel = self._panel(sequences)
         k = params.n_states
         steps = transition_table(params, panel.gaps).at(panel.gap_index)
@@ -220,11 +220,15 @@ class StudentModel(LinearGaussianModel):
             )
         errors = PredictionErrors(*ahead, by_kind, block)
         seconds = fitted.axis.seconds(fitted.time_unit)
-        return diagnose(errors, timed, seconds, params.n_components, robust=True)
+        own = fitted.params
+        n_smooth = own.latents.n_smooth
+        return diagnose(
+            errors, timed, seconds, own.n_components, n_smooth=n_smooth, memory=own.has_memory, robust=True
+        )
 
     def _scores_left_out(self, sample: Sequences, scale: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Normal scores of cells, and of the cells of rows, that are left out."""
-        params, values, noise = self.fitted.params, sample.values, self.noise
+        params, values, noise = self._states, sample.values, self.noise
         panel, inferred = self._infer(sample)
         whole = smooth(params, panel)
         weights = np.asarray(panel.cell_weights[: sample.n_rows])

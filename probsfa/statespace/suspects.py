@@ -61,14 +61,14 @@ def suspicious_rows(sequences: Sequences, n_rows: int) -> NDArray[np.intp]:
         In order of time.
     """
     values = sequences.values
-    between = np.full(values.shape, np.nan)
-    between[1:-1] = values[1:-1] - 0.5 * (values[:-2] + values[2:])
     starts = np.cumsum(sequences.lengths)[:-1]
-    between[np.concatenate([starts, starts - 1])] = np.nan
     step = max(len(values) // _MANY_ROWS, 1)
     worst = np.zeros(len(values))
-    for j in range(values.shape[1]):
-        for errors in (between[:, j], values[:, j] - _median(values[::step, j])):
+    for x in values.T:  # one column at a time: a copy of all of them would be the most memory of a fit
+        between = np.full(len(x), np.nan)
+        between[1:-1] = x[1:-1] - 0.5 * (x[:-2] + x[2:])
+        between[np.concatenate([starts, starts - 1])] = np.nan
+        for errors in (between, x - _median(x[::step])):
             spread = _median(np.abs(errors[::step]))
             if spread > 0.0:
                 worst = np.fmax(worst, np.abs(errors) / spread)

@@ -92,3 +92,14 @@ def distribution(error, explained, scale, nu):
         return norm.pdf(z) * t.cdf((error - width * z) / np.sqrt(scale), nu)
 
     return quad(integrand, -12, 12, epsabs=1e-14, epsrel=1e-12, limit=400)[0]
+
+
+def density(error, explained, scale, nu):
+    """Density at an error of a normal variable of a variance plus a Student-t one."""
+    width = np.sqrt(explained)
+
+    def integrand(z):
+        return norm.pdf(z) * t.pdf((error - width * z) / np.sqrt(scale), nu) / np.sqrt(scale)
+
+    at = np.clip(error / width, -38, 38)
+    return quad(integrand, -40, 40, points=[0.0, at], epsabs=1e-300, epsrel=1e-11, limit=800)[0]

@@ -10,7 +10,7 @@ From the bottom up, each file importing only from those above it in this list::
     strategy                what a strategy is, and what a route
     recursions              row by row: the definition
     segmented               in segments side by side, for few latents
-    information_form        the same by precisions, for some dozen latents
+    information_form        the same by precisions, for up to some dozen latents
     parallel_scan           in very many segments, joined all at once, for accelerators
     covariance_form         by updates of the rank of the columns, for many latents in few columns
     sweep                   a panel worked through chunk by chunk, by any of these

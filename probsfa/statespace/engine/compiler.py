@@ -1,12 +1,14 @@
 """What the compiler is asked for, and on which platform: apart from all mathematics."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import wraps
+from functools import cache, wraps
+from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 import jax
+import numpy as np
 from jax.experimental.xla_metadata import set_xla_metadata
 
 _hints: ContextVar[bool] = ContextVar("kernel_hints", default=True)
@@ -25,6 +27,82 @@ def on_cpu() -> bool:
 def single_kernels() -> bool:
     """Whether functions of :func:`one_kernel` become single ones, in which calls and loops cost nothing."""
     return on_cpu() and _hints.get()
+
+
+# Fusions by the emitters that XLA had before those written in MLIR, which take two to four times as long to
+# compile and give programs that are no quicker.
+_SIMPLE_FUSIONS = MappingProxyType({"xla_cpu_use_fusion_emitters": False})
+# Fewer passes over the code, for programs whose loops are vectorised as they are written.
+_FEW_PASSES = MappingProxyType({"xla_backend_optimization_level": 1})
+
+
+@cache
+def _known(options: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    """Those of some options that the compiler knows: their names are those of a version of XLA."""
+    known = {}
+    for name, value in options:
+        try:
+            jax.jit(lambda: np.float32(0.0), compiler_options={name: value}).lower().compile()
+        except jax.errors.JaxRuntimeError:
+            continue
+        known[name] = value
+    return known
+
+
+def compiler_options(*, few_passes: bool) -> dict[str, Any]:
+    """Options with which a program of the engine is soon compiled and as quick as without; none but on CPUs.
+
+    Parameters
+    ----------
+    few_passes : bool
+        Whether the compiler is to go over the code less often, which serves where loops are written as vector
+        instructions or call a library, but makes those of :mod:`.segmented` half as quick at eight states.
+    """
+    if not on_cpu():
+        return {}
+    wanted: Mapping[str, Any] = {**_SIMPLE_FUSIONS, **(_FEW_PASSES if few_passes else {})}
+    return dict(_known(tuple(wanted.items())))
+
+
+class Program:
+    """A function that is compiled as by ``jax.jit``, with :func:`compiler_options`.
+
+    Parameters
+    ----------
+    function : callable
+        What to compile. Where it has a strategy, that comes first, and its ``few_passes`` says with
+        which options.
+    static_argnames : tuple of str, default=()
+        Arguments that a program is compiled for, as those of ``jax.jit``.
+    """
+
+    def __init__(self, function: Callable[..., Any], static_argnames: tuple[str, ...] = ()) -> None:
+        self._function = function
+        self._static = static_argnames
+        self._variants: dict[tuple[tuple[str, Any], ...], Any] = {}
+        wraps(function)(self)
+
+    def _variant(self, few_passes: bool) -> Any:
+        options = compiler_options(few_passes=few_passes)
+        key = tuple(options.items())
+        if key not in self._variants:
+            compiled = jax.jit(self._function, static_argnames=self._static, compiler_options=options or None)
+            # Another thread may have been first.
+            self._variants.setdefault(key, compiled)
+        return self._variants[key]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the program, compiled for arguments of such shapes."""
+        return self._variant(bool(args) and getattr(args[0], "few_passes", False))(*args, **kwargs)
+
+    def _cache_size(self) -> int:
+        """Number of programs that have been compiled."""
+        return sum(variant._cache_size() for variant in self._variants.values())
+
+
+def program(*static_argnames: str) -> Callable[[Callable[..., Any]], Program]:
+    """Decorate a function to be compiled by :class:`Program`; the names are those of static arguments."""
+    return lambda function: Program(function, static_argnames)
 
 
 def one_kernel(function: _F) -> _F:

@@ -165,6 +165,8 @@ class CovarianceForm:
     """The strategy of this module."""
 
     name: ClassVar[str] = "covariance_form"
+    few_passes: ClassVar[bool] = True
+    shares_forward: ClassVar[bool] = False
 
     def forward(self, problem: Problem, before: Gaussian) -> tuple[CovarianceForward, Array]:
         """See :class:`.Strategy`."""

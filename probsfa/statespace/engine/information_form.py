@@ -1,4 +1,4 @@
-"""Segments of rows side by side in the information form: the strategy for about 9 to 32 latents.
+"""Segments of rows side by side in the information form: the strategy for up to 32 latents.
 
 A filtered state is kept by its precision ``F`` and its mean. A row adds a precision ``J`` and an information
 ``h`` (:mod:`.recursions`), and a transition ``A``, ``Q`` to the next state costs a single inverse::
@@ -67,8 +67,9 @@ from probsfa.statespace.engine.segmented import from_segments, to_segments
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 
-#: Most precision of a filtered state with which this is chosen: means, which lose most, keep ten digits.
-MOST_PRECISION = 1e4
+#: Most precision of a filtered state with which this is chosen, so that ten digits are left; and that of few
+#: latents seen in as many columns: they lose less, and what else serves takes twice as long to compile.
+MOST_PRECISION, MOST_PRECISION_OF_FEW = 1e4, 6e4
 
 # Dependence on the state at the left border that is none any more: states have a variance of one.
 _NEGLIGIBLE = 1e-15
@@ -449,6 +450,8 @@ class InformationForm:
     n_segments: int
 
     name: ClassVar[str] = "information_form"
+    few_passes: ClassVar[bool] = True
+    shares_forward: ClassVar[bool] = True
 
     def forward(self, problem: Problem, before: Gaussian) -> tuple[InformationForward, Array]:
         """See :class:`.Strategy`."""
@@ -510,6 +513,12 @@ def _row_log_likelihoods(problem: Problem, filtered: FilteredRows) -> Array:
     innovations = problem.transitions.as_batch().innovation_log_det()
     terms = (changes + innovations, filtered.distances[1:].T.reshape(-1))
     return row_log_likelihoods(problem, from_segments(filtered.means[1:]), *terms)
+
+
+def most_precision(params: Parameters) -> float:
+    """Most precision of a filtered state with which this is chosen."""
+    few = params.n_states <= min(MOST_UNROLLED, params.n_features)
+    return MOST_PRECISION_OF_FEW if few else MOST_PRECISION
 
 
 def largest_precision(params: Parameters, panel: Panel) -> float:

@@ -151,6 +151,8 @@ class ParallelScan(Segmented):
     """The strategy of this module: segments, joined all at once."""
 
     name: ClassVar[str] = "parallel_scan"
+    few_passes: ClassVar[bool] = False
+    shares_forward: ClassVar[bool] = False
 
     def join(self, segments: Summaries, before: Gaussian) -> Borders:
         """Distributions at the borders of the segments."""

@@ -35,10 +35,11 @@ from probsfa.statespace.parameters import Parameters
 # Most latents for which segments are quicker on a CPU than one step for each row.
 _MOST_SEGMENTED = MOST_UNROLLED
 # Most latents of segments in the information form; fewest rows for which these repay compilation within one
-# fit; and how many there are: of fewer, XLA makes no vector instructions, and more do not fit into the cache.
-_MOST_INFORMATION, _FEWEST_ROWS_INFORMATION, _INFORMATION_SEGMENTS = 32, 2048, 16
+# fit, where there are more latents than other segments serve; and how many there are: of fewer, XLA makes no
+# vector instructions, and more do not fit into the cache.
+_MOST_INFORMATION, _FEWEST_ROWS_INFORMATION, _INFORMATION_SEGMENTS = 32, 1000, 16
 # Most latents for which they are quicker than updates of the rank of few columns, too.
-_MOST_INFORMATION_FEW_COLUMNS = 24
+_MOST_INFORMATION_FEW_COLUMNS = 22
 # Fewest rows for which segments repay their longer compilation within one fit, and where a program is run
 # many thousand times, as by samplers.
 _FEWEST_ROWS, _FEWEST_ROWS_SAMPLING = 4096, 64
@@ -268,14 +269,12 @@ def _on_one_device(params: Parameters, panel: Panel, request: Request) -> Plan:
         return Plan(None, SteadyState(n_end), reason if request.strategy is None else _ASKED)
 
     choose = _chooser(params, panel, request)
-    rows = _chunk_rows(n_rows, n_states, request)
+    rows = _rows_of_chunks(n_rows, n_states, request)
     strategy, reason = choose(rows)
     in_turn = (strategy, rows, _cached_bytes(request))
     if not _both_ends(n_rows, n_states, request):
         return Plan(strategy, InTurn(*in_turn), reason)
-    half = min(_chunk_rows(-(-n_rows // 2), n_states, request), -(-n_rows // 2))
-    if request.chunk_rows is None and n_rows >= _FEWEST_ROWS_INFORMATION and n_states <= _MOST_INFORMATION:
-        half = padded_length(half)  # segments must divide it
+    half = rows if request.chunk_rows is None else min(rows, -(-n_rows // 2))
     if request.two_filter is None:
         reason += ", and there is enough work for a thread at each end of the rows"
     return Plan(strategy, TwoFilter(*in_turn, half_rows=half, half_strategy=choose(half)[0]), reason)
@@ -284,7 +283,7 @@ def _on_one_device(params: Parameters, panel: Panel, request: Request) -> Plan:
 def in_turn(params: Parameters, panel: Panel) -> InTurn:
     """One chunk after the other, for rows of which little besides may be in memory."""
     request = _request.get()
-    rows = _chunk_rows(panel.values.shape[0], params.n_states, request)
+    rows = _rows_of_chunks(panel.values.shape[0], params.n_states, request)
     strategy, _ = _chooser(params, panel, request)(rows)
     return InTurn(strategy, rows, min(_cached_bytes(request), _FEW_CACHED_BYTES))
 
@@ -301,7 +300,7 @@ def _chooser(params: Parameters, panel: Panel, request: Request) -> Callable[[in
     def choose(rows: int) -> tuple[Strategy, str]:
         n_segments = _INFORMATION_SEGMENTS
         if mid_sized and rows % n_segments == 0 and rows // n_segments >= _SHORTEST_SEGMENT:
-            reason = f"some dozen latents: {n_segments} segments of rows go side by side, by their precisions"
+            reason = f"{n_segments} segments of rows go side by side, by the precisions of states"
             return InformationForm(n_segments), reason
         if few_columns:
             return CovarianceForm(), "there are many latents and few columns"
@@ -341,6 +340,17 @@ def _cached_bytes(request: Request) -> int:
 
 def _chunk_rows(n_rows: int, n_states: int, request: Request) -> int:
     return chunk_rows(n_rows, n_states) if request.chunk_rows is None else request.chunk_rows
+
+
+def _rows_of_chunks(n_rows: int, n_states: int, request: Request) -> int:
+    """Rows of a chunk of a panel, the same from one end and from both, which share programs."""
+    if request.chunk_rows is not None or not _both_ends(n_rows, n_states, request):
+        return _chunk_rows(n_rows, n_states, request)
+    half = -(-n_rows // 2)
+    rows = min(chunk_rows(half, n_states), half)
+    if n_rows >= _FEWEST_ROWS_INFORMATION and n_states <= _MOST_INFORMATION:
+        rows = padded_length(rows)  # segments must divide it
+    return rows
 
 
 def chunk_rows(n_rows: int, n_states: int) -> int:
@@ -456,11 +466,12 @@ def _has_few_columns(params: Parameters, panel: Panel) -> bool:
 
 def _suits_information_form(params: Parameters, panel: Panel) -> bool:
     """Whether segments in the information form are quicker than row by row, and as accurate."""
+    fewest_rows = _FEWEST_ROWS_INFORMATION if params.n_states > _MOST_SEGMENTED else _FEWEST_ROWS
     return (
-        _MOST_SEGMENTED < params.n_states <= _MOST_INFORMATION
-        and panel.values.shape[0] >= _FEWEST_ROWS_INFORMATION
+        1 <= params.n_states <= _MOST_INFORMATION
+        and panel.values.shape[0] >= fewest_rows
         and on_cpu()
-        and information_form.largest_precision(params, panel) <= information_form.MOST_PRECISION
+        and information_form.largest_precision(params, panel) <= information_form.most_precision(params)
     )
 
 

@@ -6,12 +6,15 @@ Rows go to the device in chunks, which are kept there for the next evaluation.
 import threading
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, TypeVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import Transition, transition_table
 from probsfa.statespace.panel import Panel, resident_bytes
 from probsfa.statespace.parameters import Parameters
@@ -143,6 +146,11 @@ def cached_rows(panel: Panel, *how: int) -> dict[int, Rows] | None:
     return cached(_rows, panel, dict, *how)
 
 
+def _filled_up(rows: FloatArray, missing: int) -> FloatArray:
+    """Rows with so many of zeros after them."""
+    return np.pad(rows, ((0, missing), (0, 0))) if missing else rows
+
+
 class Chunks:
     """Chunks of a panel, equally long; the last may be filled up with rows in which nothing is observed.
 
@@ -187,10 +195,12 @@ class Chunks:
         missing = self.rows - index.shape[0]
         with _reading:
             sources = (panel.values, panel.cell_weights)
-            values, weights = (np.pad(rows[part], ((0, missing), (0, 0))) for rows in sources)
+            values, weights = (_filled_up(rows[part], missing) for rows in sources)
+        # What is cached goes with the panel's arrays, and must not hold on to them.
+        put = partial(jax.device_put, may_alias=self.cache is None)
         return Rows(
-            jnp.asarray(values),
-            jnp.asarray(weights),
+            put(values),
+            put(weights),
             jnp.asarray(np.pad(index, (0, missing), constant_values=panel.gaps.shape[0])),
         )
 

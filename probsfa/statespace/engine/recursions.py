@@ -180,6 +180,8 @@ class Recursions:
     """The strategy of this module: rows one after the other."""
 
     name: ClassVar[str] = "recursions"
+    few_passes: ClassVar[bool] = True
+    shares_forward: ClassVar[bool] = False
 
     def forward(self, problem: Problem, before: Gaussian) -> tuple[RecursionsForward, Array]:
         """See :class:`.Strategy`."""

@@ -383,6 +383,8 @@ class Segmented:
     n_segments: int
 
     name: ClassVar[str] = "segmented"
+    few_passes: ClassVar[bool] = False
+    shares_forward: ClassVar[bool] = True
 
     def join(self, segments: Summaries, before: Gaussian) -> Borders:
         """Distributions at the borders of the segments."""

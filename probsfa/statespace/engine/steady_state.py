@@ -13,7 +13,6 @@ by matrix products.
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -23,6 +22,7 @@ from jax import Array
 from jax.lax.linalg import triangular_solve
 
 from probsfa._typing import FloatArray
+from probsfa.statespace.engine.compiler import program
 from probsfa.statespace.engine.dynamics import (
     Gaussian,
     Transition,
@@ -215,12 +215,12 @@ def _backward(
     return means, Ends(first.covariances, first.lag_one, end, end_lag_one)
 
 
-@partial(jax.jit, static_argnames="n_end")
+@program("n_end")
 def _likelihood_program(model: _Model, values: Array, n_rows: Array, n_end: int) -> Array:
     return jnp.sum(_forward(model, values, n_rows, n_end).log_likelihoods)
 
 
-@partial(jax.jit, static_argnames="n_end")
+@program("n_end")
 def _posterior_program(model: _Model, values: Array, n_rows: Array, n_end: int) -> tuple[Array, Array, Ends]:
     forward = _forward(model, values, n_rows, n_end)
     means, ends = _backward(model.transition, forward, n_rows, n_end)
@@ -239,7 +239,7 @@ class Sums(NamedTuple):
     transitions: TransitionTerms
 
 
-@partial(jax.jit, static_argnames="n_end")
+@program("n_end")
 def _sums_program(model: _Model, values: Array, n_rows: Array, n_end: int) -> tuple[Sums, Ends]:
     transition, loadings, _, offset = model
     forward = _forward(model, values, n_rows, n_end)

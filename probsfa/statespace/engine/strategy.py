@@ -45,6 +45,16 @@ class Strategy(Protocol):
         """The name by which :func:`~probsfa.statespace.use_strategy` knows it."""
         ...
 
+    @property
+    def few_passes(self) -> bool:
+        """Whether its programs are as quick where the compiler goes over them less often."""
+        ...
+
+    @property
+    def shares_forward(self) -> bool:
+        """Whether its forward pass takes long to compile: one program of it then serves sums and moments."""
+        ...
+
     def forward(self, problem: Problem, before: Gaussian) -> tuple[Any, Array]:
         """Filter from the distribution of the state before the first row.
 

@@ -6,15 +6,14 @@ panel, exactly.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from probsfa._typing import FloatArray
+from probsfa.statespace.engine.compiler import program
 from probsfa.statespace.engine.dynamics import Gaussian
 from probsfa.statespace.engine.moments import PanelMoments, RowMoments
 from probsfa.statespace.engine.problem import Chunks, Model, Rows, following_index, make_model, make_problem
@@ -32,14 +31,14 @@ from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 
 
-@partial(jax.jit, static_argnames="strategy")
+@program("strategy")
 def _forward_program(
     strategy: Strategy, model: Model, rows: Rows, after_index: Array, before: Gaussian
 ) -> tuple[Forward, Array]:
     return strategy.forward(make_problem(model, rows, after_index), before)
 
 
-@partial(jax.jit, static_argnames="strategy")
+@program("strategy")
 def _likelihood_program(
     strategy: Strategy, model: Model, rows: Rows, after_index: Array, before: Gaussian
 ) -> tuple[Gaussian, Array]:
@@ -75,7 +74,7 @@ def _sums(
     return sums, Gaussian(moments.means[:, 0], first)
 
 
-_sums_program = partial(jax.jit, static_argnames="strategy")(_sums)
+_sums_program = program("strategy")(_sums)
 
 
 def _completed(model: Model, sums: Sequence[Any]) -> tuple[Array, ...]:
@@ -84,10 +83,10 @@ def _completed(model: Model, sums: Sequence[Any]) -> tuple[Array, ...]:
     return (*complete_sums(ObservationSums(*sums[:n_first]), model.loadings), *sums[n_first:])
 
 
-_completing_program = jax.jit(_completed)
+_completing_program = program()(_completed)
 
 
-@partial(jax.jit, static_argnames="strategy")
+@program("strategy")
 def _statistics_program(
     strategy: Strategy, model: Model, rows: Rows, after_index: Array, before: Gaussian, after: Gaussian
 ) -> tuple[Array, tuple[Array, ...]]:
@@ -96,14 +95,14 @@ def _statistics_program(
     return jnp.sum(log_likelihoods), _completed(model, sums)
 
 
-@partial(jax.jit, static_argnames="strategy")
+@program("strategy")
 def _moments_program(
     strategy: Strategy, model: Model, rows: Rows, after_index: Array, result: Forward, after: Gaussian
 ) -> RowMoments:
     return strategy.moments(make_problem(model, rows, after_index), result, after)
 
 
-@partial(jax.jit, static_argnames="strategy")
+@program("strategy")
 def _posterior_program(
     strategy: Strategy, model: Model, rows: Rows, after_index: Array, before: Gaussian, after: Gaussian
 ) -> tuple[RowMoments, Array]:
@@ -112,7 +111,7 @@ def _posterior_program(
     return strategy.moments(problem, result, after), log_likelihoods
 
 
-@jax.jit
+@program()
 def _draw_program(
     model: Model, rows: Rows, after_index: Array, result: Any, normals: Array, after: Array
 ) -> Array:
@@ -265,8 +264,7 @@ class InTurn:
         """See :class:`.Route`."""
         sweep, n = self._sweep(params, panel), panel.n_rows
         if len(sweep.chunks) == 1:
-            first = (sweep.chunks[0], sweep.chunks.after_index(0), sweep.prior)
-            smoothed, log_likelihoods = _posterior_program(self.strategy, sweep.model, *first, sweep.nothing)
+            smoothed, log_likelihoods = self._posterior_of_one(sweep)
             means, covariances, lag_one = map(np.asarray, smoothed)
             return PanelMoments(means[:n], covariances[:n], lag_one[: n - 1], np.asarray(log_likelihoods)[:n])
         sweep.forward()
@@ -279,6 +277,19 @@ class InTurn:
                 target[part] = np.asarray(moments)[: len(target[part])]
         means, covariances, lag_one = whole
         return PanelMoments(means, covariances, lag_one[: n - 1], _joined(sweep.log_likelihoods)[:n])
+
+    def _posterior_of_one(self, sweep: Sweep) -> tuple[RowMoments, Array]:
+        """Moments and log density of the rows of the only chunk."""
+        rows, after_index = sweep.chunks[0], sweep.chunks.after_index(0)
+        if not self.strategy.shares_forward:
+            first = (rows, after_index, sweep.prior)
+            posterior: tuple[RowMoments, Array] = _posterior_program(
+                self.strategy, sweep.model, *first, sweep.nothing
+            )
+            return posterior
+        sweep.forward()
+        [(_, smoothed)] = self._moments_backwards(sweep)
+        return smoothed, sweep.log_likelihoods[0]
 
     def _moments_backwards(self, sweep: Sweep) -> Iterator[tuple[slice, RowMoments]]:
         after = sweep.nothing
@@ -306,7 +317,7 @@ class InTurn:
     def expected_statistics(self, params: Parameters, panel: Panel) -> Statistics:
         """See :class:`.Route`."""
         sweep = self._sweep(params, panel)
-        if len(sweep.chunks) == 1:
+        if len(sweep.chunks) == 1 and not self.strategy.shares_forward:
             first = (sweep.chunks[0], sweep.chunks.after_index(0), sweep.prior)
             total, sums = _statistics_program(self.strategy, sweep.model, *first, sweep.nothing)
             return Statistics(float(total), *map(np.asarray, sums))

@@ -42,17 +42,38 @@ class CompleteData(NamedTuple):
         Sum of the second moments of the latents over the rows in which anything is observed.
     n_rows : float
         Number of those rows, at least one.
+    n_stretches : float, default=0.0
+        Number of stretches that they make. With none, offsets are as well known as if one were endless.
     """
 
     counts: FloatArray
     moments: FloatArray
     n_rows: float
+    n_stretches: float = 0.0
 
 
-def complete_data_of(stats: Statistics, params: Parameters) -> CompleteData:
-    """Moments of the complete data, by the expected statistics of the latents."""
+def complete_data_of(
+    stats: Statistics, params: Parameters, n_stretches: float = 0.0, *, centred: bool = False
+) -> CompleteData:
+    """Moments of the complete data, by the expected statistics of the latents.
+
+    Parameters
+    ----------
+    stats : Statistics
+        Expected statistics at ``params``.
+    params : Parameters
+        Which states columns see.
+    n_stretches : float, default=0.0
+        Number of stretches that the rows make, to be counted.
+    centred : bool, default=False
+        Whether moments are those about the mean of the rows.
+    """
     total, seen = stats.total_moments, params.latents.seen
-    return CompleteData(stats.counts, total[seen[:, None], seen], max(float(total[-1, -1]), 1.0))
+    n_rows = max(float(total[-1, -1]), 1.0)
+    moments = total[seen[:, None], seen]
+    if centred:
+        moments = moments - np.outer(total[seen, -1], total[seen, -1]) / n_rows
+    return CompleteData(stats.counts, moments, n_rows, n_stretches)
 
 
 def complete_data_without_holes(n_rows: float, layout: Coordinates) -> CompleteData:
@@ -147,13 +168,14 @@ class Metric:
             dynamics_noise = 0.5 * n * spectra.with_noise(weights, left @ h)
             between = self._gather(dynamics_noise.T)
             self.small = np.block([[self._total(noise), between], [between.T, dynamics]])
-        at_zero = factor_spectra(
-            params._replace(noise_variance=params.noise_variance / share),
-            processes.latent_spectra(params, np.zeros(1), evenly_sampled=even).values,
-        )
+        zero = processes.latent_spectra(params, np.zeros(1), evenly_sampled=even).values
+        # The mean over a stretch varies no more than a single value, however slow the latent is.
+        zero = 1.0 / (1.0 / zero + complete.n_stretches / n)
+        at_zero = factor_spectra(params._replace(noise_variance=params.noise_variance / share), zero)
         self.offset_within = at_zero.inverse[0]
         self.dynamics_damping = processes.damping(params, n, evenly_sampled=even)
         self.noise_curvature, self.dynamics_curvature = _curvature(layout, params, gradient)
+        self._remembered: tuple[tuple[float, bytes], tuple[Solver, Solver]] | None = None
 
     def solve(self, gradient: FloatArray, free: BoolArray, damping: float = 0.0) -> FloatArray:
         """Solve with the information plus ``damping`` times the damping matrix; what is not free stays zero.
@@ -176,6 +198,32 @@ class Metric:
             return self._solve_some(gradient, free, damping)
         d, k = self.layout.n_features, self.layout.n_states
         root, n_noise = self.root[:, None], self.layout.n_noise
+        kept = np.concatenate([free[noise], free[dynamics]])
+        solve_loadings, solve_small = self._factored(damping, kept)
+
+        # The gradient by the scaled loadings is the one by the loadings times the noise's deviation.
+        first = solve_loadings(gradient[loadings].reshape(d, k) / root)
+        step = np.zeros_like(gradient)
+        step[offset] = self._solve_offset(gradient[offset], damping)
+        rest = np.concatenate([gradient[noise], gradient[dynamics]])
+        if not self.coarse:
+            rest -= self._from_loadings(first)
+        small_step = np.zeros_like(rest)
+        small_step[kept] = solve_small(rest[kept])
+        change = first if self.coarse else first - solve_loadings(self._to_loadings(small_step))
+
+        step[loadings] = (change / root).ravel()
+        step[noise], step[dynamics] = small_step[:n_noise], small_step[n_noise:]
+        return step
+
+    def _factored(self, damping: float, kept: BoolArray) -> tuple[Solver, Solver]:
+        """Solvers for the scaled loadings (D, K), and for those of noise and dynamics that are kept.
+
+        The last ones are remembered: a climb asks several times for steps at one damping.
+        """
+        asked = (damping, kept.tobytes())
+        if self._remembered is not None and self._remembered[0] == asked:
+            return self._remembered[1]
         beyond = factorise(self.beyond + damping * self.moments)
         within = self._within_solver(damping)
 
@@ -184,29 +232,22 @@ class Metric:
             outer = beyond((scaled - self.left @ inside).T).T
             return outer + self.left @ within(inside.ravel()).reshape(inside.shape)
 
-        # The gradient by the scaled loadings is the one by the loadings times the noise's deviation.
-        first = solve_loadings(gradient[loadings].reshape(d, k) / root)
-        step = np.zeros_like(gradient)
-        step[offset] = self._solve_offset(gradient[offset], damping)
         if self.coarse:
-            step[loadings] = (first / root).ravel()
-            added = self._added(damping)
-            curved = self.dynamics + np.diag(added[n_noise:])
-            moved = np.flatnonzero(free[dynamics])
-            step[moved] = factorise(curved[moved[:, None], moved])(gradient[moved])
-            step[noise] = free[noise] * gradient[noise] / np.maximum(self.noise + added[:n_noise], _TINY)
-            return step
-        small = self._small(damping, beyond, within)
-        rest = np.concatenate([gradient[noise], gradient[dynamics]]) - self._from_loadings(first)
-        kept = np.concatenate([free[noise], free[dynamics]])
-        small_step = np.zeros_like(rest)
-        small = small if kept.all() else small[np.ix_(kept, kept)]
-        small_step[kept] = factorise(small)(rest[kept])
-        change = first - solve_loadings(self._to_loadings(small_step))
+            solvers = solve_loadings, self._apart(damping, kept)
+        else:
+            small = self._small(damping, beyond, within)
+            solvers = solve_loadings, factorise(small if kept.all() else small[np.ix_(kept, kept)])
+        self._remembered = asked, solvers
+        return solvers
 
-        step[loadings] = (change / root).ravel()
-        step[noise], step[dynamics] = small_step[:n_noise], small_step[n_noise:]
-        return step
+    def _apart(self, damping: float, kept: BoolArray) -> Solver:
+        """Solver for the noise and dynamics that are kept, which nothing couples."""
+        n_noise = self.layout.n_noise
+        added, moved = self._added(damping), np.flatnonzero(kept[n_noise:])
+        noise = np.maximum(self.noise + added[:n_noise], _TINY)[kept[:n_noise]]
+        curved = self.dynamics + np.diag(added[n_noise:])
+        dynamics = factorise(curved[moved[:, None], moved])
+        return lambda x: np.concatenate([x[: noise.size] / noise, dynamics(x[noise.size :])])
 
     def _solve_some(self, gradient: FloatArray, free: BoolArray, damping: float) -> FloatArray:
         """Solve for some coordinates, loadings and offsets among those that stay zero."""
@@ -321,6 +362,42 @@ class Metric:
         inverse = outside + self.left @ self.offset_within @ self.left.T + damping * np.eye(d)
         out[offset, offset] = self.n_rows * inverse * np.outer(self.root, self.root)
         return out
+
+
+class DenseMetric:
+    """Expected information plus a multiple of the damping matrix, both whole: for few coordinates.
+
+    Attributes
+    ----------
+    information, damping : ndarray of shape (P, P)
+    """
+
+    information: FloatArray
+    damping: FloatArray
+
+    def to_dense(self, damping: float = 0.0) -> FloatArray:
+        """The whole matrix, shape (P, P)."""
+        return self.information + damping * self.damping
+
+    def solve(self, gradient: FloatArray, free: BoolArray, damping: float = 0.0) -> FloatArray:
+        """Solve with the information plus ``damping`` times the damping matrix; what is not free stays zero.
+
+        Parameters
+        ----------
+        gradient : ndarray of shape (P,)
+        free : ndarray of bool of shape (P,)
+            Which coordinates take part.
+        damping : float
+            How much of the damping matrix is added.
+
+        Returns
+        -------
+        ndarray of shape (P,)
+        """
+        kept = np.flatnonzero(free)
+        step = np.zeros_like(gradient)
+        step[kept] = factorise(self.to_dense(damping)[kept[:, None], kept])(gradient[kept])
+        return step
 
 
 def factorise(matrix: FloatArray) -> Solver:

@@ -15,6 +15,7 @@ from probsfa.statespace.learning.memory_starts import signs_of_memory, with_memo
 from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import (
     CountedEStep,
+    CountPatterns,
     EStep,
     FitResult,
     Report,
@@ -83,6 +84,7 @@ def fit(
     limits: Limits | None = None,
     report: Report | None = None,
     e_step: EStep | None = None,
+    count_patterns: CountPatterns | None = None,
 ) -> FitResult:
     """Maximise the likelihood of standardised data.
 
@@ -119,6 +121,8 @@ def fit(
         Called with the number of evaluations and the best log-likelihood so far.
     e_step : callable, optional
         Expected statistics of parameters, where the panel is only a sample of the data, to start from.
+    count_patterns : callable, optional
+        Gives, for all the data then, rows by the columns that are unseen for long in them.
 
     Returns
     -------
@@ -127,7 +131,7 @@ def fit(
     """
     layout = Coordinates(panel.values.shape[1], latents, noise.kind, panel.evenly_sampled, limits=limits)
     whole = layout.with_memories if memory else layout
-    evaluate = CountedEStep(panel, max_iter, report, e_step)
+    evaluate = CountedEStep(panel, max_iter, report, e_step, count_patterns)
     evaluate.limits = whole.limits_of_states
     holds = limits is not None and limits.hold
     evaluate.begin_with_prior(noise)
@@ -463,11 +467,13 @@ def _centred(panel: Panel, params: Parameters | None = None) -> tuple[list[Float
     if params is None:
         sequences = interpolate(panel)
     else:
-        n = panel.n_rows
-        filled = np.where(panel.mask[:n] > 0.0, panel.values[:n], _predicted(panel, params))
+        filled, n = _predicted(panel, params), panel.n_rows
+        np.copyto(filled, panel.values[:n], where=panel.mask[:n] > 0.0)
         sequences = np.split(filled, np.cumsum(panel.lengths)[:-1])
     offset = np.sum([x.sum(axis=0) for x in sequences], axis=0) / panel.n_rows
-    return [x - offset for x in sequences], offset
+    for x in sequences:
+        x -= offset
+    return sequences, offset
 
 
 def _refine_all(

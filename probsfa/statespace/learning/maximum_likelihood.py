@@ -27,12 +27,13 @@ from probsfa.statespace.learning.memory_starts import with_weak_memory
 from probsfa.statespace.learning.noise import LEAST_KNOWN_NOISE, is_heywood
 from probsfa.statespace.learning.objective import (
     STATUS_SENTENCES,
+    CountPatterns,
     EStep,
     FitResult,
     Report,
     refinement_report,
 )
-from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.learning.options import FitOptions, gain_worth_filling
 from probsfa.statespace.learning.robust import clipped, fit_robust, is_normal, repetitive_columns
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters, rescale
@@ -67,11 +68,14 @@ class Observations(NamedTuple):
         Number of observed cells of each feature, in all the data.
     e_step : callable or None, default=None
         Expected statistics of parameters over all the data, where these are not in the panel.
+    count_patterns : callable or None, default=None
+        Rows of all the data by the columns that are unseen for long in them, likewise.
     """
 
     panel: Panel
     counts: FloatArray
     e_step: EStep | None = None
+    count_patterns: CountPatterns | None = None
 
 
 class TrainingData(Protocol):
@@ -177,6 +181,8 @@ class MaximumLikelihood:
     degrees_of_freedom : float or None, default=None
         Of Student-t noise, of which `params` have the squared scales as noise variances, and of whose
         log-likelihood `log_likelihood` is a lower bound; None where noise is Gaussian.
+    interrupted : bool, default=False
+        Whether the fit was interrupted from the keyboard.
     """
 
     params: Parameters
@@ -192,16 +198,12 @@ class MaximumLikelihood:
     axis: TimeAxis = TimeAxis()
     constant: BoolArray | None = None
     degrees_of_freedom: float | None = None
+    interrupted: bool = False
 
     @property
     def n_iter(self) -> int:
         """Number of accepted steps."""
         return max(len(self.history), 1)
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether the fit was interrupted from the keyboard."""
-        return self.status.startswith(STATUS_SENTENCES["interrupted"])
 
     def layout(self, *, evenly_sampled: bool) -> Coordinates:
         """How the free parameters are laid out as one vector, for rows at even steps or not."""
@@ -381,8 +383,9 @@ def pose(data: TrainingData, options: FitOptions) -> FitProblem:
     chosen = options.n_components is None
     size = data.default_size(memory=options.has_memory) if chosen else Size(int(options.n_components or 0))
     check_memory(size.n_components + (scale.size if options.has_memory else 0))
-    return FitProblem(
-        data.standardised(shift, scale, size.stretches),
+    observations = data.standardised(shift, scale, size.stretches)
+    problem = FitProblem(
+        observations,
         shift,
         scale,
         data.time_unit,
@@ -391,6 +394,11 @@ def pose(data: TrainingData, options: FitOptions) -> FitProblem:
         constant if constant is not None and constant.any() else None,
         size.sentence if chosen else "",
     )
+    if not (chosen and options.tol == "auto"):
+        return problem
+    # Nobody says how many latents: the model is for filling holes.
+    tol = gain_worth_filling(int(observations.counts.sum()), problem.layout.size)
+    return problem._replace(options=replace(problem.options, tol=tol))
 
 
 def _columns_without_outliers(data: TrainingData) -> ColumnMoments:
@@ -439,7 +447,7 @@ def maximise(
     climb = (
         partial(fit_robust, by_row=options.by_row)
         if options.robust
-        else partial(fit, memory=options.has_memory, e_step=observations.e_step)
+        else partial(fit, e_step=observations.e_step, count_patterns=observations.count_patterns)
     )
     result = climb(
         observations.panel,
@@ -451,6 +459,7 @@ def maximise(
         tol=problem.tol,
         n_init=options.n_init,
         start=None if start is None else start.state_space,
+        memory=options.has_memory,
         given=options.given(problem.time_unit, evenly_sampled=even),
         limits=problem.limits,
         report=None if report is None else _InDataUnits(report, problem.log_volume),
@@ -493,6 +502,7 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
         options=problem.options,
         constant=problem.constant,
         degrees_of_freedom=result.degrees_of_freedom,
+        interrupted=result.status == "interrupted",
     )
 
 

@@ -27,10 +27,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from probsfa._typing import BoolArray, FloatArray
+from probsfa._typing import FloatArray
 from probsfa.statespace.learning import processes
 from probsfa.statespace.learning.coordinates import Coordinates
-from probsfa.statespace.learning.fisher_metric import MOST_WITHIN, CompleteData, Metric, factorise
+from probsfa.statespace.learning.fisher_metric import MOST_WITHIN, CompleteData, DenseMetric, Metric
 from probsfa.statespace.learning.processes import LatentSpectra
 from probsfa.statespace.parameters import Parameters
 
@@ -149,7 +149,7 @@ class _Places(NamedTuple):
         )
 
 
-class MemoryMetric:
+class MemoryMetric(DenseMetric):
     """Expected information of the coordinates plus a multiple of the damping matrix, as one matrix.
 
     Parameters
@@ -298,31 +298,6 @@ class MemoryMetric:
             out[block, block] = weight * complete.moments[regressors[:, None], regressors]
             first += len(regressors)
         return out
-
-    def to_dense(self, damping: float = 0.0) -> FloatArray:
-        """The whole matrix, shape (P, P)."""
-        return self.information + damping * self.damping
-
-    def solve(self, gradient: FloatArray, free: BoolArray, damping: float = 0.0) -> FloatArray:
-        """Solve with the information plus ``damping`` times the damping matrix; what is not free stays zero.
-
-        Parameters
-        ----------
-        gradient : ndarray of shape (P,)
-        free : ndarray of bool of shape (P,)
-            Which coordinates take part.
-        damping : float
-            How much of the damping matrix is added.
-
-        Returns
-        -------
-        ndarray of shape (P,)
-        """
-        kept = np.flatnonzero(free)
-        matrix = self.to_dense(damping)
-        step = np.zeros_like(gradient)
-        step[kept] = factorise(matrix[kept[:, None], kept])(gradient[kept])
-        return step
 
 
 def make_metric(

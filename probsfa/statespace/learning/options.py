@@ -4,7 +4,7 @@ import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
-from typing import Any, NamedTuple, Self, TypeGuard, cast
+from typing import Any, Literal, NamedTuple, Self, TypeGuard, cast
 
 import numpy as np
 
@@ -22,13 +22,35 @@ from probsfa.statespace.learning.noise import (
 )
 from probsfa.statespace.parameters import Latents
 
-__all__ = ["FitOptions", "Given"]
+__all__ = ["FitOptions", "Given", "gain_worth_filling"]
 
 #: What can be held, with the number of dimensions of each: a value, or None where it is learned.
 FIXED = {"decays": 1, "loadings": 2, "noise": 1, "periods": 1}
 
 # Nats for each pair of free parameters below which a step is not worth taking, and the most for all.
 _WORTH_OF_FEW, _LARGEST_WORTH = 2e-5, 0.5
+# Nats for each observed cell that a further step must promise where holes are filled, and from how many cells
+# on. So little moves no filled cell by what could be seen, while the last nats of many cells take most
+# evaluations; fits to fewer cells take no time.
+_WORTH_OF_A_CELL, _MANY_CELLS = 1e-4, 50_000
+# The same for each free parameter, from how many on: the maximum is half a nat for each above the truth, and
+# a fit of more than a thousand creeps upwards for a hundred steps that fill no cell better.
+_WORTH_OF_A_PARAMETER, _MANY_PARAMETERS = 1e-3, 1_000
+
+
+def gain_worth_filling(n_cells: int, n_parameters: int = 0) -> float | Literal["auto"]:
+    """Tolerance of a fit for filling the holes of so many observed cells: in nats, or the usual one.
+
+    Parameters
+    ----------
+    n_cells : int
+        Number of observed cells.
+    n_parameters : int, default=0
+        Number of free parameters of the model.
+    """
+    by_cells = _WORTH_OF_A_CELL * n_cells if n_cells > _MANY_CELLS else 0.0
+    by_parameters = _WORTH_OF_A_PARAMETER * n_parameters if n_parameters > _MANY_PARAMETERS else 0.0
+    return max(by_cells, by_parameters) or "auto"
 
 
 def is_number(value: Any) -> TypeGuard[float]:
@@ -139,6 +161,11 @@ def _as_tuples(name: str, array: Any) -> tuple[Any, ...]:
 def _as_array(value: tuple[Any, ...]) -> FloatArray:
     """Nested tuples as an array, NaN for None."""
     return np.array(value, dtype=np.float64)
+
+
+def _standardised_noise(variance: FloatArray, scale: FloatArray) -> FloatArray:
+    """Held variances (D,) in squared units of `scale` (D,), none below a least one; NaN stays."""
+    return np.maximum(variance / scale**2, LEAST_KNOWN_NOISE)
 
 
 def count_of(value: int | tuple[Any, ...]) -> int:
@@ -272,10 +299,6 @@ class FitOptions:
             raise ValueError(
                 "noise=0.0 is the limit of no noise, which leaves none to be Student-t; robust=True needs "
                 "noise='diagonal', 'isotropic' or known variances."
-            )
-        if self.has_memory and self.robust:
-            raise ValueError(
-                "robust=True is for white noise, noise='ar1' for noise that is normal; choose one of them."
             )
         if is_number(self.noise):
             if not (np.isfinite(self.noise) and self.noise >= 0.0):
@@ -450,8 +473,7 @@ class FitOptions:
         loadings = parts["loadings"] / scale[:, None]
         unseen = np.setdiff1d(np.arange(latents.n_states), latents.seen)
         loadings[:, unseen] = np.nan
-        noise = np.maximum(parts["noise"] / scale**2, LEAST_KNOWN_NOISE)
-        return Limits(parts["decays"], loadings, noise, frequencies)
+        return Limits(parts["decays"], loadings, _standardised_noise(parts["noise"], scale), frequencies)
 
     def given(self, time_unit: float, *, evenly_sampled: bool) -> Given:
         """What is known of rhythms and smooth latents, for a model whose decays are over `time_unit`.
@@ -538,5 +560,5 @@ class FitOptions:
         floor = np.full(scale.size, self.least_noise) if known is None else known
         held = None
         if self.fixed is not None and "noise" in self.fixed:
-            held = np.maximum(_as_array(self.fixed["noise"]) / scale**2, LEAST_KNOWN_NOISE)
+            held = _standardised_noise(_as_array(self.fixed["noise"]), scale)
         return Noise(self.noise_kind, floor, 0.0 if self.noise_prior is None else WEAK_PRIOR, held)

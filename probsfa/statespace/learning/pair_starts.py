@@ -19,7 +19,14 @@ from probsfa.statespace.learning.starts import interpolate
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Latents, Parameters, with_more_latents
 
-__all__ = ["on_even_grid", "silent_pairs", "smooth_from_slow", "strongest_frequency", "with_rhythm"]
+__all__ = [
+    "on_even_grid",
+    "power_of_a_rhythm",
+    "silent_pairs",
+    "smooth_from_slow",
+    "strongest_frequency",
+    "with_rhythm",
+]
 
 # Fewest periods that a series must hold of a rhythm that is looked for.
 _FEWEST_PERIODS = 3.0
@@ -27,6 +34,8 @@ _FEWEST_PERIODS = 3.0
 MEMORIES = (10.0, 60.0)
 # Frequencies at which the background of a periodogram is taken, and least reach of one, in frequencies.
 _BACKGROUNDS, _LEAST_REACH = 200, 10
+# Frequencies to each side of a peak that are a part of it.
+_HALF_A_PEAK = 2
 # Most rows of an even grid for each row at uneven times.
 _MOST_ROWS = 16
 
@@ -71,13 +80,43 @@ def _whitened_power(params: Parameters, omega: FloatArray, transforms: list[Floa
 def strongest_frequency(params: Parameters, sequences: list[FloatArray]) -> float:
     """Frequency at which centred sequences have most power beyond that of a model, and of those around."""
     omega, transforms = _transforms(sequences)
-    power = np.convolve(_whitened_power(params, omega, transforms), [0.25, 0.5, 0.25], mode="same")
+    whitened = _whitened_power(params, omega, transforms)
+    return float(omega[_strongest(params, omega, whitened, sequences)])
+
+
+def power_of_a_rhythm(params: Parameters, sequences: list[FloatArray]) -> float:
+    """What the strongest rhythm may add to the log-likelihood of a model, about, in nats.
+
+    That is the power beyond the background of the frequencies around, in units of what noise has there: the
+    gain of a model that has all of it, before the logarithms of its variances are taken off. Where a model is
+    right it is that of chance, some nats for each column.
+
+    Parameters
+    ----------
+    params : Parameters
+        The model so far.
+    sequences : list of ndarray of shape (T_i, D)
+        Complete, centred sequences.
+    """
+    omega, transforms = _transforms(sequences)
+    whitened = _whitened_power(params, omega, transforms)
+    at = _strongest(params, omega, whitened, sequences)
+    near = slice(max(at - _HALF_A_PEAK, 1), at + _HALF_A_PEAK + 1)
+    beyond = np.maximum(whitened[near] / _background(whitened)[near] - 1.0, 0.0)
+    return float(beyond.sum() * params.n_features * len(transforms))
+
+
+def _strongest(
+    params: Parameters, omega: FloatArray, whitened: FloatArray, sequences: list[FloatArray]
+) -> int:
+    """Which frequency has most power beyond the background, and is none of the rhythms that are there."""
+    power = np.convolve(whitened, [0.25, 0.5, 0.25], mode="same")
     power /= _background(power)
     longest = 2.0 * np.pi * _FEWEST_PERIODS / max(len(x) for x in sequences)
     apart = np.abs(omega[:, None] - np.abs(params.rhythm_frequency)) < 2.5 * omega[1]
     power[(omega < min(longest, 0.5 * np.pi)) | np.any(apart, axis=1)] = -np.inf
     power[-1] = -np.inf  # it has no phase
-    return float(omega[np.argmax(power)])
+    return int(np.argmax(power))
 
 
 def _background(power: FloatArray) -> FloatArray:

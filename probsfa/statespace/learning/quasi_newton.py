@@ -4,12 +4,15 @@ The metric is close to minus the second derivative. Its inverse stands in the mi
 BFGS recursion, in place of the usual multiple of the identity; the remembered pairs correct what the metric
 leaves out. Where the quadratic model misleads, a multiple of the damping matrix is added to the metric, as
 Levenberg and Marquardt do: directions of which the data say little are held back first. A step that lowers
-the objective is never taken. Coordinates may have bounds, and an objective may have its steps follow curves
-(``move``); what is remembered is then brought along.
+the objective is never taken, but it is remembered as well: its secant pair tells of the curvature that the
+step missed (as in Nocedal & Wright 2006, Numerical Optimization, section 6.2). Coordinates may have bounds,
+and an objective may have its steps follow curves (``move``); what is remembered is then brought along.
+
+A few coordinates whose steps are too long are held at their longest, and all others take the best step beside
+that: scaling the whole step down for the sake of one would let the others creep.
 """
 
 from collections import deque
-from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -31,6 +34,8 @@ _MORE, _FEWER, _FAR_FEWER = 10.0, 3.0, 10.0
 _ALIKE = 0.5
 _MOST_EXCESS = 4.0
 _SHORTENING = 30.0
+# Coordinates that are held at their longest steps, at most, and rounds in which they are found.
+_MOST_HELD, _HOLDING_ROUNDS = 4, 3
 _RECENT_STEPS = 3
 
 
@@ -71,13 +76,33 @@ class Objective(Protocol):
         ...
 
 
-#: Brings a change of the coordinates along a step.
-Turned = Callable[[FloatArray], FloatArray]
+class Transport(Protocol):
+    """Brings changes of the coordinates, and slopes by them, along a step."""
+
+    def __call__(self, change: FloatArray, /) -> FloatArray:
+        """A vector (P,) where the step begins, as it is where the step ends."""
+        ...
+
+    def back(self, change: FloatArray, /) -> FloatArray:
+        """A vector (P,) where the step ends, as it is where the step begins."""
+        ...
 
 
-def straight(vector: FloatArray, step: FloatArray) -> tuple[FloatArray, Turned]:
-    """Take a step along a straight line, on which nothing turns."""
-    return vector + step, lambda change: change
+class Still:
+    """The transport along a straight line, on which nothing turns."""
+
+    def __call__(self, change: FloatArray) -> FloatArray:
+        """The same vector."""
+        return change
+
+    def back(self, change: FloatArray) -> FloatArray:
+        """The same vector."""
+        return change
+
+
+def straight(vector: FloatArray, step: FloatArray) -> tuple[FloatArray, Transport]:
+    """Take a step along a straight line."""
+    return vector + step, Still()
 
 
 class Box(NamedTuple):
@@ -138,7 +163,7 @@ class _Memory:
         """A step, and how much less the gradient is at its end."""
         self.pairs.append((step, fall))
 
-    def turn(self, turn: Turned) -> None:
+    def turn(self, turn: Transport) -> None:
         """Bring all pairs to where a step has led."""
         for i, (step, fall) in enumerate(self.pairs):
             self.pairs[i] = (turn(step), turn(fall))
@@ -177,10 +202,42 @@ def _bounded_step(
         step = memory.direction(point.gradient, metric, free, damping)
         if not np.all(np.isfinite(step)):
             return None, 1.0, damping
+        step = _with_held(step, memory, free, metric, damping, box)
         excess = max(1.0, float(np.max(np.abs(step) / box.longest)))
         if excess <= _MOST_EXCESS or damping >= 1.0:
             return step / excess, excess, damping
         damping = max(_SHORTENING * damping, _LEAST_DAMPING)
+
+
+def _with_held(
+    step: FloatArray, memory: _Memory, free: BoolArray, metric: Curvature, damping: float, box: Box
+) -> FloatArray:
+    """Best step in the quadratic model with the few coordinates that are too long held at their longest.
+
+    With the inverse ``H`` of the model's matrix the best step is ``H (g - f)``, where ``f`` are the forces on
+    the held coordinates that bring them to where they are held.
+    """
+    held: list[int] = []
+    columns: list[FloatArray] = []
+    best = step
+    for _ in range(_HOLDING_ROUNDS):
+        # Those that are held are so up to rounding.
+        over = np.flatnonzero(np.abs(best) > (1.0 + 1e-6) * box.longest)
+        if over.size == 0 or over.size + len(held) > _MOST_HELD:
+            break
+        for i in over.tolist():
+            held.append(i)
+            columns.append(memory.direction(np.eye(1, step.size, i)[0], metric, free, damping))
+        inverse = np.array(columns).T
+        places = np.sign(step[held]) * box.longest[held]
+        try:
+            tried = step - inverse @ np.linalg.solve(inverse[held], step[held] - places)
+        except np.linalg.LinAlgError:
+            break
+        if not np.all(np.isfinite(tried)):
+            break
+        best = tried
+    return best
 
 
 def ascend(
@@ -189,7 +246,6 @@ def ascend(
     box: Box,
     tol: float,
     known: Evaluation | None = None,
-    least_gain: float = 0.0,
 ) -> Ascent:
     """Ascend until a further step is expected to gain less than ``tol``.
 
@@ -205,8 +261,6 @@ def ascend(
         Expected gain of a further step at which to stop, in the units of the value.
     known : Evaluation, optional
         The objective at ``start``, where it is known.
-    least_gain : float, default=0.0
-        What the last three steps must have gained together, or it is enough.
 
     Returns
     -------
@@ -256,8 +310,6 @@ def ascend(
                 point, misled, shortened, length = new, False, length < 1.0, 1.0
                 vector = point.vector
                 history.append(point.value)
-                if _recent_gain(history) < least_gain:
-                    return Ascent(vector, tuple(history), "converged")
                 metric = objective.metric(point.vector, point.known)
                 if gain > 0.75 * expected and not shortened:  # a short step always gains what it promises
                     damping = _less(damping, _FAR_FEWER if gain > expected else _FEWER)
@@ -273,9 +325,8 @@ def ascend(
                 curvature = slope - gain if np.isfinite(gain) else np.inf
                 length *= min(max(0.5 * slope / curvature, 0.05), 0.5)
             else:
-                # The quadratic model misled: damp, and if that did not help, forget the pairs as well.
-                if misled:
-                    memory.clear()
+                # The quadratic model misled: remember what was missing in it, and damp.
+                _remember_refused(memory, point, step, evaluation, turn, box)
                 more = _MORE
                 if misled and not gain > _ALIKE * refused:
                     more = _MORE**2  # the same step, nearly: this damping does not reach what misled
@@ -284,6 +335,21 @@ def ascend(
     except KeyboardInterrupt:
         return Ascent(vector, tuple(history), "interrupted")
     return Ascent(vector, tuple(history), "max_iter")
+
+
+def _remember_refused(
+    memory: _Memory, point: _Point, step: FloatArray, evaluation: Evaluation, turn: Transport, box: Box
+) -> None:
+    """Keep the pair of a step that was not taken, seen from where it began, if the objective curves along it.
+
+    Pairs without such curvature tell nothing, and pairs of gradients that are no numbers would spoil all.
+    """
+    if not (np.isfinite(evaluation.value) and np.all(np.isfinite(evaluation.gradient))):
+        return
+    taken = box.within(point.vector + step) - point.vector
+    fall = point.gradient - turn.back(evaluation.gradient)
+    if taken @ fall > 0.0:
+        memory.add(taken, fall)
 
 
 def _recent_gain(history: list[float]) -> float:

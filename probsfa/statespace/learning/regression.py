@@ -260,7 +260,7 @@ class _Joint:
                 count += step.n_evaluations
                 params = params._replace(offset=params.offset + step.change[:, 0])
                 b = b + step.change[:, 1:]
-                result = self._climb(params, b, noise, max(limit - count, 2))
+                result = self._climb(params, b, noise, max(limit - count, 2), result.degrees_of_freedom)
                 count += result.n_evaluations
                 params, status = result.params, result.status
                 reached = result.log_likelihood + noise.log_prior(params.noise_variance)
@@ -276,8 +276,10 @@ class _Joint:
             result = result._replace(params=result.params.with_memory_apart())
         return _State(result, best.coefficients, count)
 
-    def _climb(self, params: Parameters, b: FloatArray, noise: Noise, limit: int) -> FitResult:
-        """Climb by all other parameters."""
+    def _climb(
+        self, params: Parameters, b: FloatArray, noise: Noise, limit: int, degrees: float | None
+    ) -> FitResult:
+        """Climb by all other parameters; tails of single cells' noise stay those of the first fit."""
         options, tol = self.problem.options, self.problem.tol
         if options.robust:
             return fit_robust(
@@ -290,8 +292,10 @@ class _Joint:
                 max_iter=limit,
                 tol=tol,
                 start=params,
+                memory=options.has_memory,
                 limits=self.problem.limits,
                 report=self.report,
+                held_degrees=None if options.by_row else degrees,
             )
         evaluate, layout = CountedEStep(self.panel_at(b), limit, self.report), self.problem.layout
         evaluate.limits = layout.limits_of_states

@@ -5,11 +5,28 @@ prior. At given weights it is the log-likelihood of a Gaussian model, up to term
 on its exact score as such. Then weights and degrees of freedom take their best values for the posterior.
 Neither step lowers the bound. The climb starts at a Gaussian fit to the data without cells that stand out at
 first sight.
+
+Where each cell has its own weight, the bound is farther below the likelihood the heavier the tails are, and
+the more so the less is known of the latents: at its maximum degrees of freedom and scales are both too large.
+So these two are then taken from cells left out, one at a time: the maximum of
+
+    sum_i log p(x_i | x of all other cells),        x_i = N(m_i, v_i) + Student-t
+
+a composite likelihood (Varin, Reid & Firth 2011), whose maximum is not biased where ``m_i`` and ``v_i`` are
+right. All other parameters climb the bound again at these values, until both agree.
+
+References
+----------
+Varin, C., Reid, N. & Firth, D. (2011). An overview of composite likelihood methods. Statistica Sinica 21,
+5-42.
 """
 
 from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize
 
 from probsfa._threads import one_blas_thread
 from probsfa._typing import BoolArray, FloatArray
@@ -29,16 +46,20 @@ from probsfa.statespace.learning.objective import (
     rounding,
 )
 from probsfa.statespace.learning.options import Given
+from probsfa.statespace.neighbours import MAD, from_neighbours, robust_spread
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Latents, Parameters
 from probsfa.statespace.posterior import expected_statistics
 from probsfa.statespace.student import (
+    FEWEST_DEGREES,
     MOST_DEGREES,
+    LeftOut,
     StudentNoise,
     Weights,
     bound_at,
     cell_moments,
     infer_weights,
+    left_out_cells,
 )
 
 __all__ = ["clipped", "fit_robust", "is_normal", "repetitive_columns", "stand_out"]
@@ -48,25 +69,17 @@ __all__ = ["clipped", "fit_robust", "is_normal", "repetitive_columns", "stand_ou
 _FROM_NEIGHBOURS, _FROM_COLUMN, _MOST_SUSPECTS = 6.0, 8.0, 0.25
 # Part of the cells of a column that are the same from which on it is repetitive, and least noise of such.
 _REPETITIVE, _NOISE_OF_REPETITIVE = 0.4, 0.1
-# Neighbours on either side of a cell.
-_REACH = 2
 # Robust standard deviations at which cells are cut before units of columns are taken of them.
 _CUT = 6.0
-# Median absolute deviation of a normal distribution of unit variance.
-_MAD = 0.6744897501960817
 # Most posterior evaluations at the same weights; most rounds; degrees of freedom at the start.
 _EVALUATIONS_A_ROUND, _MOST_ROUNDS, _FIRST_DEGREES = 5, 200, 4.0
 # Rounds in a row that must promise no more gain.
 _PROMISES = 2
-
-
-def _spread(values: FloatArray) -> FloatArray:
-    """Robust standard deviations (D,) of columns about zero; zero where there are none."""
-    seen = ~np.isnan(values)
-    out = np.zeros(values.shape[1])
-    for j in np.flatnonzero(seen.any(axis=0)):
-        out[j] = np.median(np.abs(values[seen[:, j], j])) / _MAD
-    return out
+# Most times that degrees of freedom and scales are taken from cells left out, rounds of the climb in between,
+# the change of their logarithms that is none, and most cells of which they are taken.
+_MOST_LEFT_OUT_ROUNDS, _ROUNDS_BETWEEN, _SAME, _MOST_CELLS = 8, 2, 0.02, 2**17
+# Degrees of freedom above which noise is as good as normal, unless that costs so many nats.
+_NEARLY_NORMAL, _WORTH_TAILS = 20.0, 2.0
 
 
 def clipped(sequences: Sequences) -> FloatArray:
@@ -80,7 +93,7 @@ def clipped(sequences: Sequences) -> FloatArray:
         seen = values[~np.isnan(values[:, j]), j]
         if seen.size:
             centre = np.median(seen)
-            reach = _CUT * np.median(np.abs(seen - centre)) / _MAD
+            reach = _CUT * np.median(np.abs(seen - centre)) / MAD
             if reach > 0.0:
                 values[:, j] = np.clip(values[:, j], centre - reach, centre + reach)
     return values
@@ -101,19 +114,13 @@ def stand_out(values: FloatArray, lengths: tuple[int, ...]) -> BoolArray:
     ndarray of bool of shape (N, D)
         None of a column where it would be too many.
     """
-    residuals = np.full(values.shape, np.nan)
-    ends = np.cumsum(lengths)
-    for start, stop in zip(ends - lengths, ends, strict=True):
-        for j in range(values.shape[1]):
-            rows = start + np.flatnonzero(~np.isnan(values[start:stop, j]))
-            if len(rows) > 2 * _REACH:
-                residuals[rows, j] = values[rows, j] - _median_of_neighbours(values[rows, j])
+    residuals = from_neighbours(values, lengths)
     out = np.zeros(values.shape, dtype=bool)
     centred = values.copy()
     seen = ~np.isnan(values).all(axis=0)
     centred[:, seen] -= np.nanmedian(values[:, seen], axis=0)
     for errors, most in ((residuals, _FROM_NEIGHBOURS), (centred, _FROM_COLUMN)):
-        spread = _spread(errors)
+        spread = robust_spread(errors)
         with np.errstate(invalid="ignore"):
             out |= (np.abs(errors) > most * spread) & (spread > 0.0)
     counts = np.maximum(np.count_nonzero(~np.isnan(values), axis=0), 1)
@@ -134,15 +141,6 @@ def repetitive_columns(panel: Panel) -> BoolArray:
         _, counts = np.unique(values[seen[:, j], j], return_counts=True)
         out[j] = len(counts) > 1 and counts.max() >= _REPETITIVE * counts.sum() and counts.max() > 2
     return out
-
-
-def _median_of_neighbours(x: FloatArray) -> FloatArray:
-    """Median of the four neighbours of each number; of as many on one side at the ends."""
-    n = len(x)
-    at = np.arange(n)[:, None]
-    first = np.clip(at - _REACH, 0, n - 2 * _REACH - 1)
-    window = first + np.arange(2 * _REACH + 1)
-    return np.asarray(np.median(x[window[window != at].reshape(n, 2 * _REACH)], axis=1))
 
 
 def _without_suspects(panel: Panel) -> Panel:
@@ -197,9 +195,11 @@ def fit_robust(
     tol: float,
     n_init: int = 1,
     start: Parameters | None = None,
+    memory: bool = False,
     given: Given | None = None,
     limits: Limits | None = None,
     report: Report | None = None,
+    held_degrees: float | None = None,
 ) -> FitResult:
     """Maximise the lower bound of the likelihood of standardised data under Student-t noise.
 
@@ -207,12 +207,14 @@ def fit_robust(
     ----------
     panel : Panel
         Packed observations, most of each feature with mean near zero and variance near one.
-    latents, noise, start_noise, solver, tol, n_init, start, given, limits, report
+    latents, noise, start_noise, solver, tol, n_init, start, memory, given, limits, report
         As of :func:`probsfa.statespace.learning.fit.fit`.
     by_row : bool
         Whether all cells of a row share one weight.
     max_iter : int
         Most posterior evaluations of the Gaussian fit to start from, and as many for the climb from there.
+    held_degrees : float, optional
+        Degrees of freedom to hold, with the scales of `start`, which must then be given.
 
     Returns
     -------
@@ -221,11 +223,13 @@ def fit_robust(
         log-likelihood is the lower bound, without the prior.
     """
     layout = Coordinates(panel.values.shape[1], latents, noise.kind, panel.evenly_sampled, limits=limits)
+    layout = layout.with_memories if memory else layout
     if noise.kind == "diagonal":
         least = np.where(repetitive_columns(panel), _NOISE_OF_REPETITIVE, 0.0)
         noise = noise._replace(floor=np.maximum(noise.floor, least))
     interrupted, count = False, 0
-    student = StudentNoise(_FIRST_DEGREES, by_row)
+    hold = held_degrees is not None and start is not None
+    student = StudentNoise(_FIRST_DEGREES if held_degrees is None else held_degrees, by_row)
     cleaned = panel
     if start is None:
         cleaned = _without_suspects(panel)
@@ -238,6 +242,7 @@ def fit_robust(
             max_iter=max_iter,
             tol=tol,
             n_init=n_init,
+            memory=memory,
             given=given,
             limits=limits,
             report=report,
@@ -245,87 +250,221 @@ def fit_robust(
         params, count, interrupted = gaussian.params, gaussian.n_evaluations, gaussian.status == "interrupted"
     else:
         params = conform(start, layout, noise, start_noise)
-        params = params if limits is None else imposed(params, limits)
+        params = params if limits is None or memory else imposed(params, limits)
     e_step = _WeightedEStep(panel)
     evaluate = CountedEStep(panel, count + max_iter, report, e_step)
-    evaluate.count, evaluate.limits = count, limits
+    evaluate.count, evaluate.limits = count, layout.limits_of_states
     evaluate.begin_with_prior(noise)
     with one_blas_thread():
         if start is None:
             weights = np.array(cleaned.mask[:])
         else:
             weights = infer_weights(params, panel, student).weights.values
-        state = _reweighted(params, student, weights, panel, evaluate)
-        return _alternate(evaluate, e_step, layout, noise, state, solver, tol, interrupted)
+        climb = _Alternation(evaluate, e_step, layout, noise, solver, tol)
+        if hold:
+            climb = climb.at_tails()
+            evaluate.begin_with_prior(climb.noise)
+        state = _reweighted(params, student, weights, panel, evaluate, hold_degrees=hold)
+        result, state = climb(state, interrupted)
+        if not (by_row or hold):
+            result = _with_tails_of_cells_left_out(climb, result, state, max_iter)
+        return result
 
 
 def _reweighted(
-    params: Parameters, student: StudentNoise, weights: FloatArray, panel: Panel, evaluate: CountedEStep
+    params: Parameters,
+    student: StudentNoise,
+    weights: FloatArray,
+    panel: Panel,
+    evaluate: CountedEStep,
+    *,
+    hold_degrees: bool = False,
 ) -> _State:
-    """Weights and degrees of freedom at their best for the posterior under given weights."""
+    """Weights, and degrees of freedom unless held, at their best for the posterior under given weights."""
     mask = np.asarray(panel.mask[: panel.n_rows])
     moments = cell_moments(params, panel.weighted(weights))
     s = moments.discrepancies(params, panel)
-    better = student.at_best_degrees(s, mask)
+    better = student if hold_degrees else student.at_best_degrees(s, mask)
     value = bound_at(params, panel, moments, weights, better) + evaluate.log_prior(params)
     return _State(params, better, better.weights(s, panel), value)
 
 
-def _alternate(
-    evaluate: CountedEStep,
-    e_step: _WeightedEStep,
-    layout: Coordinates,
-    noise: Noise,
-    state: _State,
-    solver: str,
-    tol: float,
-    interrupted: bool,
+class _Alternation(NamedTuple):
+    """Climbs at given weights, and takes better ones, until neither gains."""
+
+    evaluate: CountedEStep
+    e_step: _WeightedEStep
+    layout: Coordinates
+    noise: Noise
+    solver: str
+    tol: float
+    hold_degrees: bool = False
+
+    def at_tails(self) -> "_Alternation":
+        """The same, with degrees of freedom and scales held where they are."""
+        noise = Noise("fixed", self.noise.floor)
+        layout = self.layout._replace(noise="fixed")
+        return self._replace(layout=layout, noise=noise, hold_degrees=True)
+
+    def __call__(
+        self, state: _State, interrupted: bool = False, *, n_rounds: int | None = None
+    ) -> tuple[FitResult, _State]:
+        """Climb from a state, to the end or for some rounds; after an interrupt, to the best so far."""
+        evaluate, noise, tol = self.evaluate, self.noise, self.tol
+        panel, limit, hold = evaluate.panel, evaluate.limit, self.hold_degrees
+        climb: Callable[..., FitResult]
+        if self.solver == "em":
+            climb = partial(fit_em, loaded=self.layout.loaded)
+        else:
+            climb = partial(fit_quasi_newton, layout=self.layout)
+        history = [state.value]
+        status: Status = "interrupted" if interrupted else "max_iter"
+        gains: list[float] = []
+        promising, looked_elsewhere = 0, hold
+        most_rounds = _MOST_ROUNDS if n_rounds is None else n_rounds
+        try:
+            while not interrupted and evaluate.count < limit and len(history) <= most_rounds:
+                self.e_step.set_weights(state.weights)
+                evaluate.limit = min(limit, evaluate.count + _EVALUATIONS_A_ROUND)
+                end = climb(evaluate=evaluate, start=state.params, noise=noise, tol=0.1 * tol)
+                if end.history:
+                    weights = state.weights.values
+                    better = _reweighted(end.params, state.noise, weights, panel, evaluate, hold_degrees=hold)
+                    state = better if better.value >= state.value else state
+                history.append(max(state.value, history[-1]))
+                if end.status == "interrupted":
+                    status = "interrupted"
+                    break
+                gains.append(history[-1] - history[-2])
+                promising = promising + 1 if _promised(gains) < tol else 0
+                done = promising >= _PROMISES or gains[-1] <= rounding(history[-1], panel.n_rows)
+                if not done:
+                    continue
+                status = "converged"
+                if looked_elsewhere:
+                    break
+                looked_elsewhere = True
+                other = _from_elsewhere(state, panel, evaluate, tol)
+                if other is None or not other.value > state.value + tol:
+                    break
+                state, promising, status = other, 0, "max_iter"
+                history.append(state.value)
+                gains.clear()
+            if status != "interrupted" and n_rounds is None:
+                final = infer_weights(state.params, panel, state.noise, state.weights.values)
+                state.weights = final.weights
+                state.value = max(final.bound + evaluate.log_prior(state.params), state.value)
+                history.append(max(state.value, history[-1]))
+        except KeyboardInterrupt:
+            status = "interrupted"
+        prior = evaluate.log_prior(state.params)
+        values = tuple(value - prior for value in history)
+        degrees = state.noise.degrees_of_freedom
+        return FitResult(state.params, values[-1], values, evaluate.count, status, degrees), state
+
+
+def _with_tails_of_cells_left_out(
+    climb: _Alternation, result: FitResult, state: _State, max_iter: int
 ) -> FitResult:
-    """Climb at given weights, and take better ones, until neither gains."""
-    panel, limit = evaluate.panel, evaluate.limit
-    climb: Callable[..., FitResult]
-    climb = fit_em if solver == "em" else lambda **how: fit_quasi_newton(layout=layout, **how)
-    history = [state.value]
-    status: Status = "interrupted" if interrupted else "max_iter"
-    gains: list[float] = []
-    promising, looked_elsewhere = 0, False
+    """Degrees of freedom and scales by what cells are given the others, and the bound's maximum there.
+
+    They depend on the other parameters little, so that these take few steps before the tails are taken anew,
+    and climb to the end once the tails stay.
+    """
+    evaluate, panel = climb.evaluate, climb.evaluate.panel
+    held = climb.at_tails()
+    evaluate.begin_with_prior(held.noise)
+    at_the_end = True
     try:
-        while not interrupted and evaluate.count < limit and len(history) < _MOST_ROUNDS:
-            e_step.set_weights(state.weights)
-            evaluate.limit = min(limit, evaluate.count + _EVALUATIONS_A_ROUND)
-            end = climb(evaluate=evaluate, start=state.params, noise=noise, tol=0.1 * tol)
-            if end.history:
-                better = _reweighted(end.params, state.noise, state.weights.values, panel, evaluate)
-                state = better if better.value >= state.value else state
-            history.append(max(state.value, history[-1]))
-            if end.status == "interrupted":
-                status = "interrupted"
+        for _ in range(_MOST_LEFT_OUT_ROUNDS):
+            if result.status == "interrupted" or (at_the_end and not result.converged):
                 break
-            gains.append(history[-1] - history[-2])
-            promising = promising + 1 if _promised(gains) < tol else 0
-            done = promising >= _PROMISES or gains[-1] <= rounding(history[-1], panel.n_rows)
-            if not done:
-                continue
-            status = "converged"
-            if looked_elsewhere:
+            before, weights = state.noise, state.weights.values
+            student, scales = tails_of_cells_left_out(state.params, before, weights, panel, climb.noise)
+            was, now = before.degrees_of_freedom, student.degrees_of_freedom
+            moved = np.append(
+                np.log(scales / state.params.noise_variance), 0.0 if was == now else np.log(now / was)
+            )
+            same = np.max(np.abs(moved)) < _SAME or (is_normal(was) and is_normal(now))
+            if same and at_the_end:
                 break
-            looked_elsewhere = True
-            other = _from_elsewhere(state, panel, evaluate, tol)
-            if other is None or not other.value > state.value + tol:
-                break
-            state, promising, status = other, 0, "max_iter"
-            history.append(state.value)
-            gains.clear()
-        if status != "interrupted":
-            final = infer_weights(state.params, panel, state.noise, state.weights.values)
-            state.value = max(final.bound + evaluate.log_prior(state.params), state.value)
-            history.append(max(state.value, history[-1]))
+            if not same:
+                params = state.params._replace(noise_variance=scales)
+                state = _reweighted(params, student, weights, panel, evaluate, hold_degrees=True)
+            evaluate.limit = evaluate.count + max_iter
+            at_the_end = same
+            result, state = held(state, n_rounds=None if same else _ROUNDS_BETWEEN)
+        if not at_the_end and result.status != "interrupted":
+            evaluate.limit = evaluate.count + max_iter
+            result, _ = held(state)
     except KeyboardInterrupt:
-        status = "interrupted"
-    prior = evaluate.log_prior(state.params)
-    values = tuple(value - prior for value in history)
-    degrees = state.noise.degrees_of_freedom
-    return FitResult(state.params, values[-1], values, evaluate.count, status, degrees)
+        return result._replace(status="interrupted")
+    return result._replace(n_evaluations=evaluate.count)
+
+
+def tails_of_cells_left_out(
+    params: Parameters, student: StudentNoise, weights: FloatArray, panel: Panel, noise: Noise
+) -> tuple[StudentNoise, FloatArray]:
+    """Degrees of freedom and squared scales that maximise the density of cells given all others.
+
+    Parameters
+    ----------
+    params : Parameters
+        Parameters of the model; scales to begin with.
+    student : StudentNoise
+        Degrees of freedom to begin with.
+    weights : ndarray of shape (T, D)
+        Expected weights of the other cells.
+    panel : Panel
+        Packed observations.
+    noise : Noise
+        What may happen to the scales.
+
+    Returns
+    -------
+    student : StudentNoise
+        Normal noise where heavier tails gain less than two nats.
+    scales : ndarray of shape (D,)
+    """
+    moments = cell_moments(params, panel.weighted(weights))
+    means, explained = left_out_cells(params, panel, moments, weights)
+    told = ~np.isnan(means)
+    step = -(-np.count_nonzero(told) // _MOST_CELLS)
+    rows, columns = np.nonzero(told[::step])
+    if rows.size == 0:
+        return student, params.noise_variance
+    errors = np.asarray(panel.values[: panel.n_rows : step])[rows, columns] - means[::step][rows, columns]
+    cells = LeftOut(errors, explained[::step][rows, columns], columns)
+    here = np.bincount(columns, minlength=params.n_features) > 0
+    free = noise.learned & (here if noise.kind == "diagonal" else True)
+    first = np.log(params.noise_variance[: free.size])
+
+    def scales_at(log_scales: FloatArray) -> FloatArray:
+        if not free.any():
+            return params.noise_variance
+        spread = np.exp(np.where(free, first + log_scales, first))
+        return np.asarray(np.broadcast_to(spread, params.noise_variance.shape))
+
+    def loss(vector: FloatArray) -> tuple[float, FloatArray]:
+        scales = scales_at(vector[1:])
+        value, by_scales, by_degrees = cells.log_density(scales, float(np.exp(vector[0])))
+        slope = by_scales if noise.kind == "diagonal" else by_scales.sum(keepdims=True)[: free.size]
+        slope = np.where(free, step * slope + noise.prior_slope(scales), 0.0)
+        return -step * value - noise.log_prior(scales), -np.append(step * by_degrees, slope)
+
+    def best(degrees: tuple[float, float]) -> tuple[float, float, FloatArray]:
+        floor = np.log(noise.floor[: free.size]) - first
+        start = np.append(np.clip(np.log(student.degrees_of_freedom), *np.log(degrees)), np.zeros(free.size))
+        bounds = [tuple(np.log(degrees)), *((min(low, 0.0), None) for low in floor)]
+        end = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"ftol": 1e-10})
+        return float(end.fun), float(np.exp(end.x[0])), scales_at(end.x[1:])
+
+    value, degrees, scales = best((FEWEST_DEGREES, MOST_DEGREES))
+    if degrees > _NEARLY_NORMAL:
+        normal = best((MOST_DEGREES, MOST_DEGREES))
+        if normal[0] - value < _WORTH_TAILS:
+            value, degrees, scales = normal
+    return student._replace(degrees_of_freedom=degrees), np.maximum(scales, noise.floor)
 
 
 def _promised(gains: list[float]) -> float:

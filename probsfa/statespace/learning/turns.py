@@ -47,9 +47,16 @@ class Turn:
 
     def __call__(self, vector: FloatArray) -> FloatArray:
         """A vector (P,) of coordinates, of changes of them or of slopes by them, in the turned latents."""
+        return self._turned_by(self.matrix, vector)
+
+    def back(self, vector: FloatArray) -> FloatArray:
+        """A vector (P,) in the turned latents as it is in those before the turn."""
+        return self._turned_by(self.matrix.T, vector)
+
+    def _turned_by(self, matrix: FloatArray, vector: FloatArray) -> FloatArray:
         loadings = _loadings(self.layout, vector)
         shared = _turned_states(self.layout)
-        loadings[:, shared] = loadings[:, shared] @ self.matrix
+        loadings[:, shared] = loadings[:, shared] @ matrix
         turned = vector.copy()
         turned[self.layout.slices[1]] = loadings[self.layout.loaded]
         return turned

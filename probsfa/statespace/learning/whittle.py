@@ -29,6 +29,8 @@ from probsfa.statespace.parameters import Parameters
 
 # An evaluation costs little here, so that less may be spent on the step than where the likelihood is exact.
 _MOST_WITHIN = 144
+# Frequencies of one band of one sequence whose second moments are taken before the next band's.
+_MANY_FREQUENCIES = 4096
 
 
 class Periodogram(NamedTuple):
@@ -97,7 +99,8 @@ def periodogram(sequences: list[FloatArray]) -> Periodogram:
         n = len(x)
         if n < 3:
             continue
-        transform = np.fft.rfft(x, axis=0)[1:] / np.sqrt(n)
+        transform = np.fft.rfft(x, axis=0)[1:]
+        transform /= np.sqrt(n)
         omega = 2.0 * np.pi * np.arange(1, len(transform) + 1) / n
         # Each frequency stands for itself and its negative, except the last one of an even length.
         weight = np.full(len(omega), 2.0)
@@ -106,6 +109,8 @@ def periodogram(sequences: list[FloatArray]) -> Periodogram:
         for band, (i, j) in enumerate(zip(first[:-1], first[1:], strict=True)):
             scaled = transform[i:j] * np.sqrt(weight[i:j, None])
             rows[band] += [scaled.real, scaled.imag]
+            if j - i > _MANY_FREQUENCIES:  # or a band of a long sequence takes as much memory as the sequence
+                rows[band] = [_shortened(np.concatenate(rows[band]))]
             weights[band] += weight[i:j].sum()
             moments[band] += weight[i:j] @ omega[i:j]
     used = np.flatnonzero(weights)

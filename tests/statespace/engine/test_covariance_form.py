@@ -73,11 +73,13 @@ def test_moments_and_sums_are_those_of_the_joint_gaussian(rng, use, n_components
     assert_is_the_joint_gaussian(model, punch(rng, oracle.simulate(rng, model, [13, 1, 9]), holes))
 
 
-@sparsely("n_features", [1, 6], shown=[6])
+BOTH_ENDS = {"chunk_rows": 8, "two_filter": True}
+
+
 @sparsely(
-    "ways",
-    [{}, {"chunk_rows": 8}, {"chunk_rows": 8, "two_filter": True}],
-    shown=[{"chunk_rows": 8, "two_filter": True}],
+    ("n_features", "ways"),
+    [(1, {}), (6, {"chunk_rows": 8}), (1, BOTH_ENDS), (6, BOTH_ENDS)],
+    shown=[(6, BOTH_ENDS)],
 )
 def test_at_uneven_times_in_chunks_and_from_both_ends(rng, use, n_features, ways):
     model = oracle.random_model(rng, n_features, 3)

@@ -81,11 +81,13 @@ def test_moments_and_sums_are_those_of_the_joint_gaussian(rng, use, n_components
     assert_is_the_joint_gaussian(model, punch(rng, oracle.simulate(rng, model, [17, 1, 12]), holes))
 
 
-@sparsely("n_features", [2, 12], shown=[12])
+BOTH_ENDS = {"chunk_rows": 16, "two_filter": True}
+
+
 @sparsely(
-    "ways",
-    [{}, {"chunk_rows": 16}, {"chunk_rows": 16, "two_filter": True}],
-    shown=[{"chunk_rows": 16, "two_filter": True}],
+    ("n_features", "ways"),
+    [(2, {}), (12, {"chunk_rows": 16}), (2, BOTH_ENDS), (12, BOTH_ENDS)],
+    shown=[(12, BOTH_ENDS)],
 )
 def test_at_uneven_times_in_chunks_and_from_both_ends(rng, use, n_features, ways):
     model = many_latents(rng, n_features, 5)
@@ -130,7 +132,7 @@ def test_segments_may_forget_their_left_border_or_remember_it(rng, use, slowest,
 
 def test_it_is_chosen_where_it_suits(rng, monkeypatch):
     model = many_latents(rng, 12, 12)
-    panel = to_panel(punch(rng, [np.zeros((2100, 12))], "scattered"))
+    panel = to_panel(punch(rng, [np.zeros((1000, 12))], "scattered"))
     chosen = plan_for(to_parameters(model), panel)
     assert chosen.strategy == InformationForm(16)
     assert "side by side" in chosen.reason
@@ -143,7 +145,7 @@ def test_it_is_chosen_where_it_suits(rng, monkeypatch):
     ):
         assert plan_for(to_parameters(changed), panel).strategy == Recursions()
     assert plan_for(to_parameters(model), panel.weighted(1e8 * panel.mask)).strategy == Recursions()
-    short = to_panel(punch(rng, [np.zeros((1000, 12))], "scattered"))
+    short = to_panel(punch(rng, [np.zeros((900, 12))], "scattered"))
     assert plan_for(to_parameters(model), short).strategy == Recursions()
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert not isinstance(plan_for(to_parameters(model), panel).strategy, InformationForm)
@@ -169,6 +171,25 @@ def test_digits_are_left_at_the_least_noise_and_the_slowest_latent_for_which_it_
     assert scaled_error(found.covariances, wanted.covariances) < EXACT
     assert scaled_error(found.lag_one_covariances, wanted.lag_one) < EXACT
     assert scaled_error(found.log_likelihood, wanted.log_likelihood) < EXACT
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_few_latents_in_as_many_columns_keep_digits_at_the_least_noise(seed, use):
+    rng = np.random.default_rng(seed)
+    n_rows = 24
+    model = many_latents(rng, 8, 8, 0.999)
+    scaled = model.loadings / np.sqrt(model.noise)[:, None]
+    of_rows = information_form.MOST_PRECISION_OF_FEW - 1.0 / (1.0 - 0.999**2)
+    model = model._replace(noise=1.01 * model.noise * np.linalg.norm(scaled, 2) ** 2 / of_rows)
+    data = punch(rng, oracle.simulate(rng, model, [n_rows]), "scattered")
+    params, panel = to_parameters(model), to_panel(data)
+    most = information_form.most_precision(params)
+    assert 0.5 < information_form.largest_precision(params, panel) / most <= 1.0
+    use("recursions")
+    wanted = smooth(params, panel), expected_statistics(params, panel)
+    use(n_segments=2)
+    assert_same(smooth(params, panel), wanted[0])
+    assert_same(expected_statistics(params, panel), wanted[1])
 
 
 def test_the_bound_on_the_precision_holds(rng):

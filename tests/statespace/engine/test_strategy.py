@@ -11,6 +11,7 @@ from probsfa.statespace import use_strategy
 from probsfa.statespace.engine import compiler, sweep
 from probsfa.statespace.engine import plan as planning
 from probsfa.statespace.engine.dynamics import Gaussian, Transition, stationary
+from probsfa.statespace.engine.information_form import InformationForm
 from probsfa.statespace.engine.likelihood import marginal_log_likelihood
 from probsfa.statespace.engine.plan import strategy_for_sampling
 from probsfa.statespace.engine.problem import Problem
@@ -179,7 +180,7 @@ def test_programs_for_one_fit_take_segments_where_there_are_more_rows(rng):
         plan_for(to_parameters(model), to_panel(punch(rng, [np.zeros((n, 3))], "scattered"))).strategy
         for n in (1024, 4096)
     ]
-    assert chosen == [Recursions(), Segmented(64)]
+    assert chosen == [Recursions(), InformationForm(16)]
     assert strategy_for_sampling(1024, 3) == Segmented(64)
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from probsfa import ProbabilisticSFA, load
+from probsfa._validation import Sequences
 from probsfa.datasets import hide_cells, make_slow_mixture
 from probsfa.imputation import LinearInterpolation
 from probsfa.statespace.learning.budget import (
@@ -15,6 +16,7 @@ from probsfa.statespace.learning.budget import (
 )
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.fisher_metric import Metric, complete_data_without_holes
+from probsfa.statespace.learning.maximum_likelihood import InMemory, pose
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.parameters import Latents, Parameters
 
@@ -138,3 +140,12 @@ def test_starting_with_many_columns_takes_little_time(rng):
 def test_a_tolerance_is_a_positive_number_or_auto(tol, rng):
     with pytest.raises(ValueError, match="tol must be 'auto' or a positive number"):
         ProbabilisticSFA(1, tol=tol).fit(rng.standard_normal((20, 2)))
+
+
+def test_fits_for_filling_end_where_no_cell_moves_any_more():
+    """Where nobody says how many latents, and cells are many; else where all parameters are found."""
+    rng = np.random.default_rng(0)
+    many, few = (InMemory(Sequences(rng.standard_normal((n, 9)), (n,))) for n in (6000, 600))
+    assert pose(many, FitOptions(None)).tol == pytest.approx(1e-4 * 54_000)
+    assert pose(many, FitOptions(None, tol=0.1)).tol == 0.1
+    assert pose(many, FitOptions(3)).tol <= 0.5 and pose(few, FitOptions(None)).tol <= 0.5

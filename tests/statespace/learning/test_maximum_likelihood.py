@@ -6,9 +6,10 @@ from sklearn.base import BaseEstimator
 
 from probsfa import ProbabilisticSFA
 from probsfa._validation import Sequences
+from probsfa.statespace.learning.budget import Size
 from probsfa.statespace.learning.maximum_likelihood import InMemory, maximum_likelihood, pose
 from probsfa.statespace.learning.objective import STATUS_SENTENCES
-from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.learning.options import FitOptions, gain_worth_filling
 from probsfa.statespace.streaming import InBlocks
 from tests.oracles import statespace as oracle
 from tests.statespace.support import to_model
@@ -124,3 +125,18 @@ def test_a_known_noise_is_known_in_standardised_units():
     np.testing.assert_array_equal(FitOptions(1, noise=8.0).learned_noise(scale).floor, [2.0, 0.5])
     assert FitOptions(1).known_noise(scale) is None
     np.testing.assert_array_equal(FitOptions(1, noise_floor=0.1).learned_noise(scale).floor, [0.1, 0.1])
+
+
+def test_the_tolerance_of_filling_grows_with_cells_and_parameters():
+    assert gain_worth_filling(50_000, 1_000) == "auto"
+    assert gain_worth_filling(60_000, 1_000) == pytest.approx(6.0)
+    assert gain_worth_filling(10_000, 2_000) == pytest.approx(2.0)
+    assert gain_worth_filling(60_000, 20_000) == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize("k,wanted", [(None, 1e-3 * (30 + 60 * 30 + 60 + 60)), (30, "auto")])
+def test_a_fit_that_chooses_its_latents_knows_its_parameters(rng, monkeypatch, k, wanted):
+    """Of as many latents as serve, where nobody says how many; of a number that is given the usual one."""
+    monkeypatch.setattr(InMemory, "default_size", lambda self, *, memory=False: Size(30))
+    sequences = Sequences(rng.standard_normal((100, 60)), (100,))
+    assert pose(InMemory(sequences), FitOptions(k)).options.tol == wanted

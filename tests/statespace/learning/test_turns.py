@@ -92,6 +92,7 @@ def test_memories_are_not_turned_and_slopes_stay_slopes(rng):
     )
     slope = rng.standard_normal(layout.size)
     assert turn(step) @ turn(slope) == pytest.approx(step @ slope, rel=1e-12)
+    np.testing.assert_allclose(turn.back(turn(slope)), slope, rtol=1e-12, atol=1e-14)
 
 
 def test_latents_that_no_column_sees_turn_nothing(rng):

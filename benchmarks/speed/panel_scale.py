@@ -1,0 +1,117 @@
+"""One evaluation of a panel of many rows: in memory, read from a file, and on a cluster of two workers.
+
+All give the same sums of expected moments, which is compared before any clock starts: one long series, the
+same rows as many sequences of 1,000 rows, and as very many of 20. Times are of the processor, of all
+processes together, per row, and the least of some runs, so that a busy machine counts little. On the cluster
+they include what Dask itself takes, its scheduler and its messages; the workers are processes of one thread.
+
+    python benchmarks/speed/panel_scale.py [--rows 1000000] [--repeats 3]
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import dask.array as da
+import numpy as np
+from dask.distributed import Client, LocalCluster
+
+from probsfa import ProbabilisticSFA
+from probsfa._validation import Sequences
+from probsfa.distributed._sequences import OnCluster
+from probsfa.statespace import make_parameters, streaming
+from probsfa.statespace.panel import make_panel
+from probsfa.statespace.posterior import expected_statistics
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.side_by_side import setting, table
+
+D, K = 20, 3
+SAME = 1e-9
+
+
+def used(client=None):
+    """Processor seconds of this process and of the workers of a cluster."""
+    workers = 0.0 if client is None else sum(client.run(time.process_time).values())
+    return time.process_time() + workers
+
+
+def least(ask, repeats, client=None):
+    """Least processor seconds of some runs, and the answer."""
+    answer, seconds = ask(), []
+    for _ in range(repeats):
+        started = used(client)
+        ask()
+        seconds.append(used(client) - started)
+    return min(seconds), answer
+
+
+def on_cluster(X, lengths, params, repeats):
+    """Least processor seconds of an evaluation of rows on a cluster, the answer, and the number of tasks."""
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with LocalCluster(**options) as cluster, Client(cluster) as client:
+        rows = da.from_array(X, chunks=(-(-len(X) // 16), D))
+        data = OnCluster(ProbabilisticSFA(K), rows, lengths)
+        observations = data.standardised(np.zeros(D), np.ones(D))
+        seconds, answer = least(lambda: observations.e_step(params), repeats, client)
+        return seconds, answer, len(data.groups)
+
+
+def require_same(answer, wanted):
+    """Stop where sums are not the same."""
+    for one, other in zip(answer, wanted, strict=True):
+        scale = max(float(np.max(np.abs(other))), 1.0)
+        if not float(np.max(np.abs(np.asarray(one) - np.asarray(other)))) < SAME * scale:
+            raise SystemExit("the answers differ")
+
+
+def main():
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    print(setting("jax", "numpy", "dask"))
+    rng = np.random.default_rng(0)
+    n_rows = options.rows // 1000 * 1000
+    params = make_parameters(
+        np.array([0.98, 0.9, 0.5]), rng.standard_normal((D, K)), rng.uniform(0.2, 1.0, D)
+    )
+    X = rng.standard_normal((n_rows, D))
+    for start in range(0, n_rows, 100_000):
+        block = X[start : start + 100_000]
+        block[rng.random(block.shape) < 0.1] = np.nan
+    rows = []
+
+    def add(name, seconds, compared):
+        rows.append((name, f"{seconds / n_rows * 1e6:.2f}", f"{seconds / compared:.2f}"))
+        print(*rows[-1], sep="  ", file=sys.stderr, flush=True)
+
+    with tempfile.TemporaryDirectory() as folder:
+        for name, length in (("one series", n_rows), ("sequences of 1,000", 1000), ("sequences of 20", 20)):
+            lengths = (length,) * (n_rows // length)
+            panel = make_panel(Sequences(X, lengths))
+            in_memory, wanted = least(lambda p=panel: expected_statistics(params, p), options.repeats)
+            del panel
+            add(f"{name}, in memory", in_memory, in_memory)
+            file = np.memmap(Path(folder) / "rows", np.float64, "w+", shape=X.shape)
+            file[:] = X
+            source = streaming.stream(file, lengths, np.zeros(D), np.ones(D))
+            seconds, answer = least(lambda s=source: expected_statistics(params, s), options.repeats)
+            require_same(answer, wanted)
+            add(f"{name}, from a file", seconds, in_memory)
+            if length < n_rows:
+                seconds, answer, n_tasks = on_cluster(X, lengths, params, options.repeats)
+                require_same(answer, wanted)
+                add(f"{name}, on a cluster, {n_tasks} tasks", seconds, in_memory)
+    print(f"\n{n_rows:,} rows, {D} columns, {K} latents, 10 % missing:\n")
+    print(table(("", "µs a row", "times in memory"), rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""Programs of the engine are compiled with options that the compiler knows, and give the same numbers."""
+
+import jax
+import numpy as np
+import pytest
+
+from probsfa.statespace.engine import compiler
+from probsfa.statespace.engine.covariance_form import CovarianceForm
+from probsfa.statespace.engine.segmented import Segmented
+
+
+def test_options_that_the_compiler_does_not_know_are_left_out():
+    known = compiler._known((("xla_no_such_option", True), ("xla_backend_optimization_level", 1)))
+    assert known == {"xla_backend_optimization_level": 1}
+
+
+def test_no_options_are_asked_for_on_accelerators(monkeypatch):
+    assert "xla_backend_optimization_level" in compiler.compiler_options(few_passes=True)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert compiler.compiler_options(few_passes=True) == {}
+
+
+@pytest.mark.parametrize("strategy", [CovarianceForm(), Segmented(8)])
+def test_a_program_is_compiled_once_for_each_static_argument_with_its_options(strategy):
+    traced = []
+
+    @compiler.program("strategy")
+    def shifted(strategy, numbers):
+        traced.append(strategy)
+        return numbers + 1.0
+
+    for _ in range(2):
+        np.testing.assert_array_equal(shifted(strategy, np.arange(3.0)), [1.0, 2.0, 3.0])
+    assert traced == [strategy]
+    few = "xla_backend_optimization_level" in dict(next(iter(shifted._variants)))
+    assert few == strategy.few_passes
+    assert shifted._cache_size() == 1
