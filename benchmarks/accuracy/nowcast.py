@@ -20,6 +20,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -43,6 +44,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--months", type=int, default=36, help="ragged edges that are hidden to choose by")
+    parser.add_argument(
+        "--more",
+        action="store_true",
+        help="also Student-t noise, latents of blocks, quarters that are seen in all their months",
+    )
     parser.add_argument("--without-peers", action="store_true", help="leave statsmodels out")
     arguments = parser.parse_args()
     nowcast = load_nowcast()
@@ -50,7 +56,7 @@ def main() -> None:
     revealed = june.isna() & later.notna()
     std = june.std()
 
-    families = {"probsfa": ours()}
+    families = {"probsfa": ours(more=arguments.more)}
     packages = ["probsfa", "numpy", "jax"]
     if not arguments.without_peers:
         families["statsmodels"] = dynamic_factors()
@@ -59,39 +65,48 @@ def main() -> None:
     print(f"{int(revealed.to_numpy().sum())} cells revealed; choices by {arguments.months} hidden edges.\n")
 
     simple = {"series mean": by_mean, "last value": by_last_value, "AR(1) of each series": by_autoregression}
-    rows, cells, hidden = [], {}, edges(june, arguments.months)
+    cells, hidden = {}, edges(june, arguments.months)
+    in_quarters = np.concatenate([are_quarterly(june)[np.nonzero(mask)[1]] for _, mask in hidden])
+    squares: dict[str, list[np.ndarray]] = {}
+    rows = []
+
+    def add(name: str, spent: str) -> None:
+        in_all = np.concatenate(squares[name])
+        means = np.mean(in_all), np.mean(in_all[in_quarters])
+        of_edges = (f"{np.sqrt(mean):.3f}" for mean in means)
+        rows.append((name, *errors(cells[name], later, revealed, std), *of_edges, spent))
+
     for name, predict in simple.items():
-        squares = np.concatenate([in_edge(predict(past), june, mask, std) ** 2 for past, mask in hidden])
+        squares[name] = [in_edge(predict(past), june, mask, std) ** 2 for past, mask in hidden]
         cells[name] = predict(june)
-        rows.append(
-            (name, *errors(cells[name], later, revealed, std), f"{np.sqrt(np.mean(squares)):.3f}", "")
-        )
+        add(name, "")
     for family, candidates in families.items():
-        found, made, seconds = {}, {}, {}
+        edge_errors, made, seconds = {}, {}, {}
         for name, fit in candidates.items():
             started = time.process_time()
             predict = fit(june.iloc[: -arguments.months])
-            found[name] = [in_edge(predict(past), june, mask, std) for past, mask in hidden]
+            edge_errors[name] = [in_edge(predict(past), june, mask, std) for past, mask in hidden]
             made[name] = fit(june)(june)
             seconds[name] = time.process_time() - started
-            score = np.sqrt(np.mean(np.concatenate(found[name]) ** 2))
+            score = np.sqrt(np.mean(np.concatenate(edge_errors[name]) ** 2))
             print(f"  {family}, {name}: {score:.4f}, {seconds[name]:.0f} s of processor time", flush=True)
-        for title, chosen in choices(found).items():
+        for title, chosen in choices(edge_errors).items():
             label = f"{family}, {title}"
             cells[label] = sum(made[name] for name in chosen) / len(chosen)
-            squares = np.mean([np.concatenate(found[name]) for name in chosen], axis=0) ** 2
-            spent = sum(seconds[name] for name in chosen)
-            rows.append(
-                (
-                    label,
-                    *errors(cells[label], later, revealed, std),
-                    f"{np.sqrt(np.mean(squares)):.3f}",
-                    f"{spent:.0f}",
-                )
-            )
-    header = ("method", "RMSE", "MAE", "RMSE in hidden edges", "processor s")
+            squares[label] = [
+                np.mean(each, axis=0) ** 2
+                for each in zip(*(edge_errors[name] for name in chosen), strict=True)
+            ]
+            add(label, f"{sum(seconds[name] for name in chosen):.0f}")
+    header = ("method", "RMSE", "MAE", "RMSE in hidden edges", "in quarterly series there", "processor s")
     print("\nErrors of the 21 cells, in standard deviations of each series:\n")
     print(table(header, rows))
+    if not arguments.without_peers:
+        print("\nMean squared errors of ours less those of statsmodels, and their standard errors:\n")
+        masked = revealed.to_numpy()
+        of_cells = {name: ((made - later) / std).to_numpy()[masked] ** 2 for name, made in cells.items()}
+        of_edges = {name: np.array([np.mean(one) for one in each]) for name, each in squares.items()}
+        print(table(("ours", "statsmodels", "21 cells", "hidden edges"), differences(of_cells, of_edges)))
     print("\nThe 21 cells, in the units of `load_nowcast().june`:\n")
     print(table(*by_cell(cells, later, revealed)))
 
@@ -108,29 +123,93 @@ def choices(found: dict[str, list[np.ndarray]]) -> dict[str, list[str]]:
     return {f"{best}": [best], f"mean of {len(level)} that are level": level}
 
 
-def ours() -> dict[str, Callable[[pd.DataFrame], Predict]]:
+def differences(*squares: dict[str, np.ndarray]) -> list[tuple[str, ...]]:
+    """Rows of a table: by how much each of ours lies above each of statsmodels."""
+    names = list(squares[0])
+    pairs = [
+        (one, other)
+        for one in names
+        for other in names
+        if one[:7] == "probsfa" and other[:11] == "statsmodels"
+    ]
+    rows = []
+    for one, other in pairs:
+        behind = [each[one] - each[other] for each in squares]
+        told = (f"{np.mean(b):+.3f} +- {np.std(b, ddof=1) / np.sqrt(len(b)):.3f}" for b in behind)
+        rows.append((one.partition(", ")[2], other.partition(", ")[2], *told))
+    return rows
+
+
+def are_quarterly(rows: pd.DataFrame) -> np.ndarray:
+    """Which columns are quarterly."""
+    return (load_nowcast().series["frequency"] == "quarter")[rows.columns].to_numpy()
+
+
+def ours(*, more: bool = False) -> dict[str, Callable[[pd.DataFrame], Predict]]:
     """Candidates of this package by name: functions that fit and return what predicts."""
 
-    def with_options(k: int, memory: bool) -> Callable[[pd.DataFrame], Predict]:
+    def with_options(
+        k: int, memory: bool, spread: bool = False, **options: Any
+    ) -> Callable[[pd.DataFrame], Predict]:
         def fit(rows: pd.DataFrame) -> Predict:
-            model = ProbabilisticSFA(k).fit(rows)
+            rows = in_their_months(rows) if spread else rows
+            model = ProbabilisticSFA(k, **options).fit(rows)
             if memory:
-                model = ProbabilisticSFA(k, noise="ar1", init=memories_of_residuals(model, rows)).fit(rows)
+                init = memories_of_residuals(model, rows)
+                model = ProbabilisticSFA(k, noise="ar1", init=init, **options).fit(rows)
 
             def predict(known: pd.DataFrame) -> pd.DataFrame:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    return model.impute(known)
+                    filled = model.impute(in_their_months(known) if spread else known)
+                if spread:
+                    for name in known.columns[are_quarterly(known)]:
+                        filled[name] = known[name].fillna(filled[name].rolling(3).mean())
+                return filled
 
             return predict
 
         return fit
 
-    return {
+    candidates = {
         f"{k} latents{', memory' if memory else ''}": with_options(k, memory)
         for memory, numbers in ((False, (1, 3)), (True, (1, 2, 3, 4, 6)))
         for k in numbers
     }
+    if not more:
+        return candidates
+    for k in (1, 3):
+        candidates[f"{k} latents, robust"] = with_options(k, False, robust=True)
+        candidates[f"{k} latents, memory, quarters in their months"] = with_options(k, True, spread=True)
+    for shared in (1, 2):
+        blocks = loaded(load_nowcast().june.columns, shared)
+        candidates[f"{shared} shared latents and 3 of blocks, memory"] = with_options(
+            blocks.shape[1], True, fixed={"loadings": blocks}
+        )
+    return candidates
+
+
+def in_their_months(rows: pd.DataFrame) -> pd.DataFrame:
+    """The value of a quarter in each of its months, so that it is seen beside what they all had."""
+    out = rows.copy()
+    quarterly = are_quarterly(rows)
+    out.loc[:, quarterly] = rows.loc[:, quarterly].bfill(limit=2)
+    return out
+
+
+#: Series of the blocks beside what all share; the rest are prices.
+BLOCKS = {
+    "surveys": "GACDISA066MSFRBNY GACDFSA066MSFRBPHI",
+    "labour": "PAYEMS JTSJOL UNRATE ULCNFB",
+    "real": "DGORDER HSN1F RSAFS HOUST INDPRO DSPIC96 BOPTEXP BOPTIMP WHLSLRIMSA TTLCONS PERMIT TCU BUSINV "
+    "PCEC96 GDPC1 A261RX1Q020SBEA",
+}
+
+
+def loaded(columns: pd.Index, shared: int) -> np.ndarray:
+    """Which series see which latents (D, K): some that all see, and one for each block."""
+    of_blocks = [columns.isin(names.split()) for names in BLOCKS.values()]
+    return np.stack([np.ones(len(columns), dtype=bool)] * shared + of_blocks, axis=1)
 
 
 def memories_of_residuals(model: ProbabilisticSFA, rows: pd.DataFrame) -> Parameters:

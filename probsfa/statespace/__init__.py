@@ -26,6 +26,7 @@ Who calls whom, from the top down; nothing imports upwards::
     innovations                        the parameters as the paper writes them, and the way there and back
     panel, parameters, columns         packed observations; decays, loadings, noise, offset; units of columns
     transforms, covariates             scales of columns; known inputs
+    neighbours                         cells beside those that are nearest in time
 
 Samplers alone go to the engine directly, by the likelihood as a function that JAX can differentiate
 (:mod:`probsfa.statespace.engine.likelihood`).

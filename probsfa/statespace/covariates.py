@@ -15,7 +15,7 @@ import numpy as np
 from scipy.linalg import qr
 
 from probsfa._arrays import as_float_array
-from probsfa._index import index_of
+from probsfa._index import index_of, tells_times
 from probsfa._times import seconds_of
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_option
@@ -165,8 +165,11 @@ def with_exog(
         raise ValueError(
             f"exog is a list of {len(exog)}, and X has {len(sequences.lengths)} sequences; give one for each."
         )
+    by_label = index_of(exog) is not None and index_of(X[0] if sequences.is_list else X) is not None
+    if not several and by_label and sequences.is_list:
+        _refuse_stacked(sequences, X, exog)
     parts, after = [], []
-    if not several and len(sequences.lengths) > 1 and index_of(exog) is None:
+    if not several and len(sequences.lengths) > 1 and not by_label:
         if any(one.n_rows for one in following):
             raise ValueError(
                 "exog must be a list with one array for each sequence, each with the rows of the sequence "
@@ -199,6 +202,20 @@ def with_exog(
     for each in after:
         _refuse_missing(each, names, "exog of the rows that follow")
     return replace(sequences, exog=values), after
+
+
+def _refuse_stacked(sequences: Sequences, X: Any, exog: Any) -> None:
+    """Raise a ValueError for covariates of sequences below each other, whose labels are but row numbers."""
+    indexes = [index_of(frame) for frame in X]
+    if len(exog) != sequences.n_rows or any(index is None or tells_times(index) for index in indexes):
+        return
+    shared = int(indexes[0].append(indexes[1:]).duplicated().sum())
+    if shared:
+        raise ValueError(
+            f"exog has {len(exog)} rows, as all sequences have together, and {shared} of their row labels "
+            "are those of several sequences, for which the same rows of exog would be taken. Give a list "
+            "with one frame for each sequence."
+        )
 
 
 def _by_label(given: Any, index: Any, label: str, names: tuple[str, ...]) -> FloatArray:

@@ -8,7 +8,7 @@ follow from them.
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -53,6 +53,10 @@ _FALSE_ALARMS = 0.01
 _LEAST_MEMORY, _LEAST_RHYTHM = 0.12, 0.01
 _LEAST_KURTOSIS, _MOST_DEGREES = 1.0, 10.0
 _LEAST_RATIO, _LEAST_LEVEL, _LEAST_GAP = 1.5, 0.5, 0.08
+# Least autocorrelation of errors, at lag 1, and of increments of the data, at lag 2, of a column whose path
+# is smooth; the first also of a direction in which columns share one. White noise of a column moves the
+# latter towards zero, and that at lag 1 below it. Part of a column's mean square that is hardly any.
+_LEAST_LEFT_BY_ROUGHNESS, _LEAST_OF_INCREMENTS, _HARDLY_ANY = 0.3, 0.25, 0.05
 # A fault so much smaller than that of another column may be what latents carry over from that one.
 _CARRIED_OVER = 1.0 / 3.0
 # Consecutive lags looked at, and periods of the calendar, in seconds, looked at besides.
@@ -126,6 +130,9 @@ class Diagnostics:
         What the columns are called.
     advice : tuple of str
         Sentences that say what does not fit and what to try; empty where nothing stands out.
+    suggested : dict
+        Options of :class:`probsfa.ProbabilisticSFA` that these sentences name, such as
+        ``{"rhythms": ["1D"], "noise": "ar1", "smooth": 1}``, for the next fit.
 
     See Also
     --------
@@ -157,6 +164,7 @@ class Diagnostics:
     n_cells: NDArray[np.intp]
     feature_names: tuple[str, ...]
     advice: tuple[str, ...]
+    suggested: Mapping[str, Any] = field(default_factory=dict)
 
     def covered(self, level: float = 0.9) -> dict[str, FloatArray]:
         """How often intervals of a nominal probability hold, by kind of hole and column.
@@ -229,6 +237,7 @@ def diagnose(
     seconds: float | None,
     n_components: int,
     *,
+    n_smooth: int = 0,
     memory: bool = False,
     robust: bool = False,
 ) -> Diagnostics:
@@ -243,7 +252,9 @@ def diagnose(
     seconds : float or None
         Length of that unit, where it is known.
     n_components : int
-        Number of latents.
+        Number of AR(1) latents.
+    n_smooth : int, default=0
+        Number of smooth latents.
     memory : bool, default=False
         Whether the model's noise has memory.
     robust : bool, default=False
@@ -262,6 +273,9 @@ def diagnose(
     parts = split(sequences.n_rows)
     highest = peak(innovations, lengths, times)
     level, spread = part_contrast(innovations, parts).means, _spreads(innovations, parts)
+    advice, suggested = _advise(
+        errors, sequences, times, seconds, n_components, n_smooth, memory=memory, robust=robust
+    )
     with np.errstate(all="ignore"):
         return Diagnostics(
             predictions=errors.predictions,
@@ -280,7 +294,8 @@ def diagnose(
             coverage={kind: coverage(each) for kind, each in errors.by_kind.items()},
             n_cells=np.count_nonzero(~np.isnan(innovations), axis=0),
             feature_names=tuple(str(name) for name in names),
-            advice=_advise(errors, sequences, times, seconds, n_components, memory=memory, robust=robust),
+            advice=advice,
+            suggested=suggested,
         )
 
 
@@ -450,11 +465,12 @@ def _advise(
     times: FloatArray,
     seconds: float | None,
     n_components: int,
+    n_smooth: int,
     *,
     memory: bool,
     robust: bool,
-) -> tuple[str, ...]:
-    """Sentences on what does not fit, one for each kind of fault."""
+) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Sentences on what does not fit, one for each kind of fault, and the options that they name."""
     innovations = errors.by_kind["one step"]
     d = innovations.shape[1]
     judged = np.count_nonzero(~np.isnan(innovations), axis=0) >= _FEWEST
@@ -462,17 +478,28 @@ def _advise(
     cleaned = _clean(np.where(judged, innovations, np.nan), sequences, times)
     say = _Sentences(sequences)
     advice: list[str] = []
+    suggested: dict[str, Any] = {}
 
     if cleaned.periods:
-        advice.append(_about_rhythms(cleaned, say, seconds))
+        periods = _lasting_periods(cleaned, seconds)
+        suggested["rhythms"] = [label if seconds is not None else length for label, length in periods]
+        advice.append(_about_rhythms(cleaned, [label for label, _ in periods], say, seconds))
 
     lags = np.arange(1, max(min(_LAGS, max(sequences.lengths) // 5), 1) + 1)
     correlations = autocorrelation(cleaned.steady, sequences.lengths, lags)
     size, at = _largest(correlations.values)
     with np.errstate(invalid="ignore"):
         told = judged & (ljung_box(correlations) < rare) & (np.abs(size) >= _LEAST_MEMORY)
-    told = _own(told, size)
+        first = correlations.values[0]
+        smooth = told & (first >= _LEAST_LEFT_BY_ROUGHNESS)
+    smooth &= _increments_go_on(sequences, times, smooth)
+    if smooth.any():
+        suggested["smooth"] = n_smooth + _n_shared(cleaned.steady[:, smooth], sequences.lengths)
+        advice.append(_about_smoothness(smooth, first, suggested["smooth"], say))
+    told = _own(told, size) & ~smooth
     if told.any():
+        if not memory:
+            suggested["noise"] = "ar1"
         advice.append(_about_memory(told, size, lags[at], say, n_components, memory=memory))
 
     tails = heavy_tails(cleaned.steady)
@@ -480,6 +507,8 @@ def _advise(
         told = judged & (tails.p_values < rare) & (tails.excess_kurtosis > _LEAST_KURTOSIS)
         told &= tails.degrees_of_freedom < _MOST_DEGREES
     if told.any():
+        if not robust:
+            suggested["robust"] = True
         advice.append(_about_tails(told, tails.degrees_of_freedom, innovations, say, robust))
 
     spreads = _spreads(cleaned.errors, cleaned.parts)
@@ -509,10 +538,10 @@ def _advise(
         )
 
     if advice:  # which explains intervals that do not hold
-        return tuple(advice)
+        return tuple(advice), suggested
     covered = {kind: coverage(each)[np.isclose(LEVELS, 0.9)][0] for kind, each in errors.by_kind.items()}
     counts = {kind: np.count_nonzero(~np.isnan(each), axis=0) for kind, each in errors.by_kind.items()}
-    return _about_coverage(covered, counts, judged, rare, say, errors.block)
+    return _about_coverage(covered, counts, judged, rare, say, errors.block), suggested
 
 
 def _own(told: BoolArray, size: FloatArray) -> BoolArray:
@@ -542,8 +571,66 @@ class _Sentences:
         return f"columns {listed}{more}"
 
 
-def _about_rhythms(cleaned: _Cleaned, say: _Sentences, seconds: float | None) -> str:
-    told = np.any(~np.isnan(cleaned.periods), axis=0)
+def _increments_go_on(sequences: Sequences, times: FloatArray, among: BoolArray) -> BoolArray:
+    """Columns, of some, whose increments go on as the ones before: of paths that have a derivative.
+
+    Increments of an AR(1) process are uncorrelated, or less than that, and so are those of white noise two
+    rows apart. Rhythms, which make increments go on for part of a period, are taken out before.
+    """
+    out = np.zeros(among.shape, dtype=bool)
+    if not among.any():
+        return out
+    increments = np.full((sequences.n_rows, np.count_nonzero(among)), np.nan)
+    increments[1:] = np.diff(sequences.values[:, among], axis=0)
+    increments[np.cumsum((0, *sequences.lengths[:-1]))] = np.nan
+    step = np.diff(times, prepend=np.nan)
+    usual = np.nanmedian(step)
+    increments[~(np.abs(step - usual) <= 1e-3 * usual)] = np.nan  # of another length of time
+    seen = np.count_nonzero(~np.isnan(increments), axis=0) >= _FEWEST
+    if not seen.any():
+        return out
+    cleaned = _clean(np.where(seen, increments, np.nan), sequences, times)
+    after = autocorrelation(cleaned.steady, sequences.lengths, np.array([2]))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        least = np.maximum(_LEAST_OF_INCREMENTS, 4.0 / np.sqrt(after.n_pairs[0]))
+        out[among] = seen & (after.values[0] >= least)
+    return out
+
+
+def _n_shared(errors: FloatArray, lengths: Sequence[int]) -> int:
+    """In how many directions errors (N, D) of some columns are autocorrelated at lag 1; one at least.
+
+    Of a direction in which they hardly differ from zero the autocorrelation is shrunk: it is rounding.
+    """
+    x = np.nan_to_num(errors / np.sqrt(np.nanmean(errors**2, axis=0)))
+    seen = (~np.isnan(errors)).astype(np.float64)
+    which = np.repeat(np.arange(len(lengths)), lengths)
+    within = which[1:] == which[:-1]
+
+    def moments(lag: int) -> FloatArray:
+        rows = within if lag else np.ones(len(x), dtype=bool)
+        pairs = seen[lag:][rows].T @ seen[: len(x) - lag][rows]
+        return np.asarray(x[lag:][rows].T @ x[: len(x) - lag][rows] / np.maximum(pairs, 1.0))
+
+    lagged, spread = moments(1), moments(0)
+    values, vectors = np.linalg.eigh(spread)
+    root = vectors / np.sqrt(np.maximum(values, 0.0) + _HARDLY_ANY)
+    shared = np.linalg.eigvalsh(root.T @ (0.5 * (lagged + lagged.T)) @ root)
+    return max(int(np.count_nonzero(shared >= _LEAST_LEFT_BY_ROUGHNESS)), 1)
+
+
+def _about_smoothness(told: BoolArray, first: FloatArray, n_smooth: int, say: _Sentences) -> str:
+    one, worst = np.count_nonzero(told) == 1, say.worst(told, first)
+    path, verb = ("path", "is") if one else ("paths", "are")
+    return (
+        f"The {path} of {say.who(told, first)} {verb} smooth: increments go on as those before, which those "
+        "of AR(1) latents do not, and errors of predictions one row ahead are correlated from row to row "
+        f"({first[worst]:.2f}): smooth={n_smooth}."
+    )
+
+
+def _lasting_periods(cleaned: _Cleaned, seconds: float | None) -> list[tuple[str, float]]:
+    """The rhythms most columns keep, in words and as numbers; without high harmonics, three at most."""
     counts: dict[str, int] = {}
     lengths: dict[str, float] = {}
     for column in np.array(cleaned.periods).T:
@@ -562,6 +649,11 @@ def _about_rhythms(cleaned: _Cleaned, say: _Sentences, seconds: float | None) ->
         )
     }
     often = sorted(set(lengths) - shape, key=lambda label: (-counts[label], label))[:_MOST_RHYTHMS]
+    return [(label, lengths[label]) for label in often]
+
+
+def _about_rhythms(cleaned: _Cleaned, often: list[str], say: _Sentences, seconds: float | None) -> str:
+    told = np.any(~np.isnan(cleaned.periods), axis=0)
     who = say.who(told, np.sum(~np.isnan(cleaned.periods), axis=0).astype(float))
     verb = "keeps" if np.count_nonzero(told) == 1 else "keep"
     noun = "a rhythm" if len(often) == 1 else "rhythms"

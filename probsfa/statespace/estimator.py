@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from probsfa import _storage
 from probsfa._frames import lists_in_lists_out
 from probsfa._like_input import like_input, like_rows
 from probsfa._optional_attributes import set_where_asked
@@ -40,7 +41,7 @@ from probsfa.statespace.learning.regression import maximum_likelihood_with
 from probsfa.statespace.learning.standard_errors import StandardErrors
 from probsfa.statespace.mapped import MappedModel, fill_quantile, mapped
 from probsfa.statespace.models import FittedModel, LinearGaussianModel
-from probsfa.statespace.news import News
+from probsfa.statespace.news import News, dates_of, on_rows_of, row_of
 from probsfa.statespace.noise_free import fit_noise_free
 from probsfa.statespace.parameters import Parameters, canonical, make_parameters
 from probsfa.statespace.posterior import Posterior
@@ -107,7 +108,9 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         is a small part of the half nat for each free parameter by which the maximum exceeds the likelihood
         of the truth on average: ``2e-5 P**2`` for few parameters ``P``, half a nat for 160 or more. What is
         left moves fills by a small part of their standard deviation, and by other parts on machines with
-        other numbers of cores; for digits that stay, give ``1e-4``.
+        other numbers of cores; for digits that stay, give ``1e-4``. Where `n_components` is None and more
+        than 50,000 cells are observed, ``1e-4`` for each cell, or more than 1,000 parameters are free,
+        ``1e-3`` for each of them, whichever is more: less does not show in what is filled.
     noise_floor : float or "auto", default="auto"
         Smallest noise variance, as a fraction of each feature's variance; ``"auto"`` is 1e-9. Set it where a
         latent follows one feature alone (a Heywood case) and intervals are too narrow; `status_` says so.
@@ -134,7 +137,10 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         (``"row"``), has a weight of its own that is small where it is far from what the others say. The
         degrees of freedom are learned; `noise_variance_` is the squared scale, and the variance is larger by
         ``nu / (nu - 2)``. A lower bound of the likelihood is maximised, and stands wherever a log-likelihood
-        does. `outlier_scores` ranks the cells. Not with ``noise=0.0``, nor with `fit_stream`.
+        does; degrees of freedom and scales of single cells are those under which cells are most probable
+        given all others, as the bound would have them too large. `outlier_scores` ranks the cells. With
+        ``noise="ar1"`` each feature has an AR(1) process beside its Student-t noise. Not with ``noise=0.0``,
+        nor with `fit_stream`.
     fixed : dict or None, default=None
         Parameters that are held while the rest is learned, in data units: ``"decays"`` (K,), ``"loadings"``
         (D, K + 2 R + 2 M), ``"noise"`` (D,), the variances of white noise, and ``"periods"`` (R,), as in
@@ -203,7 +209,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     log_likelihood_ : float
         Log-likelihood of the training data, in nats, without the prior of the noise.
     history_ : ndarray (n_iter_,)
-        Log-likelihood after each accepted step; never falls. With a prior, its log density is part of it, up
+        Log-likelihood after each accepted step; never falls. With `robust` that of the last climb, at degrees
+        of freedom that are held. With a prior, its log density is part of it, up
         to the constant with which it ends at `log_likelihood_`.
     n_iter_ : int
         Number of accepted steps.
@@ -969,12 +976,13 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Parameters
         ----------
         X_old : array-like (T_old, D)
-            Rows as they were known, NaN where missing, one `time_unit_` apart.
+            Rows as they were known, NaN where missing: one `time_unit_` apart, or a frame with dates.
         X_new : array-like (T_new, D)
-            The same rows and those that follow, with cells that have come in or were revised.
+            The same rows and those that follow, with cells that have come in or were revised. With dates,
+            rows may have come in between, too.
         target : tuple
-            Row and column of what is predicted; a row beyond the last one is in the future, and a column goes
-            by its number or its name. It must be missing.
+            Row and column of what is predicted. The row is a number or a date, in the future if it is beyond
+            the last one; the column goes by its number or its name. It must be missing.
         exog : array-like or frame, optional
             Covariates of the rows of `X_new` and of those that follow, up to the target's.
 
@@ -987,7 +995,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Raises
         ------
         ValueError
-            If rows have times of their own, cells are missing that were known, or the target is known.
+            If rows or cells are missing that were known, or the target is known.
 
         See Also
         --------
@@ -1009,18 +1017,17 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         (['2', '1'], True)
         """
         old, new = (self._check(X, None, None, later=True) for X in (X_old, X_new))
-        if any(len(each.lengths) > 1 or each.times is not None for each in (old, new)):
-            raise ValueError("X_old and X_new must each be one sequence of rows that are evenly spaced.")
-        if old.n_rows > new.n_rows:
-            raise ValueError(f"X_new must go on from the {old.n_rows} rows of X_old; it has {new.n_rows}.")
+        if any(len(each.lengths) > 1 for each in (old, new)):
+            raise ValueError("X_old and X_new must each be one sequence.")
+        old = on_rows_of(old, new, self.time_unit_)
         row, column = target
+        row = row_of(row, X_new, new, self._model.fitted.axis, self.time_unit_)
         names = getattr(self, "feature_names_in_", None)
         if names is not None and column in list(names):
             column = list(names).index(column)
-        check_count("target's row", row, minimum=0)
         if not isinstance(column, numbers.Integral) or int(column) not in range(new.n_features):
             raise ValueError(f"target must name one of the {new.n_features} columns; got {target[1]!r}.")
-        n_rows = max(new.n_rows, int(row) + 1)
+        n_rows = max(new.n_rows, row + 1)
         new, ahead = self._with_exog(new, X_new, exog, n_steps=n_rows - new.n_rows)
         old = followed_by_empty_rows(old, n_rows - old.n_rows, self.time_unit_)
         new = followed_by_empty_rows(new, n_rows - new.n_rows, self.time_unit_, ahead)
@@ -1032,7 +1039,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             raise ValueError(
                 f"target is row {row}, column {column}, which is observed: nothing is predicted."
             )
-        return self._model.news(old, new, (int(row), int(column)))
+        news, dates = self._model.news(old, new, (row, int(column))), dates_of(X_new)
+        return news if dates is None else news._replace(times=dates[news.rows])
 
     def forecast(
         self,
@@ -1539,9 +1547,7 @@ def load(path: str | os.PathLike[str]) -> ProbabilisticSFA:
         checked before anything is unpacked.
     """
     model, options, names = persistence.read(path)
-    unknown = sorted(set(options) - set(ProbabilisticSFA().get_params()))
-    if unknown:
-        raise ValueError(f"{os.fspath(path)} has parameters that this release does not know: {unknown}.")
+    _storage.check_parameters(path, options, ProbabilisticSFA().get_params())
     estimator = ProbabilisticSFA(**options)
     try:
         FitOptions.of(estimator).check()

@@ -1,15 +1,16 @@
 """Which model: the number of latents, rhythms, smooth latents and the noise, by how well holes are filled.
 
-Candidates are options of :class:`~probsfa.statespace.estimator.ProbabilisticSFA`. Cells are hidden once, for
-all of them (:mod:`.hidden_cells`); each candidate is fitted to the rest, and what it says of the hidden cells
-is compared on the same cells. Most candidates are fitted shortly, to a part of the rows; the best of them
-go on with more rows and more evaluations (successive halving, Jamieson & Talwalkar 2016). Where a smaller
-model is fitted already, a larger one begins with its latents (:mod:`.growth`).
+Candidates are options of :class:`~probsfa.statespace.estimator.ProbabilisticSFA`. They are fitted shortly,
+to a part of the rows, and the most likely of them go on with more rows and more evaluations (successive
+halving, Jamieson & Talwalkar 2016). The last few are fitted without some cells, the same for all of them
+(:mod:`.hidden_cells`), and what they say of these is compared. Where a smaller model is fitted already, a
+larger one begins with its latents (:mod:`.growth`).
 """
 
 import importlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,13 +18,13 @@ import numpy as np
 from probsfa._random import generator
 from probsfa._typing import FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_sequences
-from probsfa.statespace.choice.candidates import Candidate, Options, checked, words
+from probsfa.statespace.choice.candidates import Candidate, Options, checked, has_no_peak, words
 from probsfa.statespace.choice.clock import Clock
 from probsfa.statespace.choice.proposals import listed, searched
 from probsfa.statespace.choice.search import Round, Search
 from probsfa.statespace.criterion import bayesian_criterion
 from probsfa.statespace.estimator import ProbabilisticSFA, set_fitted, with_times
-from probsfa.statespace.hidden_cells import contenders, hide_for_choice
+from probsfa.statespace.hidden_cells import HiddenCells, contenders, hide_for_choice, isolated_cells
 from probsfa.statespace.learning.budget import most_components
 from probsfa.statespace.learning.maximum_likelihood import (
     InMemory,
@@ -93,9 +94,9 @@ class ModelSelection:
 
         ``model`` are the options in words, ``round`` the round of successive halving, ``rows`` the rows of
         the fit; ``score`` is the mean continuous ranked probability score of the hidden cells, in units of
-        each column's spread, and smaller is better; ``behind`` by how much it is worse than the best of the
-        round, with its ``standard_error``; ``rmse`` and ``mae`` errors in standard deviations; ``bic`` the
-        Bayesian information criterion of the cells seen; ``verdict`` what became of it.
+        each column's spread, and smaller is better, NaN before the last round; ``behind`` by how much it is
+        worse than the best of the round, with its ``standard_error``; ``rmse`` and ``mae`` errors in
+        standard deviations; ``bic`` the Bayesian information criterion; ``verdict`` what became of it.
         """
         import pandas as pd
 
@@ -137,7 +138,7 @@ def select_model(
     random_state: Seed = 0,
     verbose: bool = False,
 ) -> ModelSelection:
-    """Choose a model by how well it finds hidden cells again, and fit it.
+    """Choose a model by its likelihood and by how well it finds hidden cells again, and fit it.
 
     Parameters
     ----------
@@ -145,12 +146,12 @@ def select_model(
         Rows in order of time, NaN where missing.
     candidates : iterable of dict, optional
         Options of :class:`ProbabilisticSFA`, a dictionary for each model. By default they are searched for:
-        numbers of latents up to one for each column, then rhythms, smooth latents and noise beside the best
-        number, then numbers around it again.
+        numbers of latents up to one for each column, then rhythms, smooth latents and noise with memory
+        beside the best number where that leaves anything to them, then numbers around it again.
     alternatives : iterable of iterables of dict, optional
         Where candidates are searched for: options that are tried beside the number of latents, in groups.
         Within a group each takes the place of the one before, and the first that does not serve ends it. By
-        default up to three rhythms, and a smooth latent.
+        default up to three rhythms, a smooth latent, and noise with memory.
     budget : float, optional
         Seconds that all of it may take. Fewer candidates are tried then, and the last fit may end before it
         converges. One model is fitted in any case.
@@ -194,15 +195,30 @@ def select_model(
     observed cells that it comes to lie on. Else half of the cells are hidden one by one and half in blocks of
     rows of one column.
 
-    *Choice.* Hidden cells decide where they can: models are compared by the difference of their continuous
-    ranked probability scores on the same cells, which a few cells far out cannot dominate. Those that are
-    behind the best by less than 2.5 standard errors, or by less than a hundredth, are as good, and the one of
-    them with the smallest Bayesian information criterion is chosen; where two are close, the criterion of
-    fits to all cells. Where only some candidates have robust noise, whose lower bound does not compare with
-    a likelihood, the hidden cells alone say whether noise is robust: where scores are better by a hundredth.
+    *Choice.* The Bayesian information criterion of fits to all cells says which models are left for the
+    last round: it asks for no random number. Hidden cells decide between these where they can: models are
+    compared by the difference of their continuous ranked probability scores on the same cells, which a few
+    cells far out cannot dominate. Those that are behind the best by less than 2.5 standard errors, or by
+    less than a hundredth, are as good, and the one of them with the smallest criterion is chosen; where two
+    are close, that of fits that have converged. Where hidden cells refuse the model of the smallest
+    criterion, other cells are hidden, and it is refused where these refuse it, too. Where only some
+    candidates have robust noise, whose lower bound does not compare with a likelihood, the best of each
+    kind reaches the last round, where hidden cells alone say whether noise is robust: where scores are
+    better by a hundredth.
 
-    *Rounds.* All candidates are fitted with 20 evaluations to 2,000 rows or more; a third of them, and three
-    at least, with 30 more to sixteen times as many rows, and so on up to all.
+    *Cells left out.* Cells that are six robust standard deviations from the median of the four observed
+    cells of their column that are nearest in time are taken to be missing while models are compared, unless
+    a candidate has robust noise: two such cells, any number of rows apart, look like a rhythm. The choice
+    is fitted to all cells.
+
+    *Search.* Rhythms, smooth latents and memory are tried where the best model so far leaves something that
+    they could explain: power at a frequency beyond that of its neighbours, or correlated errors one row
+    ahead.
+
+    *Rounds.* All candidates are fitted with up to 30 evaluations to 2,000 rows or more; a fourth of them,
+    two at least, with up to 40 more to sixteen times as many rows, and so on up to all, which two or three
+    of them reach. These fits end where a step would gain less than half a nat, the last one to all cells by
+    its own `tol`.
 
     References
     ----------
@@ -231,30 +247,43 @@ def select_model(
         estimator, X, reset=True, allow_nan=True, lengths=lengths, times=times, min_rows=2, index="use"
     )
     check_lengths_for_timescales(sequences.lengths)
-    hidden = hide_for_choice(
-        sequences.values, fraction=fraction, n_masks=n_masks, block=block, rng=generator(random_state)
-    )
+    rng = generator(random_state)
+    far = np.zeros(sequences.values.shape, dtype=bool)
+    if not any(options.get("robust", False) for options in [*(given or []), *chain(*groups)]):
+        far = isolated_cells(sequences.values, sequences.lengths)
+    compared = sequences
+    if far.any():
+        compared = replace(sequences, values=np.where(far, np.nan, sequences.values))
+
+    def hide() -> HiddenCells:
+        drawn = hide_for_choice(sequences.values, fraction=fraction, n_masks=n_masks, block=block, rng=rng)
+        return drawn._replace(part=np.where(far, 0, drawn.part))
+
     most = most_components(
         sequences.n_rows, sequences.mask.sum(axis=0), ~InMemory(sequences).columns.constant
     )
-    search = Search(sequences, hidden, clock, listed(given) if given else searched(most, groups), most)
-    with Progress(verbose, None, desc="select", unit="fit", value="score") as report:
+    search = Search(compared, hide, clock, listed(given) if given else searched(most, groups), most)
+    with Progress(verbose, None, desc="select", unit="fit", value="BIC") as report:
         best, interrupted = search.run(report)
-    return _finished(search, best, estimator, interrupted)
+    return _finished(search, best, sequences, estimator, interrupted)
 
 
 def _finished(
-    search: Search, best: Candidate, estimator: ProbabilisticSFA, interrupted: bool
+    search: Search,
+    best: Candidate,
+    sequences: Sequences,
+    estimator: ProbabilisticSFA,
+    interrupted: bool,
 ) -> ModelSelection:
     """Fit what may be the choice to all cells, from where it is; choose, and say why."""
-    sequences, clock = search.sequences, search.clock
+    clock = search.clock
     candidates = search.rounds[-1]
     order = [candidates[j] for j in contenders(search.evidence, search.criteria(candidates))]
     clock.finish()
     ends: list[tuple[float, Candidate, LinearGaussianModel]] = []
     for candidate in [] if interrupted else order:
         begin = clock.seconds
-        model, ended_by = _fit_to_all(sequences, candidate, clock)
+        model, ended_by = _fit_to_all(search.sequences, candidate, _of_all_cells(candidate), clock)
         interrupted = ended_by == "keyboard"
         if ended_by and ends:
             break
@@ -266,7 +295,10 @@ def _finished(
     if ends:
         _, best, model = min(ends, key=lambda end: end[0])
     else:
-        model = best.model
+        model = _of_all_cells(best)
+    if ends and not interrupted and search.sequences is not sequences:
+        model, ended_by = _fit_to_all(sequences, best, model, clock)
+        interrupted = ended_by == "keyboard"
     if not interrupted:
         model = model.with_gross_misfit(sequences)
     model = replace(model, fitted=with_times(model.fitted, sequences.axis, sequences.time_unit))
@@ -282,15 +314,22 @@ def _finished(
     )
 
 
-def _fit_to_all(sequences: Sequences, candidate: Candidate, clock: Clock) -> tuple[LinearGaussianModel, str]:
-    """A candidate fitted to all cells of all rows, from its parameters; and what ended that too early."""
+def _of_all_cells(candidate: Candidate) -> LinearGaussianModel:
+    """The fit of a candidate to all cells, where there is one, else to those that were not hidden."""
+    return candidate.model if candidate.whole is None else candidate.whole
+
+
+def _fit_to_all(
+    sequences: Sequences, candidate: Candidate, start: LinearGaussianModel, clock: Clock
+) -> tuple[LinearGaussianModel, str]:
+    """A candidate fitted to all cells of all rows, from a model of it; and what ended that too early."""
     asked = FitOptions.of(ProbabilisticSFA(**candidate.options)).check().with_times(sequences.axis)
     try:
         problem = pose(InMemory(sequences), asked)
-        result, ended_by = clock.climb(problem, start_of(candidate.model.fitted.params, problem))
-        model = candidate.model if result is None else with_noise(in_data_units(problem, result))
+        result, ended_by = clock.climb(problem, start_of(start.fitted.params, problem))
+        model = start if result is None else with_noise(in_data_units(problem, result))
     except KeyboardInterrupt:  # between two steps of this
-        return candidate.model, "keyboard"
+        return start, "keyboard"
     return _stopped_by_budget(model) if ended_by == "budget" else model, ended_by
 
 
@@ -300,7 +339,7 @@ def _stopped_by_budget(model: LinearGaussianModel) -> LinearGaussianModel:
     status = model.fitted.status
     for sentence in STATUS_SENTENCES.values():
         status = status.replace(sentence, ended)
-    return replace(model, fitted=replace(model.fitted, status=status, converged=False))
+    return replace(model, fitted=replace(model.fitted, status=status, converged=False, interrupted=False))
 
 
 def _records(search: Search, best: Candidate) -> Iterator[dict[str, Any]]:
@@ -316,24 +355,43 @@ def _records(search: Search, best: Candidate) -> Iterator[dict[str, Any]]:
             elif candidate.options in goes_on:
                 verdict = "goes on"
             else:
-                verdict = "as good, less likely" if evidence.equal[j] else "worse"
+                verdict = _behind(candidate, bool(evidence.equal[j]))
             params = candidate.model.fitted.params
             yield {
                 "model": words(candidate.options),
                 **{name: candidate.options.get(name, default) for name, default in _SHOWN.items()},
                 "round": rung,
                 "rows": candidate.n_rows,
-                "score": float(candidate.scores.mean()),
-                "behind": float(evidence.behind[j]),
-                "standard_error": float(evidence.standard_error[j]),
-                "rmse": float(np.sqrt(np.mean(candidate.errors**2))),
-                "mae": float(np.mean(np.abs(candidate.errors))),
+                "score": _mean(candidate.scores),
+                "behind": _mean(evidence.behind[j : j + 1]),
+                "standard_error": _mean(evidence.standard_error[j : j + 1]),
+                "rmse": _root(_mean(candidate.errors**2)),
+                "mae": _mean(np.abs(candidate.errors)),
                 "bic": candidate.bic,
                 "n_states": params.n_states,
                 "n_evaluations": candidate.model.fitted.n_evaluations,
                 "seconds": candidate.seconds,
                 "verdict": verdict,
             }
+
+
+def _behind(candidate: Candidate, equal: bool) -> str:
+    """What is said of a candidate that is not chosen and does not go on."""
+    if has_no_peak(candidate):
+        return "no rhythm"
+    if not candidate.scores.size:
+        return "less likely"
+    return "as good, less likely" if equal else "worse"
+
+
+def _mean(values: FloatArray) -> float:
+    """The mean of what was asked of hidden cells, NaN where nothing was."""
+    # The same NaN each time, so that equal records are equal.
+    return float(values.mean()) if values.size and np.isfinite(values).all() else np.nan
+
+
+def _root(mean_square: float) -> float:
+    return mean_square**0.5 if np.isfinite(mean_square) else np.nan
 
 
 _SHOWN: dict[str, Any] = {"n_components": None, "rhythms": 0, "smooth": 0, "noise": "diagonal"}
@@ -343,20 +401,27 @@ def _reason(search: Search, best: Candidate) -> str:
     """What was chosen and why, in a sentence."""
     evidence = search.evidence
     candidates = search.rounds[-1]
-    by_lines = float(np.sqrt(np.mean(interpolation_errors(search.data(best.n_rows)) ** 2)))
+    n_tried = len(search.rounds[0])
+    among = f"{words(best.options)}: chosen of {n_tried} model{'' if n_tried == 1 else 's'} by "
+    if not best.scores.size:
+        ended = (
+            "the search was interrupted" if search.stopped == "keyboard" else "the budget ended the search"
+        )
+        return f"{among}the likelihood; {ended} before hidden cells were asked for."
+    errors = np.concatenate([interpolation_errors(data) for data in search.asked])
+    by_lines = float(np.sqrt(np.mean(errors**2)))
     rmse = float(np.sqrt(np.mean(best.errors**2)))
-    n_tried, kinds = len(search.rounds[0]), " and ".join(dict.fromkeys(search.hidden.kinds))
+    kinds = " and ".join(dict.fromkeys(search.hidden.kinds))
     parts = [
-        f"{words(best.options)}: chosen of {n_tried} model{'' if n_tried == 1 else 's'} by "
-        f"{best.scores.size:,} hidden cells ({kinds}), found again with RMSE {rmse:.3g} against "
-        f"{by_lines:.3g} standard deviations by linear interpolation"
+        f"{among}the likelihood and {best.scores.size:,} hidden cells ({kinds}), found again with RMSE "
+        f"{rmse:.3g} against {by_lines:.3g} standard deviations by linear interpolation"
     ]
     others = [j for j, candidate in enumerate(candidates) if candidate is not best]
     if others:
         j = min(others, key=lambda j: evidence.behind[j])
         name = words(candidates[j].options)
         if evidence.equal[j]:
-            parts.append(f"the cells cannot tell {name} from it, which the likelihood of the others does")
+            parts.append(f"the cells cannot tell {name} from it, which the likelihood does")
         else:
             times = evidence.behind[j] / evidence.standard_error[j]
             parts.append(f"{name}, the next, is behind by {times:.2g} standard errors")

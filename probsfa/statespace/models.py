@@ -249,6 +249,8 @@ class LinearGaussianModel:
 
     def _impute_by_chunk(self, sequences: Sequences, with_std: bool) -> Imputation:
         """The same with little in memory besides the result; a sample is compared with straight lines."""
+        sample = self.sample_of(sequences)
+        comparison = None if sample is sequences else self.impute(sample).beside_interpolation
         params = self.fitted.predictive_params
         values = sequences.values.copy()
         std = np.zeros_like(values) if with_std else None
@@ -264,8 +266,6 @@ class LinearGaussianModel:
         timed = sequences.retimed(self.fitted.time_unit)
         panel = lazy_panel(timed.values.__getitem__, timed.n_features, timed.lengths, timed.times, timed.step)
         visit_moments(self._states, panel, fill_in)
-        sample = self.sample_of(sequences)
-        comparison = None if sample is sequences else self.impute(sample).beside_interpolation
         return Imputation(values, std, comparison)
 
     def sample_of(self, sequences: Sequences) -> Sequences:
@@ -305,8 +305,8 @@ class LinearGaussianModel:
         before = _rows_before(sequences, suspects)
         try:
             with np.errstate(all="ignore"):
-                errors = self._errors_of_few(rows)
-                of_suspects = self._errors_of_few(sequences.cut_out(before))
+                errors = self.errors_of_few(rows)
+                of_suspects = self.errors_of_few(sequences.cut_out(before))
         except np.linalg.LinAlgError:  # rounding, where there is hardly any noise
             return self
         last = np.cumsum([part.stop - part.start for part in before]) - 1
@@ -317,7 +317,7 @@ class LinearGaussianModel:
             return self
         return replace(self, fitted=replace(self.fitted, status=self.fitted.status + clause))
 
-    def _errors_of_few(self, sequences: Sequences) -> FloatArray:
+    def errors_of_few(self, sequences: Sequences) -> FloatArray:
         """Standardised errors of predictions one row ahead (N, D), of rows few enough to go through them."""
         timed = sequences.retimed(self.fitted.time_unit)
         filtering, steps = filter_few(self._states, make_panel(timed))
@@ -379,7 +379,9 @@ class LinearGaussianModel:
         by_kind = {"one step": innovations, **self._left_out(self.sample_of(sequences), block)}
         errors = PredictionErrors(predictions, prediction_std, by_kind, block)
         seconds = fitted.axis.seconds(fitted.time_unit)
-        return diagnose(errors, timed, seconds, fitted.params.n_components, memory=fitted.params.has_memory)
+        own = fitted.params
+        n_smooth = own.latents.n_smooth
+        return diagnose(errors, timed, seconds, own.n_components, n_smooth=n_smooth, memory=own.has_memory)
 
     def _one_step(self, timed: Sequences) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Predictions one row ahead, their standard deviations and standardised errors, all (N, D)."""

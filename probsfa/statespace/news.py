@@ -8,20 +8,31 @@ rows that are not next to each other ``V_ts`` follows from those that are: given
 states far apart know nothing of each other.
 """
 
+import numbers
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from probsfa._index import index_of, tells_times
+from probsfa._times import TimeAxis
 from probsfa._typing import FloatArray
+from probsfa._validation import Sequences, check_count
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import Posterior
+from probsfa.statespace.timeline import make_horizon
 
-__all__ = ["News", "read_news", "weights_on"]
+__all__ = ["News", "dates_of", "on_rows_of", "read_news", "row_of", "weights_on"]
+
+# Part of a unit of time by which times of the same row may differ.
+_SAME_TIME = 1e-6
 
 
 class News(NamedTuple):
     """What moved a prediction, cell by cell.
+
+    The table names rows by number and, where they have dates, by these.
 
     Attributes
     ----------
@@ -41,6 +52,8 @@ class News(NamedTuple):
         Whether a cell had another value in the old data.
     feature_names : tuple of str
         What the columns are called.
+    times : pandas.Index of shape (M,), or None
+        Dates of the rows of these cells, where the new data are a frame with such an index.
     """
 
     before: float
@@ -53,6 +66,7 @@ class News(NamedTuple):
     impacts: FloatArray
     revised: NDArray[np.bool_]
     feature_names: tuple[str, ...]
+    times: Any = None
 
     @property
     def table(self) -> Any:
@@ -62,6 +76,7 @@ class News(NamedTuple):
         order = np.argsort(-np.abs(self.impacts), kind="stable")
         columns = {
             "row": self.rows[order],
+            **({} if self.times is None else {"time": self.times[order]}),
             "column": [self.feature_names[j] for j in self.columns[order]],
             "expected": self.expected[order],
             "observed": self.observed[order],
@@ -70,6 +85,95 @@ class News(NamedTuple):
             "revised": self.revised[order],
         }
         return pd.DataFrame(columns)
+
+
+def dates_of(X: Any) -> Any:
+    """The index of a frame that holds dates, durations or periods; None for everything else."""
+    index = index_of(X)
+    return index if tells_times(index) else None
+
+
+def row_of(row: Any, X: Any, sequences: Sequences, axis: TimeAxis, time_unit: float) -> int:
+    """The number of a row that may be named by its date.
+
+    Parameters
+    ----------
+    row : int, or date
+        A number; or where `X` is a frame with dates, one of them, or one whole steps after the last.
+    X : object
+        What the caller gave.
+    sequences : Sequences
+        The same, one sequence in the time of the model.
+    axis, time_unit
+        As in :func:`probsfa.statespace.timeline.in_model_time`.
+
+    Raises
+    ------
+    ValueError
+        If it is neither.
+    """
+    if isinstance(row, numbers.Integral):
+        return check_count("target's row", row, minimum=0)
+    index = dates_of(X)
+    if index is None:
+        raise ValueError(f"target's row must be a number where X_new has no dates; got {row!r}.")
+    import pandas as pd
+
+    try:
+        wanted = pd.Index([row]).astype(index.dtype)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"target's row must be a number or a date; got {row!r}.") from error
+    at = int(index.get_indexer(wanted)[0])
+    if at >= 0:
+        return at
+    steps = np.nan
+    if wanted[0] > index[-1]:
+        [horizon] = make_horizon(X, sequences, None, axis, time_unit, n_steps=None, fh=wanted)
+        steps = float(horizon.steps[0])
+    if not abs(steps - np.rint(steps)) <= _SAME_TIME * steps:
+        raise ValueError(
+            f"target's row must be a date of X_new, or whole steps after the last of them; got {row!r}."
+        )
+    return sequences.n_rows - 1 + round(steps)
+
+
+def on_rows_of(old: Sequences, new: Sequences, time_unit: float) -> Sequences:
+    """Old data on the rows of new data, by their times; rows that have come in between are empty.
+
+    Parameters
+    ----------
+    old, new : Sequences
+        One sequence each, in the same unit of time, or both without times.
+    time_unit : float
+        Unit of time of the model.
+
+    Returns
+    -------
+    Sequences
+        As `new`, with the values of `old`.
+
+    Raises
+    ------
+    ValueError
+        If a row of the old data is none of the new ones.
+    """
+    if (old.times is None) != (new.times is None):
+        raise ValueError("X_old and X_new must both have dates, or neither.")
+    values = np.full(new.values.shape, np.nan)
+    if old.times is None or new.times is None:
+        if old.n_rows > new.n_rows:
+            raise ValueError(f"X_new must go on from the {old.n_rows} rows of X_old; it has {new.n_rows}.")
+        values[: old.n_rows] = old.values
+        return replace(new, values=values)
+    rows = np.searchsorted(new.times, old.times - _SAME_TIME * time_unit)
+    there = rows < new.n_rows
+    there[there] = np.abs(new.times[rows[there]] - old.times[there]) <= 2.0 * _SAME_TIME * time_unit
+    if not there.all():
+        raise ValueError(
+            f"X_new must have all rows of X_old; it has none at the time of row {int(np.argmin(there))}."
+        )
+    values[rows] = old.values
+    return replace(new, values=values)
 
 
 def read_news(

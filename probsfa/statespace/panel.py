@@ -6,7 +6,8 @@ that no transition leads there and the stationary distribution starts the chain 
 of its own.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -26,6 +27,11 @@ __all__ = [
     "resident_bytes",
     "whole_if_close",
 ]
+
+# Rows that are converted at once: some dozen columns of them are a few hundred kilobytes.
+_PART_ROWS = 1024
+# Bytes of which the first address of an array must be a multiple for JAX not to copy it.
+_ALIGNMENT = 64
 
 #: Gives the rows of a slice, NaN where missing.
 ReadRows = Callable[[slice], FloatArray]
@@ -99,7 +105,11 @@ class Panel(NamedTuple):
         return self.mask[: self.n_rows].mean(axis=0)
 
     def weighted(self, weights: FloatArray) -> "Panel":
-        """The same observations with other weights of the cells, shape (T, D); zero where missing."""
+        """The same observations with other weights of the cells, shape (T, D); zero where missing.
+
+        The weights cannot be written to any more: the engine may still read them, and keeps what it has read.
+        """
+        weights.setflags(write=False)
         return self._replace(weights=weights, complete=False)
 
     @property
@@ -145,41 +155,70 @@ def make_panel(sequences: Sequences, *, pad: bool = True) -> Panel:
     return Panel(values, mask, gap_index, gaps, n_rows, sequences.lengths, complete)
 
 
+def cache_sized_parts(n_rows: int) -> Iterator[slice]:
+    """Stretches of rows whose cells stay in the processor's cache from one operation to the next.
+
+    Examples
+    --------
+    >>> list(cache_sized_parts(1500))
+    [slice(0, 1024, None), slice(1024, 2048, None)]
+    """
+    return (slice(start, start + _PART_ROWS) for start in range(0, n_rows, _PART_ROWS))
+
+
 class _LastRead:
-    """Rows that are read once for both their values and their mask, which are asked for in turn."""
+    """Rows that are read and packed once for both values and mask, which are asked for in turn."""
 
     def __init__(self, read: ReadRows) -> None:
         self._read = read
-        self._last: tuple[slice, FloatArray] | None = None
+        self._last: tuple[slice, FloatArray, FloatArray] | None = None
 
-    def __call__(self, rows: slice) -> FloatArray:
+    def __call__(self, rows: slice) -> tuple[FloatArray, FloatArray]:
         last = self._last  # threads may ask for other rows at the same time
         if last is None or last[0] != rows:
-            self._last = last = rows, self._read(rows)
-        return last[1]
+            self._last = last = rows, *_packed(self._read(rows))
+        return last[1:]
+
+
+def _aligned(shape: tuple[int, ...]) -> FloatArray:
+    """An array whose memory begins where JAX can take it as it is, without a copy."""
+    size = 8 * math.prod(shape)
+    room = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -room.ctypes.data % _ALIGNMENT
+    return room[start : start + size].view(np.float64).reshape(shape)
+
+
+def _packed(block: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Values, zero where missing, and mask of some rows with NaN."""
+    values, mask = _aligned(block.shape), _aligned(block.shape)
+    for part in cache_sized_parts(len(block)):
+        missing = np.isnan(block[part])
+        values[part] = block[part]
+        np.putmask(values[part], missing, 0.0)
+        np.logical_not(missing, out=mask[part])
+    return values, mask
 
 
 class _Values:
     """Values of observed cells, zero where missing: a source of rows."""
 
-    def __init__(self, read: ReadRows, shape: tuple[int, int]) -> None:
+    def __init__(self, read: _LastRead, shape: tuple[int, int]) -> None:
         self.shape = shape
         self._read = read
 
     def __getitem__(self, rows: slice) -> FloatArray:
-        block = self._read(rows)
-        return np.where(np.isnan(block), 0.0, block)
+        return self._read(rows)[0]
 
 
 class _Presence:
     """Whether cells are observed, 1.0 or 0.0: a source of rows."""
 
-    def __init__(self, read: ReadRows, shape: tuple[int, int]) -> None:
+    def __init__(self, read: _LastRead, shape: tuple[int, int]) -> None:
         self.shape = shape
         self._read = read
 
     def __getitem__(self, rows: slice) -> FloatArray:
-        return (~np.isnan(self._read(rows))).astype(np.float64)
+        return self._read(rows)[1]
 
 
 def lazy_panel(
@@ -212,8 +251,8 @@ def lazy_panel(
     starts = np.zeros(n_rows, dtype=bool)
     starts[np.cumsum((0, *lengths[:-1]))] = True
     gap_index, gaps = index_gaps(starts, times, step)
-    shape, read = (n_rows, n_features), _LastRead(read)
-    return Panel(_Values(read, shape), _Presence(read, shape), gap_index, gaps, n_rows, lengths)
+    shape, both = (n_rows, n_features), _LastRead(read)
+    return Panel(_Values(both, shape), _Presence(both, shape), gap_index, gaps, n_rows, lengths)
 
 
 def index_gaps(

@@ -12,6 +12,7 @@ from probsfa import _storage
 from probsfa._times import TimeAxis, seconds_of
 from probsfa.statespace.covariates import Regression
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
+from probsfa.statespace.learning.objective import STATUS_SENTENCES
 from probsfa.statespace.learning.options import FitOptions, as_fixed, as_latents, as_noise, is_number
 from probsfa.statespace.mapped import MappedModel
 from probsfa.statespace.models import FittedModel
@@ -64,6 +65,7 @@ def write(
         "n_evaluations": fitted.n_evaluations,
         "converged": fitted.converged,
         "status": fitted.status,
+        "interrupted": fitted.interrupted,
         "degrees_of_freedom": fitted.degrees_of_freedom,
     }
     if isinstance(model, MappedModel):
@@ -130,13 +132,8 @@ def read(path: str | os.PathLike[str]) -> tuple[FittedModel, dict[str, Any], Any
         Names of the features, if they have any.
     """
     scalars, arrays = _storage.read(path, _KIND)
-    try:
-        model, options, names = _assemble(scalars, arrays)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        missing = isinstance(error, KeyError)
-        said = f"it has no {error.args[0]!r}" if missing else str(error).rstrip(".")
-        raise ValueError(f"{os.fspath(path)} holds no usable model: {said}.") from error
-    return model, options, names
+    with _storage.usable(path):
+        return _assemble(scalars, arrays)
 
 
 def _assemble(scalars: dict[str, Any], arrays: dict[str, Any]) -> tuple[FittedModel, dict[str, Any], Any]:
@@ -170,6 +167,8 @@ def _assemble(scalars: dict[str, Any], arrays: dict[str, Any]) -> tuple[FittedMo
         options=FitOptions(**_saved(fitted_with, *_option_names())),
         axis=TimeAxis(**scalars.get("time_axis", {"kind": "unknown"})),
         degrees_of_freedom=scalars.get("degrees_of_freedom"),
+        # Files of earlier versions say so in the status alone.
+        interrupted=scalars.get("interrupted", scalars["status"].startswith(STATUS_SENTENCES["interrupted"])),
     )
     fitted.options.check()
     if fitted.options.has_memory != fitted.params.has_memory:
@@ -220,6 +219,8 @@ def _check_scalars(scalars: dict[str, Any]) -> None:
         raise ValueError(f"n_evaluations must be a count, got {count!r:.80}")
     if not isinstance(scalars["converged"], bool) or not isinstance(scalars["status"], str):
         raise ValueError("converged must be true or false, and status a sentence")
+    if not isinstance(scalars.get("interrupted", False), bool):
+        raise ValueError("interrupted must be true or false")
 
 
 # Letters stand for numbers of features, latents, latents of the square model, and anything.

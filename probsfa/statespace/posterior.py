@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -19,6 +18,7 @@ from probsfa._interrupts import interrupts_kept
 from probsfa._processes import check_not_forked
 from probsfa._threads import one_blas_thread
 from probsfa._typing import FloatArray
+from probsfa.statespace.engine.compiler import program
 from probsfa.statespace.engine.dynamics import Gaussian, Transition
 from probsfa.statespace.engine.plan import Plan, in_turn, plan, settings_for_draws
 from probsfa.statespace.engine.problem import Model, Problem, make_model
@@ -166,7 +166,7 @@ def expected_statistics(params: Parameters, panel: Panel) -> Statistics:
         return plan(states, panel).route.expected_statistics(states, panel)
 
 
-@jax.jit
+@program()
 def _filter_program(
     values: Array, weights: Array, transitions: Transition, model: Model, before: Gaussian
 ) -> tuple[Array, Array, Array]:

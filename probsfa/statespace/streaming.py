@@ -19,7 +19,7 @@ from probsfa._validation import Sequences, check_lengths
 from probsfa.statespace.columns import ColumnMoments, column_moments, merge_columns
 from probsfa.statespace.learning.budget import Size, most_components
 from probsfa.statespace.learning.maximum_likelihood import Observations, check_lengths_for_timescales
-from probsfa.statespace.panel import Panel, lazy_panel, make_panel
+from probsfa.statespace.panel import Panel, cache_sized_parts, lazy_panel, make_panel
 from probsfa.statespace.posterior import expected_statistics
 
 __all__ = ["InBlocks", "check_source", "sample", "scan", "stream"]
@@ -104,9 +104,16 @@ def _cut(X: Any, rows: slice) -> Any:
     return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
-def _read(X: Any, rows: slice) -> FloatArray:
-    """Rows of a slice that has been scanned, NaN where missing."""
-    return as_float_array(_cut(X, rows), "X")
+def _standardised(X: Any, rows: slice, shift: FloatArray, scale: FloatArray) -> FloatArray:
+    """Rows of a slice that has been scanned, in units of the model, NaN where missing; a new array."""
+    block = _cut(X, rows)
+    if not isinstance(block, np.ndarray):
+        block = as_float_array(block, "X")
+    units = np.empty(block.shape)
+    for part in cache_sized_parts(len(block)):
+        np.subtract(as_float_array(block[part], "X"), shift, out=units[part])
+        units[part] /= scale
+    return units
 
 
 def stream(
@@ -135,7 +142,7 @@ def stream(
     """
 
     def read(rows: slice) -> FloatArray:
-        return (_read(X, rows) - shift) / scale
+        return _standardised(X, rows, shift, scale)
 
     return lazy_panel(read, int(X.shape[1]), lengths, times)
 
@@ -202,7 +209,7 @@ def sample(
         for first in firsts:
             end = int(ends[np.searchsorted(ends, first, side="right")])
             parts.append((int(first), min(int(first) + size, end)))
-    values = [(_read(X, slice(i, j)) - shift) / scale for i, j in parts]
+    values = [_standardised(X, slice(i, j), shift, scale) for i, j in parts]
     sizes = tuple(len(part) for part in values)
     when = None if times is None else np.concatenate([times[i:j] for i, j in parts])
     return make_panel(Sequences(np.concatenate(values), sizes, when))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from probsfa._index import CALENDARS, calendar_seconds, index_of, read_index, tells_times
+from probsfa._index import CALENDARS, TICKS_PER_SECOND, calendar_seconds, index_of, read_index, tells_times
 from probsfa._times import TimeAxis, duration_text, read_times
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_lengths
@@ -420,10 +420,23 @@ def _dates_ahead(
         counts = np.rint(steps * seconds / CALENDARS[calendar]).astype(int)
         offset = _calendar_offset(index, calendar)
         return pd.DatetimeIndex([last + int(n) * offset for n in counts])
-    spans = np.rint(steps * seconds * 1e9).astype(np.int64).astype("timedelta64[ns]")
-    exact = (last + pd.TimedeltaIndex(spans)).as_unit("ns")
+    try:
+        exact = (last + _spans(steps * seconds, "ns")).as_unit("ns")
+    except (OverflowError, pd.errors.OutOfBoundsDatetime, pd.errors.OutOfBoundsTimedelta):
+        unit = "s" if index.unit == "ns" else index.unit  # years that no nanoseconds are counted in
+        return last.as_unit(unit) + _spans(steps * seconds, unit)
     coarse = exact.as_unit(index.unit)
     return coarse if bool(np.all(coarse == exact)) else exact
+
+
+def _spans(seconds: FloatArray, unit: str) -> Any:
+    """Return durations, rounded to a unit of pandas; an OverflowError where these are too many."""
+    import pandas as pd
+
+    counts = np.rint(seconds * TICKS_PER_SECOND[unit])
+    if np.max(np.abs(counts), initial=0.0) >= 2.0**63:
+        raise OverflowError(f"{np.max(seconds):g} seconds in units of {unit}")
+    return pd.TimedeltaIndex(counts.astype(np.int64).astype(f"timedelta64[{unit}]"))
 
 
 def _calendar_offset(index: Any, calendar: str) -> Any:

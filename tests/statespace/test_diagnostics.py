@@ -13,8 +13,10 @@ from probsfa import ProbabilisticSFA
 from probsfa._validation import Sequences
 from probsfa.statespace.diagnostics import left_out_errors, left_out_rows
 from probsfa.statespace.filtering import filter_all, filter_few
+from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import smooth
 from probsfa.statespace.prediction import observation_moments
+from probsfa.statespace.simulation import simulate
 from tests.oracles import statespace as oracle
 from tests.statespace.support import punch, scaled_error, to_panel, to_parameters, uneven_times
 from tests.tolerances import EXACT
@@ -193,6 +195,54 @@ def test_a_planted_fault_is_told_and_nothing_else(plant, words):
         said.append(model.diagnose(hide(rng, X) if plant is not artefacts else X).advice)
     right = [len(each) == 1 and words in each[0] for each in said]
     assert np.mean(right) >= 0.8, said
+
+
+def path_with_a_derivative(rng, n_smooth, missing=0.0):
+    """Four columns of one or two smooth paths and two of an AR(1) process, and a model of AR(1) latents."""
+    loadings = np.zeros((6, 1 + 2 * n_smooth))
+    loadings[4:, 0] = [1.0, 0.7]
+    loadings[:4, 1::2] = rng.uniform(0.5, 1.5, (4, n_smooth)) * rng.choice([-1.0, 1.0], (4, n_smooth))
+    rates = np.array([0.1, 0.07])[:n_smooth]
+    noise = np.array([0.002, 0.002, 0.002, 0.002, 0.1, 0.1])
+    truth = Parameters(np.array([0.9]), loadings, noise, np.zeros(6), smooth_rate=rates)
+    X = simulate(truth, N, rng)[0]
+    # AR(1) latents with the mean squared increments of the smooth ones.
+    rough = ProbabilisticSFA.from_parameters(
+        [0.9, *(1.0 - 0.5 * rates**2)], np.column_stack([loadings[:, :1], loadings[:, 1::2]]), noise, 0.0
+    )
+    return np.where(rng.random(X.shape) < missing, np.nan, X), rough
+
+
+@pytest.mark.parametrize("n_smooth", [1, 2])
+def test_smooth_paths_are_told_with_how_many_latents_they_take(rng, n_smooth):
+    X, rough = path_with_a_derivative(rng, n_smooth, missing=0.05)
+    found = rough.diagnose(X)
+    [sentence] = [one for one in found.advice if "smooth" in one]
+    assert sentence.startswith("The paths of columns ") and sentence.endswith(f"smooth={n_smooth}.")
+    assert found.suggested["smooth"] == n_smooth
+    assert all(repr(j) in sentence for j in range(4)) and "4" not in sentence.split(" are smooth")[0]
+
+
+def test_paths_of_ar1_latents_are_not_called_smooth(rng):
+    """As autocorrelated as the errors may be: of a memory that the model does not have, and of a rhythm."""
+    _, model, X, noise, s = case(4)
+    X[:, 2] += 3.0 * s * lfilter([np.sqrt(0.0975)], [1.0, -0.95], rng.standard_normal(N)) - noise
+    X[:, 5] += 3.0 * s * np.sin(2.0 * np.pi * np.arange(N) / 30.0)
+    found = model.diagnose(X)
+    assert found.autocorrelation[0, 2] > 0.3 and "smooth" not in found.suggested
+    assert found.suggested["noise"] == "ar1"
+    assert found.suggested["rhythms"] == pytest.approx([30.0], abs=0.1)
+
+
+def test_what_is_suggested_takes_the_fault_away(rng):
+    X, _ = path_with_a_derivative(rng, 1)
+    plain = ProbabilisticSFA(2).fit(X[:600])
+    suggested = plain.diagnose(X[:600]).suggested
+    assert suggested["smooth"] == 1
+    better = ProbabilisticSFA(1, smooth=suggested["smooth"]).fit(X[:600])
+    before, after = (np.abs(one.diagnose(X[600:]).autocorrelation[0, :4]) for one in (plain, better))
+    assert before.min() > 0.3 and after.max() < 0.15
+    assert "smooth" not in better.diagnose(X[600:]).suggested
 
 
 def test_dates_tell_rhythms_by_the_calendar(rng):

@@ -271,6 +271,28 @@ def test_frames_are_taken_by_their_index(driven):
         fitted.transform(frame, exog=pd.concat([inputs, inputs[:1]]))
 
 
+@pytest.mark.filterwarnings("ignore:Observed cells left out:UserWarning")
+def test_frames_of_covariates_beside_several_sequences(rng):
+    X, U = rng.standard_normal((40, 2)).cumsum(axis=0), rng.standard_normal((40, 1))
+    X[10:13, 0] = np.nan
+    named = pd.DataFrame(U, columns=["u"])
+    model = ProbabilisticSFA(1, tol=1.0).fit(X, exog=named, lengths=[15, 25])
+    expected = model.impute(X, exog=U, lengths=[15, 25])
+    np.testing.assert_array_equal(model.impute(X, exog=named, lengths=[15, 25]), expected)
+    np.testing.assert_array_equal(np.concatenate(model.impute([X[:15], X[15:]], exog=named)), expected)
+
+    pieces = [pd.DataFrame(X[:15]), pd.DataFrame(X[15:])]  # rows numbered from 0 in each
+    of_each = [named[:15], named[15:].reset_index(drop=True)]
+    np.testing.assert_array_equal(np.concatenate(model.impute(pieces, exog=of_each)), expected)
+    with pytest.raises(ValueError, match="15 of their row labels are those of several sequences"):
+        model.impute(pieces, exog=named)
+    days = [piece.set_axis(pd.date_range("2024", periods=len(piece))) for piece in pieces]
+    shared = pd.DataFrame({"u": U[:, 0]}, index=pd.date_range("2024", periods=40))  # of both: the same days
+    again = ProbabilisticSFA(1, tol=1.0).fit(days, exog=shared)
+    others = [U[:15], U[:25]]
+    np.testing.assert_array_equal(again.impute(days, exog=shared)[1], again.impute(days, exog=others)[1])
+
+
 def test_what_is_wrong_with_covariates_is_said(driven):
     x, exog, fitted = driven
     model = ProbabilisticSFA(1)

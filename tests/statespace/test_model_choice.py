@@ -1,5 +1,7 @@
 """Choosing a model: hidden cells, their scores by definition, the rounds, the budget, and the truth found."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,17 +13,21 @@ from probsfa import ProbabilisticSFA, plots, select_model, select_n_components
 from probsfa._validation import check_sequences
 from probsfa.datasets import make_slow_mixture
 from probsfa.statespace.choice import candidates, clock, halving, proposals
+from probsfa.statespace.choice.leftovers import Leftovers, leftovers
 from probsfa.statespace.choice.search import Search
 from probsfa.statespace.growth import enlarged, reduced
 from probsfa.statespace.hidden_cells import (
     contenders,
     crps,
     hide_for_choice,
+    isolated_cells,
     standard_errors,
     units_of,
     weigh,
+    weigh_draws,
 )
 from probsfa.statespace.learning.noise import Noise
+from probsfa.statespace.learning.pair_starts import power_of_a_rhythm
 from probsfa.statespace.leave_one_out import straight_lines
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.parameters import Latents, Parameters
@@ -98,6 +104,20 @@ def test_a_cell_far_out_decides_nothing(rng):
     densities = norm.logpdf(errors, scale=std)
     assert abs(densities[0, 0] - densities[1, 0]) > 1e6
     assert weigh(scores, np.arange(300), np.array([0.0, 1.0])).chosen == 0
+
+
+def test_a_model_is_refused_where_all_draws_of_hidden_cells_refuse_it(rng):
+    common, groups, bic = rng.random(300), np.arange(300), np.array([0.0, 20.0])
+    better = np.array([common + 0.1 + 0.1 * rng.standard_normal(300), common])
+    same = np.array([common, common + 0.01 * rng.standard_normal(300)])
+    assert weigh(better, groups, bic).chosen == 1
+    assert weigh_draws([better, better], [groups, groups], bic).chosen == 1
+    told = weigh_draws([better, same], [groups, groups], bic)
+    assert told.chosen == 0 and told.equal.all()
+    together = np.concatenate([better, same], axis=1)
+    np.testing.assert_allclose(told.behind, together.mean(axis=1) - together.mean(axis=1).min())
+    wanted = standard_errors(together - together[1], np.arange(600))
+    np.testing.assert_allclose(told.standard_error, wanted)
 
 
 def test_units_are_hardly_moved_by_cells_far_out(rng):
@@ -180,6 +200,27 @@ def test_straight_lines_by_times():
     np.testing.assert_allclose(straight_lines(sequences), [[1, 2], [3, 2], [4, 2], [4, 2]])
 
 
+def test_isolated_cells_are_far_from_their_four_neighbours(rng):
+    values = np.cumsum(rng.standard_normal((200, 3)), axis=0)
+    values[::7, 1] = np.nan
+    values[[40, 41, 120], [0, 0, 1]] += [90.0, -80.0, 70.0]
+    values[150:170, 2] += 500.0  # far from the rest of the column for some time: that is no chance
+    values[60:, 0] += 300.0
+    found = isolated_cells(values, (60, 140))
+    for d in range(3):
+        errors = {}
+        for first, stop in ((0, 60), (60, 200)):
+            rows = [t for t in range(first, stop) if not np.isnan(values[t, d])]
+            for i, t in enumerate(rows):
+                low = min(max(i - 2, 0), len(rows) - 5)
+                nearest = [values[rows[j], d] for j in range(low, low + 5) if j != i]
+                errors[t] = abs(values[t, d] - np.median(nearest))
+        limit = 6.0 * np.median(list(errors.values())) / norm.ppf(0.75)
+        assert np.flatnonzero(found[:, d]).tolist() == [t for t, error in errors.items() if error > limit]
+    assert found[40, 0] and found[41, 0] and found[120, 1] and not found[155:165, 2].any()
+    assert not isolated_cells(np.repeat([[0.0], [5.0]], [90, 1], axis=0), (91,)).any()
+
+
 # ------------------------------------------------------------------------------------------------- growth
 
 
@@ -216,29 +257,91 @@ def test_a_smaller_model_keeps_the_latents_that_explain_most():
     np.testing.assert_allclose(less.noise_variance, [1.0 + 0.5 * (0.01 + 0.04), 1.0 + 0.5 * 0.01])
 
 
+def test_the_power_of_a_rhythm_is_that_of_the_whitened_periodogram(rng):
+    """By the spectral matrix itself, inverted at each frequency, around the peak."""
+    params = Parameters(np.array([0.8]), rng.standard_normal((3, 1)), np.full(3, 0.5), np.zeros(3))
+    values = simulate(params, 240, rng)[0]
+    values += 0.8 * np.cos(2.0 * np.pi * np.arange(240)[:, None] / 12.0 + np.arange(3))
+    power = np.zeros(121)
+    for j in range(121):
+        w = 2.0 * np.pi * j / 240
+        transform = np.sum(values * np.exp(-1j * w * np.arange(240))[:, None], axis=0) / np.sqrt(240)
+        of_latent = (1.0 - 0.8**2) / np.abs(1.0 - 0.8 * np.exp(-1j * w)) ** 2
+        spectrum = of_latent * params.loadings @ params.loadings.T + np.diag(params.noise_variance)
+        power[j] = (transform.conj() @ np.linalg.solve(spectrum, transform)).real
+    near = slice(20 - 2, 20 + 3)
+    # The median of neighbours, from two thirds of the frequency to three halves, ten at least.
+    level = [np.median(power[max(c - 10, 1) : c + 11]) for c in range(18, 23)]
+    wanted = 3.0 * np.sum(np.maximum(power[near] / level - 1.0, 0.0))
+    assert power_of_a_rhythm(params, [values]) == pytest.approx(wanted, rel=0.02)
+    assert wanted > 100.0
+
+
+def test_what_the_right_model_leaves_is_little_and_what_a_wrong_one_leaves_is_not(rng):
+    params = Parameters(
+        np.array([0.95]),
+        rng.standard_normal((4, 3)),
+        np.full(4, 0.3),
+        np.zeros(4),
+        rhythm_decay=np.array([0.99]),
+        rhythm_frequency=np.array([2.0 * np.pi / 9.0]),
+    )
+    values = simulate(params, 600, rng)[0]
+    sequences = check_sequences(ProbabilisticSFA(1), values, reset=True, allow_nan=True)
+    right, wrong = (
+        leftovers(ProbabilisticSFA(init=each, **latents).fit(values)._model, sequences)
+        for each, latents in (
+            (params, {"n_components": 1, "rhythms": 1}),
+            (params.without_pairs, {"n_components": 1}),
+        )
+    )
+    assert right.rhythm < 30.0 < 100.0 < wrong.rhythm
+    assert right.correlation < 15.0 < 100.0 < wrong.correlation
+
+
+def test_correlation_is_half_of_the_statistic_of_box_and_pierce(rng):
+    """Errors of a model without latents are the standardised data."""
+    params = Parameters(np.array([0.5]), np.zeros((2, 1)), np.array([4.0, 0.25]), np.array([1.0, -1.0]))
+    values = params.offset + np.sqrt(params.noise_variance) * rng.standard_normal((300, 2))
+    values[1:] += 0.3 * (values[:-1] - params.offset)
+    model = LinearGaussianModel(ProbabilisticSFA.from_parameters(*params)._model.fitted)
+    sequences = check_sequences(ProbabilisticSFA(1), values, reset=True, allow_nan=True)
+    wanted = 0.0
+    for column in values.T:
+        x = column - column.mean()
+        for lag in range(1, 6):
+            r = np.mean(x[lag:] * x[:-lag]) / np.mean(x**2)
+            wanted += 0.5 * ((300 - lag) * r**2 - 1.0)
+    assert leftovers(model, sequences).correlation == pytest.approx(wanted, rel=1e-9)
+
+
 # ------------------------------------------------------------------------------------ candidates and rounds
 
 
 def test_the_halving_schedule():
-    assert halving.halving_schedule(12, 20_000) == [(12, 2000, 30), (4, 20_000, 40)]
-    assert halving.halving_schedule(30, 90_000) == [(30, 2000, 30), (10, 32_000, 40), (3, 90_000, 40)]
-    assert halving.halving_schedule(30, 500) == [(30, 500, 30), (10, 500, 40)]
+    assert halving.halving_schedule(12, 20_000) == [(12, 2000, 30), (3, 20_000, 40)]
+    assert halving.halving_schedule(30, 90_000) == [(30, 2000, 30), (8, 32_000, 40), (2, 90_000, 40)]
+    assert halving.halving_schedule(30, 500) == [(30, 500, 30), (3, 500, 40)]
     assert halving.halving_schedule(2, 2500) == [(2, 2000, 30), (2, 2500, 40)]
     assert halving.halving_schedule(9, 10_000, 40)[0].n_rows == 4000
 
 
 class Pretended:
-    """A search in which each model has a value, smaller is better."""
+    """A search in which each model has a value, smaller is better, and leaves the same unexplained."""
 
-    def __init__(self, value, most, groups):
-        self.value, self.tried = value, []
+    n_features, n_observed = 3, 100
+    unexplained = Leftovers(np.inf, np.inf)
+
+    def __init__(self, value, most, groups, left=unexplained):
+        self.value, self.tried, self.left = value, [], left
         self.clock = clock.Clock(None)
         for options in proposals.searched(most, groups)(self):
             assert options not in self.tried
             self.tried.append(options)
 
-    def clearly_worse(self, options):
-        return False
+    def leftovers_of(self, options):
+        assert options in self.tried
+        return self.left
 
     def bic_of(self, options):
         return 100.0 * self.value(options)
@@ -253,7 +356,7 @@ class Pretended:
 def test_the_search_finds_a_single_minimum_of_the_number_of_latents(true):
     search = Pretended(lambda options: abs(options["n_components"] - true), 8, [])
     assert search.best.options == {"n_components": true}
-    assert len(search.tried) <= 7
+    assert len(search.tried) <= 8
 
 
 def test_the_search_tries_options_beside_the_best_number_and_the_number_again():
@@ -280,6 +383,16 @@ def test_a_rhythm_is_tried_beside_few_latents_first():
     assert search.best.options == {"n_components": 3, "rhythms": 1}
 
 
+def test_where_nothing_is_left_unexplained_only_numbers_of_latents_are_tried():
+    groups = [[{"rhythms": 1}, {"rhythms": 2}], [{"smooth": 1}], [{"noise": "ar1"}], [{"noise": "isotropic"}]]
+    search = Pretended(lambda options: abs(options["n_components"] - 2), 8, groups, Leftovers(0.0, 0.0))
+    assert search.best.options == {"n_components": 2}
+    others = [options for options in search.tried if set(options) != {"n_components"}]
+    assert others == [{"n_components": 2, "noise": "isotropic"}]  # of which errors ahead say nothing
+    search = Pretended(lambda options: abs(options["n_components"] - 2), 8, groups, Leftovers(0.0, 30.0))
+    assert {"n_components": 2, "noise": "ar1"} in search.tried
+
+
 # ----------------------------------------------------------------------------------------------- the whole
 
 
@@ -301,7 +414,9 @@ def test_the_choice_is_ready_and_explained(selection):
     table = selection.table
     assert list(table["model"]) == ["1 latent", "2 latents", "2 latents", "1 latent"]
     assert list(table["round"]) == [0, 0, 1, 1] and list(table["verdict"]).count("chosen") == 1
-    assert table["rmse"].min() > 0.0 and np.isfinite(table["bic"]).all()
+    assert (
+        table["rmse"][2:].min() > 0.0 and table["rmse"][:2].isna().all() and np.isfinite(table["bic"]).all()
+    )
 
 
 def test_the_choice_is_drawn(selection):
@@ -325,6 +440,76 @@ def test_the_same_seed_gives_the_same_numbers(selection):
         assert {k: v for k, v in one.items() if k != "seconds"} == {
             k: v for k, v in two.items() if k != "seconds"
         }
+
+
+def test_the_seed_chooses_hidden_cells_alone(selection):
+    """What is asked of them is asked of the last few; all else is of all cells, and knows of no seed."""
+    other = select_model(mixture(), ONE_AND_TWO, random_state=1)
+    for one, two in zip(selection.records, other.records, strict=True):
+        same = ("model", "round", "rows", "bic") + (("n_evaluations",) if one["round"] == 0 else ())
+        assert {name: one[name] for name in same} == {name: two[name] for name in same}
+    assert selection.table["score"][2] != other.table["score"][2]
+    np.testing.assert_array_equal(selection.best_estimator_.decay_, other.best_estimator_.decay_)
+
+
+def test_cells_far_from_their_neighbours_count_in_the_last_fit_alone():
+    """Models are compared as if they were missing; the choice is fitted to all cells."""
+    X = mixture()
+    X[[60, 67, 110], [0, 0, 2]] += [60.0, -70.0, 80.0]
+    without = X.copy()
+    without[[60, 67, 110], [0, 0, 2]] = np.nan
+    chosen, other = select_model(X, ONE_AND_TWO), select_model(without, ONE_AND_TWO)
+    for one, two in zip(chosen.records[:2], other.records[:2], strict=True):
+        assert one["model"] == two["model"] and one["bic"] == pytest.approx(two["bic"], abs=1e-9)
+    assert chosen.options == {"n_components": 2}
+    model = chosen.best_estimator_
+    assert model.log_likelihood_ == pytest.approx(model.log_likelihood(X), rel=1e-9)
+    assert model.noise_variance_[0] > 5.0 * other.best_estimator_.noise_variance_[0]
+
+
+def test_a_rhythm_that_has_become_a_slow_latent_is_none():
+    """Highest at frequency zero, by its spectrum: two Lorentz curves."""
+    for decay, frequency in [(0.95, 2.0 * np.pi / 1900.0), (0.95, 0.03), (0.95, 0.0295), (0.9, 0.2)]:
+        g = -np.log(decay)
+        at = np.linspace(0.0, 0.5, 50_001)
+        spectrum = g / (g**2 + (at - frequency) ** 2) + g / (g**2 + (at + frequency) ** 2)
+        params = Parameters(
+            np.zeros(0),
+            np.ones((1, 2)),
+            np.ones(1),
+            np.zeros(1),
+            rhythm_decay=np.array([decay]),
+            rhythm_frequency=np.array([frequency]),
+        )
+        model = type("Model", (), {"fitted": type("Fitted", (), {"params": params})})
+        asked = candidates.Candidate({"rhythms": 1}, 0, 1, model, np.zeros(0), np.zeros(0), 0.0, 0.0)
+        assert candidates.has_no_peak(asked) == (np.argmax(spectrum) == 0)
+        assert not candidates.has_no_peak(replace(asked, options={"rhythms": [200.0]}))
+
+
+def test_hidden_cells_that_refuse_the_likeliest_model_are_drawn_again(monkeypatch):
+    """By scores that are made up: the first draw is for one latent, and the second too, or not."""
+    for second, wanted in [(1.0, 1), (0.0, 2)]:
+        worse, drawn = iter([1.0, second]), {}
+
+        def made_up(model, sequences, part, units, scale, worse=worse, drawn=drawn):
+            n = int(np.count_nonzero(part))
+            key = part.tobytes()
+            if key not in drawn:
+                drawn[key] = next(worse)
+            k = model.fitted.params.n_components
+            return 1.0 + drawn[key] * (k == 2) + 0.01 * np.arange(n) / n, np.ones(n)
+
+        monkeypatch.setattr("probsfa.statespace.choice.search.score", made_up)
+        chosen = select_model(mixture(), ONE_AND_TWO)
+        assert chosen.options == {"n_components": wanted}
+
+
+def test_normal_and_robust_noise_both_reach_the_hidden_cells():
+    X = mixture(n_rows=150)
+    robust = {"n_components": 1, "robust": True}
+    table = select_model(X, [*ONE_AND_TWO, {"n_components": 3}, robust]).table
+    assert "1 latent, robust=True" in set(table["model"][table["round"] == 1])
 
 
 def test_columns_have_names_and_rows_dates():
@@ -400,6 +585,8 @@ def test_an_interrupt_keeps_the_best_so_far(monkeypatch):
         ({"n_masks": 1}, "n_masks must be an integer of at least 2"),
         ({"block": 0}, "block must be an integer of at least 1"),
         ({"fraction": 0.0}, "fraction must be"),
+        ({"candidates": [{"n_components": 1, "transforms": "sqrt"}]}, "has transforms"),
+        ({"alternatives": [[{"transforms": "auto"}]]}, "has transforms"),
         ({"X": np.arange(6.0).reshape(3, 2)}, "too few observed cells"),
     ],
 )

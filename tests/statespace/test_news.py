@@ -68,6 +68,68 @@ def test_frames_name_their_columns_and_the_table_begins_with_the_largest(case):
     assert set(table["column"]) <= set(names)
 
 
+@pytest.mark.parametrize("kind", ["dates", "time zone", "periods"])
+def test_dated_frames_have_the_news_of_their_rows(case, kind):
+    fitted, _, old, new = case
+    index = pd.date_range("2020-01-01", periods=14, freq="6h", tz="UTC" if kind == "time zone" else None)
+    model = ProbabilisticSFA.from_parameters(
+        fitted.decay_, fitted.loadings_, fitted.noise_variance_, fitted.mean_, time_unit="6h"
+    )
+    if kind == "periods":
+        index = index.to_period("6h")
+    frames = [pd.DataFrame(x, index=index[: len(x)], columns=range(4)) for x in (old, new)]
+    by_number = fitted.news(old, new, (13, 2))
+    for row in (13, index[13], str(index[13])):
+        news = model.news(*frames, (row, 2))
+        np.testing.assert_allclose(news.impacts, by_number.impacts, rtol=1e-9, atol=1e-12)
+        assert list(news.times) == list(index[by_number.rows])
+    table = news.table
+    assert list(table.columns[:2]) == ["row", "time"]
+    assert list(table["time"]) == list(index[table["row"]])
+    ahead = model.news(*frames, (index[-1] + 3 * index.freq, 0))
+    np.testing.assert_allclose(ahead.impacts, fitted.news(old, new, (16, 0)).impacts, rtol=1e-9, atol=1e-12)
+
+
+def test_rows_that_came_in_between_are_news_too(case):
+    """A frame whose old version lacks rows, unevenly spaced: the same as with these rows empty."""
+    fitted, _, old, new = case
+    index = pd.Timestamp("2020-01-01") + pd.to_timedelta(np.cumsum([1, 1, 2, 1, 3] + 9 * [1]), unit="D")
+    params = [np.abs(fitted.decay_), fitted.loadings_, fitted.noise_variance_, fitted.mean_]
+    model = ProbabilisticSFA.from_parameters(*params, time_unit="1D")
+    whole = np.full_like(new, np.nan)
+    whole[:12] = old
+    whole[[4, 8]] = np.nan
+    frames = [pd.DataFrame(x, index=index) for x in (whole, new)]
+    fewer = frames[0].drop(index[[4, 8, 12, 13]])
+    expected = model.news(*frames, (index[13], 2))
+    news = model.news(fewer, frames[1], (index[13], 2))
+    assert {4, 8} <= set(news.rows.tolist())
+    np.testing.assert_allclose(news.impacts, expected.impacts, rtol=1e-9, atol=1e-12)
+    assert news.impacts.sum() == pytest.approx(news.after - news.before, abs=1e-9)
+    filled = model.impute(frames[1]).iloc[13, 2]
+    assert news.after == pytest.approx(filled, rel=1e-9)
+
+
+def test_dates_that_are_no_rows_are_refused(case):
+    fitted, _, old, new = case
+    model = ProbabilisticSFA.from_parameters(
+        fitted.decay_, fitted.loadings_, fitted.noise_variance_, fitted.mean_, time_unit="6h"
+    )
+    index = pd.date_range("2020-01-01", periods=14, freq="6h")
+    before, after = (pd.DataFrame(x, index=index[: len(x)]) for x in (old, new))
+    moved = before.set_axis(before.index + pd.Timedelta("1h"))
+    for first, row, message in (
+        (before, pd.Timestamp("2020-01-01 01:00"), "whole steps after"),
+        (before, index[-1] + pd.Timedelta("1h"), "whole steps after"),
+        (before, "some day", "number or a date"),
+        (moved, 13, "all rows of X_old"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.news(first, after, (row, 2))
+    with pytest.raises(ValueError, match="no dates"):
+        fitted.news(old, new, ("2020-01-01", 2))
+
+
 def test_without_news_nothing_moves(case):
     fitted, _, old, _ = case
     news = fitted.news(old, old, (12, 0))

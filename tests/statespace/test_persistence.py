@@ -4,6 +4,7 @@ import json
 import os
 import stat
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,8 @@ import pytest
 
 import probsfa
 from probsfa import ProbabilisticSFA, _storage
+from probsfa.statespace import persistence
+from probsfa.statespace.student_model import with_noise
 
 
 def test_a_loaded_model_is_the_saved_one(series, tmp_path):
@@ -81,6 +84,25 @@ def test_an_unconverged_model_says_so_after_loading(series, tmp_path):
     fitted.save(tmp_path / "model.npz")
     loaded = probsfa.load(tmp_path / "model.npz")
     assert not loaded.converged_ and loaded.status_ == fitted.status_
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_whether_a_fit_was_interrupted_comes_back(series, tmp_path, interrupted):
+    """Also of files of earlier versions, which say so in the first sentence of the status alone."""
+    ended = "Interrupted: the best parameters so far are kept." if interrupted else "Converged."
+    model = replace(series[2]._model.fitted, interrupted=interrupted, status=f"{ended} And more.")
+    path = tmp_path / "model.npz"
+    persistence.write(path, with_noise(model), series[2].get_params())
+    assert persistence.read(path)[0].fitted.interrupted is interrupted
+    with np.load(path) as file:
+        arrays = dict(file)
+    header = json.loads(str(arrays["header"]))
+    assert header.pop("interrupted") is interrupted
+    np.savez(path, **{**arrays, "header": np.array(json.dumps(header))})
+    assert persistence.read(path)[0].fitted.interrupted is interrupted
+    np.savez(path, **{**arrays, "header": np.array(json.dumps({**header, "interrupted": "no"}))})
+    with pytest.raises(ValueError, match="interrupted must be true or false"):
+        persistence.read(path)
 
 
 def test_files_hold_no_objects(series, tmp_path):

@@ -456,6 +456,20 @@ def test_forecasts_go_on_by_the_calendar(values):
     ]
 
 
+def test_forecasts_have_dates_beyond_those_of_nanoseconds(values):
+    days = np.datetime64("0500-03-01", "s") + np.arange(len(values)) * np.timedelta64(86_400, "s")
+    old = pd.DataFrame(values, index=pd.DatetimeIndex(days))
+    model = ProbabilisticSFA(1, tol=5.0).fit(old)
+    ahead = model.forecast(old, fh=[1, 2.5]).means.index
+    wanted = days[-1] + np.array([86_400, 216_000]).astype("timedelta64[s]")
+    np.testing.assert_array_equal(ahead.to_numpy(), wanted)
+    days = pd.date_range("2000", periods=len(old)).as_unit("ns").to_numpy()
+    new = old.set_axis(pd.DatetimeIndex(days))
+    far = model.forecast(new, fh=[1, 10**6]).means.index
+    last = np.datetime64(new.index[-1].to_datetime64(), "s")
+    np.testing.assert_array_equal(far.to_numpy(), last + np.array([1, 10**6]) * np.timedelta64(86_400, "s"))
+
+
 def test_forecasts_of_other_tables(values):
     polars = pytest.importorskip("polars")
     frame = polars.DataFrame(values, schema=list("abcd"), orient="row")

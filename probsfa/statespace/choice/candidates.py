@@ -13,7 +13,7 @@ from probsfa.statespace.hidden_cells import crps
 from probsfa.statespace.learning.options import FitOptions, is_number
 from probsfa.statespace.models import LinearGaussianModel
 
-__all__ = ["Candidate", "Options", "checked", "score", "words"]
+__all__ = ["Candidate", "Options", "checked", "has_no_peak", "score", "words"]
 
 Options = Mapping[str, Any]
 
@@ -34,6 +34,11 @@ def checked(candidates: Iterable[Options]) -> list[dict[str, Any]]:
         unknown = sorted(set(each) - (set(known) - {"fixed", "init", "random_state", "verbose"}))
         if unknown:
             raise ValueError(f"candidates have options that ProbabilisticSFA does not choose by: {unknown}.")
+        if each.get("transforms") is not None:
+            raise ValueError(
+                f"candidates are compared in the scales of X, and {dict(each)!r} has transforms; transform "
+                "the columns before, and compare models with transforms and without by their bic."
+            )
         if FitOptions.of(ProbabilisticSFA(**{"n_components": 1, **each})).check().noise_free:
             raise ValueError(f"noise must be positive: {dict(each)!r} leaves nothing to hide and find again.")
         out.append(dict(each))
@@ -64,7 +69,7 @@ def words(options: Options) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A candidate after a fit to some of the rows, without the hidden cells.
+    """A candidate after a fit to some of the rows, in the last round without the hidden cells.
 
     Attributes
     ----------
@@ -77,13 +82,17 @@ class Candidate:
     model : LinearGaussianModel
         The fit.
     scores : ndarray of shape (n,)
-        Continuous ranked probability score of each hidden cell, in units of the columns.
+        Continuous ranked probability score of each hidden cell, in units of the columns; empty before the
+        last round.
     errors : ndarray of shape (n,)
         Errors of the same cells in units of the columns' standard deviations.
     bic : float
-        Bayesian information criterion of the cells that were seen, taken to be as informative in all rows.
+        Bayesian information criterion of all cells of these rows, taken to be as informative in all rows;
+        of the cells that were seen, where those of all were not fitted.
     seconds : float
         Time of fit and scores.
+    whole : LinearGaussianModel or None, default=None
+        The fit to all cells of the same rows, where there is one.
     """
 
     options: dict[str, Any]
@@ -94,6 +103,21 @@ class Candidate:
     errors: FloatArray
     bic: float
     seconds: float
+    whole: LinearGaussianModel | None = None
+
+
+def has_no_peak(candidate: Candidate) -> bool:
+    """Whether a rhythm whose period was looked for has turned into something else.
+
+    The spectrum of a rhythm, two Lorentz curves of half-width ``g`` about the frequencies ``w`` and ``-w``,
+    is highest at frequency zero where ``w < g / sqrt(3)``: it forgets its phase long before it has turned,
+    and does what two slow latents would do with fewer parameters.
+    """
+    if isinstance(candidate.options.get("rhythms", 0), (list, tuple)):
+        return False
+    params = candidate.model.fitted.params
+    width = -np.log(np.maximum(params.rhythm_decay, np.finfo(float).tiny))
+    return bool(np.any(np.abs(params.rhythm_frequency) < width / np.sqrt(3.0)))
 
 
 def score(

@@ -10,8 +10,8 @@ from probsfa.statespace.parameters import Parameters
 
 __all__ = ["Clock", "OutOfTime"]
 
-# Part of a budget that goes to the search, and to search and last fit together.
-_FOR_SEARCH, _FOR_ALL = 0.6, 0.95
+# Parts of a budget that go to the rounds before the last one, to all rounds, and to these and the last fit.
+_FOR_TRIALS, _FOR_SEARCH, _FOR_ALL = 0.4, 0.65, 0.95
 
 
 class OutOfTime(KeyboardInterrupt):
@@ -30,7 +30,7 @@ class Clock:
     def __init__(self, budget: float | None) -> None:
         self._begin = _now()
         self.budget = np.inf if budget is None else float(budget)
-        self.end = _FOR_SEARCH * self.budget
+        self.end = _FOR_TRIALS * self.budget
         self._told = False
 
     @property
@@ -67,6 +67,10 @@ class Clock:
         if self.left <= 0.0 and not self._told:
             self._told = True
             raise OutOfTime
+
+    def begin(self, *, last: bool) -> None:
+        """Let a round begin, the last one or one before it."""
+        self.end = (_FOR_SEARCH if last else _FOR_TRIALS) * self.budget
 
     def finish(self) -> None:
         """Let the last fit begin."""

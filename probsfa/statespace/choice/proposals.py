@@ -20,8 +20,11 @@ Proposals = Iterator[dict[str, Any]]
 
 # Numbers of latents that are passed over without a gain before the search upwards ends.
 _FAILURES = 2
-# Latents beside which rhythms are tried first.
-_FEW = 2
+# Latents beside which rhythms are tried first, and up to which they are where they become something else.
+_FEW, _MANY_ENOUGH = 2, 4
+# What a rhythm may add to the likelihood, in units of what the criterion asks of it: more is a rhythm for
+# certain, less is not worth a fit.
+_CERTAIN, _WORTH_A_FIT = 2.0, 0.5
 
 
 def listed(candidates: list[dict[str, Any]]) -> Callable[["Search"], Proposals]:
@@ -35,21 +38,56 @@ def listed(candidates: list[dict[str, Any]]) -> Callable[["Search"], Proposals]:
 
 
 def searched(most: int, groups: list[list[dict[str, Any]]]) -> Callable[["Search"], Proposals]:
-    """Numbers of latents, rhythms beside few, other options beside the best, and numbers around it again."""
+    """Few latents, rhythms beside them, numbers of latents, other options, and numbers around the best again.
+
+    Rhythms, smooth latents and memory are tried where a fit leaves something that they could explain.
+    """
 
     def proposals(search: "Search") -> Proposals:
         if search.clock.budget < np.inf:  # what serves without a choice, lest time runs out at too few
             yield {"n_components": most}
-        yield from _numbers_upwards(search, most)
+        few = {"n_components": min(_FEW, most)}
+        for k in range(1, few["n_components"] + 1):
+            if {"n_components": k} not in search.tried:
+                yield {"n_components": k}
+        # Many latents imitate a rhythm, and a climb that begins with them does not get rid of them again.
+        beside: dict[str, Any] = {}
+        refused: list[Options] = []
+        best = few
+        for options in next((group for group in groups if _counts_rhythms(group[0])), []):
+            asked_of_it = _asked_of(search, 2 * search.n_features + 1)
+            if search.leftovers_of(best).rhythm < _CERTAIN * asked_of_it:
+                break
+            # Where latents are few, a rhythm may become one of the slow ones that are wanting.
+            for k in range(best["n_components"], min(_MANY_ENOUGH, most) + 1):
+                asked = {"n_components": k, **options}
+                yield asked
+                if search.bic_of(asked) < np.inf:
+                    break
+            if not _likelier(search, asked, best):
+                refused.append(options)
+                break
+            if beside and best["n_components"] < most:
+                # A further rhythm may stand for a latent that is wanting, which asks for fewer parameters.
+                instead = {"n_components": best["n_components"] + 1, **beside}
+                yield instead
+                if search.bic_of(instead) < search.bic_of(asked):
+                    refused.append(options)
+                    best = instead
+                    break
+            best, beside = asked, dict(options)
+        yield from _numbers_upwards(search, most, beside, best["n_components"] if beside else 1)
         yield from _numbers_between(search)
         for group in groups:
-            if "rhythms" in group[0]:
+            if "rhythms" in group[0] and not beside and _is_worth(search, group[0]):
                 yield from _beside_few(search, most, group[0])
         for group in groups:
             for options in group:
                 asked = {**search.best.options, **options}
                 if asked in search.tried:
                     continue
+                if options in refused or not _is_worth(search, options):
+                    break
                 yield asked
                 if search.best.options != asked:
                     break
@@ -59,20 +97,52 @@ def searched(most: int, groups: list[list[dict[str, Any]]]) -> Callable[["Search
     return proposals
 
 
-def _numbers_upwards(search: "Search", most: int) -> Proposals:
-    """1, 2, 4, 8, ... and the most, until one of them clearly gains nothing, or two of them."""
-    k, failures = 1, 0
+def _counts_rhythms(options: Options) -> bool:
+    """Whether these options are a number of rhythms, whose periods are to be found, and nothing else."""
+    return set(options) == {"rhythms"} and isinstance(options["rhythms"], int)
+
+
+def _asked_of(search: "Search", n_parameters: int) -> float:
+    """What so many parameters must add to the log-likelihood for the criterion to be smaller, in nats."""
+    return 0.5 * n_parameters * float(np.log(search.n_observed))
+
+
+def _likelier(search: "Search", one: Options, other: Options) -> bool:
+    """Whether one candidate is clearly preferred to the other by the criterion."""
+    return search.bic_of(dict(one)) < search.bic_of(dict(other)) - CLOSE
+
+
+def _is_worth(search: "Search", options: Options) -> bool:
+    """Whether the best candidate leaves enough that these options could explain."""
+    d = search.n_features
+    if _counts_rhythms(options):
+        n_parameters = 2 * d + 1
+    elif options == {"smooth": 1}:
+        n_parameters = d + 1
+    elif options == {"noise": "ar1"}:
+        n_parameters = 2 * d
+    else:
+        return True
+    left = search.leftovers_of(search.best.options)
+    most = max(left) if "rhythms" in options else left.correlation
+    return most > _WORTH_A_FIT * _asked_of(search, n_parameters)
+
+
+def _numbers_upwards(search: "Search", most: int, beside: Options, first: int) -> Proposals:
+    """From the first to 6, 8, 10, 13, ... and the most, until one clearly gains nothing, or two do."""
+    k, failures = first, 0
+    best: dict[str, Any] | None = None
     while failures < _FAILURES:
-        asked = {"n_components": k}
+        asked = {"n_components": k, **beside}
         if asked not in search.tried:
             yield asked
-        if search.best.options == asked:
-            failures = 0
+        if best is None or search.bic_of(asked) < search.bic_of(best):
+            best, failures = asked, 0
         else:
-            failures += _FAILURES if search.clearly_worse(asked) else 1
+            failures += _FAILURES if _likelier(search, best, asked) else 1
         if k == most:
             break
-        k = min(2 * k, most)
+        k = min(k + max(k // 3, 1), most)
 
 
 def _beside_few(search: "Search", most: int, options: Options) -> Proposals:
@@ -83,29 +153,13 @@ def _beside_few(search: "Search", most: int, options: Options) -> Proposals:
     few = {"n_components": min(_FEW, most)}
     if few not in search.tried:
         yield few
-    best, asked = few, {**few, **options}
-    k = few["n_components"]
-    while True:
-        if asked not in search.tried:
-            yield asked
-        if asked not in search.tried or search.bic_of(asked) >= search.bic_of(best):
-            break
-        best = asked
-        if k == most:
-            return
-        k = min(2 * k, most)
-        asked = {**best, "n_components": k}
-    if best == few:
+    asked = {**few, **options}
+    if asked not in search.tried:
+        yield asked
+    if not _likelier(search, asked, few):
         return
-    yield from _numbers_between(search, lambda: _likeliest(search, best))
-    # Short fits leave criteria a little wrong: fewer latents, as long as they are close.
-    best = _likeliest(search, best)
-    for k in range(best["n_components"] - 1, 0, -1):
-        asked = {**best, "n_components": k}
-        if asked not in search.tried:
-            yield asked
-        if asked not in search.tried or search.bic_of(asked) > search.bic_of(best) + CLOSE:
-            break
+    yield from _numbers_upwards(search, most, options, few["n_components"])
+    yield from _numbers_between(search, lambda: _likeliest(search, asked))
 
 
 def _likeliest(search: "Search", options: Options) -> dict[str, Any]:

@@ -1,0 +1,109 @@
+"""What users ask for: a kind for all columns, one for each, or those of some by name."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from probsfa._validation import Sequences
+from probsfa.statespace.transforms.columns import Transforms, name_of
+from probsfa.statespace.transforms.learning import choose_transform, make_transform
+from probsfa.statespace.transforms.maps import Transform
+
+_KINDS = ("auto", "log", "log1p", "sqrt", "box-cox", "yeo-johnson")
+
+
+def make_transforms(asked: Any, sequences: Sequences) -> tuple[Transforms, str]:
+    """Read the parameter ``transforms`` of an estimator, and learn from training data what it leaves open.
+
+    Parameters
+    ----------
+    asked : None, str, Mapping or sequence
+        A kind for all columns, one for each, or those of some by their names or numbers.
+    sequences : Sequences
+        Checked training data.
+
+    Returns
+    -------
+    transforms : Transforms
+    sentence : str
+        What ``"auto"`` took, for the status; empty where nobody asked.
+
+    Raises
+    ------
+    ValueError
+        If the parameter is not valid, or a value is outside the domain of its column's map.
+    """
+    names, n_features = sequences.feature_names, sequences.n_features
+    kinds = _by_column(asked, names, n_features)
+    made: list[Transform | None] = []
+    for j, kind in enumerate(kinds):
+        cells = sequences.values[:, j]
+        if kind == "auto":
+            made.append(choose_transform(cells, sequences))
+        else:
+            made.append(make_transform(kind, cells, j, names))
+    chosen = [
+        f"{name_of(one)} for {j if names is None else repr(names[j])}"
+        for j, (kind, one) in enumerate(zip(kinds, made, strict=True))
+        if kind == "auto" and one is not None
+    ]
+    sentence = ""
+    if "auto" in [kind for kind in kinds if isinstance(kind, str)]:
+        took = ", ".join(chosen) if chosen else "none: no column is clearly better in another scale"
+        sentence = f" transforms='auto' took {took}."
+    return Transforms(tuple(made)), sentence
+
+
+def _by_column(asked: Any, names: Sequence[str] | None, n_features: int) -> list[Any]:
+    """A kind for each column."""
+    bounds = isinstance(asked, tuple) and len(asked) == 2 and any(is_real(end) for end in asked)
+    if asked is None or bounds or isinstance(asked, (str, Transform)):
+        return [checked_kind(asked)] * n_features
+    if isinstance(asked, Mapping):
+        kinds: list[Any] = [None] * n_features
+        for column, kind in asked.items():
+            where = _column(column, names, n_features)
+            kinds[where] = checked_kind(kind)
+        return kinds
+    if isinstance(asked, (list, tuple, np.ndarray)):
+        if len(asked) != n_features:
+            raise ValueError(
+                f"transforms has {len(asked)} kinds, and X has {n_features} columns; give one for each, or "
+                "those of some by name: transforms={'rain': 'sqrt'}."
+            )
+        return [checked_kind(kind) for kind in asked]
+    raise ValueError(
+        f"transforms must be None, a kind such as 'sqrt', or kinds by column; got {type(asked).__name__}."
+    )
+
+
+def _column(column: Any, names: Sequence[str] | None, n_features: int) -> int:
+    if names is not None and str(column) in names:
+        return list(names).index(str(column))
+    if isinstance(column, (int, np.integer)) and not isinstance(column, bool) and 0 <= column < n_features:
+        return int(column)
+    of = f"0 to {n_features - 1}" if names is None else ", ".join(map(repr, list(names)[:10]))
+    raise ValueError(f"transforms names the column {column!r}, which X does not have; it has {of}.")
+
+
+def checked_kind(kind: Any) -> Any:
+    """A kind as it is, once it is one."""
+    if kind is None or isinstance(kind, Transform) or (isinstance(kind, str) and kind in _KINDS):
+        return kind
+    if isinstance(kind, (list, tuple)) and len(kind) == 2:
+        ends = [None if end is None or (is_real(end) and np.isinf(end)) else end for end in kind]
+        numbers = [end for end in ends if end is not None]
+        if numbers and all(is_real(end) and np.isfinite(end) for end in numbers):
+            if len(numbers) == 2 and not numbers[0] < numbers[1]:
+                raise ValueError(f"transforms has the bounds {kind!r}; the second must be larger.")
+            return tuple(None if end is None else float(end) for end in ends)
+    raise ValueError(
+        f"transforms must be None, one of {', '.join(map(repr, _KINDS))}, or bounds such as (0, 100) or "
+        f"(0, None), for each column; got {kind!r}."
+    )
+
+
+def is_real(value: Any) -> bool:
+    """Whether it is a number, and no truth value."""
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)

@@ -1,0 +1,170 @@
+"""Maps from training data: margins at bounds, powers, and whether a column is better in another scale."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.stats import boxcox_llf, yeojohnson_llf
+
+from probsfa._typing import FloatArray
+from probsfa._validation import Sequences
+from probsfa.statespace.transforms.columns import refuse_outside
+from probsfa.statespace.transforms.maps import (
+    LARGEST_POWER,
+    SMALLEST_POWER,
+    Bounds,
+    BoxCox,
+    Log,
+    Log1p,
+    Sqrt,
+    Transform,
+    YeoJohnson,
+)
+
+# Margin at bounds: a part of the distance of the closest value; at least and at most parts of the range or,
+# at one bound, of the median distance.
+_SHARE_OF_CLOSEST, _LEAST_MARGIN, _MOST_OF_RANGE, _MOST_OF_MEDIAN = 0.5, 1e-3, 0.01, 0.05
+# What "auto" asks for: cells and different values; gain over none in nats, in the prediction of a cell from
+# the one before (altogether and for each cell) and of cells by themselves; and that of the logarithm.
+_FEWEST, _FEWEST_VALUES = 50, 10
+_LEAST_GAIN, _LEAST_GAIN_PER_CELL, _LEAST_MARGINAL_GAIN = 10.0, 0.05, 2.0
+_GAIN_OF_LOG_PER_CELL = 0.1
+# Part of the observed cells that may have one value other than zero, the lower bound: more are no density.
+_MOST_TIED = 0.2
+
+
+def make_transform(
+    kind: Any, cells: FloatArray, column: int, names: Sequence[str] | None
+) -> Transform | None:
+    """The map of one column, of a kind that is not "auto"."""
+    if kind is None:
+        return None
+    made: Transform
+    if isinstance(kind, Transform):
+        made = kind
+    elif kind == "log":
+        made = Log()
+    elif kind == "log1p":
+        made = Log1p()
+    elif kind == "sqrt":
+        made = Sqrt(1.0)
+    elif kind == "box-cox":
+        made = BoxCox(1.0)
+    elif kind == "yeo-johnson":
+        made = YeoJohnson(1.0)
+    else:
+        lower, upper = kind
+        made = Bounds(lower, upper, 0.0)
+    refuse_outside(made, cells, column, names)
+    return _learned(made, cells[~np.isnan(cells)]) if not isinstance(kind, Transform) else made
+
+
+def _learned(made: Transform, seen: FloatArray) -> Transform:
+    """The same map with its margin or its power, from observed cells that are within its domain."""
+    if isinstance(made, Sqrt):
+        return Sqrt(_margin(seen))
+    if isinstance(made, Bounds):
+        if made.lower is not None and made.upper is not None:
+            width = made.upper - made.lower
+            distances = np.concatenate([seen - made.lower, made.upper - seen])
+            return Bounds(made.lower, made.upper, _margin(distances, width))
+        distances = made.upper - seen if made.lower is None else seen - made.lower  # type: ignore[operator]
+        return Bounds(made.lower, made.upper, _margin(distances))
+    if isinstance(made, BoxCox):
+        return BoxCox(_best_power(boxcox_llf, seen, (SMALLEST_POWER, LARGEST_POWER)))
+    if isinstance(made, YeoJohnson):
+        # On the side of zero where there are no values, the way back may be an exponential function of them.
+        powers = (0.5, 1.5)
+        if seen.size and (seen.min() >= 0.0 or seen.max() <= 0.0):
+            powers = (SMALLEST_POWER, 1.0) if seen.min() >= 0.0 else (1.0, LARGEST_POWER)
+        return YeoJohnson(_best_power(yeojohnson_llf, seen, powers))
+    return made
+
+
+def _margin(distances: FloatArray, width: float | None = None) -> float:
+    """How far from a bound values are taken to be, at least."""
+    off = distances[distances > 0.0]
+    if off.size == 0:
+        return _LEAST_MARGIN * (width or 1.0)
+    unit, most = (float(np.median(off)), _MOST_OF_MEDIAN) if width is None else (width, _MOST_OF_RANGE)
+    return float(np.clip(_SHARE_OF_CLOSEST * off.min(), _LEAST_MARGIN * unit, most * unit))
+
+
+def _best_power(log_likelihood: Any, seen: FloatArray, powers: tuple[float, float]) -> float:
+    """The power that makes the cells most likely as independent draws of a Gaussian."""
+    if seen.size == 0 or np.ptp(seen) <= 8.0 * np.finfo(np.float64).eps * np.abs(seen).max():
+        return 1.0
+
+    def fall(power: float) -> float:
+        return -float(log_likelihood(power, seen))
+
+    end = minimize_scalar(
+        fall,
+        bounds=powers,
+        method="bounded",
+        options={"xatol": 1e-6},
+    )
+    return min((float(end.x), *powers), key=fall)  # the search comes close to an end, but not to it
+
+
+def choose_transform(cells: FloatArray, sequences: Sequences) -> Transform | None:
+    """The map of a column that is clearly better than none, or None.
+
+    Better by likelihood twice: as independent draws, which counts for the part of the cells that are
+    independent, and each given the cell before, as an AR(1) process, which is closer to what the model asks.
+    Candidates are those whose way back grows slowly; the logarithm must be far better than these, because a
+    mean of what it gives back may be far off where the model is not right.
+    """
+    seen = cells[~np.isnan(cells)]
+    if seen.size < _FEWEST or seen.min() < 0.0:
+        return None
+    values, counts = np.unique(seen, return_counts=True)
+    if values.size < _FEWEST_VALUES or counts[values != 0.0].max() > _MOST_TIED * seen.size:
+        return None
+    candidates: list[Transform] = [Sqrt(1.0)]
+    candidates += [Bounds(0.0, top, 0.0) for top in (1.0, 100.0) if 0.9 * top < seen.max() <= top]
+    previous = np.full(cells.shape, np.nan)
+    previous[1:] = cells[:-1]
+    previous[sequences.starts] = np.nan
+    best: Transform | None = None
+    base = most = _evidence(None, cells, previous)
+    for one in candidates:
+        made = _learned(one, seen)
+        evidence = _evidence(made, cells, previous)
+        least = max(_LEAST_GAIN, _LEAST_GAIN_PER_CELL * seen.size)
+        if evidence.exceeds(base, least, _LEAST_MARGINAL_GAIN) and evidence.exceeds(most, 0.0, -np.inf):
+            best, most = made, evidence
+    if best is not None and seen.min() > 0.0:
+        least = _GAIN_OF_LOG_PER_CELL * seen.size
+        if _evidence(Log(), cells, previous).exceeds(most, least, _LEAST_MARGINAL_GAIN):
+            return Log()
+    return best
+
+
+class _Evidence(NamedTuple):
+    """Log-likelihoods of a column in a scale, and the part of its cells that count as independent."""
+
+    marginal: float
+    conditional: float
+    share: float
+
+    def exceeds(self, other: "_Evidence", conditional: float, marginal: float) -> bool:
+        """Whether both log-likelihoods are larger by so much, in nats of independent cells."""
+        gain = (self.marginal - other.marginal) * min(self.share, other.share)
+        return self.conditional - other.conditional > conditional and gain > marginal
+
+
+def _evidence(one: Transform | None, cells: FloatArray, previous: FloatArray) -> _Evidence:
+    """Gaussian log-likelihoods at their maxima, in the units of the data."""
+    now, before = cells, previous
+    slopes = np.zeros(cells.shape)
+    if one is not None:
+        now, before, slopes = one.forward(cells), one.forward(previous), one.log_slope(cells)
+    seen, pairs = ~np.isnan(now), ~np.isnan(now) & ~np.isnan(before)
+    marginal = -0.5 * seen.sum() * np.log(np.var(now[seen])) + slopes[seen].sum()
+    correlation = float(np.corrcoef(now[pairs], before[pairs])[0, 1]) if pairs.sum() > 2 else 0.0
+    left = np.var(now[pairs]) * (1.0 - correlation**2) if pairs.sum() > 2 else 1.0
+    conditional = -0.5 * pairs.sum() * np.log(left) + slopes[pairs].sum()
+    rho = min(max(correlation, 0.0), 1.0)
+    return _Evidence(float(marginal), float(conditional), (1.0 - rho) / (1.0 + rho))

@@ -1,0 +1,380 @@
+"""Maps of one column: its cells in another scale, the way back, and moments there."""
+
+import functools
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import boxcox, expit, inv_boxcox
+
+from probsfa._typing import BoolArray, FloatArray
+
+# Powers of BoxCox and YeoJohnson from which no moment is lost, nor the way back.
+SMALLEST_POWER, LARGEST_POWER = 0.0, 2.0
+# Reach and nodes of the integrals, which are taken in two parts, and cells that are integrated together.
+_REACH, _NODES, _CELLS = 9.0, 64, 4096
+
+
+class Transform(ABC):
+    """An increasing map of the cells of one column, and the way back."""
+
+    #: Whether the way back grows like an exponential function, at most.
+    exponential: ClassVar[bool] = True
+    #: Where the way back bends, in the transformed unit.
+    bend: float = 0.0
+
+    @property
+    @abstractmethod
+    def plain(self) -> list[Any]:
+        """The name of the kind and its numbers."""
+
+    @abstractmethod
+    def forward(self, x: FloatArray) -> FloatArray:
+        """``T(x)``; NaN stays."""
+
+    @abstractmethod
+    def inverse(self, y: FloatArray) -> FloatArray:
+        """``x`` of ``y``; of what is below the range of ``T``, the bound."""
+
+    @abstractmethod
+    def log_slope(self, x: FloatArray) -> FloatArray:
+        """``log T'(x)``; NaN stays."""
+
+    @abstractmethod
+    def outside(self, x: FloatArray) -> BoolArray:
+        """Which values the map is not defined for."""
+
+    @property
+    def domain(self) -> str:
+        """What values may be, in words."""
+        return "any number"
+
+    @property
+    def n_free(self) -> int:
+        """Number of parameters that were learned."""
+        return 0
+
+    def moments(self, means: FloatArray, std: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Mean and standard deviation of ``x`` where ``y`` is Gaussian, cell by cell.
+
+        Parameters
+        ----------
+        means, std : ndarray of shape (M,)
+            Of ``y``.
+
+        Returns
+        -------
+        means, std : ndarray of shape (M,)
+            By Gauss-Legendre quadrature on either side of where the map bends.
+        """
+        out = np.empty_like(means), np.empty_like(means)
+        nodes, weights = _legendre()
+        for start in range(0, len(means), _CELLS):
+            part = slice(start, start + _CELLS)
+            m, s = means[part, None], std[part, None]
+            reach = _REACH + (2.0 * s if self.exponential else 0.0 * s)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                middle = np.where(s > 0.0, (self.bend - m) / np.where(s > 0.0, s, 1.0), 0.0)
+            middle = np.clip(middle, -reach, reach)
+            total = spread = power = 0.0
+            with np.errstate(over="ignore"):
+                centre = self.inverse(m)
+            for low, high in ((-reach, middle), (middle, reach)):
+                z = low + 0.5 * (high - low) * (nodes + 1.0)
+                density = 0.5 * (high - low) * weights * np.exp(-0.5 * z**2) / np.sqrt(2.0 * np.pi)
+                with np.errstate(over="ignore"):
+                    deviation = self.inverse(m + s * z) - centre
+                    total = total + density.sum(axis=1)
+                    spread = spread + (density * deviation).sum(axis=1)
+                    power = power + (density * deviation**2).sum(axis=1)
+            shift = spread / total
+            out[0][part] = centre[:, 0] + shift
+            out[1][part] = np.sqrt(np.maximum(power / total - shift**2, 0.0))
+        return out
+
+
+@functools.cache
+def _legendre() -> tuple[FloatArray, FloatArray]:
+    return np.polynomial.legendre.leggauss(_NODES)
+
+
+@dataclass(frozen=True)
+class Log(Transform):
+    """``log x``, for what is above zero."""
+
+    @property
+    def plain(self) -> list[Any]:
+        """The name alone."""
+        return ["log"]
+
+    @property
+    def domain(self) -> str:
+        """What values may be."""
+        return "above 0 (at 0 or above, 'sqrt', 'log1p' or the bounds (0, None) serve)"
+
+    def forward(self, x: FloatArray) -> FloatArray:
+        """``log x``."""
+        return np.log(x)
+
+    def inverse(self, y: FloatArray) -> FloatArray:
+        """``exp y``."""
+        return np.exp(y)
+
+    def log_slope(self, x: FloatArray) -> FloatArray:
+        """``-log x``."""
+        return -np.log(x)
+
+    def outside(self, x: FloatArray) -> BoolArray:
+        """Zero and what is below."""
+        return np.asarray(x <= 0.0)
+
+    def moments(self, means: FloatArray, std: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Mean and standard deviation of the log-normal distribution."""
+        with np.errstate(over="ignore"):
+            mean = np.exp(means + 0.5 * std**2)
+            return mean, mean * np.sqrt(np.expm1(std**2))
+
+
+@dataclass(frozen=True)
+class Log1p(Transform):
+    """``log(1 + x)``, for what is zero or above; what comes back below zero is zero."""
+
+    @property
+    def plain(self) -> list[Any]:
+        """The name alone."""
+        return ["log1p"]
+
+    @property
+    def domain(self) -> str:
+        """What values may be."""
+        return "0 or above"
+
+    def forward(self, x: FloatArray) -> FloatArray:
+        """``log(1 + x)``."""
+        return np.log1p(x)
+
+    def inverse(self, y: FloatArray) -> FloatArray:
+        """``exp(y) - 1``, and zero below."""
+        return np.expm1(np.maximum(y, 0.0))
+
+    def log_slope(self, x: FloatArray) -> FloatArray:
+        """``-log(1 + x)``."""
+        return -np.log1p(x)
+
+    def outside(self, x: FloatArray) -> BoolArray:
+        """What is below zero."""
+        return np.asarray(x < 0.0)
+
+
+@dataclass(frozen=True)
+class Sqrt(Transform):
+    """``sqrt x``, for what is zero or above; what comes back below zero is zero.
+
+    Attributes
+    ----------
+    margin : float
+        Values below are taken to be so large.
+    """
+
+    margin: float
+    exponential: ClassVar[bool] = False
+
+    @property
+    def plain(self) -> list[Any]:
+        """The name and the margin."""
+        return ["sqrt", self.margin]
+
+    @property
+    def domain(self) -> str:
+        """What values may be."""
+        return "0 or above"
+
+    def forward(self, x: FloatArray) -> FloatArray:
+        """``sqrt x``."""
+        return np.sqrt(np.maximum(x, self.margin))
+
+    def inverse(self, y: FloatArray) -> FloatArray:
+        """``y^2``, and zero below."""
+        return np.maximum(y, 0.0) ** 2
+
+    def log_slope(self, x: FloatArray) -> FloatArray:
+        """``-log(2 sqrt x)``."""
+        return -np.log(2.0) - 0.5 * np.log(np.maximum(x, self.margin))
+
+    def outside(self, x: FloatArray) -> BoolArray:
+        """What is below zero."""
+        return np.asarray(x < 0.0)
+
+
+@dataclass(frozen=True)
+class BoxCox(Transform):
+    """``(x^p - 1) / p``, for what is above zero; what comes back below zero is zero.
+
+    Attributes
+    ----------
+    power : float
+        ``p``, from 0, which is the logarithm, to 2.
+    """
+
+    power: float
+
+    @property
+    def bend(self) -> float:  # type: ignore[override]
+        """The lower end of the range."""
+        return -1.0 / self.power if self.power > 0.0 else 0.0
+
+    @property
+    def plain(self) -> list[Any]:
+        """The name and the power."""
+        return ["box-cox", self.power]
+
+    @property
+    def domain(self) -> str:
+        """What values may be."""
+        return "above 0 (at 0 or above, 'sqrt' or 'log1p' serve)"
+
+    @property
+    def n_free(self) -> int:
+        """The power."""
+        return 1
+
+    def forward(self, x: FloatArray) -> FloatArray:
+        """``(x^p - 1) / p``."""
+        return np.asarray(boxcox(x, self.power))
+
+    def inverse(self, y: FloatArray) -> FloatArray:
+        """``(1 + p y)^(1 / p)``, and zero below the range."""
+        lowest = -1.0 / self.power if self.power > 0.0 else -np.inf
+        return np.asarray(inv_boxcox(np.maximum(y, lowest), self.power))
+
+    def log_slope(self, x: FloatArray) -> FloatArray:
+        """``(p - 1) log x``."""
+        return (self.power - 1.0) * np.log(x)
+
+    def outside(self, x: FloatArray) -> BoolArray:
+        """Zero and what is below."""
+        return np.asarray(x <= 0.0)
+
+
+@dataclass(frozen=True)
+class YeoJohnson(Transform):
+    """Box & Cox's map of ``1 + x`` above zero, and of ``1 - x`` with the power ``2 - p`` below, mirrored.
+
+    Attributes
+    ----------
+    power : float
+        ``p``, from 0 to 2; 1 changes nothing.
+    """
+
+    power: float
+
+    @property
+    def plain(self) -> list[Any]:
+        """The name and the power."""
+        return ["yeo-johnson", self.power]
+
+    @property
+    def n_free(self) -> int:
+        """The power."""
+        return 1
+
+    def forward(self, x: FloatArray) -> FloatArray:
+        """Above and below zero."""
+        return np.where(
+            x >= 0.0,
+            boxcox(1.0 + np.maximum(x, 0.0), self.power),
+            np.where(np.isnan(x), np.nan, -boxcox(1.0 - np.minimum(x, 0.0), 2.0 - self.power)),
+        )
+
+    def inverse(self, y: FloatArray) -> FloatArray:
+        """Above and below zero."""
+        above = inv_boxcox(np.maximum(y, 0.0), self.power) - 1.0
+        below = 1.0 - inv_boxcox(np.maximum(-y, 0.0), 2.0 - self.power)
+        return np.where(y >= 0.0, above, np.where(np.isnan(y), np.nan, below))
+
+    def log_slope(self, x: FloatArray) -> FloatArray:
+        """``(p - 1) sign(x) log(1 + |x|)``."""
+        return (self.power - 1.0) * np.sign(x) * np.log1p(np.abs(x))
+
+    def outside(self, x: FloatArray) -> BoolArray:
+        """Nothing."""
+        return np.zeros(x.shape, dtype=bool)
+
+
+@dataclass(frozen=True)
+class Bounds(Transform):
+    """The logit between two bounds, or the logarithm of the distance from one.
+
+    Attributes
+    ----------
+    lower, upper : float or None
+        The bounds, one of which may be missing.
+    margin : float
+        Values closer to a bound are taken to be so far from it.
+    """
+
+    lower: float | None
+    upper: float | None
+    margin: float
+
+    @property
+    def plain(self) -> list[Any]:
+        """The bounds and the margin."""
+        return ["bounds", self.lower, self.upper, self.margin]
+
+    @property
+    def domain(self) -> str:
+        """What values may be."""
+        if self.upper is None:
+            return f"{self.lower:g} or above"
+        return f"{self.upper:g} or below" if self.lower is None else f"from {self.lower:g} to {self.upper:g}"
+
+    def _distances(self, x: FloatArray) -> tuple[FloatArray | float, FloatArray | float]:
+        """From the lower and from the upper bound; 1 where there is none."""
+        below = 1.0 if self.lower is None else np.maximum(x - self.lower, self.margin)
+        above = 1.0 if self.upper is None else np.maximum(self.upper - x, self.margin)
+        if self.lower is not None and self.upper is not None:
+            most = self.upper - self.lower - self.margin
+            below, above = np.minimum(below, most), np.minimum(above, most)
+        return below, above
+
+    def forward(self, x: FloatArray) -> FloatArray:
+        """Logarithm of the ratio of the distances."""
+        below, above = self._distances(x)
+        return np.asarray(np.log(below) - np.log(above))
+
+    def inverse(self, y: FloatArray) -> FloatArray:
+        """The value between the bounds."""
+        if self.lower is None:
+            assert self.upper is not None
+            return np.asarray(self.upper - np.exp(-y))
+        if self.upper is None:
+            return np.asarray(self.lower + np.exp(y))
+        width = self.upper - self.lower
+        return np.where(y < 0.0, self.lower + width * expit(y), self.upper - width * expit(-y))
+
+    def log_slope(self, x: FloatArray) -> FloatArray:
+        """Logarithm of ``1 / below + 1 / above``."""
+        below, above = self._distances(x)
+        if self.lower is None:
+            return np.asarray(-np.log(above))
+        if self.upper is None:
+            return np.asarray(-np.log(below))
+        return np.asarray(np.log(self.upper - self.lower) - np.log(below) - np.log(above))
+
+    def outside(self, x: FloatArray) -> BoolArray:
+        """What is beyond a bound."""
+        low = False if self.lower is None else x < self.lower
+        high = False if self.upper is None else x > self.upper
+        return np.asarray(np.broadcast_to(low | high, x.shape))
+
+    def moments(self, means: FloatArray, std: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Of the log-normal distribution where there is one bound."""
+        if self.lower is not None and self.upper is not None:
+            return super().moments(means, std)
+        sign = -1.0 if self.lower is None else 1.0
+        mean, spread = Log().moments(sign * means, std)
+        bound = self.upper if self.lower is None else self.lower
+        assert bound is not None
+        return bound + sign * mean, spread
