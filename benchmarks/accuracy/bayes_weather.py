@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=500)
     parser.add_argument("--warmup", type=int, default=200)
     parser.add_argument("--chains", type=int, default=4)
-    parser.add_argument("--chain-method", default="vectorized")
+    parser.add_argument("--chain-method", default="auto")
     parser.add_argument("--once", action="store_true", help="without the second fits")
     parser.add_argument("--figures", type=Path, help="folder for pictures")
     args = parser.parse_args()

@@ -17,14 +17,14 @@ Who calls whom, from the top; nothing calls upwards:
 ``diagnostics``           R-hat, effective sample size, and the sentences that a user reads
 ``predictive``            latents, missing cells, forecasts and draws from a fit; ``filtering``: causally
 ``persistence``           a fit in a file, and back
-``mixtures``              mean, covariance and quantiles of mixtures over draws
+``mixtures``              mean, covariance and quantiles of mixtures over draws; ``weights`` of cells
 ``fitting``               a whole fit, in the order of the lines below; ``fitted``: its record
 ``start``                 the maximum of the likelihood
 ``relabelling/``          one labelling for all draws: ``matching`` of one draw to a reference, the
                           ``labelling`` of a maximum, canonical ``ordering``
 ``sampling/``             ``laplace``: maximum a posteriori and its curvature; ``nuts`` and ``variational``
-                          draw in coordinates whitened by it; ``importance`` weights; ``evaluation`` of
-                          the density on all cores
+                          draw in coordinates whitened by it; ``gibbs`` under Student-t noise;
+                          ``importance`` weights; ``evaluation`` of the density on all cores
 ``coordinates/``          ``target``: the log density of a vector of real numbers. The ``chart`` of some
                           data: ``rotation`` of latents, ``offset_scale``. ``symmetry``: one of the mirror
                           images. ``batches``: parameters at many vectors

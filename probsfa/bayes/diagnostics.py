@@ -38,14 +38,19 @@ class FitReport(NamedTuple):
     doubts: tuple[str, ...]
 
 
-def convergence_diagnostics(draws: Draws) -> dict[str, dict[str, FloatArray]]:
+def convergence_diagnostics(
+    draws: Draws, degrees: FloatArray | None = None
+) -> dict[str, dict[str, FloatArray]]:
     """Split R-hat and effective sample size of each entry: ``{"rhat": {...}, "ess": {...}}``.
+
+    Of degrees of freedom (C, N) as well, where there are such.
 
     NaN for what does not vary, such as a known noise, and for R-hat of a single draw.
     """
     measures = {"rhat": split_gelman_rubin, "ess": effective_sample_size}
     out: dict[str, dict[str, FloatArray]] = {kind: {} for kind in measures}
-    for name, values in draws._asdict().items():
+    more = {} if degrees is None else {"degrees_of_freedom": degrees}
+    for name, values in {**draws._asdict(), **more}.items():
         flat = values.reshape(*values.shape[:2], -1)
         varies = np.ptp(flat, axis=(0, 1)) > 1e-12 * np.max(np.abs(flat), axis=(0, 1), initial=1e-300)
         for kind, measure in measures.items():
@@ -59,7 +64,7 @@ def convergence_diagnostics(draws: Draws) -> dict[str, dict[str, FloatArray]]:
 def report(fitted: FittedPosterior) -> FitReport:
     """Diagnostics of a fit, and the sentences that a user reads."""
     inferred, draws = fitted.inferred, fitted.draws
-    measured = convergence_diagnostics(draws)
+    measured = convergence_diagnostics(draws, fitted.degrees)
     divergences = int(np.sum(inferred.sample_stats.get("diverging", 0)))
     diagnostics: dict[str, Any] = {**measured, "divergences": divergences}
     chains, n = draws.decay.shape[:2]
@@ -83,6 +88,9 @@ def report(fitted: FittedPosterior) -> FitReport:
             f"{interrupted}{n} draws of {chains} chains: R-hat at most {rhat:.3f}, effective sample "
             f"size at least {ess:.0f}, {divergences} divergences.{advice}"
         )
+        if fitted.degrees is not None:
+            status = status.replace(f", {divergences} divergences", "")
+            status += f" Noise is Student-t with {np.mean(fitted.degrees):.3g} degrees of freedom on average."
     return FitReport(diagnostics, converged, status, _doubts(draws))
 
 

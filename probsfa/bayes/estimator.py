@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 from tqdm import tqdm
 
+from probsfa import _storage
 from probsfa._frames import lists_in_lists_out
 from probsfa._like_input import like_input, like_rows
 from probsfa._random import generator
@@ -28,6 +29,8 @@ from probsfa.bayes.predictive import (
     beside_interpolation,
     draw_latent_paths,
     draw_series,
+    log_predictive_density,
+    outlier_scores,
     predict_ahead,
     predict_latents,
     predict_missing,
@@ -67,8 +70,9 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     n_warmup, n_draws, n_chains : int, default=500, 500, 4
         Iterations of each chain before its draws (rounded up to a multiple of 50, at least 100), its draws,
         and the number of chains. With ``"svi"`` there is one chain of ``n_draws * n_chains`` draws.
-    chain_method : {"vectorized", "parallel", "sequential"}, default="vectorized"
-        Chains side by side in one program, each in a thread of its own, or one after the other.
+    chain_method : {"auto", "vectorized", "parallel", "sequential"}, default="auto"
+        Chains side by side in one program, each in a thread of its own, or one after the other. ``"auto"``
+        gives each a thread on CPUs, and takes one program on accelerators.
     target_accept : float, default=0.8
         Acceptance that the sampler's step is tuned to; raise it where there are divergences.
     max_tree_depth : int, default=10
@@ -77,9 +81,11 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         Steps of the variational fit, of 16 gradients each.
     hierarchical : bool, default=False
         Whether each sequence of a list has noise of its own; time scales, loadings and offset are shared.
-    robust : {False}, default=False
-        Noise is Gaussian here: with Student-t noise the weights of cells would have to be drawn with the
-        rest, and True is refused. `ProbabilisticSFA` has it.
+    robust : bool, default=False
+        Student-t noise, for data with outliers: each cell has a weight that is drawn with the rest, by Gibbs
+        sampling in the place of the no-U-turn sampler, and so are the degrees of freedom.
+        ``noise_variance`` is then the squared scale. Takes normal priors of loadings and offset, and neither
+        ``inference="svi"`` nor `hierarchical`. See Notes.
     standardize : bool, default=True
         Whether priors are in units of each column; else they are in data units.
     n_predictive : int, default=200
@@ -112,6 +118,8 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     time_unit_seconds_ : float or None
         The same in seconds, where `times` or the index of a frame were dates or durations; None where that is
         not known.
+    degrees_of_freedom_ : float
+        With `robust` alone: posterior mean of the degrees of freedom; draws are in :meth:`to_datatree`.
     diagnostics_ : dict
         ``"rhat"`` and ``"ess"`` of all relabelled parameters, and ``"divergences"``. With ``"svi"`` the tail
         index ``"pareto_k"`` of the importance weights: above 0.7 the approximation is poor.
@@ -144,6 +152,11 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     Intervals of filled cells and forecasts are quantiles of the mixture over the draws.
 
+    *Student-t noise.* With `robust` predictions mix over weights of the cells as well, which are drawn for
+    the rows that are asked about. `filter` brings the weights of each row to a fixed point, as that of
+    :class:`probsfa.ProbabilisticSFA`; `log_likelihood` and `score` are lower bounds; log densities of rows in
+    `posterior` are NaN, and :meth:`to_datatree` leaves ``log_likelihood`` and ``prior_predictive`` out.
+
     Models can be fitted in several threads at once, with the results of one after the other.
 
     References
@@ -171,7 +184,7 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         n_warmup: int = 500,
         n_draws: int = 500,
         n_chains: int = 4,
-        chain_method: str = "vectorized",
+        chain_method: str = "auto",
         target_accept: float = 0.8,
         max_tree_depth: int = 10,
         n_steps_svi: int = 100,
@@ -247,7 +260,14 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         fitted = fit_posterior(
             sequences,
             inference_data.time_index(X, sequences, times),
-            ModelSettings(n_components, self.noise, self.priors, self.hierarchical, self.standardize),
+            ModelSettings(
+                n_components,
+                self.noise,
+                self.priors,
+                self.hierarchical,
+                self.standardize,
+                bool(self.robust),
+            ),
             InferenceSettings(
                 self.inference,
                 self.n_draws,
@@ -305,6 +325,9 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self.__dict__.pop("elbo_", None)
         if fitted.inferred.elbo is not None:
             self.elbo_ = fitted.inferred.elbo
+        self.__dict__.pop("degrees_of_freedom_", None)
+        if fitted.degrees is not None:
+            self.degrees_of_freedom_ = float(np.mean(fitted.degrees))
         self.diagnostics_, self.converged_ = outcome.diagnostics, outcome.converged
         self.status_ = outcome.status + describe_index(fitted.sequences.axis, self.time_unit_)
         self._tree: Any = None
@@ -537,21 +560,51 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         paths = draw_latent_paths(self.fitted_, sequences, n_draws, rng)
         return [paths[:, s] for s in sequences.slices] if sequences.is_list else paths
 
+    def outlier_scores(self, X: Any, *, lengths: Any = None, times: Any = None) -> Any:
+        """Say how far each observed cell is from what all others say.
+
+        Parameters
+        ----------
+        X, lengths, times
+            As in `transform`.
+
+        Returns
+        -------
+        like X
+            Distances in standard deviations of what is predicted, with noise of weight one; NaN where a cell
+            is missing. Without `robust` outliers bend what they are judged by.
+
+        See Also
+        --------
+        probsfa.ProbabilisticSFA.outlier_scores : The same at parameters of maximum likelihood.
+
+        Examples
+        --------
+        >>> from probsfa import BayesianSFA
+        >>> from probsfa.datasets import make_slow_mixture
+        >>> X = make_slow_mixture(100, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
+        >>> X[40, 1] += 30.0
+        >>> model = BayesianSFA(1, inference="svi", progress_bar=False, random_state=0).fit(X)
+        >>> int(model.outlier_scores(X)[:, 1].argmax())
+        40
+        """
+        sequences = self._check(X, lengths, times)
+        return like_input(X, sequences, outlier_scores(self.fitted_, sequences, self.n_predictive))
+
     # -------------------------------------------------------------------- scores
 
     def log_likelihood(self, X: Any, *, lengths: Any = None, times: Any = None) -> float:
         """Return the log predictive density of all rows, in nats. Parameters as in `transform`.
 
-        The likelihood, not its logarithm, is averaged over the draws.
+        The likelihood, not its logarithm, is averaged over the draws; with `robust` lower bounds of it.
         """
         sequences = self._check(X, lengths, times)
-        return predict_latents(self.fitted_, sequences, self.n_predictive).log_likelihood
+        return log_predictive_density(self.fitted_, sequences, self.n_predictive)
 
     def score(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None) -> float:
         """Return the log predictive density per row, in nats. Parameters as in `transform`."""
         sequences = self._check(X, lengths, times)
-        whole = predict_latents(self.fitted_, sequences, self.n_predictive)
-        return whole.log_likelihood / sequences.n_rows
+        return log_predictive_density(self.fitted_, sequences, self.n_predictive) / sequences.n_rows
 
     # --------------------------------------------------------------------- ArviZ
 
@@ -639,15 +692,11 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 def load(path: str | os.PathLike[str]) -> BayesianSFA:
     """Load a model that :meth:`BayesianSFA.save` wrote; errors as of :func:`probsfa.load`."""
     fitted, options, names = persistence.read(path)
-    unknown = sorted(set(options) - set(BayesianSFA().get_params()))
-    if unknown:
-        raise ValueError(f"{os.fspath(path)} has parameters that this release does not know: {unknown}.")
+    _storage.check_parameters(path, options, BayesianSFA().get_params())
     estimator = BayesianSFA(**options)
-    try:
+    with _storage.usable(path):
         check_settings(estimator)
         outcome = report(fitted)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{os.fspath(path)} holds no usable model: {str(error).rstrip('.')}.") from error
     estimator._set_fitted(fitted, outcome)
     estimator.n_features_in_ = fitted.target.n_features
     if names is not None:

@@ -1,5 +1,6 @@
 """Causal inference with uncertain parameters: each draw filters for itself, and the answers are mixed."""
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -9,9 +10,13 @@ from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.bayes.draws import parameters_of_draws, posterior_mean, thinned
 from probsfa.bayes.fitted import FittedPosterior
-from probsfa.statespace.filtering import FilterState, run_filter
+from probsfa.bayes.weights import degrees_of_draws
+from probsfa.statespace import student_filter
+from probsfa.statespace.filtering import FilterRows, FilterState, run_filter
 from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.posterior import filter_rows
 from probsfa.statespace.prediction import check_finite
+from probsfa.statespace.student import StudentNoise
 
 __all__ = ["BayesianFilterResult", "BayesianFilterState", "filter_sequences"]
 
@@ -113,16 +118,24 @@ def filter_sequences(
             f"state is of {len(state.means)} draws, and this model mixes {len(draws)}; it needs the state "
             "of its own filter, with the same n_predictive."
         )
+    ways: list[FilterRows] = [filter_rows] * len(draws)
+    if fitted.degrees is not None:
+        noises = map(StudentNoise, degrees_of_draws(fitted, n_predictive).tolist())
+        ways = [partial(student_filter.filter_rows, noise) for noise in noises]
     results = []
     for i in range(len(timed.lengths)):
-        result = _filter_one([draw[i if fitted.hierarchical else 0] for draw in draws], timed.one(i), state)
+        params = [draw[i if fitted.hierarchical else 0] for draw in draws]
+        result = _filter_one(params, ways, timed.one(i), state)
         check_finite(sequences, posterior_mean(fitted.draws), *result[:3])
         results.append(result)
     return results
 
 
 def _filter_one(
-    draws: list[Parameters], sequence: Sequences, state: BayesianFilterState | None
+    draws: list[Parameters],
+    ways: list[FilterRows],
+    sequence: Sequences,
+    state: BayesianFilterState | None,
 ) -> BayesianFilterResult:
     """Filter one sequence with the parameters of each draw, and mix: moments are summed up draw by draw."""
     n, k = sequence.n_rows, draws[0].n_components
@@ -130,9 +143,9 @@ def _filter_one(
     before = np.zeros(len(draws)) if state is None else state.log_likelihoods
     total = np.full(n, -np.inf)
     ends = []
-    for m, params in enumerate(draws):
+    for m, (params, way) in enumerate(zip(draws, ways, strict=True)):
         begin = None if state is None else FilterState(state.means[m], state.covariances[m], state.time)
-        result = run_filter(params, sequence, begin)
+        result = run_filter(params, sequence, begin, filter_rows=way)
         change = result.means - mean
         mean += change / (m + 1)
         between += change[:, :, None] * (result.means - mean)[:, None, :]

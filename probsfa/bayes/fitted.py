@@ -92,6 +92,9 @@ class FittedPosterior:
         The user's own times of all training rows.
     seed : int
         Seed of what is drawn from the fit for ArviZ.
+    degrees : ndarray (C, N) or None, default=None
+        Draws of the degrees of freedom of Student-t noise, of which `draws` have the squared scales as noise
+        variances; None where noise is Gaussian.
     """
 
     method: str
@@ -106,6 +109,7 @@ class FittedPosterior:
     sequences: Sequences
     time_index: NDArray[Any]
     seed: int
+    degrees: FloatArray | None = None
 
     @property
     def hierarchical(self) -> bool:

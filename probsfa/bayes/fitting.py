@@ -13,16 +13,19 @@ from probsfa.bayes.coordinates.batches import constrain
 from probsfa.bayes.coordinates.chart import choose_chart
 from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.target import Target
-from probsfa.bayes.draws import in_data_units, posterior_mean
+from probsfa.bayes.draws import Draws, in_data_units, posterior_mean
 from probsfa.bayes.fitted import FittedPosterior, Inferred, Units
 from probsfa.bayes.packing import LEAST_NOISE, pack, start_values
 from probsfa.bayes.priors import DEFAULT_PRIORS, Priors
 from probsfa.bayes.relabelling.labelling import Labelling, merges
+from probsfa.bayes.relabelling.matching import relabel
 from probsfa.bayes.relabelling.ordering import canonical_order, relabelled, reordered
 from probsfa.bayes.sampling import nuts, variational
+from probsfa.bayes.sampling.gibbs import RobustProblem, sample_by_gibbs
 from probsfa.bayes.sampling.laplace import LaplaceApproximation, approximate_by_laplace
-from probsfa.bayes.start import maximum_likelihood_start
-from probsfa.statespace.parameters import rescale
+from probsfa.bayes.start import Start, maximum_likelihood_start
+from probsfa.statespace.panel import make_panel
+from probsfa.statespace.parameters import Parameters, rescale
 
 #: Opens a bar for so many iterations of a kind; it has ``update(n)``, as those of tqdm.
 ProgressBar = Callable[[int, str], AbstractContextManager[Any]]
@@ -36,6 +39,7 @@ class ModelSettings(NamedTuple):
     priors: Priors | None
     hierarchical: bool
     standardize: bool
+    robust: bool = False
 
 
 class InferenceSettings(NamedTuple):
@@ -101,6 +105,8 @@ def fit_posterior(
     FittedPosterior
         After an interrupt from the keyboard, with the draws so far.
     """
+    if model.robust:
+        return _fit_robust(sequences, time_index, model, inference, rng, progress)
     problem, units = make_problem(sequences, model)
     infer = _run_nuts if inference.method == "nuts" else _run_svi
     inferred = infer(problem, inference, rng, progress)
@@ -126,6 +132,111 @@ def fit_posterior(
     )
 
 
+def _fit_robust(
+    sequences: Sequences,
+    time_index: NDArray[Any],
+    model: ModelSettings,
+    inference: InferenceSettings,
+    rng: np.random.Generator,
+    progress: ProgressBar,
+) -> FittedPosterior:
+    """The same under Student-t noise, by Gibbs sampling; labels are those of the maximum of the bound."""
+    start, units, inner, rows, target, values = _pose(sequences, model)
+    series, panel = pack(rows, False), make_panel(rows)
+    first = inner._replace(
+        decay=np.exp(-1.0 / np.asarray(values["timescale"])),
+        noise_variance=np.maximum(inner.noise_variance, LEAST_NOISE),
+    )
+    problem = RobustProblem(panel, target.priors, target.noise, first, start.degrees)
+    total = (inference.sampler.n_warmup + inference.n_draws) * inference.n_chains
+    with progress(total, "draws") as bar:
+        chains = sample_by_gibbs(
+            problem,
+            n_warmup=inference.sampler.n_warmup,
+            n_draws=inference.n_draws,
+            n_chains=inference.n_chains,
+            rng=rng,
+            report=bar.update,
+        )
+    lead = chains.degrees.shape
+    inside = Draws(chains.decay, chains.loadings, chains.noise_variance, chains.offset)
+    raw = in_data_units(inside, units.shift, units.scale)
+    # By innovations, as which loadings and time scales are nearly independent.
+    by_innovation = inside.loadings * np.sqrt(1.0 - inside.decay[..., None, :] ** 2)
+    log_timescales = np.log(-1.0 / np.log(inside.decay))
+    k = model.n_components
+    relabelling = relabel(
+        log_timescales.reshape(-1, k),
+        by_innovation.reshape(-1, sequences.n_features, k),
+        np.log(np.asarray(values["timescale"])),
+        first.loadings * np.sqrt(1.0 - first.decay**2),
+    )
+    draws = relabelled(raw, relabelling)
+    order, signs = canonical_order(draws, units.scale)
+    top = Draws(*(part[None, None] for part in (start.params.decay, *start.params[1:])))
+    return FittedPosterior(
+        method=inference.method,
+        draws=reordered(draws, order, signs),
+        raw_draws=raw,
+        maximum=posterior_mean(reordered(top, order, signs)),
+        relabelling=relabelling,
+        inferred=Inferred(
+            np.zeros((*lead, 0)), {"log_density_given_latents": chains.log_density}, chains.interrupted
+        ),
+        units=units,
+        target=target,
+        data=TargetData(series, first.noise_variance if target.noise == "fixed" else None),
+        sequences=sequences,
+        time_index=time_index,
+        seed=int(rng.integers(2**31)),
+        degrees=chains.degrees,
+    )
+
+
+class _Posed(NamedTuple):
+    """Where the maximum of the likelihood is, in data units and in those of the sampler, and the model there.
+
+    Attributes
+    ----------
+    start : Start
+        The maximum in data units.
+    units : Units
+        Units of the sampler.
+    inner : Parameters
+        The maximum in these.
+    rows : Sequences
+        The data in these.
+    target : Target
+        The posterior density.
+    values : dict
+        The maximum as values of the sites of the model.
+    """
+
+    start: Start
+    units: Units
+    inner: Parameters
+    rows: Sequences
+    target: Target
+    values: dict[str, Any]
+
+
+def _pose(sequences: Sequences, model: ModelSettings) -> _Posed:
+    """Find where to start, and state the model in the units that its priors are in."""
+    start = maximum_likelihood_start(sequences, model.n_components, model.noise, robust=model.robust)
+    units = start.units
+    if not model.standardize:
+        units = units._replace(shift=np.zeros_like(units.shift), scale=np.ones_like(units.scale))
+    inner = rescale(start.params, -units.shift / units.scale, 1.0 / units.scale)
+    target = Target(
+        model.n_components,
+        sequences.n_features,
+        str(model.noise) if isinstance(model.noise, str) else "fixed",
+        DEFAULT_PRIORS if model.priors is None else model.priors,
+        len(sequences.lengths) if model.hierarchical else None,
+    )
+    return _Posed(start, units, inner, units.standardized(sequences), target, start_values(inner, target))
+
+
 def make_problem(sequences: Sequences, model: ModelSettings) -> tuple[InferenceProblem, Units]:
     """Find the maximum a posteriori, and coordinates around it.
 
@@ -142,24 +253,11 @@ def make_problem(sequences: Sequences, model: ModelSettings) -> tuple[InferenceP
     units : Units
         Units of the values in it.
     """
-    params, units = maximum_likelihood_start(sequences, model.n_components, model.noise)
-    variances = units.scale**2
-    if not model.standardize:
-        units = units._replace(shift=np.zeros_like(units.shift), scale=np.ones_like(units.scale))
-    inner = rescale(params, -units.shift / units.scale, 1.0 / units.scale)
-    series = pack(units.standardized(sequences), model.hierarchical)
-    learned = isinstance(model.noise, str)
-    target = Target(
-        model.n_components,
-        sequences.n_features,
-        str(model.noise) if learned else "fixed",
-        DEFAULT_PRIORS if model.priors is None else model.priors,
-        len(sequences.lengths) if model.hierarchical else None,
-    )
-    values = start_values(inner, target)
-    least = LEAST_NOISE * variances / units.scale**2
+    start, units, inner, rows, target, values = _pose(sequences, model)
+    series = pack(rows, model.hierarchical)
+    least = LEAST_NOISE * start.units.scale**2 / units.scale**2
     known = None
-    if not learned:
+    if target.noise == "fixed":
         known = np.maximum(np.asarray(model.noise, dtype=np.float64) / units.scale**2, least)
     data = TargetData(series, known, least_noise=least)
     data = data._replace(chart=choose_chart(target, values, data))

@@ -24,6 +24,7 @@ from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.model import OBSERVATIONS
 from probsfa.bayes.predictive import panels_and_draws
 from probsfa.bayes.tracing import handlers_lock
+from probsfa.bayes.weights import weighted_draws
 from probsfa.statespace.engine.settings import engine_settings
 from probsfa.statespace.posterior import smooth
 from probsfa.statespace.simulation import draw_latents
@@ -93,9 +94,13 @@ def build_tree(fitted: FittedPosterior, n_predictive: int, status: str) -> Any:
         groups["sample_stats"] = maker.dataset(stats, fitted.draws.decay.shape[:2])
     groups["posterior"].attrs["relabelling"] = relabelling_sentence(fitted.relabelling)
     groups["posterior"].attrs["inference"] = fitted.method
-    groups["log_likelihood"].attrs["meaning"] = (
-        "log density of each row given the rows before it and the parameters (one step ahead)"
-    )
+    if fitted.degrees is None:
+        groups["log_likelihood"].attrs["meaning"] = (
+            "log density of each row given the rows before it and the parameters (one step ahead)"
+        )
+    else:
+        lead = ("chain", "draw")
+        groups["posterior"] = groups["posterior"].assign(degrees_of_freedom=(lead, fitted.degrees))
     attrs = {"created_by": "probsfa", "status": status}
     return xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs), **groups})
 
@@ -105,6 +110,12 @@ def draw_from_priors(target: Target, data: TargetData, key: jax.Array, n_draws: 
     """Draws (n_draws, ...) of all sites of the model from its priors, observations included."""
     with handlers_lock:
         return Predictive(target.model, num_samples=n_draws)(key, data, predict=True)
+
+
+def _named(observed: FloatArray, latents: FloatArray) -> dict[str, Any]:
+    """Draws (C, N, T, ...) of observations and latents as variables of a dataset."""
+    lead = ("chain", "draw", "time")
+    return {OBSERVATIONS: ((*lead, "feature"), observed), "latents": ((*lead, "component"), latents)}
 
 
 class _Maker:
@@ -156,6 +167,15 @@ class _Maker:
         latents = np.empty((*shape, sequences.n_rows, k))
         observed = np.empty((*shape, sequences.n_rows, sequences.n_features))
         logs = np.empty((*shape, sequences.n_rows))
+        if self._fitted.degrees is not None:
+            pairs = [(chain, int(draw)) for chain in range(chains) for draw in chosen]
+            for i, one in enumerate(weighted_draws(self._fitted, panels[0], pairs)):
+                at, params = divmod(i, len(chosen)), one.params
+                latents[at] = draw_latents(params, one.panel, 1, rng)[0]
+                noise = rng.standard_t(one.degrees, observed[at].shape)
+                signal = params.offset + latents[at] @ params.loadings.T
+                observed[at] = signal + np.sqrt(params.noise_variance) * noise
+            return {"posterior_predictive": self.dataset(_named(observed, latents), shape, chosen)}
         for i, draw in enumerate(parameters_of_draws(draws, len(panels), chosen)):
             at, begin = divmod(i, len(chosen)), 0
             for params, panel in zip(draw, panels, strict=True):
@@ -169,9 +189,8 @@ class _Maker:
                 logs[(*at, rows)] = smooth(params, panel).row_log_likelihoods
                 begin = rows.stop
         lead = ("chain", "draw", "time")
-        predicted = {OBSERVATIONS: ((*lead, "feature"), observed), "latents": ((*lead, "component"), latents)}
         return {
-            "posterior_predictive": self.dataset(predicted, shape, chosen),
+            "posterior_predictive": self.dataset(_named(observed, latents), shape, chosen),
             "log_likelihood": self.dataset({OBSERVATIONS: (lead, logs)}, shape, chosen),
         }
 
@@ -193,6 +212,8 @@ class _Maker:
         )
         shift, scale, _ = fitted.units
         one_chain = Draws(*(x[None] for x in in_data_units(draws, shift, scale)))
+        if fitted.degrees is not None:  # what is drawn of observations has normal noise
+            return {"prior": self.parameters(one_chain)}
         observed = shift + scale * self._by_row(drawn[OBSERVATIONS])
         lead = ("chain", "draw", "time", "feature")
         return {

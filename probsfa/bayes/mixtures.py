@@ -71,13 +71,24 @@ def mixture_posteriors(draws: Iterable[Sequence[Parameters]], panels: Sequence[P
     -------
     list of Posterior
         For each panel. Its ``row_log_likelihoods`` are those of the mixture: the log density of each row
-        given those before it, with every draw weighted by how well it predicted these.
+        given those before it, in the panels before too, with every draw weighted by how well it predicted
+        these.
     """
     mixtures = [_PosteriorMixture() for _ in panels]
     for draw in draws:
+        so_far = 0.0
         for one, params, panel in zip(mixtures, draw, panels, strict=True):
-            one.add(smooth(params, panel))
+            so_far = one.add(smooth(params, panel), so_far)
     return [one.result() for one in mixtures]
+
+
+def mixture_posterior(draws: Iterable[tuple[Parameters, Panel]]) -> Posterior:
+    """The same of one panel whose weights differ from draw to draw, of which log densities are NaN."""
+    mixture = _PosteriorMixture()
+    for params, panel in draws:
+        one = smooth(params, panel)
+        mixture.add(one._replace(row_log_likelihoods=np.full_like(one.row_log_likelihoods, np.nan)))
+    return mixture.result()
 
 
 class _PosteriorMixture:
@@ -88,8 +99,10 @@ class _PosteriorMixture:
         self._between: FloatArray = np.zeros(())
         self._between_lags: FloatArray = np.zeros(())
         self._rows: list[FloatArray] = []
+        self._so_far: list[float] = []
 
-    def add(self, one: Posterior) -> None:
+    def add(self, one: Posterior, so_far: float = 0.0) -> float:
+        """Take in the posterior at a draw; returns its log density of these rows and those `so_far`."""
         before = one.means - self._mean.value
         self._mean.add(one.means)
         after = one.means - self._mean.value
@@ -97,16 +110,19 @@ class _PosteriorMixture:
         self._lag_one.add(one.lag_one_covariances)
         self._between = self._between + before[:, :, None] * after[:, None, :]
         self._between_lags = self._between_lags + before[1:, :, None] * after[:-1, None, :]
-        self._rows.append(np.cumsum(one.row_log_likelihoods))
+        self._rows.append(so_far + np.cumsum(one.row_log_likelihoods))
+        self._so_far.append(so_far)
+        return float(self._rows[-1][-1])
 
     def result(self) -> Posterior:
         n = self._mean.count
-        total = scipy.special.logsumexp(self._rows, axis=0) - np.log(n)
+        total = scipy.special.logsumexp(self._rows, axis=0)
+        start = float(scipy.special.logsumexp(self._so_far))
         return Posterior(
             self._mean.value,
             self._within.value + self._between / n,
             self._lag_one.value + self._between_lags / n,
-            np.diff(total, prepend=0.0),
+            np.diff(total, prepend=start),
         )
 
 

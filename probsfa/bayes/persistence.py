@@ -95,6 +95,7 @@ def write(
         "times": fitted.sequences.times,
         "elbo": fitted.inferred.elbo,
         "known_noise": fitted.data.known_noise,
+        "degrees": fitted.degrees,
         "least_noise": fitted.data.least_noise,
         "feature_names": None if feature_names is None else np.asarray(feature_names, dtype=str),
     }
@@ -120,11 +121,8 @@ def read(path: str | os.PathLike[str]) -> tuple[FittedPosterior, dict[str, Any],
         Names of the features, if they have any.
     """
     scalars, arrays = _storage.read(path, KIND)
-    try:
+    with _storage.usable(path):
         return _assemble(scalars, arrays)
-    except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
-        said = f"it has no {error.args[0]!r}" if isinstance(error, KeyError) else str(error).rstrip(".")
-        raise ValueError(f"{os.fspath(path)} holds no usable model: {said}.") from error
 
 
 def _assemble(
@@ -204,8 +202,19 @@ def _assemble(
         sequences=sequences,
         time_index=index.astype(dtype) if dtype.kind == "M" else index,
         seed=scalars["seed"],
+        degrees=_degrees(arrays, lead) if "degrees" in arrays else None,
     )
+    if (fitted.degrees is not None) != bool(options.get("robust", False)):
+        raise ValueError("degrees must be there where noise is robust, and only there")
     return fitted, options, None if names is None else names.astype(object)
+
+
+def _degrees(arrays: dict[str, NDArray[Any]], lead: tuple[int, ...]) -> FloatArray:
+    """Degrees of freedom of the draws, in their range."""
+    degrees = _numbers(arrays, "degrees", 2, lead)
+    if np.any(degrees <= 2.0):
+        raise ValueError("degrees must be above two")
+    return degrees
 
 
 def _draws(

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
@@ -16,21 +17,27 @@ from probsfa.bayes.draws import parameters_of_draw, parameters_of_draws, posteri
 from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.mixtures import (
     CellMixture,
+    MixtureMoments,
     RunningMean,
     cell_mixtures,
     make_cell_mixture,
+    mixture_posterior,
     mixture_posteriors,
 )
 from probsfa.bayes.packing import panels_of
+from probsfa.bayes.weights import WeightedDraw, degrees_of_draws, weighted_draws
 from probsfa.statespace.leave_one_out import Comparison, compare_with_interpolation, left_out
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import Posterior, smooth
 from probsfa.statespace.prediction import Forecast, check_finite, forecast, observation_moments
 from probsfa.statespace.simulation import draw_latents, simulate
+from probsfa.statespace.student import StudentNoise, cell_moments, infer_weights, left_out_cells
 
 # Draws whose predictions are averaged where the model is compared with straight lines.
 _COMPARED_DRAWS = 8
+# Draws at which a bound or cells left out are worked out, and nats to come at which a bound is good enough.
+_BOUNDED_DRAWS, _WORTH_A_ROUND = 40, 1e-3
 
 
 class BayesianForecast(NamedTuple):
@@ -86,6 +93,10 @@ def predict_latents(fitted: FittedPosterior, sequences: Sequences, n_predictive:
         Lag-one covariances between sequences are zero.
     """
     panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
+    if fitted.degrees is not None:
+        whole = mixture_posterior((one.params, one.panel) for one in _weighted(fitted, panels, n_predictive))
+        check_finite(sequences, posterior_mean(fitted.draws), *whole[:3])
+        return whole
     parts = mixture_posteriors(_thinned_parameters(fitted, n_predictive, len(panels)), panels)
     for one in parts:
         check_finite(sequences, posterior_mean(fitted.draws), *one)
@@ -105,6 +116,10 @@ def predict_missing(fitted: FittedPosterior, sequences: Sequences, n_predictive:
     """Distribution of the missing cells, row by row; parameters as in :func:`predict_latents`."""
     panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
     missing = np.isnan(sequences.values)
+    if fitted.degrees is not None:
+        cells = _missing_under_student_noise(_weighted(fitted, panels, n_predictive), missing)
+        check_finite(sequences, posterior_mean(fitted.draws), cells.mean, cells.std)
+        return cells
     cuts = np.cumsum([panel.n_rows for panel in panels])[:-1]
     draws = _thinned_parameters(fitted, n_predictive, len(panels))
     parts = cell_mixtures(draws, panels, np.split(missing, cuts))
@@ -134,6 +149,10 @@ def beside_interpolation(fitted: FittedPosterior, sequences: Sequences) -> Compa
     cuts = np.cumsum([panel.n_rows for panel in panels])[:-1]
     parts = np.split(sequences.values, cuts)
     found = RunningMean()
+    if fitted.degrees is not None:
+        for weighted in _weighted(fitted, panels, _COMPARED_DRAWS):
+            found.add(_left_out(weighted.params, weighted.panel)[0])
+        return compare_with_interpolation(sequences, found.value)
     for draw in _thinned_parameters(fitted, _COMPARED_DRAWS, len(panels)):
         without = []
         for params, panel, values in zip(draw, panels, parts, strict=True):
@@ -164,6 +183,16 @@ def predict_ahead(
     """
     panels, last_rows = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
     forecasts: list[list[Forecast]] = [[] for _ in sequences.lengths]
+    if fitted.degrees is not None:
+        spreads: list[list[FloatArray]] = [[] for _ in sequences.lengths]
+        for weighted in _weighted(fitted, panels, n_predictive):
+            whole, params = smooth(weighted.params, weighted.panel), weighted.expected
+            for i, last in last_rows[0]:
+                ahead = forecast(params, whole.means[last], whole.covariances[last], steps[i])
+                forecasts[i].append(ahead)
+                explained = np.maximum(ahead.std**2 - params.noise_variance, 0.0)
+                spreads[i].append(np.sqrt(explained + weighted.variances(ahead.std.shape)))
+        return [_mix_forecasts(many, ends, stds) for many, stds in zip(forecasts, spreads, strict=True)]
     for draw in _thinned_parameters(fitted, n_predictive, len(panels)):
         for params, panel, rows in zip(draw, panels, last_rows, strict=True):
             one = smooth(params, panel)
@@ -172,12 +201,16 @@ def predict_ahead(
     return [_mix_forecasts(many, ends) for many in forecasts]
 
 
-def _mix_forecasts(many: list[Forecast], ends: tuple[float, float]) -> BayesianForecast:
-    """Mixture of the forecasts of the draws."""
+def _mix_forecasts(
+    many: list[Forecast], ends: tuple[float, float], spreads: list[FloatArray] | None = None
+) -> BayesianForecast:
+    """Mixture of the forecasts of the draws; quantiles of parts with other standard deviations, if given."""
     observed = make_cell_mixture(np.array([one.means for one in many]), np.array([one.std for one in many]))
     latent = make_cell_mixture(
         np.array([one.latent_means for one in many]), np.array([one.latent_std for one in many])
     )
+    if spreads is not None:
+        observed = observed._replace(stds=np.array(spreads))
     lower, upper = (observed.quantile(p) for p in ends)
     return BayesianForecast(observed.mean, observed.std, latent.mean, latent.std, lower, upper)
 
@@ -190,6 +223,10 @@ def draw_latent_paths(
     chains, n = fitted.draws.decay.shape[:2]
     picked = np.unravel_index(rng.integers(chains * n, size=n_draws), (chains, n))
     paths = []
+    if fitted.degrees is not None:
+        pairs = [(int(chain), int(draw)) for chain, draw in zip(*picked, strict=True)]
+        drawn = weighted_draws(fitted, panels[0], pairs)
+        return np.array([draw_latents(one.params, one.panel, 1, rng)[0] for one in drawn])
     for chain, draw in zip(*picked, strict=True):
         params = parameters_of_draw(fitted.draws, chain, draw, len(panels))
         parts = [draw_latents(p, panel, 1, rng)[0] for p, panel in zip(params, panels, strict=True)]
@@ -207,7 +244,72 @@ def draw_series(
     if params.noise_variance.ndim == 2:
         noise = params.noise_variance[int(rng.integers(len(params.noise_variance)))]
         params = params._replace(noise_variance=noise)
-    return simulate(params, n_steps, rng)
+    values, latents = simulate(params, n_steps, rng)
+    if fitted.degrees is not None:
+        noise = np.sqrt(params.noise_variance) * rng.standard_t(fitted.degrees[chain, draw], values.shape)
+        values = params.offset + latents @ params.loadings.T + noise
+    return values, latents
+
+
+def log_predictive_density(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> float:
+    """Log predictive density of all rows, in nats; a lower bound of it under Student-t noise."""
+    if fitted.degrees is None:
+        return predict_latents(fitted, sequences, n_predictive).log_likelihood
+    n_draws = min(n_predictive, _BOUNDED_DRAWS)
+    [panel], _ = panels_of(fitted.units.retimed(sequences), False)
+    weights, bounds = None, []
+    degrees = degrees_of_draws(fitted, n_draws)
+    for nu, [params] in zip(degrees, _thinned_parameters(fitted, n_draws, 1), strict=True):
+        inferred = infer_weights(params, panel, StudentNoise(float(nu)), weights, _WORTH_A_ROUND)
+        weights = inferred.weights.values
+        bounds.append(inferred.bound)
+    check_finite(sequences, posterior_mean(fitted.draws), np.array(bounds))
+    return float(logsumexp(bounds) - np.log(len(bounds)))
+
+
+def outlier_scores(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> FloatArray:
+    """Distances (N, D) of observed cells from what the others say, in standard deviations of usual noise."""
+    panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
+    n_draws, moments = min(n_predictive, _BOUNDED_DRAWS), MixtureMoments()
+    if fitted.degrees is not None:
+        pairs = ([(one.params, one.panel)] for one in _weighted(fitted, panels, n_draws))
+    else:
+        pairs = (
+            list(zip(draw, panels, strict=True)) for draw in _thinned_parameters(fitted, n_draws, len(panels))
+        )
+    for parts in pairs:
+        told = [_left_out(*part) for part in parts]
+        noise = [part[0].noise_variance for part in parts]
+        moments.add(
+            np.concatenate([means for means, _ in told]),
+            np.concatenate([explained + r for (_, explained), r in zip(told, noise, strict=True)]),
+        )
+    return np.abs(sequences.values - moments.mean) / np.sqrt(moments.variance)
+
+
+def _left_out(params: Parameters, panel: Panel) -> tuple[FloatArray, FloatArray]:
+    """Means and variances (N, D) of the noise-free cells, each given all others."""
+    return left_out_cells(params, panel, cell_moments(params, panel), np.asarray(panel.cell_weights[:]))
+
+
+def _weighted(fitted: FittedPosterior, panels: list[Panel], n_predictive: int) -> Iterator[WeightedDraw]:
+    """The draws that predictions are mixed of, with weights of the cells of the one panel."""
+    chosen = thinned(fitted.draws, n_predictive)
+    pairs = [(chain, int(draw)) for chain in range(len(fitted.draws.decay)) for draw in chosen]
+    return weighted_draws(fitted, panels[0], pairs)
+
+
+def _missing_under_student_noise(draws: Iterator[WeightedDraw], missing: NDArray[np.bool_]) -> CellMixture:
+    """Distribution of missing cells: their noise is normal given a weight, which is drawn for each."""
+    means, stds, spreads = [], [], []
+    for one in draws:
+        whole = smooth(one.params, one.panel)
+        mean, variance = observation_moments(one.expected, whole.means, whole.covariances)
+        explained = np.maximum(variance - one.expected.noise_variance, 0.0)
+        means.append(mean[missing])
+        stds.append(np.sqrt(variance)[missing])
+        spreads.append(np.sqrt(explained + one.variances(missing.shape))[missing])
+    return make_cell_mixture(np.array(means), np.array(stds))._replace(stds=np.array(spreads))
 
 
 def _thinned_parameters(

@@ -57,6 +57,10 @@ class Priors:
         this is; latents that the data do not need shrink to nothing (:class:`SharedScaleNormal`).
     noise_spread : Distribution, default=HalfNormal(0.5)
         Used by hierarchical models only: how much the logarithm of the noise differs between sequences.
+    degrees_of_freedom : Distribution, default=Gamma(2, 0.1)
+        Used with ``robust=True`` only: degrees of freedom of Student-t noise, cut off below 2.1 and above
+        1000 (Juarez & Steel 2010, doi:10.1198/jbes.2009.07145). `noise_std` and `noise_variance` are then
+        of the scale.
 
     Raises
     ------
@@ -79,6 +83,7 @@ class Priors:
     offset: Any = field(default_factory=_offset)
     shrinkage: float | None = None
     noise_spread: Any = field(default_factory=lambda: dist.HalfNormal(0.5))
+    degrees_of_freedom: Any = field(default_factory=lambda: dist.Gamma(2.0, 0.1))
 
     def __post_init__(self) -> None:
         if self.shrinkage is not None and not self.shrinkage > 0.0:
@@ -120,6 +125,19 @@ def expand_prior(prior: dist.Distribution, shape: tuple[int, ...]) -> dist.Distr
     if whole != shape:
         raise ValueError(f"A prior has the shape {whole}, which does not fit a parameter of shape {shape}.")
     return prior.to_event(len(prior.batch_shape)) if prior.batch_shape else prior
+
+
+def check_normal_priors(priors: Priors) -> None:
+    """Raise a ValueError unless loadings and offset have normal priors, as Gibbs sampling needs."""
+    if priors.shrinkage is not None:
+        raise ValueError("robust=True needs normal loadings; shrinkage makes their prior another one.")
+    for name in ("loadings", "offset"):
+        prior = getattr(priors, name)
+        if type(prior) is not dist.Normal:
+            raise ValueError(
+                f"robust=True draws {name} from a normal distribution: the prior must be numpyro's Normal; "
+                f"got {type(prior).__name__}."
+            )
 
 
 class SharedScaleNormal(dist.Distribution):

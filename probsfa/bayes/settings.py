@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from probsfa._validation import Sequences, check_count, check_option
-from probsfa.bayes.priors import Priors
+from probsfa.bayes.priors import Priors, check_normal_priors
 from probsfa.bayes.sampling.nuts import CHAIN_METHODS
 from probsfa.statespace.columns import column_moments
 from probsfa.statespace.learning.budget import most_components
@@ -44,13 +44,19 @@ def check_settings(model: Any) -> None:
             f"got {noise!r}. "
             "The limit of no noise is ProbabilisticSFA(noise=0.0)."
         )
-    if model.robust:
-        raise ValueError(
-            "robust=True is not for BayesianSFA, whose noise is Gaussian: weights of cells that are held "
-            "where another fit left them would make its intervals too narrow. Set what the outlier_scores of "
-            "a ProbabilisticSFA(robust=True) find to NaN, and give that to BayesianSFA."
-        )
     check_option("inference", model.inference, ("nuts", "svi"))
+    if not isinstance(model.robust, (bool, np.bool_)):
+        raise ValueError(
+            f"robust must be True or False; got {model.robust!r}. Weights of whole rows are for "
+            "ProbabilisticSFA(robust='row')."
+        )
+    if model.robust and model.inference != "nuts":
+        raise ValueError(
+            "robust=True draws weights of cells with the parameters, which no Gaussian approximation holds: "
+            "it needs inference='nuts', the default, whose place a Gibbs sampler then takes."
+        )
+    if model.robust and model.hierarchical:
+        raise ValueError("robust=True is for one noise of all sequences; choose it or hierarchical=True.")
     check_option("chain_method", model.chain_method, CHAIN_METHODS)
     for name in _COUNTS:
         if getattr(model, name) is not None or name != "n_components":
@@ -59,6 +65,8 @@ def check_settings(model: Any) -> None:
         raise ValueError(f"target_accept must lie between 0 and 1; got {model.target_accept!r}.")
     if model.priors is not None and not isinstance(model.priors, Priors):
         raise ValueError(f"priors must be probsfa.bayes.Priors; got {type(model.priors).__name__}.")
+    if model.robust and model.priors is not None:
+        check_normal_priors(model.priors)
 
 
 def default_n_components(sequences: Sequences, inference: str) -> int:

@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from probsfa._validation import Sequences
 from probsfa.bayes.fitted import Units
 from probsfa.statespace.learning.maximum_likelihood import InMemory, maximum_likelihood
@@ -13,13 +15,16 @@ _MAX_ITER, _TOL = 100, 1e-2
 
 
 class Start(NamedTuple):
-    """Parameters in data units, and the units in which the data are standardised."""
+    """Parameters in data units, the units in which the data are standardised, and degrees of freedom."""
 
     params: Parameters
     units: Units
+    degrees: float = np.inf
 
 
-def maximum_likelihood_start(sequences: Sequences, n_components: int, noise: Any) -> Start:
+def maximum_likelihood_start(
+    sequences: Sequences, n_components: int, noise: Any, *, robust: bool = False
+) -> Start:
     """Maximise the likelihood, roughly.
 
     Parameters
@@ -30,6 +35,8 @@ def maximum_likelihood_start(sequences: Sequences, n_components: int, noise: Any
         Number of latents.
     noise : {"diagonal", "isotropic"}, float or array-like (D,)
         As in :class:`probsfa.BayesianSFA`.
+    robust : bool, default=False
+        Whether noise is Student-t.
 
     Raises
     ------
@@ -38,8 +45,9 @@ def maximum_likelihood_start(sequences: Sequences, n_components: int, noise: Any
     KeyboardInterrupt
         If an interrupt from the keyboard cut it short: there is nothing to draw from yet.
     """
-    options = FitOptions(n_components, noise=noise, max_iter=_MAX_ITER, tol=_TOL)
+    options = FitOptions(n_components, noise=noise, robust=robust, max_iter=_MAX_ITER, tol=_TOL)
     fitted = maximum_likelihood(InMemory(sequences), options)
     if fitted.interrupted:
         raise KeyboardInterrupt
-    return Start(fitted.params, Units(fitted.shift, fitted.scale, fitted.time_unit))
+    degrees = np.inf if fitted.degrees_of_freedom is None else fitted.degrees_of_freedom
+    return Start(fitted.params, Units(fitted.shift, fitted.scale, fitted.time_unit), degrees)

@@ -23,7 +23,7 @@ def make_draws(rng, chains=4, n=500, apart=0.0):
 
 def fitted(draws, **outcome):
     outcome = {"sample_stats": {"diverging": np.zeros((4, 500), bool)}, "interrupted": False, **outcome}
-    return SimpleNamespace(draws=draws, inferred=Inferred(np.empty((4, 500, 0)), **outcome))
+    return SimpleNamespace(draws=draws, degrees=None, inferred=Inferred(np.empty((4, 500, 0)), **outcome))
 
 
 def split_rhat(x):

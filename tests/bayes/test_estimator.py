@@ -266,22 +266,32 @@ class _Interrupt:
     """Presses Ctrl-C once so many calls have been made."""
 
     def __init__(self, function, after):
-        self.function, self.left = function, after
+        self.function, self.after = function, after
+        self.calls = itertools.count()  # several threads may call
 
     def __call__(self, *args, **kwargs):
-        if self.left == 0:
+        if next(self.calls) == self.after:
             raise KeyboardInterrupt
-        self.left -= 1
         return self.function(*args, **kwargs)
 
 
 def test_an_interrupt_keeps_the_draws_so_far(sampled, frame, monkeypatch):
-    # Four stretches of warm-up, then two of draws.
-    monkeypatch.setattr(nuts, "_advance", _Interrupt(nuts._advance, 6))
+    # Two stretches of warm-up of each of four chains, then, of the first one, two more and two of draws.
+    monkeypatch.setattr(nuts, "_advance", _Interrupt(nuts._advance, 8 + 4))
+    with pytest.warns(ConvergenceWarning, match="Interrupted: the draws so far are kept"):
+        model = clone(sampled).set_params(chain_method="sequential").fit(frame[0])
+    assert model.draws_.decay.shape == (1, 50, 1)
+    np.testing.assert_allclose(model.raw_draws_.decay, sampled.raw_draws_.decay[:1, :50])
+
+
+def test_an_interrupt_of_chains_in_threads_keeps_what_all_of_them_have(sampled, frame, monkeypatch):
+    # All stretches of all chains but the very last one, whichever chain comes to it.
+    monkeypatch.setattr(nuts, "_advance", _Interrupt(nuts._advance, 4 * (2 + 8) - 1))
     with pytest.warns(ConvergenceWarning, match="Interrupted: the draws so far are kept"):
         model = clone(sampled).fit(frame[0])
-    assert model.draws_.decay.shape == (4, 50, 1)
-    np.testing.assert_allclose(model.raw_draws_.decay, sampled.raw_draws_.decay[:, :50])
+    n_chains, n_draws, _ = model.draws_.decay.shape
+    assert n_chains == 4 and n_draws == 125
+    np.testing.assert_allclose(model.raw_draws_.decay, sampled.raw_draws_.decay[:, :125])
 
 
 def test_an_interrupt_in_the_warm_up_leaves_laplaces_approximation(sampled, frame, monkeypatch):

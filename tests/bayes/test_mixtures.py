@@ -75,6 +75,20 @@ def test_mixed_posterior_has_the_moments_of_the_mixture(rng):
     assert abs(mixture.log_likelihood - wanted) < EXACT * abs(wanted)
 
 
+def test_draws_are_weighted_by_all_sequences_where_each_has_a_noise_of_its_own(rng):
+    first = [oracle.random_model(rng, 3, 2) for _ in range(5)]
+    second = [model._replace(noise=2.0 * model.noise) for model in first]
+    xs = punch(rng, oracle.simulate(rng, first[0], [7, 5]), "scattered")
+    draws = [[to_parameters(model) for model in pair] for pair in zip(first, second, strict=True)]
+    parts = mixture_posteriors(draws, [to_panel(xs[:1]), to_panel(xs[1:])])
+    of_first = [oracle.log_likelihood(model, xs[:1]) for model in first]
+    of_second = [oracle.log_likelihood(model, xs[1:]) for model in second]
+    wanted = scipy.special.logsumexp(np.add(of_first, of_second)) - np.log(5)
+    assert abs(sum(part.log_likelihood for part in parts) - wanted) < EXACT * abs(wanted)
+    alone = scipy.special.logsumexp(of_first) - np.log(5)
+    assert abs(parts[0].log_likelihood - alone) < EXACT * abs(alone)
+
+
 def test_cells_hold_what_is_drawn_from_them(rng):
     means, stds = rng.standard_normal((30, 4)), rng.uniform(0.2, 1.0, (30, 4))
     cells = make_cell_mixture(means, stds)

@@ -6,7 +6,6 @@ compiled stretches, so that a bar can move and an interrupt from the keyboard fi
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -23,12 +22,22 @@ from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.sampling.evaluation import PotentialEvaluator
 from probsfa.bayes.sampling.laplace import LaplaceApproximation
+from probsfa.statespace.engine.compiler import on_cpu, program
 from probsfa.statespace.engine.settings import engine_settings
 
 #: Iterations of one compiled stretch. The warm-up has two parts, each a whole number of stretches.
 STRETCH = 25
 
-CHAIN_METHODS = ("vectorized", "parallel", "sequential")
+CHAIN_METHODS = ("auto", "vectorized", "parallel", "sequential")
+
+
+def chosen_chain_method() -> str:
+    """Whether chains have threads of their own, as on CPUs, or go side by side in one program.
+
+    Side by side, each step of all chains takes as long as the longest trajectory among them, and on a CPU the
+    work on four chains is four times that on one.
+    """
+    return "parallel" if on_cpu() else "vectorized"
 
 
 class SamplerSettings(NamedTuple):
@@ -87,7 +96,7 @@ def _kernel(target: Target, problem: _Problem, settings: SamplerSettings) -> tup
     return start, step
 
 
-@partial(jax.jit, static_argnames=("target", "settings"))
+@program("target", "settings")
 def _start(
     target: Target, problem: _Problem, settings: SamplerSettings, at: ParamInfo, keys: Array, step_size: Array
 ) -> Any:
@@ -95,7 +104,7 @@ def _start(
     return jax.vmap(lambda one, key: start(one, key, step_size))(at, keys)
 
 
-@partial(jax.jit, static_argnames=("target", "settings"))
+@program("target", "settings")
 def _advance(
     target: Target, problem: _Problem, settings: SamplerSettings, states: Any
 ) -> tuple[Any, tuple[Array, ...]]:
@@ -153,8 +162,9 @@ def sample_chains(
         Warm-up, acceptance, tree depth. The warm-up is rounded up to a multiple of 50, at least 100.
     n_draws, n_chains : int
         Draws of each chain after the warm-up, and number of chains.
-    chain_method : {"vectorized", "parallel", "sequential"}
-        Chains side by side in one program, each in a thread of its own, or one after the other.
+    chain_method : {"auto", "vectorized", "parallel", "sequential"}
+        Chains side by side in one program, each in a thread of its own, or one after the other; ``"auto"`` is
+        :func:`chosen_chain_method`.
     seed : int
         Source of all randomness.
     fold : callable
@@ -170,7 +180,8 @@ def sample_chains(
     """
     half = STRETCH * max(2, -(-settings.n_warmup // (2 * STRETCH)))
     settings = settings._replace(n_warmup=2 * half)
-    runner = _Runner(target, settings, chain_method, report if report is not None else _silent)
+    method = chosen_chain_method() if chain_method == "auto" else chain_method
+    runner = _Runner(target, settings, method, report if report is not None else _silent)
     rng = np.random.default_rng(seed)
     try:
         with engine_settings():

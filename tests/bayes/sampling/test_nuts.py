@@ -1,5 +1,8 @@
 """The sampler in whitened coordinates: draws of a known density, whatever the way of running chains."""
 
+import threading
+
+import jax
 import numpy as np
 import pytest
 
@@ -50,3 +53,18 @@ def test_ways_of_running_chains_agree(method):
     # The same trajectories, where others would be a standard deviation apart. Rounding differs between
     # compiled programs, and the hundred iterations of adaptation before the first draw amplify it.
     np.testing.assert_allclose(other.vectors[:, 0], one.vectors[:, 0], rtol=1e-4)
+
+
+def test_chains_have_threads_of_their_own_where_nobody_says_otherwise(monkeypatch):
+    threads, advance = set(), nuts._advance
+
+    def recorded(*args):
+        threads.add(threading.get_ident())
+        return advance(*args)
+
+    monkeypatch.setattr(nuts, "_advance", recorded)
+    sample(GaussianTarget(3), 50, "auto")
+    assert len(threads - {threading.get_ident()}) >= 2
+    assert threading.get_ident() not in threads
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert nuts.chosen_chain_method() == "vectorized"

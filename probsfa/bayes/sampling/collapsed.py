@@ -1,0 +1,257 @@
+r"""A step of Hamiltonian Monte Carlo for the parameters given the weights of the cells, without the latents.
+
+Given the weights of Student-t noise the model is Gaussian, and the latents are integrated out exactly: what
+is left is a density of few numbers, with an exact gradient for the price of one posterior (Fisher's
+identity). Its coordinates ``q`` are
+
+    log tau                 of the time scales, a = exp(-1 / tau)
+    C sqrt(1 - a^2)         loadings in units of the innovations
+    mu                      the offset
+    log r                   the squared scales that are learned
+
+in units of the curvature where chains start, so that a few steps of the leapfrog cross the posterior (Duane,
+Kennedy, Pendleton & Roweth 1987; Neal 2011). The density is that of the engine, but for the normalisers of
+the noise: the engine takes powers ``w`` of densities of variance ``r``, the model densities of variance
+``r / w``.
+
+References
+----------
+Duane, S., Kennedy, A. D., Pendleton, B. J. & Roweth, D. (1987). Hybrid Monte Carlo. Physics Letters B 195,
+216-222.
+Neal, R. M. (2011). MCMC using Hamiltonian dynamics. Handbook of Markov Chain Monte Carlo, chapter 5.
+https://doi.org/10.1201/b10905-6
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.covariance import ledoit_wolf
+
+from probsfa._typing import FloatArray
+from probsfa.statespace.learning.coordinates import Coordinates, score
+from probsfa.statespace.panel import Panel
+from probsfa.statespace.parameters import Latents, Parameters
+from probsfa.statespace.posterior import expected_statistics
+
+__all__ = ["CollapsedDensity", "HamiltonianStep", "curvature_factor"]
+
+# Time scales within which their logarithms are: beyond, a decay is zero or one in double precision.
+_SHORTEST, _LONGEST = np.log(0.05), np.log(1e7)
+# Step of the differences of the gradient, and smallest curvature of a direction, that of its prior about.
+_DIFFERENCE, _FLATTEST = 1e-4, 0.1
+# Fewest and most steps of a trajectory, and acceptance wanted.
+_FEWEST_STEPS, _MOST_STEPS, _ACCEPTANCE = 3, 6, 0.8
+# Draws of the warm-up from which units are learned for the first time; then from twice as many, and so on.
+_ENOUGH = 40
+
+#: Log density of a prior and its derivative, entry by entry.
+LogPrior = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
+
+
+class CollapsedDensity(NamedTuple):
+    """Log density of the parameters given the weights of the cells, the latents integrated out.
+
+    Attributes
+    ----------
+    panel : Panel
+        Standardised observations.
+    noise : {"diagonal", "isotropic", "fixed"}
+        Which squared scales are learned.
+    log_timescale : callable
+        Log prior of the logarithms of the time scales (K,), and its derivative.
+    log_scale : callable
+        The same of the logarithms of the squared scales that are learned.
+    loadings_mean, loadings_variance : ndarray of shape (D, K)
+        Of the normal prior of the loadings.
+    offset_mean, offset_variance : ndarray of shape (D,)
+        Of that of the offset.
+    """
+
+    panel: Panel
+    noise: str
+    log_timescale: LogPrior
+    log_scale: LogPrior
+    loadings_mean: FloatArray
+    loadings_variance: FloatArray
+    offset_mean: FloatArray
+    offset_variance: FloatArray
+
+    def to_vector(self, params: Parameters) -> FloatArray:
+        """Coordinates (P,) of parameters."""
+        log_timescale = np.log(-1.0 / np.log(params.decay))
+        scaled = params.loadings * np.sqrt(-np.expm1(2.0 * np.log(params.decay)))
+        log_scale = np.log(params.noise_variance[: self._n_scales])
+        return np.concatenate([log_timescale, scaled.ravel(), params.offset, log_scale])
+
+    def to_parameters(self, vector: FloatArray, scale: FloatArray) -> Parameters:
+        """Parameters at coordinates; squared scales that are not learned as given (D,)."""
+        d, k = self.loadings_mean.shape
+        timescale = np.exp(vector[:k])
+        loadings = vector[k : k + d * k].reshape(d, k) / np.sqrt(-np.expm1(-2.0 / timescale))
+        offset = vector[k + d * k : k + d * k + d].copy()
+        if self._n_scales:
+            scale = np.exp(vector[k + d * k + d :]) * np.ones(d)
+        return Parameters(np.exp(-1.0 / timescale), loadings, scale, offset)
+
+    @property
+    def _n_scales(self) -> int:
+        return {"diagonal": len(self.offset_mean), "isotropic": 1, "fixed": 0}[self.noise]
+
+    def __call__(
+        self, vector: FloatArray, weights: FloatArray, scale: FloatArray
+    ) -> tuple[float, FloatArray]:
+        """Log density at coordinates and its gradient (P,), up to a constant for the weights (T, D)."""
+        d, k = self.loadings_mean.shape
+        log_timescale, log_scale = vector[:k], vector[k + d * k + d :]
+        nothing = -np.inf, np.zeros_like(vector)
+        if not np.all((log_timescale > _SHORTEST) & (log_timescale < _LONGEST)):
+            return nothing
+        if not np.all(np.abs(log_scale) < 100.0):
+            return nothing
+        params, panel = self.to_parameters(vector, scale), self.panel
+        stats = expected_statistics(params, panel.weighted(weights))
+        if not np.isfinite(stats.log_likelihood):
+            return nothing
+        # Cells count once, whatever their weights: the normalisers of variances r / w.
+        n = panel.n_rows
+        cells = np.asarray(panel.mask[:n]).sum(axis=0)
+        surplus = weights[:n].sum(axis=0) - cells
+        layout = Coordinates(d, Latents(k), "diagonal", False)
+        gradient = score(layout, params, panel.gaps, stats._replace(counts=cells))
+        by_rate, by_loadings, by_log_scale, by_offset = (gradient[part] for part in layout.slices)
+        by_loadings = by_loadings.reshape(d, k)
+        value = stats.log_likelihood + 0.5 * float(surplus @ np.log(params.noise_variance))
+
+        of_loadings = params.loadings - self.loadings_mean
+        of_offset = params.offset - self.offset_mean
+        prior, by_timescale = self.log_timescale(log_timescale)
+        value += float(np.sum(prior))
+        value -= 0.5 * float(np.sum(of_loadings**2 / self.loadings_variance))
+        value -= 0.5 * float(np.sum(of_offset**2 / self.offset_variance))
+        by_loadings = by_loadings - of_loadings / self.loadings_variance
+        by_offset = by_offset - of_offset / self.offset_variance
+
+        # With s^2 = 1 - a^2 the loadings are L / s, and d log s / d log tau = -a^2 / (tau s^2).
+        rate = np.exp(-log_timescale)
+        innovation = -np.expm1(-2.0 * rate)
+        growth = rate * np.exp(-2.0 * rate) / innovation
+        value -= 0.5 * d * float(np.sum(np.log(innovation)))
+        by_timescale = by_timescale - by_rate + growth * (np.sum(by_loadings * params.loadings, axis=0) + d)
+        by_scaled = by_loadings / np.sqrt(innovation)
+
+        if self._n_scales:
+            prior, slope = self.log_scale(log_scale)
+            value += float(np.sum(prior))
+            own = by_log_scale if self.noise == "diagonal" else by_log_scale.sum(keepdims=True)
+            by_log_scale = own + slope
+        else:
+            by_log_scale = np.zeros(0)
+        return value, np.concatenate([by_timescale, by_scaled.ravel(), by_offset, by_log_scale])
+
+
+def curvature_factor(
+    density: Callable[[FloatArray], tuple[float, FloatArray]], centre: FloatArray
+) -> FloatArray:
+    """Square root (P, P) of the inverse of a log density's curvature, from differences of its gradient.
+
+    Parameters
+    ----------
+    density : callable
+        Log density and its gradient.
+    centre : ndarray of shape (P,)
+        Where to take it, near a maximum.
+
+    Returns
+    -------
+    ndarray of shape (P, P)
+        Symmetric.
+    """
+    steps = _DIFFERENCE * np.eye(len(centre))
+    rows = [(density(centre - step)[1] - density(centre + step)[1]) / (2.0 * _DIFFERENCE) for step in steps]
+    hessian = np.nan_to_num(np.array(rows))
+    values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.T))
+    return np.asarray((vectors / np.sqrt(np.maximum(np.abs(values), _FLATTEST))) @ vectors.T)
+
+
+class HamiltonianStep:
+    """Hamiltonian Monte Carlo in given units; the step of the leapfrog is learned while it is asked to be.
+
+    Parameters
+    ----------
+    factor : ndarray of shape (P, P)
+        Square root of about the covariance of the posterior.
+
+    Attributes
+    ----------
+    log_step : float
+        Logarithm of the step of the leapfrog.
+    n_steps, n_accepted : int
+        Steps of the leapfrog so far; trajectories that were accepted.
+    """
+
+    def __init__(self, factor: FloatArray) -> None:
+        self.factor = factor
+        self.log_step = float(np.log(len(factor) ** -0.25))
+        self.n_steps = self.n_accepted = 0
+        self._n_adapted = 0
+        self._n_learned = 0
+        self._visited: list[FloatArray] = []
+
+    def __call__(
+        self,
+        density: Callable[[FloatArray], tuple[float, FloatArray]],
+        vector: FloatArray,
+        rng: np.random.Generator,
+        *,
+        adapt: bool = False,
+    ) -> FloatArray:
+        """Draw the vector (P,) anew; the density gives its logarithm and gradient.
+
+        Parameters
+        ----------
+        density : callable
+            Log density and its gradient, up to a constant.
+        vector : ndarray of shape (P,)
+            Where it is.
+        rng : Generator
+            Source of randomness.
+        adapt : bool, default=False
+            Whether to learn the step from this one: in a warm-up only.
+        """
+        momentum = rng.standard_normal(len(vector))
+        # Lengths differ, so that no trajectory comes back to where it began again and again.
+        step = np.exp(self.log_step) * rng.uniform(0.8, 1.2)
+        n_steps = int(rng.integers(_FEWEST_STEPS, _MOST_STEPS + 1))
+        value, slope = density(vector)
+        first = value - 0.5 * float(momentum @ momentum)
+        moved, last = vector, value
+        with np.errstate(over="ignore", invalid="ignore"):  # a step that is too long goes anywhere
+            for _ in range(n_steps):
+                momentum = momentum + 0.5 * step * (self.factor.T @ slope)
+                moved = moved + step * (self.factor @ momentum)
+                last, slope = density(moved)
+                self.n_steps += 1
+                if not np.isfinite(last):
+                    break
+                momentum = momentum + 0.5 * step * (self.factor.T @ slope)
+            gain = last - 0.5 * float(momentum @ momentum) - first
+        chance = float(np.exp(min(gain, 0.0))) if np.isfinite(gain) else 0.0
+        if rng.random() < chance:
+            self.n_accepted += 1
+            vector = moved
+        if adapt:
+            self._learn(vector, chance)
+        return vector
+
+    def _learn(self, vector: FloatArray, chance: float) -> None:
+        """Learn the step, and now and then the units, of which the curvature at one place is a guess."""
+        self._n_adapted += 1
+        self.log_step += (chance - _ACCEPTANCE) / self._n_adapted**0.6
+        self._visited.append(vector)
+        if len(self._visited) < _ENOUGH * 2**self._n_learned:
+            return
+        visited = np.array(self._visited)
+        whitened = np.linalg.solve(self.factor, (visited - visited.mean(axis=0)).T).T
+        self.factor = self.factor @ np.linalg.cholesky(ledoit_wolf(whitened)[0])
+        self._visited, self._n_adapted, self._n_learned = [], 1, self._n_learned + 1

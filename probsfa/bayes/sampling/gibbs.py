@@ -1,0 +1,479 @@
+r"""Gibbs sampling under Student-t noise, the weights of the cells drawn with the rest.
+
+Noise is a scale mixture (Geweke 1993): ``n_td ~ N(0, r_d / w_td)``, ``w_td ~ Gamma(nu / 2, nu / 2)``. Given
+the weights the model is Gaussian, and the latents are drawn exactly by the simulation smoother. One sweep
+draws
+
+1. decays, loadings, offset and scales given the weights, with the latents integrated out (:mod:`.collapsed`):
+   given the latents they move slowly; then the latents given weights and parameters;
+2. each time scale, in two ways that help each other (Yu & Meng 2011): with the latents in units of their
+   innovations and what the loadings make of these held, and with the latents held;
+3. a shift of each latent that the offset takes back, and a rotation of each pair that the loadings take back:
+   what the data hardly tell, which latents and loadings given each other do not leave;
+4. scales ``r``, then ``nu``, given latents and loadings, the weights integrated out: each noise is Student-t;
+5. the weights, Gamma;
+6. loadings and offset of each column, normal.
+
+Rotations and steps 2 and 4 are slice sampling (Neal 2003) of single numbers, of all columns or latents at
+once.
+
+References
+----------
+Geweke, J. (1993). Bayesian treatment of the independent Student-t linear model. Journal of Applied
+Econometrics 8, S19-S40. https://doi.org/10.1002/jae.3950080504
+Neal, R. M. (2003). Slice sampling. Annals of Statistics 31, 705-767. https://doi.org/10.1214/aos/1056562461
+Yu, Y. & Meng, X.-L. (2011). To center or not to center: that is not the question. JCGS 20, 531-570.
+https://doi.org/10.1198/jcgs.2011.203main
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from scipy.special import gammaln
+
+from probsfa._threads import one_blas_thread
+from probsfa._typing import FloatArray
+from probsfa.bayes.priors import Priors
+from probsfa.bayes.sampling.collapsed import CollapsedDensity, HamiltonianStep, curvature_factor
+from probsfa.statespace.panel import Panel
+from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.simulation import draw_latents
+from probsfa.statespace.student import FEWEST_DEGREES, MOST_DEGREES
+
+__all__ = ["GibbsChains", "RobustProblem", "draw_weights", "sample_by_gibbs"]
+
+# Points at which the logarithm of a prior is worked out, in the logarithm of its variable; between them it is
+# taken as straight.
+_POINTS, _LOWEST, _HIGHEST = 6001, -30.0, 15.0
+# Widths of the first interval of a slice, and most steps outwards.
+_WIDTH, _MOST_STEPS = 0.5, 12
+# Sweeps to a draw; spread of the logarithms at which chains start.
+_SWEEPS, _SPREAD = 1, 0.2
+# Sweeps before the parameters are moved without the latents, which takes weights that know the outliers.
+_SWEEPS_BEFORE = 10
+
+
+class RobustProblem(NamedTuple):
+    """What is drawn from.
+
+    Attributes
+    ----------
+    panel : Panel
+        Standardised observations.
+    priors : Priors
+        With normal loadings and offset.
+    noise : {"diagonal", "isotropic", "fixed"}
+        Which squared scales there are to draw.
+    start : Parameters
+        Where chains start, near a maximum of the likelihood.
+    degrees : float
+        Degrees of freedom there.
+    """
+
+    panel: Panel
+    priors: Priors
+    noise: str
+    start: Parameters
+    degrees: float
+
+
+class GibbsChains(NamedTuple):
+    """Draws of C chains, N of each.
+
+    Attributes
+    ----------
+    decay, loadings, noise_variance, offset : ndarray of shape (C, N, ...)
+        As in :class:`probsfa.bayes.draws.Draws`; noise variances are squared scales.
+    degrees : ndarray of shape (C, N)
+        Degrees of freedom.
+    log_density : ndarray of shape (C, N)
+        Log density of the observed cells given latents and parameters, in nats.
+    interrupted : bool
+        Whether an interrupt from the keyboard cut the run short.
+    """
+
+    decay: FloatArray
+    loadings: FloatArray
+    noise_variance: FloatArray
+    offset: FloatArray
+    degrees: FloatArray
+    log_density: FloatArray
+    interrupted: bool
+
+
+def sample_by_gibbs(
+    problem: RobustProblem,
+    *,
+    n_warmup: int,
+    n_draws: int,
+    n_chains: int,
+    rng: np.random.Generator,
+    report: Callable[[int], None] | None = None,
+) -> GibbsChains:
+    """Draw from the posterior; chains go on side by side, so that all have as many draws.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If there is no draw yet.
+    """
+    chains = [_Chain(problem, one) for one in rng.spawn(n_chains)]
+    drawn: list[list[tuple[Any, ...]]] = []
+    interrupted = False
+    try:
+        with one_blas_thread():
+            for i in range(n_warmup + n_draws):
+                row = []
+                for chain in chains:
+                    for _ in range(_SWEEPS):
+                        chain.sweep(adapt=i < n_warmup)
+                    row.append(chain.state)
+                if i >= n_warmup:
+                    drawn.append(row)
+                if report is not None:
+                    report(n_chains)
+    except KeyboardInterrupt:
+        if not drawn:
+            raise
+        interrupted = True
+
+    def part(j: int) -> FloatArray:
+        return np.array([[state[j] for state in row] for row in drawn]).swapaxes(0, 1)
+
+    return GibbsChains(part(0), part(1), part(2), part(3), part(4), part(5), interrupted)
+
+
+def draw_weights(
+    latents: FloatArray, params: Parameters, panel: Panel, degrees: float, rng: np.random.Generator
+) -> FloatArray:
+    """Weights (T, D) of the cells given the latents (N, K); zero where missing."""
+    n = panel.n_rows
+    mask = np.asarray(panel.mask[:n])
+    errors = panel.values[:n] - params.offset - latents @ params.loadings.T
+    rate = 0.5 * (degrees + mask * errors**2 / params.noise_variance)
+    weights = np.zeros(panel.values.shape)
+    weights[:n] = mask * rng.gamma(0.5 * (degrees + 1.0), size=mask.shape) / rate
+    return weights
+
+
+class _LogPrior:
+    """Log density of the logarithm of a positive number, read off a table."""
+
+    def __init__(self, prior: Any, size: int, power: float = 1.0) -> None:
+        """The prior is one of ``exp(power x)``, of one number or of `size` of them."""
+        self._grid = np.linspace(_LOWEST, _HIGHEST, _POINTS)
+        with jax.enable_x64(True):
+            shape = prior.batch_shape or (1,)
+            values = np.exp(power * self._grid)[:, None] * np.ones(shape)
+            table = np.asarray(prior.log_prob(values)).reshape(_POINTS, -1)
+        table = table + power * self._grid[:, None]
+        self._table = np.broadcast_to(np.where(np.isnan(table), -np.inf, table), (_POINTS, size))
+
+    def __call__(self, x: FloatArray) -> FloatArray:
+        """Log densities (M,)."""
+        inside = (x >= _LOWEST) & (x <= _HIGHEST)
+        values = [np.interp(one, self._grid, column) for one, column in zip(x, self._table.T, strict=True)]
+        return np.where(inside, values, -np.inf)
+
+    def with_slope(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Log densities (M,) and their derivatives."""
+        cell = np.clip(np.searchsorted(self._grid, x, side="right") - 1, 0, _POINTS - 2)
+        which = np.arange(len(x))
+        with np.errstate(invalid="ignore"):
+            rise = self._table[cell + 1, which] - self._table[cell, which]
+        return self(x), np.nan_to_num(rise, posinf=0.0, neginf=0.0) / (self._grid[1] - self._grid[0])
+
+
+def slice_sample(
+    log_density: Callable[[FloatArray], FloatArray], x: FloatArray, rng: np.random.Generator
+) -> FloatArray:
+    """Draw each of M independent numbers by one step of slice sampling, all at once.
+
+    Parameters
+    ----------
+    log_density : callable
+        Log densities (M,) of the numbers (M,), each of its own alone.
+    x : ndarray of shape (M,)
+        Where they are.
+    rng : Generator
+        Source of randomness.
+
+    Returns
+    -------
+    ndarray of shape (M,)
+    """
+    level = log_density(x) - rng.exponential(size=x.shape)
+    low = x - _WIDTH * rng.random(x.shape)
+    high = low + _WIDTH
+    # Steps to the left and to the right share a number that is drawn first (Neal's figure 3).
+    left = np.floor(_MOST_STEPS * rng.random(x.shape))
+    right = _MOST_STEPS - 1.0 - left
+    for ends, steps, sign in ((low, left, -1.0), (high, right, 1.0)):
+        while np.any(going := (steps > 0.0) & (log_density(ends) > level)):
+            ends += np.where(going, sign * _WIDTH, 0.0)
+            steps -= going
+    out, open_ = x.copy(), np.ones(x.shape, dtype=bool)
+    while open_.any():
+        proposed = np.where(open_, low + (high - low) * rng.random(x.shape), out)
+        taken = open_ & (log_density(proposed) >= level)
+        out = np.where(taken, proposed, out)
+        open_ &= ~taken
+        low = np.where(open_ & (proposed < x), proposed, low)
+        high = np.where(open_ & (proposed >= x), proposed, high)
+        open_ &= high > low  # nothing is left but where it is
+    return out
+
+
+class _Chain:
+    """One chain: its state, and the sweep."""
+
+    def __init__(self, problem: RobustProblem, rng: np.random.Generator) -> None:
+        panel, priors, start = problem.panel, problem.priors, problem.start
+        self.panel, self.rng, self.noise = panel, rng, problem.noise
+        n, (d, k) = panel.n_rows, start.loadings.shape
+        self.values, self.mask = np.asarray(panel.values[:n]), np.asarray(panel.mask[:n])
+        index = panel.gap_index[:n]
+        self.starts = index == len(panel.gaps)
+        self.indicator = (index[:, None] == np.arange(len(panel.gaps))).astype(np.float64)
+        self.n_steps = self.indicator.sum(axis=0)
+        n_noises = {"diagonal": d, "isotropic": 1, "fixed": 0}[problem.noise]
+        self.prior_of_timescale = _LogPrior(priors.timescale, k)
+        if priors.noise_variance is not None:
+            self.prior_of_noise = _LogPrior(priors.noise_variance, n_noises)
+        else:
+            self.prior_of_noise = _LogPrior(priors.noise_std, n_noises, power=0.5)
+        self.prior_of_degrees = _LogPrior(priors.degrees_of_freedom, 1)
+        self.loadings_mean, self.loadings_variance = _normal(priors.loadings, (d, k))
+        self.offset_mean, self.offset_variance = _normal(priors.offset, (d,))
+
+        def about(size: Any) -> FloatArray:
+            return np.exp(_SPREAD * rng.standard_normal(size))
+
+        self.log_timescale = np.log(np.clip(-1.0 / np.log(start.decay), 0.2, 1e5) * about(k))
+        self.loadings, self.offset = start.loadings * about((d, k)), start.offset.copy()
+        self.scale = start.noise_variance * (about(d) if problem.noise == "diagonal" else 1.0)
+        if problem.noise == "isotropic":
+            self.scale = np.full(d, start.noise_variance.mean() * float(about(1)[0]))
+        self.degrees = float(np.clip(problem.degrees * about(1)[0], FEWEST_DEGREES, 100.0))
+        self.weights = np.array(panel.mask[:])
+        self.latents, self.log_density = np.zeros((n, k)), 0.0
+        self.collapsed = CollapsedDensity(
+            panel,
+            problem.noise,
+            self.prior_of_timescale.with_slope,
+            self.prior_of_noise.with_slope,
+            self.loadings_mean,
+            self.loadings_variance,
+            self.offset_mean,
+            self.offset_variance,
+        )
+        self.hamiltonian: HamiltonianStep | None = None
+        self._n_sweeps = 0
+
+    @property
+    def params(self) -> Parameters:
+        """Parameters where the chain is."""
+        decay = np.exp(-1.0 / np.exp(self.log_timescale))
+        return Parameters(decay, self.loadings, self.scale, self.offset)
+
+    @property
+    def state(self) -> tuple[Any, ...]:
+        """Decay, loadings, squared scales, offset, degrees of freedom and log density of the cells."""
+        p = self.params
+        return (
+            p.decay,
+            p.loadings.copy(),
+            p.noise_variance.copy(),
+            p.offset.copy(),
+            self.degrees,
+            self.log_density,
+        )
+
+    def sweep(self, *, adapt: bool = False) -> None:
+        """Draw everything once; in a warm-up learn how far to go at once."""
+        self._n_sweeps += 1
+        self._move_without_latents(adapt)
+        z = draw_latents(self.params, self.panel.weighted(self.weights), 1, self.rng)[0]
+        z = self._draw_timescales(z)
+        z = self._shift(z)
+        for j in range(z.shape[1]):
+            for k in range(j):
+                z = self._rotate(z, k, j)
+        self.latents = z
+        signal = z @ self.loadings.T
+        errors = self.mask * (self.values - self.offset - signal)
+        self._draw_tails(errors)
+        self.weights = draw_weights(z, self.params, self.panel, self.degrees, self.rng)
+        self._draw_loadings(z)
+
+    def _move_without_latents(self, adapt: bool) -> None:
+        """All parameters but the degrees of freedom, given the weights, with the latents integrated out."""
+
+        def density(vector: FloatArray) -> tuple[float, FloatArray]:
+            return self.collapsed(vector, self.weights, self.scale)
+
+        if self.hamiltonian is None and adapt and self._n_sweeps > _SWEEPS_BEFORE:
+            centre = self.collapsed.to_vector(self.params)
+            self.hamiltonian = HamiltonianStep(curvature_factor(density, centre))
+        if self.hamiltonian is None:
+            return
+        vector = self.hamiltonian(density, self.collapsed.to_vector(self.params), self.rng, adapt=adapt)
+        moved = self.collapsed.to_parameters(vector, self.scale)
+        self.log_timescale = vector[: len(moved.decay)].copy()
+        self.loadings, self.offset, self.scale = moved.loadings, moved.offset, moved.noise_variance
+
+    def _sums(self, z: FloatArray) -> tuple[FloatArray, ...]:
+        """Sums over transitions of each gap (U, K): squares after, products, squares before; starts (K,)."""
+        before = np.concatenate([np.zeros_like(z[:1]), z[:-1]])
+        after = self.indicator.T @ z**2, self.indicator.T @ (z * before), self.indicator.T @ before**2
+        return *after, np.sum(z[self.starts] ** 2, axis=0)
+
+    def _log_density_of_latents(
+        self, sums: tuple[FloatArray, ...], log_timescale: FloatArray, size: FloatArray | float = 1.0
+    ) -> FloatArray:
+        """Log density (K,) of the latents times `size`, up to a constant."""
+        after, product, before, first = sums
+        with np.errstate(over="ignore"):
+            rate = self.panel.gaps[:, None] / np.exp(log_timescale)
+        phi, innovation = np.exp(-rate), np.maximum(-np.expm1(-2.0 * rate), 1e-300)
+        power = first + np.sum((after - 2.0 * phi * product + phi**2 * before) / innovation, axis=0)
+        return np.asarray(-0.5 * size**2 * power - 0.5 * self.n_steps @ np.log(innovation))
+
+    def _draw_timescales(self, z: FloatArray) -> FloatArray:
+        """Time scales with latents in units of their innovations, then as they are; returns the latents."""
+        sums, (d, _) = self._sums(z), self.loadings.shape
+        here = self.log_timescale
+
+        def log_size(log_timescale: FloatArray) -> FloatArray:
+            """By how much the latents grow where their innovations stay."""
+            ends = (-np.expm1(-2.0 / np.exp(one)) for one in (log_timescale, here))
+            to, since = (np.maximum(end, 1e-300) for end in ends)
+            return np.asarray(0.5 * (np.log(to) - np.log(since)))
+
+        def by_innovation(log_timescale: FloatArray) -> FloatArray:
+            log_s = log_size(log_timescale)
+            s = np.exp(log_s)
+            of_loadings = -0.5 * np.sum(
+                (self.loadings / s - self.loadings_mean) ** 2 / self.loadings_variance, axis=0
+            )
+            of_latents = self._log_density_of_latents(sums, log_timescale, s)
+            return self.prior_of_timescale(log_timescale) + of_latents + of_loadings + (len(z) - d) * log_s
+
+        moved = slice_sample(by_innovation, here, self.rng)
+        s = np.exp(log_size(moved))
+        z, self.loadings = z * s, self.loadings / s
+        sums = self._sums(z)
+
+        def as_they_are(log_timescale: FloatArray) -> FloatArray:
+            return self.prior_of_timescale(log_timescale) + self._log_density_of_latents(sums, log_timescale)
+
+        self.log_timescale = slice_sample(as_they_are, moved, self.rng)
+        return z
+
+    def _shift(self, z: FloatArray) -> FloatArray:
+        """Shift each latent, and let the offset take it back; returns the latents."""
+        phi = np.exp(-self.panel.gaps[:, None] / np.exp(self.log_timescale))
+        before = np.concatenate([np.zeros_like(z[:1]), z[:-1]])
+        change = (self.indicator.T @ z - phi * (self.indicator.T @ before)) / (1.0 + phi)
+        precision = self.starts.sum() + self.n_steps @ ((1.0 - phi) / (1.0 + phi))
+        pull = -(z[self.starts].sum(axis=0) + change.sum(axis=0))
+        out = z.copy()
+        for j in range(z.shape[1]):
+            c = self.loadings[:, j]
+            whole = precision[j] + np.sum(c**2 / self.offset_variance)
+            towards = pull[j] + np.sum(c * (self.offset - self.offset_mean) / self.offset_variance)
+            delta = towards / whole + self.rng.standard_normal() / np.sqrt(whole)
+            out[:, j] += delta
+            self.offset = self.offset - c * delta
+        return out
+
+    def _rotate(self, z: FloatArray, j: int, k: int) -> FloatArray:
+        """Rotate two latents and their loadings; returns the latents."""
+        pair = [j, k]
+        y, c = z[:, pair], self.loadings[:, pair]
+        before = np.concatenate([np.zeros_like(y[:1]), y[:-1]])
+        phi = np.exp(-self.panel.gaps[:, None] / np.exp(self.log_timescale[pair]))
+        innovation = np.maximum(1.0 - phi**2, 1e-300)
+        # Quadratic forms (2, 2) of the latents as each of the two processes has them.
+        forms = np.empty((2, 2, 2))
+        for a in range(2):
+            for b in range(2):
+                after = self.indicator.T @ (y[:, a] * y[:, b])
+                crossed = self.indicator.T @ (y[:, a] * before[:, b] + y[:, b] * before[:, a])
+                earlier = self.indicator.T @ (before[:, a] * before[:, b])
+                first = np.sum(y[self.starts, a] * y[self.starts, b])
+                sums = after[:, None] - phi * crossed[:, None] + phi**2 * earlier[:, None]
+                forms[:, a, b] = first + np.sum(sums / innovation, axis=0)
+        mean, variance = self.loadings_mean[:, pair], self.loadings_variance[:, pair]
+
+        def rotation(angle: float) -> FloatArray:
+            return np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+
+        def log_density(angle: FloatArray) -> FloatArray:
+            turn = rotation(float(angle[0]))
+            of_latents = np.einsum("ai,iab,bi->", turn, forms, turn)
+            of_loadings = np.sum((c @ turn - mean) ** 2 / variance)
+            return np.array([-0.5 * (of_latents + of_loadings)])
+
+        turn = rotation(float(slice_sample(log_density, np.zeros(1), self.rng)[0]))
+        out = z.copy()
+        out[:, pair] = y @ turn
+        self.loadings = self.loadings.copy()
+        self.loadings[:, pair] = c @ turn
+        return out
+
+    def _draw_tails(self, errors: FloatArray) -> None:
+        """Squared scales and degrees of freedom given the noise (N, D), whose weights are integrated out."""
+        counts, power = self.mask.sum(axis=0), errors**2
+        if self.noise != "fixed":
+
+            def of_scales(log_scale: FloatArray) -> FloatArray:
+                terms = np.log1p(power / (self.degrees * np.exp(np.clip(log_scale, _LOWEST, _HIGHEST))))
+                by_column = -0.5 * counts * log_scale - 0.5 * (self.degrees + 1.0) * terms.sum(axis=0)
+                own = by_column if self.noise == "diagonal" else by_column.sum(keepdims=True)
+                return self.prior_of_noise(log_scale) + own
+
+            first = np.log(self.scale if self.noise == "diagonal" else self.scale[:1])
+            self.scale = np.exp(slice_sample(of_scales, first, self.rng)) * np.ones(len(counts))
+        relative, n = (power / self.scale)[self.mask > 0.0], float(counts.sum())
+
+        def of_degrees(log_degrees: FloatArray) -> FloatArray:
+            nu = float(np.exp(log_degrees[0]))
+            if not FEWEST_DEGREES <= nu <= MOST_DEGREES:
+                return np.array([-np.inf])
+            norm = gammaln(0.5 * (nu + 1.0)) - gammaln(0.5 * nu) - 0.5 * np.log(nu)
+            value = n * norm - 0.5 * (nu + 1.0) * np.sum(np.log1p(relative / nu))
+            return np.asarray(self.prior_of_degrees(log_degrees) + value)
+
+        self.degrees = float(np.exp(slice_sample(of_degrees, np.log([self.degrees]), self.rng)[0]))
+        nu = self.degrees
+        norm = gammaln(0.5 * (nu + 1.0)) - gammaln(0.5 * nu) - 0.5 * np.log(np.pi * nu)
+        tails = -0.5 * (nu + 1.0) * np.sum(np.log1p(relative / nu))
+        self.log_density = float(n * norm + tails - 0.5 * counts @ np.log(self.scale))
+
+    def _draw_loadings(self, z: FloatArray) -> None:
+        """Loadings and offset of each column, from their normal distribution."""
+        design = np.column_stack([z, np.ones(len(z))])
+        weights = self.weights[: len(z)] / self.scale
+        p = design.shape[1]
+        outer = (design[:, :, None] * design[:, None, :]).reshape(len(z), -1)
+        precision = (weights.T @ outer).reshape(-1, p, p)
+        spread = np.column_stack([self.loadings_variance, self.offset_variance])
+        centre = np.column_stack([self.loadings_mean, self.offset_mean])
+        precision[:, np.arange(p), np.arange(p)] += 1.0 / spread
+        pull = (weights * self.values).T @ design + centre / spread
+        lower = np.linalg.cholesky(precision)
+        mean = np.linalg.solve(precision, pull[:, :, None])[:, :, 0]
+        normals = self.rng.standard_normal(mean.shape)[:, :, None]
+        drawn = mean + np.linalg.solve(np.swapaxes(lower, 1, 2), normals)[:, :, 0]
+        self.loadings, self.offset = drawn[:, :-1], drawn[:, -1]
+
+
+def _normal(prior: Any, shape: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
+    """Means and variances of a normal prior."""
+    mean, std = (
+        np.broadcast_to(np.asarray(part, dtype=np.float64), shape) for part in (prior.loc, prior.scale)
+    )
+    return mean, std**2

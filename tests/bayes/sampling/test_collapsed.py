@@ -1,0 +1,144 @@
+"""Parameters moved without the latents: their density by dense matrices, the move by its invariance."""
+
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+import scipy.stats
+
+from probsfa.bayes import Priors
+from probsfa.bayes.sampling.collapsed import HamiltonianStep, curvature_factor
+from probsfa.bayes.sampling.gibbs import RobustProblem, _Chain
+from probsfa.statespace.parameters import Parameters
+from tests.statespace.support import to_panel
+
+PRIORS = Priors(
+    timescale=dist.LogNormal(1.0, 0.6),
+    loadings=dist.Normal(0.3, 0.8),
+    noise_std=dist.LogNormal(-0.5, 0.4),
+    offset=dist.Normal(0.5, 1.0),
+    degrees_of_freedom=dist.Gamma(9.0, 1.5),
+)
+
+
+def problem(rng, noise):
+    """Seven rows of two columns at uneven times, of which one cell is missing, with weights of the cells."""
+    times = [np.array([0.0, 1.0, 2.5, 3.0]), np.array([0.0, 0.5, 2.0])]
+    x = [rng.standard_normal((len(one), 2)) for one in times]
+    x[0][2, 1] = np.nan
+    start = Parameters(np.array([0.7, 0.4]), rng.standard_normal((2, 2)), np.full(2, 0.4), np.zeros(2))
+    chain = _Chain(RobustProblem(to_panel(x, times), PRIORS, noise, start, 6.0), rng)
+    weights = np.array(chain.panel.mask[:])
+    weights[:7] *= rng.uniform(0.1, 1.5, (7, 2))
+    return chain, times, x, weights
+
+
+def by_dense_matrices(density, vector, times, x, weights, scale):
+    """Log density of the cells as one normal vector, and of the priors of the coordinates."""
+    params = density.to_parameters(vector, scale)
+    value, first = 0.0, 0
+    for when, rows in zip(times, x, strict=True):
+        apart = np.abs(when[:, None] - when)
+        covariance = sum(
+            np.kron(a**apart, np.outer(c, c)) for a, c in zip(params.decay, params.loadings.T, strict=True)
+        )
+        own = weights[first : first + len(when)]
+        seen = ~np.isnan(rows).ravel()
+        noise = (params.noise_variance / np.where(own > 0.0, own, 1.0)).ravel()
+        covariance = (covariance + np.diag(noise))[np.ix_(seen, seen)]
+        mean = np.tile(params.offset, len(when))[seen]
+        value += scipy.stats.multivariate_normal(mean, covariance).logpdf(rows.ravel()[seen])
+        first += len(when)
+    log_timescale = np.log(-1.0 / np.log(params.decay))
+    value += scipy.stats.norm(1.0, 0.6).logpdf(log_timescale).sum()
+    value += scipy.stats.norm(0.3, 0.8).logpdf(params.loadings).sum()
+    value += scipy.stats.norm(0.5, 1.0).logpdf(params.offset).sum()
+    # Of loadings in units of the innovations.
+    value -= 0.5 * len(params.offset) * np.sum(np.log(1.0 - params.decay**2))
+    if density.noise != "fixed":
+        own = params.noise_variance if density.noise == "diagonal" else params.noise_variance[:1]
+        value += scipy.stats.norm(-1.0, 0.8).logpdf(np.log(own)).sum()
+    return value
+
+
+@pytest.mark.parametrize("noise", ["diagonal", "isotropic", "fixed"])
+def test_density_without_latents_is_that_of_dense_matrices(rng, noise):
+    chain, times, x, weights = problem(rng, noise)
+    density, scale = chain.collapsed, np.array([0.3, 0.5])
+    start = density.to_vector(chain.params)
+    differences = []
+    for _ in range(3):
+        vector = start + 0.3 * rng.standard_normal(len(start))
+        value, slope = density(vector, weights, scale)
+        differences.append(value - by_dense_matrices(density, vector, times, x, weights, scale))
+        steps = 1e-5 * np.eye(len(vector))
+        wanted = [
+            by_dense_matrices(density, vector + step, times, x, weights, scale)
+            - by_dense_matrices(density, vector - step, times, x, weights, scale)
+            for step in steps
+        ]
+        # Priors are read off a table, straight between its points.
+        np.testing.assert_allclose(slope, np.array(wanted) / 2e-5, rtol=1e-4, atol=0.02)
+    # What the weights alone decide is left out, and prior densities have constants.
+    np.testing.assert_allclose(differences, differences[0], atol=1e-3)
+
+
+def test_coordinates_lead_back_to_the_parameters(rng):
+    chain, *_ = problem(rng, "diagonal")
+    params, density = chain.params, chain.collapsed
+    back = density.to_parameters(density.to_vector(params), params.noise_variance)
+    for name in ("decay", "loadings", "noise_variance", "offset"):
+        np.testing.assert_allclose(getattr(back, name), getattr(params, name), rtol=1e-12)
+
+
+def test_what_is_no_parameter_has_no_density(rng):
+    chain, _, _, weights = problem(rng, "diagonal")
+    vector = chain.collapsed.to_vector(chain.params)
+    for place in (0, -1):
+        far = vector.copy()
+        far[place] = 200.0
+        assert chain.collapsed(far, weights, chain.scale)[0] == -np.inf
+
+
+def test_trajectories_leave_a_distribution_as_it_is(rng):
+    """The logarithm of a gamma variable and a hyperbolic secant, mixed, from units that do not suit."""
+    mixed = np.array([[1.0, 0.5], [-0.4, 2.0]])
+
+    def density(q):
+        u, v = np.clip(mixed @ q, -500.0, 500.0)
+        return 3.0 * u - np.exp(u) - np.logaddexp(v, -v), mixed.T @ [3.0 - np.exp(u), -np.tanh(v)]
+
+    step = HamiltonianStep(np.diag([0.5, 2.0]))
+    q, drawn = np.zeros(2), []
+    for i in range(6500):
+        q = step(density, q, rng, adapt=i < 500)
+        drawn.append(q)
+    assert 0.6 < step.n_accepted / 6500 < 0.97 and step.n_steps > 3 * 6500
+    u, v = mixed @ np.array(drawn[500:]).T
+    for values, wanted in (
+        (np.exp(u), 3.0),
+        (np.exp(2.0 * u), 12.0),
+        (v, 0.0),
+        (v**2, np.pi**2 / 4.0),
+        (np.exp(u) * v, 0.0),
+    ):
+        means = values.reshape(40, -1).mean(axis=1)
+        error = means.std(ddof=1) / np.sqrt(40)
+        assert abs(means.mean() - wanted) < 4.5 * error and error < 0.05 * max(np.std(values), 1.0)
+
+
+def test_units_are_those_of_the_curvature_and_are_learned(rng):
+    axes = np.linalg.qr(rng.standard_normal((4, 4)))[0]
+    covariance = axes * [4.0, 1.0, 0.01, 0.25] @ axes.T
+    precision = np.linalg.inv(covariance)
+
+    def density(q):
+        return -0.5 * q @ precision @ q, -precision @ q
+
+    factor = curvature_factor(density, np.zeros(4))
+    np.testing.assert_allclose(factor @ factor, covariance, atol=1e-6)
+    step = HamiltonianStep(np.eye(4))
+    q = np.zeros(4)
+    for _ in range(400):
+        q = step(density, q, rng, adapt=True)
+    learned = step.factor @ step.factor.T
+    assert np.linalg.cond(np.linalg.solve(learned, covariance)) < 0.2 * np.linalg.cond(covariance)

@@ -1,0 +1,208 @@
+"""Student-t noise in the Bayesian model: the sampler by its invariance, predictions by integrals."""
+
+import types
+import warnings
+
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from scipy.stats import t as student_t
+from sklearn.metrics import roc_auc_score
+
+from probsfa import BayesianSFA, ProbabilisticSFA, load
+from probsfa.bayes import Priors
+from probsfa.bayes.draws import Draws
+from probsfa.bayes.mixtures import mixture_posterior
+from probsfa.bayes.sampling.gibbs import RobustProblem, _Chain, slice_sample
+from probsfa.bayes.weights import weighted_draws
+from probsfa.statespace.parameters import Parameters
+from tests.statespace.support import to_panel
+
+FEW = dict(n_warmup=100, n_draws=60, n_chains=2, n_predictive=30, progress_bar=False, random_state=0)
+
+
+def test_slices_have_the_distribution_that_is_asked_for():
+    """Gamma of two shapes, in logarithms, side by side."""
+    rng, shape = np.random.default_rng(0), np.array([0.7, 6.0])
+    x, drawn = np.zeros(2), []
+    for _ in range(6000):
+        x = slice_sample(lambda y: shape * y - np.exp(y), x, rng)
+        drawn.append(np.exp(x))
+    assert np.mean(drawn, axis=0) == pytest.approx(shape, rel=0.1)
+    assert np.var(drawn, axis=0) == pytest.approx(shape, rel=0.2)
+
+
+@pytest.mark.parametrize("noise", ["diagonal", pytest.param("isotropic", marks=pytest.mark.exhaustive)])
+def test_sweeps_leave_the_joint_distribution_as_it_is(noise):
+    """Parameters have their priors if data are drawn anew after each sweep (Geweke 2004)."""
+    rng = np.random.default_rng(3)
+    priors = Priors(
+        timescale=dist.LogNormal(1.0, 0.6),
+        loadings=dist.Normal(0.3, 0.8),
+        noise_std=dist.LogNormal(-0.5, 0.4),
+        offset=dist.Normal(0.5, 1.0),
+        degrees_of_freedom=dist.Gamma(9.0, 1.5),
+    )
+    times = [np.array([0.0, 1.0, 2.5, 3.0, 5.0]), np.array([0.0, 0.5, 2.0])]
+    x = [rng.standard_normal((len(one), 2)) for one in times]
+    x[0][2, 1] = np.nan
+    panel = to_panel(x, times)
+    start = Parameters(np.array([0.7, 0.4]), rng.standard_normal((2, 2)), np.full(2, 0.4), np.zeros(2))
+    chain = _Chain(RobustProblem(panel, priors, noise, start, 6.0), rng)
+    n, found = panel.n_rows, []
+    for i in range(1400):
+        chain.sweep(adapt=i < 200)
+        signal = chain.offset + chain.latents @ chain.loadings.T
+        weights = np.where(chain.mask > 0.0, chain.weights[:n], 1.0)
+        new = signal + np.sqrt(chain.scale / weights) * rng.standard_normal(signal.shape)
+        chain.values[:] = chain.mask * new
+        if i >= 200:
+            found.append(
+                [
+                    np.mean(chain.log_timescale),
+                    np.mean(chain.log_timescale**2),
+                    np.mean(np.log(chain.scale)),
+                    np.mean(np.log(chain.scale) ** 2),
+                    np.mean(chain.loadings),
+                    np.mean(chain.loadings**2),
+                    np.mean(chain.offset),
+                    np.mean(chain.offset**2),
+                    np.log(chain.degrees),
+                    np.mean(chain.latents**2),
+                ]
+            )
+    assert chain.values.base is panel.values
+    assert chain.hamiltonian.n_accepted > 800  # of moves without the latents
+    degrees = rng.gamma(9.0, 1.0 / 1.5, 200_000)
+    log_degrees = np.log(degrees[degrees > 2.1])
+    wanted = [1.0, 1.36, -1.0, 1.64, 0.3, 0.73, 0.5, 1.25, log_degrees.mean(), 1.0]
+    # Means of batches are nearly independent.
+    batches = np.mean(np.reshape(found, (30, 40, -1)), axis=1)
+    error = batches.std(axis=0, ddof=1) / np.sqrt(30)
+    assert np.all(np.abs(batches.mean(axis=0) - wanted) < 4.5 * error)
+    assert np.all(error < 0.15)  # so that it would be seen if they had not
+
+
+def test_latents_at_known_parameters_are_those_of_the_integral():
+    """Two rows of two columns, one cell far off: moments by the trapezoidal rule over both latents."""
+    a, c, r, mu, nu = 0.8, np.array([1.0, 0.5]), np.array([0.3, 0.5]), np.array([0.2, 0.0]), 3.0
+    x = np.array([[0.7, -0.4], [9.0, 0.5]])
+    grid = np.linspace(-7.0, 7.0, 400)
+    first, second = np.meshgrid(grid, grid, indexing="ij")
+    log_p = -0.5 * first**2 - 0.5 * (second - a * first) ** 2 / (1 - a**2)
+    for row, z in zip(x, (first, second), strict=True):
+        for d in range(2):
+            log_p = log_p + student_t.logpdf(row[d] - mu[d] - c[d] * z, nu, scale=np.sqrt(r[d]))
+    p = np.exp(log_p - log_p.max())
+    p /= p.sum()
+    means = np.array([np.sum(p * first), np.sum(p * second)])
+    variances = np.array([np.sum(p * first**2), np.sum(p * second**2)]) - means**2
+    n = 1200
+
+    def repeated(part):
+        return np.broadcast_to(part, (1, n, *np.shape(part)))
+
+    draws = Draws(repeated(np.array([a])), repeated(c[:, None]), repeated(r), repeated(mu))
+    fitted = types.SimpleNamespace(draws=draws, degrees=np.full((1, n), nu), seed=1)
+    drawn = weighted_draws(fitted, to_panel([x]), [(0, i) for i in range(n)])
+    whole = mixture_posterior((one.params, one.panel) for one in drawn)
+    np.testing.assert_allclose(whole.means[:, 0], means, atol=0.05)
+    np.testing.assert_allclose(whole.covariances[:, 0, 0], variances, rtol=0.12)
+
+
+@pytest.fixture(scope="module")
+def recording():
+    """A clean series, the same with outliers and holes, which, and a fit to that."""
+    rng = np.random.default_rng(1)
+    truth = ProbabilisticSFA.from_parameters([0.95], rng.uniform(0.5, 1.5, (4, 1)), 0.1)
+    clean, latents = truth.sample(200, random_state=0)
+    off = rng.random(clean.shape) < 0.05
+    size = rng.choice([-1.0, 1.0], clean.shape) * rng.uniform(8.0, 30.0, clean.shape) * np.sqrt(0.1)
+    x = np.where(off, clean + size, clean)
+    x[50:53, 2] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = BayesianSFA(1, robust=True, **FEW).fit(x)
+    return clean, latents, x, off, fitted
+
+
+def test_outliers_are_found_and_hardly_move_the_posterior(recording):
+    clean, latents, x, off, fitted = recording
+    seen = ~np.isnan(x)
+    scores = fitted.outlier_scores(x)
+    assert np.array_equal(np.isnan(scores), ~seen)
+    assert roc_auc_score(off[seen], scores[seen]) > 0.99
+    assert abs(np.corrcoef(fitted.transform(x)[:, 0], latents[:, 0])[0, 1]) > 0.95
+    assert 2.1 <= fitted.degrees_of_freedom_ < 3.0 and "Student-t" in fitted.status_
+    low, high = np.quantile(fitted.draws_.decay, [0.005, 0.995])
+    assert low < 0.95 < high
+    filled, lower, upper = fitted.impute(x, interval=0.95)
+    assert np.all((lower < clean) & (clean < upper) | seen)
+    # Quantiles know that most noise is small; standard deviations have the outliers in them.
+    _, std = fitted.impute(x, return_std=True)
+    assert np.all((upper - lower)[~seen] < 3.0 * std[~seen])
+
+
+def test_draws_of_the_same_posterior_agree_with_maximum_likelihood(recording):
+    _, _, x, _, fitted = recording
+    likeliest = ProbabilisticSFA(1, robust=True).fit(x)
+    together = np.corrcoef(fitted.transform(x)[:, 0], likeliest.transform(x)[:, 0])[0, 1]
+    assert abs(together) > 0.99
+    assert fitted.log_likelihood(x) == pytest.approx(likeliest.log_likelihood(x), abs=15.0)
+
+
+def test_verbs_with_student_noise(recording, tmp_path):
+    clean, _, x, _, fitted = recording
+    posterior = fitted.posterior(x)
+    assert posterior.means.shape == (200, 1) and np.isnan(posterior.row_log_likelihoods).all()
+    np.testing.assert_array_equal(fitted.transform(x), posterior.means)
+    filtered = fitted.filter(x[:80])
+    onward = fitted.filter(x[80:100], filtered.state)
+    np.testing.assert_allclose(onward.means, fitted.filter(x[:100]).means[80:], atol=1e-9)
+    ahead = fitted.forecast(x, 3)
+    assert np.all((ahead.lower < ahead.means) & (ahead.means < ahead.upper))
+    assert fitted.sample_posterior(x, 3, random_state=0).shape == (3, 200, 1)
+    assert fitted.sample(5, random_state=0)[0].shape == (5, 4)
+    tree = fitted.to_datatree()
+    assert "log_likelihood" not in tree.children and "prior_predictive" not in tree.children
+    np.testing.assert_array_equal(tree["posterior"].degrees_of_freedom, fitted.fitted_.degrees)
+    fitted.save(tmp_path / "model.npz")
+    back = load(tmp_path / "model.npz")
+    assert back.degrees_of_freedom_ == fitted.degrees_of_freedom_ and back.status_ == fitted.status_
+    np.testing.assert_array_equal(back.transform(x), fitted.transform(x))
+
+
+def test_known_noise_and_one_noise_are_taken(recording):
+    _, _, x, _, _ = recording
+    options = {**FEW, "n_warmup": 30, "n_draws": 30, "n_chains": 1}
+    for noise, spread in (("isotropic", False), (0.1, None)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fitted = BayesianSFA(1, robust=True, noise=noise, standardize=False, **options).fit(x[:80])
+        scales = fitted.draws_.noise_variance
+        assert np.ptp(scales, axis=-1).max() < 1e-9
+        assert (np.ptp(scales) < 1e-12) == (spread is None)
+
+
+def test_what_robust_noise_does_not_go_with_is_refused(rng):
+    x = rng.standard_normal((30, 2))
+    for options, message in (
+        ({"inference": "svi"}, "needs inference='nuts'"),
+        ({"hierarchical": True}, "choose it or hierarchical"),
+        ({"priors": Priors(shrinkage=0.3)}, "shrinkage"),
+        ({"priors": Priors(offset=dist.Laplace(0.0, 1.0))}, "must be numpyro's Normal"),
+        ({"robust": "row"}, "True or False"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            BayesianSFA(1, **{"robust": True, **options}).fit([x, x])
+
+
+def test_outlier_scores_of_normal_noise_are_cells_left_out(rng):
+    x = rng.standard_normal((60, 3)).cumsum(axis=0)
+    x[20, 1] += 50.0
+    fitted = BayesianSFA(1, inference="svi", n_draws=20, n_chains=1, progress_bar=False, random_state=0).fit(
+        x
+    )
+    scores = fitted.outlier_scores(x)
+    assert np.unravel_index(np.argmax(scores), x.shape) == (20, 1)
+    assert not hasattr(fitted, "degrees_of_freedom_")
