@@ -5,11 +5,11 @@ records: the bundled weather, the UCI air-quality record (-200 is missing), ETT,
 Tennessee Eastman (normal operation, both runs), occupancy (training file) and Beijing (one station, and all
 twelve). 10 % of the observed cells are hidden, one by one or in blocks of 24 rows, five masks each. Errors
 are root mean squares in units of each column's standard deviation. Seconds are of fit and impute together, in
-a process that has compiled nothing yet for the first mask of a record; those of the command are of the whole
+a process that has compiled nothing yet for the first mask of a record; those of the command are of its whole
 process, reading and writing included. In brackets, processor seconds, which hardly depend on what else the
 machine does.
 
-    python benchmarks/accuracy/first_call.py [--quick] [--only NAME] [--data FOLDER]
+    python benchmarks/accuracy/first_call.py [--quick] [--only NAME] [--commands N] [--data FOLDER]
 """
 
 import argparse
@@ -46,13 +46,15 @@ def by_package(seen):
 
 
 def by_command(seen):
-    """The command without an option, on a file of these values."""
+    """The command without an option, on a file of these values; gives the fill and the seconds it took."""
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "in.csv"), Path(folder, "out.csv")
         pd.DataFrame(seen).add_prefix("x").to_csv(source, index=False)
         call = [sys.executable, "-m", "probsfa", "impute", str(source), "-o", str(target), "-q"]
+        clock = Clock()
         subprocess.run(call, check=True, capture_output=True)
-        return pd.read_csv(target).to_numpy(float)
+        seconds = clock.read()
+        return pd.read_csv(target).to_numpy(float), seconds
 
 
 class Clock:
@@ -82,7 +84,13 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", help="one mask")
     parser.add_argument("--only", help="the record of this name")
-    parser.add_argument("--no-command", action="store_true", help="leave the command line out")
+    parser.add_argument(
+        "--commands",
+        type=int,
+        default=5,
+        metavar="N",
+        help="run the command, too, on the first N masks of a record",
+    )
     add_data_option(parser, RECORDS)
     args = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -110,23 +118,27 @@ def main() -> None:
                 filled, std, model = by_package(seen)
                 seconds = clock.read()
                 covered = float(np.mean(np.abs(filled - X)[hidden] <= 1.6449 * std[hidden]))
-                clock = Clock()
-                command = np.nan if args.no_command else error(by_command(seen))
-                whole = clock.read()
+                command, whole = np.nan, np.zeros(2)
+                if seed < args.commands:
+                    output, whole = by_command(seen)
+                    command = error(output)
                 runs.append([lines, error(filled), command, covered, *seconds, *whole])
+                told = "" if np.isnan(command) else f", command {command:.4f} ({in_words(whole)} s)"
                 print(
                     f"{name}, {hiding}, mask {seed}: linear {lines:.4f}, probsfa {runs[-1][1]:.4f} "
-                    f"(K = {len(model.decay_)}, {model.n_evaluations_} evaluations, {in_words(seconds)} s), "
-                    f"command {command:.4f} ({in_words(whole)} s)",
+                    f"(K = {len(model.decay_)}, {model.n_evaluations_} evaluations, "
+                    f"{in_words(seconds)} s){told}",
                     flush=True,
                 )
-            lines, ours, command, covered = np.mean(runs, axis=0)[:4]
+            by_commands = [run for run in runs if not np.isnan(run[2])]
+            lines, ours, _, covered = np.mean(runs, axis=0)[:4]
+            command = np.mean([run[2] for run in by_commands]) if by_commands else np.nan
             won = sum(run[1] < run[0] for run in runs)
-            won_too = sum(run[2] < run[0] for run in runs)
+            won_too = sum(run[2] < run[0] for run in by_commands)
             longest = np.max(runs, axis=0)[4:]
             rows.append(
                 [f"{name}, {hiding}", f"{lines:.3f}", f"{ours:.3f}", f"{command:.3f}",
-                 f"{won} and {won_too} of {len(runs)}", f"{100 * covered:.0f} %",
+                 f"{won} of {len(runs)}, {won_too} of {len(by_commands)}", f"{100 * covered:.0f} %",
                  in_words(longest[:2]), in_words(longest[2:])]
             )  # fmt: skip
     head = ["record", "linear", "first call", "command", "better in", "90 % covers", "longest s", "command s"]

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
         (screen.note if any(map(is_standard_stream, outputs)) else screen.result)(scores_as_text(comparisons))
     with writing(*outputs) as drafts:
         for draft in drafts:
-            write_content(draft, scores_as_csv(comparisons).encode())
+            write_content(draft, [scores_as_csv(comparisons).encode()])
 
 
 def _as_dicts(comparisons: list[imputation.Comparison]) -> list[dict[str, Any]]:

@@ -50,8 +50,8 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with replacing(*outputs) as [picture, record, table]:
         save_picture(figure, picture)
-        write_content(record, weather.data.fillna(guesses).to_csv(lineterminator="\n").encode())
-        write_content(table, scores_as_csv(comparisons).encode())
+        write_content(record, [weather.data.fillna(guesses).to_csv(lineterminator="\n").encode()])
+        write_content(table, [scores_as_csv(comparisons).encode()])
     screen.result(f"Written to {folder}: {', '.join(_FILES)}")
 
 

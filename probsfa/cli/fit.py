@@ -38,15 +38,18 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
     screen.note(f"saved: {args.output}")
 
 
-def fit_model(series: Input, args: argparse.Namespace, screen: Screen) -> Any:
+def fit_model(series: Input, args: argparse.Namespace, screen: Screen, *, filling: bool = False) -> Any:
     """Fit a model to a file as the options say, showing progress and how it ended.
+
+    A model for ``filling`` the holes of the file alone ends where a further step moves no cell any more.
 
     Raises
     ------
     KeyboardInterrupt
         If the fit was interrupted: who interrupts a command wants its end, not half of a model.
     """
-    model = make_estimator(args, verbose=not screen.quiet)
+    n_filling = int(np.count_nonzero(~np.isnan(series.values))) if filling else 0
+    model = make_estimator(args, verbose=not screen.quiet, n_filling=n_filling)
     fit_quietly(model, series.X, times=series.times)
     if model.status_.startswith("Interrupted"):
         raise KeyboardInterrupt

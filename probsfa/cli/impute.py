@@ -1,6 +1,7 @@
 """`probsfa impute`: fill the holes of a file."""
 
 import argparse
+import inspect
 import json
 import math
 import time
@@ -15,9 +16,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.cli._errors import CommandError
+from probsfa.cli._memory import give_back
 from probsfa.cli._outputs import check_outputs, writing
 from probsfa.cli._parser import ENOUGH
-from probsfa.cli._pictures import check_format, draw_holes, save_picture
 from probsfa.cli._screen import Screen
 from probsfa.cli.fit import fit_model
 from probsfa.cli.tables.content import check_written_as_text, write_content
@@ -37,6 +38,8 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
     inputs = [path for path in (args.data, args.model) if path is not None]
     check_outputs(outputs, force=args.force, inputs=inputs)
     if args.plot is not None:
+        from probsfa.cli._pictures import check_format  # loads all pictures, which most calls do without
+
         check_format(args.plot)
     for path in (path for path in (args.output, args.std) if path is not None):
         check_written_as_text(path)
@@ -52,9 +55,12 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
         screen.result(json.dumps(series.plan_as_dict(), indent=2) if args.json else series.plan_as_text())
         return
     filled, std, choice = _fill(series, model, args, screen, begin)
+    give_back()
     with writing(*outputs) as drafts:
         for output, draft in zip(outputs, drafts, strict=True):
             if output is args.plot:
+                from probsfa.cli._pictures import draw_holes, save_picture
+
                 save_picture(draw_holes(series, filled, std), draft)
             else:
                 texts = filled_texts(series, filled, std) if output is args.output else std_texts(series, std)
@@ -84,10 +90,12 @@ def _fill(
         screen.warn("nothing is missing, so nothing is filled: the output is the file as it was.")
         return series.values, np.zeros_like(series.values), None
     series.table.release()
+    give_back()
     if model is None and args.budget is not None:
         model, choice = _choose(series, args, screen, begin)
     elif model is None:
-        model = fit_model(series, args, screen)
+        model = fit_model(series, args, screen, filling=True)
+    give_back()
     results = model.impute(series.X, return_std=True, times=series.times)
     filled, std = (series.in_order_of_file(result) for result in results)
     _check_finite(series, filled, std)
@@ -140,35 +148,42 @@ def filled_texts(series: Input, filled: FloatArray, std: FloatArray) -> NewTexts
         _digits(column, np.isnan(values)) for column, values in zip(std.T, series.values.T, strict=True)
     ]
 
-    def text(row: int, i: int) -> str:
-        return _number(filled[row, i], digits[i])
+    def texts(rows: NDArray[np.intp], i: int, missing: BoolArray) -> dict[int, str]:
+        chosen = rows[missing]
+        numbers = filled[chosen, i].tolist()
+        return dict(zip(chosen.tolist(), (_number(number, digits[i]) for number in numbers), strict=True))
 
-    return _texts(series, lambda missing: np.flatnonzero(missing), text)
+    return _texts(series, texts)
 
 
 def std_texts(series: Input, std: FloatArray) -> NewTexts:
     """Texts of the standard deviations of all cells, 0 where observed."""
 
-    def text(row: int, i: int) -> str:
-        return f"{std[row, i]:.4g}" if math.isnan(series.values[row, i]) else "0"
+    def texts(rows: NDArray[np.intp], i: int, missing: BoolArray) -> dict[int, str]:
+        of_all = dict.fromkeys(rows.tolist(), "0")
+        chosen = rows[missing]
+        of_all.update(
+            zip(chosen.tolist(), (f"{number:.4g}" for number in std[chosen, i].tolist()), strict=True)
+        )
+        return of_all
 
-    return _texts(series, lambda missing: np.arange(len(missing)), text)
+    return _texts(series, texts)
 
 
 def _texts(
-    series: Input, which: Callable[[BoolArray], NDArray[np.intp]], text: Callable[[int, int], str]
+    series: Input, of_column: Callable[[NDArray[np.intp], int, BoolArray], dict[int, str]]
 ) -> NewTexts:
-    """New texts of those cells of each data column that are chosen by which cells are missing."""
+    """New texts of the data columns, each made of some rows, its number and which of them are missing."""
     decimal = series.table.style.decimal
 
     def texts(rows: slice) -> dict[int, dict[int, str]]:
         missing = np.isnan(series.values[rows])
+        numbers = np.arange(rows.start, rows.stop)
+        new = {j: of_column(numbers, i, missing[:, i]) for i, j in enumerate(series.plan.data)}
+        if decimal == ".":
+            return new
         return {
-            j: {
-                row: text(row, i).replace(".", decimal)
-                for row in (rows.start + which(missing[:, i])).tolist()
-            }
-            for i, j in enumerate(series.plan.data)
+            j: {row: text.replace(".", decimal) for row, text in by_row.items()} for j, by_row in new.items()
         }
 
     return texts
@@ -189,7 +204,14 @@ def _number(value: float, digits: int | None) -> str:
 def _saved_model(path: Path) -> Any:
     from probsfa import load
 
-    return load(path)
+    model = load(path)
+    impute = getattr(model, "impute", None)
+    if impute is None or "times" not in inspect.signature(impute).parameters:
+        raise CommandError(
+            f"{path}: is a {type(model).__name__}, which fills no holes of rows in time; ProbabilisticSFA, "
+            "BayesianSFA and EmissionSFA do."
+        )
+    return model
 
 
 def _check_columns(path: Path, model: Any, series: Input) -> None:

@@ -2,6 +2,8 @@
 
 import argparse
 import inspect
+import subprocess
+import sys
 
 import pytest
 
@@ -16,6 +18,20 @@ def test_options_reach_the_estimator(stand_in, asked):
     model = make_estimator(args, verbose=True)
     assert (model.n_components, model.random_state, model.max_iter) == (asked, 5, 9)
     assert model.verbose
+
+
+def test_filling_a_record_of_many_cells_does_not_look_for_the_last_nats(stand_in):
+    args = argparse.Namespace(n_components=2, max_iter=9, seed=5)
+    assert [make_estimator(args, n_filling=n).tol for n in (0, 50_000)] == ["auto", "auto"]
+    assert make_estimator(args, n_filling=100_000).tol == pytest.approx(10.0)
+
+
+def test_the_command_that_fills_holes_loads_no_pictures_unless_asked():
+    program = (
+        "import sys, probsfa.cli.impute; print(*(n for n in sys.modules if n.startswith('probsfa.plots')))"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == ""
 
 
 def test_defaults_of_the_options_are_those_of_the_package():

@@ -31,6 +31,8 @@ fit_of_old = StandIn.fit
 StandIn.fit = goes_on
 # Spares the import of JAX.
 sys.modules["probsfa.statespace"] = types.SimpleNamespace(ProbabilisticSFA=StandIn)
+tolerance = types.SimpleNamespace(gain_worth_filling=lambda n_cells: "auto")
+sys.modules["probsfa.statespace.learning.options"] = tolerance
 sys.exit(main(sys.argv[1:]))
 """
 SLEEPS = "time.sleep(60)"
@@ -60,19 +62,24 @@ def stop(folder, verb, number, fit, *options):
     """Send a signal to a command that is fitting; gives exit code, what was said, and the seconds it took."""
     code = COMMAND.format(fit=fit)
     root = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", code, verb, "data.csv", "-o", "out", "--force", "-q", *options],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": root},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
-    assert process.stdout.readline() == "fitting\n"
-    start = time.monotonic()
-    process.send_signal(number)
-    _, err = process.communicate(timeout=60)
-    return process.returncode, err, time.monotonic() - start
+    ) as process:
+        try:
+            said = process.stdout.readline()
+            start = time.monotonic()
+            process.send_signal(number)
+            _, err = process.communicate(timeout=60)
+            seconds = time.monotonic() - start
+        finally:
+            process.kill()
+    assert said == "fitting\n", err
+    return process.returncode, err, seconds
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import probsfa
+from probsfa import SFA, ProcessMonitor
 from probsfa.cli import main
 from probsfa.datasets import make_slow_mixture
 
@@ -153,6 +154,17 @@ def test_a_saved_model_keeps_its_unit_of_time(tmp_path, capsys):
         main(["impute", str(tmp_path / "hours.csv"), "--model", str(model), "-o", str(out), "--force"]) == 2
     )
     assert "fitted with dates or durations" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("estimator", [SFA(2), ProcessMonitor(SFA(), alpha=0.1)])
+def test_a_saved_model_that_fills_no_holes_is_refused(estimator, tmp_path, capsys, rng):
+    X = rng.standard_normal((60, 3)).cumsum(axis=0)
+    model, data, out = (tmp_path / name for name in ("model.npz", "data.csv", "filled.csv"))
+    estimator.fit(X).save(model)
+    pd.DataFrame(X, columns=list("abc")).mask(X > 1.0).to_csv(data, index=False)
+    assert main(["impute", str(data), "--model", str(model), "-o", str(out)]) == 2
+    assert f"is a {type(estimator).__name__}, which fills no holes" in capsys.readouterr().err
+    assert not out.exists()
 
 
 def test_a_budget_chooses_the_model_and_says_why(mixture, tmp_path, capsys):

@@ -1,5 +1,6 @@
 """Where the cells of a delimited text begin and end."""
 
+import math
 import re
 from array import array
 from dataclasses import dataclass
@@ -7,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from probsfa._typing import FloatArray
 from probsfa.cli._errors import CommandError
 from probsfa.cli.tables.content import Content
 
@@ -15,6 +17,9 @@ __all__ = ["Cells", "cut", "unquote"]
 Offsets = NDArray[np.integer]
 # Bytes that are searched for delimiters at a time.
 _CHUNK = 2**22
+# Of such bytes Python makes numbers that are written as numbers are here, and no others.
+_BLANKS = b" \t\r"
+_OF_NUMBERS = b"0123456789+-.eE" + _BLANKS
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,33 @@ class Cells:
         spans = zip(self.starts[cells].tolist(), self.ends[cells].tolist(), strict=True)
         return [unquote(data[start:end].decode(codec)) for start, end in spans]
 
+    def numbers(self, cells: Offsets) -> FloatArray | None:
+        """Return the numbers of some cells with decimal points, NaN where a cell is empty.
+
+        Parameters
+        ----------
+        cells : ndarray of int (N,)
+            Which cells.
+
+        Returns
+        -------
+        ndarray (N,) or None
+            None where a cell holds anything else: their texts must be looked at one by one.
+        """
+        data = self.data
+        spans = zip(self.starts[cells].tolist(), self.ends[cells].tolist(), strict=True)
+        raw = [data[start:end] for start, end in spans]
+        joined = b"".join(raw)
+        if joined.translate(None, _OF_NUMBERS):
+            return None
+        if joined.translate(None, _BLANKS) != joined:
+            raw = [cell.strip() for cell in raw]
+        try:
+            values = np.array([float(cell) if cell else math.nan for cell in raw], dtype=np.float64)
+        except ValueError:
+            return None
+        return None if np.isinf(values).any() else values
+
     def blank(self) -> NDArray[np.bool_]:
         """Return for each line whether there is nothing in any of its cells."""
         dispensable = b' \t\r"' + self.delimiter.encode(self.codec)
@@ -85,6 +117,8 @@ class Cells:
 
     def with_byte(self, mark: str, most: int) -> list[str]:
         """Return the texts of the first so many cells that hold a character of one byte."""
+        if mark == self.delimiter and b'"' not in self.data:
+            return []
         data = np.frombuffer(self.data, dtype=np.uint8)
         holders = np.zeros(0, dtype=np.int64)
         for start in range(0, len(data), _CHUNK):

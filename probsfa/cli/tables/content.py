@@ -5,9 +5,11 @@ import io
 import sys
 import zipfile
 import zlib
+from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from probsfa.cli._errors import CommandError
 from probsfa.cli._outputs import is_standard_stream
@@ -45,10 +47,8 @@ class Content:
     bom: bytes = b""
 
     def encoded(self, data: bytes) -> bytes:
-        """Return other text, given as `data` is, in the encoding of the file."""
-        if self.encoding != self.codec:
-            data = data.decode(self.codec).encode(self.encoding)
-        return self.bom + data if self.bom else data
+        """Return other text, given as `data` is, in the encoding of the file, without its mark."""
+        return data if self.encoding == self.codec else data.decode(self.codec).encode(self.encoding)
 
 
 def read_content(path: Path) -> Content:
@@ -102,16 +102,20 @@ def check_written_as_text(path: Path) -> None:
         raise CommandError(f"{path}: tables are written as text; let the name end in .csv, .csv.gz or .zip.")
 
 
-def write_content(path: Path, data: bytes) -> None:
-    """Write the bytes of a file, packed where the name ends in .gz or .zip."""
-    if path.suffix == ".gz":
-        data = gzip.compress(data, mtime=0)
-    if path.suffix == ".zip":
-        packed = io.BytesIO()
-        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr(zipfile.ZipInfo("data.csv"), data, zipfile.ZIP_DEFLATED)
-        data = packed.getvalue()
-    path.write_bytes(data)
+def write_content(path: Path, pieces: Iterable[bytes]) -> None:
+    """Write the bytes of a file, piece by piece, packed where the name ends in .gz or .zip."""
+    with ExitStack() as stack:
+        file: IO[bytes] = stack.enter_context(path.open("wb"))
+        if path.suffix == ".gz":
+            packed = gzip.GzipFile("", "wb", fileobj=file, mtime=0)
+            file = cast(IO[bytes], stack.enter_context(packed))
+        if path.suffix == ".zip":
+            archive = stack.enter_context(zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED))
+            member = zipfile.ZipInfo("data.csv")  # of no date: the same data give the same file
+            member.compress_type = zipfile.ZIP_DEFLATED
+            file = stack.enter_context(archive.open(member, "w"))
+        for piece in pieces:
+            file.write(piece)
 
 
 def _decoded(source: str, data: bytes) -> Content:

@@ -97,11 +97,11 @@ def read_contents(table: Table, column: int, missing: Missing) -> Contents:
     -------
     Contents
     """
-    texts = table.texts(column)
-    values, bad = table.style.numbers(texts, missing)
+    values, bad = table.read_numbers(column, missing)
     name, n_missing = table.names[column], int(np.isnan(values).sum()) - len(bad)
     if not bad:
         return Contents(name, values, n_missing)
+    texts = table.texts(column)
     odd = [texts[i] for i in bad]
     shape = date_shape(odd) if 2 * len(bad) >= len(texts) - n_missing else None
     is_text = len(bad) == len(texts) - n_missing and all(_is_word(text) for text in odd)

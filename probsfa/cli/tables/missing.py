@@ -3,6 +3,10 @@
 import re
 from collections.abc import Iterable
 
+import numpy as np
+
+from probsfa._typing import FloatArray
+
 __all__ = ["Missing", "split_codes"]
 
 _NOT_A_VALUE = frozenset({"", "na", "n/a", "<na>", "nan", "null", "none"})
@@ -29,9 +33,11 @@ class Missing:
         """Whether a cell's text means that it is missing."""
         return text.lower() in self.texts
 
-    def matches_number(self, number: float) -> bool:
-        """Whether a cell's number means that it is missing."""
-        return number in self.numbers
+    def without_codes(self, values: FloatArray) -> FloatArray:
+        """Make NaN of the numbers that mean that a cell is missing, in place."""
+        for code in self.numbers:
+            values[values == code] = np.nan
+        return values
 
 
 def split_codes(given: Iterable[str], decimal: str = ".") -> list[str]:

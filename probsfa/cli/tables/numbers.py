@@ -82,10 +82,7 @@ class Style:
                 if not missing.matches(text):
                     bad.append(i)
             read.append(value)
-        values = np.array(read, dtype=np.float64)
-        for code in missing.numbers:
-            values[values == code] = math.nan
-        return values, bad
+        return missing.without_codes(np.array(read, dtype=np.float64)), bad
 
     @cached_property
     def _mark(self) -> str:

@@ -6,7 +6,7 @@ from copies, and filling replaces the bytes of missing cells alone.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from probsfa._typing import FloatArray
 from probsfa.cli._errors import CommandError
 from probsfa.cli.tables.cells import Cells, cut
 from probsfa.cli.tables.content import Content, read_content
@@ -107,10 +108,17 @@ class Table:
         CommandError
             If a cell is neither missing nor a finite number; names file, row and column.
         """
-        values, bad = self.style.numbers(self.texts(column), missing)
+        values, bad = self.read_numbers(column, missing)
         if bad:
             raise self.not_a_number(bad[0], column)
         return values
+
+    def read_numbers(self, column: int, missing: Missing) -> tuple[FloatArray, list[int]]:
+        """Return the numbers of a column as `Style.numbers` does: NaN where there is none, and bad rows."""
+        values = self.cells.numbers(self._cells_of(column)) if self.style == Style() else None
+        if values is None:
+            return self.style.numbers(self.texts(column), missing)
+        return missing.without_codes(values), []
 
     def not_a_number(self, index: int, column: int) -> CommandError:
         """Make the error of a cell that is neither missing nor a number; it says which option may help."""
@@ -139,8 +147,8 @@ class Table:
             "--time if it tells the time, or leave the column out with --exclude."
         )
 
-    def filled(self, texts: NewTexts) -> bytes:
-        """Return the file's bytes with some cells replaced.
+    def filled(self, texts: NewTexts) -> Iterator[bytes]:
+        """Give the file's bytes with some cells replaced, piece by piece.
 
         Parameters
         ----------
@@ -148,28 +156,35 @@ class Table:
             Called with a slice of rows, one after the other; gives for each column in which cells change the
             new texts by the number of the row. So few of them are in memory at a time.
 
-        Returns
-        -------
+        Yields
+        ------
         bytes
-            The whole file, the header included.
+            The next piece of the file, the header included.
         """
-        cells = self.cells
-        blocks, position = [], 0
+        cells, data, position = self.cells, self.cells.data, 0
+        yield self.content.bom
         for start in range(0, len(self.rows), _BLOCK_ROWS):
             stop = min(start + _BLOCK_ROWS, len(self.rows))
-            changes: list[tuple[int, str]] = []
-            for column, new in texts(slice(start, stop)).items():
-                places = cells.lines[self.rows[list(new)]] + column
-                changes += zip(places.tolist(), new.values(), strict=True)
-            changes.sort(key=lambda change: change[0])
+            places: list[NDArray[np.int64]] = [np.zeros(0, dtype=np.int64)]
+            new: list[str] = []
+            for column, by_row in texts(slice(start, stop)).items():
+                places.append(np.asarray(cells.lines[self.rows[list(by_row)]] + column, dtype=np.int64))
+                new += by_row.values()
+            changed = np.concatenate(places)
+            order = np.argsort(changed)
+            changed = changed[order]
+            spans = zip(cells.starts[changed].tolist(), cells.ends[changed].tolist(), strict=True)
             pieces = []
-            for cell, text in changes:
-                pieces.append(cells.data[position : cells.starts[cell]])
-                pieces.append(_replace(cells.raw(cell), text, self.delimiter).encode(cells.codec))
-                position = int(cells.ends[cell])
-            blocks.append(b"".join(pieces))
-        blocks.append(cells.data[position:])
-        return self.content.encoded(b"".join(blocks))
+            for (begin, end), i in zip(spans, order.tolist(), strict=True):
+                pieces.append(data[position:begin])
+                old = data[begin:end].decode(cells.codec)
+                pieces.append(_replace(old, new[i], self.delimiter).encode(cells.codec))
+                position = end
+            last = int(cells.ends[cells.lines[self.rows[stop - 1] + 1] - 1])
+            pieces.append(data[position:last])
+            position = last
+            yield self.content.encoded(b"".join(pieces))
+        yield self.content.encoded(data[position:])
 
     def _cells_of(self, column: int) -> NDArray[np.int64]:
         return np.asarray(self.cells.lines[self.rows] + column)

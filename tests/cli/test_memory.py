@@ -1,0 +1,30 @@
+"""Memory that is free again goes back to the machine."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from probsfa.cli._memory import give_back
+
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
+def test_memory_below_what_is_still_used_is_given_back():
+    pieces = [bytes(4_000) for _ in range(20_000)]
+    last = pieces[-1]
+    full = resident()
+    del pieces
+    give_back()
+    assert full - resident() > 60e6
+    assert len(last) == 4_000
+
+
+def test_elsewhere_nothing_is_done(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setattr("ctypes.CDLL", None)
+    give_back()
