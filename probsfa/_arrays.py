@@ -1,6 +1,6 @@
 """One array-like at the border: checked cell by cell, with the place of the first bad cell in the message."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import date, timedelta
 from typing import Any
 
@@ -150,6 +150,12 @@ def _fill_masked(X: Any) -> Any:
 
 def _check_kind(X: Any, name: str) -> None:
     """Raise for what would convert to numbers silently, or fail without saying where."""
+    if isinstance(X, Mapping) and not hasattr(X, "shape"):  # a bunch, or a dictionary of columns
+        keys = ", ".join(repr(key) for key in list(X)[:6])
+        raise TypeError(
+            f"{name} is a {type(X).__name__} with the keys {keys}; wanted one table of shape "
+            f"(n_rows, n_features), such as {name}['data'], or pandas.DataFrame({name})."
+        )
     array = _check_cells_of(
         X,
         name,

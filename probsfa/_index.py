@@ -28,7 +28,8 @@ _KINDS = {
     "timedelta64": "durations",
     "timedelta": "durations",
 }
-_TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+#: Ticks of the clock of an index of pandas, by its unit.
+TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _LOOKS_LIKE_A_DATE = re.compile(r"\s*\d{4}[-/.]\d{1,2}([-/.]\d{1,2})?([T ]\d{1,2}:\d{2}.*)?\s*$")
 
 
@@ -238,7 +239,7 @@ def _checked_seconds(stamps: Any, label: str) -> NDArray[np.float64]:
 
 def _clock_steps(stamps: Any) -> NDArray[np.float64]:
     """Return the seconds between rows, which are alike where the ticks of the clock are."""
-    return np.asarray(np.diff(stamps.asi8) / _TICKS_PER_SECOND[stamps.unit], dtype=np.float64)
+    return np.asarray(np.diff(stamps.asi8) / TICKS_PER_SECOND[stamps.unit], dtype=np.float64)
 
 
 def _common(steps: Sequence[NDArray[Any]]) -> float | None:

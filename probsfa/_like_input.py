@@ -61,7 +61,7 @@ def like_rows(X: Any, values: FloatArray, *, index: Any = None, columns: Any = N
 def _like_one(x: Any, values: FloatArray) -> Any:
     # Frames are recognised by what is used of them, so that their libraries need not be loaded for arrays.
     if hasattr(x, "columns") and hasattr(x, "index") and hasattr(x, "iloc"):
-        return type(x)(values, index=x.index, columns=x.columns)
+        return type(x)(values, index=x.index, columns=x.columns, copy=False)  # nobody else holds them
     if hasattr(x, "columns") and hasattr(x, "schema") and hasattr(x, "with_columns"):  # polars
         return type(x)(values, schema=x.columns, orient="row")
     if hasattr(x, "column_names") and hasattr(x, "schema") and hasattr(type(x), "from_arrays"):  # pyarrow

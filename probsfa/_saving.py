@@ -2,8 +2,10 @@
 
 An estimator is its parameters and fitted attributes. These are numbers, text, arrays, sparse matrices, lists
 of such, records of this package, and estimators of this package and of scikit-learn. Each becomes a node
-of a tree that JSON can hold, with the arrays beside it (:mod:`probsfa._storage`). What is none of these, a
-function for example, is refused: it cannot be made again from a file without running what the file says.
+of a tree that JSON can hold, with the arrays beside it (:mod:`probsfa._storage`). A fitted estimator with a
+format of its own, such as :class:`probsfa.ProbabilisticSFA` within a pipeline, is the bytes of the file that
+it would write. What is none of these, a function for example, is refused: it cannot be made again from a file
+without running what the file says.
 
 A file also holds what the estimator made of two rows. An estimator that makes anything else of them after
 loading is damaged, or another than it was.
@@ -15,8 +17,10 @@ import importlib
 import inspect
 import json
 import os
+import tempfile
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +28,7 @@ import scipy.sparse
 import sklearn
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from probsfa import _storage
@@ -98,8 +103,7 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     >>> bool(np.array_equal(again.transform(X), pipeline.transform(X)))
     True
     """
-    own = getattr(type(estimator), "save", None)
-    if own is not None and own is not Saved.save:
+    if _saves_itself(estimator):
         estimator.save(path)
         return
     if not isinstance(estimator, BaseEstimator):
@@ -115,6 +119,12 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
         scalars["probe"]["result"] = writer.encode(result, "result")
     scalars["digest"] = _digest(tree, writer.arrays)
     _storage.write(path, KIND, scalars, writer.arrays)
+
+
+def _saves_itself(estimator: Any) -> bool:
+    """Whether an estimator has a way of saving that is not the one of this module."""
+    own = getattr(type(estimator), "save", None)
+    return own is not None and own is not Saved.save
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -227,6 +237,8 @@ class _Writer:
     def _object(self, value: Any, where: str) -> Any:
         cls = type(value)
         home, name = cls.__module__, cls.__qualname__
+        if home.split(".")[0] == "probsfa" and _saves_itself(value) and _is_fitted(value):
+            return {"file": self._array(_bytes_of(value), where)["array"]}
         if isinstance(value, BaseEstimator) and home.split(".")[0] in _PACKAGES:
             state, kind = vars(value), "estimator"
         elif home.startswith(_ROOMS) and hasattr(cls, "_fields"):
@@ -277,6 +289,22 @@ class _Writer:
 _PLAIN = (bool, int, float, str)
 
 
+def _is_fitted(estimator: Any) -> bool:
+    try:
+        check_is_fitted(estimator)
+    except NotFittedError:
+        return False
+    return True
+
+
+def _bytes_of(estimator: Any) -> NDArray[np.uint8]:
+    """The file that an estimator writes by itself."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.npz"
+        estimator.save(path)
+        return np.frombuffer(path.read_bytes(), dtype=np.uint8)
+
+
 def _flags(value: NDArray[Any]) -> dict[str, Any]:
     flags: dict[str, Any] = {} if value.flags.writeable else {"read_only": True}
     if value.dtype.kind in "bO":
@@ -309,6 +337,8 @@ def _decode(node: Any, arrays: dict[str, NDArray[Any]]) -> Any:
         if dtype.kind not in "biufU" or not isinstance(node["scalar"], _PLAIN):
             raise ValueError(f"{node!r:.60} is no number")
         return np.asarray(node["scalar"], dtype=dtype)[()]
+    if kind == "file":
+        return _decode_file(arrays[node["file"]])
     if kind == "sparse":
         return _decode_sparse(node, arrays)
     if kind == "dict":
@@ -334,6 +364,18 @@ def _decode_array(node: Any, arrays: dict[str, NDArray[Any]]) -> NDArray[Any]:
         array = array.copy() if of is None else array
         array.flags.writeable = False
     return array
+
+
+def _decode_file(content: NDArray[Any]) -> Any:
+    """The estimator that a file of its own holds."""
+    # Who reads which file stands above this module.
+    read = importlib.import_module("probsfa._models").load
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.npz"
+        path.write_bytes(np.asarray(content, dtype=np.uint8).tobytes())
+        if _storage.kind_of(path) == KIND:  # these are written as trees, so that no file is within itself
+            raise ValueError("it holds a file of a kind that is not held so")
+        return read(path)
 
 
 def _decode_sparse(node: Any, arrays: dict[str, NDArray[Any]]) -> Any:

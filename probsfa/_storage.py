@@ -9,6 +9,8 @@ import json
 import math
 import os
 import zipfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -17,7 +19,7 @@ from numpy.typing import NDArray
 
 from probsfa._files import replacing
 
-__all__ = ["FORMAT", "VERSION", "kind_of", "read", "write"]
+__all__ = ["FORMAT", "VERSION", "check_parameters", "kind_of", "read", "usable", "write"]
 
 FORMAT = "probsfa"
 VERSION = 1
@@ -100,6 +102,23 @@ def read(path: str | os.PathLike[str], *kinds: str) -> tuple[dict[str, Any], dic
             f"Install a newer {FORMAT}."
         )
     return header, arrays
+
+
+@contextmanager
+def usable(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Where contents of a file turn out to make no model, raise a ValueError that names the file."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+        said = f"it has no {error.args[0]!r}" if isinstance(error, KeyError) else str(error).rstrip(".")
+        raise ValueError(f"{os.fspath(path)} holds no usable model: {said}.") from error
+
+
+def check_parameters(path: str | os.PathLike[str], given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise a ValueError unless all parameters that a file gives are known."""
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise ValueError(f"{os.fspath(path)} has parameters that this release does not know: {unknown}.")
 
 
 def kind_of(path: str | os.PathLike[str]) -> Any:

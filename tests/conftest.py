@@ -8,8 +8,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-import pytest
+# Matrices of tests are small, and each worker of pytest has a core or less: threads of a linear algebra
+# library would only wait for each other. By the environment, for processes that tests start, too.
+for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+from threadpoolctl import threadpool_limits  # noqa: E402
 
 # What JAX compiles is kept in pytest's folder, for the other workers and for the next run: compiling takes
 # most of the time. By the environment, which JAX reads when it is imported, so that tests in processes of
@@ -46,7 +52,9 @@ def few_pieces_of_memory() -> Iterator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Empty the folder of compiled programs when old ones have piled up."""
+    """Use one thread of what was loaded before; empty the folder of programs when old ones have piled up."""
+    if os.environ["OPENBLAS_NUM_THREADS"] == "1":  # a plugin of pytest may have imported NumPy earlier
+        threadpool_limits(1, user_api="blas")
     is_worker = hasattr(config, "workerinput")
     if not is_worker and sum(x.stat().st_size for x in _PROGRAMS.glob("*")) > _MOST_BYTES:
         shutil.rmtree(_PROGRAMS, ignore_errors=True)

@@ -7,7 +7,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
+
+from probsfa import ProbabilisticSFA
+from probsfa.statespace.learning.coordinates import Coordinates, to_vector
+from probsfa.statespace.learning.noise import Noise
+from probsfa.statespace.learning.objective import CountedEStep, ExactObjective
+from probsfa.statespace.parameters import Latents, rescale
+from tests.oracles import statespace as oracle
+from tests.statespace.support import to_model, to_panel
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "benchmarks"
@@ -68,6 +78,35 @@ def test_claims_of_figure_3_of_escalante_and_wiskott_hold(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["slowest_features.py", "--quick"])
     assert module_of(PROGRAMS["slowest_features"]).main() == 0
     assert "in training alone: True" in capsys.readouterr().out
+
+
+def test_curvature_along_arcs_is_that_of_the_likelihood(monkeypatch, rng):
+    """Of latents that turn into each other under little noise, at a maximum: the extreme values."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    climbs = module_of(PROGRAMS["climbs"])
+    model = oracle.Model(np.array([0.9, 0.88]), rng.standard_normal((3, 2)), np.full(3, 1e-3), np.zeros(3))
+    data = oracle.simulate(rng, model, [24])[0]
+    scale = data.std(axis=0)
+    panel = to_panel([(data - data.mean(axis=0)) / scale])
+    params = ProbabilisticSFA(2, noise=1e-3, tol=1e-9).fit(data).params_
+    params = rescale(params, -data.mean(axis=0) / scale, 1.0 / scale)
+    layout = Coordinates(3, Latents(2), "fixed", True)
+    evaluate = CountedEStep(panel, 1000)
+    evaluate.begin_with_prior(Noise("fixed", np.zeros(3)))
+    objective, vector = ExactObjective(evaluate, layout, params), to_vector(layout, params)
+    values, weights = climbs.spectrum(objective, vector, 8)
+
+    def value(at):
+        return oracle.log_likelihood(oracle.unpack(at, to_model(params), "fixed"), [panel.values[:24]])
+
+    root = np.sqrt(params.noise_variance.min())
+    curvature = -oracle.numerical_hessian(value, vector, 0.05 * root)
+    metric = objective.metric(vector, objective(vector)).to_dense()
+    half = np.linalg.inv(np.linalg.cholesky(metric))
+    wanted = np.linalg.eigvalsh(half @ curvature @ half.T)
+    assert weights.sum() == pytest.approx(1.0)
+    np.testing.assert_allclose(values[-1], wanted[-1], rtol=1e-3)
+    assert wanted[0] - 1e-3 < values[0] < wanted[0] + 0.05
 
 
 @pytest.mark.exhaustive  # ten seconds: what the notes say of each estimator is in the tests of that one
@@ -147,3 +186,69 @@ def test_links_and_tests_in_results_exist(page):
             assert (FOLDER / target).exists(), target
     for test in re.findall(r"`((?:\w+/)*test_\w+\.py)`", text):
         assert (ROOT / "tests" / test).exists(), test
+
+
+@pytest.fixture
+def program(monkeypatch):
+    """Return a function: a program as a module, by its name."""
+    monkeypatch.setattr(sys, "path", list(sys.path))  # programs add the folder of what they share
+    return lambda name: module_of(PROGRAMS[name])
+
+
+def test_tsibench_hides_what_the_protocol_says(program):
+    tsibench = program("tsibench")
+    record = tsibench.Record(np.zeros((0, 7)), slice(0), slice(0), 48, 36, 6)
+    windows = [np.zeros((48, 7))] * 40
+    hidden = tsibench.hidden_cells(windows, record, seed=0)
+    shares = [np.mean(each) for each in hidden]
+    np.testing.assert_allclose(shares[:3], (0.1, 0.5, 0.9), atol=0.02)
+    for window in hidden[3]:  # runs of 36 in some columns, no more of them than fit into half of the cells
+        columns = window.any(axis=0)
+        assert columns.sum() == 5
+        assert all(
+            np.flatnonzero(c)[-1] - np.flatnonzero(c)[0] == 35 == c.sum() - 1 for c in window[:, columns].T
+        )
+    for window in hidden[4]:  # no cell alone: blocks of 6 x 6, which may overlap
+        assert window.mean() >= 0.5
+        blocks = np.lib.stride_tricks.sliding_window_view(window, (6, 6)).all(axis=(2, 3))
+        covered = np.zeros_like(window)
+        for row, column in np.argwhere(blocks):
+            covered[row : row + 6, column : column + 6] = True
+        assert np.array_equal(covered, window)
+    again = tsibench.hidden_cells(windows, record, seed=0)
+    assert all(
+        np.array_equal(a, b)
+        for one, two in zip(hidden, again, strict=True)
+        for a, b in zip(one, two, strict=True)
+    )
+
+
+def test_tsibench_scores_hidden_cells_in_standard_deviations(program):
+    tsibench = program("tsibench")
+    window = np.array([[1.0, 10.0], [2.0, np.nan], [3.0, 30.0]])
+    hidden = np.array([[True, False], [False, True], [False, True]])
+    seen = []
+
+    def fill(windows):
+        seen.extend(windows)
+        return [np.array([[2.0, 10.0], [2.0, 0.0], [3.0, 10.0]])], [np.full((3, 2), 5.0)]
+
+    row, by_column = tsibench.score(fill, [window], [hidden], np.array([2.0, 10.0]))
+    assert np.isnan(seen[0][hidden]).all() and np.array_equal(seen[0][~hidden], window[~hidden])
+    # Errors of 0.5 and -2, as the third hidden cell has no value; an interval holds the first alone.
+    np.testing.assert_allclose(row[[0, 1, 3]], (1.25, 2.125, 0.5))
+    np.testing.assert_allclose(by_column, (0.25, 4.0))
+
+
+def test_nowcast_sees_a_quarter_in_its_own_months_alone(program):
+    nowcast = program("nowcast")
+    june = nowcast.load_nowcast().june
+    spread = nowcast.in_their_months(june)
+    quarterly = nowcast.are_quarterly(june)
+    assert list(june.columns[quarterly]) == ["GDPC1", "ULCNFB", "A261RX1Q020SBEA"]
+    pd.testing.assert_frame_equal(spread.loc[:, ~quarterly], june.loc[:, ~quarterly])
+    for name in june.columns[quarterly]:
+        for month, value in spread[name].items():
+            end = month + pd.offsets.QuarterEnd(0)
+            of_quarter = june.loc[pd.Timestamp(end.year, end.month, 1), name]
+            assert value == of_quarter or (np.isnan(value) and np.isnan(of_quarter))

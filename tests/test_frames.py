@@ -3,16 +3,18 @@
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn import config_context
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from probsfa import SFA, KernelSFA, ProbabilisticSFA
+from probsfa import IGSFA, SFA, GraphSFAClassifier, GraphSFARegressor, KernelSFA, ProbabilisticSFA
 from probsfa._frames import lists_in_lists_out
 from probsfa._validation import check_sequences
 from probsfa.expansions import Power
+from probsfa.imputation import ClassicSFA, IterativeRegression
+from tests.tolerances import EXACT
 
 LENGTHS = [20, 40]
 
@@ -39,6 +41,39 @@ def test_a_list_of_frames_gives_frames_with_the_index_of_each(estimator, frames)
             assert_array_equal(result.index, frame.index)
             assert list(result.columns) == list(estimator.get_feature_names_out())
             assert_array_equal(result.to_numpy(), values)
+
+
+@pytest.mark.parametrize("container", ["pandas", "polars"])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        GraphSFAClassifier(shrinkage=0.1, cv=2),
+        GraphSFARegressor(2, shrinkage=0.1, cv=2),
+        IGSFA(3, graph="clustered"),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_the_kind_of_frames_that_scikit_learn_is_set_to_changes_no_number(rng, estimator, container):
+    pytest.importorskip(container)
+    X, y = rng.standard_normal((60, 4)).cumsum(axis=0), np.arange(60)
+    y = y if isinstance(estimator, GraphSFARegressor) else y // 20
+    verb = "transform" if isinstance(estimator, IGSFA) else "predict"
+    verb = "predict_proba" if isinstance(estimator, GraphSFAClassifier) else verb
+    expected = np.asarray(getattr(clone(estimator).fit(X, y), verb)(X))
+    with config_context(transform_output=container):
+        configured = np.asarray(getattr(clone(estimator).fit(X, y), verb)(X))
+    assert_allclose(configured, expected, rtol=EXACT, atol=EXACT)
+
+
+@pytest.mark.parametrize("container", ["pandas", "polars"])
+@pytest.mark.parametrize("method", [ClassicSFA(), IterativeRegression()], ids=lambda method: method.name)
+def test_methods_of_imputation_fill_whatever_scikit_learn_is_set_to(rng, method, container):
+    pytest.importorskip(container)
+    X = rng.standard_normal((60, 3)).cumsum(axis=0)
+    X[20:25, 0] = np.nan
+    expected = method.fill(X).values
+    with config_context(transform_output=container):
+        assert_allclose(method.fill(X).values, expected, rtol=EXACT)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

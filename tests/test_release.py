@@ -9,7 +9,8 @@ import pytest
 import probsfa
 
 ROOT = Path(__file__).resolve().parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+PROJECT, BUILD = SETTINGS["project"], SETTINGS["build-system"]
 CITATION = (ROOT / "CITATION.cff").read_text("utf-8")
 RECIPE = (ROOT / "conda" / "meta.yaml").read_text("utf-8")
 LICENSES = (ROOT / "LICENSES.md").read_text("utf-8")
@@ -41,6 +42,26 @@ def test_recipe_of_conda_asks_for_what_the_package_asks_for():
     wanted = dict(re.fullmatch(r"([\w-]+)>=(\S+)", each).groups() for each in PROJECT["dependencies"])
     wanted["matplotlib-base"] = wanted.pop("matplotlib")
     assert asked == wanted
+
+
+def recipe(key):
+    """What stands in the recipe of conda behind a key: a text, or the items of a list."""
+    text, items = re.search(rf"^ +{key}: *(.*)\n((?: +- .*\n)*)", RECIPE, flags=re.MULTILINE).groups()
+    return text.strip('"') or re.findall(r"- (.*)", items)
+
+
+def test_recipe_of_conda_describes_the_same_package():
+    assert recipe("name") == PROJECT["name"] and recipe("version") == "{{ version }}"
+    assert recipe("summary") == PROJECT["description"]
+    assert recipe("license") == PROJECT["license"]
+    assert recipe("license_file") == PROJECT["license-files"]
+    assert all((ROOT / path).is_file() for path in recipe("license_file"))
+    assert recipe("entry_points") == [f"{name} = {to}" for name, to in PROJECT["scripts"].items()]
+
+
+def test_recipe_of_conda_builds_with_what_the_package_is_built_with():
+    needed = [each.replace(">=", " >=") for each in BUILD["requires"]]
+    assert recipe("host") == [f"python {PROJECT['requires-python']}", "pip", *needed]
 
 
 def bundled():

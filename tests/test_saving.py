@@ -25,6 +25,7 @@ from probsfa import (
     KernelSFA,
     LaplacianEigenmaps,
     Layer,
+    ProbabilisticSFA,
     SpectralClustering,
     _saving,
 )
@@ -150,6 +151,22 @@ def test_probabilistic_models_are_saved_by_their_own(rng, tmp_path):
 
     probsfa.save(Own(), tmp_path / "own")
     assert (tmp_path / "own").read_text() == "own"
+
+
+def test_a_pipeline_with_a_probabilistic_model_is_saved(rng, tmp_path):
+    X, _, _ = data(rng)
+    pipeline = make_pipeline(StandardScaler(), ProbabilisticSFA(1, tol=10.0)).fit(X)
+    probsfa.save(pipeline, tmp_path / "model.npz")
+    again = probsfa.load(tmp_path / "model.npz")
+    np.testing.assert_allclose(again.transform(X), pipeline.transform(X), rtol=1e-12)
+    assert again[-1].status_ == pipeline[-1].status_
+
+    def nest(header, arrays):  # a file that would hold itself
+        [name] = [one["file"] for one, key in nodes(header["tree"]) if key == "file"]
+        arrays[name] = np.frombuffer((tmp_path / "model.npz").read_bytes(), dtype=np.uint8)
+
+    with pytest.raises(ValueError, match="a file of a kind that is not held so"):
+        probsfa.load(rewritten(tmp_path / "model.npz", tmp_path / "nested.npz", nest))
 
 
 @pytest.mark.parametrize(

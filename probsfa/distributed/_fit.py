@@ -64,6 +64,7 @@ def fit(estimator: _Estimator, X: Any, y: Any = None, *, lengths: Any = None) ->
     *ProbabilisticSFA*: the rows stay with the workers in packed form, and each step of the fit sends
     parameters there and sums of expected statistics back; a sequence is the work of one task, so cut very
     long ones by `lengths`. Starts are sought on this machine, on as many whole sequences as fit into 128 MiB.
+    Rows are evenly spaced: a frame whose index tells otherwise is refused.
 
     Examples
     --------

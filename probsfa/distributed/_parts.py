@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from probsfa._arrays import check_array
+from probsfa._index import read_index
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_lengths
 from probsfa.distributed._dask import compute, delayed, is_array, is_delayed
@@ -125,7 +126,7 @@ def whole_sequences(estimator: BaseEstimator, X: Any, *, lengths: Any = None, n_
             delayed(_cut)(delayed(_checked)(border, block, f"X[{stop - sum(group)}:{stop}]", True), group)
             for block, group, stop in zip(blocks, groups, stops, strict=True)
         ]
-    rows = [delayed(_checked)(border, x, f"X[{i}]", True) for i, x in enumerate(X)]
+    rows = [delayed(_checked_sequence)(border, x, f"X[{i}]") for i, x in enumerate(X)]
     return [delayed(_concatenated)(rows[i : i + step]) for i, step in _steps(len(rows), n_parts)]
 
 
@@ -207,6 +208,18 @@ def _learn_columns(estimator: BaseEstimator, rows: Any) -> BaseEstimator:
         if hasattr(estimator, name):
             setattr(border, name, getattr(estimator, name))
     return border
+
+
+def _checked_sequence(border: BaseEstimator, rows: Any, name: str) -> FloatArray:
+    """Checked rows of a sequence, which must not have an index that tells of uneven times."""
+    checked = _checked(border, rows, name, True)
+    times = read_index(rows, (len(checked),), as_list=False)
+    if times is not None and not times.axis.even:
+        raise ValueError(
+            f"{name} has an index that tells that its rows are unevenly spaced, and a fit on a cluster takes "
+            "rows as evenly spaced. Resample them, fit in memory, or drop the index: reset_index(drop=True)."
+        )
+    return checked
 
 
 def _first_row(sequence: Any) -> Any:

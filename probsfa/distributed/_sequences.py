@@ -8,7 +8,7 @@ import numpy as np
 from probsfa._times import TimeAxis
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_observed
-from probsfa.distributed._dask import compute, delayed, persist, reduce_tree
+from probsfa.distributed._dask import compute, delayed, is_array, persist, reduce_tree
 from probsfa.distributed._parts import whole_sequences
 from probsfa.statespace import ProbabilisticSFA
 from probsfa.statespace.columns import column_moments, merge_columns
@@ -21,6 +21,7 @@ from probsfa.statespace.learning.maximum_likelihood import (
     maximum_likelihood,
 )
 from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.learning.pattern_metric import PatternCounts, add_patterns, count_patterns
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters
@@ -30,6 +31,8 @@ from probsfa.statespace.progress import Progress
 __all__ = ["DistributedPanel", "fit_probabilistic"]
 
 _MOST_PARTS = 256  # each step of a fit sends a task to every part
+# Rows of a part that are worth a task, of an array that gives more parts than these.
+_ROWS_OF_A_PART, _FEW_PARTS = 2**14, 16
 _START_CELLS = 2**24  # 128 MiB of float64: rows that starts are sought on
 
 
@@ -48,6 +51,11 @@ class DistributedPanel(NamedTuple):
         """Sums of expected moments over all panels."""
         step = delayed(expected_statistics)
         return compute(reduce_tree(_add, [step(params, panel) for panel in self.panels]))[0]
+
+    def count_patterns(self) -> PatternCounts:
+        """Rows of all panels by the columns that are unseen for long in them."""
+        count = delayed(count_patterns)
+        return compute(reduce_tree(add_patterns, [count(panel) for panel in self.panels]))[0]
 
 
 class OnCluster:
@@ -72,7 +80,7 @@ class OnCluster:
     time_unit = 1.0
 
     def __init__(self, estimator: Any, X: Any, lengths: Any) -> None:
-        self.groups = whole_sequences(estimator, X, lengths=lengths, n_parts=_MOST_PARTS)
+        self.groups = whole_sequences(estimator, X, lengths=lengths, n_parts=_n_parts(X))
         moments = [delayed(column_moments)(group) for group in self.groups]
         self.columns = compute(reduce_tree(merge_columns, moments))[0]
         names = getattr(estimator, "feature_names_in_", None)
@@ -93,7 +101,8 @@ class OnCluster:
         scaled = [delayed(_scaled)(group, shift, scale) for group in self.groups]
         panel = DistributedPanel(persist(*(delayed(make_panel)(part) for part in scaled)))
         n_cells = sum(self.columns.lengths) * self.columns.counts.size
-        return Observations(_sample(scaled, n_cells), self.columns.counts, panel.expected_statistics)
+        sample = _sample(scaled, n_cells)
+        return Observations(sample, self.columns.counts, panel.expected_statistics, panel.count_patterns)
 
 
 def fit_probabilistic(model: ProbabilisticSFA, X: Any, lengths: Any) -> None:
@@ -110,6 +119,13 @@ def fit_probabilistic(model: ProbabilisticSFA, X: Any, lengths: Any) -> None:
     with Progress(model.verbose, model.max_iter) as report:
         fitted = maximum_likelihood(data, options, init=model.init, report=report)
     set_fitted(model, LinearGaussianModel(fitted))
+
+
+def _n_parts(X: Any) -> int:
+    """Most parts of the data. How long the members of a list are is not known yet."""
+    if not is_array(X):
+        return _MOST_PARTS
+    return min(max(X.shape[0] // _ROWS_OF_A_PART, _FEW_PARTS), _MOST_PARTS)
 
 
 def _scaled(part: Sequences, shift: FloatArray, scale: FloatArray) -> Sequences:

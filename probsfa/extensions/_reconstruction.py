@@ -117,7 +117,10 @@ class Reconstruction(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
 
     def _check_training_rows(self, X: Any) -> tuple[FloatArray, FloatArray]:
         """Check the rows to learn from, at least two and not all alike; also their mean."""
-        values = check_sequences(self, X, reset=True, allow_nan=False, min_rows=2).values
+        # Sums are in the order of the memory, and training carries a rounding on to other optima.
+        values = np.ascontiguousarray(
+            check_sequences(self, X, reset=True, allow_nan=False, min_rows=2).values
+        )
         if np.all(values == values[0]):
             raise ValueError("Every column of X is constant, so there is nothing to represent.")
         # From the first row on, so that an offset far from zero costs no digits.

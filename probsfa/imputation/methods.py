@@ -122,7 +122,7 @@ class IterativeRegression:
         with one_blas_thread(), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # a few rounds are what is asked for
             guesses = IterativeImputer(max_iter=_ROUNDS, random_state=0).fit_transform(series.values)
-        return fill_holes(X, series, guesses)
+        return fill_holes(X, series, np.asarray(guesses))
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class ClassicSFA:
         series = check_series(X, times)
         interpolated = np.where(series.mask, series.values, _interpolated(series))
         sfa = SFA().fit(interpolated, lengths=series.lengths)
-        features = sfa.transform(interpolated)
+        features = np.array(sfa.transform(interpolated))  # frames, where scikit-learn is set so
         features[:, (features.shape[1] + 1) // 2 :] = 0.0
         return fill_holes(X, series, sfa.inverse_transform(features))
 

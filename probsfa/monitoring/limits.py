@@ -6,7 +6,14 @@ import numpy as np
 
 from probsfa._typing import FloatArray
 
-__all__ = ["contiguous_folds", "control_limits", "trailing_means"]
+__all__ = ["contiguous_folds", "control_limits", "empirical_limits", "tail_limits", "trailing_means"]
+
+# Rare events for which their own quantile is known well enough.
+_MANY_EVENTS = 20
+# Part of the rows that are the tail, and how many make one at least.
+_TAIL, _FEWEST_EXCESSES = 0.1, 20
+# Shapes below which the tail is exponential to rounding.
+_NO_SHAPE = 1e-8
 
 
 def contiguous_folds(lengths: tuple[int, ...], n_folds: int) -> list[list[tuple[int, int, int]]]:
@@ -50,7 +57,13 @@ def trailing_means(values: FloatArray, window: int) -> FloatArray:
 
 
 def control_limits(held_out: FloatArray, alpha: float, *, joint: bool) -> FloatArray:
-    """Limits that rows as those given exceed with a given probability.
+    """Limits that new rows of the same process exceed with a given probability.
+
+    Of many rows these are quantiles (:func:`empirical_limits`). Of few, in which the event that is asked for
+    has happened fewer than 20 times, quantiles are a handful of rows, and these come from a few excursions:
+    limits too low are then as likely as limits too high, and low ones cost more. The largest tenth of the
+    rows, or more if these are few, then tells how the tail falls off (:func:`tail_limits`), and the limit is
+    the higher one of the two.
 
     Parameters
     ----------
@@ -59,20 +72,54 @@ def control_limits(held_out: FloatArray, alpha: float, *, joint: bool) -> FloatA
     alpha : float
         Part of the rows that may exceed a limit: that of each statistic or, with `joint`, any of them.
     joint : bool
-        Whether the limits together have this false-alarm rate; all then have the same one by themselves.
+        Whether the limits together have this false-alarm rate.
 
     Returns
     -------
     ndarray of shape (S,)
-        The limit is the largest held-out value but for the ``k`` above it, with the largest ``k`` for which
-        that holds.
+        Infinite for a statistic that no row has.
 
     Warns
     -----
     UserWarning
-        If there are too few rows to tell so rare an event: limits are then the largest values.
+        If there are too few rows to tell so rare an event: limits are then the largest values, or beyond.
     """
     judged = held_out[~np.isnan(held_out).all(axis=1)]
+    n, n_statistics = judged.shape
+    limits, beyond = empirical_limits(judged, alpha, joint=joint)
+    if alpha * n < _MANY_EVENTS:
+        rate = alpha / n_statistics if joint else alpha
+        limits = np.maximum(limits, tail_limits(judged, rate))
+    if beyond == 0:
+        warnings.warn(
+            f"{n} normal rows are few for a false-alarm rate of {alpha:g} with {n_statistics} statistics: "
+            "limits are their largest values, or beyond. Give more rows or a larger alpha.",
+            UserWarning,
+            stacklevel=3,
+        )
+    return limits
+
+
+def empirical_limits(values: FloatArray, alpha: float, *, joint: bool) -> tuple[FloatArray, int]:
+    """Limits that a given part of some rows exceeds.
+
+    Parameters
+    ----------
+    values : ndarray of shape (N, S)
+        Statistics of rows; NaN where they cannot be told.
+    alpha : float
+        Part of the rows that may exceed a limit: that of each statistic or, with `joint`, any of them.
+    joint : bool
+        Whether the limits together have this rate; all then have the same one by themselves.
+
+    Returns
+    -------
+    limits : ndarray of shape (S,)
+        The largest value but for the ``k`` above it, with the largest ``k`` for which that holds.
+    k : int
+        How many values of a statistic are above its limit.
+    """
+    judged = values[~np.isnan(values).all(axis=1)]
     n = len(judged)
     descending = np.sort(np.where(np.isnan(judged), -np.inf, judged), axis=0)[::-1]
     k = int(np.floor(alpha * n + 1e-9))
@@ -84,12 +131,49 @@ def control_limits(held_out: FloatArray, alpha: float, *, joint: bool) -> FloatA
         )
         best = np.sort(np.where(np.isnan(judged), n + 1, ranks).min(axis=1))
         k = int(best[k]) - 1
-    if k == 0:
-        warnings.warn(
-            f"{n} normal rows are few for a false-alarm rate of {alpha:g} with {judged.shape[1]} statistics: "
-            "limits are their largest values. Give more rows or a larger alpha.",
-            UserWarning,
-            stacklevel=3,
-        )
     limits = descending[k]
-    return np.where(np.isneginf(limits), np.inf, limits)  # a statistic that no row has
+    return np.where(np.isneginf(limits), np.inf, limits), k
+
+
+def tail_limits(values: FloatArray, rate: float) -> FloatArray:
+    """Limits by the tail of each statistic: a generalised Pareto distribution of what exceeds a threshold.
+
+    The threshold ``u`` is exceeded by a part ``q`` of the rows, a tenth or 20 rows. Mean ``m`` and variance
+    ``v`` of the excesses give the shape ``xi = (1 - m^2 / v) / 2``, held to zero or more so that the tail has
+    no end, and the scale ``sigma = (1 - xi) m`` (Hosking & Wallis 1987); the limit is ::
+
+        u + sigma ((rate / q)^-xi - 1) / xi
+
+    Parameters
+    ----------
+    values : ndarray of shape (N, S)
+        Statistics of rows; NaN where they cannot be told.
+    rate : float
+        Part of the rows that may exceed each limit.
+
+    Returns
+    -------
+    ndarray of shape (S,)
+        Minus infinity where there is no tail to learn from: fewer than 40 rows, or a rate that is not below
+        that of the threshold.
+
+    References
+    ----------
+    Pickands (1975), Annals of Statistics 3:119, doi:10.1214/aos/1176343003 (excesses are such).
+    Hosking & Wallis (1987), Technometrics 29:339, doi:10.2307/1269343 (estimates by moments).
+    """
+    limits = np.full(values.shape[1], -np.inf)
+    for s, column in enumerate(values.T):
+        descending = np.sort(column[~np.isnan(column)])[::-1]
+        n = len(descending)
+        n_above = max(_FEWEST_EXCESSES, round(_TAIL * n))
+        if n < 2 * _FEWEST_EXCESSES or rate * n >= n_above:
+            continue
+        threshold = descending[n_above]
+        excesses = descending[:n_above] - threshold
+        mean, variance = float(np.mean(excesses)), float(np.var(excesses))
+        shape = max(0.5 * (1.0 - mean**2 / variance), 0.0) if variance > 0.0 else 0.0
+        times_rarer = n_above / (rate * n)
+        growth = np.log(times_rarer) if shape < _NO_SHAPE else (times_rarer**shape - 1.0) / shape
+        limits[s] = threshold + (1.0 - shape) * mean * growth
+    return limits

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
+from probsfa._saving import Saved
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences, check_count, check_sequences
 from probsfa.monitoring.limits import contiguous_folds, control_limits, trailing_means
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["ProcessMonitor"]
 
 
-class ProcessMonitor(BaseEstimator):
+class ProcessMonitor(Saved, BaseEstimator):
     """Control charts of slow features: alarms, with limits that hold on rows that no fit has seen.
 
     The model is fitted to rows of normal operation. Limits come from normal rows as well, but each row is
@@ -95,10 +96,15 @@ class ProcessMonitor(BaseEstimator):
     that is as improbable among complete ones, and a row without any cell none.
     :mod:`probsfa.monitoring.statistics` has the formulas.
 
+    Limits are quantiles of the held-out statistics. Where `alpha` is fewer than 20 of the normal rows, the
+    largest tenth of each statistic also tells how its tail falls off, and the higher limit of the two counts
+    (:mod:`probsfa.monitoring.limits`).
+
     References
     ----------
     Shang, Yang, Gao, Huang, Suykens & Huang (2015), AIChE Journal 61:3666, doi:10.1002/aic.14888.
     Alcala & Qin (2009), Automatica 45:1593, doi:10.1016/j.automatica.2009.02.027 (contributions).
+    Pickands (1975), Annals of Statistics 3:119, doi:10.1214/aos/1176343003 (tails).
 
     Examples
     --------
@@ -178,6 +184,7 @@ class ProcessMonitor(BaseEstimator):
         rows = _Rows.of(X, sequences, times)
         self.model_ = rows.fit(clone(template))
         self.n_slow_ = self._count_slow(self.model_)
+        self.statistics_ = tuple(self._charts(self.model_, rows.take([(0, 0, 1)]))[0])
         parts = []
         for stretches in contiguous_folds(sequences.lengths, self.n_folds):
             model = clone(template)
@@ -188,15 +195,26 @@ class ProcessMonitor(BaseEstimator):
                 rows.without(stretches).fit(model)
             left_out = rows.take(stretches)
             charts = self._charts(model, left_out)
+            if tuple(charts[0]) != self.statistics_:
+                raise ValueError(
+                    f"The model of all rows has the charts {', '.join(self.statistics_)}, and without a "
+                    f"stretch of them those of {', '.join(charts[0])}: a column varies in that stretch "
+                    "alone, or there are about as many columns as rows. Leave such columns out, give more "
+                    "rows, or give the model n_components."
+                )
             parts.append(self._statistics(left_out, charts))
-            self.statistics_ = tuple(charts[0])
         values = np.concatenate(parts)
         limits = control_limits(values, self.alpha, joint=self.joint)
         judged = ~np.isnan(values).all(axis=1)
         self.limits_ = dict(zip(self.statistics_, limits.tolist(), strict=True))
-        self.held_out_ = _frame(values, self.statistics_)
+        self._held_out = values
         self.false_alarm_rate_ = float(np.mean(np.any(values[judged] > limits, axis=1)))
         return self
+
+    @property
+    def held_out_(self) -> Any:
+        """Statistics (N, S) of the normal rows as a frame, each row by the fit that has not seen it."""
+        return _frame(self._held_out, self.statistics_)
 
     def score_samples(self, X: Any, *, lengths: Any = None, times: Any = None) -> Any:
         """Return the statistics of rows.

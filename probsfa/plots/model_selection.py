@@ -33,7 +33,7 @@ def plot_model_selection(
     Returns
     -------
     list of matplotlib Axes
-        Each model in a row, as of the last round in which it took part, the best score at the top. On the
+        Each model that was asked for hidden cells in a row, the best score at the top. On the
         left by how much its score is behind the best one of that round, with two standard errors; on the
         right its root mean square error. The choice is orange.
 
@@ -56,7 +56,8 @@ def plot_model_selection(
     >>> [ax.get_xlabel() for ax in axes]
     ['score behind the best', 'RMSE (standard deviations)']
     """
-    last = {row["model"]: row for row in selection.records}
+    asked = [row for row in selection.records if np.isfinite(row["score"])]
+    last = {row["model"]: row for row in asked or selection.records}
     rows = sorted(last.values(), key=lambda row: (-row["round"], row["behind"]))
     if axes is None:
         axes = figure(8.0, 1.2 + 0.28 * len(rows)).subplots(1, 2, sharey=True)

@@ -83,6 +83,7 @@ def choose(
     options: Options,
     folds: Sequence[tuple[IntArray, IntArray]],
     loss: Callable[[Any, FloatArray, NDArray[Any]], float],
+    lengths: Sequence[int],
 ) -> Choice:
     """Return the combination with the smallest held-out loss; the first where several are equal.
 
@@ -102,13 +103,16 @@ def choose(
         Rows. Without any, the first combination is taken.
     loss : callable
         Of a fitted step, held-out features and their targets; summed over samples.
+    lengths : sequence of int
+        Rows of every sequence, across which graphs in time join nothing.
     """
     if not options.open or not folds:
         return Choice(options.shrinkage[0], options.n_components[0], clone(options.steps[0]), float("nan"))
     probes, others = options.steps[: options.n_probes], options.steps[options.n_probes :]
     # Hundreds of small problems: threads would wait for each other longer than they work.
     with one_blas_thread():
-        features = [list(_features(estimator, X, labels, *fold, options)) for fold in folds]
+        sequence = np.repeat(np.arange(len(lengths)), lengths)
+        features = [list(_features(estimator, X, labels, sequence, *fold, options)) for fold in folds]
         losses = [
             _losses(i, features, folds, targets, options, probes, loss) for i in range(len(features[0]))
         ]
@@ -145,13 +149,20 @@ def _losses(
 
 
 def _features(
-    estimator: Any, X: FloatArray, labels: Any, train: IntArray, held_out: IntArray, options: Options
+    estimator: Any,
+    X: FloatArray,
+    labels: Any,
+    sequence: IntArray,
+    train: IntArray,
+    held_out: IntArray,
+    options: Options,
 ) -> Iterator[tuple[FloatArray, FloatArray]]:
     """Yield features of training and held-out samples for every intensity of shrinkage."""
     whole = isinstance(estimator.graph, TrainingGraph)  # cannot be built anew for some of the samples
     rows = X if whole else X[train]
     known = labels if whole else labels[train]
-    graph = build_graph(estimator._graph_of(), rows, known)
+    of_train = np.bincount(sequence[train])
+    graph = build_graph(estimator._graph_of(), rows, known, lengths=of_train[of_train > 0])
     expander = Expander.fit(estimator._expansion(), rows)
     expanded = expander(rows)
     moments = graph_moments(graph, expanded)

@@ -84,7 +84,7 @@ class SlowFeatureStep:
         return _MOST_COMPONENTS if self._expansion() is not None else min(X.shape[1], _MOST_COMPONENTS)
 
     def _fit_features(
-        self, X: FloatArray, labels: Any, n_components: int, shrinkage: float | str
+        self, sequences: Sequences, labels: Any, n_components: int, shrinkage: float | str
     ) -> FloatArray:
         """Fit `gsfa_`; return the features of the samples, fewer where the rank is lower."""
         options = {
@@ -94,15 +94,19 @@ class SlowFeatureStep:
             "shrinkage": shrinkage,
             "shrinkage_target": self._target(),
         }
+        X, lengths = sequences.values, sequences.lengths
         try:
-            self.gsfa_ = GraphSFA(n_components, **options).fit(X, labels)
+            self.gsfa_ = GraphSFA(n_components, **options).fit(X, labels, lengths=lengths)
         except RankError:
             if self.n_components is not None and self.n_components != "auto":
                 raise
-            self.gsfa_ = GraphSFA(None, **options).fit(X, labels)
+            self.gsfa_ = GraphSFA(None, **options).fit(X, labels, lengths=lengths)
         del self.gsfa_.graph_  # the features of new samples do not need it
-        features: FloatArray = self.gsfa_.transform(X)
-        return features
+        return self._features(X)
+
+    def _features(self, X: FloatArray) -> FloatArray:
+        """Return the slow features of rows as an array, whatever scikit-learn is set to return."""
+        return np.asarray(self.gsfa_.transform(X))
 
     def _target(self) -> str:
         return "identity" if self.preset == "images" else self.shrinkage_target
@@ -112,7 +116,7 @@ class SlowFeatureStep:
         check_is_fitted(self)
         images = flat_images(X) if self.preset == "images" else X
         sequences = check_sequences(self, images, reset=False, allow_nan=False)
-        return sequences.restore(function(self.gsfa_.transform(sequences.values)))
+        return sequences.restore(function(self._features(sequences.values)))
 
 
 def concatenated(pieces: Any, labels: Any) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -161,8 +161,8 @@ class GraphSFAClassifier(Saved, SlowFeatureStep, ClassifierMixin, BaseEstimator)
             counts = sorted({min(c, most) for c in (-(-(n_classes - 1) // 2), n_classes - 1, most)})
         options = Options(self._intensities(), counts, steps, n_probes=len(_POOLING))
         folds = folds_of_classes(self.cv, classes, sequences.lengths) if options.open else []
-        choice = choose(self, sequences.values, labels, classes, options, folds, _loss)
-        features = self._fit_features(sequences.values, labels, choice.n_components, choice.shrinkage)
+        choice = choose(self, sequences.values, labels, classes, options, folds, _loss, sequences.lengths)
+        features = self._fit_features(sequences, labels, choice.n_components, choice.shrinkage)
         try:
             self.classifier_ = clone(choice.step).fit(features, classes)
         except IndexError:  # scikit-learn's linear discriminant analysis, where classes have no spread

@@ -158,7 +158,7 @@ class IGSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         del self.gsfa_.graph_
         self.gsfa_.graph = self.graph if isinstance(self.graph, str) else None
         p = graph.node_weights / graph.Q
-        split = self._split(rows, self.gsfa_.transform(rows), p)
+        split = self._split(rows, np.asarray(self.gsfa_.transform(rows)), p)
         self.mean_ = split.mean
         self.n_slow_ = split.scaling.shape[1]
         self.delta_values_ = self.gsfa_.delta_values_[: self.n_slow_]
@@ -184,7 +184,7 @@ class IGSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """
         check_is_fitted(self)
         sequences = check_sequences(self, X, reset=False, allow_nan=False)
-        slow = self.gsfa_.transform(sequences.values)[:, : self.n_slow_]
+        slow = np.asarray(self.gsfa_.transform(sequences.values))[:, : self.n_slow_]
         outputs = (slow - self._slow_means) @ self._scaling
         rest = sequences.values - self.mean_ - outputs @ self.slow_loadings_.T
         return sequences.restore(np.hstack([outputs, rest @ self.residual_components_.T]))

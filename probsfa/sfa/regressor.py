@@ -177,10 +177,10 @@ class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
             self._intensities(), counts, self._steps(fitted_to.size // len(fitted_to)), n_probes=2
         )
         folds = folds_of_rows(self.cv, sequences.lengths) if options.open else []
-        choice = choose(self, sequences.values, labels, fitted_to, options, folds, _loss)
+        choice = choose(self, sequences.values, labels, fitted_to, options, folds, _loss, sequences.lengths)
         if np.isnan(choice.loss) and auto:
             choice = choice._replace(n_components=min(most, len(targets) - 1))
-        features = self._fit_features(sequences.values, labels, choice.n_components, choice.shrinkage)
+        features = self._fit_features(sequences, labels, choice.n_components, choice.shrinkage)
         self.regressor_ = clone(choice.step).fit(features, fitted_to)
         for name in ("label_values_", "classifier_"):
             if hasattr(self.regressor_, name):

@@ -1,7 +1,9 @@
 """Probabilistic fits of sequences on a cluster equal the fits in memory."""
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from probsfa import ProbabilisticSFA
 from probsfa._validation import Sequences
@@ -15,8 +17,19 @@ from tests.tolerances import EXACT
 dask = pytest.importorskip("dask", reason="needs probsfa[dask]")
 da = pytest.importorskip("dask.array", reason="needs probsfa[dask]")
 distributed = pytest.importorskip("probsfa.distributed")
+_sequences = pytest.importorskip("probsfa.distributed._sequences")
+whole_sequences = _sequences.whole_sequences
 
 LENGTHS = (120, 40, 1, 150, 89)
+
+
+@pytest.mark.parametrize(("n_rows", "n_parts"), [(500_000, 30), (10_000, 16), (10**8, 256)])
+def test_short_sequences_of_an_array_share_parts_that_are_worth_a_task(n_rows, n_parts):
+    data = da.zeros((n_rows, 2), chunks=(n_rows, 2))
+    lengths = (n_rows // 1000,) * 1000
+    assert _sequences._n_parts(data) == n_parts
+    groups = whole_sequences(ProbabilisticSFA(1), data, lengths=lengths, n_parts=n_parts)
+    assert 0.8 * n_parts <= len(groups) <= n_parts
 
 
 @pytest.fixture(autouse=True)
@@ -116,3 +129,17 @@ class TestMistakes:
         X[130, 1] = np.inf
         with pytest.raises(ValueError, match=r"X\[120:160\] contains infinity: inf in row 10, column 1"):
             distributed.fit(ProbabilisticSFA(2), da.from_array(X), lengths=LENGTHS)
+
+
+def test_frames_with_dates_are_even_or_refused(rng):
+    frame = pd.DataFrame(rng.standard_normal((60, 2)).cumsum(axis=0))
+    hourly = frame.set_axis(pd.date_range("2024", periods=60, freq="h"))
+    fits = [ProbabilisticSFA(1, max_iter=5), ProbabilisticSFA(1, max_iter=5)]
+    with pytest.warns(ConvergenceWarning):
+        near = fits[0].fit([hourly[:20], hourly[20:]])
+    with pytest.warns(ConvergenceWarning):
+        found = distributed.fit(fits[1], [dask.delayed(hourly[:20]), dask.delayed(hourly[20:])])
+    np.testing.assert_allclose(found.decay_, near.decay_, rtol=1e-8)
+    gap = hourly.drop(hourly.index[30:40])
+    with pytest.raises(ValueError, match=r"X\[1\] has an index that tells that its rows are unevenly spaced"):
+        distributed.fit(ProbabilisticSFA(1), [dask.delayed(gap[:20]), dask.delayed(gap[20:])])

@@ -337,7 +337,7 @@ def test_learning_raises_the_likelihood(fitted):
 def test_the_slow_size_is_found_and_drawn(fitted):
     model, y, slow = fitted
     assert abs(np.corrcoef(model.transform(y)[:, 0], slow)[0, 1]) > 0.8
-    drawn = np.concatenate([model.sample(300, n_moves=200, random_state=seed)[0] for seed in range(3)])
+    drawn = np.concatenate([model.sample(300, n_moves=200, random_state=seed)[0] for seed in range(6)])
     # Sizes as in the data, and two signs with little between.
     assert abs(np.mean(drawn**2) - np.mean(y**2)) < 0.3 * np.mean(y**2)
     assert np.mean(np.abs(drawn) < 0.25) < 0.1
@@ -407,7 +407,7 @@ def test_chains_come_to_both_signs_of_every_hidden_cell(fitted, seed):
     model, y, _ = fitted
     hidden = y.copy()
     hidden[52:58] = np.nan
-    cells = model.sample_posterior(hidden, 80, of="cells", n_steps=1, random_state=seed)[:, 52:58, 0]
+    cells = model.sample_posterior(hidden, 240, of="cells", n_steps=1, random_state=seed)[:, 52:58, 0]
     positive = np.mean(cells > 0.0, axis=0)
     assert np.all(positive > 0.15) and np.all(positive < 0.85)
 

@@ -290,6 +290,14 @@ def test_denoising_brings_noisy_rows_closer_to_the_curve(rng):
     assert np.mean((model.reconstruct(test) - noisy) ** 2) < 0.7 * np.mean((test - noisy) ** 2)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_autoencoder_is_the_same_whatever_the_order_of_the_memory(rng):
+    X = rng.standard_normal((60, 4)).cumsum(axis=0)
+    rows = X, np.asfortranarray(X)
+    fits = [Autoencoder(2, random_state=0, max_iter=200).fit(each).transform(X) for each in rows]
+    np.testing.assert_array_equal(*fits)
+
+
 def test_an_interrupted_autoencoder_is_usable(rng, monkeypatch):
     X = arc(rng)
     network = autoencoder.MLPRegressor

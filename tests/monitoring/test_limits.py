@@ -2,8 +2,16 @@
 
 import numpy as np
 import pytest
+from scipy import stats
+from scipy.signal import lfilter
 
-from probsfa.monitoring.limits import contiguous_folds, control_limits, trailing_means
+from probsfa.monitoring.limits import (
+    contiguous_folds,
+    control_limits,
+    empirical_limits,
+    tail_limits,
+    trailing_means,
+)
 from tests.oracles import monitoring as oracle
 
 
@@ -12,8 +20,9 @@ from tests.oracles import monitoring as oracle
 def test_rates_are_the_largest_that_alpha_allows(rng, joint, alpha):
     values = rng.exponential(size=(500, 3)) @ np.array([[1.0, 0.5, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 2.0]])
     values[rng.random(values.shape) < 0.02] = np.nan
-    limits = control_limits(values, alpha, joint=joint)
+    limits, beyond = empirical_limits(values, alpha, joint=joint)
     each, together = oracle.rates(values, limits)
+    np.testing.assert_array_equal(np.sum(values > limits, axis=0), beyond)
     # All charts have the same rate by themselves, up to cells that are missing.
     assert np.ptp(each) <= 0.0
     rate = together if joint else each[0]
@@ -28,6 +37,48 @@ def test_too_few_rows_are_told():
     with pytest.warns(UserWarning, match="20 normal rows are few for a false-alarm rate of 0.01"):
         limits = control_limits(np.arange(40.0).reshape(20, 2), 0.01, joint=True)
     np.testing.assert_array_equal(limits, [38.0, 39.0])
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_limits_are_the_quantiles_where_there_are_many_events(rng, joint):
+    values = rng.exponential(size=(2000, 3))
+    values[5, 1] = np.nan
+    np.testing.assert_array_equal(
+        control_limits(values, 0.01, joint=joint), empirical_limits(values, 0.01, joint=joint)[0]
+    )
+
+
+def test_few_rows_do_not_raise_more_false_alarms_than_are_asked_for(rng):
+    """Of 500 serially dependent rows 1 % are five, of fewer excursions: plain quantiles are too low."""
+    decay, n_rows = 0.7, 500
+    of_quantiles, of_limits = [], []
+    for _ in range(200):
+        drive = rng.standard_normal((5500, 6))
+        moving = lfilter([np.sqrt(1.0 - decay**2)], [1.0, -decay], drive, axis=0)
+        values = np.stack([np.sum(moving[:, :3] ** 2, axis=1), np.sum(moving[:, 3:] ** 2, axis=1)], axis=1)
+        normal, new = values[:n_rows], values[n_rows + 100 :]
+        of_quantiles.append(oracle.rates(new, empirical_limits(normal, 0.01, joint=True)[0])[1])
+        of_limits.append(oracle.rates(new, control_limits(normal, 0.01, joint=True))[1])
+    assert np.mean(of_quantiles) > 0.013
+    assert np.mean(of_limits) == pytest.approx(0.01, abs=0.0025)
+
+
+@pytest.mark.parametrize("shape", [0.0, 0.2])
+def test_tails_of_generalised_pareto_distributions_are_known_far_out(rng, shape):
+    values = stats.genpareto(shape, scale=3.0).rvs((200_000, 1), random_state=rng)
+    wanted = stats.genpareto(shape, scale=3.0).isf(1e-4)
+    np.testing.assert_allclose(tail_limits(values, 1e-4), wanted, rtol=0.05)
+    # Whatever the data, a tail has no end and rarer events are farther out.
+    ended = tail_limits(rng.random((300, 1)), 1e-3)
+    assert ended > 1.0
+    assert tail_limits(values[:300], 1e-3) > tail_limits(values[:300], 1e-2)
+
+
+def test_no_tail_is_learned_from_few_rows_or_for_frequent_events(rng):
+    values = rng.exponential(size=(100, 2))
+    assert np.all(np.isneginf(tail_limits(values, 0.3)))
+    assert np.all(np.isneginf(tail_limits(values[:39], 0.01)))
+    np.testing.assert_array_equal(tail_limits(np.ones((100, 1)), 0.01), 1.0)
 
 
 def test_a_statistic_that_no_row_has_raises_no_alarm():

@@ -6,7 +6,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from probsfa import SFA, ProbabilisticSFA, ProcessMonitor
+from probsfa import SFA, ProbabilisticSFA, ProcessMonitor, load
 from probsfa.datasets import make_slow_mixture
 
 MODELS = {"sfa": SFA(), "sfa, 2 features": SFA(2), "probabilistic": ProbabilisticSFA(2, tol=1.0)}
@@ -155,6 +155,31 @@ def test_what_cannot_be_watched_with_is_refused(plant):
         monitor.predict(X[:, :3])
 
 
+def test_a_saved_monitor_raises_the_same_alarms(monitor, plant, tmp_path):
+    monitor.save(tmp_path / "monitor.npz")
+    again = load(tmp_path / "monitor.npz")
+    new = plant[1500:1700].copy()
+    new[100:, 2] += 5.0
+    assert again.limits_ == monitor.limits_
+    pd.testing.assert_frame_equal(again.held_out_, monitor.held_out_)
+    pd.testing.assert_frame_equal(again.score_samples(new), monitor.score_samples(new))
+    np.testing.assert_array_equal(again.predict(new), monitor.predict(new))
+    pd.testing.assert_frame_equal(again.contributions(new), monitor.contributions(new))
+    assert clone(again).get_params()["alpha"] == monitor.alpha
+
+
+def test_a_saved_monitor_of_frames_still_reads_their_dates(plant, tmp_path):
+    when = pd.date_range("2024", periods=300, freq="min")
+    frame = pd.DataFrame(plant[:300], index=when, columns=list("abcde"))
+    monitor = ProcessMonitor(ProbabilisticSFA(1, max_iter=5, tol=10.0), alpha=0.1).fit(frame)
+    monitor.save(tmp_path / "monitor.npz")
+    again = load(tmp_path / "monitor.npz")
+    table = again.score_samples(frame)
+    pd.testing.assert_frame_equal(table, monitor.score_samples(frame))
+    assert table.index.equals(when)
+    assert again.feature_names_in_.tolist() == list("abcde")
+
+
 def test_parameters_are_kept_as_they_are_given(plant):
     monitor = ProcessMonitor(SFA(3), alpha=0.1, n_slow=2, window=3, n_folds=4, joint=False)
     again = clone(monitor).fit(plant[:200])
@@ -185,3 +210,11 @@ def test_the_picture_shows_statistics_limits_and_alarms(monitor, plant):
         from probsfa.plots import plot_control_charts
 
         plot_control_charts(table, {})
+
+
+def test_folds_must_have_the_charts_of_all_rows(rng):
+    X = rng.standard_normal((200, 4)).cumsum(axis=0)
+    X[:, 3] = np.where(np.arange(200) // 20 == 2, rng.standard_normal(200), 0.0)  # in one fold alone
+    with pytest.raises(ValueError, match="S2, S2 fast, and without a stretch of them those of T2"):
+        ProcessMonitor(SFA(), alpha=0.2, n_slow=3).fit(X)
+    ProcessMonitor(SFA(2), alpha=0.2).fit(X)

@@ -109,13 +109,16 @@ def test_equal_points_need_no_landmark_each():
 @pytest.mark.exhaustive
 def test_fifty_thousand_points_in_a_minute_and_two_gigabytes():
     program = (
-        "import resource, time, numpy as np; from probsfa import SpectralClustering\n"
+        "import pathlib, re, time, numpy as np; from probsfa import SpectralClustering\n"
         "from sklearn.datasets import make_moons\n"
         "X, y = make_moons(50_000, noise=0.05, random_state=0)\n"
         "start = time.process_time()\n"
         "labels = SpectralClustering(2, affinity='rbf', gamma=50.0, random_state=0).fit_predict(X)\n"
         "assert max((labels == y).mean(), (labels != y).mean()) > 0.99\n"
         "assert time.process_time() - start < 60\n"
-        "assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 2 * 2**20"
+        # Of this program alone: `getrusage` would count the process that started it, too.
+        "status = pathlib.Path('/proc/self/status')\n"
+        "peak = re.search(r'VmHWM:\\s+(\\d+) kB', status.read_text()) if status.exists() else None\n"
+        "assert peak is None or int(peak[1]) < 2 * 2**20"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=300)

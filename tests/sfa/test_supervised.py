@@ -292,6 +292,20 @@ def test_sequences_of_rows_with_labels(rng):
     np.testing.assert_array_equal(np.concatenate(predicted), whole.predict(X))
 
 
+@pytest.mark.parametrize("estimator", [GraphSFAClassifier, GraphSFARegressor])
+@pytest.mark.parametrize("shrinkage", [0.05, "auto"])
+def test_graphs_in_time_join_nothing_across_sequences(rng, estimator, shrinkage):
+    sizes = [5, 1, 6, 4, 5, 7, 6, 6]
+    sequence = np.repeat(np.arange(8), sizes)
+    X = rng.standard_normal((len(sequence), 3)).cumsum(axis=0)
+    y = sequence % 2 + (0.0 if estimator is GraphSFAClassifier else 0.1 * rng.standard_normal(len(sequence)))
+    cuts = np.cumsum(sizes)[:-1]
+    model = estimator(2, graph="temporal", shrinkage=shrinkage).fit(np.split(X, cuts), np.split(y, cuts))
+    steps = [X[t + 1] - X[t] for t in range(len(X) - 1) if sequence[t] == sequence[t + 1]]
+    moment = sum(np.outer(step, step) for step in steps) / len(steps)
+    np.testing.assert_allclose(model.gsfa_.moments_.difference_moment, moment, rtol=EXACT, atol=EXACT)
+
+
 @pytest.mark.exhaustive
 def test_grid_search_over_graphs_and_expansions(rng):
     X, y = curve(rng, 120)

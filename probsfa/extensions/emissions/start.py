@@ -102,5 +102,4 @@ def start_of(
         offset=offset,
         noise_variance=np.ones(len(means)),
     )
-    interrupted = gaussian.status.startswith("Interrupted")
-    return Start(params, tuple(shapes), Prior(bounded, centre), gaussian.time_unit, interrupted)
+    return Start(params, tuple(shapes), Prior(bounded, centre), gaussian.time_unit, gaussian.interrupted)

@@ -268,7 +268,7 @@ class ProductOfExpertsSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMix
             InMemory(replace(sequences, values=expanded, feature_names=None)), options
         )
         params = linear.params._replace(decay=np.clip(linear.params.decay, -_SLOWEST, _SLOWEST))
-        return params, linear.status.startswith("Interrupted")
+        return params, linear.interrupted
 
     def _set_fitted(self, learned: Learned, features: Features, columns: Columns) -> None:
         params = canonical(learned.params, np.ones(len(features.scale)))

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from probsfa._frames import lists_in_lists_out
 from probsfa._saving import Saved
 from probsfa._validation import check_count, check_option, check_sequences
-from probsfa.graphs import TrainingGraph
+from probsfa.graphs import Temporal, TrainingGraph
 from probsfa.graphs._named import build_graph, check_joined, needs_labels, needs_rows
 from probsfa.linalg import check_rank_tol
 from probsfa.sfa._held_out import graph_score
@@ -248,11 +248,17 @@ class HierarchicalSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         rows = self._rows(X)
         sequences = check_sequences(self, rows, reset=False, allow_nan=False, lengths=lengths, min_rows=2)
         outputs = np.asarray(self.transform_layer(sequences.values, -1))
-        return graph_score("temporal" if self.graph is None else self.graph, sequences, y, outputs)
+        graph = Temporal(self.lag) if self._is_of_time else self.graph
+        return graph_score(graph, sequences, y, outputs)
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether outputs can be computed."""
         return hasattr(self, "banks_")
+
+    @property
+    def _is_of_time(self) -> bool:
+        """Whether slowness is that of differences over `lag` rows."""
+        return self.graph is None or (isinstance(self.graph, str) and self.graph == "temporal")
 
     @property
     def _n_features_out(self) -> int:
@@ -279,7 +285,6 @@ class HierarchicalSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
                 "a callable that returns a new iterator each time."
             )
         else:
-            of_time = self.graph is None or (isinstance(self.graph, str) and self.graph == "temporal")
             self._set_arrangement(X)
             sequences = check_sequences(
                 self,
@@ -288,7 +293,7 @@ class HierarchicalSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
                 allow_nan=False,
                 lengths=lengths,
                 min_rows=2,
-                index="warn" if of_time else "ignore",
+                index="warn" if self._is_of_time else "ignore",
             )
             sizes = sequences.lengths
         D = self.n_features_in_
@@ -326,7 +331,7 @@ class HierarchicalSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
     def _find_graph(self, source: ArraySource | StreamSource, sizes: Any, y: Any) -> TrainingGraph | None:
         """Return the graph of the training rows; None for differences in time."""
-        if self.graph is None or (isinstance(self.graph, str) and self.graph == "temporal"):
+        if self._is_of_time:
             return None
         if isinstance(source, ArraySource):
             labels = labels_of_rows(y, sizes)

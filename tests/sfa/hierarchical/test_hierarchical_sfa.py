@@ -336,3 +336,15 @@ def test_several_top_nodes_are_put_side_by_side(rng):
     assert hsfa.delta_values_.shape == (2, 1)
     assert list(hsfa.transform(X).columns) == ["hierarchicalsfa0", "hierarchicalsfa1"]
     assert [frame.shape for frame in hsfa.transform([X[:20], X[20:]])] == [(20, 2), (40, 2)]
+
+
+@pytest.mark.parametrize("graph", [None, "temporal"])
+def test_the_score_is_of_differences_over_the_lag(rng, graph):
+    X = rng.standard_normal((200, 4)).cumsum(axis=0)
+    model = HierarchicalSFA([Layer(2, field=2), Layer(2)], graph=graph, lag=3).fit(X, lengths=[90, 110])
+    y = model.transform(X)
+    pieces = [y[:90], y[90:]]
+    changes = np.concatenate([piece[3:] - piece[:-3] for piece in pieces])
+    expected = -np.mean(np.mean(changes**2, axis=0) / np.var(y, axis=0))
+    assert model.score(X, lengths=[90, 110]) == pytest.approx(expected, rel=EXACT)
+    assert expected == pytest.approx(-np.mean(model.delta_values_), rel=SPECTRAL)
