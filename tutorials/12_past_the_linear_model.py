@@ -18,6 +18,7 @@ from sklearn.pipeline import make_pipeline
 
 from probsfa import SFA, BilinearSFA, EmissionSFA, ProbabilisticSFA
 from probsfa.expansions import Polynomial
+from probsfa.extensions import ProductOfExpertsSFA
 
 # %% [markdown]
 # ## Counts
@@ -178,6 +179,63 @@ _ = axes[2].set(ylabel="two features of SFA", xlabel="picture")
 # there. So what is learned about position from one patch holds for the other. Features of SFA, linear or
 # quadratic, mix the two.
 #
+# ## Expansions that know what can be
+#
+# Quadratic slow feature analysis takes `y` and its square for two columns like any others. A linear model of
+# the two gives nearly all its mass to pairs that no `y` has: they lie off the parabola. `ProductOfExpertsSFA`
+# multiplies the linear model, which knows what is slow, with local experts that hold each pair to the
+# parabola. Here is a column whose size is slow while its sign is not.
+
+# %%
+slow = ProbabilisticSFA.from_parameters([0.95], [[1.0]], 1e-6).sample(400, random_state=0)[1][:, 0]
+rng = np.random.default_rng(0)
+y = (np.exp(0.35 * slow) * rng.choice([-1.0, 1.0], 400) + 0.15 * rng.standard_normal(400))[:, None]
+pairs = np.hstack([y, y**2])
+
+linear = ProbabilisticSFA(1).fit(pairs)
+experts = ProductOfExpertsSFA(1, expansion=Polynomial(2), random_state=0, tol=1e6).fit(y)
+drawn = {
+    "linear model of the pairs": linear.sample(400, random_state=0)[0],
+    "product of experts": experts.sample(400, expanded=True, random_state=0)[2],
+}
+
+
+def off_the_parabola(pairs):
+    """Root mean square distance of second coordinates from squares, in standard deviations of the data's."""
+    return np.sqrt(np.mean((pairs[:, 1] - pairs[:, 0] ** 2) ** 2)) / np.std(y**2)
+
+
+def in_the_middle(pairs):
+    """Share of rows with a size below half of what nearly all data are above."""
+    return np.mean(np.abs(pairs[:, 0]) < 0.5 * np.quantile(np.abs(y), 0.01))
+
+
+for name, cloud in drawn.items():
+    off, middle = off_the_parabola(cloud), in_the_middle(cloud)
+    print(f"{name:<26} off the parabola: {off:.2f}   rows where there are no data: {middle:.1%}")
+assert (
+    off_the_parabola(drawn["product of experts"])
+    < 1e-6
+    < off_the_parabola(drawn["linear model of the pairs"])
+)
+assert in_the_middle(drawn["product of experts"]) < in_the_middle(drawn["linear model of the pairs"])
+
+# %%
+fig, axes = plt.subplots(1, 3, figsize=(9, 2.8), sharex=True, sharey=True, layout="constrained")
+reach = np.linspace(-1.2, 1.2, 100) * np.abs(y).max()
+for ax, (name, cloud) in zip(axes, {"data": pairs, **drawn}.items(), strict=True):
+    ax.plot(reach, reach**2, color="0.7", lw=1)
+    ax.plot(*cloud.T, ".", ms=3)
+    ax.set_title(name, fontsize=10)
+    ax.set_xlabel("first coordinate")
+_ = axes[0].set_ylabel("second coordinate")
+
+# %% [markdown]
+# Draws of the linear model fill an ellipse across the parabola, and most of them are no squares of anything.
+# Draws of the product stay on it. Both put rows near zero, where there are no data, the product fewer. So
+# it can fill holes with values that can be, and draw new series of `y` itself. Learning it takes thousands of
+# passes over the rows.
+#
 # ## What to remember
 #
 # * Counts, zeros and ones, levels and heavy tails have a model of their own: `EmissionSFA`, with the same
@@ -185,4 +243,5 @@ _ = axes[2].set(ylabel="two features of SFA", xlabel="picture")
 # * *What* and *where* are two kinds of feature. `BilinearSFA` keeps them apart: binary gates, continuous
 #   latents.
 # * Both give lower bounds in the place of the likelihood, and `history_` never falls.
+# * `ProductOfExpertsSFA` holds expanded rows to what an expansion can give.
 # * Try the linear model first. It is exact, quick, and says by `diagnose` where it does not fit.

@@ -10,8 +10,9 @@ SKAB v0.9 (Katser & Kozitsin 2020): 34 experiments on a water circuit with eight
 of each are there to learn from, all are judged, and F1, false-alarm rate and missed-alarm rate are of all
 rows of all experiments, as on its leaderboard.
 
-All methods get the same: the same contiguous stretches of normal rows are left out to set limits by held-
-out quantiles, for all charts of a method together, and the same windows over which statistics are averaged.
+All methods get the same: the same contiguous stretches of normal rows are left out to set limits by their
+quantiles and tails, for all charts of a method together (`probsfa.monitoring.limits.control_limits`), and the
+same windows over which statistics are averaged.
 Numbers of components and latents are chosen by the likelihood of left-out normal rows; no fault has a say
 in them. On SKAB the pair of window and alpha is chosen for each experiment by the F1 of all others, for
 each method. PCA has T2 of its components and the squared error of reconstruction (SPE); dynamic PCA the
@@ -35,7 +36,12 @@ from sklearn.decomposition import PCA
 
 from probsfa import SFA, ProbabilisticSFA
 from probsfa.monitoring import ProcessMonitor
-from probsfa.monitoring.limits import contiguous_folds, control_limits, trailing_means
+from probsfa.monitoring.limits import (
+    contiguous_folds,
+    control_limits,
+    empirical_limits,
+    trailing_means,
+)
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
@@ -225,7 +231,7 @@ def rates(judge: Judge, files: dict[int, np.ndarray], window: int, limits: np.nd
 
 def at_equal_alarms(judge: Judge, normal: np.ndarray, window: int, alpha: float) -> np.ndarray:
     """Limits at which a part of normal rows raises an alarm."""
-    return control_limits(trailing_means(judge.statistics(normal), window), alpha, joint=True)
+    return empirical_limits(trailing_means(judge.statistics(normal), window), alpha, joint=True)[0]
 
 
 # ---------------------------------------------------------------------------------------------- SKAB

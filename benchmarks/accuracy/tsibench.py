@@ -2,17 +2,20 @@
 
 Records are split by time, standardised on the training part, and cut into windows without overlap, each of
 which is filled by itself (Du et al. 2024, arXiv:2406.12747, tables 12 to 16). Half of the cells of the
-training part are hidden one by one, others for each seed. In the test part cells are hidden one by one (10,
-50 and 90 %), by subsequences of one column and by blocks of rows and columns (50 %).
+training part are hidden one by one, others for each seed; of BeijingAir a tenth, as its training part has
+holes of its own. In the test part cells are hidden one by one (10, 50 and 90 %), by subsequences of one
+column and by blocks of rows and columns (50 %). One model fills them all.
 
     ETT_h1      7 columns    14, 5 and 5 months     windows of 48   subsequences of 36   blocks of 6 x 6
     BeijingAir  132 columns  28, 10 and 10 months   windows of 24   subsequences of 18   blocks of 6 x 6
     ItalyAir    13 columns   60, 20 and 20 %        windows of 12   subsequences of 8    blocks of 4 x 4
+    ItalyAirRaw the same, -200 as values
 
 Without ``--options`` the model is chosen by `select_model` on the training part of the first seed, so that it
 knows nothing of the test months, among ``--candidates`` where these are given, and fitted again for each seed
 from the parameters of the one before; BeijingAir has too many columns for a search in minutes and takes the
-options that stand below.
+options that stand below, chosen on its validation months: ``--validation`` fills every fourth window of the
+months between training and test in the place of the test windows.
 
 A line each: the mean absolute error over the hidden cells, in standard deviations, with its spread
 over the seeds; the mean squared error; the continuous ranked probability score; and how many cells the 90 %
@@ -21,12 +24,17 @@ same cells: straight lines in time, column by column; scikit-learn's IterativeIm
 each column on the others, row by row) and KNNImputer (20 nearest rows), both learned from 5,000 rows spread
 evenly over the training part with the same holes. They draw on the rows alone and see no time.
 
-The published preparation of ItalyAir cannot be reproduced from the record (-200 is missing here, as its
-authors say), so that its figures do not compare with those in the same run.
+In ItalyAir -200 stands for a missing value, as its authors say, and is one here. The published figures are of
+the record as PyPOTS loads it, with -200 left in as values: that is ItalyAirRaw, where means, medians and
+straight lines come out as published. Stars at ItalyAir compare with another preparation.
 
-Seconds are those of the processor, for fits (the choice among them) and for filling all test windows.
+``--shares`` says which quantities the squared error is of. ``--save`` and ``--start`` take a run apart:
+``--first`` names its first seed, whose fit starts at a saved model.
 
-    python benchmarks/accuracy/tsibench.py [--only NAME] [--seeds N] [--budget S] [--options DICT]
+Seconds are those of the processor, for fits (the choice among them) and for filling all test windows;
+parameters are those that are learned.
+
+    python benchmarks/accuracy/tsibench.py [--only NAME] [--seeds N] [--candidates LIST] [--options DICT]
 """
 
 import argparse
@@ -42,8 +50,9 @@ import numpy as np
 import pandas as pd
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, KNNImputer
+from sklearn.preprocessing import StandardScaler
 
-from probsfa import ProbabilisticSFA, select_model
+from probsfa import ProbabilisticSFA, load, select_model
 from probsfa.statespace.hidden_cells import crps
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
@@ -54,10 +63,19 @@ from common.data import add_data_option
 HALF_WIDTH = 1.6448536269514722
 #: Rows that scikit-learn's imputers learn from.
 ROWS_FOR_PEERS = 5000
+#: Posterior evaluations of a fit to all rows where parts of them were learned from before.
+EVALUATIONS = 10
+#: Of the validation windows each of so many is filled.
+VALIDATION_STEP = 4
 
 
 class Record(NamedTuple):
-    """A record and its protocol; ``options`` are those of the model where no search is affordable."""
+    """A record and its protocol.
+
+    ``options`` are those of the model where no search is affordable, ``holes`` the part of the training cells
+    that is hidden. Where there is a ``stretch``, every fourth stretch of so many rows is learned from first,
+    and then all rows, with `EVALUATIONS` more. ``kinds`` says what quantity each column is of.
+    """
 
     values: np.ndarray
     train: slice
@@ -66,6 +84,9 @@ class Record(NamedTuple):
     subsequence: int
     block: int
     options: dict[str, Any] | None = None
+    holes: float = 0.5
+    stretch: int | None = None
+    kinds: tuple[str, ...] | None = None
 
 
 def ett(folder: Path) -> Record:
@@ -80,8 +101,14 @@ def beijing(folder: Path) -> Record:
     archive = np.load(folder / "beijing_multisite" / "beijing_multisite.npz")
     times = pd.DatetimeIndex(archive["time"])
     train, test = until(times, "2015-07-01"), until(times, "2016-05-01")
-    options = {"n_components": 90, "solver": "em", "max_iter": 20}
-    return Record(archive["X"].astype(float), slice(train), slice(test, None), 24, 18, 6, options)
+    # Pollutants, ozone and rain are never negative and skewed; wind speed is better left as it is.
+    skewed = ("PM2.5", "PM10", "SO2", "NO2", "CO", "O3", "RAIN")
+    transforms = {j: "sqrt" for j, name in enumerate(archive["names"]) if str(name).endswith(skewed)}
+    options = {"n_components": 90, "solver": "em", "max_iter": 30, "transforms": transforms}
+    parts = slice(train), slice(test, None)
+    kinds = tuple(str(name).rpartition("_")[2] for name in archive["names"])
+    values = archive["X"].astype(float)
+    return Record(values, *parts, 24, 18, 6, options, holes=0.1, stretch=240, kinds=kinds)
 
 
 def italy(folder: Path) -> Record:
@@ -92,7 +119,13 @@ def italy(folder: Path) -> Record:
     return Record(values, slice(int(0.6 * n)), slice(int(0.8 * n), None), 12, 8, 4)
 
 
-RECORDS = {"ETT_h1": ett, "BeijingAir": beijing, "ItalyAir": italy}
+def italy_raw(folder: Path) -> Record:
+    """The same as PyPOTS reads it: -200 is a value."""
+    record = italy(folder)
+    return record._replace(values=np.where(np.isnan(record.values), -200.0, record.values))
+
+
+RECORDS = {"ETT_h1": ett, "BeijingAir": beijing, "ItalyAir": italy, "ItalyAirRaw": italy_raw}
 PATTERNS = (("point", "10%"), ("point", "50%"), ("point", "90%"), ("subsequence", "50%"), ("block", "50%"))
 #: Fills windows; returns values, and standard deviations where there are such.
 Filler = Callable[[list[np.ndarray]], tuple[list[np.ndarray], list[np.ndarray] | None]]
@@ -123,45 +156,79 @@ def hide(window: np.ndarray, pattern: str, rate: str, record: Record, rng: np.ra
     return hidden
 
 
-def scores(fill: Filler, windows: list[np.ndarray], record: Record, seed: int) -> np.ndarray:
-    """Absolute and squared error, probability score and coverage (5 patterns, 4) of the hidden cells."""
+def hidden_cells(windows: list[np.ndarray], record: Record, seed: int) -> list[list[np.ndarray]]:
+    """Cells of each window that are hidden, pattern by pattern."""
     rng = np.random.default_rng([seed, 1])
-    out = []
-    for pattern, rate in PATTERNS:
-        hidden = [hide(window, pattern, rate, record, rng) for window in windows]
-        holed = [np.where(h, np.nan, w) for h, w in zip(hidden, windows, strict=True)]
-        filled, spread = fill(holed)
-        error = np.concatenate([(f - w)[h] for f, w, h in zip(filled, windows, hidden, strict=True)])
-        there = ~np.isnan(error)
-        error = error[there]
-        row = [np.mean(np.abs(error)), np.mean(error**2), np.nan, np.nan]
-        if spread is not None:
-            std = np.concatenate([s[h] for s, h in zip(spread, hidden, strict=True)])[there]
-            row[2:] = np.mean(crps(error, std)), np.mean(np.abs(error) <= HALF_WIDTH * std)
-        out.append(row)
-    return np.array(out)
+    return [[hide(window, pattern, rate, record, rng) for window in windows] for pattern, rate in PATTERNS]
 
 
-def straight_lines(windows: list[np.ndarray]) -> tuple[list[np.ndarray], None]:
-    """Windows filled along straight lines, levelled at the ends; by zero where a column has nothing."""
-    filled = []
-    for window in windows:
-        values = window.copy()
-        rows = np.arange(len(values))
-        for column in values.T:
-            seen = ~np.isnan(column)
-            column[~seen] = np.interp(rows[~seen], rows[seen], column[seen]) if seen.any() else 0.0
-        filled.append(values)
-    return filled, None
+def score(
+    fill: Filler, windows: list[np.ndarray], hidden: list[np.ndarray], scale: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Errors, absolute and squared, probability score and coverage of hidden cells (4); squares by column."""
+    holed = [np.where(h, np.nan, w) for h, w in zip(hidden, windows, strict=True)]
+    filled, spread = fill(holed)
+    error = np.concatenate([((f - w) / scale)[h] for f, w, h in zip(filled, windows, hidden, strict=True)])
+    there = ~np.isnan(error)
+    error = error[there]
+    row = np.array([np.mean(np.abs(error)), np.mean(error**2), np.nan, np.nan])
+    if spread is not None:
+        std = np.concatenate([(s / scale)[h] for s, h in zip(spread, hidden, strict=True)])[there]
+        row[2:] = np.mean(crps(error, std)), np.mean(np.abs(error) <= HALF_WIDTH * std)
+    columns = np.concatenate([np.nonzero(h)[1] for h in hidden])[there]
+    return row, np.bincount(columns, error**2, len(scale))
+
+
+class Model:
+    """Fill by a fitted model of this package."""
+
+    def __init__(self, model: ProbabilisticSFA) -> None:
+        self.model = model
+        arrays = (value for value in model.params_._asdict().values() if value is not None)
+        #: Numbers that were learned.
+        self.parameters = sum(np.size(array) for array in arrays)
+
+    def __call__(self, windows: list[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Means and standard deviations of all cells, window by window."""
+        filled, std = self.model.impute(windows, return_std=True)
+        return filled, std
+
+
+def straight_lines(mean: np.ndarray) -> Filler:
+    """Fill along straight lines, levelled at the ends; by the mean where a column has nothing."""
+
+    def fill(windows: list[np.ndarray]) -> tuple[list[np.ndarray], None]:
+        filled = []
+        for window in windows:
+            values = window.copy()
+            rows = np.arange(len(values))
+            for column, level in zip(values.T, mean, strict=True):
+                seen = ~np.isnan(column)
+                column[~seen] = np.interp(rows[~seen], rows[seen], column[seen]) if seen.any() else level
+            filled.append(values)
+        return filled, None
+
+    return fill
+
+
+def middle_of_test(middle: Callable[..., np.ndarray]) -> Filler:
+    """Fill with the mean or the median of what is seen of a column in all windows."""
+
+    def fill(windows: list[np.ndarray]) -> tuple[list[np.ndarray], None]:
+        level = middle(np.concatenate(windows), axis=0)
+        return [np.where(np.isnan(window), level, window) for window in windows], None
+
+    return fill
 
 
 def row_by_row(imputer: Any, seen: np.ndarray) -> Filler:
-    """Fill by an imputer of scikit-learn that was learned from some of the rows."""
+    """Fill by an imputer of scikit-learn that was learned from some of the rows, standardised."""
+    scaler = StandardScaler().fit(seen)
     step = max(len(seen) // ROWS_FOR_PEERS, 1)
-    imputer.fit(seen[::step])
+    imputer.fit(scaler.transform(seen[::step]))
 
     def fill(windows: list[np.ndarray]) -> tuple[list[np.ndarray], None]:
-        filled = imputer.transform(np.concatenate(windows))
+        filled = scaler.inverse_transform(imputer.transform(scaler.transform(np.concatenate(windows))))
         return np.split(filled, np.cumsum([len(w) for w in windows])[:-1]), None
 
     return fill
@@ -176,14 +243,22 @@ def best_published(folder: Path, name: str) -> tuple[list[float], list[str], lis
     return [row.mae for row in best], [row.method for row in best], [part.mse.min() for part in parts]
 
 
-def print_rows(called: str, rows: list[np.ndarray], best: list[float], fitted: float, filled: float) -> None:
+def print_rows(
+    called: str,
+    rows: list[np.ndarray],
+    best: list[float],
+    seconds: tuple[float, float],
+    parameters: int | None,
+) -> None:
     """Print the means of some seeds: errors with a star where they are below the best published ones."""
     mean, spread = np.mean(rows, 0), np.std(rows, 0)
     cells = [
         f"{m:10.3f} +- {s:.3f}{'*' if m < limit else ' '}"
         for m, s, limit in zip(mean[:, 0], spread[:, 0], best, strict=True)
     ]
-    print(f"{called[:46]:46}{'MAE':>5}{''.join(cells)}{fitted:9.0f}{filled:8.0f}", flush=True)
+    count = "" if parameters is None else f"{parameters:,}"
+    spent = "".join(f"{s:8.0f}" for s in seconds)
+    print(f"{called[:46]:46}{'MAE':>5}{''.join(cells)}{spent}{count:>12}".rstrip(), flush=True)
     for j, what in enumerate(("MSE", "CRPS", "90 %"), start=1):
         if np.isnan(mean[0, j]):
             continue
@@ -191,58 +266,94 @@ def print_rows(called: str, rows: list[np.ndarray], best: list[float], fitted: f
         print(f"{'':46}{what:>5}{''.join(cells)}".rstrip(), flush=True)
 
 
+def print_shares(squares: np.ndarray, kinds: tuple[str, ...]) -> None:
+    """Print whose the squared error is, in per cent, by quantity, that with most of it first."""
+    names, which = np.unique(kinds, return_inverse=True)
+    shares = np.array([np.bincount(which, row) / row.sum() for row in squares])
+    for j in np.argsort(-shares.mean(0)):
+        cells = [f"{100 * share:9.1f}%{'':10}" for share in shares[:, j]]
+        print(f"    of the squared error, {names[j]:24}{'':1}{''.join(cells)}".rstrip(), flush=True)
+
+
 def run(name: str, record: Record, options: argparse.Namespace, best: list[float]) -> None:
     """Print the table of a record."""
-    mean, scale = (f(record.values[record.train], axis=0) for f in (np.nanmean, np.nanstd))
-    values = (record.values - mean) / scale
-    train, test = values[record.train], values[record.test]
+    train, test = record.values[record.train], record.values[record.test]
+    mean, scale = np.nanmean(train, axis=0), np.nanstd(train, axis=0)
+    if options.validation:
+        test = record.values[record.train.stop : record.test.start]
     n = len(test) // record.window * record.window
     windows = [test[i : i + record.window] for i in range(0, n, record.window)]
+    if options.validation:
+        windows = windows[::VALIDATION_STEP]
 
     def seen(seed: int) -> np.ndarray:
-        return np.where(np.random.default_rng(seed).random(train.shape) < 0.5, np.nan, train)
+        return np.where(np.random.default_rng(seed).random(train.shape) < record.holes, np.nan, train)
 
     def evaluate(called: str, fit: Callable[[int], Filler], before: float = 0.0) -> None:
-        rows, fitted, filled = [], before, 0.0
-        for seed in range(options.seeds):
+        rows, fitted, filled, squares = [], before, 0.0, np.zeros((len(PATTERNS), len(scale)))
+        for seed in range(options.first, options.first + options.seeds):
             begin = time.process_time()
             filler = fit(seed)
             fitted += time.process_time() - begin
             begin = time.process_time()
-            rows.append(scores(filler, windows, record, seed))
+            cells = hidden_cells(windows, record, seed)
+            judged = [score(filler, windows, hidden, scale) for hidden in cells]
             filled += time.process_time() - begin
-            errors = " ".join(f"{error:.4f}" for error in rows[-1][:, 0])
-            print(f"{called}, seed {seed}: {errors}, {fitted:.0f} s", file=sys.stderr, flush=True)
-        print_rows(called, rows, best, fitted, filled)
+            rows.append(np.array([row for row, _ in judged]))
+            squares += [by_column for _, by_column in judged]
+            each = "; ".join(" ".join(f"{value:.4f}" for value in row) for row in rows[-1])
+            print(f"{called}, seed {seed}: {each}, {fitted:.0f} s", file=sys.stderr, flush=True)
+        print_rows(called, rows, best, (fitted, filled), getattr(filler, "parameters", None))
+        if options.shares and record.kinds is not None:
+            print_shares(squares, record.kinds)
 
-    if options.methods != "model":
-        evaluate("straight lines in time", lambda _: straight_lines)
-        imputers = {
-            "IterativeImputer": IterativeImputer(random_state=0),
-            "KNNImputer": KNNImputer(n_neighbors=20),
-        }
-        for called, imputer in imputers.items():
-            evaluate(called, lambda seed, imputer=imputer: row_by_row(imputer, seen(seed)))
-    if options.methods == "peers":
+    methods = options.methods.split(",")
+    if "lines" in methods:
+        if name == "ItalyAirRaw":
+            evaluate("means over the test windows", lambda _: middle_of_test(np.nanmean))
+            evaluate("medians over the test windows", lambda _: middle_of_test(np.nanmedian))
+        evaluate("straight lines in time", lambda _: straight_lines(mean))
+    imputers = {"iterative": IterativeImputer(random_state=0), "knn": KNNImputer(n_neighbors=20)}
+    for method in [each for each in imputers if each in methods]:
+        imputer = imputers[method]
+        evaluate(type(imputer).__name__, lambda seed, imputer=imputer: row_by_row(imputer, seen(seed)))
+    if "model" not in methods:
         return
-    asked, begin = options.options or record.options, time.process_time()
-    models: list[ProbabilisticSFA] = []
+    asked = options.options or (None if options.candidates else record.options)
+    begin = time.process_time()
+    models: dict[int, ProbabilisticSFA] = {}
     if asked is None:
-        selection = select_model(seen(0), options.candidates, budget=options.budget)
+        selection = select_model(seen(options.first), options.candidates, budget=options.budget)
         asked = selection.options
-        models.append(selection.best_estimator_)
+        models[options.first] = selection.best_estimator_
         print(selection, flush=True)
 
     def fit_model(seed: int) -> Filler:
-        if seed == len(models):
-            # Another half of the cells moves the maximum little.
-            init = models[-1].params_ if models else None
-            models.append(ProbabilisticSFA(**asked, init=init).fit(seen(seed)))
-        return lambda holed: models[seed].impute(holed, return_std=True)
+        if seed not in models:
+            rows, more = seen(seed), {}
+            # Another choice of hidden cells moves the maximum little.
+            before = models.get(seed - 1)
+            if before is None and options.start:
+                before = load(options.start)
+            init = None if before is None else before.params_
+            if record.stretch is not None:
+                more["max_iter"] = EVALUATIONS
+                if init is None:
+                    firsts = range(0, len(rows), 4 * record.stretch)
+                    parts = [rows[i : i + record.stretch] for i in firsts]
+                    init = ProbabilisticSFA(**asked).fit(parts).params_
+            models[seed] = ProbabilisticSFA(**{**asked, **more}, init=init).fit(rows)
+            if options.save:
+                models[seed].save(options.save.format(seed))
+        return Model(models[seed])
 
-    evaluate(
-        ", ".join(f"{key}={value}" for key, value in asked.items()), fit_model, time.process_time() - begin
-    )
+    evaluate(words(asked), fit_model, time.process_time() - begin)
+
+
+def words(options: dict[str, Any]) -> str:
+    """Options in a line, of maps of columns how many there are."""
+    told = {key: f"of {len(value)}" if isinstance(value, dict) else value for key, value in options.items()}
+    return ", ".join(f"{key}={value}" for key, value in told.items())
 
 
 def main() -> None:
@@ -251,7 +362,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", choices=list(RECORDS), default="ETT_h1", help="which record")
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=5, help="how many choices of hidden cells")
+    parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first of them")
+    parser.add_argument("--save", metavar="FILE", help="save the fitted models; {} stands for the seed")
+    parser.add_argument("--start", metavar="FILE", help="a saved model to start the first fit at")
     parser.add_argument("--budget", type=float, default=None, help="seconds for the choice")
     parser.add_argument(
         "--options", type=ast.literal_eval, help="options of the model, in the place of a choice"
@@ -261,13 +375,21 @@ def main() -> None:
         type=ast.literal_eval,
         help="options to choose among, in the place of a search",
     )
-    parser.add_argument("--methods", choices=("all", "peers", "model"), default="all", help="whose lines")
+    parser.add_argument(
+        "--validation", action="store_true", help="fill windows before the test part, to choose by"
+    )
+    parser.add_argument(
+        "--methods", default="lines,iterative,knn,model", help="whose lines, with commas between them"
+    )
+    parser.add_argument(
+        "--shares", action="store_true", help="print whose the squared error is, by quantity (BeijingAir)"
+    )
     add_data_option(parser, "etth1/, beijing_multisite/, air_quality_uci/ and tsibench/")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     heads = [f"{pattern} {rate.rstrip('%')} %" for pattern, rate in PATTERNS]
-    print(f"{options.only:51}{''.join(f'{head:>19} ' for head in heads)}  s fits s fills")
-    best, whose, squared = best_published(options.data, options.only)
+    print(f"{options.only:51}{''.join(f'{head:>19} ' for head in heads)}  s fits s fills  parameters")
+    best, whose, squared = best_published(options.data, options.only.removesuffix("Raw"))
     cells = [f"{error:10.3f} {method[:9]:9}" for error, method in zip(best, whose, strict=True)]
     print(f"{'best published':46}{'MAE':>5}{''.join(cells)}".rstrip())
     print(f"{'':46}{'MSE':>5}{'          '.join(f'{error:10.3f}' for error in squared)}")

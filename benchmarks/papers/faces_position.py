@@ -86,6 +86,18 @@ def paste(
     return Images(out.reshape(n, -1), x, person)
 
 
+def people_apart(
+    faces: np.ndarray, trial: int, n_train: int, clutter: float
+) -> tuple[Images, Images, Images]:
+    """Draw images that train a network, the step behind it, and that test both; nobody is in two of them."""
+    rng = np.random.default_rng(trial)
+    people = rng.permutation(40)
+    train = paste(faces, people[:20], n_train, rng, clutter)
+    teach = paste(faces, people[20:32], n_train // 2, rng, clutter)
+    test = paste(faces, people[32:], n_train // 4, rng, clutter)
+    return train, teach, test
+
+
 def load_faces(folder: Path) -> np.ndarray:
     """Return faces (people, pictures, 64, 64) in [0, 1], a little blurred: they will be scaled down."""
     faces = np.load(folder / "olivetti_faces" / "olivetti.npz")["faces"].reshape(40, 10, SIDE, SIDE)
@@ -194,11 +206,7 @@ def main() -> int:
     settings: dict[tuple[str, str], tuple[str, int]] = {}
     chance, started = [], time.perf_counter()
     for trial in range(options.trials):
-        rng = np.random.default_rng(trial)
-        people = rng.permutation(40)
-        train = paste(faces, people[:20], options.train, rng, options.clutter)
-        teach = paste(faces, people[20:32], options.train // 2, rng, options.clutter)
-        test = paste(faces, people[32:], options.train // 4, rng, options.clutter)
+        train, teach, test = people_apart(faces, trial, options.train, options.clutter)
         chance.append(rmse(np.full(len(test.x), teach.x.mean()), test.x))
         for name in GRAPHS:
             Y, Z = reduce(name, train, [teach, test], options.jobs)
