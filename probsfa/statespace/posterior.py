@@ -102,10 +102,10 @@ class Filtering(NamedTuple):
     log_likelihoods: FloatArray
 
 
-def plan_for(params: Parameters, panel: Panel) -> Plan:
-    """How the engine works through a panel, and why."""
+def plan_for(params: Parameters, panel: Panel, *, for_steps: bool = False) -> Plan:
+    """How the engine works through a panel, for results or for the steps of a climb, and why."""
     with engine():
-        return plan(params.state_space, panel)
+        return plan(params.state_space, panel, for_steps=for_steps)
 
 
 def smooth(params: Parameters, panel: Panel) -> Posterior:
@@ -159,11 +159,21 @@ def log_likelihood(params: Parameters, panel: Panel) -> float:
         return plan(states, panel).route.log_likelihood(states, panel)
 
 
-def expected_statistics(params: Parameters, panel: Panel) -> Statistics:
-    """Sums of expected moments that EM and the score are made of, with the log-likelihood."""
+def expected_statistics(params: Parameters, panel: Panel, *, for_steps: bool = False) -> Statistics:
+    """Sums of expected moments that EM and the score are made of, with the log-likelihood.
+
+    Parameters
+    ----------
+    params : Parameters
+        Parameters of the model.
+    panel : Panel
+        Packed observations.
+    for_steps : bool, default=False
+        Whether they only tell a climb how to go on, for which eight digits serve where ten take longer.
+    """
     with engine():
         states = params.state_space
-        return plan(states, panel).route.expected_statistics(states, panel)
+        return plan(states, panel, for_steps=for_steps).route.expected_statistics(states, panel)
 
 
 @program()

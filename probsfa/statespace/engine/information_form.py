@@ -70,6 +70,8 @@ from probsfa.statespace.parameters import Parameters
 #: Most precision of a filtered state with which this is chosen, so that ten digits are left; and that of few
 #: latents seen in as many columns: they lose less, and what else serves takes twice as long to compile.
 MOST_PRECISION, MOST_PRECISION_OF_FEW = 1e4, 6e4
+#: The same for sums that tell where to step next: moments of a row keep eight digits, log-likelihoods eleven.
+MOST_PRECISION_OF_STEPS = 3e5
 
 # Dependence on the state at the left border that is none any more: states have a variance of one.
 _NEGLIGIBLE = 1e-15
@@ -515,8 +517,10 @@ def _row_log_likelihoods(problem: Problem, filtered: FilteredRows) -> Array:
     return row_log_likelihoods(problem, from_segments(filtered.means[1:]), *terms)
 
 
-def most_precision(params: Parameters) -> float:
-    """Most precision of a filtered state with which this is chosen."""
+def most_precision(params: Parameters, *, for_steps: bool = False) -> float:
+    """Most precision of a filtered state with which this is chosen, for results or for steps of a climb."""
+    if for_steps:
+        return MOST_PRECISION_OF_STEPS
     few = params.n_states <= min(MOST_UNROLLED, params.n_features)
     return MOST_PRECISION_OF_FEW if few else MOST_PRECISION
 

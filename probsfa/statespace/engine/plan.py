@@ -232,7 +232,7 @@ class Plan(NamedTuple):
 _ASKED = "it is asked for"
 
 
-def plan(params: Parameters, panel: Panel) -> Plan:
+def plan(params: Parameters, panel: Panel, *, for_steps: bool = False) -> Plan:
     """Choose how a panel is worked through.
 
     Parameters
@@ -241,6 +241,8 @@ def plan(params: Parameters, panel: Panel) -> Plan:
         Parameters of the model.
     panel : Panel
         Packed observations.
+    for_steps : bool, default=False
+        Whether eight digits serve, as they do where sums only tell how to change the parameters.
 
     Returns
     -------
@@ -252,7 +254,7 @@ def plan(params: Parameters, panel: Panel) -> Plan:
         If :func:`~probsfa.statespace.use_strategy` asks for what the data do not allow.
     """
     request = _request.get()
-    chosen = _on_one_device(params, panel, request)
+    chosen = _on_one_device(params, panel, request, for_steps)
     share = _device_share(panel, params.n_states, request)
     if share is None:
         return chosen
@@ -261,14 +263,14 @@ def plan(params: Parameters, panel: Panel) -> Plan:
     return chosen._replace(route=Sharded(chosen.route, devices, share), reason=reason)
 
 
-def _on_one_device(params: Parameters, panel: Panel, request: Request) -> Plan:
+def _on_one_device(params: Parameters, panel: Panel, request: Request, for_steps: bool) -> Plan:
     n_rows, n_states = panel.values.shape[0], params.n_states
     n_end = _steady_end(params, panel, request)
     if n_end is not None:
         reason = f"nothing is missing, and covariances are steady within {n_end} rows"
         return Plan(None, SteadyState(n_end), reason if request.strategy is None else _ASKED)
 
-    choose = _chooser(params, panel, request)
+    choose = _chooser(params, panel, request, for_steps)
     rows = _rows_of_chunks(n_rows, n_states, request)
     strategy, reason = choose(rows)
     in_turn = (strategy, rows, _cached_bytes(request))
@@ -288,13 +290,15 @@ def in_turn(params: Parameters, panel: Panel) -> InTurn:
     return InTurn(strategy, rows, min(_cached_bytes(request), _FEW_CACHED_BYTES))
 
 
-def _chooser(params: Parameters, panel: Panel, request: Request) -> Callable[[int], tuple[Strategy, str]]:
+def _chooser(
+    params: Parameters, panel: Panel, request: Request, for_steps: bool = False
+) -> Callable[[int], tuple[Strategy, str]]:
     """What gives the strategy for chunks of so many rows of a panel, and why."""
     few_columns = request.strategy is None and _has_few_columns(params, panel)
     mid_sized = (
         request.strategy is None
         and not (few_columns and params.n_states > _MOST_INFORMATION_FEW_COLUMNS)
-        and _suits_information_form(params, panel)
+        and _suits_information_form(params, panel, for_steps)
     )
 
     def choose(rows: int) -> tuple[Strategy, str]:
@@ -464,14 +468,15 @@ def _has_few_columns(params: Parameters, panel: Panel) -> bool:
     )
 
 
-def _suits_information_form(params: Parameters, panel: Panel) -> bool:
+def _suits_information_form(params: Parameters, panel: Panel, for_steps: bool) -> bool:
     """Whether segments in the information form are quicker than row by row, and as accurate."""
     fewest_rows = _FEWEST_ROWS_INFORMATION if params.n_states > _MOST_SEGMENTED else _FEWEST_ROWS
     return (
         1 <= params.n_states <= _MOST_INFORMATION
         and panel.values.shape[0] >= fewest_rows
         and on_cpu()
-        and information_form.largest_precision(params, panel) <= information_form.most_precision(params)
+        and information_form.largest_precision(params, panel)
+        <= information_form.most_precision(params, for_steps=for_steps)
     )
 
 

@@ -171,7 +171,7 @@ class _WeightedEStep:
 
     def __call__(self, params: Parameters) -> Statistics:
         """Expected statistics at ``params``; each cell has one normaliser, whatever its weight."""
-        stats = expected_statistics(params, self.weighted)
+        stats = expected_statistics(params, self.weighted, for_steps=True)
         value = self.weights.bound(params, self.panel, stats.log_likelihood)
         return stats._replace(counts=self.counts, log_likelihood=value)
 

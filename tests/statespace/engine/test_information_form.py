@@ -192,6 +192,39 @@ def test_few_latents_in_as_many_columns_keep_digits_at_the_least_noise(seed, use
     assert_same(expected_statistics(params, panel), wanted[1])
 
 
+def precise(seed, precision):
+    """Nine latents, quick and slow, in twelve columns of unlike noise, with rows that see a part of them."""
+    rng = np.random.default_rng(seed)
+    model = many_latents(rng, 12, 9, 0.99)
+    noise = model.noise * 10.0 ** rng.uniform(-2.0, 0.0, 12)
+    scaled = model.loadings / np.sqrt(noise)[:, None]
+    of_rows = precision - 1.0 / (1.0 - 0.99**2)
+    model = model._replace(noise=1.01 * noise * np.linalg.norm(scaled, 2) ** 2 / of_rows)
+    return model, punch(rng, oracle.simulate(rng, model, [1000]), "scattered")
+
+
+def test_steps_of_a_climb_may_lose_two_more_digits():
+    model, data = precise(0, information_form.MOST_PRECISION_OF_STEPS)
+    params, panel = to_parameters(model), to_panel(data)
+    assert plan_for(params, panel).strategy == Recursions()
+    assert plan_for(params, panel, for_steps=True).strategy == InformationForm(16)
+    less = to_parameters(model._replace(noise=0.9 * model.noise))
+    assert plan_for(less, panel, for_steps=True).strategy == Recursions()
+
+
+@sparsely("seed", range(4), shown=0)
+def test_sums_keep_eight_digits_at_the_least_noise_for_steps(seed, use):
+    params, panel = (f(x) for f, x in zip((to_parameters, to_panel), precise(seed, 3e5), strict=True))
+    assert information_form.MOST_PRECISION_OF_STEPS == 3e5
+    use("recursions")
+    wanted = expected_statistics(params, panel)
+    use(n_segments=16)
+    found = expected_statistics(params, panel)
+    assert scaled_error(found.log_likelihood, wanted.log_likelihood) < 1e-11
+    for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        assert scaled_error(ours, theirs) < 1e-8
+
+
 def test_the_bound_on_the_precision_holds(rng):
     """What a row adds, and what is known of a state whose predecessor is."""
     model = many_latents(rng, 5, 6)
