@@ -144,10 +144,11 @@ def check_rank(problem: KernelProblem, n_components: int) -> None:
     m, rank = problem.basis.shape
     if n_components > rank:
         remedy = "Use more support vectors, another kernel, or a lower rank_tol."
-        if problem.n_rounded:
+        if problem.n_rounded or not rank:
+            hidden = f"{problem.n_rounded} more" if problem.n_rounded else "any that there are"
             remedy = (
-                f"Rounding of the kernel values hides {problem.n_rounded} more: bring X to a scale that fits "
-                "the kernel, and subtract its mean."
+                f"Rounding of the kernel values hides {hidden}: bring X to a scale that fits the kernel, and "
+                "subtract its mean."
             )
         raise RankError(
             f"n_components={n_components} is more than the {rank} dimensions in which the kernel functions "

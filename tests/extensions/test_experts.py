@@ -337,7 +337,7 @@ def test_learning_raises_the_likelihood(fitted):
 def test_the_slow_size_is_found_and_drawn(fitted):
     model, y, slow = fitted
     assert abs(np.corrcoef(model.transform(y)[:, 0], slow)[0, 1]) > 0.8
-    # Means of 300 rows scatter by a tenth around 0.92, whatever the number of moves above 50: many short chains.
+    # Means of 300 rows scatter by a tenth around 0.92, with 50 moves as with 1000: many short chains.
     drawn = np.concatenate([model.sample(300, n_moves=50, random_state=seed)[0] for seed in range(24)])
     # Sizes as in the data, and two signs with less between than a Gaussian of that size has (a fifth).
     assert np.sqrt(np.mean(drawn**2) / np.mean(y**2)) == pytest.approx(0.89, abs=0.15)

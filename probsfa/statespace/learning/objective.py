@@ -194,7 +194,9 @@ class CountedEStep:
 
     def __call__(self, params: Parameters) -> Statistics:
         """Expected statistics at ``params``."""
-        stats = self._e_step(params) if self._e_step else expected_statistics(params, self.panel, for_steps=True)
+        stats = (
+            self._e_step(params) if self._e_step else expected_statistics(params, self.panel, for_steps=True)
+        )
         stats = stats._replace(log_likelihood=stats.log_likelihood + self.log_prior(params))
         self.count += 1
         if stats.log_likelihood > self.best_log_likelihood:
