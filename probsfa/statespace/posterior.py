@@ -129,7 +129,11 @@ def smooth(params: Parameters, panel: Panel) -> Posterior:
 
 
 def visit_moments(
-    params: Parameters, panel: Panel, visit: Callable[[slice, FloatArray, FloatArray], None]
+    params: Parameters,
+    panel: Panel,
+    visit: Callable[[slice, FloatArray, FloatArray], None],
+    *,
+    for_steps: bool = False,
 ) -> float:
     """Show posterior means (n, K) and covariances (n, K, K) chunk by chunk, the last one first.
 
@@ -141,6 +145,8 @@ def visit_moments(
         Packed observations.
     visit : callable
         Called with the rows of a chunk, their means and their covariances, none of which is kept.
+    for_steps : bool, default=False
+        Whether they only tell a fit how to go on, for which eight digits serve where ten take longer.
 
     Returns
     -------
@@ -149,7 +155,7 @@ def visit_moments(
     """
     with engine():
         states = params.state_space
-        return in_turn(states, panel).visit_moments(states, panel, visit)
+        return in_turn(states, panel, for_steps=for_steps).visit_moments(states, panel, visit)
 
 
 def log_likelihood(params: Parameters, panel: Panel) -> float:

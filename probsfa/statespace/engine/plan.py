@@ -282,16 +282,16 @@ def _on_one_device(params: Parameters, panel: Panel, request: Request, for_steps
     return Plan(strategy, TwoFilter(*in_turn, half_rows=half, half_strategy=choose(half)[0]), reason)
 
 
-def in_turn(params: Parameters, panel: Panel) -> InTurn:
+def in_turn(params: Parameters, panel: Panel, *, for_steps: bool = False) -> InTurn:
     """One chunk after the other, for rows of which little besides may be in memory."""
     request = _request.get()
     rows = _rows_of_chunks(panel.values.shape[0], params.n_states, request)
-    strategy, _ = _chooser(params, panel, request)(rows)
+    strategy, _ = _chooser(params, panel, request, for_steps)(rows)
     return InTurn(strategy, rows, min(_cached_bytes(request), _FEW_CACHED_BYTES))
 
 
 def _chooser(
-    params: Parameters, panel: Panel, request: Request, for_steps: bool = False
+    params: Parameters, panel: Panel, request: Request, for_steps: bool
 ) -> Callable[[int], tuple[Strategy, str]]:
     """What gives the strategy for chunks of so many rows of a panel, and why."""
     few_columns = request.strategy is None and _has_few_columns(params, panel)

@@ -452,13 +452,13 @@ def _first_starts(
 
 
 def _predicted(panel: Panel, params: Parameters) -> FloatArray:
-    """Posterior means of all cells (N, D), by the programs that fill cells with a fitted model, too."""
+    """Posterior means of all cells (N, D), to eight digits: a start is made of them."""
     predicted = np.empty((panel.n_rows, panel.values.shape[1]))
 
     def see(rows: slice, means: FloatArray, _: FloatArray) -> None:
         predicted[rows] = params.offset + means @ params.loadings.T
 
-    visit_moments(params, panel, see)
+    visit_moments(params, panel, see, for_steps=True)
     return predicted
 
 
