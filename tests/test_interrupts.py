@@ -52,12 +52,12 @@ def test_a_fit_that_loses_an_interrupt_keeps_the_best_parameters(rng, monkeypatc
     data = np.cumsum(rng.standard_normal((200, 3)), axis=0)
     whole, count = objective.expected_statistics, []
 
-    def interrupted(params, panel):
+    def interrupted(params, panel, **options):
         count.append(1)
         if len(count) == 2:
             lose_an_interrupt()
             time.sleep(0.5)
-        return whole(params, panel)
+        return whole(params, panel, **options)
 
     monkeypatch.setattr(objective, "expected_statistics", interrupted)
     with pytest.warns(ConvergenceWarning, match="Interrupted: the best parameters"):

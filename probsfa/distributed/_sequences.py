@@ -1,6 +1,7 @@
 """Probabilistic slow feature analysis of sequences on a cluster: parameters go out, sums come back."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,7 +50,7 @@ class DistributedPanel(NamedTuple):
 
     def expected_statistics(self, params: Parameters) -> Statistics:
         """Sums of expected moments over all panels."""
-        step = delayed(expected_statistics)
+        step = delayed(partial(expected_statistics, for_steps=True))
         return compute(reduce_tree(_add, [step(params, panel) for panel in self.panels]))[0]
 
     def count_patterns(self) -> PatternCounts:

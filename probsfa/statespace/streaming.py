@@ -80,7 +80,7 @@ class InBlocks:
         return Observations(
             sample(self.X, self.lengths, shift, scale, self.times),
             self.columns.counts,
-            lambda params: expected_statistics(params, panel),
+            lambda params: expected_statistics(params, panel, for_steps=True),
         )
 
 

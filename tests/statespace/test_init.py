@@ -34,9 +34,9 @@ def test_a_fit_that_starts_at_its_end_stays_there(data, fitted, kind):
 def test_slow_feature_analysis_is_a_start(data, noise, monkeypatch):
     seen, whole = [], objective.expected_statistics
 
-    def watched(params, panel):
+    def watched(params, panel, **options):
         seen.append(params)
-        return whole(params, panel)
+        return whole(params, panel, **options)
 
     monkeypatch.setattr(objective, "expected_statistics", watched)
     sfa = SFA(2).fit(data)

@@ -211,11 +211,11 @@ def test_an_interrupt_keeps_the_best_parameters(rng, solver, at, monkeypatch):
     whole = objective.expected_statistics
     seen = []
 
-    def interrupted(params, panel):
+    def interrupted(params, panel, **options):
         if len(seen) == at:
             raise KeyboardInterrupt
-        seen.append(whole(params, panel).log_likelihood)
-        return whole(params, panel)
+        seen.append(whole(params, panel, **options).log_likelihood)
+        return whole(params, panel, **options)
 
     monkeypatch.setattr(objective, "expected_statistics", interrupted)
     with pytest.warns(ConvergenceWarning, match="[Ii]nterrupted"):

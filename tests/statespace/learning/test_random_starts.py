@@ -51,12 +51,12 @@ def test_an_interrupt_in_a_later_climb_keeps_the_best(monkeypatch):
         begun.append(True)
         return drawn(*args)
 
-    def interrupted(params, panel):
+    def interrupted(params, panel, **options):
         if begun:
             begun.append(True)
         if len(begun) > 4:
             raise KeyboardInterrupt
-        return whole(params, panel)
+        return whole(params, panel, **options)
 
     monkeypatch.setattr(fit, "_random_starts", watched)
     monkeypatch.setattr(objective, "expected_statistics", interrupted)
