@@ -295,10 +295,11 @@ def test_durations_become_seconds():
     np.testing.assert_allclose(check(X, times=times).times, 0.25 * np.arange(6), rtol=0, atol=0)
 
 
-def test_dates_too_close_for_float_seconds_are_refused_rather_than_merged():
-    times = np.datetime64("2024-01-01T00:00:00.000000000") + np.arange(6).astype("timedelta64[ns]")
-    refused("must increase strictly", X, times=times)
-    np.testing.assert_allclose(check(X, times=times - times[0]).times, 1e-9 * np.arange(6), rtol=1e-12)
+@pytest.mark.parametrize("gap", [1, 300])
+def test_dates_too_close_for_float_seconds_are_refused_rather_than_merged_or_moved(gap):
+    times = np.datetime64("2024-01-01T00:00:00.000000000") + gap * np.arange(6).astype("timedelta64[ns]")
+    refused(rf"times has rows that are {gap} ns apart.* to 238.419 ns.*dates - dates\[0\]", X, times=times)
+    np.testing.assert_allclose(check(X, times=times - times[0]).times, 1e-9 * gap * np.arange(6), rtol=1e-12)
 
 
 # ---- parameters and frames out
