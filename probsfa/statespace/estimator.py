@@ -898,9 +898,9 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         -------
         scores : like X
             Distance of each cell from what all other cells say of it, in standard deviations of what they
-            predict; NaN where a cell is missing. With `robust` the others count by their weights, and the
-            standard deviation is that of cells that are no outliers: 4 and more are rare among such. Frames
-            come back as frames, lists as lists.
+            predict; NaN where a cell is missing, or its noise is below 1e-13 of its variance. With `robust`
+            the others count by their weights, and the standard deviation is that of cells that are no
+            outliers: 4 and more are rare among such. Frames come back as frames, lists as lists.
 
         Raises
         ------
