@@ -8,7 +8,7 @@ whose distances are not many times that are refused, unless they are evenly spac
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -223,6 +223,8 @@ def _ticks(times: Any, n_rows: int, name: str) -> NDArray[Any]:
             array = np.array([_naive_utc(t) for t in array], dtype="datetime64[us]")
         except (AttributeError, TypeError, ValueError):
             raise ValueError(f"{name} mixes dates with something else; give dates only.") from None
+    if array.dtype.kind == "O" and n_rows and all(type(t) is date for t in array):
+        array = np.array(array, dtype="datetime64[D]")
     if array.dtype.kind in "OUS":
         # Text such as "1.5" would convert silently, and text such as "2024-01-01" has no one right reading.
         text = next((t for t in array if isinstance(t, (str, bytes))), None)
@@ -234,7 +236,11 @@ def _ticks(times: Any, n_rows: int, name: str) -> NDArray[Any]:
         try:
             array = array.astype(np.float64)
         except (TypeError, ValueError):
-            raise ValueError(f"{name} must hold numbers or dates; got {type(array[0]).__name__}.") from None
+            periods = hasattr(array[0], "to_timestamp")
+            asked = " Give the dates at which the periods start: times.to_timestamp()." if periods else ""
+            raise ValueError(
+                f"{name} must hold numbers or dates; got {type(array[0]).__name__}.{asked}"
+            ) from None
     if array.dtype.kind not in "iufMm":
         raise ValueError(f"{name} must hold numbers or dates; got dtype {array.dtype}.")
     missing = np.isnat(array) if array.dtype.kind in "Mm" else ~np.isfinite(array)
@@ -265,20 +271,30 @@ def _to_float(ticks: NDArray[Any]) -> NDArray[np.float64]:
 def _check_told_apart(
     ticks: NDArray[Any], seconds: NDArray[np.float64], name: str, even_steps_known: bool
 ) -> None:
-    """Raise where seconds in double precision keep little of the distances between rows."""
+    """Raise where times in double precision keep little of the distances between rows."""
     gaps = np.diff(ticks)
-    if ticks.dtype.kind not in "Mm" or gaps.size == 0:
+    kind = ticks.dtype.kind
+    with np.errstate(invalid="ignore"):
+        exact = kind == "f" or (kind in "iu" and bool(np.all(seconds.astype(ticks.dtype) == ticks)))
+    if exact or gaps.size == 0:
         _check_increasing(seconds, name)
         return
     resolved = float(np.spacing(np.abs(seconds).max()))
-    nearest = float(gaps.min() / np.timedelta64(1, "s"))
+    nearest = float(gaps.min() / np.timedelta64(1, "s")) if kind in "Mm" else float(gaps.min())
     known = even_steps_known and bool(np.all(gaps == gaps[0]))
-    if nearest < (1.0 if known else _FEWEST_RESOLVED) * resolved:
+    if nearest >= (1.0 if known else _FEWEST_RESOLVED) * resolved:
+        return
+    if kind in "iu":
         raise ValueError(
-            f"{name} has rows that are {duration_text(nearest)} apart: times are seconds in double "
-            f"precision, which so far from zero are resolved to {duration_text(resolved)} only. Give "
-            "durations since the first row, such as times = dates - dates[0]."
+            f"{name} has rows that are {nearest:g} apart: times are numbers in double precision, which so "
+            f"far from zero are resolved to {resolved:g} only. Give times since the first row: "
+            f"{name} - {name}[0]."
         )
+    raise ValueError(
+        f"{name} has rows that are {duration_text(nearest)} apart: times are seconds in double precision, "
+        f"which so far from zero are resolved to {duration_text(resolved)} only. Give durations since the "
+        "first row, such as times = dates - dates[0]."
+    )
 
 
 def _check_increasing(ticks: NDArray[Any], name: str) -> None:
