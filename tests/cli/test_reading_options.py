@@ -192,6 +192,9 @@ def test_excluded_columns_are_kept_as_they_are(command, written, tmp_path, stand
         (("--time", "c"), "given to both --time and --exclude"),
         (("--exclude", "d"), "there is no column 'd'"),
         (("--group", "a", "--columns", "a"), "given to both --columns and --group"),
+        (("--group", "c"), "given to both --group and --exclude"),
+        (("--group", "a", "--time", "a"), "given to both --time and --group"),
+        (("--columns", "a", "--time", "a"), "given to both --columns and --time"),
     ]:
         done = command("impute", "in.csv", "--exclude", "c", *options, "--dry-run", "-q")
         assert done.code == 2
