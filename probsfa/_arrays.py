@@ -1,5 +1,6 @@
 """One array-like at the border: checked cell by cell, with the place of the first bad cell in the message."""
 
+import sys
 from collections.abc import Callable, Mapping
 from datetime import date, timedelta
 from typing import Any
@@ -56,7 +57,7 @@ def as_float_array(X: Any, name: str) -> NDArray[np.float64]:
     _check_cells_of(X, name, "wanted numbers in the shape of an array.")
     try:
         if not hasattr(X, "isna") or np.asarray(X).dtype.kind in "biuf":
-            return np.asarray(X, dtype=np.float64)
+            return np.asarray(_without_na(X), dtype=np.float64)
         if hasattr(X, "columns"):
             columns = [_with_nan(X.iloc[:, j]) for j in range(X.shape[1])]
             return np.column_stack(columns) if columns else np.empty(X.shape)
@@ -77,6 +78,7 @@ def check_array(
     """Check one array-like and return it as a float64 array (N, D)."""
     X = _fill_masked(X)
     _check_kind(X, name)
+    X = _without_na(X)
     try:
         values: NDArray[np.float64] = validate_data(
             estimator,
@@ -146,6 +148,37 @@ def _fill_masked(X: Any) -> Any:
     if X.dtype.kind in "biuf":
         return np.ma.filled(X.astype(np.float64), np.nan)
     return np.ma.filled(X, np.nan) if X.dtype.kind == "O" else X
+
+
+def _without_na(X: Any) -> Any:
+    """Return the same cells with NaN for the NA of pandas among objects, and sparse columns of frames dense.
+
+    NumPy makes no number of NA, and scikit-learn takes a frame of sparse columns for a sparse matrix.
+    """
+    pandas = sys.modules.get("pandas")
+    if pandas is None:  # nobody can have its NA
+        return X
+    if not isinstance(X, pandas.DataFrame):
+        array = X if hasattr(X, "dtype") or hasattr(X, "columns") else np.asarray(X)
+        return _objects_with_nan(array) if getattr(array, "dtype", None) == np.dtype(object) else X
+    odd = [
+        j
+        for j, dtype in enumerate(X.dtypes)
+        if isinstance(dtype, pandas.SparseDtype) or dtype == np.dtype(object)
+    ]
+    if odd:
+        X = X.copy(deep=False)
+    for j in odd:
+        X.isetitem(j, _objects_with_nan(np.asarray(X.iloc[:, j])))
+    return X
+
+
+def _objects_with_nan(cells: NDArray[Any]) -> NDArray[Any]:
+    """Return cells with NaN for those that are missing, where they are objects; others as they are."""
+    if cells.dtype.kind != "O":
+        return cells
+    missing = sys.modules["pandas"].isna(cells)
+    return np.where(missing, np.nan, cells)
 
 
 def _check_kind(X: Any, name: str) -> None:

@@ -222,7 +222,8 @@ def _checked_seconds(stamps: Any, label: str) -> NDArray[np.float64]:
     """Return the seconds of one sequence, increasing."""
     naive = stamps.tz_convert(None) if getattr(stamps, "tz", None) is not None else stamps
     try:
-        return check_times(naive.to_numpy(), [len(stamps)], as_list=False, name=label)
+        ticks = naive.to_numpy()
+        return check_times(ticks, [len(stamps)], as_list=False, name=label, even_steps_known=True)
     except ValueError as error:
         if not label.startswith("X"):
             raise

@@ -2,13 +2,13 @@
 
 Plain numbers keep their own unit. Dates (``datetime64``, a ``DatetimeIndex``, ``datetime`` objects) become
 seconds since 1970-01-01 UTC, durations become seconds. The order is checked on the integers behind the
-dates, before the conversion: a float64 count of seconds since 1970 resolves about 0.2 microseconds, so for
-dates closer than that the check afterwards refuses what the conversion can no longer tell apart.
+dates, before the conversion: a float64 count of seconds since 1970 resolves about 0.2 microseconds, and dates
+whose distances are not many times that are refused, unless they are evenly spaced and all told apart.
 """
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +25,8 @@ _DURATIONS = (
     (1e-6, "us"),
     (1e-9, "ns"),
 )
-
+# Distances between uneven dates are at least so many times what seconds in double precision resolve.
+_FEWEST_RESOLVED = 10.0
 
 _NAMED = {
     **{name: seconds for seconds, name in _DURATIONS},
@@ -100,7 +101,12 @@ class TimeAxis(NamedTuple):
 
 
 def check_times(
-    times: Any, lengths: Sequence[int], *, as_list: bool, name: str = "times"
+    times: Any,
+    lengths: Sequence[int],
+    *,
+    as_list: bool,
+    name: str = "times",
+    even_steps_known: bool = False,
 ) -> NDArray[np.float64]:
     """Check times of observation and return them as one float64 array.
 
@@ -115,6 +121,9 @@ def check_times(
         Whether the data came as a list of sequences, so that the times must come as a list too.
     name : str
         How to call the argument in error messages.
+    even_steps_known : bool, default=False
+        Whether the caller takes the distance of evenly spaced rows from the dates themselves, so that
+        rounding of the times does not matter as long as they increase.
 
     Returns
     -------
@@ -125,7 +134,7 @@ def check_times(
     ------
     ValueError
         If the length is wrong, a time is missing, infinite or no time at all, or the times of a sequence do
-        not increase.
+        not increase or are nearer to each other than seconds in double precision tell.
 
     Examples
     --------
@@ -134,11 +143,16 @@ def check_times(
     >>> check_times(dates, [2], as_list=False)
     array([    0., 21600.])
     """
-    return read_times(times, lengths, as_list=as_list, name=name)[0]
+    return read_times(times, lengths, as_list=as_list, name=name, even_steps_known=even_steps_known)[0]
 
 
 def read_times(
-    times: Any, lengths: Sequence[int], *, as_list: bool, name: str = "times"
+    times: Any,
+    lengths: Sequence[int],
+    *,
+    as_list: bool,
+    name: str = "times",
+    even_steps_known: bool = False,
 ) -> tuple[NDArray[np.float64], TimeAxis]:
     """Check times as :func:`check_times` does, and tell what they are counted in.
 
@@ -170,7 +184,7 @@ def read_times(
     for piece, label in zip(pieces, labels, strict=True):
         _check_increasing(piece, label)
         seconds = _to_float(piece)
-        _check_increasing(seconds, label)
+        _check_told_apart(piece, seconds, label, even_steps_known)
         checked.append(seconds)
     axis = TimeAxis("numbers" if _unit(pieces[0]) == "numbers" else "dates", even=_is_even(checked))
     return np.concatenate(checked), axis
@@ -209,6 +223,8 @@ def _ticks(times: Any, n_rows: int, name: str) -> NDArray[Any]:
             array = np.array([_naive_utc(t) for t in array], dtype="datetime64[us]")
         except (AttributeError, TypeError, ValueError):
             raise ValueError(f"{name} mixes dates with something else; give dates only.") from None
+    if array.dtype.kind == "O" and n_rows and all(type(t) is date for t in array):
+        array = np.array(array, dtype="datetime64[D]")
     if array.dtype.kind in "OUS":
         # Text such as "1.5" would convert silently, and text such as "2024-01-01" has no one right reading.
         text = next((t for t in array if isinstance(t, (str, bytes))), None)
@@ -220,7 +236,11 @@ def _ticks(times: Any, n_rows: int, name: str) -> NDArray[Any]:
         try:
             array = array.astype(np.float64)
         except (TypeError, ValueError):
-            raise ValueError(f"{name} must hold numbers or dates; got {type(array[0]).__name__}.") from None
+            periods = hasattr(array[0], "to_timestamp")
+            asked = " Give the dates at which the periods start: times.to_timestamp()." if periods else ""
+            raise ValueError(
+                f"{name} must hold numbers or dates; got {type(array[0]).__name__}.{asked}"
+            ) from None
     if array.dtype.kind not in "iufMm":
         raise ValueError(f"{name} must hold numbers or dates; got dtype {array.dtype}.")
     missing = np.isnat(array) if array.dtype.kind in "Mm" else ~np.isfinite(array)
@@ -246,6 +266,35 @@ def _to_float(ticks: NDArray[Any]) -> NDArray[np.float64]:
     if ticks.dtype.kind == "m":
         return np.asarray(ticks / np.timedelta64(1, "s"), dtype=np.float64)
     return ticks.astype(np.float64)
+
+
+def _check_told_apart(
+    ticks: NDArray[Any], seconds: NDArray[np.float64], name: str, even_steps_known: bool
+) -> None:
+    """Raise where times in double precision keep little of the distances between rows."""
+    gaps = np.diff(ticks)
+    kind = ticks.dtype.kind
+    with np.errstate(invalid="ignore"):
+        exact = kind == "f" or (kind in "iu" and bool(np.all(seconds.astype(ticks.dtype) == ticks)))
+    if exact or gaps.size == 0:
+        _check_increasing(seconds, name)
+        return
+    resolved = float(np.spacing(np.abs(seconds).max()))
+    nearest = float(gaps.min() / np.timedelta64(1, "s")) if kind in "Mm" else float(gaps.min())
+    known = even_steps_known and bool(np.all(gaps == gaps[0]))
+    if nearest >= (1.0 if known else _FEWEST_RESOLVED) * resolved:
+        return
+    if kind in "iu":
+        raise ValueError(
+            f"{name} has rows that are {nearest:g} apart: times are numbers in double precision, which so "
+            f"far from zero are resolved to {resolved:g} only. Give times since the first row: "
+            f"{name} - {name}[0]."
+        )
+    raise ValueError(
+        f"{name} has rows that are {duration_text(nearest)} apart: times are seconds in double precision, "
+        f"which so far from zero are resolved to {duration_text(resolved)} only. Give durations since the "
+        "first row, such as times = dates - dates[0]."
+    )
 
 
 def _check_increasing(ticks: NDArray[Any], name: str) -> None:

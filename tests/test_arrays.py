@@ -27,6 +27,8 @@ NAN = np.nan
         (pd.Series([pd.NA, 2], dtype=object), [NAN, 2.0]),
         (pd.DataFrame({"a": pd.array([1, None], "Float64"), "b": [None, 2.0]}), [[1.0, NAN], [NAN, 2.0]]),
         (pd.DataFrame({"a": pd.array([1, None], "Int8"), "b": [pd.NA, 2]}), [[1.0, NAN], [NAN, 2.0]]),
+        ([1.0, pd.NA], [1.0, NAN]),
+        (np.array([[1, pd.NA], [None, 2.0]], dtype=object), [[1.0, NAN], [NAN, 2.0]]),
         (pd.DataFrame(index=range(3)), np.empty((3, 0))),
     ],
 )
@@ -71,6 +73,25 @@ def check(X):
 def test_estimators_see_no_value_under_the_mask_of_a_row():
     rows = [np.ma.array([1.0, 999.0], mask=[0, 1]), np.ma.array([3.0, 4.0])]
     np.testing.assert_array_equal(check(rows), [[1.0, NAN], [3.0, 4.0]])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda X: X.astype(object).where(X.notna(), pd.NA),
+        lambda X: X.astype(object).where(X.notna(), pd.NA).to_numpy(),
+        lambda X: X.astype(object).where(X.notna(), pd.NA).to_numpy().tolist(),
+        lambda X: X.astype(pd.SparseDtype("float64", np.nan)),
+        lambda X: X.astype(pd.SparseDtype("float64", 0.0)),
+        lambda X: X.astype({"a": pd.SparseDtype("float64", 1.0)}),
+    ],
+)
+def test_estimators_read_objects_with_na_and_sparse_columns(make):
+    given = make(pd.DataFrame({"a": [1.0, NAN, 0.0], "b": [NAN, 2.0, 0.0]}))
+    kept = given.copy() if hasattr(given, "copy") else given
+    np.testing.assert_array_equal(check(given), [[1.0, NAN], [NAN, 2.0], [0.0, 0.0]])
+    if isinstance(given, pd.DataFrame):
+        pd.testing.assert_frame_equal(given, kept)
 
 
 def test_estimators_refuse_dates_with_a_time_zone():

@@ -52,6 +52,16 @@ def test_steps_are_those_of_the_clock_or_of_the_calendar(index, step, calendar):
         assert found.in_steps().step == 1.0 and found.in_steps().axis.unit == found.step
 
 
+def test_steps_that_seconds_since_1970_do_not_resolve_are_refused_by_their_length():
+    with pytest.raises(ValueError, match=r"X.index has rows that are 3 ns apart.* to 238.419 ns"):
+        read(pd.date_range("2024-01-01", periods=9, freq="3ns"))
+    index = pd.date_range("2024-01-01", periods=9, freq="300ns")
+    assert read(index).step == 3e-7  # from the dates themselves, the same throughout
+    with pytest.raises(ValueError, match="X.index has rows that are 300 ns apart"):
+        read(index.delete(5))
+    assert read(index.delete(5) - index[0]).times[5] == pytest.approx(1.8e-6, rel=1e-12)
+
+
 def test_periods_of_months_are_whole_months_across_a_gap():
     found = read(pd.PeriodIndex(["2024-01", "2024-02", "2024-04"], freq="M"))
     np.testing.assert_allclose(np.diff(found.times) / (30.436875 * DAY), [1.0, 2.0], rtol=1e-12)

@@ -263,6 +263,9 @@ def test_list_of_sequences_takes_a_list_of_times():
         (["2024-01-01"] * 6, "text.*pandas.to_datetime"),
         (pd.Series(["2024-01-01"] * 6, dtype=object), "text.*pandas.to_datetime"),
         ([{}] * 6, "numbers or dates; got dict"),
+        (pd.period_range("2024-01", periods=6, freq="M"), r"got Period. Give .* times.to_timestamp\(\)"),
+        (10**18 + np.arange(6), r"times has rows that are 1 apart.* to 128 only.*times - times\[0\]"),
+        (10**18 + 300 * np.arange(6), "times has rows that are 300 apart.* to 128 only"),
         (np.arange(6) + 0j, "numbers or dates; got dtype complex128"),
         (np.array([datetime(2024, 1, 1), 3, 4, 5, 6, 7], dtype=object), "mixes dates"),
     ],
@@ -290,15 +293,28 @@ def test_dates_become_seconds_since_1970_utc(index):
     np.testing.assert_array_equal(check(X, times=index).times, first + 21600.0 * np.arange(6))
 
 
+def test_days_become_seconds_since_1970_utc():
+    days = [datetime(2024, 3, 30).date() + timedelta(days=i) for i in range(6)]
+    np.testing.assert_array_equal(check(X, times=days).times, 19812 * 86400.0 + 86400.0 * np.arange(6))
+    refused("numbers or dates; got date", X, times=[*days[:5], 3])
+    refused("numbers or dates; got date", X, times=[*days[:5], datetime(2024, 4, 4, 12)])
+
+
+def test_large_counts_that_doubles_hold_are_taken_as_they_are():
+    counts = 2**60 + 256 * np.arange(6)
+    np.testing.assert_array_equal(check(X, times=counts).times, counts.astype(float))
+
+
 def test_durations_become_seconds():
     times = pd.timedelta_range("0s", periods=6, freq="250ms")
     np.testing.assert_allclose(check(X, times=times).times, 0.25 * np.arange(6), rtol=0, atol=0)
 
 
-def test_dates_too_close_for_float_seconds_are_refused_rather_than_merged():
-    times = np.datetime64("2024-01-01T00:00:00.000000000") + np.arange(6).astype("timedelta64[ns]")
-    refused("must increase strictly", X, times=times)
-    np.testing.assert_allclose(check(X, times=times - times[0]).times, 1e-9 * np.arange(6), rtol=1e-12)
+@pytest.mark.parametrize("gap", [1, 300])
+def test_dates_too_close_for_float_seconds_are_refused_rather_than_merged_or_moved(gap):
+    times = np.datetime64("2024-01-01T00:00:00.000000000") + gap * np.arange(6).astype("timedelta64[ns]")
+    refused(rf"times has rows that are {gap} ns apart.* to 238.419 ns.*dates - dates\[0\]", X, times=times)
+    np.testing.assert_allclose(check(X, times=times - times[0]).times, 1e-9 * gap * np.arange(6), rtol=1e-12)
 
 
 # ---- parameters and frames out

@@ -204,7 +204,12 @@ def _number(value: float, digits: int | None) -> str:
 def _saved_model(path: Path) -> Any:
     from probsfa import load
 
-    model = load(path)
+    try:
+        model = load(path)
+    except OSError as error:
+        missing = isinstance(error, FileNotFoundError)
+        reason = "there is no such file" if missing else f"cannot be read ({error.strerror or error})"
+        raise CommandError(f"{path}: {reason}.") from None
     impute = getattr(model, "impute", None)
     if impute is None or "times" not in inspect.signature(impute).parameters:
         raise CommandError(

@@ -4,9 +4,16 @@ import warnings
 
 import numpy as np
 
-from probsfa._typing import FloatArray
+from probsfa._typing import BoolArray, FloatArray
 
-__all__ = ["contiguous_folds", "control_limits", "empirical_limits", "tail_limits", "trailing_means"]
+__all__ = [
+    "contiguous_folds",
+    "control_limits",
+    "empirical_limits",
+    "rows_with_a_value",
+    "tail_limits",
+    "trailing_means",
+]
 
 # Rare events for which their own quantile is known well enough.
 _MANY_EVENTS = 20
@@ -56,6 +63,11 @@ def trailing_means(values: FloatArray, window: int) -> FloatArray:
     return means
 
 
+def rows_with_a_value(statistics: FloatArray) -> BoolArray:
+    """Rows (N,) of which any statistic (N, S) can be told: those that limits are judged by."""
+    return np.asarray(~np.isnan(statistics).all(axis=1))
+
+
 def control_limits(held_out: FloatArray, alpha: float, *, joint: bool) -> FloatArray:
     """Limits that new rows of the same process exceed with a given probability.
 
@@ -68,7 +80,8 @@ def control_limits(held_out: FloatArray, alpha: float, *, joint: bool) -> FloatA
     Parameters
     ----------
     held_out : ndarray of shape (N, S)
-        Statistics of normal rows that the model was not fitted to; NaN where they cannot be told.
+        Statistics of normal rows that the model was not fitted to; NaN where they cannot be told, though
+        not in all rows.
     alpha : float
         Part of the rows that may exceed a limit: that of each statistic or, with `joint`, any of them.
     joint : bool
@@ -84,12 +97,11 @@ def control_limits(held_out: FloatArray, alpha: float, *, joint: bool) -> FloatA
     UserWarning
         If there are too few rows to tell so rare an event: limits are then the largest values, or beyond.
     """
-    judged = held_out[~np.isnan(held_out).all(axis=1)]
-    n, n_statistics = judged.shape
-    limits, beyond = empirical_limits(judged, alpha, joint=joint)
+    n, n_statistics = int(np.count_nonzero(rows_with_a_value(held_out))), held_out.shape[1]
+    limits, beyond = empirical_limits(held_out, alpha, joint=joint)
     if alpha * n < _MANY_EVENTS:
         rate = alpha / n_statistics if joint else alpha
-        limits = np.maximum(limits, tail_limits(judged, rate))
+        limits = np.maximum(limits, tail_limits(held_out, rate))
     if beyond == 0:
         warnings.warn(
             f"{n} normal rows are few for a false-alarm rate of {alpha:g} with {n_statistics} statistics: "
@@ -119,7 +131,7 @@ def empirical_limits(values: FloatArray, alpha: float, *, joint: bool) -> tuple[
     k : int
         How many values of a statistic are above its limit.
     """
-    judged = values[~np.isnan(values).all(axis=1)]
+    judged = values[rows_with_a_value(values)]
     n = len(judged)
     descending = np.sort(np.where(np.isnan(judged), -np.inf, judged), axis=0)[::-1]
     k = int(np.floor(alpha * n + 1e-9))

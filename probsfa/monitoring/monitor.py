@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from probsfa._saving import Saved
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences, check_count, check_sequences
-from probsfa.monitoring.limits import contiguous_folds, control_limits, trailing_means
+from probsfa.monitoring.limits import contiguous_folds, control_limits, rows_with_a_value, trailing_means
 from probsfa.monitoring.statistics import (
     Chart,
     charts_of_latents,
@@ -204,8 +204,14 @@ class ProcessMonitor(Saved, BaseEstimator):
                 )
             parts.append(self._statistics(left_out, charts))
         values = np.concatenate(parts)
+        judged = rows_with_a_value(values)
+        if not judged.any():
+            raise ValueError(
+                f"window={self.window} leaves no row to judge: X has no stretch of so many rows in any of "
+                f"the n_folds={self.n_folds} parts that are left out in turn. Give a shorter window or "
+                "longer sequences."
+            )
         limits = control_limits(values, self.alpha, joint=self.joint)
-        judged = ~np.isnan(values).all(axis=1)
         self.limits_ = dict(zip(self.statistics_, limits.tolist(), strict=True))
         self._held_out = values
         self.false_alarm_rate_ = float(np.mean(np.any(values[judged] > limits, axis=1)))

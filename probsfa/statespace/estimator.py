@@ -898,9 +898,9 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         -------
         scores : like X
             Distance of each cell from what all other cells say of it, in standard deviations of what they
-            predict; NaN where a cell is missing. With `robust` the others count by their weights, and the
-            standard deviation is that of cells that are no outliers: 4 and more are rare among such. Frames
-            come back as frames, lists as lists.
+            predict; NaN where a cell is missing, or its noise is below 1e-13 of its variance. With `robust`
+            the others count by their weights, and the standard deviation is that of cells that are no
+            outliers: 4 and more are rare among such. Frames come back as frames, lists as lists.
 
         Raises
         ------
@@ -1231,7 +1231,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         ``-2 log L + P log N``, with ``P`` free parameters and ``N`` rows in which anything is observed. With
         ``noise=0.0`` the likelihood is that of the square model, whatever `n_components` is, and so is ``P``.
         """
-        sequences = self._check(X, lengths, times, exog)
+        sequences = self._check_observed(X, lengths, times, exog)
         n_observed = int(np.count_nonzero(sequences.mask.any(axis=1)))
         return bayesian_criterion(self._model.log_likelihood(sequences), self._model.n_parameters, n_observed)
 
@@ -1278,7 +1278,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Column 1 keeps a rhythm of 12 units of time that no latent carries: rhythms=[12].
         """
         check_count("block", block)
-        sequences = self._check(X, lengths, times, exog)
+        sequences = self._check_observed(X, lengths, times, exog)
         found = self._model.diagnose(sequences, block)
         like = {
             name: like_input(X, sequences, getattr(found, name))
@@ -1308,7 +1308,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         ValueError
             If the model has no noise (``noise=0.0``).
         """
-        sequences = self._check(X, lengths, times, exog)
+        sequences = self._check_observed(X, lengths, times, exog)
         return self._model.standard_errors(sequences)
 
     def profile_timescale(
@@ -1365,7 +1365,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         >>> bool(profile.upper - profile.timescale > profile.timescale - profile.lower > 0)
         True
         """
-        sequences = self._check(X, lengths, times, exog)
+        sequences = self._check_observed(X, lengths, times, exog)
         check_count("component", component, minimum=0)
         if component >= self.decay_.shape[0]:
             raise ValueError(f"component={component} is none of the {self.decay_.shape[0]} latents, 0 first.")
@@ -1455,6 +1455,16 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if fitted.options.noise_free:
             check_steps_of_limit(sequences, fitted.time_unit)
         return sequences if later else self._with_exog(sequences, X, exog)[0]
+
+    def _check_observed(self, X: Any, lengths: Any, times: Any, exog: Any) -> Sequences:
+        """Check data by which the model is judged: something must be observed."""
+        sequences = self._check(X, lengths, times, exog)
+        if not sequences.mask.any():
+            raise ValueError(
+                "X has nothing observed: every value is NaN, and nothing says how well the model does. Give "
+                "rows with observed cells, such as those of the fit."
+            )
+        return sequences
 
     def _with_exog(
         self,

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probsfa._typing import FloatArray
+from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
+from probsfa.statespace.parameters import Parameters
 
 __all__ = [
     "Comparison",
@@ -22,10 +23,13 @@ __all__ = [
     "left_out",
     "left_out_moments",
     "straight_lines",
+    "tell_hardly_more",
 ]
 
 # A cell that its own observation determines but for this part has nothing left to be told by the others.
 _LEAST_LEFT = 1e-7
+# Part of what latents explain below which noise leaves little of the others in the posterior of a cell.
+_HARDLY = 1e-5
 # Fewer cells say nothing of a model.
 _FEWEST = 20
 
@@ -95,6 +99,15 @@ def left_out_moments(
         variance = explained / left + noise_variance
     told = (left > _LEAST_LEFT) & ~np.isnan(values)
     return np.where(told, without, np.nan), np.where(told, variance, np.nan)
+
+
+def tell_hardly_more(params: Parameters) -> BoolArray:
+    """Features (D,) whose cells may determine themselves so far that their posteriors hide what others say.
+
+    Taking a cell out of its posterior then leaves rounding; see :func:`.cells_left_out`.
+    """
+    noise, explained = params.noise_variance, np.sum(params.loadings**2, axis=1)
+    return np.asarray((noise > 0.0) & (noise < _HARDLY * explained))
 
 
 def interpolated(sequences: Sequences) -> FloatArray:

@@ -42,11 +42,23 @@ from probsfa.statespace.learning.standard_errors import (
     free_coordinates,
     standard_errors,
 )
-from probsfa.statespace.leave_one_out import compare_with_interpolation, left_out, left_out_moments
+from probsfa.statespace.leave_one_out import (
+    compare_with_interpolation,
+    left_out,
+    left_out_moments,
+    tell_hardly_more,
+)
 from probsfa.statespace.news import News, read_news
 from probsfa.statespace.panel import Panel, lazy_panel, make_panel
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import Posterior, log_likelihood, plan_for, smooth, visit_moments
+from probsfa.statespace.posterior import (
+    Posterior,
+    cells_left_out,
+    log_likelihood,
+    plan_for,
+    smooth,
+    visit_moments,
+)
 from probsfa.statespace.prediction import (
     Forecast,
     Imputation,
@@ -197,7 +209,14 @@ class LinearGaussianModel:
         """Means and variances (N, D), noise included, of observed cells given all the others."""
         params, whole = self.fitted.predictive_params, self._posterior(sequences)
         moments = observation_moments(params, whole.means, whole.covariances)
-        return left_out_moments(sequences.values, *moments, params.noise_variance)
+        means, variances = left_out_moments(sequences.values, *moments, params.noise_variance)
+        precise = tell_hardly_more(params)
+        if precise.any():  # these determine themselves, and forgetting them leaves rounding
+            exact = cells_left_out(self._states, self._panel(sequences))
+            means, variances = (
+                np.where(precise, e, a) for a, e in zip((means, variances), exact, strict=True)
+            )
+        return means, variances
 
     def contributions(self, sequences: Sequences) -> FloatArray:
         """What each latent contributes to each cell; last, where there is such, the memory."""

@@ -18,16 +18,20 @@ from probsfa._interrupts import interrupts_kept
 from probsfa._processes import check_not_forked
 from probsfa._threads import one_blas_thread
 from probsfa._typing import FloatArray
+from probsfa.statespace.engine.cell_scores import cell_scores
 from probsfa.statespace.engine.compiler import program
 from probsfa.statespace.engine.dynamics import Gaussian, Transition
 from probsfa.statespace.engine.plan import Plan, in_turn, plan, settings_for_draws
-from probsfa.statespace.engine.problem import Model, Problem, make_model
+from probsfa.statespace.engine.problem import Model, Problem, Rows, make_model
 from probsfa.statespace.engine.recursions import Recursions
 from probsfa.statespace.engine.settings import engine_settings
 from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.engine.sweep import draw_in_turn
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
+
+# Part of what latents explain below which noise is rounding of it.
+_LEAST_NOISE = 1e-13
 
 
 @contextmanager
@@ -221,6 +225,34 @@ def filter_rows(
         rows = (panel.values, panel.cell_weights)
         filtered = _filter_program(*rows, transitions.map(jnp.asarray), model, before)
         return Filtering(*(np.asarray(rows)[: panel.n_rows] for rows in filtered))
+
+
+def cells_left_out(params: Parameters, panel: Panel) -> tuple[FloatArray, FloatArray]:
+    """Means and variances of cells given all others, noise included, however small it is.
+
+    Parameters
+    ----------
+    params : Parameters
+        Parameters of the model.
+    panel : Panel
+        Packed observations.
+
+    Returns
+    -------
+    means, variances : ndarray of shape (T, D)
+        NaN where a cell is missing, or where rounding leaves nothing: with noise below 1e-13 of what latents
+        explain of its feature.
+    """
+    states = params.state_space
+    with engine():
+        model = make_model(states, panel)
+        rows = Rows(*map(jnp.asarray, (panel.values, panel.mask, panel.gap_index)))
+        scores, precisions = (np.asarray(a)[: panel.n_rows] for a in cell_scores(model, rows))
+    resolved = states.noise_variance > _LEAST_NOISE * np.sum(states.loadings**2, axis=1)
+    seen = (np.asarray(panel.mask[: panel.n_rows]) > 0.0) & resolved
+    with np.errstate(divide="ignore", invalid="ignore"):
+        means = panel.values[: panel.n_rows] - scores / precisions
+        return np.where(seen, means, np.nan), np.where(seen, 1.0 / precisions, np.nan)
 
 
 def draw_states(params: Parameters, panel: Panel, normals: FloatArray) -> FloatArray:

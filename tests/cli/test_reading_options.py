@@ -183,6 +183,14 @@ def test_missing_codes_with_a_decimal_comma(command, written, tmp_path):
     assert (tmp_path / "out.csv").read_text() == "a;b\n3,0000;1,5\n2,5;2,0000\n3,5;2,5\n"
 
 
+def test_a_model_that_cannot_be_opened_is_named(command, written, tmp_path):
+    data = written("a,b\n1,\n2,3\n3,5\n")
+    (tmp_path / "folder").mkdir()
+    for path, said in (("no.npz", "there is no such file."), ("folder", "cannot be read (")):
+        done = command("impute", data, "--model", path, "-o", "out.csv", "-q")
+        assert done.code == 2 and f"probsfa: error: {path}: {said}" in done.err
+
+
 def test_excluded_columns_are_kept_as_they_are(command, written, tmp_path, stand_in):
     text = "a,b,c\n1,,x1\n2,3,4\n3,5,\n"
     assert command("impute", written(text), "--exclude", "c", "-o", "out.csv").code == 0
@@ -192,6 +200,9 @@ def test_excluded_columns_are_kept_as_they_are(command, written, tmp_path, stand
         (("--time", "c"), "given to both --time and --exclude"),
         (("--exclude", "d"), "there is no column 'd'"),
         (("--group", "a", "--columns", "a"), "given to both --columns and --group"),
+        (("--group", "c"), "given to both --group and --exclude"),
+        (("--group", "a", "--time", "a"), "given to both --time and --group"),
+        (("--columns", "a", "--time", "a"), "given to both --columns and --time"),
     ]:
         done = command("impute", "in.csv", "--exclude", "c", *options, "--dry-run", "-q")
         assert done.code == 2

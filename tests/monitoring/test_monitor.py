@@ -131,6 +131,12 @@ def test_times_are_those_of_the_model(plant, rng):
     np.testing.assert_allclose(monitor.score_samples(plant[600:650], times=new)["T2"], wanted)
 
 
+def test_a_window_longer_than_any_stretch_is_refused(plant):
+    pieces = [plant[i : i + 20] for i in range(0, 200, 20)]
+    with pytest.raises(ValueError, match="window=30 leaves no row to judge.*n_folds=5 parts"):
+        ProcessMonitor(SFA(), window=30).fit(pieces)
+
+
 def test_what_cannot_be_watched_with_is_refused(plant):
     X = plant[:100]
     for options, message in [

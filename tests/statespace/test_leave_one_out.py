@@ -36,6 +36,25 @@ def test_a_cell_left_out_is_that_of_a_posterior_without_it(rng, data):
         assert without[t, d] == pytest.approx(moments(model, hidden)[0][t, d], rel=1e-9)
 
 
+@pytest.mark.parametrize("noise", [1e-4, 1e-8, 1e-12])
+def test_scores_of_cells_that_tell_nearly_all_of_themselves_are_those_of_posteriors_without_them(
+    rng, data, noise
+):
+    truth = oracle.random_model(rng, 3, 2)
+    truth = truth._replace(noise=np.array([0.3, noise, noise]))
+    model = ProbabilisticSFA.from_parameters(truth.decay, truth.loadings, truth.noise, truth.offset)
+    scores = model.outlier_scores(data, lengths=[8, 4])
+    assert np.array_equal(np.isnan(scores), np.isnan(data))
+    for t, d in [(0, 1), (3, 1), (3, 2), (5, 0), (7, 1), (8, 2), (11, 1)]:
+        hidden = data.copy()
+        hidden[t, d] = np.nan
+        dense = oracle.exact_posterior(truth, [hidden[:8], hidden[8:]])
+        c = truth.loadings[d]
+        error = data[t, d] - truth.offset[d] - c @ dense.means[t]
+        wanted = abs(error) / np.sqrt(c @ dense.covariances[t] @ c + truth.noise[d])
+        assert scores[t, d] == pytest.approx(wanted, rel=1e-7 + 1e-15 / noise)
+
+
 def test_a_cell_that_nothing_else_speaks_of_is_left_alone(rng, data):
     """Hardly any noise, and no other cell that knows: rounding is no answer."""
     model = oracle.random_model(rng, 3, 3)._replace(noise=np.full(3, 1e-17))

@@ -1,5 +1,6 @@
 """What the columns of a table are for."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -141,23 +142,19 @@ def without_values(plan: Plan) -> Plan:
 def _chosen(table: Table, choices: Choices) -> dict[int, tuple[Role, str]]:
     """The roles that the user has given."""
     roles: dict[int, tuple[Role, str]] = {}
-    data = [_column_named(table, name) for name in choices.columns or ()]
-    out = [_column_named(table, name) for name in choices.exclude]
-    for j in out:
-        if j in data:
-            raise CommandError(f"column {table.names[j]!r} is given to both --columns and --exclude.")
-        roles[j] = "left out", "--exclude"
-    for name in choices.time or ():
-        j = _column_named(table, name)
-        if j in out:
-            raise CommandError(f"column {table.names[j]!r} is given to both --time and --exclude.")
-        roles[j] = "time", "--time"
-    if choices.group is not None:
-        j = _column_named(table, choices.group)
-        if j in data:
-            raise CommandError(f"column {table.names[j]!r} is given to both --columns and --group.")
-        roles[j] = "group", "--group"
-    roles |= {j: ("data", "--columns") for j in data}
+    asked: tuple[tuple[Role, str, Sequence[str]], ...] = (
+        ("data", "--columns", choices.columns or ()),
+        ("time", "--time", choices.time or ()),
+        ("group", "--group", () if choices.group is None else (choices.group,)),
+        ("left out", "--exclude", choices.exclude),
+    )
+    for role, option, names in asked:
+        for name in names:
+            j = _column_named(table, name)
+            other = roles.get(j, (role, option))[1]
+            if other != option:
+                raise CommandError(f"column {table.names[j]!r} is given to both {other} and {option}.")
+            roles[j] = role, option
     return roles
 
 
