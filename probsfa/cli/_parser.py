@@ -11,7 +11,6 @@ __all__ = ["make_parser", "parse"]
 
 # Iterations for filling holes; what a fit still gains after them brings no cell closer to the truth.
 ENOUGH = 200
-# Iterations for a model that is looked at itself.
 
 DESCRIPTION = "The few slow things behind a time series, with error bars, and its holes filled."
 
