@@ -163,7 +163,9 @@ def _fit_robust(
     raw = in_data_units(inside, units.shift, units.scale)
     # By innovations, as which loadings and time scales are nearly independent.
     by_innovation = inside.loadings * np.sqrt(1.0 - inside.decay[..., None, :] ** 2)
-    log_timescales = np.log(-1.0 / np.log(inside.decay))
+    # In double precision a decay may be zero or one.
+    apart = np.clip(inside.decay, np.finfo(np.float64).tiny, 1.0 - np.finfo(np.float64).epsneg)
+    log_timescales = np.log(-1.0 / np.log(apart))
     k = model.n_components
     relabelling = relabel(
         log_timescales.reshape(-1, k),

@@ -77,8 +77,13 @@ class CollapsedDensity(NamedTuple):
     offset_mean: FloatArray
     offset_variance: FloatArray
 
+    @staticmethod
+    def reaches(log_timescale: FloatArray) -> bool:
+        """Whether time scales (K,) of these logarithms are where the density is."""
+        return bool(np.all((log_timescale > _SHORTEST) & (log_timescale < _LONGEST)))
+
     def to_vector(self, params: Parameters) -> FloatArray:
-        """Coordinates (P,) of parameters."""
+        """Coordinates (P,) of parameters whose time scales it reaches."""
         log_timescale = np.log(-1.0 / np.log(params.decay))
         scaled = params.loadings * np.sqrt(-np.expm1(2.0 * np.log(params.decay)))
         log_scale = np.log(params.noise_variance[: self._n_scales])
@@ -105,7 +110,7 @@ class CollapsedDensity(NamedTuple):
         d, k = self.loadings_mean.shape
         log_timescale, log_scale = vector[:k], vector[k + d * k + d :]
         nothing = -np.inf, np.zeros_like(vector)
-        if not np.all((log_timescale > _SHORTEST) & (log_timescale < _LONGEST)):
+        if not self.reaches(log_timescale):
             return nothing
         if not np.all(np.abs(log_scale) < 100.0):
             return nothing

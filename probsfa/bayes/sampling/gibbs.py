@@ -309,7 +309,12 @@ class _Chain:
         self._draw_loadings(z)
 
     def _move_without_latents(self, adapt: bool) -> None:
-        """All parameters but the degrees of freedom, given the weights, with the latents integrated out."""
+        """All parameters but the degrees of freedom, given the weights, with the latents integrated out.
+
+        Where a decay is as good as zero or one nothing moves: its time scale could not be told from it again.
+        """
+        if not self.collapsed.reaches(self.log_timescale):
+            return
 
         def density(vector: FloatArray) -> tuple[float, FloatArray]:
             return self.collapsed(vector, self.weights, self.scale)

@@ -142,3 +142,15 @@ def test_units_are_those_of_the_curvature_and_are_learned(rng):
         q = step(density, q, rng, adapt=True)
     learned = step.factor @ step.factor.T
     assert np.linalg.cond(np.linalg.solve(learned, covariance)) < 0.2 * np.linalg.cond(covariance)
+
+
+@pytest.mark.parametrize("log_timescale", [-8.0, 40.0])
+def test_a_time_scale_whose_decay_is_zero_or_one_stays_as_it_is(log_timescale):
+    """From such a decay it cannot be told again: the chain would be there for ever."""
+    chain, *_ = problem(np.random.default_rng(0), "diagonal")
+    chain.hamiltonian = HamiltonianStep(np.eye(10))
+    chain.log_timescale = np.array([log_timescale, 0.5])
+    loadings = chain.loadings
+    chain._move_without_latents(False)
+    assert chain.log_timescale.tolist() == [log_timescale, 0.5]
+    assert np.array_equal(chain.loadings, loadings)
