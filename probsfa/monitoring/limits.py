@@ -56,9 +56,13 @@ def trailing_means(values: FloatArray, window: int) -> FloatArray:
     means = np.full(values.shape, np.nan)
     if len(values) < window:
         return means
-    last = np.lib.stride_tricks.sliding_window_view(values, window, axis=0)
-    counts = np.count_nonzero(~np.isnan(last), axis=-1)
-    totals = np.nansum(last, axis=-1)
+    seen = ~np.isnan(values)
+    known = np.where(seen, values, 0.0)
+    n = len(values) - window + 1
+    counts, totals = np.zeros((n, *values.shape[1:]), dtype=np.intp), np.zeros((n, *values.shape[1:]))
+    for first in range(window):  # all windows at once would be so many copies of the values
+        counts += seen[first : first + n]
+        totals += known[first : first + n]
     np.divide(totals, counts, out=means[window - 1 :], where=counts > 0)
     return means
 

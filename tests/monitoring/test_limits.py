@@ -1,5 +1,7 @@
 """Limits that held-out rows exceed as often as is asked for, and stretches that are left out."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -114,3 +116,13 @@ def test_a_wild_value_leaves_no_trace_in_later_means():
     values = np.ones((20, 1))
     values[5] = 1e15
     np.testing.assert_array_equal(trailing_means(values, 4)[9:], 1.0)
+
+
+def test_a_long_window_takes_no_more_memory_than_a_short_one(rng):
+    values = rng.standard_normal((4000, 2))
+    tracemalloc.start()
+    try:
+        trailing_means(values, 500)
+        assert tracemalloc.get_traced_memory()[1] < 10 * values.nbytes
+    finally:
+        tracemalloc.stop()
