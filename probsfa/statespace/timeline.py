@@ -398,7 +398,7 @@ def _dates_ahead(
     last = index[-1]
     if isinstance(index, pd.PeriodIndex):
         if len(index) < 2:
-            return None
+            index = index.append(index + 1)  # how long a period is, it says itself
         counted = calendar_seconds(_timestamps(index), calendar)
         ordinals = index.asi8
         ahead = steps * seconds * (ordinals[-1] - ordinals[0]) / (counted[-1] - counted[0])

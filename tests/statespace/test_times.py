@@ -447,6 +447,11 @@ def test_forecasts_go_on_by_the_calendar(values):
     quarters = framed(values, EVEN["quarters"][:60])
     model = fit(quarters)
     assert model.forecast(quarters, 2).std.index.tolist() == [pd.Period("2016Q1"), pd.Period("2016Q2")]
+    # A single row knows how long it is, too.
+    assert model.forecast(quarters.iloc[-1:], 2).std.index.tolist() == [
+        pd.Period("2016Q1"),
+        pd.Period("2016Q2"),
+    ]
     later = model.forecast(quarters, fh=pd.PeriodIndex(["2016Q2"], freq="Q"))
     np.testing.assert_allclose(later.means, model.forecast(quarters, 2).means.iloc[1:], rtol=1e-12)
     other = framed(values, EVEN["months"][:60])
