@@ -290,16 +290,26 @@ def _collinear(exog: FloatArray) -> int | None:
 # ------------------------------------------------------------------------------- what a calendar tells
 
 
-def _dates(times: Any) -> Any:
+def _labels_and_times(times: Any) -> tuple[Any, Any]:
+    """Labels of rows, and their times: the index of a frame; the values of a series without dates in that."""
+    import pandas as pd
+
+    if not hasattr(times, "iloc"):
+        index = pd.Index(times)
+        return index, index
+    is_series = not hasattr(times, "columns")
+    return times.index, pd.Index(times) if is_series and not tells_times(times.index) else times.index
+
+
+def _stamps(index: Any) -> Any:
     """Dates as a DatetimeIndex, in their own time zone."""
     import pandas as pd
 
-    index = times.index if hasattr(times, "iloc") else pd.Index(times)
     if isinstance(index, pd.PeriodIndex):
-        return index, index.to_timestamp(how="start")
+        return index.to_timestamp(how="start")
     if not isinstance(index, pd.DatetimeIndex):
         raise ValueError(f"times must be dates; got {index.inferred_type}.")
-    return index, index
+    return index
 
 
 def calendar_terms(times: Any, terms: Sequence[str] = ("hour", "weekday"), *, holidays: Any = ()) -> Any:
@@ -307,7 +317,7 @@ def calendar_terms(times: Any, terms: Sequence[str] = ("hour", "weekday"), *, ho
 
     Parameters
     ----------
-    times : DatetimeIndex, PeriodIndex, or a frame with such an index
+    times : DatetimeIndex, PeriodIndex, a frame with such an index, or a series of dates
         Dates of the rows; a column is a wall-clock hour where they have a time zone.
     terms : sequence of {"hour", "weekday", "weekend", "month"}, default=("hour", "weekday")
         What to indicate. The first hour (0), weekday (Monday) and month (January) have no column: the mean
@@ -340,7 +350,8 @@ def calendar_terms(times: Any, terms: Sequence[str] = ("hour", "weekday"), *, ho
     """
     import pandas as pd
 
-    index, stamps = _dates(times)
+    index, when = _labels_and_times(times)
+    stamps = _stamps(when)
     columns: dict[str, FloatArray] = {}
     for term in terms:
         check_option("terms", term, ("hour", "weekday", "weekend", "month"))
@@ -364,7 +375,8 @@ def trend(times: Any, degree: int = 1) -> Any:
 
     Parameters
     ----------
-    times : DatetimeIndex, PeriodIndex, frame with an index, or array-like of numbers (T,)
+    times : DatetimeIndex, PeriodIndex, frame with an index, or array-like of numbers or dates (T,)
+        Of a series whose index holds no dates it is the values.
     degree : int, default=1
         Highest power.
 
@@ -382,8 +394,8 @@ def trend(times: Any, degree: int = 1) -> Any:
     import pandas as pd
 
     check_count("degree", degree)
-    index, numbers = _elapsed(times)
-    if isinstance(index, pd.DatetimeIndex | pd.PeriodIndex):
+    index, numbers, dated = _elapsed(times)
+    if dated:
         numbers = numbers / _YEAR
     names = ["trend", *(f"trend_{k}" for k in range(2, degree + 1))]
     return pd.DataFrame({name: numbers ** (k + 1) for k, name in enumerate(names)}, index=index)
@@ -397,7 +409,8 @@ def harmonics(times: Any, period: Any, n: int = 1) -> Any:
 
     Parameters
     ----------
-    times : DatetimeIndex, PeriodIndex, frame with an index, or array-like of numbers (T,)
+    times : DatetimeIndex, PeriodIndex, frame with an index, or array-like of numbers or dates (T,)
+        Of a series whose index holds no dates it is the values.
     period : number or duration
         In the unit of the numbers; for dates a duration such as ``"24h"`` or ``"365.2425D"``.
     n : int, default=1
@@ -423,8 +436,7 @@ def harmonics(times: Any, period: Any, n: int = 1) -> Any:
     import pandas as pd
 
     check_count("n", n)
-    index, numbers = _elapsed(times)
-    dated = isinstance(index, pd.DatetimeIndex | pd.PeriodIndex)
+    index, numbers, dated = _elapsed(times)
     number = isinstance(period, (int, float, np.integer, np.floating))
     if dated == number:
         wanted = "a duration such as '24h', because times are dates" if dated else "a number, as times are"
@@ -439,20 +451,13 @@ def harmonics(times: Any, period: Any, n: int = 1) -> Any:
     return pd.DataFrame(columns, index=index)
 
 
-def _elapsed(times: Any) -> tuple[Any, FloatArray]:
-    """Index of the times, and the seconds of dates since 2000, or the numbers themselves."""
+def _elapsed(times: Any) -> tuple[Any, FloatArray, bool]:
+    """Labels of rows, seconds of dates since 2000 or the numbers themselves, and whether they are dates."""
     import pandas as pd
 
-    index = (
-        times.index
-        if hasattr(times, "iloc")
-        else pd.Index(np.asarray(times) if isinstance(times, list) else times)
-    )
-    if isinstance(index, pd.DatetimeIndex | pd.PeriodIndex):
-        index, stamps = _dates(index)
-        naive = stamps.tz_localize(None)
-        return index, np.asarray(
-            (naive - pd.Timestamp(2000, 1, 1)) / pd.Timedelta(seconds=1), dtype=np.float64
-        )
-    numbers = as_float_array(index.to_numpy(), "times")
-    return (index if hasattr(times, "iloc") else pd.RangeIndex(len(numbers))), numbers
+    index, when = _labels_and_times(times)
+    if isinstance(when, pd.DatetimeIndex | pd.PeriodIndex):
+        since = _stamps(when).tz_localize(None) - pd.Timestamp(2000, 1, 1)
+        return index, np.asarray(since / pd.Timedelta(seconds=1), dtype=np.float64), True
+    numbers = as_float_array(when.to_numpy(), "times")
+    return (index if hasattr(times, "iloc") else pd.RangeIndex(len(numbers))), numbers, False

@@ -423,6 +423,21 @@ def test_trends_and_harmonics_go_on():
         harmonics(np.arange(4.0), "7D")
 
 
+def test_times_of_a_series_are_its_values_unless_its_index_has_dates():
+    numbers, dates = pd.Series([10.0, 20.0, 40.0]), pd.date_range("2024-01-05", periods=3, freq="D")
+    assert trend(numbers)["trend"].tolist() == [10.0, 20.0, 40.0]
+    np.testing.assert_array_equal(harmonics(numbers, 7.0), harmonics(numbers.to_numpy(), 7.0))
+    labelled = pd.Series(dates, index=[3, 5, 7])
+    for make in (
+        trend,
+        lambda times: harmonics(times, "7D"),
+        lambda times: calendar_terms(times, ["weekday"]),
+    ):
+        wanted = make(dates)
+        pd.testing.assert_frame_equal(make(labelled), wanted.set_axis(labelled.index))
+        pd.testing.assert_frame_equal(make(pd.Series([1.0, 2.0, 3.0], index=dates)), wanted)
+
+
 # ------------------------------------------------------------------------------------ Student-t noise
 
 
