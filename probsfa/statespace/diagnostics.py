@@ -237,6 +237,7 @@ def diagnose(
     seconds: float | None,
     n_components: int,
     *,
+    periods: Sequence[float] | FloatArray = (),
     n_smooth: int = 0,
     memory: bool = False,
     robust: bool = False,
@@ -253,6 +254,8 @@ def diagnose(
         Length of that unit, where it is known.
     n_components : int
         Number of AR(1) latents.
+    periods : sequence of float, default=()
+        Periods of the model's rhythms, in its unit of time.
     n_smooth : int, default=0
         Number of smooth latents.
     memory : bool, default=False
@@ -274,7 +277,7 @@ def diagnose(
     highest = peak(innovations, lengths, times)
     level, spread = part_contrast(innovations, parts).means, _spreads(innovations, parts)
     advice, suggested = _advise(
-        errors, sequences, times, seconds, n_components, n_smooth, memory=memory, robust=robust
+        errors, sequences, times, seconds, n_components, periods, n_smooth, memory=memory, robust=robust
     )
     with np.errstate(all="ignore"):
         return Diagnostics(
@@ -465,6 +468,7 @@ def _advise(
     times: FloatArray,
     seconds: float | None,
     n_components: int,
+    own_periods: Sequence[float] | FloatArray,
     n_smooth: int,
     *,
     memory: bool,
@@ -482,7 +486,8 @@ def _advise(
 
     if cleaned.periods:
         periods = _lasting_periods(cleaned, seconds)
-        suggested["rhythms"] = [label if seconds is not None else length for label, length in periods]
+        own = [(period_label(p, seconds, cleaned.resolution), float(p)) for p in own_periods]
+        suggested["rhythms"] = [label if seconds is not None else p for label, p in [*own, *periods]]
         advice.append(_about_rhythms(cleaned, [label for label, _ in periods], say, seconds))
 
     lags = np.arange(1, max(min(_LAGS, max(sequences.lengths) // 5), 1) + 1)

@@ -399,8 +399,15 @@ class LinearGaussianModel:
         errors = PredictionErrors(predictions, prediction_std, by_kind, block)
         seconds = fitted.axis.seconds(fitted.time_unit)
         own = fitted.params
-        n_smooth = own.latents.n_smooth
-        return diagnose(errors, timed, seconds, own.n_components, n_smooth=n_smooth, memory=own.has_memory)
+        return diagnose(
+            errors,
+            timed,
+            seconds,
+            own.n_components,
+            periods=own.rhythm_periods,
+            n_smooth=own.latents.n_smooth,
+            memory=own.has_memory,
+        )
 
     def _one_step(self, timed: Sequences) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Predictions one row ahead, their standard deviations and standardised errors, all (N, D)."""

@@ -221,9 +221,15 @@ class StudentModel(LinearGaussianModel):
         errors = PredictionErrors(*ahead, by_kind, block)
         seconds = fitted.axis.seconds(fitted.time_unit)
         own = fitted.params
-        n_smooth = own.latents.n_smooth
         return diagnose(
-            errors, timed, seconds, own.n_components, n_smooth=n_smooth, memory=own.has_memory, robust=True
+            errors,
+            timed,
+            seconds,
+            own.n_components,
+            periods=own.rhythm_periods,
+            n_smooth=own.latents.n_smooth,
+            memory=own.has_memory,
+            robust=True,
         )
 
     def _scores_left_out(self, sample: Sequences, scale: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -234,6 +234,18 @@ def test_paths_of_ar1_latents_are_not_called_smooth(rng):
     assert found.suggested["rhythms"] == pytest.approx([30.0], abs=0.1)
 
 
+def test_what_is_suggested_keeps_the_rhythms_that_are_there(rng):
+    t, slow = np.arange(N), lfilter([0.3], [1.0, -0.95], rng.standard_normal(N))
+    day, week = (np.sin(2.0 * np.pi * t / period)[:, None] for period in (24.0, 7.0))
+    X = day * [1.0, 0.5, -1.0] + week * [-0.5, 1.0, 0.5] + slow[:, None] * [1.0, 0.5, -1.0]
+    X += 0.3 * rng.standard_normal(X.shape)
+    model = ProbabilisticSFA(1, rhythms=[24.0]).fit(X)
+    assert model.diagnose(X).suggested["rhythms"] == pytest.approx([24.0, 7.0], rel=0.02)
+    index = pd.date_range("2024-01-01", periods=N, freq="h")
+    dated = ProbabilisticSFA(1, rhythms=["1D"]).fit(pd.DataFrame(X, index))
+    assert dated.diagnose(pd.DataFrame(X, index)).suggested["rhythms"] == ["1D", "7h"]
+
+
 def test_what_is_suggested_takes_the_fault_away(rng):
     X, _ = path_with_a_derivative(rng, 1)
     plain = ProbabilisticSFA(2).fit(X[:600])
