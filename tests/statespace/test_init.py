@@ -75,3 +75,23 @@ def test_a_start_of_other_sizes_is_refused(data, fitted):
         ProbabilisticSFA(3, init=fitted).fit(data)
     with pytest.raises(ValueError, match="init has 2 latents of 4 features; the fit has 2 of 3"):
         ProbabilisticSFA(2, init=SFA(2).fit(data)).fit(data[:, :3])
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"decay": np.array([1.0, 0.5])}, "init has decay=1; a fit starts from decays"),
+        ({"decay": np.array([0.5, np.nan])}, "init has decay=nan; a fit starts from decays"),
+        (
+            {"offset": np.array([0.0, np.inf, 0.0, 0.0])},
+            "init has offset=inf; a fit starts from finite",
+        ),
+        (
+            {"noise_variance": np.array([1.0, 1.0, -2.0, 1.0])},
+            "init has noise_variance=-2; a fit starts",
+        ),
+    ],
+)
+def test_a_start_without_a_density_is_refused(data, fitted, changed, said):
+    with pytest.raises(ValueError, match=said):
+        ProbabilisticSFA(2, init=fitted.params_._replace(**changed)).fit(data)

@@ -339,7 +339,8 @@ def start_of(init: Any, problem: FitProblem) -> Parameters:
     Raises
     ------
     ValueError
-        If it is none of these, or does not fit the number of latents or of features.
+        If it is none of these, does not fit the number of latents or of features, or holds what is no number,
+        a decay that is not within (-1, 1) or a negative variance.
     """
     scale, k = problem.scale, problem.options.latents.n_components
     params = init if isinstance(init, Parameters) else getattr(init, "params_", None)
@@ -367,7 +368,24 @@ def start_of(init: Any, problem: FitProblem) -> Parameters:
             f"init has {params.n_components} latents of {params.n_features} features; the fit has {k} of "
             f"{scale.size}."
         )
+    _check_start(params)
     return rescale(params, -problem.shift / scale, 1.0 / scale)
+
+
+def _check_start(params: Parameters) -> None:
+    """Raise a ValueError where these parameters give no density, and a climb has no first step."""
+    for name, part in params._asdict().items():
+        what = "decays within (-1, 1)" if name.endswith("decay") else "finite numbers"
+        bad = ~np.isfinite(part)
+        if name.endswith("decay"):
+            bad |= np.abs(part) >= 1.0
+        elif name == "noise_variance":
+            what, bad = "finite variances that are not negative", bad | (part < 0.0)
+        if bad.any():
+            raise ValueError(
+                f"init has {name}={part[bad].flat[0]:g}; a fit starts from {what}. Move it inside, or leave "
+                "init out."
+            )
 
 
 def pose(data: TrainingData, options: FitOptions) -> FitProblem:
