@@ -45,8 +45,8 @@ def resident_bytes():
 
 @pytest.mark.exhaustive
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_a_large_array_is_filled_in_three_times_its_memory():
-    """The array, the result, and standard deviations make three; without the last there is room for parts."""
+def test_a_large_array_is_filled_in_four_times_its_memory():
+    """The array, the result, and parts; how much of what these free goes back depends on the allocator."""
     small = make_slow_mixture(2_000, 10, decay=[0.95, 0.7], noise_variance=0.3, random_state=0).data
     model = ProbabilisticSFA(10, tol=1e3).fit(small)
     data = np.tile(small, (1_000, 1))
@@ -69,4 +69,4 @@ def test_a_large_array_is_filled_in_three_times_its_memory():
         done.set()
         watcher.join()
     assert not np.isnan(filled).any()
-    assert peak[0] - before < 3.0 * data.nbytes
+    assert peak[0] - before < 4.0 * data.nbytes
