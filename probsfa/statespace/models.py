@@ -391,22 +391,24 @@ class LinearGaussianModel:
 
         Those one row ahead are of all rows; those of other holes of a sample where there are very many.
         """
-        fitted = self.fitted
-        timed = sequences.retimed(fitted.time_unit)
+        timed = sequences.retimed(self.fitted.time_unit)
         predictions, prediction_std, innovations = self._one_step(timed)
         check_finite(sequences, self._states, predictions)
         by_kind = {"one step": innovations, **self._left_out(self.sample_of(sequences), block)}
-        errors = PredictionErrors(predictions, prediction_std, by_kind, block)
-        seconds = fitted.axis.seconds(fitted.time_unit)
-        own = fitted.params
+        return self._diagnosed(PredictionErrors(predictions, prediction_std, by_kind, block), timed)
+
+    def _diagnosed(self, errors: PredictionErrors, timed: Sequences, *, robust: bool = False) -> Diagnostics:
+        """What errors say of a model with these latents and this noise."""
+        fitted, own = self.fitted, self.fitted.params
         return diagnose(
             errors,
             timed,
-            seconds,
+            fitted.axis.seconds(fitted.time_unit),
             own.n_components,
             periods=own.rhythm_periods,
             n_smooth=own.latents.n_smooth,
             memory=own.has_memory,
+            robust=robust,
         )
 
     def _one_step(self, timed: Sequences) -> tuple[FloatArray, FloatArray, FloatArray]:

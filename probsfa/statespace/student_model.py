@@ -14,7 +14,7 @@ from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.datasets import hide_blocks
 from probsfa.statespace import student_filter
-from probsfa.statespace.diagnostics import Diagnostics, PredictionErrors, diagnose, left_out_row_moments
+from probsfa.statespace.diagnostics import Diagnostics, PredictionErrors, left_out_row_moments
 from probsfa.statespace.engine.dynamics import simulate_latents, transition_table
 from probsfa.statespace.filtering import FilterResult, FilterState, one_step, run_filter
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
@@ -218,19 +218,7 @@ class StudentModel(LinearGaussianModel):
             by_kind["blocks"] = np.where(
                 hidden, scores(sample.values, moments.means, moments.explained), np.nan
             )
-        errors = PredictionErrors(*ahead, by_kind, block)
-        seconds = fitted.axis.seconds(fitted.time_unit)
-        own = fitted.params
-        return diagnose(
-            errors,
-            timed,
-            seconds,
-            own.n_components,
-            periods=own.rhythm_periods,
-            n_smooth=own.latents.n_smooth,
-            memory=own.has_memory,
-            robust=True,
-        )
+        return self._diagnosed(PredictionErrors(*ahead, by_kind, block), timed, robust=True)
 
     def _scores_left_out(self, sample: Sequences, scale: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Normal scores of cells, and of the cells of rows, that are left out."""

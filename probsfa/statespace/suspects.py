@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
+from probsfa.statespace.neighbours import MAD
 
 __all__ = ["Outliers", "gross_outliers", "suspicious_rows"]
 
@@ -23,8 +24,6 @@ _GROSS, _LEAST_SHARE, _MOST_CELLS = 7.0, 0.3, 0.1
 _MOST_RATIO = 3.5
 # Columns with fewer errors are not judged; rows from which medians of many are taken.
 _FEWEST, _MANY_ROWS = 50, 50_000
-# Median absolute deviation of a normal distribution of unit variance.
-_MAD = 0.6744897501960817
 
 
 class Outliers(NamedTuple):
@@ -107,7 +106,7 @@ def gross_outliers(sample: FloatArray, suspects: FloatArray, rows: NDArray[np.in
         median, high = np.quantile(size, [0.5, 0.9])
         if not 0.0 < high <= _MOST_RATIO * median:
             continue
-        limit = _GROSS * median / _MAD
+        limit = _GROSS * median / MAD
         wild = size > limit
         if np.mean(wild) > _MOST_CELLS:
             continue
@@ -122,6 +121,6 @@ def gross_outliers(sample: FloatArray, suspects: FloatArray, rows: NDArray[np.in
             columns[j] |= among > _LEAST_SHARE * (among + others)
         if columns[j] and beyond.any():
             at = int(np.argmax(beyond))
-            farthest.append((float(there[at]) * _MAD / float(median), int(rows[at]), j))
+            farthest.append((float(there[at]) * MAD / float(median), int(rows[at]), j))
     farthest.sort(reverse=True)
     return Outliers(columns, [(row, j) for _, row, j in farthest], [size for size, _, _ in farthest])
