@@ -1,0 +1,94 @@
+"""Covariates of the calendar beside none: holes filled and a day ahead predicted, at one station of Beijing.
+
+A tenth of the cells of the first 4,000 hours is hidden in blocks of 24 rows; a model with 6 latents is
+fitted to the rest. Then the days of the 960 hours that follow are predicted one after the other, each from
+all hours before it. Errors are in standard deviations of the columns over the hours that were fitted. "All
+ahead" is the root of the mean over all columns, hours ahead and days; means over draws of the hidden cells.
+
+    python benchmarks/accuracy/covariates.py [--draws N] [--data FOLDER]
+"""
+
+import argparse
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from probsfa import ProbabilisticSFA
+from probsfa.datasets import hide_blocks
+from probsfa.statespace import calendar_terms, harmonics
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.data import add_data_option
+from common.side_by_side import setting, table
+
+COLUMNS = "PM2.5 PM10 SO2 NO2 CO O3 TEMP PRES DEWP RAIN WSPM".split()
+ROWS, AHEAD, DAY = 4000, 960, 24
+HEADER = ("covariates", "coefficients", "BIC", "hidden blocks", "all ahead", "temperature", "ozone")
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--draws", type=int, default=3, help="draws of hidden cells")
+    add_data_option(parser, "beijing_multisite")
+    arguments = parser.parse_args()
+    path = arguments.data / "beijing_multisite" / "beijing_multisite.npz"
+    if not path.exists():
+        parser.error(f"{path} is not there; --data names the folder that holds beijing_multisite")
+    print(setting("probsfa", "numpy", "jax"), "\n")
+    hours = pd.date_range("2013-03-01", periods=ROWS + AHEAD, freq="h")
+    values = np.load(path)["X"][: ROWS + AHEAD, : len(COLUMNS)].astype(float)
+    frame = pd.DataFrame(values, index=hours, columns=COLUMNS)
+    asked = {
+        "none": None,
+        "three harmonics of the day, weekends": pd.concat(
+            [harmonics(hours, "24h", 3), calendar_terms(hours, ["weekend"])], axis=1
+        ),
+        "indicators of hours and weekdays": calendar_terms(hours, ["hour", "weekday"]),
+    }
+    rows = []
+    for name, covariates in asked.items():
+        measured = [one(frame, covariates, draw) for draw in range(arguments.draws)]
+        bic, *errors = np.mean(measured, axis=0)
+        n_coefficients = 0 if covariates is None else covariates.shape[1] * len(COLUMNS)
+        rows.append((name, n_coefficients, f"{bic:.0f}", *(f"{error:.3f}" for error in errors)))
+        print(f"{name}: done", flush=True)
+    print("\n" + table(HEADER, rows))
+
+
+def one(frame: pd.DataFrame, covariates: pd.DataFrame | None, draw: int) -> tuple[float, ...]:
+    """Criterion of a fit and its errors: hidden blocks, all columns ahead, temperature, ozone."""
+    fitted = frame.iloc[:ROWS]
+    std = fitted.std()
+    hidden = hide_blocks(fitted, length=DAY, random_state=draw)
+    exog = {} if covariates is None else {"exog": covariates}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = ProbabilisticSFA(6).fit(fitted.mask(hidden), **exog)
+        filled = ((model.impute(fitted.mask(hidden), **exog) - fitted) / std).to_numpy()[hidden]
+        ahead = []
+        for first in range(ROWS, len(frame), DAY):
+            known = frame.iloc[:first].mask(np.pad(hidden, ((0, first - ROWS), (0, 0))))
+            mean = model.forecast(known, DAY, **exog).mean
+            truth = frame.iloc[first : first + DAY]
+            ahead.append((np.asarray(mean) - truth.to_numpy()) / std.to_numpy())
+        criterion = model.bic(fitted.mask(hidden), **exog)
+    errors = np.concatenate(ahead)
+    of_columns = np.sqrt(np.nanmean(errors**2, axis=0))
+    return (
+        float(criterion),
+        float(np.sqrt(np.nanmean(filled**2))),
+        float(np.sqrt(np.nanmean(errors**2))),
+        float(of_columns[COLUMNS.index("TEMP")]),
+        float(of_columns[COLUMNS.index("O3")]),
+    )
+
+
+if __name__ == "__main__":
+    main()

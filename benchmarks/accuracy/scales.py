@@ -1,0 +1,111 @@
+"""Columns in a scale of their own (`transforms="auto"`) beside columns as they are, on three records.
+
+A tenth of the cells is hidden, one by one or in blocks of 24 rows; a model with 6 latents, and one with as
+many as there are columns, is fitted to the rest and fills them. Means over draws of the hidden cells.
+Errors are in standard deviations of the columns. An interval is that of `impute(quantile=[0.05, 0.5,
+0.95])`, and the fill is the mean. A fill is out of range where it is negative in a column that never is, or
+above 100 in one that comes within a hundredth of 100 and never goes beyond.
+
+    python benchmarks/accuracy/scales.py [--draws N] [--rows N] [--data FOLDER]
+"""
+
+import argparse
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from probsfa import ProbabilisticSFA
+from probsfa.datasets import hide_blocks, hide_cells
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.data import add_data_option, records
+from common.side_by_side import setting, table
+
+NAMES = ("Beijing, one station", "air quality", "weather")
+#: Observed cells that a column must have, to be part of a record.
+FEWEST_CELLS = 1000
+HEADER = (
+    "record",
+    "hidden",
+    "latents",
+    "transforms",
+    "RMSE",
+    "MAE",
+    "90 % intervals hold",
+    "out of range",
+    "columns mapped",
+)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--draws", type=int, default=3, help="draws of hidden cells")
+    parser.add_argument("--rows", type=int, default=4000, help="rows of each record, its first ones")
+    add_data_option(parser, "beijing_multisite and air_quality_uci")
+    arguments = parser.parse_args()
+    print(setting("probsfa", "numpy", "jax"), "\n")
+    found = records(arguments.data)
+    rows = []
+    for name in NAMES:
+        values = found[name]
+        if values is None:
+            print(f"{name}: its file is not there.")
+            continue
+        values = values[: arguments.rows]
+        values = values[:, np.isfinite(values).sum(axis=0) > FEWEST_CELLS]
+        print(f"{name}: {values.shape[0]} rows, {values.shape[1]} columns.", flush=True)
+        for hidden, hide in (("cells", hide_cells), ("blocks", hide_blocks)):
+            for n_latents in (6, values.shape[1]):
+                for transforms in (None, "auto"):
+                    measured = [
+                        one(values, hide(values, random_state=draw), n_latents, transforms)
+                        for draw in range(arguments.draws)
+                    ]
+                    rows.append((name, hidden, n_latents, transforms, *written(measured)))
+    print("\n" + table(HEADER, rows))
+
+
+def one(values: np.ndarray, hidden: np.ndarray, n_latents: int, transforms: str | None) -> tuple[float, ...]:
+    """Errors of a model, intervals that hold, fills out of range of all hidden cells, and columns mapped."""
+    seen = np.where(hidden, np.nan, values)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = ProbabilisticSFA(n_latents, transforms=transforms).fit(seen)
+        filled = model.impute(seen)
+        low, _, high = model.impute(seen, quantile=[0.05, 0.5, 0.95])
+    error = ((filled - values) / np.nanstd(values, axis=0))[hidden]
+    inside = ((low <= values) & (values <= high))[hidden]
+    highest = np.nanmax(values, axis=0)
+    outside = (filled < 0.0) & (np.nanmin(values, axis=0) >= 0.0)
+    outside |= (filled > 100.0) & (highest <= 100.0) & (highest >= 99.0)
+    mapped = 0 if transforms is None else sum(each is not None for each in model.transforms_.values())
+    return (
+        float(np.sqrt(np.mean(error**2))),
+        float(np.mean(np.abs(error))),
+        float(np.mean(inside)),
+        int(np.count_nonzero(outside & hidden)),
+        int(np.count_nonzero(hidden)),
+        mapped,
+    )
+
+
+def written(measured: list[tuple[float, ...]]) -> tuple[str, ...]:
+    """Means over draws, as cells of the table."""
+    rmse, mae, inside, outside, hidden, mapped = np.mean(measured, axis=0)
+    return (
+        f"{rmse:.3f}",
+        f"{mae:.3f}",
+        f"{100 * inside:.1f} %",
+        f"{outside:.0f} of {hidden:.0f}",
+        f"{mapped:.1f}",
+    )
+
+
+if __name__ == "__main__":
+    main()

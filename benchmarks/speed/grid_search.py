@@ -1,0 +1,73 @@
+"""A grid search over small fits with one worker and with two, without and with the cache of programs.
+
+A ``GridSearchCV`` of three numbers of latents in two folds (six fits; 400 rows, 6 columns) and the last fit
+to all, each in a fresh process after its imports. With the cache (`probsfa.enable_compilation_cache` of a
+temporary folder, handed on to workers) it runs once to fill it, and from then on.
+
+    python benchmarks/speed/grid_search.py [--repeats 3]
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.side_by_side import setting, table
+
+CHILD = """
+import json, sys, time, warnings
+from sklearn.model_selection import GridSearchCV
+import probsfa
+from probsfa.datasets import make_slow_mixture
+folder, n_jobs = json.loads(sys.argv[1])
+if folder is not None:
+    probsfa.enable_compilation_cache(folder)
+X = make_slow_mixture(400, 6, decay=[0.99, 0.9, 0.6], noise_variance=0.3, random_state=0).data
+search = GridSearchCV(probsfa.ProbabilisticSFA(), {"n_components": [1, 2, 3]}, cv=2, n_jobs=n_jobs)
+began = time.perf_counter()
+search.fit(X)
+print(json.dumps(time.perf_counter() - began))
+"""
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--repeats", type=int, default=3, help="processes of each kind; medians are printed")
+    arguments = parser.parse_args()
+    print(setting("probsfa", "scikit-learn", "jax", "joblib"), "\n")
+    rows = [("without the cache", *(median(arguments.repeats, None, n) for n in (1, 2)))]
+    first, later = [], []
+    for n_jobs in (1, 2):
+        with tempfile.TemporaryDirectory() as folder:
+            first.append(f"{seconds(folder, n_jobs):.1f}")
+            later.append(median(arguments.repeats, folder, n_jobs))
+    rows += [("with it, the first time (once)", *first), ("with it, from then on", *later)]
+    print(table(("seconds", "n_jobs=1", "n_jobs=2"), rows))
+
+
+def median(repeats: int, folder: str | None, n_jobs: int) -> str:
+    """The median of some processes."""
+    return f"{statistics.median(seconds(folder, n_jobs) for _ in range(repeats)):.1f}"
+
+
+def seconds(folder: str | None, n_jobs: int) -> float:
+    """Wall-clock seconds of the search in a fresh process."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", CHILD, json.dumps([folder, n_jobs])],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return float(json.loads(done.stdout.splitlines()[-1]))
+
+
+if __name__ == "__main__":
+    main()
