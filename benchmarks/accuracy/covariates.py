@@ -75,7 +75,7 @@ def one(frame: pd.DataFrame, covariates: pd.DataFrame | None, draw: int) -> tupl
         ahead = []
         for first in range(ROWS, len(frame), DAY):
             known = frame.iloc[:first].mask(np.pad(hidden, ((0, first - ROWS), (0, 0))))
-            mean = model.forecast(known, DAY, **exog).mean
+            mean = model.forecast(known, DAY, **exog).means
             truth = frame.iloc[first : first + DAY]
             ahead.append((np.asarray(mean) - truth.to_numpy()) / std.to_numpy())
         criterion = model.bic(fitted.mask(hidden), **exog)
