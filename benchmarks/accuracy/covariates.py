@@ -22,7 +22,7 @@ from probsfa.statespace import calendar_terms, harmonics
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
-from common.data import add_data_option
+from common.data import add_data_option, records
 from common.side_by_side import setting, table
 
 COLUMNS = "PM2.5 PM10 SO2 NO2 CO O3 TEMP PRES DEWP RAIN WSPM".split()
@@ -38,13 +38,12 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=3, help="draws of hidden cells")
     add_data_option(parser, "beijing_multisite")
     arguments = parser.parse_args()
-    path = arguments.data / "beijing_multisite" / "beijing_multisite.npz"
-    if not path.exists():
-        parser.error(f"{path} is not there; --data names the folder that holds beijing_multisite")
+    values = records(arguments.data)["Beijing, one station"]
+    if values is None:
+        parser.error(f"{arguments.data} does not hold beijing_multisite; --data names the folder that does")
     print(setting("probsfa", "numpy", "jax"), "\n")
     hours = pd.date_range("2013-03-01", periods=ROWS + AHEAD, freq="h")
-    values = np.load(path)["X"][: ROWS + AHEAD, : len(COLUMNS)].astype(float)
-    frame = pd.DataFrame(values, index=hours, columns=COLUMNS)
+    frame = pd.DataFrame(values[: ROWS + AHEAD], index=hours, columns=COLUMNS)
     asked = {
         "none": None,
         "three harmonics of the day, weekends": pd.concat(
@@ -67,18 +66,18 @@ def one(frame: pd.DataFrame, covariates: pd.DataFrame | None, draw: int) -> tupl
     fitted = frame.iloc[:ROWS]
     std = fitted.std()
     hidden = hide_blocks(fitted, length=DAY, random_state=draw)
+    seen = pd.concat([fitted.mask(hidden), frame.iloc[ROWS:]])
     exog = {} if covariates is None else {"exog": covariates}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = ProbabilisticSFA(6).fit(fitted.mask(hidden), **exog)
-        filled = ((model.impute(fitted.mask(hidden), **exog) - fitted) / std).to_numpy()[hidden]
+        model = ProbabilisticSFA(6).fit(seen.iloc[:ROWS], **exog)
+        filled = ((model.impute(seen.iloc[:ROWS], **exog) - fitted) / std).to_numpy()[hidden]
         ahead = []
         for first in range(ROWS, len(frame), DAY):
-            known = frame.iloc[:first].mask(np.pad(hidden, ((0, first - ROWS), (0, 0))))
-            mean = model.forecast(known, DAY, **exog).means
+            mean = model.forecast(seen.iloc[:first], DAY, **exog).means
             truth = frame.iloc[first : first + DAY]
             ahead.append((np.asarray(mean) - truth.to_numpy()) / std.to_numpy())
-        criterion = model.bic(fitted.mask(hidden), **exog)
+        criterion = model.bic(seen.iloc[:ROWS], **exog)
     errors = np.concatenate(ahead)
     of_columns = np.sqrt(np.nanmean(errors**2, axis=0))
     return (

@@ -5,8 +5,11 @@ them alike. Each runs once before it counts, which pays for compilation and cold
 """
 
 import importlib.metadata
+import json
 import os
 import platform
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -41,6 +44,13 @@ def timed(run: Callable[[], Any]) -> tuple[float, Any]:
     started = time.perf_counter()
     result = run()
     return time.perf_counter() - started, result
+
+
+def in_fresh_process(script: str, given: Any) -> Any:
+    """Return what a script prints last in a Python of its own; that and its argument are JSON there."""
+    command = [sys.executable, "-W", "ignore", "-c", script, json.dumps(given)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def alternate(

@@ -15,13 +15,16 @@ row by row and in segments), every program in a process of its own.
 """
 
 import argparse
-import json
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.side_by_side import in_fresh_process
 
 CHILD = """
 import json, sys, time
@@ -94,29 +97,13 @@ def compiling() -> None:
     cases = [(name, n) for name in ("smooth", "expected_statistics") for n in (1000, 10_000)]
     print("| K |" + "|".join(f" {name}, {n:,} rows " for name, n in cases) + "|\n|--:|" + "--:|" * len(cases))
     for k in range(1, 9):
-        seconds = [
-            float(
-                subprocess.run(
-                    [sys.executable, "-W", "ignore", "-c", POSTERIOR, json.dumps([name, n, k])],
-                    capture_output=True,
-                    text=True,
-                    check=True,
-                ).stdout
-            )
-            for name, n in cases
-        ]
+        seconds = [in_fresh_process(POSTERIOR, [name, n, k]) for name, n in cases]
         print(f"| {k} |" + "|".join(f" {x:.2f} " for x in seconds) + "|", flush=True)
 
 
 def measure(folder: str | None) -> dict[str, float]:
     """Seconds of each part in a fresh process."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", CHILD, json.dumps(folder)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return json.loads(done.stdout.splitlines()[-1])
+    return in_fresh_process(CHILD, folder)
 
 
 def main() -> None:

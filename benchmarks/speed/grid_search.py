@@ -8,19 +8,17 @@ temporary folder, handed on to workers) it runs once to fill it, and from then o
 """
 
 import argparse
-import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
-from common.side_by_side import setting, table
+from common.side_by_side import in_fresh_process, setting, table
 
 CHILD = """
-import json, sys, time, warnings
+import json, sys, time
 from sklearn.model_selection import GridSearchCV
 import probsfa
 from probsfa.datasets import make_slow_mixture
@@ -60,13 +58,7 @@ def median(repeats: int, folder: str | None, n_jobs: int) -> str:
 
 def seconds(folder: str | None, n_jobs: int) -> float:
     """Wall-clock seconds of the search in a fresh process."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", CHILD, json.dumps([folder, n_jobs])],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return float(json.loads(done.stdout.splitlines()[-1]))
+    return float(in_fresh_process(CHILD, [folder, n_jobs]))
 
 
 if __name__ == "__main__":
