@@ -135,10 +135,11 @@ def against_peers(n_components, n_features, n_rows, repeats, machine):
         if i == 0 or sum(theirs) < LONGEST_PEER:
             theirs.append(processor_seconds(peer)[0])
     floor = posterior_floor(machine, n_rows, n_features, n_components, gaps=True)
-    strategy = plan_for(problem.params, panel).strategy.name.replace("_", " ")
+    strategy = plan_for(problem.params, panel).strategy
+    way = "library" if strategy is None else strategy.name.replace("_", " ")
     return [
         f"{n_components}, {n_features}, {n_rows:,}",
-        strategy,
+        way,
         duration(min(ours)),
         f"{min(ours) / floor:.1f}",
         name.partition(", ")[2] or "as it comes",

@@ -18,6 +18,7 @@ import numpy as np
 
 from probsfa._validation import Sequences
 from probsfa.statespace import use_strategy
+from probsfa.statespace.engine.native.route import MOST_STATES, serves
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import expected_statistics, plan_for
@@ -46,6 +47,7 @@ WAYS = {
     "recursions": {"strategy": "recursions"},
     "recursions, both ends": {"strategy": "recursions", "two_filter": True},
     "segmented": {"strategy": "segmented"},
+    "native": {"strategy": "native"},
     "information form": {"strategy": "information_form"},
     "information form, both ends": {"strategy": "information_form", "two_filter": True},
     "covariance form": {"strategy": "covariance_form"},
@@ -73,6 +75,8 @@ def allowed(way, n_components, missing):
     """Whether a way is worth a try: compiling segments of many latents takes minutes."""
     if way == "segmented":
         return n_components <= 12
+    if way == "native":
+        return n_components <= MOST_STATES and serves()
     if way.startswith("information form"):
         return n_components <= 64
     return way != "steady state" or missing == 0.0
@@ -98,8 +102,8 @@ def chosen(params, panel):
     with jax.enable_x64(True):
         plan = plan_for(params, panel)
     route = type(plan.route).__name__
-    if route == "SteadyState":
-        return "steady state"
+    if plan.strategy is None:
+        return {"SteadyState": "steady state", "NativeSegments": "native"}[route]
     return plan.strategy.name.replace("_", " ") + (", both ends" if route == "TwoFilter" else "")
 
 

@@ -21,6 +21,8 @@ from probsfa.statespace.engine.covariance_form import (
 )
 from probsfa.statespace.engine.dynamics import transition_over
 from probsfa.statespace.engine.information_form import InformationForm
+from probsfa.statespace.engine.native import route as native
+from probsfa.statespace.engine.native.route import NativeSegments
 from probsfa.statespace.engine.parallel_scan import ParallelScan
 from probsfa.statespace.engine.recursions import Recursions
 from probsfa.statespace.engine.segmented import Segmented
@@ -78,7 +80,13 @@ _ENDS, _LONGEST_END = (32, 128, 512), 0.25
 
 #: The strategies, by name.
 StrategyName = Literal[
-    "recursions", "segmented", "information_form", "parallel_scan", "covariance_form", "steady_state"
+    "recursions",
+    "segmented",
+    "information_form",
+    "native",
+    "parallel_scan",
+    "covariance_form",
+    "steady_state",
 ]
 
 _devices: ContextVar[tuple[jax.Device, ...]] = ContextVar("devices", default=())
@@ -145,12 +153,13 @@ def use_strategy(
 
     Parameters
     ----------
-    strategy : {"recursions", "segmented", "information_form", "parallel_scan", "covariance_form", \
-            "steady_state"}, optional
+    strategy : {"recursions", "segmented", "information_form", "native", "parallel_scan", \
+            "covariance_form", "steady_state"}, optional
         How rows are worked through: one by one; in segments side by side; the same by the precisions of
-        states, which is quicker and loses digits where noise is tiny; in very many segments joined by a
-        parallel scan, as on accelerators; by updates of covariances of the rank of the columns; or, for a
-        complete series at even steps, by the steady state. By default what serves is chosen.
+        states, which is quicker and loses digits where noise is tiny; this in a compiled library, where
+        there is one; in very many segments joined by a parallel scan, as on accelerators; by updates of
+        covariances of the rank of the columns; or, for a complete series at even steps, by the steady state.
+        By default what serves is chosen.
     n_segments : int, optional
         Number of segments of the second, third and fourth; of each device inside :func:`probsfa.on_devices`.
     two_filter : bool, optional
@@ -167,7 +176,8 @@ def use_strategy(
     ValueError
         If an argument is not valid, or two of them exclude each other; and, from what is called inside, if
         the data do not allow it: segments must divide the rows, and for ``"steady_state"`` the series must be
-        complete and even, with parameters whose covariances are soon steady. A fit may come by others.
+        complete and even, with parameters whose covariances are soon steady. A fit may come by others. For
+        ``"native"`` there must be a library, and up to 32 AR(1) latents.
 
     Notes
     -----
@@ -202,8 +212,8 @@ def use_strategy(
     asked = Request(strategy, n_segments, two_filter, chunk_rows, cached_bytes)
     given = {name: value for name, value in asked._asdict().items() if value is not None}
     request = _request.get()._replace(**given)
-    if request.strategy == "steady_state" and request.two_filter:
-        raise ValueError("two_filter=True excludes strategy='steady_state'.")
+    if request.strategy in ("steady_state", "native") and request.two_filter:
+        raise ValueError(f"two_filter=True excludes strategy={request.strategy!r}.")
     token = _request.set(request)
     try:
         yield
@@ -230,6 +240,7 @@ class Plan(NamedTuple):
 
 
 _ASKED = "it is asked for"
+_LIBRARY = "segments of rows go side by side through a compiled library, by the precisions of states"
 
 
 def plan(params: Parameters, panel: Panel, *, for_steps: bool = False) -> Plan:
@@ -269,6 +280,8 @@ def _on_one_device(params: Parameters, panel: Panel, request: Request, for_steps
     if n_end is not None:
         reason = f"nothing is missing, and covariances are steady within {n_end} rows"
         return Plan(None, SteadyState(n_end), reason if request.strategy is None else _ASKED)
+    if _takes_library(params, panel, request, for_steps):
+        return Plan(None, NativeSegments(), _LIBRARY if request.strategy is None else _ASKED)
 
     choose = _chooser(params, panel, request, for_steps)
     rows = _rows_of_chunks(n_rows, n_states, request)
@@ -282,9 +295,11 @@ def _on_one_device(params: Parameters, panel: Panel, request: Request, for_steps
     return Plan(strategy, TwoFilter(*in_turn, half_rows=half, half_strategy=choose(half)[0]), reason)
 
 
-def in_turn(params: Parameters, panel: Panel, *, for_steps: bool = False) -> InTurn:
+def in_turn(params: Parameters, panel: Panel, *, for_steps: bool = False) -> InTurn | NativeSegments:
     """One chunk after the other, for rows of which little besides may be in memory."""
     request = _request.get()
+    if _takes_library(params, panel, request, for_steps):
+        return NativeSegments(_FEW_CACHED_BYTES)
     rows = _rows_of_chunks(panel.values.shape[0], params.n_states, request)
     strategy, _ = _chooser(params, panel, request, for_steps)(rows)
     return InTurn(strategy, rows, min(_cached_bytes(request), _FEW_CACHED_BYTES))
@@ -455,6 +470,26 @@ def _steady_end(params: Parameters, panel: Panel, request: Request) -> int | Non
             f"takes covariances to be steady; these {panel.n_rows} rows are not."
         )
     return n_end
+
+
+def _takes_library(params: Parameters, panel: Panel, request: Request, for_steps: bool) -> bool:
+    """Whether a panel goes through the compiled library."""
+    if request.strategy == "native":
+        if not native.suits(params):
+            raise ValueError(
+                "strategy='native' needs the compiled library, which is made when the package is installed "
+                f"where there is a C compiler, and up to {native.MOST_STATES} AR(1) latents; this model has "
+                f"{params.n_states} states, and the library {'is there' if native.serves() else 'is not'}."
+            )
+        return True
+    return (
+        # Whoever asks for chunks, segments or two threads means to use them.
+        request._replace(cached_bytes=None) == _NOTHING
+        and native.suits(params)
+        and on_cpu()
+        and information_form.largest_precision(params, panel)
+        <= information_form.most_precision(params, for_steps=for_steps)
+    )
 
 
 def _has_few_columns(params: Parameters, panel: Panel) -> bool:

@@ -135,7 +135,7 @@ def cached(store: dict[_Key, _T], panel: Panel, make: Callable[[], _T], *how: in
 
 _rows: dict[_Key, dict[int, Rows]] = {}
 # A source that rows are read from need not bear two readers at once.
-_reading = threading.Lock()
+reading = threading.Lock()
 
 
 def cached_rows(panel: Panel, *how: int) -> dict[int, Rows] | None:
@@ -193,7 +193,7 @@ class Chunks:
         panel = self.panel
         index = panel.gap_index[part]
         missing = self.rows - index.shape[0]
-        with _reading:
+        with reading:
             sources = (panel.values, panel.cell_weights)
             values, weights = (_filled_up(rows[part], missing) for rows in sources)
         # What is cached goes with the panel's arrays, and must not hold on to them.

@@ -128,7 +128,7 @@ def test_the_answer_is_that_of_the_other_strategies(rng, use, way, holes):
     assert scaled_error(log_likelihood(params, panel), wanted[2]) < EXACT
 
 
-def test_it_is_chosen_where_it_suits(rng):
+def test_it_is_chosen_where_it_suits(rng, no_library):
     model = many_latents(rng)
     panel = to_panel(oracle.simulate(rng, model, [40]))
     assert plan_for(to_parameters(model), panel).strategy == CovarianceForm()
@@ -183,7 +183,7 @@ def test_the_bound_is_reached():
     assert bound == pytest.approx(1.0 + 50 / 0.01, rel=1e-6)
 
 
-def test_where_it_does_not_suit(rng, monkeypatch):
+def test_where_it_does_not_suit(rng, monkeypatch, no_library):
     model = many_latents(rng, 3, 12)
     panel = to_panel(oracle.simulate(rng, model, [50]))
     assert suits(model, panel)

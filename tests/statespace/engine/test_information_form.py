@@ -130,7 +130,7 @@ def test_segments_may_forget_their_left_border_or_remember_it(rng, use, slowest,
     assert scaled_error(log_likelihood(params, panel), wanted[2]) < EXACT
 
 
-def test_it_is_chosen_where_it_suits(rng, monkeypatch):
+def test_it_is_chosen_where_it_suits(rng, monkeypatch, no_library):
     model = many_latents(rng, 12, 12)
     panel = to_panel(punch(rng, [np.zeros((1000, 12))], "scattered"))
     chosen = plan_for(to_parameters(model), panel)
@@ -203,7 +203,7 @@ def precise(seed, precision):
     return model, punch(rng, oracle.simulate(rng, model, [1000]), "scattered")
 
 
-def test_steps_of_a_climb_may_lose_two_more_digits():
+def test_steps_of_a_climb_may_lose_two_more_digits(no_library):
     model, data = precise(0, information_form.MOST_PRECISION_OF_STEPS)
     params, panel = to_parameters(model), to_panel(data)
     assert plan_for(params, panel).strategy == Recursions()

@@ -173,7 +173,7 @@ def test_segments_divide_the_rows_and_are_not_used_for_large_matrices():
     assert strategy_for_sampling(10_240, 9) == Recursions()
 
 
-def test_programs_for_one_fit_take_segments_where_there_are_more_rows(rng):
+def test_programs_for_one_fit_take_segments_where_there_are_more_rows(rng, no_library):
     """Samplers run a program so often that its compilation is soon repaid."""
     model = oracle.random_model(rng, 3, 3)
     chosen = [
@@ -184,7 +184,7 @@ def test_programs_for_one_fit_take_segments_where_there_are_more_rows(rng):
     assert strategy_for_sampling(1024, 3) == Segmented(64)
 
 
-def test_a_plan_says_why(rng):
+def test_a_plan_says_why(rng, no_library):
     model = oracle.random_model(rng, 4, 2)
     complete = [rng.standard_normal((3000, 4))]
     params, panel = to_parameters(model), to_panel(complete)
@@ -231,7 +231,7 @@ def test_samplers_never_take_what_depends_on_parameters():
         assert strategy_for_sampling(10_240, 2) == Recursions()
 
 
-def test_what_cannot_be_used_is_refused(rng):
+def test_what_cannot_be_used_is_refused(rng, no_library):
     params = to_parameters(oracle.random_model(rng, 3, 2))
     panel = to_panel(punch(rng, [np.zeros((40, 3))], "scattered"))
     with pytest.raises(ValueError, match="strategy must be one of 'recursions'"):

@@ -248,7 +248,7 @@ def test_both_sides_are_worked_in_double_precision():
     assert kinds == [np.float64, np.float64]
 
 
-def test_a_second_thread_is_used_where_it_pays(rng, monkeypatch):
+def test_a_second_thread_is_used_where_it_pays(rng, monkeypatch, no_library):
     def pays(n_rows, n_components):
         decay, loadings = np.linspace(0.9, 0.1, n_components), rng.standard_normal((3, n_components))
         model = oracle.Model(decay, loadings, np.ones(3), np.zeros(3))
