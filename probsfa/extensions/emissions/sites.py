@@ -165,7 +165,8 @@ def site_panel(cells: Cells, sites: Sites) -> Panel:
     values, mask = (np.zeros(cells.panel.values.shape) for _ in range(2))
     n = cells.panel.n_rows
     values[:n], mask[:n] = sites.values, sites.precision
-    return cells.panel._replace(values=values, mask=mask, complete=False)
+    # Weights, too: how precise cells are decides how the engine may work through them.
+    return cells.panel._replace(values=values, mask=mask, weights=mask, complete=False)
 
 
 def with_strategy(params: Parameters, panel: Panel) -> ExitStack:

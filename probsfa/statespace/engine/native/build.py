@@ -66,7 +66,9 @@ def build() -> str:
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 list(pool.map(_run, commands))
             _run([*compiler.split(), "-shared", *objects, "-o", made, "-lm"])
-            shutil.copy(made, LIBRARY)
+            part = LIBRARY.with_suffix(".part")
+            shutil.copy(made, part)
+            part.replace(LIBRARY)
         except (OSError, subprocess.CalledProcessError) as error:
             said = getattr(error, "stderr", None) or str(error)
             return f"{compiler} failed: {said.strip().splitlines()[-1] if said.strip() else error}"
