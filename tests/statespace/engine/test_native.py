@@ -297,6 +297,22 @@ def test_sums_keep_eight_digits_at_the_least_noise_for_steps(seed):
 
 
 @needs_library
+@pytest.mark.parametrize("n_components", [2, 9])
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [("noise_variance", np.nan), ("noise_variance", -1e-3), ("decay", np.nan), ("offset", np.inf)],
+)
+def test_what_has_gone_wrong_is_seen(rng, n_components, name, wrong):
+    """Parameters that are none must not come out as numbers: a climb would believe them."""
+    params = to_parameters(many_latents(rng, 4, n_components))
+    params = params._replace(**{name: np.full_like(getattr(params, name), wrong)})
+    panel = to_panel([rng.standard_normal((30, 4))])
+    with use_strategy("native"), np.errstate(all="ignore"):
+        assert np.isnan(log_likelihood(params, panel))
+        assert np.isnan(expected_statistics(params, panel).log_likelihood)
+
+
+@needs_library
 def test_it_is_chosen_where_it_suits(rng, monkeypatch):
     model = many_latents(rng, 12, 12)
     panel = to_panel(punch(rng, [np.zeros((100, 12))], "scattered"))

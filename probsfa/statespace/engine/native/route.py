@@ -31,6 +31,8 @@ _CHUNK_BYTES, _FEWEST_CHUNK_ROWS = 8 * 2**20, 1024
 _MOST_KEPT_BYTES = 1536 * 2**20
 # Rows times the products of one from which a second thread is worth its start.
 _LEAST_WORK = 1e7
+# Stack of the second thread.
+_STACK_BYTES = 4 * 2**20
 # Different gaps up to which transitions are laid out for all lanes.
 _FEW_GAPS = 64
 
@@ -329,7 +331,12 @@ class Chunk:
 def _two_threads(one: Callable[[], None], other: Callable[[], None]) -> None:
     """Run both at once; the library lets other threads of Python run meanwhile."""
     thread = threading.Thread(target=other)
-    thread.start()
+    # Some systems give threads less than the matrices of a pass take.
+    before = threading.stack_size(_STACK_BYTES)
+    try:
+        thread.start()
+    finally:
+        threading.stack_size(before)
     try:
         one()
     finally:
@@ -337,8 +344,11 @@ def _two_threads(one: Callable[[], None], other: Callable[[], None]) -> None:
 
 
 def _inverse(matrix: FloatArray) -> FloatArray:
-    """Inverse of a symmetric positive definite matrix."""
-    root = np.linalg.inv(np.linalg.cholesky(matrix))
+    """Inverse of a symmetric positive definite matrix; NaN where rounding or worse has left none."""
+    try:
+        root = np.linalg.inv(np.linalg.cholesky(matrix))
+    except np.linalg.LinAlgError:
+        return np.full_like(matrix, np.nan)
     return root.T @ root
 
 

@@ -110,9 +110,21 @@ static inline void rows_at(const work *w, int n, int64_t g, int64_t t, matrix pr
 
 typedef int64_t integers __attribute__((vector_size(LANES * sizeof(int64_t)), aligned(8)));
 
-/* Logarithms of positive normal numbers: of x = 2^e m with m near one, e log 2 + 2 artanh((m - 1) / (m + 1)). */
+typedef union {
+    lanes number;
+    integers bits;
+} parts_of_numbers;
+
+/* The numbers that are positive and finite, and NaN in the place of others: what has gone wrong must be seen. */
+static inline lanes if_positive(lanes x) {
+    parts_of_numbers parts = {x};
+    parts.bits |= ~((x > all(0.0)) & (x < all(INFINITY)));
+    return parts.number;
+}
+
+/* Logarithms of positive normal numbers, or of NaN: of x = 2^e m with m near one, e log 2 + 2 artanh((m - 1) / (m + 1)). */
 static inline lanes log_of(lanes x) {
-    union { lanes number; integers bits; } parts = {x};
+    parts_of_numbers parts = {x};
     const integers over = parts.bits - 0x3fe6a09e667f3bcd; /* sqrt(1/2) */
     const integers exponent = over >> 52;
     parts.bits -= exponent << 52;
@@ -130,7 +142,9 @@ static inline lanes log_of(lanes x) {
     sum = sum * q + 2.0 / 3.0;
     lanes e;
     for (int l = 0; l < LANES; l++) e[l] = (double)exponent[l];
-    return e * 0.693147180369123816490 + (2.0 * s + (s * q * sum + e * 1.90821492927058770002e-10));
+    /* Nothing, or NaN, whose bits are as good as those of a number above. */
+    const lanes nothing = x - x;
+    return e * 0.693147180369123816490 + (2.0 * s + (s * q * sum + e * 1.90821492927058770002e-10)) + nothing;
 }
 
 static inline lanes dot(const lanes *a, const lanes *b, int from, int to) {
@@ -207,10 +221,10 @@ static inline void times(int n, const matrix m, const vector v, vector out) {
 static inline lanes factorise(int n, const matrix m, matrix factor, matrix scaled, vector reciprocal) {
     lanes log_det = all(0.0), determinant = all(1.0);
     for (int j = 0; j < n; j++) {
-        const lanes pivot = m[j][j] - dot(scaled[j], factor[j], 0, j);
+        const lanes pivot = if_positive(m[j][j] - dot(scaled[j], factor[j], 0, j));
         determinant *= pivot;
         if (j % 4 == 3 || j == n - 1) { /* more might be too large a number */
-            log_det += log_of(determinant);
+            log_det += log_of(if_positive(determinant));
             determinant = all(1.0);
         }
         reciprocal[j] = 1.0 / pivot;
