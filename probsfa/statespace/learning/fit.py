@@ -159,7 +159,7 @@ def fit(
             result = _fit_from(evaluate, whole, noise, begin, solver, tol)
         elif memory and not holds:
             evaluate.limit = evaluate.count + max_iter
-            result = _fit_with_memory(evaluate, whole, noise, solver, tol, result)
+            result = _fit_with_memory(evaluate, whole, noise, solver, tol, given or Given(), result)
         # What is climbed counts the prior, what is told does not.
         prior = evaluate.log_prior(result.params)
         return result._replace(
@@ -275,18 +275,24 @@ def _fit_held(
 
 
 def _fit_with_memory(
-    evaluate: CountedEStep, layout: Coordinates, noise: Noise, solver: str, tol: float, nested: FitResult
+    evaluate: CountedEStep,
+    layout: Coordinates,
+    noise: Noise,
+    solver: str,
+    tol: float,
+    given: Given,
+    nested: FitResult,
 ) -> FitResult:
     """Climb with memories in the noise, to no less than what the model of white noise reaches, ``nested``.
 
-    Its latents may carry what memories should: besides it, the starts of :mod:`.starts` are given memories
-    too. All are refined on Whittle's likelihood.
+    Its latents may carry what memories should: besides it, the starts of the model of white noise are given
+    memories too. All are refined on Whittle's likelihood.
     """
     silent = nested._replace(params=with_silent_memory(nested.params))
     if nested.status == "interrupted":
         return silent
     try:
-        ranked = _rank(evaluate, _memory_starts(evaluate, layout, noise, nested.params))
+        ranked = _rank(evaluate, _memory_starts(evaluate, layout, noise, given, nested.params))
         ranked = _refine_with_imputed_gaps(evaluate, layout, noise, ranked)
         if solver == "em":
             result = fit_em(evaluate, ranked[0].params, noise, tol, ranked[0].stats, layout.loaded)
@@ -300,12 +306,14 @@ def _fit_with_memory(
 
 
 def _memory_starts(
-    evaluate: CountedEStep, layout: Coordinates, noise: Noise, nested: Parameters
+    evaluate: CountedEStep, layout: Coordinates, noise: Noise, given: Given, nested: Parameters
 ) -> list[Parameters]:
     """Starts with memories: the model of white noise with a part of it, and refined ones."""
     panel, alone = evaluate.panel, layout.without_memories
     bases = [nested]
-    if not nested.latents.n_pairs:
+    if nested.latents.n_pairs:
+        bases += _pair_starts(evaluate, alone, noise, None, None, given)
+    else:
         bases += _first_starts(panel, alone, noise, None)
     made = [with_memories(params) for params in bases]
     even = layout.evenly_sampled
