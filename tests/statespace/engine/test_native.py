@@ -78,7 +78,7 @@ def assert_is_the_joint_gaussian(model, data, times=None):
 
 
 @needs_library
-@pytest.mark.parametrize("n_components", [1, 2, 3, 4, 5, 6, 7, 8, 9, 13])
+@pytest.mark.parametrize("n_components", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13])
 @pytest.mark.parametrize("holes", list(HOLES))
 def test_moments_and_sums_are_those_of_the_joint_gaussian(rng, n_components, holes):
     model = many_latents(rng, 3, n_components)
@@ -90,6 +90,28 @@ def test_moments_and_sums_are_those_of_the_joint_gaussian(rng, n_components, hol
 def test_any_number_of_rows_is_cut_into_segments(rng, lengths):
     model = many_latents(rng, 5, 2)
     assert_is_the_joint_gaussian(model, punch(rng, oracle.simulate(rng, model, lengths), "scattered"))
+
+
+@needs_library
+@pytest.mark.parametrize("lengths", [[97], [96, 1, 95, 4], [230]])
+def test_groups_of_segments_for_two_threads(rng, monkeypatch, lengths):
+    monkeypatch.setattr(route, "n_cores", lambda: 2)
+    monkeypatch.setattr(route, "_LEAST_WORK", 0)
+    model = many_latents(rng, 5, 3)
+    assert_is_the_joint_gaussian(model, punch(rng, oracle.simulate(rng, model, lengths), "scattered"))
+
+
+@needs_library
+@pytest.mark.parametrize("n_features", [2, 31, 32, 33, 70])
+def test_any_number_of_columns(rng, n_features):
+    """They are taken in blocks; rows in a row of the same gaps share their precision."""
+    model = many_latents(rng, n_features, 3)
+    data = [x.copy() for x in oracle.simulate(rng, model, [40, 25])]
+    for x in data:
+        x[rng.random(x.shape) < 0.05] = np.nan
+        x[10:15, ::2] = np.nan
+        x[15:18, 1:] = np.nan
+    assert_is_the_joint_gaussian(model, data)
 
 
 @needs_library
@@ -152,6 +174,7 @@ def test_chunks_are_handed_on_exactly(rng, monkeypatch, kept_bytes, sampling):
     """Also where there is no memory for the forward pass, which is made again then."""
     monkeypatch.setattr(route, "_CHUNK_BYTES", 0)
     monkeypatch.setattr(route, "_FEWEST_CHUNK_ROWS", 32)
+    monkeypatch.setattr(route, "_FEWEST_SHOWN_ROWS", 32)
     model = many_latents(rng, 4, 3)
     model = model._replace(decay=np.array([0.999, 0.9, 0.2]))
     lengths = [75, 2, 90]

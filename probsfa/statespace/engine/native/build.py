@@ -16,7 +16,7 @@ from pathlib import Path
 __all__ = ["LIBRARY", "MOST_OF_ITS_OWN", "MOST_STATES", "build", "sources_hash"]
 
 FOLDER = Path(__file__).resolve().parent
-SOURCES = ("segments.c", "supported.c")
+SOURCES = ("segments.c", "matrices.h", "supported.c")
 #: The library, beside its sources.
 LIBRARY = FOLDER / "_segments.so"
 #: Numbers of states that have functions of their own, and the most that the others serve.

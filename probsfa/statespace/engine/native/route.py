@@ -4,6 +4,7 @@ import ctypes
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,11 +23,13 @@ from probsfa.statespace.parameters import Parameters
 
 __all__ = ["MOST_STATES", "NativeSegments", "serves", "suits"]
 
-LANES = 4
-# Groups of four segments side by side; fewer where their segments would be shorter than this.
-_GROUPS, _SHORTEST = 4, 24
-# Bytes of a chunk's precisions, about, and fewest rows of one.
-_CHUNK_BYTES, _FEWEST_CHUNK_ROWS = 8 * 2**20, 1024
+# As in segments.c.
+LANES, ROWS_TOGETHER = 4, 16
+# Groups of four segments side by side, for two threads; fewer where segments would be shorter than this.
+_GROUPS, _SHORTEST = 2, 24
+# Bytes of a chunk's precisions, about, and fewest rows of one: segments must be long beside the rows that
+# depend on what was before them, which are gone through twice. Moments that are shown in full take more.
+_CHUNK_BYTES, _FEWEST_CHUNK_ROWS, _FEWEST_SHOWN_ROWS = 8 * 2**20, 8192, 2048
 # What the forward pass leaves is kept for the backward pass up to this size; beyond it, it is made again.
 _MOST_KEPT_BYTES = 1536 * 2**20
 # Rows times the products of one from which a second thread is worth its start.
@@ -98,22 +101,17 @@ class Columns(NamedTuple):
     @classmethod
     def of(cls, params: Parameters) -> "Columns":
         """From parameters."""
-        rows, columns = np.tril_indices(params.n_states)
+        rows, columns = _triangle(params.n_states)
         scaled = params.loadings / params.noise_variance[:, None]
         arrays = (
             params.offset,
             1.0 / params.noise_variance,
             np.log(2.0 * np.pi * params.noise_variance),
             params.loadings.T,
-            _in_vectors(scaled),
-            _in_vectors(scaled[:, rows] * params.loadings[:, columns]),
+            scaled,
+            scaled[:, rows] * params.loadings[:, columns],
         )
         return cls(*(np.ascontiguousarray(array, np.float64) for array in arrays))
-
-
-def _in_vectors(rows: FloatArray) -> FloatArray:
-    """Rows filled up with zeros to whole vectors."""
-    return np.pad(rows, ((0, 0), (0, -rows.shape[1] % LANES)))
 
 
 class State(NamedTuple):
@@ -138,16 +136,21 @@ class Through:
         Packed observations.
     kept_bytes : int
         Most memory for what the forward pass leaves to the backward one; beyond it, it is made again.
+    fewest_rows : int, optional
+        Fewest rows of a chunk, if there are as many.
     """
 
-    def __init__(self, params: Parameters, panel: Panel, kept_bytes: int) -> None:
+    def __init__(
+        self, params: Parameters, panel: Panel, kept_bytes: int, fewest_rows: int | None = None
+    ) -> None:
         self.kept_bytes = kept_bytes
         self.panel, self.n_states, self.n_features = panel, params.n_states, params.n_features
         self.passes: Passes = passes(self.n_states)
         self.table, self.columns = Table.of(params, panel), Columns.of(params)
         n, k = panel.n_rows, self.n_states
         # All but the last chunk fill their segments: what follows the rows must follow the segments.
-        rows = max(_CHUNK_BYTES // (4 * k * (k + 1)), _FEWEST_CHUNK_ROWS)
+        fewest = _FEWEST_CHUNK_ROWS if fewest_rows is None else fewest_rows
+        rows = max(_CHUNK_BYTES // (4 * k * (k + 1)), fewest)
         rows -= rows % (LANES * _GROUPS)
         self.parts = [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
         self.chunks: dict[int, Chunk] = {}
@@ -182,6 +185,15 @@ class Through:
             self.after = first
 
 
+# Names of what the structures of the library have.
+_FIELDS = {kind: {field[0] for field in kind._fields_} for kind in (Work, Data)}
+
+
+def _addresses(arrays: dict[str, NDArray[Any]]) -> dict[str, int]:
+    """Where arrays are; nowhere, if there is nothing in them."""
+    return {name: array.__array_interface__["data"][0] for name, array in arrays.items() if array.size}
+
+
 class Chunk:
     """A stretch of rows.
 
@@ -199,7 +211,7 @@ class Chunk:
         panel, k = whole.panel, whole.n_states
         self.whole, self.part = whole, part
         self.n_rows = n = part.stop - part.start
-        self.n_groups = min(_GROUPS, max(1, n // (LANES * _SHORTEST)))
+        self.n_groups = 1 if self._alone else min(_GROUPS, max(1, n // (LANES * _SHORTEST)))
         self.length = -(-n // (LANES * self.n_groups))
         with reading:
             cells = panel.values[part], panel.cell_weights[part]
@@ -220,6 +232,7 @@ class Chunk:
             "group": np.zeros(self.n_groups * whole.passes.size_of_group, np.uint8),
             "rows": np.empty(size) if fresh else _scratch.array("rows", size),
         }
+        self.addresses = _addresses(self.arrays)
 
     def _work(self, **arrays: FloatArray) -> Any:
         """``work`` of the library, with addresses of these arrays besides those of the chunk."""
@@ -233,27 +246,22 @@ class Chunk:
         return self._structure(Data, sizes, arrays)
 
     def _structure(self, kind: type[Work] | type[Data], sizes: tuple[int, ...], more: Arrays) -> Any:
-        arrays = {**self.arrays, **more}
-        names = {field[0] for field in kind._fields_}
-        addresses = {
-            name: array.ctypes.data for name, array in arrays.items() if name in names and array.size
-        }
-        return ctypes.byref(kind(*sizes, **addresses))
+        addresses = {**self.addresses, **_addresses(more)}
+        return ctypes.byref(
+            kind(*sizes, **{name: addresses[name] for name in _FIELDS[kind] & addresses.keys()})
+        )
 
     def filter(self, before: State) -> tuple[FloatArray, State]:
         """Filter from the state before the first row; gives log densities of rows, and the last state."""
         k, n, c = self.whole.n_states, self.n_rows, self.whole.passes
-        n_all = LANES * self.n_groups * self.length
-        collapsed = _scratch.array("collapsed", n_all * self.size_of_row)
-        if n < n_all:
-            collapsed[:] = 0.0  # past the last row nothing is said
+        collapsed = _scratch.array("collapsed", LANES * self.n_groups * self.length * self.size_of_row)
         arrays = {"collapsed": collapsed, "terms": np.empty(n)}
         means = _scratch.array("filtered means", n, k)
         data, work = self._data(**arrays, means=means), self._work(**arrays, filtered_means=means)
         if self.arrays["steps"].size:
             c.tabulate(work)
         information, precision = (x.copy() for x in before)
-        self._on_rows(c.collapse, data)
+        self._on_groups(c.collapse, data)
         self._on_groups(c.eliminate, work)
         c.join(work, self.n_groups, precision.ctypes.data, information.ctypes.data)
         self._on_groups(c.refilter, work)
@@ -285,6 +293,7 @@ class Chunk:
         self._on_groups(c.smooth, work, int(full))
         c.link(work, self.n_groups, int(full))
         self.arrays.update(into)
+        self.addresses.update(_addresses(into))
         first = into["covariances"][0]
         return State(into["means"][0].copy(), first.copy() if full else _unpacked(first[: k * (k + 1) // 2]))
 
@@ -299,7 +308,7 @@ class Chunk:
         parts = [sums] if self._alone else [sums, Sums.zero(self.whole)]
 
         def run(first: int, end: int, own: Sums) -> None:
-            room = np.empty(4 * (2 * own.residual_moments.shape[1] + k + 1))
+            room = np.empty(ROWS_TOGETHER * (2 * own.residual_moments.shape[1] + k + 1))
             self.whole.passes.add_up(data, first, end, *(x.ctypes.data for x in own), room.ctypes.data)
 
         if len(parts) == 1:
@@ -354,15 +363,27 @@ def _inverse(matrix: FloatArray) -> FloatArray:
 
 def _packed(matrix: FloatArray) -> FloatArray:
     """The lower triangle of a matrix, row after row."""
-    return matrix[np.tril_indices(len(matrix))]
+    return matrix[_triangle(len(matrix))]
 
 
 def _unpacked(lower: FloatArray) -> FloatArray:
     """The symmetric matrices (..., K, K) of lower triangles."""
-    size = round((np.sqrt(8.0 * lower.shape[-1] + 1.0) - 1.0) / 2.0)
+    return lower[..., _places(lower.shape[-1])]
+
+
+@cache
+def _triangle(size: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Rows and columns of a lower triangle."""
+    return np.tril_indices(size)
+
+
+@cache
+def _places(packed: int) -> NDArray[np.intp]:
+    """Where the entries of a symmetric matrix are in its lower triangle."""
+    size = round((np.sqrt(8.0 * packed + 1.0) - 1.0) / 2.0)
     places = np.zeros((size, size), dtype=np.intp)
-    places[np.tril_indices(size)] = np.arange(lower.shape[-1])
-    return lower[..., np.maximum(places, places.T)]
+    places[_triangle(size)] = np.arange(packed)
+    return np.maximum(places, places.T)
 
 
 class Sums(NamedTuple):
@@ -438,7 +459,7 @@ class NativeSegments:
 
         Returns the log-likelihood.
         """
-        through = Through(params, panel, self.kept_bytes)
+        through = Through(params, panel, self.kept_bytes, _FEWEST_SHOWN_ROWS)
         value = float(sum(map(np.sum, through.forward())))
         for chunk in through.backward(
             lambda part: _room_for_moments(part.stop - part.start, params.n_states), full=True

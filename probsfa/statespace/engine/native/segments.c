@@ -1,31 +1,20 @@
 /* Passes of the information form over segments of rows, four segments side by side in the lanes of vectors.
  *
- * What is computed is what engine/information_form.py explains, with the same names. The number of states may be given
- * to the compiler (-DSTATES=5), which then knows how long each loop is. What comes from outside and goes there is row after
- * row, symmetric matrices as their lower triangles; what passes keep for each other lies lane by lane. Products are of rows
- * with rows, several sums at a time: one sum alone would wait for its own last addition.
+ * What is computed is what engine/information_form.py explains, with the same names. What comes from outside and goes there
+ * is row after row, symmetric matrices as their lower triangles; what passes keep for each other lies lane by lane.
  */
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
+#include "matrices.h"
 
-#define LANES 4
 #ifdef STATES
-#define MOST STATES
 #define JOINED(name, k) name##_##k
 #define NAMED(name, k) JOINED(name, k)
 #define PUBLIC(name) NAMED(name, STATES)
 #define COUNT(w) ((void)(w), STATES)
 #else
-#define MOST 32
 #define PUBLIC(name) name##_any
 #define COUNT(w) ((w)->n_states)
 #endif
 #define AT(i, j) ((i) * ((i) + 1) / 2 + (j)) /* in a lower triangle, j <= i */
-
-typedef double lanes __attribute__((vector_size(LANES * sizeof(double)), aligned(8)));
-typedef lanes vector[MOST];
-typedef lanes matrix[MOST][MOST];
 
 static const double NEGLIGIBLE = 1e-15;
 enum { ROWS_AT_ONCE = 4 };
@@ -59,8 +48,6 @@ typedef struct {
     /* Moments given all rows: all of them, or lower triangles of covariances and of products of means, and diagonals. */
     double *means, *covariances, *lag_one;
 } work;
-
-static inline lanes all(double x) { return (lanes){x, x, x, x}; }
 
 static inline int64_t row_of(const work *w, int64_t g, int lane, int64_t t) { return (g * LANES + lane) * w->length + t; }
 
@@ -106,176 +93,6 @@ static inline void rows_at(const work *w, int n, int64_t g, int64_t t, matrix pr
     for (int i = 0; i < n; i++)
         for (int j = 0; j <= i; j++) precision[i][j] = *from++;
     for (int i = 0; i < n; i++) information[i] = *from++;
-}
-
-typedef int64_t integers __attribute__((vector_size(LANES * sizeof(int64_t)), aligned(8)));
-
-typedef union {
-    lanes number;
-    integers bits;
-} parts_of_numbers;
-
-/* The numbers that are positive and finite, and NaN in the place of others: what has gone wrong must be seen. */
-static inline lanes if_positive(lanes x) {
-    parts_of_numbers parts = {x};
-    parts.bits |= ~((x > all(0.0)) & (x < all(INFINITY)));
-    return parts.number;
-}
-
-/* Logarithms of positive normal numbers, or of NaN: of x = 2^e m with m near one, e log 2 + 2 artanh((m - 1) / (m + 1)). */
-static inline lanes log_of(lanes x) {
-    parts_of_numbers parts = {x};
-    const integers over = parts.bits - 0x3fe6a09e667f3bcd; /* sqrt(1/2) */
-    const integers exponent = over >> 52;
-    parts.bits -= exponent << 52;
-    const lanes s = (parts.number - 1.0) / (parts.number + 1.0), q = s * s;
-    lanes sum = all(2.0 / 23.0);
-    sum = sum * q + 2.0 / 21.0;
-    sum = sum * q + 2.0 / 19.0;
-    sum = sum * q + 2.0 / 17.0;
-    sum = sum * q + 2.0 / 15.0;
-    sum = sum * q + 2.0 / 13.0;
-    sum = sum * q + 2.0 / 11.0;
-    sum = sum * q + 2.0 / 9.0;
-    sum = sum * q + 2.0 / 7.0;
-    sum = sum * q + 2.0 / 5.0;
-    sum = sum * q + 2.0 / 3.0;
-    lanes e;
-    for (int l = 0; l < LANES; l++) e[l] = (double)exponent[l];
-    /* Nothing, or NaN, whose bits are as good as those of a number above. */
-    const lanes nothing = x - x;
-    return e * 0.693147180369123816490 + (2.0 * s + (s * q * sum + e * 1.90821492927058770002e-10)) + nothing;
-}
-
-static inline lanes dot(const lanes *a, const lanes *b, int from, int to) {
-    lanes sum = all(0.0);
-    for (int k = from; k < to; k++) sum += a[k] * b[k];
-    return sum;
-}
-
-/* Products of a row with four rows. */
-static inline void dot4(const lanes *a, const lanes *b0, const lanes *b1, const lanes *b2, const lanes *b3, int from, int to, lanes *out) {
-    lanes s0 = all(0.0), s1 = s0, s2 = s0, s3 = s0;
-    for (int k = from; k < to; k++) {
-        lanes x = a[k];
-        s0 += x * b0[k];
-        s1 += x * b1[k];
-        s2 += x * b2[k];
-        s3 += x * b3[k];
-    }
-    out[0] = s0;
-    out[1] = s1;
-    out[2] = s2;
-    out[3] = s3;
-}
-
-/* Products of two rows with four rows. */
-static inline void dot8(const lanes *a0, const lanes *a1, const lanes (*b)[MOST], int to, lanes *out0, lanes *out1) {
-    lanes s0 = all(0.0), s1 = s0, s2 = s0, s3 = s0, t0 = s0, t1 = s0, t2 = s0, t3 = s0;
-    for (int k = 0; k < to; k++) {
-        lanes x = a0[k], y = a1[k];
-        s0 += x * b[0][k];
-        t0 += y * b[0][k];
-        s1 += x * b[1][k];
-        t1 += y * b[1][k];
-        s2 += x * b[2][k];
-        t2 += y * b[2][k];
-        s3 += x * b[3][k];
-        t3 += y * b[3][k];
-    }
-    out0[0] = s0; out0[1] = s1; out0[2] = s2; out0[3] = s3;
-    out1[0] = t0; out1[1] = t1; out1[2] = t2; out1[3] = t3;
-}
-
-/* out_ij = a_i . b_j, rows with rows; of a symmetric product the lower triangle, and a little above. */
-static inline void times_transposed(int n, const matrix a, const matrix b, int lower, matrix out) {
-    int i = 0;
-    for (; i + 1 < n; i += 2) {
-        int end = lower ? i + 2 : n, j = 0;
-        for (; j + 3 < end; j += 4) dot8(a[i], a[i + 1], b + j, n, &out[i][j], &out[i + 1][j]);
-        for (; j < end; j++) {
-            out[i][j] = dot(a[i], b[j], 0, n);
-            out[i + 1][j] = dot(a[i + 1], b[j], 0, n);
-        }
-    }
-    for (; i < n; i++) {
-        int end = lower ? i + 1 : n, j = 0;
-        for (; j + 3 < end; j += 4) dot4(a[i], b[j], b[j + 1], b[j + 2], b[j + 3], 0, n, &out[i][j]);
-        for (; j < end; j++) out[i][j] = dot(a[i], b[j], 0, n);
-    }
-}
-
-static inline void mirror(int n, matrix m) {
-    for (int i = 1; i < n; i++)
-        for (int j = 0; j < i; j++) m[j][i] = m[i][j];
-}
-
-static inline void times(int n, const matrix m, const vector v, vector out) {
-    int i = 0;
-    for (; i + 3 < n; i += 4) dot4(v, m[i], m[i + 1], m[i + 2], m[i + 3], 0, n, out + i);
-    for (; i < n; i++) out[i] = dot(m[i], v, 0, n);
-}
-
-/* L below its diagonal of ones, and D^-1, of a matrix L D L', of which the lower triangle is read; the logarithm of its
- * determinant. The rows of L D are in `scaled`. */
-static inline lanes factorise(int n, const matrix m, matrix factor, matrix scaled, vector reciprocal) {
-    lanes log_det = all(0.0), determinant = all(1.0);
-    for (int j = 0; j < n; j++) {
-        const lanes pivot = if_positive(m[j][j] - dot(scaled[j], factor[j], 0, j));
-        determinant *= pivot;
-        if (j % 4 == 3 || j == n - 1) { /* more might be too large a number */
-            log_det += log_of(if_positive(determinant));
-            determinant = all(1.0);
-        }
-        reciprocal[j] = 1.0 / pivot;
-        int i = j + 1;
-        for (; i + 3 < n; i += 4) {
-            lanes sums[4];
-            dot4(factor[j], scaled[i], scaled[i + 1], scaled[i + 2], scaled[i + 3], 0, j, sums);
-            for (int b = 0; b < 4; b++) {
-                scaled[i + b][j] = m[i + b][j] - sums[b];
-                factor[i + b][j] = scaled[i + b][j] * reciprocal[j];
-            }
-        }
-        for (; i < n; i++) {
-            scaled[i][j] = m[i][j] - dot(scaled[i], factor[j], 0, j);
-            factor[i][j] = scaled[i][j] * reciprocal[j];
-        }
-    }
-    return log_det;
-}
-
-/* Inverse, all of it, of a symmetric positive definite matrix; gives the logarithm of the matrix's determinant. */
-static inline lanes invert(int n, const matrix m, matrix inverse) {
-    matrix factor, scaled, root; /* root: the transposed inverse of L, row j from column j on */
-    vector reciprocal;
-    const lanes log_det = factorise(n, m, factor, scaled, reciprocal);
-    for (int i = 0; i < n; i++) {
-        root[i][i] = all(1.0);
-        for (int j = 0; j < i; j++) root[j][i] = -dot(factor[i], root[j], j, i);
-    }
-    for (int i = 0; i < n; i++)
-        for (int k = i; k < n; k++) scaled[i][k] = root[i][k] * reciprocal[k];
-    for (int i = 0; i < n; i++) {
-        int j = 0;
-        for (; j + 3 <= i; j += 4) dot4(scaled[i], root[j], root[j + 1], root[j + 2], root[j + 3], i, n, &inverse[i][j]);
-        for (; j <= i; j++) inverse[i][j] = dot(scaled[i], root[j], i, n);
-    }
-    mirror(n, inverse);
-    return log_det;
-}
-
-/* Solves with a symmetric positive definite matrix; gives the logarithm of its determinant. */
-static inline lanes solve(int n, const matrix m, const vector right, vector solution) {
-    matrix factor, scaled;
-    vector reciprocal;
-    const lanes log_det = factorise(n, m, factor, scaled, reciprocal);
-    for (int i = 0; i < n; i++) solution[i] = right[i] - dot(factor[i], solution, 0, i);
-    for (int i = n - 1; i >= 0; i--) {
-        solution[i] *= reciprocal[i];
-        for (int k = i + 1; k < n; k++) solution[i] -= factor[k][i] * solution[k];
-    }
-    return log_det;
 }
 
 /* S = (F + A' Q^-1 A)^-1; gives log|S^-1|. */
@@ -502,30 +319,48 @@ void PUBLIC(join_back)(const work *w, int64_t n_groups, const double *mean_of_la
     }
 }
 
-static inline void store(const work *w, int n, int64_t r, int l, const vector mean, const matrix covariance, int full) {
+/* Where lanes write what is of row t of each segment, `size` numbers a row; those that have none write into `spare`. */
+static inline void places(const work *w, int64_t g, int64_t t, double *base, int64_t size, double *spare, double *to[LANES]) {
+    for (int l = 0; l < LANES; l++) {
+        const int64_t r = row_of(w, g, l, t);
+        to[l] = r >= 0 && r < w->n_rows ? base + r * size : spare;
+    }
+}
+
+typedef double spare_row[2 * MOST * MOST];
+
+static inline void store(const work *w, int n, int64_t g, int64_t t, const vector mean, const matrix covariance, int full) {
     const int packed = n * (n + 1) / 2;
-    double *to = w->covariances + r * (full ? n * n : 2 * packed), *here = w->means + r * n;
-    for (int i = 0; i < n; i++) here[i] = mean[i][l];
-    for (int i = 0; i < n; i++)
-        for (int j = 0; j <= i; j++) {
-            if (full) {
-                to[i * n + j] = to[j * n + i] = covariance[i][j][l];
-            } else {
-                to[packed] = here[i] * here[j];
-                *to++ = covariance[i][j][l];
-            }
+    double *to[LANES];
+    spare_row spare;
+    places(w, g, t, w->means, n, spare, to);
+    scatter(n, mean, to, 0);
+    places(w, g, t, w->covariances, full ? n * n : 2 * packed, spare, to);
+    for (int i = 0; i < n; i++) {
+        if (full) {
+            scatter(n, covariance[i], to, i * n);
+            continue;
         }
+        vector products;
+        for (int j = 0; j <= i; j++) products[j] = mean[i] * mean[j];
+        scatter(i + 1, covariance[i], to, AT(i, 0));
+        scatter(i + 1, products, to, packed + AT(i, 0));
+    }
 }
 
 /* Of the covariance of this state (rows) with the next one the transposed, or its diagonal. */
-static inline void store_lag(const work *w, int n, int64_t r, int l, const matrix crossed, int full) {
-    double *to = w->lag_one + r * (full ? n * n : n);
-    for (int i = 0; i < n; i++) {
-        if (full)
-            for (int j = 0; j < n; j++) to[j * n + i] = crossed[i][j][l];
-        else
-            to[i] = crossed[i][i][l];
+static inline void store_lag(const work *w, int n, int64_t g, int64_t t, const matrix crossed, int full) {
+    double *to[LANES];
+    spare_row spare;
+    vector row;
+    places(w, g, t, w->lag_one, full ? n * n : n, spare, to);
+    for (int j = 0; full && j < n; j++) {
+        for (int i = 0; i < n; i++) row[i] = crossed[i][j];
+        scatter(n, row, to, j * n);
     }
+    if (full) return;
+    for (int i = 0; i < n; i++) row[i] = crossed[i][i];
+    scatter(n, row, to, 0);
 }
 
 static inline void unpack_gain(int n, const lanes *packed, const vector weight, matrix conditional, matrix gain) {
@@ -544,10 +379,7 @@ void PUBLIC(smooth)(const work *w, int64_t first_group, int64_t end_group, int64
         matrix covariance;
         memcpy(mean, s->end_mean, sizeof mean);
         memcpy(covariance, s->end_covariance, sizeof covariance);
-        for (int l = 0; l < LANES; l++) {
-            int64_t r = row_of(w, g, l, w->length - 1);
-            if (r < w->n_rows) store(w, n, r, l, mean, covariance, full);
-        }
+        store(w, n, g, w->length - 1, mean, covariance, full);
         const lanes *row = w->rows + (g * (w->length + 1) + w->length - 1) * stride;
         for (int64_t t = w->length - 2; t >= 0; t--, row -= stride) {
             transition room;
@@ -563,12 +395,8 @@ void PUBLIC(smooth)(const work *w, int64_t first_group, int64_t end_group, int64
                 mean[i] = row[i] + change[i];
                 for (int j = 0; j <= i; j++) covariance[j][i] = covariance[i][j] += conditional[i][j];
             }
-            for (int l = 0; l < LANES; l++) {
-                int64_t r = row_of(w, g, l, t);
-                if (r >= w->n_rows) continue;
-                store(w, n, r, l, mean, covariance, full);
-                store_lag(w, n, r, l, crossed, full);
-            }
+            store(w, n, g, t, mean, covariance, full);
+            store_lag(w, n, g, t, crossed, full);
         }
         memcpy(s->first_covariance, covariance, sizeof covariance);
     }
@@ -583,10 +411,7 @@ void PUBLIC(link)(const work *w, int64_t n_groups, int64_t full) {
         const transition *step = step_into(w, n, g, 0, &room);
         unpack_gain(n, w->rows + g * (w->length + 1) * stride + n, step->weight, conditional, gain);
         times_transposed(n, gain, w->group[g].first_covariance, 0, crossed);
-        for (int l = 0; l < LANES; l++) {
-            int64_t r = row_of(w, g, l, 0) - 1;
-            if (r >= 0 && r < w->n_rows) store_lag(w, n, r, l, crossed, full);
-        }
+        store_lag(w, n, g, -1, crossed, full);
     }
 }
 
@@ -597,7 +422,7 @@ typedef struct {
     int64_t n_states, n_features, n_rows, length, n_gaps;
     const double *values, *weights;
     const double *offset, *reciprocal_noise, *log_norm, *loadings; /* (D,), (D,), (D,) and (K, D) */
-    const lanes *scaled, *products; /* of each column: C' / r, and the triangle of C' C / r, filled up to whole vectors */
+    const double *scaled, *products; /* of each column: C' / r, and the triangle of C' C / r */
     double *collapsed;
     const double *means;
     double *terms;
@@ -606,32 +431,63 @@ typedef struct {
     const double *decay;
 } data;
 
-/* What rows first..end say of the states, where `eliminate` finds it: precisions and information. */
-void PUBLIC(collapse)(const data *x, int64_t first, int64_t end) {
-    const int n = COUNT(x), packed = n * (n + 1) / 2, of_products = VECTORS(packed), of_states = VECTORS(n);
-    const int64_t n_features = x->n_features;
-    for (int64_t r = first; r < end; r++) {
-        const double *value = x->values + r * n_features, *weight = x->weights + r * n_features;
-        lanes precision[VECTORS(MOST * (MOST + 1) / 2)], information[VECTORS(MOST)];
-        for (int p = 0; p < of_products; p++) precision[p] = all(0.0);
-        for (int k = 0; k < of_states; k++) information[k] = all(0.0);
-        for (int64_t d = 0; d < n_features; d++) {
-            const lanes *products = x->products + d * of_products, *scaled = x->scaled + d * of_states;
-            const lanes much = all(weight[d]), centred = all(weight[d] * (value[d] - x->offset[d]));
-            for (int p = 0; p < of_products; p++) precision[p] += much * products[p];
-            for (int k = 0; k < of_states; k++) information[k] += centred * scaled[k];
-        }
-        const int64_t segment = r / x->length, t = r % x->length;
-        double *to = x->collapsed + (segment / LANES * x->length + t) * (packed + n) * LANES + segment % LANES;
-        const double *from = (const double *)precision;
-        for (int p = 0; p < packed; p++) to[p * LANES] = from[p];
-        to += packed * LANES;
-        from = (const double *)information;
-        for (int k = 0; k < n; k++) to[k * LANES] = from[k];
+enum { BLOCK = 32 };
+
+/* out_p (+)= sum over columns d of weights[d] table[d][p], p < count; the table has `width` numbers a column. */
+ALWAYS void add_columns(const int at_once, int n_columns, const lanes *weights, const double *table, int64_t width, int fresh, lanes *out) {
+    lanes sums[8];
+    UNROLL8 for (int p = 0; p < at_once; p++) sums[p] = fresh ? all(0.0) : out[p];
+    for (int d = 0; d < n_columns; d++, table += width)
+        UNROLL8 for (int p = 0; p < at_once; p++) sums[p] += weights[d] * table[p];
+    UNROLL8 for (int p = 0; p < at_once; p++) out[p] = sums[p];
+}
+
+static inline void collapse_onto(int count, int n_columns, const lanes *weights, const double *table, int fresh, lanes *out) {
+    int p = 0;
+    for (; p + 7 < count; p += 8) add_columns(8, n_columns, weights, table + p, count, fresh, out + p);
+    table += p;
+    out += p;
+    switch (count - p) {
+    case 7: add_columns(7, n_columns, weights, table, count, fresh, out); break;
+    case 6: add_columns(6, n_columns, weights, table, count, fresh, out); break;
+    case 5: add_columns(5, n_columns, weights, table, count, fresh, out); break;
+    case 4: add_columns(4, n_columns, weights, table, count, fresh, out); break;
+    case 3: add_columns(3, n_columns, weights, table, count, fresh, out); break;
+    case 2: add_columns(2, n_columns, weights, table, count, fresh, out); break;
+    case 1: add_columns(1, n_columns, weights, table, count, fresh, out);
     }
 }
 
-enum { BLOCK = 32 };
+/* What rows of some groups of segments say of the states, where `eliminate` finds it: precisions and information. A row of
+ * the same weights as the one before has the same precision. */
+void PUBLIC(collapse)(const data *x, int64_t first_group, int64_t end_group) {
+    const int n = COUNT(x), packed = n * (n + 1) / 2;
+    const int64_t n_features = x->n_features;
+    for (int64_t g = first_group; g < end_group; g++) {
+        lanes *to = (lanes *)x->collapsed + g * x->length * (packed + n);
+        for (int64_t t = 0; t < x->length; t++, to += packed + n) {
+            const double *value[LANES], *weight[LANES];
+            int known = t > 0;
+            for (int l = 0; l < LANES; l++) {
+                const int64_t r = (g * LANES + l) * x->length + t;
+                const int there = r < x->n_rows;
+                value[l] = there ? x->values + r * n_features : 0;
+                weight[l] = there ? x->weights + r * n_features : 0;
+                known = known && there && !memcmp(weight[l], weight[l] - n_features, n_features * sizeof(double));
+            }
+            if (known) memcpy(to, to - packed - n, packed * sizeof(lanes));
+            for (int64_t d = 0; d < n_features || d == 0; d += BLOCK) {
+                const int count = n_features - d < BLOCK ? (int)(n_features - d) : BLOCK;
+                lanes much[BLOCK], centred[BLOCK];
+                gather(count, weight, d, much);
+                gather(count, value, d, centred);
+                for (int c = 0; c < count; c++) centred[c] = much[c] * (centred[c] - x->offset[d + c]);
+                if (!known) collapse_onto(packed, count, much, x->products + d * packed, d == 0, to);
+                collapse_onto(n, count, centred, x->scaled + d * n, d == 0, to + packed);
+            }
+        }
+    }
+}
 
 /* What the means of a row leave of some columns. */
 static inline void residuals(const data *x, int n, const double *means, const double *value, int64_t d, int count, double *out) {
@@ -648,59 +504,79 @@ void PUBLIC(likelihoods)(const data *x, int64_t first, int64_t end) {
     const int64_t n_features = x->n_features;
     for (int64_t r = first; r < end; r++) {
         const double *value = x->values + r * n_features, *weight = x->weights + r * n_features;
-        double sum = x->terms[r], any = 0.0;
-        for (int64_t d = 0; d < n_features; d++) any = weight[d] > 0.0 ? 1.0 : any;
+        lanes sums = all(0.0);
+        int any = 0;
         for (int64_t d = 0; d < n_features; d += BLOCK) {
             const int count = n_features - d < BLOCK ? (int)(n_features - d) : BLOCK;
             double left[BLOCK];
             residuals(x, n, x->means + r * n, value, d, count, left);
-            for (int b = 0; b < count; b++)
+            for (int b = 0; b < count; b++) {
                 left[b] = weight[d + b] * (left[b] * left[b] * x->reciprocal_noise[d + b] + x->log_norm[d + b]);
-            for (int b = 0; b < count; b++) sum += left[b];
+                any |= weight[d + b] > 0.0;
+            }
+            for (int b = count; b % LANES; b++) left[b] = 0.0;
+            for (int b = 0; b < count; b += LANES) sums += *(const lanes *)(left + b);
         }
-        x->terms[r] = any > 0.0 ? -0.5 * sum : 0.0; /* without rounding where nothing is seen */
+        const double sum = x->terms[r] + ((sums[0] + sums[1]) + (sums[2] + sums[3]));
+        x->terms[r] = any ? -0.5 * sum : 0.0; /* without rounding where nothing is seen */
     }
 }
 
-enum { ROWS_TOGETHER = 4 };
+enum { ROWS_TOGETHER = 16 };
 
-/* out[i][d] += sum over rows of factors[row][i] weights[row][d], of which there are `width` vectors. */
-static inline void add_products(int count, int height, int64_t width, const double *const *factors, const lanes *const *weights, lanes *out) {
-    const lanes *w0 = weights[0], *w1 = weights[1], *w2 = weights[2], *w3 = weights[3];
-    for (int i = 0; i < height; i++, out += width) {
-        lanes a[ROWS_TOGETHER];
-        for (int q = 0; q < ROWS_TOGETHER; q++) a[q] = all(q < count ? factors[q][i] : 0.0);
-        for (int64_t d = 0; d < width; d++) out[d] += (a[0] * w0[d] + a[1] * w1[d]) + (a[2] * w2[d] + a[3] * w3[d]);
+/* out[i][d] += sum over some rows of factors[row][i] weights[row][d], for `high` numbers i and `wide` vectors d. */
+ALWAYS void add_tile(const int high, const int wide, int n_rows, const double *factors, int64_t size, const lanes *weights, int64_t width, lanes *out) {
+    lanes sums[4][3];
+    UNROLL for (int i = 0; i < high; i++)
+        UNROLL for (int d = 0; d < wide; d++) sums[i][d] = out[i * width + d];
+    for (int r = 0; r < n_rows; r++, factors += size, weights += width) {
+        lanes w[3];
+        UNROLL for (int d = 0; d < wide; d++) w[d] = weights[d];
+        UNROLL for (int i = 0; i < high; i++) {
+            const lanes factor = all(factors[i]);
+            UNROLL for (int d = 0; d < wide; d++) sums[i][d] += factor * w[d];
+        }
     }
+    UNROLL for (int i = 0; i < high; i++)
+        UNROLL for (int d = 0; d < wide; d++) out[i * width + d] = sums[i][d];
+}
+
+ALWAYS void add_strip(const int high, int n_rows, const double *factors, int64_t size, const lanes *weights, int64_t width, lanes *out) {
+    int64_t d = 0;
+    for (; d + 2 < width; d += 3) add_tile(high, 3, n_rows, factors, size, weights + d, width, out + d);
+    switch (width - d) {
+    case 2: add_tile(high, 2, n_rows, factors, size, weights + d, width, out + d); break;
+    case 1: add_tile(high, 1, n_rows, factors, size, weights + d, width, out + d);
+    }
+}
+
+/* The same for any number of them; factors have `size` numbers a row, and weights `width` vectors. */
+static inline void add_products(int n_rows, int height, const double *factors, int64_t size, const lanes *weights, int64_t width, lanes *out) {
+    int i = 0;
+    for (; i + 3 < height; i += 4) add_strip(4, n_rows, factors + i, size, weights, width, out + i * width);
+    for (; i < height; i++) add_strip(1, n_rows, factors + i, size, weights, width, out + i * width);
 }
 
 /* Adds up, over rows first..end: of triangles of covariances and of products of means, of means and of one (2 P + K + 1)
  * the sums over the rows in which each column is seen, and in which any is (D + 1, in whole vectors); of the means and of
  * one those times the residuals (K + 1; D + 1 in whole vectors); the squares of these (D,); and the terms of transitions
- * over each gap (U + 1, 3 K + 1). `room` has four rows of two times those vectors, and of K + 1 numbers. */
+ * over each gap (U + 1, 3 K + 1). `room` has ROWS_TOGETHER rows of two times those vectors, and of K + 1 numbers. */
 void PUBLIC(add_up)(const data *x, int64_t first, int64_t end, lanes *seen, lanes *residual_moments, double *residual_power, double *transitions, double *room) {
     const int n = COUNT(x), packed = n * (n + 1) / 2;
-    const int64_t n_features = x->n_features, vectors = VECTORS(n_features + 1), width = vectors * LANES, size = 2 * width + n + 1;
-    memset(room, 0, ROWS_TOGETHER * size * sizeof(double));
+    const int64_t n_features = x->n_features, vectors = VECTORS(n_features + 1), width = vectors * LANES;
+    double *const masks = room, *const residual = masks + ROWS_TOGETHER * width, *const extended = residual + ROWS_TOGETHER * width;
+    memset(room, 0, ROWS_TOGETHER * (2 * width + n + 1) * sizeof(double));
     for (int64_t start = first; start < end; start += ROWS_TOGETHER) {
         const int count = end - start < ROWS_TOGETHER ? (int)(end - start) : ROWS_TOGETHER;
-        const double *moments[ROWS_TOGETHER], *extended[ROWS_TOGETHER];
-        const lanes *mask[ROWS_TOGETHER], *weighted[ROWS_TOGETHER];
-        for (int q = 0; q < ROWS_TOGETHER; q++) {
-            double *own = room + q * size, *left = own + width, *one = left + width;
-            mask[q] = (const lanes *)own;
-            weighted[q] = (const lanes *)left;
-            extended[q] = one;
-            if (q >= count) continue;
+        for (int q = 0; q < count; q++) {
+            double *mask = masks + q * width, *left = residual + q * width, *one = extended + q * (n + 1), any = 0.0;
             const int64_t r = start + q;
             const double *value = x->values + r * n_features, *weight = x->weights + r * n_features, *means = x->means + r * n;
-            double any = 0.0;
-            moments[q] = x->moments + r * 2 * packed;
             for (int64_t d = 0; d < n_features; d++) {
-                own[d] = weight[d];
+                mask[d] = weight[d];
                 any = weight[d] > 0.0 ? 1.0 : any;
             }
-            own[n_features] = any;
+            mask[n_features] = any;
             for (int64_t d = 0; d < n_features; d += BLOCK) {
                 const int block = n_features - d < BLOCK ? (int)(n_features - d) : BLOCK;
                 residuals(x, n, means, value, d, block, left + d);
@@ -713,9 +589,10 @@ void PUBLIC(add_up)(const data *x, int64_t first, int64_t end, lanes *seen, lane
             for (int k = 0; k < n; k++) one[k] = means[k];
             one[n] = 1.0;
         }
-        add_products(count, 2 * packed, vectors, moments, mask, seen);
-        add_products(count, n + 1, vectors, extended, mask, seen + 2 * packed * vectors);
-        add_products(count, n + 1, vectors, extended, weighted, residual_moments);
+        const lanes *mask = (const lanes *)masks, *left = (const lanes *)residual;
+        add_products(count, 2 * packed, x->moments + start * 2 * packed, 2 * packed, mask, vectors, seen);
+        add_products(count, n + 1, extended, n + 1, mask, vectors, seen + 2 * packed * vectors);
+        add_products(count, n + 1, extended, n + 1, left, vectors, residual_moments);
         for (int q = 0; q < count; q++) {
             const int64_t r = start + q, gap = x->next_gap[r];
             const double *now = x->means + r * n, *next = now + n, *lag = x->lag_one + r * n;

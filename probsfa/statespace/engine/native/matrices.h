@@ -1,0 +1,400 @@
+/* Matrices of a few states, four side by side in the lanes of vectors.
+ *
+ * The number of states may be given to the compiler (-DSTATES=5), which then knows how long each loop is and keeps most of
+ * a small matrix in registers; any other number goes by blocks of four columns. What is computed with most is kept in
+ * registers, several sums at a time: one sum alone would wait for its own last addition.
+ */
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define LANES 4
+#ifdef STATES
+#define MOST STATES
+#else
+#define MOST 32
+#endif
+#define ALWAYS static inline __attribute__((always_inline))
+/* Loops of a length that the compiler knows, whose arrays are to be registers. */
+#define UNROLL _Pragma("GCC unroll 4")
+#define UNROLL8 _Pragma("GCC unroll 8")
+
+typedef double lanes __attribute__((vector_size(LANES * sizeof(double)), aligned(8)));
+typedef int64_t integers __attribute__((vector_size(LANES * sizeof(int64_t)), aligned(8)));
+typedef lanes vector[MOST];
+typedef lanes matrix[MOST][MOST];
+
+static inline lanes all(double x) { return (lanes){x, x, x, x}; }
+
+#if defined(__clang__) || __GNUC__ >= 12
+#define SHUFFLE(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
+#else
+#define SHUFFLE(a, b, i, j, k, l) __builtin_shuffle(a, b, (integers){i, j, k, l})
+#endif
+
+typedef union {
+    lanes number;
+    integers bits;
+} parts_of_numbers;
+
+/* The numbers that are positive and finite, and NaN in the place of others: what has gone wrong must be seen. */
+static inline lanes if_positive(lanes x) {
+    parts_of_numbers parts = {x};
+    parts.bits |= ~((x > all(0.0)) & (x < all(INFINITY)));
+    return parts.number;
+}
+
+/* Logarithms of positive normal numbers, or of NaN: of x = 2^e m with m near one, e log 2 + 2 artanh((m - 1) / (m + 1)). */
+static inline lanes log_of(lanes x) {
+    parts_of_numbers parts = {x};
+    const integers over = parts.bits - 0x3fe6a09e667f3bcd; /* sqrt(1/2) */
+    const integers exponent = over >> 52;
+    parts.bits -= exponent << 52;
+    const lanes s = (parts.number - 1.0) / (parts.number + 1.0), q = s * s;
+    lanes sum = all(2.0 / 23.0);
+    sum = sum * q + 2.0 / 21.0;
+    sum = sum * q + 2.0 / 19.0;
+    sum = sum * q + 2.0 / 17.0;
+    sum = sum * q + 2.0 / 15.0;
+    sum = sum * q + 2.0 / 13.0;
+    sum = sum * q + 2.0 / 11.0;
+    sum = sum * q + 2.0 / 9.0;
+    sum = sum * q + 2.0 / 7.0;
+    sum = sum * q + 2.0 / 5.0;
+    sum = sum * q + 2.0 / 3.0;
+    lanes e;
+    for (int l = 0; l < LANES; l++) e[l] = (double)exponent[l];
+    /* Nothing, or NaN, whose bits are as good as those of a number above. */
+    const lanes nothing = x - x;
+    return e * 0.693147180369123816490 + (2.0 * s + (s * q * sum + e * 1.90821492927058770002e-10)) + nothing;
+}
+
+/* Four numbers of each lane from, or to, what lies side by side. */
+static inline void transpose(const lanes in[4], lanes out[4]) {
+    const lanes even = SHUFFLE(in[0], in[1], 0, 4, 2, 6), odd = SHUFFLE(in[0], in[1], 1, 5, 3, 7);
+    const lanes later_even = SHUFFLE(in[2], in[3], 0, 4, 2, 6), later_odd = SHUFFLE(in[2], in[3], 1, 5, 3, 7);
+    out[0] = SHUFFLE(even, later_even, 0, 1, 4, 5);
+    out[1] = SHUFFLE(odd, later_odd, 0, 1, 4, 5);
+    out[2] = SHUFFLE(even, later_even, 2, 3, 6, 7);
+    out[3] = SHUFFLE(odd, later_odd, 2, 3, 6, 7);
+}
+
+/* Writes what each lane has of some numbers to a place of its own. */
+static inline void scatter(int count, const lanes *from, double *const to[LANES], int64_t offset) {
+    for (int j = 0; j + 3 < count; j += 4) {
+        lanes rows[4];
+        transpose(from + j, rows);
+        for (int l = 0; l < LANES; l++) *(lanes *)(to[l] + offset + j) = rows[l];
+    }
+    for (int j = count & ~3; j < count; j++)
+        for (int l = 0; l < LANES; l++) to[l][offset + j] = from[j][l];
+}
+
+/* Reads some numbers for each lane from a place of its own, zeros where it has none. */
+static inline void gather(int count, const double *const from[LANES], int64_t offset, lanes *to) {
+    static const double none[LANES];
+    for (int j = 0; j + 3 < count; j += 4) {
+        lanes rows[LANES];
+        for (int l = 0; l < LANES; l++) rows[l] = *(const lanes *)(from[l] ? from[l] + offset + j : none);
+        transpose(rows, to + j);
+    }
+    for (int j = count & ~3; j < count; j++)
+        for (int l = 0; l < LANES; l++) to[j][l] = from[l] ? from[l][offset + j] : 0.0;
+}
+
+static inline lanes dot(const lanes *a, const lanes *b, int from, int to) {
+    lanes sum = all(0.0);
+    for (int k = from; k < to; k++) sum += a[k] * b[k];
+    return sum;
+}
+
+/* Products of a row with four rows. */
+static inline void dot4(const lanes *a, const lanes *b0, const lanes *b1, const lanes *b2, const lanes *b3, int from, int to, lanes *out) {
+    lanes s0 = all(0.0), s1 = s0, s2 = s0, s3 = s0;
+    for (int k = from; k < to; k++) {
+        lanes x = a[k];
+        s0 += x * b0[k];
+        s1 += x * b1[k];
+        s2 += x * b2[k];
+        s3 += x * b3[k];
+    }
+    out[0] = s0;
+    out[1] = s1;
+    out[2] = s2;
+    out[3] = s3;
+}
+
+/* Products of up to three rows with up to four, of matrices: twelve sums, three numbers and one are all registers. */
+ALWAYS void tile(const int height, const int width, const lanes *a, const lanes *b, int to, lanes *out) {
+    lanes sums[3][4];
+    UNROLL for (int h = 0; h < height; h++)
+        UNROLL for (int w = 0; w < width; w++) sums[h][w] = all(0.0);
+    for (int k = 0; k < to; k++) {
+        lanes x[3];
+        UNROLL for (int h = 0; h < height; h++) x[h] = a[h * MOST + k];
+        UNROLL for (int w = 0; w < width; w++) {
+            const lanes y = b[w * MOST + k];
+            UNROLL for (int h = 0; h < height; h++) sums[h][w] += x[h] * y;
+        }
+    }
+    UNROLL for (int h = 0; h < height; h++)
+        UNROLL for (int w = 0; w < width; w++) out[h * MOST + w] = sums[h][w];
+}
+
+ALWAYS void strip(const int height, int width, const lanes *a, const matrix b, int n, lanes *out) {
+    int j = 0;
+    for (; j + 3 < width; j += 4) tile(height, 4, a, b[j], n, out + j);
+    switch (width - j) {
+    case 3: tile(height, 3, a, b[j], n, out + j); break;
+    case 2: tile(height, 2, a, b[j], n, out + j); break;
+    case 1: tile(height, 1, a, b[j], n, out + j);
+    }
+}
+
+/* out_ij = a_i . b_j, rows with rows; of a symmetric product the lower triangle, and a little above. */
+static inline void times_transposed(int n, const matrix a, const matrix b, int lower, matrix out) {
+    int i = 0;
+    for (; i + 2 < n; i += 3) strip(3, lower ? i + 3 : n, a[i], b, n, out[i]);
+    switch (n - i) {
+    case 2: strip(2, n, a[i], b, n, out[i]); break;
+    case 1: strip(1, n, a[i], b, n, out[i]);
+    }
+}
+
+static inline void mirror(int n, matrix m) {
+    for (int i = 1; i < n; i++)
+        for (int j = 0; j < i; j++) m[j][i] = m[i][j];
+}
+
+static inline void times(int n, const matrix m, const vector v, vector out) {
+    int i = 0;
+    for (; i + 3 < n; i += 4) dot4(v, m[i], m[i + 1], m[i + 2], m[i + 3], 0, n, out + i);
+    for (; i < n; i++) out[i] = dot(m[i], v, 0, n);
+}
+
+#ifdef STATES
+
+/* L below its diagonal of ones, and D^-1, of a matrix L D L', of which the lower triangle is read; the logarithm of its
+ * determinant. The rows of L D are in `scaled`. */
+static inline lanes factorise(int n, const matrix m, matrix factor, matrix scaled, vector reciprocal) {
+    lanes log_det = all(0.0), determinant = all(1.0);
+    for (int j = 0; j < n; j++) {
+        const lanes pivot = if_positive(m[j][j] - dot(scaled[j], factor[j], 0, j));
+        determinant *= pivot;
+        if (j % 4 == 3 || j == n - 1) { /* more might be too large a number */
+            log_det += log_of(if_positive(determinant));
+            determinant = all(1.0);
+        }
+        reciprocal[j] = 1.0 / pivot;
+        int i = j + 1;
+        for (; i + 3 < n; i += 4) {
+            lanes sums[4];
+            dot4(factor[j], scaled[i], scaled[i + 1], scaled[i + 2], scaled[i + 3], 0, j, sums);
+            for (int b = 0; b < 4; b++) {
+                scaled[i + b][j] = m[i + b][j] - sums[b];
+                factor[i + b][j] = scaled[i + b][j] * reciprocal[j];
+            }
+        }
+        for (; i < n; i++) {
+            scaled[i][j] = m[i][j] - dot(scaled[i], factor[j], 0, j);
+            factor[i][j] = scaled[i][j] * reciprocal[j];
+        }
+    }
+    return log_det;
+}
+
+/* Inverse, all of it, of a symmetric positive definite matrix; gives the logarithm of the matrix's determinant. */
+static inline lanes invert(int n, const matrix m, matrix inverse) {
+    matrix factor, scaled, root; /* root: the transposed inverse of L, row j from column j on */
+    vector reciprocal;
+    const lanes log_det = factorise(n, m, factor, scaled, reciprocal);
+    for (int i = 0; i < n; i++) {
+        root[i][i] = all(1.0);
+        for (int j = 0; j < i; j++) root[j][i] = -dot(factor[i], root[j], j, i);
+    }
+    for (int i = 0; i < n; i++)
+        for (int k = i; k < n; k++) scaled[i][k] = root[i][k] * reciprocal[k];
+    for (int i = 0; i < n; i++) {
+        int j = 0;
+        for (; j + 3 <= i; j += 4) dot4(scaled[i], root[j], root[j + 1], root[j + 2], root[j + 3], i, n, &inverse[i][j]);
+        for (; j <= i; j++) inverse[i][j] = dot(scaled[i], root[j], i, n);
+    }
+    mirror(n, inverse);
+    return log_det;
+}
+
+/* Solves with a symmetric positive definite matrix; gives the logarithm of its determinant. */
+static inline lanes solve(int n, const matrix m, const vector right, vector solution) {
+    matrix factor, scaled;
+    vector reciprocal;
+    const lanes log_det = factorise(n, m, factor, scaled, reciprocal);
+    for (int i = 0; i < n; i++) solution[i] = right[i] - dot(factor[i], solution, 0, i);
+    for (int i = n - 1; i >= 0; i--) {
+        solution[i] *= reciprocal[i];
+        for (int k = i + 1; k < n; k++) solution[i] -= factor[k][i] * solution[k];
+    }
+    return log_det;
+}
+
+#else
+
+/* Minus the inverse of a square of a few columns, of which the lower triangle is read and written; gives its determinant. */
+ALWAYS lanes sweep_square(const int side, lanes square[4][4]) {
+    lanes determinant = all(1.0);
+    UNROLL for (int b = 0; b < side; b++) {
+        const lanes pivot = if_positive(square[b][b]), reciprocal = 1.0 / pivot;
+        lanes column[4], solved[4];
+        determinant *= pivot;
+        UNROLL for (int c = 0; c < side; c++) {
+            if (c == b) continue;
+            column[c] = c < b ? square[b][c] : square[c][b];
+            solved[c] = column[c] * reciprocal;
+        }
+        UNROLL for (int c = 0; c < side; c++) {
+            if (c == b) continue;
+            UNROLL for (int e = 0; e <= c; e++)
+                if (e != b) square[c][e] -= solved[c] * column[e];
+        }
+        UNROLL for (int c = 0; c < side; c++) {
+            if (c < b) square[b][c] = solved[c];
+            if (c > b) square[c][b] = solved[c];
+        }
+        square[b][b] = -reciprocal;
+    }
+    return determinant;
+}
+
+/* Adds products of some rows with others of four, up to a column. */
+ALWAYS void update(const int height, const int side, int to, const lanes (*a)[4], const lanes (*b)[4], lanes *m) {
+    lanes x[3][4];
+    UNROLL for (int h = 0; h < height; h++)
+        UNROLL for (int c = 0; c < side; c++) x[h][c] = a[h][c];
+    for (int j = 0; j < to; j++) {
+        lanes sums[3];
+        UNROLL for (int h = 0; h < height; h++) sums[h] = m[h * MOST + j];
+        UNROLL for (int c = 0; c < side; c++) {
+            const lanes y = b[j][c];
+            UNROLL for (int h = 0; h < height; h++) sums[h] += x[h][c] * y;
+        }
+        UNROLL for (int h = 0; h < height; h++) m[h * MOST + j] = sums[h];
+    }
+}
+
+/* The sweep operator for some columns J of a lower triangle: A_JJ becomes -A_JJ^-1, A_iJ becomes A_iJ A_JJ^-1, and what
+ * these say is taken off all others. After that of all columns it is minus the inverse. Gives log|A_JJ|. */
+ALWAYS lanes sweep(const int side, int n, int first, matrix m) {
+    lanes beside[MOST][4], solved[MOST][4], square[4][4];
+    UNROLL for (int b = 0; b < side; b++)
+        UNROLL for (int c = 0; c <= b; c++) square[b][c] = m[first + b][first + c];
+    for (int j = 0; j < first; j++)
+        UNROLL for (int b = 0; b < side; b++) beside[j][b] = m[first + b][j];
+    UNROLL for (int c = 0; c < side; c++)
+        UNROLL for (int b = 0; b < side; b++) beside[first + c][b] = all(0.0);
+    for (int j = first + side; j < n; j++)
+        UNROLL for (int b = 0; b < side; b++) beside[j][b] = m[j][first + b];
+    const lanes log_det = log_of(if_positive(sweep_square(side, square)));
+    for (int i = 0; i < n; i++) {
+        lanes x[4];
+        UNROLL for (int b = 0; b < side; b++) x[b] = beside[i][b];
+        UNROLL for (int b = 0; b < side; b++) {
+            lanes sum = x[0] * square[b][0];
+            UNROLL for (int c = 1; c < side; c++) sum += x[c] * (c < b ? square[b][c] : square[c][b]);
+            solved[i][b] = sum; /* with a minus, as the square has one */
+        }
+    }
+    int i = 0;
+    for (; i + 2 < n; i += 3) update(3, side, i + 3, solved + i, beside, m[i]);
+    switch (n - i) {
+    case 2: update(2, side, n, solved + i, beside, m[i]); break;
+    case 1: update(1, side, n, solved + i, beside, m[i]);
+    }
+    for (int j = 0; j < first; j++)
+        UNROLL for (int b = 0; b < side; b++) m[first + b][j] = -solved[j][b];
+    for (int j = first + side; j < n; j++)
+        UNROLL for (int b = 0; b < side; b++) m[j][first + b] = -solved[j][b];
+    UNROLL for (int b = 0; b < side; b++)
+        UNROLL for (int c = 0; c <= b; c++) m[first + b][first + c] = square[b][c];
+    return log_det;
+}
+
+/* Inverse, all of it, of a symmetric positive definite matrix; gives the logarithm of the matrix's determinant. */
+static inline lanes invert(int n, const matrix m, matrix inverse) {
+    lanes log_det = all(0.0);
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j <= i; j++) inverse[i][j] = m[i][j];
+    int first = 0;
+    for (; first + 3 < n; first += 4) log_det += sweep(4, n, first, inverse);
+    switch (n - first) {
+    case 3: log_det += sweep(3, n, first, inverse); break;
+    case 2: log_det += sweep(2, n, first, inverse); break;
+    case 1: log_det += sweep(1, n, first, inverse);
+    }
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j <= i; j++) inverse[i][j] = inverse[j][i] = -inverse[i][j];
+    return log_det;
+}
+
+typedef lanes taller_matrix[MOST + 1][MOST];
+
+/* Some columns of L and of L D, for L D L' with the right side as its last row; gives the logarithm of their pivots. */
+ALWAYS lanes factorise(const int side, int n, int first, const matrix m, const vector right, taller_matrix factor, taller_matrix scaled) {
+    lanes determinant = all(1.0), square[4][4], reciprocal[4], known[3][MOST];
+    for (int i = first; i <= n; i += 3) {
+        const int height = n + 1 - i < 3 ? n + 1 - i : 3;
+        switch (first ? height : 0) {
+        case 3: tile(3, side, scaled[i], factor[first], first, known[0]); break;
+        case 2: tile(2, side, scaled[i], factor[first], first, known[0]); break;
+        case 1: tile(1, side, scaled[i], factor[first], first, known[0]);
+        }
+        for (int h = 0; h < height; h++) {
+            const lanes *from = i + h < n ? m[i + h] : right;
+            UNROLL for (int b = 0; b < side; b++)
+                scaled[i + h][first + b] = first ? from[first + b] - known[h][b] : from[first + b];
+        }
+    }
+    UNROLL for (int b = 0; b < side; b++)
+        UNROLL for (int c = 0; c <= b; c++) square[b][c] = scaled[first + b][first + c];
+    UNROLL for (int c = 0; c < side; c++) {
+        const lanes pivot = if_positive(square[c][c]);
+        determinant *= pivot;
+        reciprocal[c] = 1.0 / pivot;
+        UNROLL for (int b = c + 1; b < side; b++) {
+            const lanes x = square[b][c] * reciprocal[c];
+            factor[first + b][first + c] = x;
+            UNROLL for (int e = c + 1; e <= b; e++) square[b][e] -= x * square[e][c];
+        }
+    }
+    UNROLL for (int b = 0; b < side; b++)
+        UNROLL for (int c = 0; c < b; c++) scaled[first + b][first + c] = square[b][c];
+    for (int i = first + side; i <= n; i++) {
+        lanes row[4];
+        UNROLL for (int c = 0; c < side; c++) row[c] = scaled[i][first + c];
+        UNROLL for (int c = 0; c < side; c++) {
+            const lanes x = row[c] * reciprocal[c];
+            factor[i][first + c] = x;
+            UNROLL for (int e = c + 1; e < side; e++) row[e] -= x * square[e][c];
+        }
+        UNROLL for (int c = 0; c < side; c++) scaled[i][first + c] = row[c];
+    }
+    return log_of(if_positive(determinant)); /* of more than four it might be too large a number */
+}
+
+/* Solves with a symmetric positive definite matrix, of which the lower triangle is read; gives the logarithm of its
+ * determinant. */
+static inline lanes solve(int n, const matrix m, const vector right, vector solution) {
+    taller_matrix factor, scaled;
+    lanes log_det = all(0.0);
+    int first = 0;
+    for (; first + 3 < n; first += 4) log_det += factorise(4, n, first, m, right, factor, scaled);
+    switch (n - first) {
+    case 3: log_det += factorise(3, n, first, m, right, factor, scaled); break;
+    case 2: log_det += factorise(2, n, first, m, right, factor, scaled); break;
+    case 1: log_det += factorise(1, n, first, m, right, factor, scaled);
+    }
+    for (int i = 0; i < n; i++) solution[i] = factor[n][i];
+    for (int k = n - 1; k > 0; k--)
+        for (int i = 0; i < k; i++) solution[i] -= factor[k][i] * solution[k];
+    return log_det;
+}
+
+#endif
