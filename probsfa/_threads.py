@@ -9,13 +9,14 @@ of the first kind are limited when the first thread enters and restored when the
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any
 
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-__all__ = ["n_cores", "one_blas_thread"]
+__all__ = ["n_cores", "on_two_threads", "one_blas_thread"]
 
 
 def n_cores() -> int:
@@ -120,6 +121,75 @@ def _limit_of_blas() -> ThreadLimit:
 def _forget_other_threads() -> None:
     for limit in _LIMITS.values():
         limit.forget_other_threads()
+    _helper.forget_other_threads()
+
+
+class Helper:
+    """One more thread, kept between uses: to start one takes as long as many a pass over some rows."""
+
+    def __init__(self) -> None:
+        self._pool: ThreadPoolExecutor | None = None
+        self._lock = threading.Lock()
+
+    def _submit(self, work: Callable[[], None]) -> "Future[None] | None":
+        try:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(1, thread_name_prefix="probsfa")
+            return self._pool.submit(work)
+        except RuntimeError:  # no thread can be started, or the interpreter is on its way out
+            return None
+
+    def both(self, one: Callable[[], None], other: Callable[[], None]) -> None:
+        """Run ``one`` in the calling thread and ``other`` beside it; after it, where the helper is busy."""
+        future = None
+        mine = self._lock.acquire(blocking=False)
+        try:
+            if mine:
+                future = self._submit(other)
+            try:
+                one()
+            finally:
+                if future is not None:
+                    _wait_for(future)
+            if future is None:
+                other()
+            else:
+                future.result()
+        finally:
+            if mine:
+                self._lock.release()
+
+    def forget_other_threads(self) -> None:
+        """In a process that was forked, where the thread is not."""
+        self._pool, self._lock = None, threading.Lock()
+
+
+def _wait_for(future: "Future[None]") -> None:
+    """Wait to the end, also after an interrupt, which comes then: who goes on must find nobody at work."""
+    interrupt = None
+    while not future.done():
+        try:
+            wait([future])
+        except KeyboardInterrupt as error:
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
+
+
+_helper = Helper()
+
+
+def on_two_threads(one: Callable[[], None], other: Callable[[], None]) -> None:
+    """Run two pieces of work at once that let other threads of Python run, on two cores if they are free.
+
+    Parameters
+    ----------
+    one : callable
+        Runs in the calling thread.
+    other : callable
+        Runs in a thread that is kept for this, or after ``one`` where another caller has it.
+    """
+    _helper.both(one, other)
 
 
 if hasattr(os, "register_at_fork"):

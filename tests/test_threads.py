@@ -2,6 +2,8 @@
 
 import os
 import random
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,7 +16,8 @@ from sklearn.pipeline import make_pipeline
 from threadpoolctl import ThreadpoolController
 
 from probsfa import SFA, GraphSFA, KernelSFA, LaplacianEigenmaps, ProbabilisticSFA, graphs
-from probsfa._threads import ThreadLimit, n_cores, one_blas_thread
+from probsfa import _threads as threads
+from probsfa._threads import Helper, ThreadLimit, n_cores, on_two_threads, one_blas_thread
 
 N_THREADS = 8
 
@@ -260,3 +263,87 @@ def test_eight_threads_of_a_hundred_mixed_calls_give_the_serial_results(rng):
     for index, result in done:
         np.testing.assert_array_equal(result, serial[index], err_msg=calls[index // len(pieces)][0])
     assert set(blas_threads()) == {2}
+
+
+def test_two_pieces_of_work_run_at_once():
+    meeting, met = threading.Barrier(2, timeout=60), []
+
+    def meet():
+        meeting.wait()
+        met.append(threading.get_ident())
+
+    on_two_threads(meet, meet)
+    assert len(set(met)) == 2
+    on_two_threads(meet, meet)
+    assert len(set(met)) == 2  # the second thread is kept
+
+
+def test_a_second_caller_does_both_pieces_itself():
+    helper, inside, done = Helper(), threading.Event(), threading.Event()
+    first = threading.Thread(target=lambda: helper.both(inside.set, lambda: done.wait(60)))
+    first.start()
+    assert inside.wait(60)
+    ran = []
+    helper.both(lambda: ran.append(threading.get_ident()), lambda: ran.append(threading.get_ident()))
+    assert ran == [threading.get_ident()] * 2
+    done.set()
+    first.join()
+
+
+@pytest.mark.parametrize("which", ["one", "other"])
+def test_an_error_comes_out_after_both_are_done(which):
+    helper, ran = Helper(), []
+
+    def fail():
+        raise ArithmeticError
+
+    def work():
+        ran.append(None)
+
+    with pytest.raises(ArithmeticError):
+        helper.both(*((fail, work) if which == "one" else (work, fail)))
+    assert len(ran) == 1
+    helper.both(work, work)
+    assert len(ran) == 3
+
+
+def test_an_interrupt_waits_for_the_other_piece(monkeypatch):
+    helper, ended, waits = Helper(), [], []
+    go = threading.Event()
+    waiting = threads.wait
+
+    def wait(futures):
+        waits.append(None)
+        if len(waits) == 1:
+            go.set()
+            raise KeyboardInterrupt
+        return waiting(futures)
+
+    def other():
+        go.wait(60)
+        ended.append(None)
+
+    monkeypatch.setattr(threads, "wait", wait)
+    with pytest.raises(KeyboardInterrupt):
+        helper.both(lambda: None, other)
+    assert ended
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+def test_a_forked_process_has_a_thread_of_its_own():
+    # In a Python of its own, without JAX, whose threads do not bear it.
+    assert subprocess.run([sys.executable, "-c", FORKS], timeout=300).returncode == 0
+
+
+FORKS = """
+import os, threading
+from probsfa._threads import on_two_threads
+on_two_threads(lambda: None, lambda: None)
+child = os.fork()
+ran = []
+if child == 0:
+    threading.Timer(60, os._exit, [1]).start()
+    on_two_threads(lambda: ran.append(1), lambda: ran.append(1))
+    os._exit(0 if len(ran) == 2 else 1)
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""

@@ -86,6 +86,14 @@ def test_moments_and_sums_are_those_of_the_joint_gaussian(rng, n_components, hol
 
 
 @needs_library
+@pytest.mark.parametrize("n_components", [32, 33, 70, 128])
+def test_many_latents(rng, n_components):
+    model = many_latents(rng, 40, n_components)
+    data = punch(rng, oracle.simulate(rng, model, [30]), "scattered")
+    assert_is_what_recursions_say(to_parameters(model), to_panel(data))
+
+
+@needs_library
 @pytest.mark.parametrize("lengths", [[2], [3], [4], [5], [97], [96, 1, 95, 4]])
 def test_any_number_of_rows_is_cut_into_segments(rng, lengths):
     model = many_latents(rng, 5, 2)
@@ -174,7 +182,7 @@ def test_chunks_are_handed_on_exactly(rng, monkeypatch, kept_bytes, sampling):
     """Also where there is no memory for the forward pass, which is made again then."""
     monkeypatch.setattr(route, "_CHUNK_BYTES", 0)
     monkeypatch.setattr(route, "_FEWEST_CHUNK_ROWS", 32)
-    monkeypatch.setattr(route, "_FEWEST_SHOWN_ROWS", 32)
+    monkeypatch.setattr(route, "_LONG_CHUNK_ROWS", 0)
     model = many_latents(rng, 4, 3)
     model = model._replace(decay=np.array([0.999, 0.9, 0.2]))
     lengths = [75, 2, 90]
@@ -210,8 +218,8 @@ def test_a_second_thread_changes_nothing_but_rounding(rng, monkeypatch):
     started = []
     monkeypatch.setattr(route, "n_cores", lambda: 2)
     monkeypatch.setattr(route, "_LEAST_WORK", 0)
-    both = route._two_threads
-    monkeypatch.setattr(route, "_two_threads", lambda *work: (started.append(work), both(*work))[1])
+    both = route.on_two_threads
+    monkeypatch.setattr(route, "on_two_threads", lambda *work: (started.append(work), both(*work))[1])
     found = answers(params, panel)
     assert started
     assert_same(found[0], alone[0])
@@ -353,7 +361,7 @@ def test_it_is_chosen_where_it_suits(rng, monkeypatch):
         model._replace(loadings=1e200 * model.loadings),
         model._replace(decay=np.ones(12)),
         model._replace(decay=np.full(12, 1.0 - 1e-8)),
-        many_latents(rng, 12, 33),
+        many_latents(rng, 12, 129),
     ):
         assert not is_chosen(changed)
     assert not is_chosen(model, panel.weighted(1e8 * panel.mask))
@@ -373,8 +381,11 @@ def test_it_is_chosen_where_it_suits(rng, monkeypatch):
 
 def test_asked_for_where_it_cannot_be(rng, monkeypatch):
     panel = to_panel([np.zeros((10, 4))])
-    with use_strategy("native"), pytest.raises(ValueError, match="up to 32 AR.1. latents; this model has 33"):
-        smooth(to_parameters(many_latents(rng, 4, 33)), panel)
+    with (
+        use_strategy("native"),
+        pytest.raises(ValueError, match="up to 128 AR.1. latents; .* has 129"),
+    ):
+        smooth(to_parameters(many_latents(rng, 4, 129)), panel)
     monkeypatch.setattr(planning.native, "serves", lambda: False)
     monkeypatch.setattr(planning.native, "suits", lambda params: False)
     with use_strategy("native"), pytest.raises(ValueError, match="the library is not"):

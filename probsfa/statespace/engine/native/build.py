@@ -13,14 +13,16 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-__all__ = ["LIBRARY", "MOST_OF_ITS_OWN", "MOST_STATES", "build", "sources_hash"]
+__all__ = ["LIBRARY", "MOST_STATES", "build", "sources_hash", "suffix"]
 
 FOLDER = Path(__file__).resolve().parent
 SOURCES = ("segments.c", "matrices.h", "supported.c")
 #: The library, beside its sources.
 LIBRARY = FOLDER / "_segments.so"
-#: Numbers of states that have functions of their own, and the most that the others serve.
-MOST_OF_ITS_OWN, MOST_STATES = 6, 32
+# Numbers of states that have functions of their own, and up to which others serve.
+_OF_ITS_OWN, _UP_TO = 6, (32, 128)
+#: The most states that there are functions for.
+MOST_STATES = _UP_TO[-1]
 _FLAGS = ("-O3", "-fPIC", "-fno-math-errno", "-fno-trapping-math", "-std=gnu11")
 _VECTORS = {"x86_64": ("-mavx2", "-mfma"), "AMD64": ("-mavx2", "-mfma")}
 
@@ -33,6 +35,13 @@ def sources_hash() -> str:
     return digest.hexdigest()[:16]
 
 
+def suffix(n_states: int) -> str:
+    """What names of functions for a number of states end in."""
+    if n_states <= _OF_ITS_OWN:
+        return str(n_states)
+    return f"up_to_{next(most for most in _UP_TO if n_states <= most)}"
+
+
 def build() -> str:
     """Compile the library into its place; gives the reason if it cannot be, else nothing."""
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
@@ -41,26 +50,15 @@ def build() -> str:
         return "there is no C compiler"
     if os.name == "nt":  # GCC does not align vectors on the stack there
         return "it is not made on Windows"
-    vectors = _VECTORS.get(platform.machine(), ())
+    call, vectors = [*compiler.split(), *_FLAGS], _VECTORS.get(platform.machine(), ())
     with tempfile.TemporaryDirectory() as folder:
-        units = [(f"own_{k}", (*vectors, f"-DSTATES={k}")) for k in range(1, MOST_OF_ITS_OWN + 1)]
-        units.append(("any", vectors))
+        units = [f"STATES={k}" for k in range(1, _OF_ITS_OWN + 1)] + [f"UP_TO={most}" for most in _UP_TO]
         commands = [
-            [*compiler.split(), *_FLAGS, *flags, "-c", str(FOLDER / "segments.c"), "-o", f"{folder}/{name}.o"]
-            for name, flags in units
+            [*call, *vectors, f"-D{unit}", "-c", str(FOLDER / "segments.c"), "-o", f"{folder}/{unit}.o"]
+            for unit in units
         ]
         made_of = f'-DMADE_OF="{sources_hash()}"'
-        commands.append(
-            [
-                *compiler.split(),
-                *_FLAGS,
-                made_of,
-                "-c",
-                str(FOLDER / "supported.c"),
-                "-o",
-                f"{folder}/supported.o",
-            ]
-        )
+        commands.append([*call, made_of, "-c", str(FOLDER / "supported.c"), "-o", f"{folder}/supported.o"])
         objects = [command[-1] for command in commands]
         # Under another name first: a library that is half written must not be found.
         made = f"{folder}/{LIBRARY.name}"

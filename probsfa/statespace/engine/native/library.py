@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from probsfa.statespace.engine.native.build import LIBRARY, MOST_OF_ITS_OWN, sources_hash
+from probsfa.statespace.engine.native.build import LIBRARY, sources_hash, suffix
 
 __all__ = ["Data", "Passes", "Work", "passes", "serves"]
 
@@ -95,15 +95,15 @@ class Passes:
     def __init__(self, n_states: int) -> None:
         library = _library()
         assert library is not None
-        suffix = str(n_states) if n_states <= MOST_OF_ITS_OWN else "any"
+        ending = suffix(n_states)
         for structure, functions in ((Work, _ON_WORK), (Data, _ON_DATA)):
             for name, types in functions.items():
-                function = getattr(library, f"{name}_{suffix}")
+                function = getattr(library, f"{name}_{ending}")
                 function.argtypes, function.restype = (ctypes.POINTER(structure), *types), None
                 setattr(self, name, function)
         sizes = []
         for name in ("group", "step"):
-            size = getattr(library, f"size_of_{name}_{suffix}")
+            size = getattr(library, f"size_of_{name}_{ending}")
             size.restype = _INT
             sizes.append(int(size()))
         self.size_of_group, self.size_of_step = sizes

@@ -1,7 +1,7 @@
 /* Matrices of a few states, four side by side in the lanes of vectors.
  *
  * The number of states may be given to the compiler (-DSTATES=5), which then knows how long each loop is and keeps most of
- * a small matrix in registers; any other number goes by blocks of four columns. What is computed with most is kept in
+ * a small matrix in registers; others, up to a number (-DUP_TO=32), go by blocks of four columns. What is computed with most is kept in
  * registers, several sums at a time: one sum alone would wait for its own last addition.
  */
 #include <math.h>
@@ -11,8 +11,12 @@
 #define LANES 4
 #ifdef STATES
 #define MOST STATES
+#define ROOM
 #else
-#define MOST 32
+/* One more than are used (-DUP_TO=32): rows that are whole powers of two apart would share places of the cache. */
+#define MOST (UP_TO + 1)
+/* Matrices of so many take more than the stack of a thread may have; each thread has its own. */
+#define ROOM static _Thread_local
 #endif
 #define ALWAYS static inline __attribute__((always_inline))
 /* Loops of a length that the compiler knows, whose arrays are to be registers. */
@@ -205,7 +209,7 @@ static inline lanes factorise(int n, const matrix m, matrix factor, matrix scale
 
 /* Inverse, all of it, of a symmetric positive definite matrix; gives the logarithm of the matrix's determinant. */
 static inline lanes invert(int n, const matrix m, matrix inverse) {
-    matrix factor, scaled, root; /* root: the transposed inverse of L, row j from column j on */
+    ROOM matrix factor, scaled, root; /* root: the transposed inverse of L, row j from column j on */
     vector reciprocal;
     const lanes log_det = factorise(n, m, factor, scaled, reciprocal);
     for (int i = 0; i < n; i++) {
@@ -225,7 +229,7 @@ static inline lanes invert(int n, const matrix m, matrix inverse) {
 
 /* Solves with a symmetric positive definite matrix; gives the logarithm of its determinant. */
 static inline lanes solve(int n, const matrix m, const vector right, vector solution) {
-    matrix factor, scaled;
+    ROOM matrix factor, scaled;
     vector reciprocal;
     const lanes log_det = factorise(n, m, factor, scaled, reciprocal);
     for (int i = 0; i < n; i++) solution[i] = right[i] - dot(factor[i], solution, 0, i);
@@ -382,7 +386,7 @@ ALWAYS lanes factorise(const int side, int n, int first, const matrix m, const v
 /* Solves with a symmetric positive definite matrix, of which the lower triangle is read; gives the logarithm of its
  * determinant. */
 static inline lanes solve(int n, const matrix m, const vector right, vector solution) {
-    taller_matrix factor, scaled;
+    ROOM taller_matrix factor, scaled;
     lanes log_det = all(0.0);
     int first = 0;
     for (; first + 3 < n; first += 4) log_det += factorise(4, n, first, m, right, factor, scaled);

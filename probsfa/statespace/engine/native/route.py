@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from probsfa._threads import n_cores
+from probsfa._threads import n_cores, on_two_threads
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import transition_table
 from probsfa.statespace.engine.moments import PanelMoments
@@ -27,15 +27,15 @@ __all__ = ["MOST_STATES", "NativeSegments", "serves", "suits"]
 LANES, ROWS_TOGETHER = 4, 16
 # Groups of four segments side by side, for two threads; fewer where segments would be shorter than this.
 _GROUPS, _SHORTEST = 2, 24
-# Bytes of a chunk's precisions, about, and fewest rows of one: segments must be long beside the rows that
-# depend on what was before them, which are gone through twice. Moments that are shown in full take more.
-_CHUNK_BYTES, _FEWEST_CHUNK_ROWS, _FEWEST_SHOWN_ROWS = 8 * 2**20, 8192, 2048
+# Bytes of a chunk's precisions, about, and fewest rows of one.
+_CHUNK_BYTES, _FEWEST_CHUNK_ROWS = 8 * 2**20, 2048
+# The same where moments are not shown in full: segments should be long beside the rows that depend on what
+# was before them, which are gone through twice.
+_LONG_CHUNK_BYTES, _LONG_CHUNK_ROWS = 64 * 2**20, 8192
 # What the forward pass leaves is kept for the backward pass up to this size; beyond it, it is made again.
 _MOST_KEPT_BYTES = 1536 * 2**20
 # Rows times the products of one from which a second thread is worth its start.
 _LEAST_WORK = 1e7
-# Stack of the second thread.
-_STACK_BYTES = 4 * 2**20
 # Different gaps up to which transitions are laid out for all lanes.
 _FEW_GAPS = 64
 
@@ -136,21 +136,21 @@ class Through:
         Packed observations.
     kept_bytes : int
         Most memory for what the forward pass leaves to the backward one; beyond it, it is made again.
-    fewest_rows : int, optional
-        Fewest rows of a chunk, if there are as many.
+    shown : bool, default=False
+        Whether moments of whole chunks are shown, for which memory is scarce.
     """
 
-    def __init__(
-        self, params: Parameters, panel: Panel, kept_bytes: int, fewest_rows: int | None = None
-    ) -> None:
+    def __init__(self, params: Parameters, panel: Panel, kept_bytes: int, *, shown: bool = False) -> None:
         self.kept_bytes = kept_bytes
         self.panel, self.n_states, self.n_features = panel, params.n_states, params.n_features
         self.passes: Passes = passes(self.n_states)
         self.table, self.columns = Table.of(params, panel), Columns.of(params)
         n, k = panel.n_rows, self.n_states
         # All but the last chunk fill their segments: what follows the rows must follow the segments.
-        fewest = _FEWEST_CHUNK_ROWS if fewest_rows is None else fewest_rows
-        rows = max(_CHUNK_BYTES // (4 * k * (k + 1)), fewest)
+        of_a_row = 4 * k * (k + 1)
+        rows = max(_CHUNK_BYTES // of_a_row, _FEWEST_CHUNK_ROWS)
+        if not shown:
+            rows = max(rows, min(_LONG_CHUNK_BYTES // of_a_row, _LONG_CHUNK_ROWS))
         rows -= rows % (LANES * _GROUPS)
         self.parts = [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
         self.chunks: dict[int, Chunk] = {}
@@ -314,7 +314,7 @@ class Chunk:
         if len(parts) == 1:
             run(0, n, sums)
             return
-        _two_threads(lambda: run(0, n // 2, parts[0]), lambda: run(n // 2, n, parts[1]))
+        on_two_threads(lambda: run(0, n // 2, parts[0]), lambda: run(n // 2, n, parts[1]))
         for total, part in zip(*parts, strict=True):
             total += part
 
@@ -328,28 +328,13 @@ class Chunk:
         if self._alone:
             return run(data, 0, self.n_rows)
         half = self.n_rows // 2
-        return _two_threads(lambda: run(data, 0, half), lambda: run(data, half, self.n_rows))
+        return on_two_threads(lambda: run(data, 0, half), lambda: run(data, half, self.n_rows))
 
     def _on_groups(self, run: Callable[..., None], work: Any, *how: int) -> None:
         n = self.n_groups
         if n < 2 or self._alone:
             return run(work, 0, n, *how)
-        return _two_threads(lambda: run(work, 0, n // 2, *how), lambda: run(work, n // 2, n, *how))
-
-
-def _two_threads(one: Callable[[], None], other: Callable[[], None]) -> None:
-    """Run both at once; the library lets other threads of Python run meanwhile."""
-    thread = threading.Thread(target=other)
-    # Some systems give threads less than the matrices of a pass take.
-    before = threading.stack_size(_STACK_BYTES)
-    try:
-        thread.start()
-    finally:
-        threading.stack_size(before)
-    try:
-        one()
-    finally:
-        thread.join()
+        return on_two_threads(lambda: run(work, 0, n // 2, *how), lambda: run(work, n // 2, n, *how))
 
 
 def _inverse(matrix: FloatArray) -> FloatArray:
@@ -459,7 +444,7 @@ class NativeSegments:
 
         Returns the log-likelihood.
         """
-        through = Through(params, panel, self.kept_bytes, _FEWEST_SHOWN_ROWS)
+        through = Through(params, panel, self.kept_bytes, shown=True)
         value = float(sum(map(np.sum, through.forward())))
         for chunk in through.backward(
             lambda part: _room_for_moments(part.stop - part.start, params.n_states), full=True

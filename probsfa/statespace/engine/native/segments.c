@@ -5,13 +5,13 @@
  */
 #include "matrices.h"
 
+#define JOINED(name, kind, k) name##kind##k
+#define NAMED(name, kind, k) JOINED(name, kind, k)
 #ifdef STATES
-#define JOINED(name, k) name##_##k
-#define NAMED(name, k) JOINED(name, k)
-#define PUBLIC(name) NAMED(name, STATES)
+#define PUBLIC(name) NAMED(name, _, STATES)
 #define COUNT(w) ((void)(w), STATES)
 #else
-#define PUBLIC(name) name##_any
+#define PUBLIC(name) NAMED(name, _up_to_, UP_TO)
 #define COUNT(w) ((w)->n_states)
 #endif
 #define AT(i, j) ((i) * ((i) + 1) / 2 + (j)) /* in a lower triangle, j <= i */
@@ -97,7 +97,7 @@ static inline void rows_at(const work *w, int n, int64_t g, int64_t t, matrix pr
 
 /* S = (F + A' Q^-1 A)^-1; gives log|S^-1|. */
 static inline lanes condition(int n, const matrix precision, const transition *step, matrix conditional) {
-    matrix sum;
+    ROOM matrix sum;
     for (int i = 0; i < n; i++) {
         for (int j = 0; j <= i; j++) sum[i][j] = precision[i][j];
         sum[i][i] += step->known[i];
@@ -125,7 +125,7 @@ static void filter(const work *w, int64_t g, int64_t first, int64_t last, passin
     lanes *out = w->rows + (g * (w->length + 1) + first + 1) * (n + packed);
     for (int64_t t = first; t <= last; t++, out += n + packed) {
         vector change, spread;
-        matrix precision, conditional;
+        ROOM matrix precision, conditional;
         lanes log_det = solve(n, at->precision, at->missed, change), distance = all(0.0);
         for (int i = 0; i < n; i++) out[i] = at->moved[i] + change[i];
         mirror(n, at->predicted);
@@ -181,7 +181,7 @@ void PUBLIC(eliminate)(const work *w, int64_t first_group, int64_t end_group) {
     for (int64_t g = first_group; g < end_group; g++) {
         segments *s = w->group + g;
         transition room;
-        passing at;
+        ROOM passing at;
         memset(&at, 0, sizeof at);
         const transition *step = step_into(w, n, g, 0, &room);
         rows_at(w, n, g, 0, at.precision, at.missed);
@@ -195,7 +195,7 @@ void PUBLIC(eliminate)(const work *w, int64_t first_group, int64_t end_group) {
         int64_t t = 1;
         for (; t < w->length; t++) {
             if (t % ROWS_AT_ONCE == 0 && largest(n, s->cross) <= NEGLIGIBLE) break;
-            matrix precision, conditional, solved, products;
+            ROOM matrix precision, conditional, solved, products;
             vector information, known;
             step = step_into(w, n, g, t, &room);
             rows_at(w, n, g, t, precision, information);
@@ -241,7 +241,7 @@ static inline void into_lane_of_vector(int n, const vector from, int lane, vecto
 /* Runs through the borders from the state before all rows, and leaves precision (K, K) and information of the last. */
 void PUBLIC(join)(const work *w, int64_t n_groups, double *precision_of_last, double *information_of_last) {
     const int n = COUNT(w);
-    matrix precision;
+    ROOM matrix precision;
     vector information;
     for (int i = 0; i < n; i++) {
         for (int j = 0; j < n; j++) precision[i][j] = all(precision_of_last[i * n + j]);
@@ -250,7 +250,7 @@ void PUBLIC(join)(const work *w, int64_t n_groups, double *precision_of_last, do
     for (int64_t i_segment = 0; i_segment < n_groups * LANES; i_segment++) {
         segments *s = w->group + i_segment / LANES;
         const int l = i_segment % LANES;
-        matrix sum, cross, spread, solved, change;
+        ROOM matrix sum, cross, spread, solved, change;
         vector known, constant;
         into_lane_of_matrix(n, precision, l, s->start_precision);
         into_lane_of_vector(n, information, l, s->start_information);
@@ -283,7 +283,7 @@ void PUBLIC(join)(const work *w, int64_t n_groups, double *precision_of_last, do
 void PUBLIC(refilter)(const work *w, int64_t first_group, int64_t end_group) {
     for (int64_t g = first_group; g < end_group; g++) {
         const segments *s = w->group + g;
-        passing at;
+        ROOM passing at;
         memset(&at, 0, sizeof at);
         memcpy(at.precision, s->start_precision, sizeof at.precision);
         memcpy(at.missed, s->start_information, sizeof at.missed);
@@ -295,7 +295,7 @@ void PUBLIC(refilter)(const work *w, int64_t first_group, int64_t end_group) {
 void PUBLIC(join_back)(const work *w, int64_t n_groups, const double *mean_of_last, const double *covariance_of_last) {
     const int n = COUNT(w);
     vector mean;
-    matrix covariance;
+    ROOM matrix covariance;
     for (int i = 0; i < n; i++) {
         mean[i] = all(mean_of_last[i]);
         for (int j = 0; j < n; j++) covariance[i][j] = all(covariance_of_last[i * n + j]);
@@ -303,7 +303,7 @@ void PUBLIC(join_back)(const work *w, int64_t n_groups, const double *mean_of_la
     for (int64_t i_segment = n_groups * LANES - 1; i_segment >= 0; i_segment--) {
         segments *s = w->group + i_segment / LANES;
         const int l = i_segment % LANES;
-        matrix gain, moved, change;
+        ROOM matrix gain, moved, change;
         vector constant;
         into_lane_of_vector(n, mean, l, s->end_mean);
         into_lane_of_matrix(n, covariance, l, s->end_covariance);
@@ -332,7 +332,7 @@ typedef double spare_row[2 * MOST * MOST];
 static inline void store(const work *w, int n, int64_t g, int64_t t, const vector mean, const matrix covariance, int full) {
     const int packed = n * (n + 1) / 2;
     double *to[LANES];
-    spare_row spare;
+    ROOM spare_row spare;
     places(w, g, t, w->means, n, spare, to);
     scatter(n, mean, to, 0);
     places(w, g, t, w->covariances, full ? n * n : 2 * packed, spare, to);
@@ -351,7 +351,7 @@ static inline void store(const work *w, int n, int64_t g, int64_t t, const vecto
 /* Of the covariance of this state (rows) with the next one the transposed, or its diagonal. */
 static inline void store_lag(const work *w, int n, int64_t g, int64_t t, const matrix crossed, int full) {
     double *to[LANES];
-    spare_row spare;
+    ROOM spare_row spare;
     vector row;
     places(w, g, t, w->lag_one, full ? n * n : n, spare, to);
     for (int j = 0; full && j < n; j++) {
@@ -376,14 +376,14 @@ void PUBLIC(smooth)(const work *w, int64_t first_group, int64_t end_group, int64
     for (int64_t g = first_group; g < end_group; g++) {
         segments *s = w->group + g;
         vector mean;
-        matrix covariance;
+        ROOM matrix covariance;
         memcpy(mean, s->end_mean, sizeof mean);
         memcpy(covariance, s->end_covariance, sizeof covariance);
         store(w, n, g, w->length - 1, mean, covariance, full);
         const lanes *row = w->rows + (g * (w->length + 1) + w->length - 1) * stride;
         for (int64_t t = w->length - 2; t >= 0; t--, row -= stride) {
             transition room;
-            matrix conditional, gain, crossed;
+            ROOM matrix conditional, gain, crossed;
             vector missed, change;
             const transition *step = step_into(w, n, g, t + 1, &room);
             unpack_gain(n, row + n, step->weight, conditional, gain);
@@ -407,7 +407,7 @@ void PUBLIC(link)(const work *w, int64_t n_groups, int64_t full) {
     const int n = COUNT(w), stride = n + n * (n + 1) / 2;
     for (int64_t g = 0; g < n_groups; g++) {
         transition room;
-        matrix conditional, gain, crossed;
+        ROOM matrix conditional, gain, crossed;
         const transition *step = step_into(w, n, g, 0, &room);
         unpack_gain(n, w->rows + g * (w->length + 1) * stride + n, step->weight, conditional, gain);
         times_transposed(n, gain, w->group[g].first_covariance, 0, crossed);
