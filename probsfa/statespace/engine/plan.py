@@ -482,13 +482,13 @@ def _takes_library(params: Parameters, panel: Panel, request: Request, for_steps
                 f"{params.n_states} states, and the library {'is there' if native.serves() else 'is not'}."
             )
         return True
+    most = native.MOST_PRECISION_OF_STEPS if for_steps else information_form.most_precision(params)
     return (
         # Whoever asks for chunks, segments or two threads means to use them.
         request._replace(cached_bytes=None) == _NOTHING
         and native.suits(params)
         and on_cpu()
-        and information_form.largest_precision(params, panel)
-        <= information_form.most_precision(params, for_steps=for_steps)
+        and information_form.largest_precision(params, panel) <= most
     )
 
 

@@ -307,12 +307,12 @@ def test_few_latents_in_as_many_columns_keep_digits_at_the_least_noise(seed):
 
 @needs_library
 @pytest.mark.parametrize("seed", range(4))
-def test_sums_keep_eight_digits_at_the_least_noise_for_steps(seed):
+def test_sums_keep_seven_digits_at_the_least_noise_for_steps(seed):
     rng = np.random.default_rng(seed)
     model = many_latents(rng, 12, 9, 0.99)
     noise = model.noise * 10.0 ** rng.uniform(-2.0, 0.0, 12)
     scaled = model.loadings / np.sqrt(noise)[:, None]
-    of_rows = information_form.MOST_PRECISION_OF_STEPS - 1.0 / (1.0 - 0.99**2)
+    of_rows = route.MOST_PRECISION_OF_STEPS - 1.0 / (1.0 - 0.99**2)
     model = model._replace(noise=1.01 * noise * np.linalg.norm(scaled, 2) ** 2 / of_rows)
     params = to_parameters(model)
     panel = to_panel(punch(rng, oracle.simulate(rng, model, [1000]), "scattered"))
@@ -322,9 +322,9 @@ def test_sums_keep_eight_digits_at_the_least_noise_for_steps(seed):
         wanted = expected_statistics(params, panel)
     with use_strategy("native"):
         found = expected_statistics(params, panel)
-    assert scaled_error(found.log_likelihood, wanted.log_likelihood) < 1e-11
+    assert scaled_error(found.log_likelihood, wanted.log_likelihood) < 1e-10
     for ours, theirs in zip(found, wanted, strict=True):
-        assert scaled_error(ours, theirs) < 1e-8
+        assert scaled_error(ours, theirs) < 1e-7
 
 
 @needs_library

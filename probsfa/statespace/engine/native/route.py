@@ -21,7 +21,11 @@ from probsfa.statespace.engine.statistics import Statistics
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 
-__all__ = ["MOST_STATES", "NativeSegments", "serves", "suits"]
+__all__ = ["MOST_PRECISION_OF_STEPS", "MOST_STATES", "NativeSegments", "serves", "suits"]
+
+#: Most precision of a filtered state for steps of a climb: sums keep seven digits, log-likelihoods ten. What
+#: else serves takes ten times as long.
+MOST_PRECISION_OF_STEPS = 2e6
 
 # As in segments.c.
 LANES, ROWS_TOGETHER = 4, 16
