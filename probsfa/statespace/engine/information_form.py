@@ -539,9 +539,9 @@ def largest_precision(params: Parameters, panel: Panel) -> float:
         scaled = params.loadings / np.sqrt(params.noise_variance)[:, None]
         gram = scaled.T @ scaled if scaled.shape[0] > scaled.shape[1] else scaled @ scaled.T
         # Innovations grow with the time that passes.
-        step = transition_over(params, np.min(panel.gaps, keepdims=True)).at(0)
+        step = transition_over(params, np.min(panel.gaps, keepdims=True))
         if params.latents.n_pairs:
-            innovations = np.linalg.eigvalsh(np.asarray(step.innovation_covariance()))[0]
+            innovations = np.linalg.eigvalsh(np.asarray(step.at(0).innovation_covariance()))[0]
         else:
             innovations = np.min(step.innovation_variance)
         if not np.all(np.isfinite(gram)) or not innovations > 0.0:

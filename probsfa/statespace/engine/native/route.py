@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from probsfa._threads import n_cores, on_two_threads
 from probsfa._typing import FloatArray
-from probsfa.statespace.engine.dynamics import transition_table
+from probsfa.statespace.engine.dynamics import transition_over
 from probsfa.statespace.engine.moments import PanelMoments
 from probsfa.statespace.engine.native.build import MOST_STATES
 from probsfa.statespace.engine.native.library import Data, Passes, Work, passes, serves
@@ -81,8 +81,9 @@ class Table(NamedTuple):
     @classmethod
     def of(cls, params: Parameters, panel: Panel) -> "Table":
         """From parameters and the gaps of a panel."""
-        table = transition_table(params, panel.gaps)
-        decay, innovation = np.ascontiguousarray(table.decay), np.asarray(table.innovation_variance)
+        decay = np.zeros((len(panel.gaps) + 1, params.n_states))
+        decay[:-1] = transition_over(params, panel.gaps).decay  # what starts a sequence remembers nothing
+        innovation = (1.0 - decay) * (1.0 + decay)
         weight = decay / innovation
         return cls(decay, weight, decay * weight, 1.0 / innovation, np.log(innovation).sum(axis=1))
 
