@@ -72,7 +72,8 @@ def length(longest):
                 block[:] = with_holes(rng, len(block), 20, 0.1)
             panel = streaming.stream(X, (n_rows,), np.zeros(20), np.ones(20))
             timing = repeated(
-                lambda panel=panel: expected_statistics(params, panel), 5 if n_rows < 1e6 else 1
+                lambda panel=panel: expected_statistics(params, panel, for_steps=True),
+                5 if n_rows < 1e6 else 1,
             )
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
             print(
@@ -120,7 +121,7 @@ def latents(params, X):
     """Many latents against matrix products."""
     (n_rows, n_features), n_components = X.shape, len(params.decay)
     panel = make_panel(Sequences(X, (n_rows,)))
-    timing = repeated(lambda: expected_statistics(params, panel), 3)
+    timing = repeated(lambda: expected_statistics(params, panel, for_steps=True), 3)
     # Forward: three products, two Cholesky factors, one triangular solve; backward: four, one and one.
     # Collapse and two sums over rows are products of the mask with K x K entries a row.
     flops = n_rows * (17.0 * n_components**3 + 6.0 * n_features * n_components**2)

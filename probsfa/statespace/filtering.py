@@ -323,24 +323,27 @@ def filter_few(params: Parameters, panel: Panel) -> tuple[Filtering, Transition]
     For some hundreds of rows that is done before a program would be compiled.
     """
     k, n = params.n_states, panel.n_rows
-    steps = transition_table(params, panel.gaps).at(panel.gap_index[:n])
+    table, index = transition_table(params, panel.gaps), panel.gap_index[:n]
+    unit = np.eye(k)
+    over = {int(i): table.at(int(i)) for i in np.unique(index)}
+    moves = {i: np.asarray(step.move(unit)) for i, step in over.items()}
+    shocks = {i: np.asarray(step.innovation_covariance()) for i, step in over.items()}
     weights = panel.cell_weights[:n] / params.noise_variance
     outer = (params.loadings[:, :, None] * params.loadings[:, None, :]).reshape(-1, k * k)
     information = (weights @ outer).reshape(n, k, k)
     score = (weights * (panel.values[:n] - params.offset)) @ params.loadings
     means, covariances = np.empty((n, k)), np.empty((n, k, k))
-    mean, covariance = np.zeros(k), np.eye(k)
-    for t in range(n):
-        step = steps.at(t)
-        state: Any = covariance
-        mean, prior = np.asarray(step.move(mean)), np.asarray(step.predict_covariance(state))
+    mean, covariance = np.zeros(k), unit
+    for t, gap in enumerate(index.tolist()):
+        move = moves[gap]
+        mean, prior = move @ mean, move @ covariance @ move.T + shocks[gap]
         # (P^-1 + J)^-1 = P^1/2 (1 + P^1/2' J P^1/2)^-1 P^1/2', which holds its digits at little noise.
         root = np.linalg.cholesky(prior)
-        inner = np.linalg.inv(np.eye(k) + root.T @ information[t] @ root)
+        inner = np.linalg.inv(unit + root.T @ information[t] @ root)
         covariance = root @ (0.5 * (inner + inner.T)) @ root.T
         mean = mean + covariance @ (score[t] - information[t] @ mean)
         means[t], covariances[t] = mean, covariance
-    return Filtering(means, covariances, np.full(n, np.nan)), steps
+    return Filtering(means, covariances, np.full(n, np.nan)), table.at(index)
 
 
 def run_filter(

@@ -106,7 +106,7 @@ def test_weights_are_noise_of_other_variances_in_every_strategy(weighted, way):
     np.testing.assert_allclose(stats.counts, np.where(seen, weights, 0).sum(axis=0), rtol=1e-12)
 
 
-def test_complete_even_series_with_weights_take_no_steady_state(rng):
+def test_complete_even_series_with_weights_take_no_steady_state(rng, no_library):
     model = oracle.random_model(rng, 3, 1)
     fitted = of_model(model, 5.0)
     x = oracle.simulate(rng, model, [2100])[0]

@@ -77,6 +77,8 @@ _FEWEST_ROWS_ON_A_DEVICE = 1024
 # share of all rows.
 _FEWEST_ROWS_STEADY, _MOST_BYTES_STEADY = 2048, 512 * 2**20
 _ENDS, _LONGEST_END = (32, 128, 512), 0.25
+# Products of a posterior from which it is, where there is the library.
+_LEAST_WORK_STEADY = 2e8
 
 #: The strategies, by name.
 StrategyName = Literal[
@@ -275,12 +277,15 @@ def plan(params: Parameters, panel: Panel, *, for_steps: bool = False) -> Plan:
 
 
 def _on_one_device(params: Parameters, panel: Panel, request: Request, for_steps: bool) -> Plan:
-    n_rows, n_states = panel.values.shape[0], params.n_states
+    (n_rows, n_features), n_states = panel.values.shape, params.n_states
+    library = _takes_library(params, panel, request, for_steps)
+    # The steady state is a program of JAX, which must be worth its compilation where the library needs none.
+    quick = library and n_rows * n_states**2 * (n_states + n_features) < _LEAST_WORK_STEADY
     n_end = _steady_end(params, panel, request)
-    if n_end is not None:
+    if n_end is not None and not (quick and request.strategy is None):
         reason = f"nothing is missing, and covariances are steady within {n_end} rows"
         return Plan(None, SteadyState(n_end), reason if request.strategy is None else _ASKED)
-    if _takes_library(params, panel, request, for_steps):
+    if library:
         return Plan(None, NativeSegments(), _LIBRARY if request.strategy is None else _ASKED)
 
     choose = _chooser(params, panel, request, for_steps)

@@ -80,7 +80,7 @@ def test_any_decay_and_the_sums_for_learning(rng, decay):
         assert scaled_error(getattr(found, name), wanted[name]) < 1e-9, name
 
 
-def test_uneven_steps_gaps_several_and_short_series_are_left_to_others(rng):
+def test_uneven_steps_gaps_several_and_short_series_are_left_to_others(rng, no_library):
     n = 2048
     model, data = one_series(rng, n)
     assert is_chosen(model, data)
@@ -93,7 +93,7 @@ def test_uneven_steps_gaps_several_and_short_series_are_left_to_others(rng):
     assert not is_chosen(model, [data[0][:-1]])
 
 
-def test_a_latent_that_is_not_seen_is_left_to_others(rng):
+def test_a_latent_that_is_not_seen_is_left_to_others(rng, no_library):
     model, data = one_series(rng, 2048)
     hidden = model._replace(loadings=model.loadings * [1.0, 0.0], decay=np.array([0.5, 0.99999]))
     assert not is_chosen(hidden, data)

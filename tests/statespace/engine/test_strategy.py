@@ -197,7 +197,7 @@ def test_a_plan_says_why(rng, no_library):
             assert plan_for(params, long).reason == "it is asked for"
 
 
-def test_what_is_asked_for_is_used_though_nothing_is_missing(rng):
+def test_what_is_asked_for_is_used_though_nothing_is_missing(rng, no_library):
     """The steady state would serve, and has neither chunks nor segments nor two sides."""
     params = to_parameters(oracle.random_model(rng, 4, 2))
     panel = to_panel([rng.standard_normal((2048, 4))])
