@@ -18,6 +18,8 @@ from probsfa.statespace.prediction import check_probability, observation_moments
 
 # Entries of matrices of the cells of rows that are inverted at once.
 _MOST_ENTRIES = 2**22
+# Change of a covariance from row to row, in units of its variances, that is none.
+_STEADY = 1e-13
 
 #: Filters rows, as :func:`probsfa.statespace.posterior.filter_rows`.
 FilterRows = Callable[[Parameters, Panel, Transition, FloatArray, FloatArray], Filtering]
@@ -333,14 +335,22 @@ def filter_few(params: Parameters, panel: Panel) -> tuple[Filtering, Transition]
     information = (weights @ outer).reshape(n, k, k)
     score = (weights * (panel.values[:n] - params.offset)) @ params.loadings
     means, covariances = np.empty((n, k)), np.empty((n, k, k))
-    mean, covariance = np.zeros(k), unit
+    # Whether a row is seen as the one before, and as long after it.
+    alike = np.append(False, np.all(weights[1:] == weights[:-1], axis=1) & (index[1:] == index[:-1]))
+    mean, covariance, steady = np.zeros(k), unit, False
     for t, gap in enumerate(index.tolist()):
         move = moves[gap]
-        mean, prior = move @ mean, move @ covariance @ move.T + shocks[gap]
-        # (P^-1 + J)^-1 = P^1/2 (1 + P^1/2' J P^1/2)^-1 P^1/2', which holds its digits at little noise.
-        root = np.linalg.cholesky(prior)
-        inner = np.linalg.inv(unit + root.T @ information[t] @ root)
-        covariance = root @ (0.5 * (inner + inner.T)) @ root.T
+        mean = move @ mean
+        steady = steady and bool(alike[t])
+        if not steady:
+            before = covariance
+            # (P^-1 + J)^-1 = P^1/2 (1 + P^1/2' J P^1/2)^-1 P^1/2', which holds its digits at little noise.
+            root = np.linalg.cholesky(move @ before @ move.T + shocks[gap])
+            inner = np.linalg.inv(unit + root.T @ information[t] @ root)
+            covariance = root @ (0.5 * (inner + inner.T)) @ root.T
+            scale = np.sqrt(np.diagonal(covariance))
+            change = np.abs(covariance - before) / (scale[:, None] * scale)
+            steady = bool(alike[t]) and float(change.max()) <= _STEADY
         mean = mean + covariance @ (score[t] - information[t] @ mean)
         means[t], covariances[t] = mean, covariance
     return Filtering(means, covariances, np.full(n, np.nan)), table.at(index)

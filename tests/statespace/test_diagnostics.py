@@ -112,6 +112,22 @@ def test_the_filter_of_a_few_rows_is_that_of_all(rng):
     np.testing.assert_allclose(few.covariances, all_rows.covariances, atol=1e-12)
 
 
+@pytest.mark.parametrize("times", ["even", "uneven"])
+def test_the_filter_of_a_few_rows_once_covariances_are_steady(rng, times):
+    """Holes come after, and go; so do steps of another length, and the starts of other sequences."""
+    model = oracle.random_model(rng, 4, 2)._replace(decay=np.array([0.95, 0.4]))
+    data = [x.copy() for x in oracle.simulate(rng, model, [400, 150])]
+    data[0][200:210, 1] = np.nan
+    data[0][300] = np.nan
+    when = None
+    if times == "uneven":
+        when = [np.cumsum(np.where(np.arange(len(x)) == 100, 3.0, 1.0)) for x in data]
+    panel = to_panel(data, when)
+    few, all_rows = filter_few(to_parameters(model), panel)[0], filter_all(to_parameters(model), panel)[0]
+    np.testing.assert_allclose(few.means, all_rows.means, atol=1e-11)
+    np.testing.assert_allclose(few.covariances, all_rows.covariances, atol=1e-11)
+
+
 # ------------------------------------------------------------------------- what is said
 
 
