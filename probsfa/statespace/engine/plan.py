@@ -281,8 +281,8 @@ def _on_one_device(params: Parameters, panel: Panel, request: Request, for_steps
     library = _takes_library(params, panel, request, for_steps)
     # The steady state is a program of JAX, which must be worth its compilation where the library needs none.
     quick = library and n_rows * n_states**2 * (n_states + n_features) < _LEAST_WORK_STEADY
-    n_end = _steady_end(params, panel, request)
-    if n_end is not None and not (quick and request.strategy is None):
+    n_end = None if quick else _steady_end(params, panel, request)
+    if n_end is not None:
         reason = f"nothing is missing, and covariances are steady within {n_end} rows"
         return Plan(None, SteadyState(n_end), reason if request.strategy is None else _ASKED)
     if library:
