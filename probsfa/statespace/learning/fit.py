@@ -267,8 +267,21 @@ def _fit_held(
     if layout.n_memories:
         made = [with_memories(params) for params in made]
     made = [conform(params, layout, noise, None) for params in made]
-    ranked = _rank(evaluate, [*_refine_all(evaluate, layout, noise, made), *made])
-    ranked = _refine_with_imputed_gaps(evaluate, layout, noise, ranked)
+    return _fit_from_ranked(
+        evaluate, layout, noise, solver, tol, [*_refine_all(evaluate, layout, noise, made), *made]
+    )
+
+
+def _fit_from_ranked(
+    evaluate: CountedEStep,
+    layout: Coordinates,
+    noise: Noise,
+    solver: str,
+    tol: float,
+    candidates: list[Parameters],
+) -> FitResult:
+    """Climb from the best of some starts, whose gaps it imputes first."""
+    ranked = _refine_with_imputed_gaps(evaluate, layout, noise, _rank(evaluate, candidates))
     if solver == "em":
         return fit_em(evaluate, ranked[0].params, noise, tol, ranked[0].stats, layout.loaded)
     return _climb(evaluate, layout, ranked, noise, tol)
@@ -292,12 +305,8 @@ def _fit_with_memory(
     if nested.status == "interrupted":
         return silent
     try:
-        ranked = _rank(evaluate, _memory_starts(evaluate, layout, noise, given, nested.params))
-        ranked = _refine_with_imputed_gaps(evaluate, layout, noise, ranked)
-        if solver == "em":
-            result = fit_em(evaluate, ranked[0].params, noise, tol, ranked[0].stats, layout.loaded)
-        else:
-            result = _climb(evaluate, layout, ranked, noise, tol)
+        candidates = _memory_starts(evaluate, layout, noise, given, nested.params)
+        result = _fit_from_ranked(evaluate, layout, noise, solver, tol, candidates)
     except KeyboardInterrupt:
         return silent._replace(status="interrupted")
     if not result.log_likelihood >= nested.log_likelihood:

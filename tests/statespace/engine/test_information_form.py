@@ -17,6 +17,7 @@ from probsfa.statespace.engine.recursions import Recursions
 from probsfa.statespace.posterior import expected_statistics, log_likelihood, plan_for, smooth
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
+from tests.statespace.engine.precise_models import as_precise, at_the_limit, many_latents, precise
 from tests.statespace.support import HOLES, punch, scaled_error, to_panel, to_parameters, uneven_times
 from tests.tolerances import EXACT
 
@@ -31,13 +32,6 @@ def use():
             stack.enter_context(use_strategy(strategy, **options))
 
         yield choose
-
-
-def many_latents(rng, n_features=4, n_components=11, slowest=0.99, noise=0.3):
-    decay = np.linspace(slowest, -0.5, n_components)
-    loadings = rng.standard_normal((n_features, n_components))
-    spread = noise * rng.uniform(0.5, 1.5, n_features)
-    return oracle.Model(decay, loadings, spread, rng.standard_normal(n_features))
 
 
 def assert_same(found, wanted):
@@ -157,12 +151,7 @@ def test_digits_are_left_at_the_least_noise_and_the_slowest_latent_for_which_it_
     model = many_latents(rng, n_features, n_components, 0.9)
     data = oracle.simulate(rng, model, [n_rows])
     panel = to_panel(data)
-    if limit == "noise":
-        precision = information_form.largest_precision(to_parameters(model), panel)
-        model = model._replace(noise=1.01 * model.noise * precision / information_form.MOST_PRECISION)
-    else:
-        slowest = 1.0 - 0.6 / information_form.MOST_PRECISION
-        model = model._replace(decay=np.concatenate([[slowest], model.decay[1:]]))
+    model = at_the_limit(model, panel, limit)
     params = to_parameters(model)
     assert 0.5 < information_form.largest_precision(params, panel) / information_form.MOST_PRECISION <= 1.0
     use(n_segments=2)
@@ -178,9 +167,7 @@ def test_few_latents_in_as_many_columns_keep_digits_at_the_least_noise(seed, use
     rng = np.random.default_rng(seed)
     n_rows = 24
     model = many_latents(rng, 8, 8, 0.999)
-    scaled = model.loadings / np.sqrt(model.noise)[:, None]
-    of_rows = information_form.MOST_PRECISION_OF_FEW - 1.0 / (1.0 - 0.999**2)
-    model = model._replace(noise=1.01 * model.noise * np.linalg.norm(scaled, 2) ** 2 / of_rows)
+    model = as_precise(model, information_form.MOST_PRECISION_OF_FEW)
     data = punch(rng, oracle.simulate(rng, model, [n_rows]), "scattered")
     params, panel = to_parameters(model), to_panel(data)
     most = information_form.most_precision(params)
@@ -190,17 +177,6 @@ def test_few_latents_in_as_many_columns_keep_digits_at_the_least_noise(seed, use
     use(n_segments=2)
     assert_same(smooth(params, panel), wanted[0])
     assert_same(expected_statistics(params, panel), wanted[1])
-
-
-def precise(seed, precision):
-    """Nine latents, quick and slow, in twelve columns of unlike noise, with rows that see a part of them."""
-    rng = np.random.default_rng(seed)
-    model = many_latents(rng, 12, 9, 0.99)
-    noise = model.noise * 10.0 ** rng.uniform(-2.0, 0.0, 12)
-    scaled = model.loadings / np.sqrt(noise)[:, None]
-    of_rows = precision - 1.0 / (1.0 - 0.99**2)
-    model = model._replace(noise=1.01 * noise * np.linalg.norm(scaled, 2) ** 2 / of_rows)
-    return model, punch(rng, oracle.simulate(rng, model, [1000]), "scattered")
 
 
 def test_steps_of_a_climb_may_lose_two_more_digits(no_library):

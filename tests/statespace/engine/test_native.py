@@ -23,19 +23,13 @@ from probsfa.statespace.posterior import (
     smooth,
 )
 from tests.oracles import statespace as oracle
+from tests.statespace.engine.precise_models import as_precise, at_the_limit, many_latents, precise
 from tests.statespace.support import HOLES, punch, scaled_error, to_panel, to_parameters, uneven_times
 from tests.tolerances import EXACT
 
 needs_library = pytest.mark.skipif(
     not library.serves(), reason="probsfa was installed without a C compiler, or PROBSFA_NATIVE is 0"
 )
-
-
-def many_latents(rng, n_features=4, n_components=11, slowest=0.99, noise=0.3):
-    decay = np.linspace(slowest, -0.5, n_components)
-    loadings = rng.standard_normal((n_features, n_components))
-    spread = noise * rng.uniform(0.5, 1.5, n_features)
-    return oracle.Model(decay, loadings, spread, rng.standard_normal(n_features))
 
 
 def assert_same(found, wanted):
@@ -276,12 +270,7 @@ def test_digits_are_left_at_the_least_noise_and_the_slowest_latent_for_which_it_
     model = many_latents(rng, n_features, n_components, 0.9)
     data = oracle.simulate(rng, model, [n_rows])
     panel = to_panel(data)
-    if limit == "noise":
-        precision = information_form.largest_precision(to_parameters(model), panel)
-        model = model._replace(noise=1.01 * model.noise * precision / information_form.MOST_PRECISION)
-    else:
-        slowest = 1.0 - 0.6 / information_form.MOST_PRECISION
-        model = model._replace(decay=np.concatenate([[slowest], model.decay[1:]]))
+    model = at_the_limit(model, panel, limit)
     params = to_parameters(model)
     assert isinstance(plan_for(params, panel).route, NativeSegments)
     found, wanted = smooth(params, panel), oracle.exact_posterior(model, data)
@@ -296,9 +285,7 @@ def test_digits_are_left_at_the_least_noise_and_the_slowest_latent_for_which_it_
 def test_few_latents_in_as_many_columns_keep_digits_at_the_least_noise(seed):
     rng = np.random.default_rng(seed)
     model = many_latents(rng, 8, 8, 0.999)
-    scaled = model.loadings / np.sqrt(model.noise)[:, None]
-    of_rows = information_form.MOST_PRECISION_OF_FEW - 1.0 / (1.0 - 0.999**2)
-    model = model._replace(noise=1.01 * model.noise * np.linalg.norm(scaled, 2) ** 2 / of_rows)
+    model = as_precise(model, information_form.MOST_PRECISION_OF_FEW)
     data = punch(rng, oracle.simulate(rng, model, [24]), "scattered")
     params, panel = to_parameters(model), to_panel(data)
     assert isinstance(plan_for(params, panel).route, NativeSegments)
@@ -308,14 +295,8 @@ def test_few_latents_in_as_many_columns_keep_digits_at_the_least_noise(seed):
 @needs_library
 @pytest.mark.parametrize("seed", range(4))
 def test_sums_keep_seven_digits_at_the_least_noise_for_steps(seed):
-    rng = np.random.default_rng(seed)
-    model = many_latents(rng, 12, 9, 0.99)
-    noise = model.noise * 10.0 ** rng.uniform(-2.0, 0.0, 12)
-    scaled = model.loadings / np.sqrt(noise)[:, None]
-    of_rows = route.MOST_PRECISION_OF_STEPS - 1.0 / (1.0 - 0.99**2)
-    model = model._replace(noise=1.01 * noise * np.linalg.norm(scaled, 2) ** 2 / of_rows)
-    params = to_parameters(model)
-    panel = to_panel(punch(rng, oracle.simulate(rng, model, [1000]), "scattered"))
+    model, data = precise(seed, route.MOST_PRECISION_OF_STEPS)
+    params, panel = to_parameters(model), to_panel(data)
     assert not isinstance(plan_for(params, panel).route, NativeSegments)
     assert isinstance(plan_for(params, panel, for_steps=True).route, NativeSegments)
     with use_strategy("recursions"):

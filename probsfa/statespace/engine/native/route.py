@@ -38,7 +38,7 @@ _CHUNK_BYTES, _FEWEST_CHUNK_ROWS = 8 * 2**20, 2048
 _LONG_CHUNK_BYTES, _LONG_CHUNK_ROWS = 64 * 2**20, 8192
 # What the forward pass leaves is kept for the backward pass up to this size; beyond it, it is made again.
 _MOST_KEPT_BYTES = 1536 * 2**20
-# Rows times the products of one from which a second thread is worth its start.
+# Rows times the products of one from which a second thread is worth asking.
 _LEAST_WORK = 1e7
 # Different gaps up to which transitions are laid out for all lanes.
 _FEW_GAPS = 64
@@ -216,7 +216,10 @@ class Chunk:
         panel, k = whole.panel, whole.n_states
         self.whole, self.part = whole, part
         self.n_rows = n = part.stop - part.start
-        self.n_groups = 1 if self._alone else min(_GROUPS, max(1, n // (LANES * _SHORTEST)))
+        products = k**2 * (k + whole.n_features)
+        # Whether one thread is quicker than two.
+        self.alone = n_cores() < 2 or n * products < _LEAST_WORK
+        self.n_groups = 1 if self.alone else min(_GROUPS, max(1, n // (LANES * _SHORTEST)))
         self.length = -(-n // (LANES * self.n_groups))
         with reading:
             cells = panel.values[part], panel.cell_weights[part]
@@ -310,7 +313,7 @@ class Chunk:
             # These have a row more than the chunk, where the step from the last one leads.
             means[n], moments[n, : k * (k + 1) // 2] = after.mean, _packed(after.matrix)
         data = self._data(moments=moments)
-        parts = [sums] if self._alone else [sums, Sums.zero(self.whole)]
+        parts = [sums] if self.alone else [sums, Sums.zero(self.whole)]
 
         def run(first: int, end: int, own: Sums) -> None:
             room = np.empty(ROWS_TOGETHER * (2 * own.residual_moments.shape[1] + k + 1))
@@ -323,21 +326,15 @@ class Chunk:
         for total, part in zip(*parts, strict=True):
             total += part
 
-    @property
-    def _alone(self) -> bool:
-        """Whether one thread is quicker than two."""
-        products = self.whole.n_states**2 * (self.whole.n_states + self.whole.n_features)
-        return n_cores() < 2 or self.n_rows * products < _LEAST_WORK
-
     def _on_rows(self, run: Callable[..., None], data: Any) -> None:
-        if self._alone:
+        if self.alone:
             return run(data, 0, self.n_rows)
         half = self.n_rows // 2
         return on_two_threads(lambda: run(data, 0, half), lambda: run(data, half, self.n_rows))
 
     def _on_groups(self, run: Callable[..., None], work: Any, *how: int) -> None:
         n = self.n_groups
-        if n < 2 or self._alone:
+        if n < 2:
             return run(work, 0, n, *how)
         return on_two_threads(lambda: run(work, 0, n // 2, *how), lambda: run(work, n // 2, n, *how))
 
