@@ -27,20 +27,23 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share b
 
 from common.side_by_side import alternate, duration, setting, table
 
-# Latents, columns, rows, and the part of the cells that is missing.
+# States, columns, rows, the part of the cells that is missing, and how many rhythms there are, of two states each.
 CASES = [
-    (3, 20, 1_000, 0.2),
-    (3, 20, 10_000, 0.2),
-    (3, 20, 10_000, 0.0),
-    (5, 50, 10_000, 0.2),
-    (5, 50, 10_000, 0.0),
-    (8, 20, 10_000, 0.2),
-    (12, 20, 10_000, 0.2),
-    (12, 20, 10_000, 0.0),
-    (18, 18, 8_700, 0.1),
-    (32, 5, 5_000, 0.2),
-    (64, 5, 2_000, 0.2),
-    (90, 132, 2_000, 0.1),
+    (3, 20, 1_000, 0.2, 0),
+    (3, 20, 10_000, 0.2, 0),
+    (3, 20, 10_000, 0.0, 0),
+    (5, 50, 10_000, 0.2, 0),
+    (5, 50, 10_000, 0.0, 0),
+    (8, 20, 10_000, 0.2, 0),
+    (12, 20, 10_000, 0.2, 0),
+    (12, 20, 10_000, 0.0, 0),
+    (18, 18, 8_700, 0.1, 0),
+    (6, 18, 8_700, 0.1, 1),
+    (12, 18, 8_700, 0.1, 3),
+    (24, 18, 8_700, 0.1, 3),
+    (32, 5, 5_000, 0.2, 0),
+    (64, 5, 2_000, 0.2, 0),
+    (90, 132, 2_000, 0.1, 0),
 ]
 #: What is asked of the engine, by name.
 WAYS = {
@@ -57,28 +60,30 @@ WAYS = {
 SAME = 1e-8
 
 
-def case(n_components, n_features, n_rows, missing):
+def case(n_states, n_features, n_rows, missing, n_rhythms):
     """Draw parameters and a panel; what the cells hold does not matter to the time."""
     rng = np.random.default_rng(0)
     params = Parameters(
-        np.linspace(0.98, 0.5, n_components),
-        rng.standard_normal((n_features, n_components)) / np.sqrt(n_components),
+        np.linspace(0.98, 0.5, n_states - 2 * n_rhythms),
+        rng.standard_normal((n_features, n_states)) / np.sqrt(n_states),
         rng.uniform(0.2, 1.0, n_features),
         np.zeros(n_features),
+        rhythm_decay=np.full(n_rhythms, 0.98),
+        rhythm_frequency=2.0 * np.pi / 24.0 * (1.0 + np.arange(n_rhythms)),
     )
     X = rng.standard_normal((n_rows, n_features))
     X[rng.random(X.shape) < missing] = np.nan
     return params, make_panel(Sequences(X, (n_rows,)))
 
 
-def allowed(way, n_components, missing):
+def allowed(way, n_states, missing):
     """Whether a way is worth a try: compiling segments of many latents takes minutes."""
     if way == "segmented":
-        return n_components <= 12
+        return n_states <= 12
     if way == "native":
-        return n_components <= MOST_STATES and serves()
+        return n_states <= MOST_STATES and serves()
     if way.startswith("information form"):
-        return n_components <= 64
+        return n_states <= 64
     return way != "steady state" or missing == 0.0
 
 
@@ -118,9 +123,9 @@ def main():
     print(setting("jax", "jaxlib", "numpy"))
     rows, gains = [], {}
     for shape in CASES:
-        n_components, n_features, n_rows, missing = shape
+        n_states, n_features, n_rows, missing, n_rhythms = shape
         params, panel = case(*shape)
-        ways = {name: asked for name, asked in WAYS.items() if allowed(name, n_components, missing)}
+        ways = {name: asked for name, asked in WAYS.items() if allowed(name, n_states, missing)}
         sums = {name: first(params, panel, name, asked) for name, asked in ways.items()}
         sums = {name: value for name, value in sums.items() if value is not None}
         ways = {name: ways[name] for name in sums}
@@ -134,7 +139,8 @@ def main():
             budget=options.budget,
         )
         medians = {name: timing.median for name, timing in timings.items()}
-        label = f"K={n_components}, D={n_features}, T={n_rows:,}, {missing:.0%} missing"
+        label = f"K={n_states}, D={n_features}, T={n_rows:,}, {missing:.0%} missing"
+        label += f", with {2 * n_rhythms} states of rhythms" if n_rhythms else ""
         rows.append(
             [label, *(duration(medians[n]) if n in medians else "" for n in WAYS), chosen(params, panel)]
         )

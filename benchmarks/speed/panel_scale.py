@@ -3,7 +3,8 @@
 All give the same sums of expected moments, which is compared before any clock starts: one long series, the
 same rows as many sequences of 1,000 rows, and as very many of 20. Times are of the processor, of all
 processes together, per row, and the least of some runs, so that a busy machine counts little. On the cluster
-they include what Dask itself takes, its scheduler and its messages; the workers are processes of one thread.
+they include what Dask itself takes, its scheduler and its messages; the workers are processes of one thread,
+and read their rows from the file.
 
     python benchmarks/speed/panel_scale.py [--rows 1000000] [--repeats 3]
 """
@@ -49,11 +50,18 @@ def least(ask, repeats, client=None):
     return min(seconds), answer
 
 
-def on_cluster(X, lengths, params, repeats):
+def read(path, block_info=None):
+    """Rows of a block, from a file."""
+    (start, end), _ = block_info[None]["array-location"]
+    return np.fromfile(path, np.float64, (end - start) * D, offset=8 * start * D).reshape(-1, D)
+
+
+def on_cluster(path, n_rows, lengths, params, repeats):
     """Least processor seconds of an evaluation of rows on a cluster, the answer, and the number of tasks."""
+    chunks = da.core.normalize_chunks((-(-n_rows // 16), D), (n_rows, D))
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
     with LocalCluster(**options) as cluster, Client(cluster) as client:
-        rows = da.from_array(X, chunks=(-(-len(X) // 16), D))
+        rows = da.map_blocks(read, path, chunks=chunks, dtype=np.float64, meta=np.empty((0, D)))
         data = OnCluster(ProbabilisticSFA(K), rows, lengths)
         observations = data.standardised(np.zeros(D), np.ones(D))
         seconds, answer = least(lambda: observations.e_step(params), repeats, client)
@@ -93,20 +101,21 @@ def main():
         print(*rows[-1], sep="  ", file=sys.stderr, flush=True)
 
     with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows"
+        X.tofile(path)
         for name, length in (("one series", n_rows), ("sequences of 1,000", 1000), ("sequences of 20", 20)):
             lengths = (length,) * (n_rows // length)
             panel = make_panel(Sequences(X, lengths))
             in_memory, wanted = least(lambda p=panel: expected_statistics(params, p), options.repeats)
             del panel
             add(f"{name}, in memory", in_memory, in_memory)
-            file = np.memmap(Path(folder) / "rows", np.float64, "w+", shape=X.shape)
-            file[:] = X
+            file = np.memmap(path, np.float64, "r", shape=X.shape)
             source = streaming.stream(file, lengths, np.zeros(D), np.ones(D))
             seconds, answer = least(lambda s=source: expected_statistics(params, s), options.repeats)
             require_same(answer, wanted)
             add(f"{name}, from a file", seconds, in_memory)
             if length < n_rows:
-                seconds, answer, n_tasks = on_cluster(X, lengths, params, options.repeats)
+                seconds, answer, n_tasks = on_cluster(path, n_rows, lengths, params, options.repeats)
                 require_same(answer, wanted)
                 add(f"{name}, on a cluster, {n_tasks} tasks", seconds, in_memory)
     print(f"\n{n_rows:,} rows, {D} columns, {K} latents, 10 % missing:\n")

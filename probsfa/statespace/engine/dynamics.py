@@ -185,10 +185,9 @@ class Transition(NamedTuple):
     pairs: Pairs | None = None
 
     @property
-    def _matrix(self) -> Blocks:
-        """``A``, where there are pairs."""
-        assert self.pairs is not None
-        return Blocks(self.decay, self.pairs.beside)
+    def matrix(self) -> Blocks:
+        """``A``."""
+        return Blocks(self.decay, None if self.pairs is None else self.pairs.beside)
 
     @property
     def _innovation(self) -> Blocks:
@@ -213,7 +212,7 @@ class Transition(NamedTuple):
     def _known(self) -> Blocks:
         """``A' Q^-1 A``, where there are pairs."""
         weights, n = self._weights, self._weights.beside.shape[0]
-        along, crosswise = self.decay[-n:], self._matrix.beside
+        along, crosswise = self.decay[-n:], self.matrix.beside
         own, beside = weights.diagonal[-n:], weights.beside
         paired = own * along + beside * _exchanged(crosswise)
         alone = weights.diagonal[:-n] * self.decay[:-n]
@@ -318,25 +317,25 @@ class Transition(NamedTuple):
     def move(self, states: AnyArray) -> Array:
         """``A x``, for a state ``x`` or a matrix (K, J) of several."""
         if self.pairs is not None:
-            return self._matrix.times(states)
+            return self.matrix.times(states)
         return self._columns(self.decay, states) * states
 
     def move_back(self, states: Array) -> Array:
         """``A' x``: what a score about the next state says about this one."""
         if self.pairs is not None:
-            return self._matrix.transposed().times(states)
+            return self.matrix.transposed().times(states)
         return self._columns(self.decay, states) * states
 
     def move_rows(self, rows: Array) -> Array:
         """``X A'`` for a matrix (J, K), each row of which is a state."""
         if self.pairs is not None:
-            return self._matrix.transposed().of_columns(rows)
+            return self.matrix.transposed().of_columns(rows)
         return rows * self.decay
 
     def move_rows_back(self, rows: Array) -> Array:
         """``X A`` for a matrix (J, K)."""
         if self.pairs is not None:
-            return self._matrix.of_columns(rows)
+            return self.matrix.of_columns(rows)
         return rows * self.decay
 
     def innovate(self, states: Array) -> Array:
@@ -375,13 +374,13 @@ class Transition(NamedTuple):
     def move_covariance(self, covariance: Array) -> Array:
         """``A P A'``."""
         if self.pairs is not None:
-            return self._matrix.transposed().of_columns(self._matrix.times(covariance))
+            return self.matrix.transposed().of_columns(self.matrix.times(covariance))
         return self._on_both_sides(covariance)
 
     def move_information_back(self, information: Array) -> Array:
         """``A' N A``: what information about the next state is about this one, the innovation left aside."""
         if self.pairs is not None:
-            return self._matrix.of_columns(self._matrix.transposed().times(information))
+            return self.matrix.of_columns(self.matrix.transposed().times(information))
         return self._on_both_sides(information)
 
     def _on_both_sides(self, matrix: Array) -> Array:
@@ -493,7 +492,7 @@ class Transition(NamedTuple):
             lag_one[: -2 * n],
         )
         now, before, lagged = (as_pairs(x, n) for x in (later, earlier, lag_one))
-        matrix = self._matrix.dense()
+        matrix = self.matrix.dense()
         # E[(z' - A z) z'] and E[(z' - A z) (z' - A z)'], of which the latter is symmetric.
         moments = lagged - _product(matrix, before)
         power = now - _product(matrix, lagged.swapaxes(1, 2)) - _product(moments, matrix.swapaxes(1, 2))

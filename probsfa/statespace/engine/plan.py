@@ -179,7 +179,7 @@ def use_strategy(
         If an argument is not valid, or two of them exclude each other; and, from what is called inside, if
         the data do not allow it: segments must divide the rows, and for ``"steady_state"`` the series must be
         complete and even, with parameters whose covariances are soon steady. A fit may come by others. For
-        ``"native"`` there must be a library, and up to 128 AR(1) latents.
+        ``"native"`` there must be a library, and up to 128 states.
 
     Notes
     -----
@@ -483,8 +483,8 @@ def _takes_library(params: Parameters, panel: Panel, request: Request, for_steps
         if not native.suits(params):
             raise ValueError(
                 "strategy='native' needs the compiled library, which is made when the package is installed "
-                f"where there is a C compiler, and up to {native.MOST_STATES} AR(1) latents; this model has "
-                f"{params.n_states} states, and the library {'is there' if native.serves() else 'is not'}."
+                f"where there is a C compiler, and up to {native.MOST_STATES} states; this model has "
+                f"{params.n_states}, and the library {'is there' if native.serves() else 'is not'}."
             )
         return True
     most = native.MOST_PRECISION_OF_STEPS if for_steps else information_form.most_precision(params)

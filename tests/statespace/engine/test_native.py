@@ -15,7 +15,6 @@ from probsfa.statespace.engine import plan as planning
 from probsfa.statespace.engine.native import build, library, route
 from probsfa.statespace.engine.native.route import NativeSegments
 from probsfa.statespace.panel import lazy_panel
-from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import (
     expected_statistics,
     log_likelihood,
@@ -347,7 +346,8 @@ def test_it_is_chosen_where_it_suits(rng, monkeypatch):
         assert not is_chosen(changed)
     assert not is_chosen(model, panel.weighted(1e8 * panel.mask))
     smooth_latent = model._replace(loadings=rng.standard_normal((12, 14)))
-    assert not is_chosen(smooth_latent, smooth_rate=np.array([0.1]))
+    assert is_chosen(smooth_latent, smooth_rate=np.array([0.2]))
+    assert not is_chosen(smooth_latent, smooth_rate=np.array([1e-3]))
     for asked in ({"chunk_rows": 50}, {"two_filter": True}, {"n_segments": 4}):
         with use_strategy(**asked):
             assert not is_chosen(model)
@@ -364,7 +364,7 @@ def test_asked_for_where_it_cannot_be(rng, monkeypatch):
     panel = to_panel([np.zeros((10, 4))])
     with (
         use_strategy("native"),
-        pytest.raises(ValueError, match="up to 128 AR.1. latents; .* has 129"),
+        pytest.raises(ValueError, match="up to 128 states; .* has 129"),
     ):
         smooth(to_parameters(many_latents(rng, 4, 129)), panel)
     monkeypatch.setattr(planning.native, "serves", lambda: False)
@@ -418,10 +418,3 @@ def test_a_library_of_other_sources_is_not_used(elsewhere, monkeypatch, tmp_path
     monkeypatch.setattr(library, "LIBRARY", build.LIBRARY)
     monkeypatch.setattr(library, "sources_hash", lambda: "others")
     assert library._library.__wrapped__() is None
-
-
-def test_parameters_of_pairs_do_not_suit(rng):
-    model = many_latents(rng, 4, 4)
-    pair = {"rhythm_decay": np.array([0.9]), "rhythm_frequency": np.array([0.3])}
-    params = Parameters(model.decay[:2], model.loadings, model.noise, model.offset, **pair)
-    assert not route.suits(params)

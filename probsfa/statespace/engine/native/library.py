@@ -19,7 +19,7 @@ class Data(ctypes.Structure):
     """``data`` of ``segments.c``: rows and columns, and what is known of the columns."""
 
     _fields_ = [
-        *((name, _INT) for name in ("n_states", "n_features", "n_rows", "length", "n_gaps")),
+        *((name, _INT) for name in ("n_states", "n_alone", "n_features", "n_rows", "length", "n_gaps")),
         *(
             (name, _POINTER)
             for name in (
@@ -35,7 +35,7 @@ class Work(ctypes.Structure):
     """``work`` of ``segments.c``: sizes, and addresses of arrays."""
 
     _fields_ = [
-        *((name, _INT) for name in ("n_states", "n_rows", "length", "n_gaps")),
+        *((name, _INT) for name in ("n_states", "n_alone", "n_rows", "length", "n_gaps")),
         *(
             (name, _POINTER)
             for name in (

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from probsfa._threads import n_cores, on_two_threads
 from probsfa._typing import FloatArray
-from probsfa.statespace.engine.dynamics import transition_over
+from probsfa.statespace.engine.dynamics import Blocks, transition_table
 from probsfa.statespace.engine.moments import PanelMoments
 from probsfa.statespace.engine.native.build import MOST_STATES
 from probsfa.statespace.engine.native.library import Data, Passes, Work, passes, serves
@@ -48,8 +48,8 @@ Arrays = dict[str, FloatArray]
 
 
 def suits(params: Parameters) -> bool:
-    """Whether the library is there and knows such states: AR(1) processes, not too many."""
-    return serves() and 1 <= params.n_states <= MOST_STATES and params.latents.n_pairs == 0
+    """Whether the library is there, and for so many states."""
+    return serves() and 1 <= params.n_states <= MOST_STATES
 
 
 class Scratch(threading.local):
@@ -70,7 +70,11 @@ _scratch = Scratch()
 
 
 class Table(NamedTuple):
-    """Transitions over each gap and, last, the one that starts a sequence, (U + 1, K), and ``log|Q|``."""
+    """Transitions over each gap and, last, the one that starts a sequence, and ``log|Q|`` (U + 1,).
+
+    ``A``, ``A' Q^-1``, ``A' Q^-1 A`` and ``Q^-1`` by their diagonals and what is beside these in the rows of
+    pairs, (U + 1, 2, K).
+    """
 
     decay: FloatArray
     weight: FloatArray
@@ -81,16 +85,25 @@ class Table(NamedTuple):
     @classmethod
     def of(cls, params: Parameters, panel: Panel) -> "Table":
         """From parameters and the gaps of a panel."""
-        decay = np.zeros((len(panel.gaps) + 1, params.n_states))
-        decay[:-1] = transition_over(params, panel.gaps).decay  # what starts a sequence remembers nothing
-        innovation = (1.0 - decay) * (1.0 + decay)
-        weight = decay / innovation
-        return cls(decay, weight, decay * weight, 1.0 / innovation, np.log(innovation).sum(axis=1))
+        batch = transition_table(params, panel.gaps).as_batch()
+        inverse = batch.in_information_form()
+        matrices = (batch.matrix, inverse.weights, inverse.known, inverse.innovation)
+        return cls(*map(_laid_out, matrices), np.asarray(batch.innovation_log_det()))
 
     @property
     def n_gaps(self) -> int:
         """Number of different gaps, ``U``."""
         return len(self.decay) - 1
+
+
+def _laid_out(batch: Blocks) -> FloatArray:
+    """Matrices of blocks (U, 2, K), from a batch of them."""
+    n_states, count = batch.diagonal.shape
+    out = np.zeros((count, 2, n_states))
+    out[:, 0] = batch.diagonal.T
+    if batch.beside is not None:
+        out[:, 1, n_states - len(batch.beside) :] = batch.beside.T
+    return out
 
 
 class Columns(NamedTuple):
@@ -148,6 +161,7 @@ class Through:
     def __init__(self, params: Parameters, panel: Panel, kept_bytes: int, *, shown: bool = False) -> None:
         self.kept_bytes = kept_bytes
         self.panel, self.n_states, self.n_features = panel, params.n_states, params.n_features
+        self.n_paired = 2 * params.latents.n_pairs
         self.passes: Passes = passes(self.n_states)
         self.table, self.columns = Table.of(params, panel), Columns.of(params)
         n, k = panel.n_rows, self.n_states
@@ -161,6 +175,11 @@ class Through:
         self.chunks: dict[int, Chunk] = {}
         self.states = [State(np.zeros(k), np.eye(k))]
         self.after: State | None = None
+
+    @property
+    def n_alone(self) -> int:
+        """Number of states that are in no pair: the first ones."""
+        return self.n_states - self.n_paired
 
     def forward(self) -> Iterator[FloatArray]:
         """Filter all chunks in turn; gives the log density of each row."""
@@ -244,13 +263,15 @@ class Chunk:
 
     def _work(self, **arrays: FloatArray) -> Any:
         """``work`` of the library, with addresses of these arrays besides those of the chunk."""
-        sizes = (self.whole.n_states, self.n_rows, self.length, self.whole.table.n_gaps)
+        whole = self.whole
+        sizes = (whole.n_states, whole.n_alone, self.n_rows, self.length, whole.table.n_gaps)
         return self._structure(Work, sizes, arrays)
 
     def _data(self, **arrays: FloatArray) -> Any:
         """``data`` of the library."""
         whole = self.whole
-        sizes = (whole.n_states, whole.n_features, self.n_rows, self.length, whole.table.n_gaps)
+        states = (whole.n_states, whole.n_alone)
+        sizes = (*states, whole.n_features, self.n_rows, self.length, whole.table.n_gaps)
         return self._structure(Data, sizes, arrays)
 
     def _structure(self, kind: type[Work] | type[Data], sizes: tuple[int, ...], more: Arrays) -> Any:
@@ -281,20 +302,19 @@ class Chunk:
 
         Moments are written into arrays: ``means`` (n, K), ``covariances`` (n, K, K), and ``lag_one``, those
         of the next state with each (n, K, K); or, where they are for sums, lower triangles of covariances and
-        then of ``m m'`` (n + 1, K (K + 1)), and diagonals (n, K), and ``means`` (n + 1, K).
+        then of ``m m'`` (n + 1, K (K + 1)), and of ``lag_one`` the diagonals and what pairs have beside them
+        (n, K + 2 P), and ``means`` (n + 1, K).
         """
         whole, k, c = self.whole, self.whole.n_states, self.whole.passes
-        table, after, gap = whole.table, whole.after, self.following
-        mean, covariance = (
-            _inverse(last.matrix) @ last.mean,
-            _inverse(last.matrix + np.diag(table.known[gap])),
-        )
+        table, after = whole.table, whole.after
+        mean = _inverse(last.matrix) @ last.mean
+        covariance = _inverse(last.matrix + self._over_last(table.known))
         if after is not None:
-            gain = covariance * table.weight[gap]
+            gain = covariance @ self._over_last(table.weight)
             crossed = gain @ after.matrix
-            mean = mean + gain @ (after.mean - table.decay[gap] * mean)
+            mean = mean + gain @ (after.mean - self._over_last(table.decay) @ mean)
             covariance = covariance + crossed @ gain.T
-            into["lag_one"][-1] = crossed.T if full else np.diagonal(crossed)
+            into["lag_one"][-1] = crossed.T if full else self._of_lag_one(crossed.T)
         covariance = np.ascontiguousarray(covariance)
         work = self._work(**into)
         c.join_back(work, self.n_groups, mean.ctypes.data, covariance.ctypes.data)
@@ -304,6 +324,18 @@ class Chunk:
         self.addresses.update(_addresses(into))
         first = into["covariances"][0]
         return State(into["means"][0].copy(), first.copy() if full else _unpacked(first[: k * (k + 1) // 2]))
+
+    def _over_last(self, table: FloatArray) -> FloatArray:
+        """The matrix (K, K) of a table for the step that follows the rows."""
+        diagonal, beside = table[self.following]
+        n = self.whole.n_paired
+        return np.asarray(Blocks(diagonal, beside[-n:] if n else None).matrix())
+
+    def _of_lag_one(self, matrix: FloatArray) -> FloatArray:
+        """What sums need of the covariance of a state with the one before: see :meth:`smooth`."""
+        paired = np.arange(self.whole.n_alone, self.whole.n_states)
+        partner = paired.reshape(-1, 2)[:, ::-1].ravel()
+        return np.concatenate([np.diagonal(matrix), matrix[paired, partner]])
 
     def add_up(self, sums: "Sums") -> None:
         """Add the sums over rows to others, once moments are there for them."""
@@ -385,8 +417,8 @@ class Sums(NamedTuple):
     def zero(cls, whole: Through) -> "Sums":
         """Nothing as yet."""
         k, d, u = whole.n_states, whole.n_features, whole.table.n_gaps
-        width = d + 1 + -(d + 1) % LANES
-        shapes = ((k * (k + 1) + k + 1, width), (k + 1, width), (d,), (u + 1, 3 * k + 1))
+        width, n_terms = d + 1 + -(d + 1) % LANES, k + whole.n_paired
+        shapes = ((k * (k + 1) + k + 1, width), (k + 1, width), (d,), (u + 1, 3 * n_terms + 1))
         return cls(*(np.zeros(shape) for shape in shapes))
 
     def complete(self, log_likelihood: float, loadings: FloatArray) -> Statistics:
@@ -404,7 +436,7 @@ class Sums(NamedTuple):
         crossed[:, :k] -= loaded
         power = self.residual_power + np.einsum("di,di->d", loaded, loadings)
         of_gaps = self.transitions[:-1]
-        steps = (of_gaps[:, -1], of_gaps[:, :k], of_gaps[:, k : 2 * k], of_gaps[:, 2 * k : 3 * k])
+        steps = (of_gaps[:, -1], *np.split(of_gaps[:, :-1], 3, axis=1))
         return Statistics(
             log_likelihood,
             counts[:-1].copy(),
@@ -463,7 +495,7 @@ class NativeSegments:
             return {
                 "means": _scratch.array("means", n + 1, k),
                 "covariances": _scratch.array("moments", n + 1, k * (k + 1)),
-                "lag_one": _scratch.array("lag-one", n, k),
+                "lag_one": _scratch.array("lag-one", n, k + through.n_paired),
             }
 
         value = float(sum(map(np.sum, through.forward())))

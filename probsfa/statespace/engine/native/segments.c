@@ -19,9 +19,15 @@
 static const double NEGLIGIBLE = 1e-15;
 enum { ROWS_AT_ONCE = 4 };
 
+/* A matrix of blocks, as dynamics.py has them: its diagonal, and in each row of a pair of states the entry beside it. States
+ * of their own come first, and so many are `alone`; the pairs are last. */
+typedef struct {
+    vector diagonal, beside;
+} blocks;
+
 /* Transitions into a row of each segment: A, A' Q^-1, A' Q^-1 A and Q^-1; and log|Q|. */
 typedef struct {
-    vector decay, weight, known, inverse;
+    blocks decay, weight, known, inverse;
     lanes log_det;
 } transition;
 
@@ -37,19 +43,57 @@ typedef struct {
 } segments;
 
 typedef struct {
-    int64_t n_states, n_rows, length, n_gaps;
+    int64_t n_states, n_alone, n_rows, length, n_gaps;
     lanes *collapsed; /* of each group and row: precision, lower triangle, and information */
     const int32_t *gap_index;
-    const double *decay, *weight, *known, *inverse, *log_det; /* (n_gaps + 1, K), and the last one (n_gaps + 1) */
+    /* Blocks (n_gaps + 1, 2, K): diagonals and what is beside them; and the last one (n_gaps + 1). */
+    const double *decay, *weight, *known, *inverse, *log_det;
     const transition *steps; /* the same in all lanes, for each gap; none where there are many */
     segments *group;
     lanes *rows; /* for each group length + 1 rows: filtered mean, and covariance given the next state */
     double *filtered_means, *terms;
-    /* Moments given all rows: all of them, or lower triangles of covariances and of products of means, and diagonals. */
+    /* Moments given all rows: all of them, or lower triangles of covariances and of products of means, and of covariances
+     * with the next state the diagonals and then, for the states of pairs, what is beside them. */
     double *means, *covariances, *lag_one;
 } work;
 
+/* out = B x, for a state x. */
+ALWAYS void move(int n, int alone, const blocks *b, const lanes *x, lanes *out) {
+    for (int k = 0; k < n; k++) out[k] = b->diagonal[k] * x[k];
+    for (int k = alone; k < n; k += 2) {
+        out[k] += b->beside[k] * x[k + 1];
+        out[k + 1] += b->beside[k + 1] * x[k];
+    }
+}
+
+/* out = B' x; or x' B, for a row x of a matrix. */
+ALWAYS void move_back(int n, int alone, const blocks *b, const lanes *x, lanes *out) {
+    for (int k = 0; k < n; k++) out[k] = b->diagonal[k] * x[k];
+    for (int k = alone; k < n; k += 2) {
+        out[k] += b->beside[k + 1] * x[k + 1];
+        out[k + 1] += b->beside[k] * x[k];
+    }
+}
+
+/* Adds a symmetric matrix of blocks to a lower triangle. */
+ALWAYS void add_blocks(int n, int alone, const blocks *b, matrix m) {
+    for (int k = 0; k < n; k++) m[k][k] += b->diagonal[k];
+    for (int k = alone; k < n; k += 2) m[k + 1][k] += b->beside[k + 1];
+}
+
 static inline int64_t row_of(const work *w, int64_t g, int lane, int64_t t) { return (g * LANES + lane) * w->length + t; }
+
+static inline void into_lane_of_blocks(int n, int alone, const double *from, int lane, blocks *to) {
+    for (int k = 0; k < n; k++) to->diagonal[k][lane] = from[k];
+    for (int k = alone; k < n; k++) to->beside[k][lane] = from[n + k];
+}
+
+static inline void in_all_lanes(int n, const double *from, blocks *to) {
+    for (int k = 0; k < n; k++) {
+        to->diagonal[k] = all(from[k]);
+        to->beside[k] = all(from[n + k]);
+    }
+}
 
 /* The transitions into row t of each segment: those in all lanes, where they are the same, or gathered into `room`. */
 static inline const transition *step_into(const work *w, int n, int64_t g, int64_t t, transition *room) {
@@ -61,12 +105,10 @@ static inline const transition *step_into(const work *w, int n, int64_t g, int64
     if (w->steps && gap[0] == gap[1] && gap[0] == gap[2] && gap[0] == gap[3]) return w->steps + gap[0];
     for (int l = 0; l < LANES; l++) {
         const int64_t i = gap[l];
-        for (int k = 0; k < n; k++) {
-            room->decay[k][l] = w->decay[i * n + k];
-            room->weight[k][l] = w->weight[i * n + k];
-            room->known[k][l] = w->known[i * n + k];
-            room->inverse[k][l] = w->inverse[i * n + k];
-        }
+        into_lane_of_blocks(n, w->n_alone, w->decay + 2 * i * n, l, &room->decay);
+        into_lane_of_blocks(n, w->n_alone, w->weight + 2 * i * n, l, &room->weight);
+        into_lane_of_blocks(n, w->n_alone, w->known + 2 * i * n, l, &room->known);
+        into_lane_of_blocks(n, w->n_alone, w->inverse + 2 * i * n, l, &room->inverse);
         room->log_det[l] = w->log_det[i];
     }
     return room;
@@ -77,12 +119,10 @@ void PUBLIC(tabulate)(const work *w) {
     const int n = COUNT(w);
     for (int64_t i = 0; i <= w->n_gaps; i++) {
         transition *to = (transition *)w->steps + i;
-        for (int k = 0; k < n; k++) {
-            to->decay[k] = all(w->decay[i * n + k]);
-            to->weight[k] = all(w->weight[i * n + k]);
-            to->known[k] = all(w->known[i * n + k]);
-            to->inverse[k] = all(w->inverse[i * n + k]);
-        }
+        in_all_lanes(n, w->decay + 2 * i * n, &to->decay);
+        in_all_lanes(n, w->weight + 2 * i * n, &to->weight);
+        in_all_lanes(n, w->known + 2 * i * n, &to->known);
+        in_all_lanes(n, w->inverse + 2 * i * n, &to->inverse);
         to->log_det = all(w->log_det[i]);
     }
 }
@@ -96,21 +136,29 @@ static inline void rows_at(const work *w, int n, int64_t g, int64_t t, matrix pr
 }
 
 /* S = (F + A' Q^-1 A)^-1; gives log|S^-1|. */
-static inline lanes condition(int n, const matrix precision, const transition *step, matrix conditional) {
+static inline lanes condition(int n, int alone, const matrix precision, const transition *step, matrix conditional) {
     ROOM matrix sum;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         for (int j = 0; j <= i; j++) sum[i][j] = precision[i][j];
-        sum[i][i] += step->known[i];
-    }
+    add_blocks(n, alone, &step->known, sum);
     return invert(n, sum, conditional);
 }
 
 /* Pi = Q^-1 - Q^-1 A S A' Q^-1, lower triangle. */
-static inline void predict(int n, const matrix conditional, const transition *step, matrix predicted) {
-    for (int i = 0; i < n; i++) {
-        for (int j = 0; j <= i; j++) predicted[i][j] = -(step->weight[i] * conditional[i][j]) * step->weight[j];
-        predicted[i][i] += step->inverse[i];
+static inline void predict(int n, int alone, const matrix conditional, const transition *step, matrix predicted) {
+    const lanes *const weight = step->weight.diagonal, *const beside = step->weight.beside;
+    for (int i = 0; i < alone; i++)
+        for (int j = 0; j <= i; j++) predicted[i][j] = -(weight[i] * conditional[i][j]) * weight[j];
+    for (int i = alone; i < n; i += 2) {
+        vector first, second;
+        for (int j = 0; j < i + 2; j++) {
+            first[j] = -(weight[i] * conditional[i][j] + beside[i + 1] * conditional[i + 1][j]);
+            second[j] = -(beside[i] * conditional[i][j] + weight[i + 1] * conditional[i + 1][j]);
+        }
+        move_back(i + 2, alone, &step->weight, first, predicted[i]);
+        move_back(i + 2, alone, &step->weight, second, predicted[i + 1]);
     }
+    add_blocks(n, alone, &step->inverse, predicted);
 }
 
 typedef struct {
@@ -121,7 +169,7 @@ typedef struct {
 
 /* Filters rows first..last of a group; row -1 is the state before the segments. What is in `at` is of row first. */
 static void filter(const work *w, int64_t g, int64_t first, int64_t last, passing *at, lanes *information_of_last) {
-    const int n = COUNT(w), packed = n * (n + 1) / 2;
+    const int n = COUNT(w), alone = (int)w->n_alone, packed = n * (n + 1) / 2;
     lanes *out = w->rows + (g * (w->length + 1) + first + 1) * (n + packed);
     for (int64_t t = first; t <= last; t++, out += n + packed) {
         vector change, spread;
@@ -151,12 +199,12 @@ static void filter(const work *w, int64_t g, int64_t first, int64_t last, passin
         const transition *step = step_into(w, n, g, t + 1, &room);
         rows_at(w, n, g, t + 1, precision, at->missed);
         mirror(n, precision);
-        lanes next = condition(n, at->precision, step, conditional);
+        lanes next = condition(n, alone, at->precision, step, conditional);
         lanes *to = out + n;
         for (int i = 0; i < n; i++)
             for (int j = 0; j <= i; j++) *to++ = conditional[i][j];
-        predict(n, conditional, step, at->predicted);
-        for (int i = 0; i < n; i++) at->moved[i] = step->decay[i] * out[i];
+        predict(n, alone, conditional, step, at->predicted);
+        move(n, alone, &step->decay, out, at->moved);
         times(n, precision, at->moved, spread);
         for (int i = 0; i < n; i++) {
             at->missed[i] -= spread[i];
@@ -177,7 +225,7 @@ static inline double largest(int n, const matrix m) {
 /* Eliminates the first rows of some groups of segments, as long as later states depend on those before the segments, and
  * filters the rows after these. */
 void PUBLIC(eliminate)(const work *w, int64_t first_group, int64_t end_group) {
-    const int n = COUNT(w);
+    const int n = COUNT(w), alone = (int)w->n_alone;
     for (int64_t g = first_group; g < end_group; g++) {
         segments *s = w->group + g;
         transition room;
@@ -188,18 +236,22 @@ void PUBLIC(eliminate)(const work *w, int64_t first_group, int64_t end_group) {
         for (int i = 0; i < n; i++) {
             for (int j = 0; j < n; j++) s->cross[i][j] = s->before[i][j] = all(0.0);
             s->before_information[i] = all(0.0);
-            at.precision[i][i] += step->inverse[i];
-            s->cross[i][i] = step->weight[i];
-            s->before[i][i] = step->known[i];
+            s->cross[i][i] = step->weight.diagonal[i];
         }
+        for (int i = alone; i < n; i += 2) {
+            s->cross[i][i + 1] = step->weight.beside[i];
+            s->cross[i + 1][i] = step->weight.beside[i + 1];
+        }
+        add_blocks(n, alone, &step->inverse, at.precision);
+        add_blocks(n, alone, &step->known, s->before);
         int64_t t = 1;
         for (; t < w->length; t++) {
             if (t % ROWS_AT_ONCE == 0 && largest(n, s->cross) <= NEGLIGIBLE) break;
             ROOM matrix precision, conditional, solved, products;
-            vector information, known;
+            vector information, known, moved;
             step = step_into(w, n, g, t, &room);
             rows_at(w, n, g, t, precision, information);
-            condition(n, at.precision, step, conditional);
+            condition(n, alone, at.precision, step, conditional);
             times_transposed(n, s->cross, conditional, 0, solved);
             times(n, conditional, at.missed, known);
             times_transposed(n, solved, s->cross, 1, products);
@@ -207,11 +259,12 @@ void PUBLIC(eliminate)(const work *w, int64_t first_group, int64_t end_group) {
                 s->before_information[i] += dot(known, s->cross[i], 0, n);
                 for (int j = 0; j <= i; j++) s->before[i][j] -= products[i][j];
             }
-            predict(n, conditional, step, at.precision);
+            predict(n, alone, conditional, step, at.precision);
+            move_back(n, alone, &step->weight, known, moved);
             for (int i = 0; i < n; i++) {
                 for (int j = 0; j <= i; j++) at.precision[i][j] += precision[i][j];
-                for (int j = 0; j < n; j++) s->cross[i][j] = step->weight[j] * solved[i][j];
-                at.missed[i] = information[i] + step->weight[i] * known[i];
+                move_back(n, alone, &step->weight, solved[i], s->cross[i]);
+                at.missed[i] = information[i] + moved[i];
             }
         }
         s->n_eliminated = t;
@@ -348,12 +401,13 @@ static inline void store(const work *w, int n, int64_t g, int64_t t, const vecto
     }
 }
 
-/* Of the covariance of this state (rows) with the next one the transposed, or its diagonal. */
+/* Of the covariance of this state (rows) with the next one the transposed, or of this the entries that sums are made of. */
 static inline void store_lag(const work *w, int n, int64_t g, int64_t t, const matrix crossed, int full) {
     double *to[LANES];
     ROOM spare_row spare;
     vector row;
-    places(w, g, t, w->lag_one, full ? n * n : n, spare, to);
+    const int alone = (int)w->n_alone;
+    places(w, g, t, w->lag_one, full ? n * n : 2 * n - alone, spare, to);
     for (int j = 0; full && j < n; j++) {
         for (int i = 0; i < n; i++) row[i] = crossed[i][j];
         scatter(n, row, to, j * n);
@@ -361,18 +415,22 @@ static inline void store_lag(const work *w, int n, int64_t g, int64_t t, const m
     if (full) return;
     for (int i = 0; i < n; i++) row[i] = crossed[i][i];
     scatter(n, row, to, 0);
+    for (int i = alone; i < n; i += 2) {
+        row[i - alone] = crossed[i + 1][i];
+        row[i - alone + 1] = crossed[i][i + 1];
+    }
+    scatter(n - alone, row, to, n);
 }
 
-static inline void unpack_gain(int n, const lanes *packed, const vector weight, matrix conditional, matrix gain) {
+static inline void unpack_gain(int n, int alone, const lanes *packed, const blocks *weight, matrix conditional, matrix gain) {
     for (int i = 0; i < n; i++)
         for (int j = 0; j <= i; j++) conditional[i][j] = conditional[j][i] = *packed++;
-    for (int i = 0; i < n; i++)
-        for (int j = 0; j < n; j++) gain[i][j] = conditional[i][j] * weight[j];
+    for (int i = 0; i < n; i++) move_back(n, alone, weight, conditional[i], gain[i]);
 }
 
 /* Smooths some groups of segments from their last states. */
 void PUBLIC(smooth)(const work *w, int64_t first_group, int64_t end_group, int64_t full) {
-    const int n = COUNT(w), stride = n + n * (n + 1) / 2;
+    const int n = COUNT(w), alone = (int)w->n_alone, stride = n + n * (n + 1) / 2;
     for (int64_t g = first_group; g < end_group; g++) {
         segments *s = w->group + g;
         vector mean;
@@ -386,9 +444,10 @@ void PUBLIC(smooth)(const work *w, int64_t first_group, int64_t end_group, int64
             ROOM matrix conditional, gain, crossed;
             vector missed, change;
             const transition *step = step_into(w, n, g, t + 1, &room);
-            unpack_gain(n, row + n, step->weight, conditional, gain);
+            unpack_gain(n, alone, row + n, &step->weight, conditional, gain);
             times_transposed(n, gain, covariance, 0, crossed);
-            for (int i = 0; i < n; i++) missed[i] = mean[i] - step->decay[i] * row[i];
+            move(n, alone, &step->decay, row, missed);
+            for (int i = 0; i < n; i++) missed[i] = mean[i] - missed[i];
             times(n, gain, missed, change);
             times_transposed(n, crossed, gain, 1, covariance);
             for (int i = 0; i < n; i++) {
@@ -404,12 +463,12 @@ void PUBLIC(smooth)(const work *w, int64_t first_group, int64_t end_group, int64
 
 /* Covariances of the first state of each segment with the state before it, which is the last of another segment. */
 void PUBLIC(link)(const work *w, int64_t n_groups, int64_t full) {
-    const int n = COUNT(w), stride = n + n * (n + 1) / 2;
+    const int n = COUNT(w), alone = (int)w->n_alone, stride = n + n * (n + 1) / 2;
     for (int64_t g = 0; g < n_groups; g++) {
         transition room;
         ROOM matrix conditional, gain, crossed;
         const transition *step = step_into(w, n, g, 0, &room);
-        unpack_gain(n, w->rows + g * (w->length + 1) * stride + n, step->weight, conditional, gain);
+        unpack_gain(n, alone, w->rows + g * (w->length + 1) * stride + n, &step->weight, conditional, gain);
         times_transposed(n, gain, w->group[g].first_covariance, 0, crossed);
         store_lag(w, n, g, -1, crossed, full);
     }
@@ -419,7 +478,7 @@ void PUBLIC(link)(const work *w, int64_t n_groups, int64_t full) {
 
 /* Rows and columns of the data, and what is known of the columns. */
 typedef struct {
-    int64_t n_states, n_features, n_rows, length, n_gaps;
+    int64_t n_states, n_alone, n_features, n_rows, length, n_gaps;
     const double *values, *weights;
     const double *offset, *reciprocal_noise, *log_norm, *loadings; /* (D,), (D,), (D,) and (K, D) */
     const double *scaled, *products; /* of each column: C' / r, and the triangle of C' C / r */
@@ -557,12 +616,32 @@ static inline void add_products(int n_rows, int height, const double *factors, i
     for (; i < height; i++) add_strip(1, n_rows, factors + i, size, weights, width, out + i * width);
 }
 
+typedef double square[2][2];
+
+/* Adds the terms of the transition of a pair, as for states of their own: E[(z' - A z) (z' - A z)'], E[(z' - A z) z'] and
+ * E[z z'], from means, covariances and the covariance of the next state with this one. */
+static inline void add_pair(square a, const double *now, const double *next, square variance, square later, square lag, int n_terms, double *to) {
+    double moved[2];
+    square left; /* Cov(z' - A z, z) */
+    for (int i = 0; i < 2; i++) {
+        moved[i] = next[i] - a[i][0] * now[0] - a[i][1] * now[1];
+        for (int j = 0; j < 2; j++) left[i][j] = lag[i][j] - a[i][0] * variance[0][j] - a[i][1] * variance[1][j];
+    }
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < 2; j++, to++) {
+            const double gained = later[i][j] - a[i][0] * lag[j][0] - a[i][1] * lag[j][1];
+            to[0] += moved[i] * moved[j] + gained - left[i][0] * a[j][0] - left[i][1] * a[j][1];
+            to[n_terms] += moved[i] * now[j] + left[i][j];
+            to[2 * n_terms] += now[i] * now[j] + variance[i][j];
+        }
+}
+
 /* Adds up, over rows first..end: of triangles of covariances and of products of means, of means and of one (2 P + K + 1)
  * the sums over the rows in which each column is seen, and in which any is (D + 1, in whole vectors); of the means and of
  * one those times the residuals (K + 1; D + 1 in whole vectors); the squares of these (D,); and the terms of transitions
- * over each gap (U + 1, 3 K + 1). `room` has ROWS_TOGETHER rows of two times those vectors, and of K + 1 numbers. */
+ * over each gap, four for each pair (U + 1, 3 L + 1). `room` has ROWS_TOGETHER rows of two times those vectors, and of K + 1 numbers. */
 void PUBLIC(add_up)(const data *x, int64_t first, int64_t end, lanes *seen, lanes *residual_moments, double *residual_power, double *transitions, double *room) {
-    const int n = COUNT(x), packed = n * (n + 1) / 2;
+    const int n = COUNT(x), alone = (int)x->n_alone, packed = n * (n + 1) / 2, n_terms = 2 * n - alone;
     const int64_t n_features = x->n_features, vectors = VECTORS(n_features + 1), width = vectors * LANES;
     double *const masks = room, *const residual = masks + ROWS_TOGETHER * width, *const extended = residual + ROWS_TOGETHER * width;
     memset(room, 0, ROWS_TOGETHER * (2 * width + n + 1) * sizeof(double));
@@ -595,18 +674,24 @@ void PUBLIC(add_up)(const data *x, int64_t first, int64_t end, lanes *seen, lane
         add_products(count, n + 1, extended, n + 1, left, vectors, residual_moments);
         for (int q = 0; q < count; q++) {
             const int64_t r = start + q, gap = x->next_gap[r];
-            const double *now = x->means + r * n, *next = now + n, *lag = x->lag_one + r * n;
-            const double *variance = x->moments + r * 2 * packed, *later = variance + 2 * packed;
-            const double *decay = x->decay + gap * n;
-            double *to = transitions + gap * (3 * n + 1);
             if (gap == x->n_gaps) continue;
-            for (int k = 0; k < n; k++) {
+            const double *now = x->means + r * n, *next = now + n, *lag = x->lag_one + r * n_terms;
+            const double *variance = x->moments + r * 2 * packed, *later = variance + 2 * packed;
+            const double *decay = x->decay + 2 * gap * n, *beside = decay + n;
+            double *to = transitions + gap * (3 * n_terms + 1);
+            for (int k = 0; k < alone; k++) {
                 const double a = decay[k], moved = next[k] - a * now[k], own = variance[AT(k, k)];
                 to[k] += moved * moved + later[AT(k, k)] - a * (2.0 * lag[k] - a * own);
-                to[n + k] += moved * now[k] + lag[k] - a * own;
-                to[2 * n + k] += now[k] * now[k] + own;
+                to[n_terms + k] += moved * now[k] + lag[k] - a * own;
+                to[2 * n_terms + k] += now[k] * now[k] + own;
             }
-            to[3 * n] += 1.0;
+            for (int k = alone; k < n; k += 2)
+                add_pair(
+                    (square){{decay[k], beside[k]}, {beside[k + 1], decay[k + 1]}}, now + k, next + k,
+                    (square){{variance[AT(k, k)], variance[AT(k + 1, k)]}, {variance[AT(k + 1, k)], variance[AT(k + 1, k + 1)]}},
+                    (square){{later[AT(k, k)], later[AT(k + 1, k)]}, {later[AT(k + 1, k)], later[AT(k + 1, k + 1)]}},
+                    (square){{lag[k], lag[n + k - alone]}, {lag[n + k + 1 - alone], lag[k + 1]}}, n_terms, to + 2 * k - alone);
+            to[3 * n_terms] += 1.0;
         }
     }
 }

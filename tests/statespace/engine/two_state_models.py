@@ -1,0 +1,59 @@
+"""Models of rhythms and smooth latents, and what the joint Gaussian says of them."""
+
+import numpy as np
+
+from probsfa.statespace.engine.dynamics import entries
+from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.posterior import expected_statistics, log_likelihood, smooth
+from tests.oracles import latents_of_two_states as oracle
+from tests.statespace.support import punch, scaled_error, to_panel, uneven_times
+
+EXACT = 1e-10
+
+KINDS = {
+    "rhythms": {"rhythm_decay": np.array([0.97]), "rhythm_frequency": np.array([0.4])},
+    "smooth": {"smooth_rate": np.array([0.15])},
+    "both": {
+        "rhythm_decay": np.array([0.9]),
+        "rhythm_frequency": np.array([0.7]),
+        "smooth_rate": np.array([0.3]),
+    },
+}
+LENGTHS = [61, 1, 34]
+
+
+def make_model(rng, kind, n_features=4, decay=(0.9,)):
+    """A model with latents of some kinds beside AR(1) ones."""
+    extra = KINDS[kind]
+    n_rhythms = len(extra.get("rhythm_decay", ()))
+    n_states = len(decay) + 2 * sum(len(extra.get(name, ())) for name in ("rhythm_decay", "smooth_rate"))
+    loadings = rng.standard_normal((n_features, n_states))
+    loadings[:, len(decay) + 2 * n_rhythms + 1 :: 2] = 0.0
+    noise, offset = rng.uniform(0.2, 0.5, n_features), rng.standard_normal(n_features)
+    return Parameters(np.array(decay), loadings, noise, offset, **extra)
+
+
+def make_data(rng, params, *, even, holes="scattered", lengths=LENGTHS):
+    """Sequences, their times for the oracle, and a panel."""
+    times = [np.arange(float(n)) for n in lengths] if even else uneven_times(rng, lengths)
+    data = punch(rng, oracle.draw(rng, params, times), holes)
+    return data, times, to_panel(data, None if even else times)
+
+
+def assert_is_the_joint_gaussian(params, data, times, panel):
+    """Moments, sums and the likelihood of a panel, by the strategy that is asked for or chosen."""
+    posterior, value = smooth(params, panel), log_likelihood(params, panel)
+    stats = expected_statistics(params, panel)
+    wanted, mean, covariance = oracle.joint(params, data, times)
+    for found in (value, posterior.log_likelihood, stats.log_likelihood):
+        assert abs(found - wanted) < EXACT * abs(wanted)
+    rows = range(len(mean))
+    assert scaled_error(posterior.means, mean) < EXACT
+    assert scaled_error(posterior.covariances, [covariance[t, :, t] for t in rows]) < EXACT
+    lag_one = [covariance[t + 1, :, t] for t in rows[:-1]]
+    assert scaled_error(posterior.lag_one_covariances, lag_one) < EXACT
+    moments = oracle.transition_moments(params, mean, covariance, times, panel.gaps, panel.gap_index)
+    needed = entries(params.n_states, 2 * params.latents.n_pairs)
+    sums = (stats.innovation_power, stats.innovation_moments, stats.previous_power)
+    for found, each in zip(sums, moments, strict=True):
+        assert scaled_error(found, each[:, needed.rows, needed.columns]) < EXACT
