@@ -26,8 +26,8 @@ _ARMIJO = 1e-4
 _LEAST_DAMPING = 1e-9
 # Damping after a step that was refused, at least, and damping that is as good as none.
 _FIRST_DAMPING, _NO_DAMPING = 1e-4, 1e-6
-# Damping beyond which it is the step's length that misleads; and the most, and the shortest part of a step.
-_ENOUGH_DAMPING, _MOST_DAMPING, _SHORTEST = 1.0, 1e3, 1e-6
+# Damping beyond which it is the step's length that misleads; and the shortest part of a step.
+_ENOUGH_DAMPING, _SHORTEST = 1.0, 1e-6
 # Factors by which damping rises after a refused step, and falls after one that gained as promised, or more.
 _MORE, _FEWER, _FAR_FEWER = 10.0, 3.0, 10.0
 # Part of what a refused step lost that the next one loses, too, where damping has hardly changed it.
@@ -317,7 +317,7 @@ def ascend(
                     damping = max(4.0 * damping, _LEAST_DAMPING)
             elif expected < objective.rounding(point.value):
                 return Ascent(vector, tuple(history), "flat")
-            elif damping > _MOST_DAMPING or length < _SHORTEST:
+            elif length < _SHORTEST:
                 return Ascent(vector, tuple(history), "stalled")
             elif damping > _ENOUGH_DAMPING:
                 # It is the length that misleads: to the maximum of the parabola through what is known.

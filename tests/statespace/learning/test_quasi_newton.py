@@ -262,3 +262,22 @@ def test_a_coordinate_at_its_longest_step_does_not_shorten_the_others(rng):
     assert first[far] == pytest.approx(held, rel=1e-6)
     wanted = np.linalg.solve(A[np.ix_(others, others)], b[others] - A[others, far] * held)
     np.testing.assert_allclose(first[others], wanted, rtol=1e-6)
+
+
+def test_damping_that_grows_in_leaps_still_shortens_the_step():
+    """Steps too long for a damping that hardly holds them: it leaps, and only a shorter one of them gains."""
+
+    class Leaping:
+        def solve(self, gradient, free, damping):
+            return gradient * (1e9 if damping > 5e-4 else 0.016 if damping > 0.0 else 0.02)
+
+    # To the left of zero, gradients are no numbers, and so teach nothing of the curvature.
+    def value(x):
+        return float(np.sum(np.where(x > 0.0, -50.0 * x**2, -13.5 + 55.0 * np.minimum(x + 0.3, 0.0))))
+
+    n = 6  # more than are held at their longest
+    problem = Problem(value, lambda x: np.where(x > 0.0, -100.0 * x, np.nan), n, limit=40)
+    problem.metric = lambda vector, evaluation: Leaping()
+    found = ascend(problem, np.full(n, 0.5), free_box(n, longest=1.0), 1e-6)
+    assert found.ending != "stalled"
+    assert found.history[-1] > -6.0
