@@ -6,13 +6,13 @@ that no transition leads there and the stationary distribution starts the chain 
 of its own.
 """
 
-import math
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from probsfa._arrays import as_float_array
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 
@@ -20,9 +20,12 @@ __all__ = [
     "Panel",
     "ReadRows",
     "RowSource",
+    "Units",
     "index_gaps",
+    "aligned_like",
     "lazy_panel",
     "make_panel",
+    "pack_rows",
     "padded_length",
     "resident_bytes",
     "whole_if_close",
@@ -33,8 +36,8 @@ _PART_ROWS = 1024
 # Bytes of which the first address of an array must be a multiple for JAX not to copy it.
 _ALIGNMENT = 64
 
-#: Gives the rows of a slice, NaN where missing.
-ReadRows = Callable[[slice], FloatArray]
+#: Gives the rows of a slice, NaN where missing; they are not written to.
+ReadRows = Callable[[slice], Any]
 
 
 @runtime_checkable
@@ -166,37 +169,56 @@ def cache_sized_parts(n_rows: int) -> Iterator[slice]:
     return (slice(start, start + _PART_ROWS) for start in range(0, n_rows, _PART_ROWS))
 
 
+class Units(NamedTuple):
+    """Origin and unit (D,) of each column."""
+
+    shift: FloatArray
+    scale: FloatArray
+
+
 class _LastRead:
     """Rows that are read and packed once for both values and mask, which are asked for in turn."""
 
-    def __init__(self, read: ReadRows) -> None:
-        self._read = read
+    def __init__(self, read: ReadRows, units: Units | None, pack: "PackRows") -> None:
+        self._read, self._units, self._pack = read, units, pack
         self._last: tuple[slice, FloatArray, FloatArray] | None = None
 
     def __call__(self, rows: slice) -> tuple[FloatArray, FloatArray]:
         last = self._last  # threads may ask for other rows at the same time
         if last is None or last[0] != rows:
-            self._last = last = rows, *_packed(self._read(rows))
+            block = self._read(rows)
+            if not isinstance(block, np.ndarray):
+                block = as_float_array(block, "X")
+            self._last = last = rows, *self._pack(block, self._units)
         return last[1:]
 
 
-def _aligned(shape: tuple[int, ...]) -> FloatArray:
-    """An array whose memory begins where JAX can take it as it is, without a copy."""
-    size = 8 * math.prod(shape)
+def aligned_like(block: FloatArray) -> FloatArray:
+    """Room for as many cells, in memory that begins where JAX can take it as it is, without a copy."""
+    size = 8 * block.size
     room = np.empty(size + _ALIGNMENT, np.uint8)
     start = -room.ctypes.data % _ALIGNMENT
-    return room[start : start + size].view(np.float64).reshape(shape)
+    return room[start : start + size].view(np.float64).reshape(block.shape)
 
 
-def _packed(block: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Values, zero where missing, and mask of some rows with NaN."""
-    values, mask = _aligned(block.shape), _aligned(block.shape)
+def pack_rows(block: FloatArray, units: Units | None) -> tuple[FloatArray, FloatArray]:
+    """Values in units of the model, zero where missing, and mask of some rows with NaN."""
+    values, mask = aligned_like(block), aligned_like(block)
     for part in cache_sized_parts(len(block)):
-        missing = np.isnan(block[part])
-        values[part] = block[part]
-        np.putmask(values[part], missing, 0.0)
+        rows, own = as_float_array(block[part], "X"), values[part]
+        missing = np.isnan(rows)
+        if units is None:
+            own[:] = rows
+        else:
+            np.subtract(rows, units.shift, out=own)
+            own /= units.scale
+        np.putmask(own, missing, 0.0)
         np.logical_not(missing, out=mask[part])
     return values, mask
+
+
+#: Gives values and mask of a block of rows.
+PackRows = Callable[[FloatArray, Units | None], tuple[FloatArray, FloatArray]]
 
 
 class _Values:
@@ -227,13 +249,15 @@ def lazy_panel(
     lengths: tuple[int, ...],
     times: FloatArray | None = None,
     step: float | None = None,
+    units: Units | None = None,
+    pack: PackRows = pack_rows,
 ) -> Panel:
     """A panel that takes hardly any memory: rows are read and packed when a chunk of them is asked for.
 
     Parameters
     ----------
     read : callable
-        Gives the rows of a slice as an array with NaN where missing, in units of the model.
+        Gives the rows of a slice, with NaN where missing.
     n_features : int
         Number of columns.
     lengths : tuple of int
@@ -242,6 +266,10 @@ def lazy_panel(
         Times of the rows, in units of the model's time; evenly sampled without.
     step : float, optional
         The time between all rows, where it is the same.
+    units : Units, optional
+        What the model has the columns in; without, as they are read.
+    pack : callable, default=pack_rows
+        What brings a block of rows to these units.
 
     Returns
     -------
@@ -251,7 +279,7 @@ def lazy_panel(
     starts = np.zeros(n_rows, dtype=bool)
     starts[np.cumsum((0, *lengths[:-1]))] = True
     gap_index, gaps = index_gaps(starts, times, step)
-    shape, both = (n_rows, n_features), _LastRead(read)
+    shape, both = (n_rows, n_features), _LastRead(read, units, pack)
     return Panel(_Values(both, shape), _Presence(both, shape), gap_index, gaps, n_rows, lengths)
 
 

@@ -8,6 +8,7 @@ starts are sought.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,10 @@ from probsfa._times import check_times
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_lengths
 from probsfa.statespace.columns import ColumnMoments, column_moments, merge_columns
+from probsfa.statespace.engine.native.packing import pack
 from probsfa.statespace.learning.budget import Size, most_components
 from probsfa.statespace.learning.maximum_likelihood import Observations, check_lengths_for_timescales
-from probsfa.statespace.panel import Panel, cache_sized_parts, lazy_panel, make_panel
+from probsfa.statespace.panel import Panel, Units, lazy_panel, make_panel
 from probsfa.statespace.posterior import expected_statistics
 
 __all__ = ["InBlocks", "check_source", "sample", "scan", "stream"]
@@ -105,15 +107,8 @@ def _cut(X: Any, rows: slice) -> Any:
 
 
 def _standardised(X: Any, rows: slice, shift: FloatArray, scale: FloatArray) -> FloatArray:
-    """Rows of a slice that has been scanned, in units of the model, NaN where missing; a new array."""
-    block = _cut(X, rows)
-    if not isinstance(block, np.ndarray):
-        block = as_float_array(block, "X")
-    units = np.empty(block.shape)
-    for part in cache_sized_parts(len(block)):
-        np.subtract(as_float_array(block[part], "X"), shift, out=units[part])
-        units[part] /= scale
-    return units
+    """Rows of a slice that has been scanned, in units of the model, NaN where missing."""
+    return (as_float_array(_cut(X, rows), "X") - shift) / scale
 
 
 def stream(
@@ -140,11 +135,7 @@ def stream(
     -------
     Panel
     """
-
-    def read(rows: slice) -> FloatArray:
-        return _standardised(X, rows, shift, scale)
-
-    return lazy_panel(read, int(X.shape[1]), lengths, times)
+    return lazy_panel(partial(_cut, X), int(X.shape[1]), lengths, times, units=Units(shift, scale), pack=pack)
 
 
 def _checked_blocks(estimator: Any, X: Any) -> Iterator[FloatArray]:

@@ -2,6 +2,7 @@
 
 import runpy
 import shutil
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,14 +14,16 @@ from probsfa.statespace import ProbabilisticSFA, use_strategy
 from probsfa.statespace.engine import information_form
 from probsfa.statespace.engine import plan as planning
 from probsfa.statespace.engine.native import build, library, route
+from probsfa.statespace.engine.native.packing import pack
 from probsfa.statespace.engine.native.route import NativeSegments
-from probsfa.statespace.panel import lazy_panel
+from probsfa.statespace.panel import Units, lazy_panel, pack_rows
 from probsfa.statespace.posterior import (
     expected_statistics,
     log_likelihood,
     plan_for,
     smooth,
 )
+from probsfa.statespace.streaming import stream
 from tests.oracles import statespace as oracle
 from tests.statespace.engine.precise_models import as_precise, at_the_limit, many_latents, precise
 from tests.statespace.support import HOLES, punch, scaled_error, to_panel, to_parameters, uneven_times
@@ -260,6 +263,53 @@ def test_rows_that_are_read_when_they_are_asked_for(rng):
     with use_strategy("native"):
         found = expected_statistics(params, lazy)
     assert_same(found, expected_statistics(params, to_panel([X[:100], X[100:]])))
+
+
+@needs_library
+@pytest.mark.parametrize("kept_bytes", [0, 2**20, 2**30])
+def test_rows_that_are_read_do_not_stay_in_memory(rng, monkeypatch, tmp_path, kept_bytes):
+    """Neither all their values at once, however much of the forward pass is kept, nor in one large chunk."""
+    monkeypatch.setattr(route, "_READ_BYTES", 2**17)
+    monkeypatch.setattr(route, "_FEWEST_CHUNK_ROWS", 64)
+    model = many_latents(rng, 40, 1)
+    X = np.memmap(tmp_path / "rows", np.float64, "w+", shape=(20_000, 40))
+    X[:] = rng.standard_normal(X.shape)
+    params, units = to_parameters(model), (rng.standard_normal(40), rng.uniform(0.5, 2.0, 40))
+    lazy, native = stream(X, (len(X),), *units), NativeSegments(kept_bytes)
+    native.expected_statistics(params, lazy)  # makes what is kept from call to call
+    tracemalloc.start()
+    try:
+        found = native.expected_statistics(params, lazy)
+        assert tracemalloc.get_traced_memory()[1] < X.nbytes / 4
+    finally:
+        tracemalloc.stop()
+    assert_same(found, native.expected_statistics(params, to_panel([(X - units[0]) / units[1]])))
+
+
+@needs_library
+@pytest.mark.parametrize("kind", ["rows", "memmap", "float32", "columns first", "masked", "integers"])
+def test_rows_are_packed_as_without_the_library(rng, tmp_path, kind):
+    X = punch(rng, [10.0 * rng.standard_normal((1500, 7))], "scattered")[0]
+    masked = np.ma.array(np.where(np.isnan(X), -999.0, X), mask=np.isnan(X))
+    block = {
+        "rows": X[::-1].copy(),
+        "memmap": np.memmap(tmp_path / "rows", np.float64, "w+", shape=X.shape),
+        "float32": X.astype(np.float32),
+        "columns first": np.asfortranarray(X),
+        "masked": masked,
+        "integers": np.rint(np.nan_to_num(X)).astype(int),
+    }[kind]
+    if kind == "memmap":
+        block[:] = X
+    units = Units(rng.standard_normal(7), rng.uniform(0.5, 2.0, 7))
+    for given in (units, None):
+        for one, other in zip(pack(block, given), pack_rows(block, given), strict=True):
+            np.testing.assert_array_equal(one, other)
+    if kind in ("memmap", "masked"):
+        values, mask = pack(block, units)
+        wanted = np.where(np.isnan(X), 0.0, (X - units.shift) / units.scale)
+        np.testing.assert_array_equal(values, wanted)
+        np.testing.assert_array_equal(mask, ~np.isnan(X))
 
 
 @needs_library

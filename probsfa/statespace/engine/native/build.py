@@ -16,7 +16,7 @@ from pathlib import Path
 __all__ = ["LIBRARY", "MOST_STATES", "build", "sources_hash", "suffix"]
 
 FOLDER = Path(__file__).resolve().parent
-SOURCES = ("segments.c", "matrices.h", "supported.c")
+SOURCES = ("segments.c", "matrices.h", "pack.c", "supported.c")
 #: The library, beside its sources.
 LIBRARY = FOLDER / "_segments.so"
 # Numbers of states that have functions of their own, and up to which others serve.
@@ -57,6 +57,7 @@ def build() -> str:
             [*call, *vectors, f"-D{unit}", "-c", str(FOLDER / "segments.c"), "-o", f"{folder}/{unit}.o"]
             for unit in units
         ]
+        commands.append([*call, *vectors, "-c", str(FOLDER / "pack.c"), "-o", f"{folder}/pack.o"])
         made_of = f'-DMADE_OF="{sources_hash()}"'
         commands.append([*call, made_of, "-c", str(FOLDER / "supported.c"), "-o", f"{folder}/supported.o"])
         objects = [command[-1] for command in commands]

@@ -8,7 +8,7 @@ from typing import Any
 
 from probsfa.statespace.engine.native.build import LIBRARY, sources_hash, suffix
 
-__all__ = ["Data", "Passes", "Work", "passes", "serves"]
+__all__ = ["Data", "Passes", "Work", "packing", "passes", "serves"]
 
 #: The environment's word for doing without, when it is "0": when a wheel is built, or when a program runs.
 SWITCH = "PROBSFA_NATIVE"
@@ -118,6 +118,16 @@ class Passes:
     collapse: Callable[..., None]
     likelihoods: Callable[..., None]
     add_up: Callable[..., None]
+
+
+@cache
+def packing() -> Callable[..., None]:
+    """``pack`` of ``pack.c``, where the library serves."""
+    library = _library()
+    assert library is not None
+    function: Callable[..., None] = library.pack
+    library.pack.argtypes, library.pack.restype = (_INT, _INT, *(_POINTER,) * 5), None
+    return function
 
 
 @cache

@@ -18,7 +18,7 @@ from probsfa.statespace.engine.native.build import MOST_STATES
 from probsfa.statespace.engine.native.library import Data, Passes, Work, passes, serves
 from probsfa.statespace.engine.problem import reading
 from probsfa.statespace.engine.statistics import Statistics
-from probsfa.statespace.panel import Panel
+from probsfa.statespace.panel import Panel, resident_bytes
 from probsfa.statespace.parameters import Parameters
 
 __all__ = ["MOST_PRECISION_OF_STEPS", "MOST_STATES", "NativeSegments", "serves", "suits"]
@@ -36,6 +36,8 @@ _CHUNK_BYTES, _FEWEST_CHUNK_ROWS = 8 * 2**20, 2048
 # The same where moments are not shown in full: segments should be long beside the rows that depend on what
 # was before them, which are gone through twice.
 _LONG_CHUNK_BYTES, _LONG_CHUNK_ROWS = 64 * 2**20, 8192
+# Most bytes of a chunk's values where they are read from elsewhere.
+_READ_BYTES = 16 * 2**20
 # What the forward pass leaves is kept for the backward pass up to this size; beyond it, it is made again.
 _MOST_KEPT_BYTES = 1536 * 2**20
 # Rows times the products of one from which a second thread is worth asking.
@@ -86,9 +88,14 @@ class Table(NamedTuple):
     def of(cls, params: Parameters, panel: Panel) -> "Table":
         """From parameters and the gaps of a panel."""
         batch = transition_table(params, panel.gaps).as_batch()
-        inverse = batch.in_information_form()
-        matrices = (batch.matrix, inverse.weights, inverse.known, inverse.innovation)
-        return cls(*map(_laid_out, matrices), np.asarray(batch.innovation_log_det()))
+        by_precision = batch.in_information_form()
+        return cls(
+            decay=_laid_out(batch.matrix),
+            weight=_laid_out(by_precision.weights),
+            known=_laid_out(by_precision.known),
+            inverse=_laid_out(by_precision.innovation),
+            log_det=np.asarray(batch.innovation_log_det()),
+        )
 
     @property
     def n_gaps(self) -> int:
@@ -162,6 +169,8 @@ class Through:
         self.kept_bytes = kept_bytes
         self.panel, self.n_states, self.n_features = panel, params.n_states, params.n_features
         self.n_paired = 2 * params.latents.n_pairs
+        # Numbers that the forward pass leaves of a row: a mean, and the triangle of a covariance.
+        self.size_of_row = params.n_states * (params.n_states + 3) // 2
         self.passes: Passes = passes(self.n_states)
         self.table, self.columns = Table.of(params, panel), Columns.of(params)
         n, k = panel.n_rows, self.n_states
@@ -170,6 +179,9 @@ class Through:
         rows = max(_CHUNK_BYTES // of_a_row, _FEWEST_CHUNK_ROWS)
         if not shown:
             rows = max(rows, min(_LONG_CHUNK_BYTES // of_a_row, _LONG_CHUNK_ROWS))
+        self.resident = resident_bytes(panel.values) is not None
+        if not self.resident:
+            rows = min(rows, max(_READ_BYTES // (8 * self.n_features), _FEWEST_CHUNK_ROWS))
         rows -= rows % (LANES * _GROUPS)
         self.parts = [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
         self.chunks: dict[int, Chunk] = {}
@@ -183,14 +195,14 @@ class Through:
 
     def forward(self) -> Iterator[FloatArray]:
         """Filter all chunks in turn; gives the log density of each row."""
-        k = self.n_states
-        keeps = 8 * self.panel.n_rows * (k + k * (k + 1) // 2) <= self.kept_bytes
+        room = self.kept_bytes
         for i, part in enumerate(self.parts):
             # What is kept of one chunk alone is in memory that there is already.
             chunk = Chunk(self, part, fresh=len(self.parts) > 1)
             terms, state = chunk.filter(self.states[i])
             self.states.append(state)
-            if keeps:
+            room -= chunk.arrays["rows"].nbytes
+            if room >= 0:
                 self.chunks[i] = chunk
             yield terms
 
@@ -209,6 +221,8 @@ class Through:
             self.after = first
 
 
+# What is read of rows.
+_CELLS = ("values", "weights")
 # Names of what the structures of the library have.
 _FIELDS = {kind: {field[0] for field in kind._fields_} for kind in (Work, Data)}
 
@@ -240,19 +254,13 @@ class Chunk:
         self.alone = n_cores() < 2 or n * products < _LEAST_WORK
         self.n_groups = 1 if self.alone else min(_GROUPS, max(1, n // (LANES * _SHORTEST)))
         self.length = -(-n // (LANES * self.n_groups))
-        with reading:
-            cells = panel.values[part], panel.cell_weights[part]
-        values, weights = (np.ascontiguousarray(x, np.float64) for x in cells)
         index = np.ascontiguousarray(panel.gap_index[part], np.int32)
         ends, few = part.stop == panel.n_rows, whole.table.n_gaps <= _FEW_GAPS
         self.following = whole.table.n_gaps if ends else int(panel.gap_index[part.stop])
-        self.size_of_row = k + k * (k + 1) // 2
-        size = LANES * self.n_groups * (self.length + 1) * self.size_of_row
+        size = LANES * self.n_groups * (self.length + 1) * whole.size_of_row
         self.arrays: dict[str, NDArray[Any]] = {
             **whole.columns._asdict(),
             **whole.table._asdict(),
-            "values": values,
-            "weights": weights,
             "gap_index": index,
             "next_gap": np.append(index[1:], np.int32(self.following)),
             "steps": np.empty((whole.table.n_gaps + 1) * whole.passes.size_of_step if few else 0, np.uint8),
@@ -260,6 +268,17 @@ class Chunk:
             "rows": np.empty(size) if fresh else _scratch.array("rows", size),
         }
         self.addresses = _addresses(self.arrays)
+        self._read()
+
+    def _read(self) -> None:
+        """Have values and weights of the rows, from now on."""
+        with reading:
+            cells = self.whole.panel.values[self.part], self.whole.panel.cell_weights[self.part]
+        self._take(**dict(zip(_CELLS, (np.ascontiguousarray(x, np.float64) for x in cells), strict=True)))
+
+    def _take(self, **arrays: NDArray[Any]) -> None:
+        self.arrays.update(arrays)
+        self.addresses.update(_addresses(arrays))
 
     def _work(self, **arrays: FloatArray) -> Any:
         """``work`` of the library, with addresses of these arrays besides those of the chunk."""
@@ -282,8 +301,8 @@ class Chunk:
 
     def filter(self, before: State) -> tuple[FloatArray, State]:
         """Filter from the state before the first row; gives log densities of rows, and the last state."""
-        k, n, c = self.whole.n_states, self.n_rows, self.whole.passes
-        collapsed = _scratch.array("collapsed", LANES * self.n_groups * self.length * self.size_of_row)
+        whole, k, n, c = self.whole, self.whole.n_states, self.n_rows, self.whole.passes
+        collapsed = _scratch.array("collapsed", LANES * self.n_groups * self.length * whole.size_of_row)
         arrays = {"collapsed": collapsed, "terms": np.empty(n)}
         means = _scratch.array("filtered means", n, k)
         data, work = self._data(**arrays, means=means), self._work(**arrays, filtered_means=means)
@@ -295,6 +314,10 @@ class Chunk:
         c.join(work, self.n_groups, precision.ctypes.data, information.ctypes.data)
         self._on_groups(c.refilter, work)
         self._on_rows(c.likelihoods, data)
+        if not whole.resident:
+            # What is read from elsewhere is read again for the sums: kept, it would fill the memory.
+            for name in _CELLS:
+                del self.arrays[name], self.addresses[name]
         return arrays["terms"], State(information, precision)
 
     def smooth(self, last: State, into: Arrays, *, full: bool) -> State:
@@ -320,8 +343,7 @@ class Chunk:
         c.join_back(work, self.n_groups, mean.ctypes.data, covariance.ctypes.data)
         self._on_groups(c.smooth, work, int(full))
         c.link(work, self.n_groups, int(full))
-        self.arrays.update(into)
-        self.addresses.update(_addresses(into))
+        self._take(**into)
         first = into["covariances"][0]
         return State(into["means"][0].copy(), first.copy() if full else _unpacked(first[: k * (k + 1) // 2]))
 
@@ -340,6 +362,8 @@ class Chunk:
     def add_up(self, sums: "Sums") -> None:
         """Add the sums over rows to others, once moments are there for them."""
         k, n, after = self.whole.n_states, self.n_rows, self.whole.after
+        if "values" not in self.arrays:
+            self._read()
         means, moments = self.arrays["means"], self.arrays["covariances"]
         if after is not None:
             # These have a row more than the chunk, where the step from the last one leads.
