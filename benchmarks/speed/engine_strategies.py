@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share b
 
 from common.side_by_side import alternate, duration, setting, table
 
-# States, columns, rows, the part of the cells that is missing, and how many rhythms there are, of two states each.
+# States, columns, rows, the part of the cells that is missing, and how many rhythms of two states there are.
 CASES = [
     (3, 20, 1_000, 0.2, 0),
     (3, 20, 10_000, 0.2, 0),
