@@ -12,15 +12,31 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-__all__ = ["n_cores", "on_two_threads", "one_blas_thread"]
+__all__ = ["n_cores", "on_two_threads", "one_blas_thread", "one_core"]
+
+
+_of_one_core: ContextVar[bool] = ContextVar("of_one_core", default=False)
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Count one core alone, as tasks of a cluster do: whoever made its workers gave each its threads."""
+    token = _of_one_core.set(True)
+    try:
+        yield
+    finally:
+        _of_one_core.reset(token)
 
 
 def n_cores() -> int:
-    """Return the number of processor cores that this process may use."""
+    """Return the number of processor cores that this process may use, or this thread in :func:`one_core`."""
+    if _of_one_core.get():
+        return 1
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -17,7 +17,7 @@ from threadpoolctl import ThreadpoolController
 
 from probsfa import SFA, GraphSFA, KernelSFA, LaplacianEigenmaps, ProbabilisticSFA, graphs
 from probsfa import _threads as threads
-from probsfa._threads import Helper, ThreadLimit, n_cores, on_two_threads, one_blas_thread
+from probsfa._threads import Helper, ThreadLimit, n_cores, on_two_threads, one_blas_thread, one_core
 
 N_THREADS = 8
 
@@ -211,6 +211,10 @@ def test_grid_search_on_threads_gives_the_serial_results(rng):
 
 def test_cores_are_those_this_process_may_use():
     assert 1 <= n_cores() <= (os.cpu_count() or 1)
+    before = n_cores()
+    with one_core():
+        assert n_cores() == 1
+    assert n_cores() == before
 
 
 def calls_on_fitted_models(rng):

@@ -1,11 +1,11 @@
 """Probabilistic slow feature analysis of sequences on a cluster: parameters go out, sums come back."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from probsfa._threads import one_core
 from probsfa._times import TimeAxis
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_observed
@@ -50,7 +50,7 @@ class DistributedPanel(NamedTuple):
 
     def expected_statistics(self, params: Parameters) -> Statistics:
         """Sums of expected moments over all panels."""
-        step = delayed(partial(expected_statistics, for_steps=True))
+        step = delayed(_sums_for_a_step)
         return compute(reduce_tree(_add, [step(params, panel) for panel in self.panels]))[0]
 
     def count_patterns(self) -> PatternCounts:
@@ -127,6 +127,12 @@ def _n_parts(X: Any) -> int:
     if not is_array(X):
         return _MOST_PARTS
     return min(max(X.shape[0] // _ROWS_OF_A_PART, _FEW_PARTS), _MOST_PARTS)
+
+
+def _sums_for_a_step(params: Parameters, panel: Panel) -> Statistics:
+    """Expected statistics, by a task that has one thread, as others beside it have."""
+    with one_core():
+        return expected_statistics(params, panel, for_steps=True)
 
 
 def _scaled(part: Sequences, shift: FloatArray, scale: FloatArray) -> Sequences:

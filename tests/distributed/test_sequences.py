@@ -6,6 +6,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from probsfa import ProbabilisticSFA
+from probsfa._threads import n_cores
 from probsfa._validation import Sequences
 from probsfa.datasets import make_slow_mixture
 from probsfa.statespace import make_parameters
@@ -36,6 +37,14 @@ def test_short_sequences_of_an_array_share_parts_that_are_worth_a_task(n_rows, n
 def in_process():
     with dask.config.set(scheduler="synchronous"):
         yield
+
+
+def test_tasks_keep_to_one_thread(monkeypatch):
+    """Workers have the threads that they were given: tasks beside each other would wait for one another."""
+    seen = []
+    monkeypatch.setattr(_sequences, "expected_statistics", lambda *args, **options: seen.append(n_cores()))
+    _sequences._sums_for_a_step(None, None)
+    assert seen == [1]
 
 
 @pytest.fixture

@@ -266,17 +266,17 @@ def test_rows_that_are_read_when_they_are_asked_for(rng):
 
 
 @needs_library
-@pytest.mark.parametrize("kept_bytes", [0, 2**20, 2**30])
+@pytest.mark.parametrize("kept_bytes", [0, 2**17, 2**30])
 def test_rows_that_are_read_do_not_stay_in_memory(rng, monkeypatch, tmp_path, kept_bytes):
     """Neither all their values at once, however much of the forward pass is kept, nor in one large chunk."""
     monkeypatch.setattr(route, "_READ_BYTES", 2**17)
-    monkeypatch.setattr(route, "_FEWEST_CHUNK_ROWS", 64)
     model = many_latents(rng, 40, 1)
     X = np.memmap(tmp_path / "rows", np.float64, "w+", shape=(20_000, 40))
     X[:] = rng.standard_normal(X.shape)
     params, units = to_parameters(model), (rng.standard_normal(40), rng.uniform(0.5, 2.0, 40))
-    lazy, native = stream(X, (len(X),), *units), NativeSegments(kept_bytes)
-    native.expected_statistics(params, lazy)  # makes what is kept from call to call
+    native = NativeSegments(kept_bytes)
+    native.expected_statistics(params, stream(X, (len(X),), *units))  # makes what is kept from call to call
+    lazy = stream(X, (len(X),), *units)
     tracemalloc.start()
     try:
         found = native.expected_statistics(params, lazy)
@@ -287,7 +287,20 @@ def test_rows_that_are_read_do_not_stay_in_memory(rng, monkeypatch, tmp_path, ke
 
 
 @needs_library
-@pytest.mark.parametrize("kind", ["rows", "memmap", "float32", "columns first", "masked", "integers"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "rows",
+        "memmap",
+        "float32",
+        "columns first",
+        "masked",
+        "integers",
+        "every other row",
+        "no rows",
+        "not aligned",
+    ],
+)
 def test_rows_are_packed_as_without_the_library(rng, tmp_path, kind):
     X = punch(rng, [10.0 * rng.standard_normal((1500, 7))], "scattered")[0]
     masked = np.ma.array(np.where(np.isnan(X), -999.0, X), mask=np.isnan(X))
@@ -298,6 +311,9 @@ def test_rows_are_packed_as_without_the_library(rng, tmp_path, kind):
         "columns first": np.asfortranarray(X),
         "masked": masked,
         "integers": np.rint(np.nan_to_num(X)).astype(int),
+        "every other row": np.repeat(X, 2, axis=0)[::2],
+        "no rows": X[:0],
+        "not aligned": np.frombuffer(b"abc" + X.tobytes(), np.uint8)[3:].view(np.float64).reshape(X.shape),
     }[kind]
     if kind == "memmap":
         block[:] = X
@@ -310,6 +326,37 @@ def test_rows_are_packed_as_without_the_library(rng, tmp_path, kind):
         wanted = np.where(np.isnan(X), 0.0, (X - units.shift) / units.scale)
         np.testing.assert_array_equal(values, wanted)
         np.testing.assert_array_equal(mask, ~np.isnan(X))
+
+
+@needs_library
+def test_rows_of_another_width_than_their_units_are_refused(rng):
+    with pytest.raises(ValueError, match="broadcast"):
+        pack(rng.standard_normal((5, 9)), Units(np.zeros(7), np.ones(7)))
+
+
+@needs_library
+def test_rows_that_are_read_have_weights(rng, monkeypatch):
+    monkeypatch.setattr(route, "_READ_BYTES", 0)
+    monkeypatch.setattr(route, "_FEWEST_READ_ROWS", 32)
+    model = many_latents(rng, 4, 3)
+    X = punch(rng, oracle.simulate(rng, model, [200]), "scattered")[0]
+    weights = np.where(np.isnan(X), 0.0, rng.uniform(0.2, 3.0, X.shape))
+    lazy = lazy_panel(lambda rows: X[rows], 4, (200,))._replace(weights=weights)
+    params, native = to_parameters(model), NativeSegments()
+    wanted = native.expected_statistics(params, to_panel([X]).weighted(np.pad(weights, ((0, 8), (0, 0)))))
+    assert_same(native.expected_statistics(params, lazy), wanted)
+
+
+@needs_library
+def test_parameters_of_single_precision(rng):
+    model = many_latents(rng, 4, 3)
+    panel = to_panel(punch(rng, oracle.simulate(rng, model, [60]), "scattered"))
+    names = ("decay", "loadings", "noise_variance", "offset")
+    params = to_parameters(model)
+    short = params._replace(**{name: getattr(params, name).astype(np.float32) for name in names})
+    exact = short._replace(**{name: getattr(short, name).astype(np.float64) for name in names})
+    with use_strategy("native"):
+        assert_same(expected_statistics(short, panel), expected_statistics(exact, panel))
 
 
 @needs_library

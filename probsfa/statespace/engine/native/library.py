@@ -8,7 +8,7 @@ from typing import Any
 
 from probsfa.statespace.engine.native.build import LIBRARY, sources_hash, suffix
 
-__all__ = ["Data", "Passes", "Work", "packing", "passes", "serves"]
+__all__ = ["Data", "Passes", "Work", "packer", "passes", "serves"]
 
 #: The environment's word for doing without, when it is "0": when a wheel is built, or when a program runs.
 SWITCH = "PROBSFA_NATIVE"
@@ -121,7 +121,7 @@ class Passes:
 
 
 @cache
-def packing() -> Callable[..., None]:
+def packer() -> Callable[..., None]:
     """``pack`` of ``pack.c``, where the library serves."""
     library = _library()
     assert library is not None

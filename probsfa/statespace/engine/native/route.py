@@ -36,8 +36,8 @@ _CHUNK_BYTES, _FEWEST_CHUNK_ROWS = 8 * 2**20, 2048
 # The same where moments are not shown in full: segments should be long beside the rows that depend on what
 # was before them, which are gone through twice.
 _LONG_CHUNK_BYTES, _LONG_CHUNK_ROWS = 64 * 2**20, 8192
-# Most bytes of a chunk's values where they are read from elsewhere.
-_READ_BYTES = 16 * 2**20
+# Bytes of a chunk's values, at most, where they are read from elsewhere; and fewest rows of such a chunk.
+_READ_BYTES, _FEWEST_READ_ROWS = 16 * 2**20, 256
 # What the forward pass leaves is kept for the backward pass up to this size; beyond it, it is made again.
 _MOST_KEPT_BYTES = 1536 * 2**20
 # Rows times the products of one from which a second thread is worth asking.
@@ -87,7 +87,8 @@ class Table(NamedTuple):
     @classmethod
     def of(cls, params: Parameters, panel: Panel) -> "Table":
         """From parameters and the gaps of a panel."""
-        batch = transition_table(params, panel.gaps).as_batch()
+        table = transition_table(params, panel.gaps)
+        batch = table.map(lambda rows: np.asarray(rows, np.float64)).as_batch()
         by_precision = batch.in_information_form()
         return cls(
             decay=_laid_out(batch.matrix),
@@ -156,7 +157,7 @@ class Through:
     Parameters
     ----------
     params : Parameters
-        Parameters of the model, of AR(1) states alone.
+        Parameters of the model.
     panel : Panel
         Packed observations.
     kept_bytes : int
@@ -181,7 +182,7 @@ class Through:
             rows = max(rows, min(_LONG_CHUNK_BYTES // of_a_row, _LONG_CHUNK_ROWS))
         self.resident = resident_bytes(panel.values) is not None
         if not self.resident:
-            rows = min(rows, max(_READ_BYTES // (8 * self.n_features), _FEWEST_CHUNK_ROWS))
+            rows = min(rows, max(_READ_BYTES // (8 * self.n_features), _FEWEST_READ_ROWS))
         rows -= rows % (LANES * _GROUPS)
         self.parts = [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
         self.chunks: dict[int, Chunk] = {}
@@ -201,7 +202,7 @@ class Through:
             chunk = Chunk(self, part, fresh=len(self.parts) > 1)
             terms, state = chunk.filter(self.states[i])
             self.states.append(state)
-            room -= chunk.arrays["rows"].nbytes
+            room -= sum(chunk.arrays[name].nbytes for name in ("rows", "group", "steps"))
             if room >= 0:
                 self.chunks[i] = chunk
             yield terms
@@ -251,8 +252,8 @@ class Chunk:
         self.n_rows = n = part.stop - part.start
         products = k**2 * (k + whole.n_features)
         # Whether one thread is quicker than two.
-        self.alone = n_cores() < 2 or n * products < _LEAST_WORK
-        self.n_groups = 1 if self.alone else min(_GROUPS, max(1, n // (LANES * _SHORTEST)))
+        self.one_thread = n_cores() < 2 or n * products < _LEAST_WORK
+        self.n_groups = 1 if self.one_thread else min(_GROUPS, max(1, n // (LANES * _SHORTEST)))
         self.length = -(-n // (LANES * self.n_groups))
         index = np.ascontiguousarray(panel.gap_index[part], np.int32)
         ends, few = part.stop == panel.n_rows, whole.table.n_gaps <= _FEW_GAPS
@@ -369,7 +370,7 @@ class Chunk:
             # These have a row more than the chunk, where the step from the last one leads.
             means[n], moments[n, : k * (k + 1) // 2] = after.mean, _packed(after.matrix)
         data = self._data(moments=moments)
-        parts = [sums] if self.alone else [sums, Sums.zero(self.whole)]
+        parts = [sums] if self.one_thread else [sums, Sums.zero(self.whole)]
 
         def run(first: int, end: int, own: Sums) -> None:
             room = np.empty(ROWS_TOGETHER * (2 * own.residual_moments.shape[1] + k + 1))
@@ -383,7 +384,7 @@ class Chunk:
             total += part
 
     def _on_rows(self, run: Callable[..., None], data: Any) -> None:
-        if self.alone:
+        if self.one_thread:
             return run(data, 0, self.n_rows)
         half = self.n_rows // 2
         return on_two_threads(lambda: run(data, 0, half), lambda: run(data, half, self.n_rows))
