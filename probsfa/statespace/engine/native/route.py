@@ -87,8 +87,7 @@ class Table(NamedTuple):
     @classmethod
     def of(cls, params: Parameters, panel: Panel) -> "Table":
         """From parameters and the gaps of a panel."""
-        table = transition_table(params, panel.gaps)
-        batch = table.map(lambda rows: np.asarray(rows, np.float64)).as_batch()
+        batch = transition_table(params, panel.gaps).as_batch()
         by_precision = batch.in_information_form()
         return cls(
             decay=_laid_out(batch.matrix),
@@ -168,6 +167,7 @@ class Through:
 
     def __init__(self, params: Parameters, panel: Panel, kept_bytes: int, *, shown: bool = False) -> None:
         self.kept_bytes = kept_bytes
+        params = Parameters(**{name: np.asarray(x, np.float64) for name, x in params._asdict().items()})
         self.panel, self.n_states, self.n_features = panel, params.n_states, params.n_features
         self.n_paired = 2 * params.latents.n_pairs
         # Numbers that the forward pass leaves of a row: a mean, and the triangle of a covariance.
