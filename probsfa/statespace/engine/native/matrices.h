@@ -1,8 +1,8 @@
 /* Matrices of a few states, four side by side in the lanes of vectors.
  *
  * The number of states may be given to the compiler (-DSTATES=5), which then knows how long each loop is and keeps most of
- * a small matrix in registers; others, up to a number (-DUP_TO=32), go by blocks of four columns. What is computed with most is kept in
- * registers, several sums at a time: one sum alone would wait for its own last addition.
+ * a small matrix in registers; others, up to a number (-DUP_TO=32), go by blocks of four columns. What is computed with
+ * most is kept in registers, several sums at a time: one sum alone would wait for its own last addition.
  */
 #include <math.h>
 #include <stdint.h>
