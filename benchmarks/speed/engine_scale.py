@@ -6,8 +6,10 @@ rows to ``--longest``, streamed from a file, with the slope of log time in log r
 of the size of twelve stations' hourly air quality (20,448 rows, 132 columns, 1.6 % missing), against the time
 of as many flops in matrix products. With ``--beijing`` the air quality itself (the first 20,448 hours, in
 units of their standard deviations), after ``--steps`` steps of EM from the usual start, and no other part.
+With ``--memory`` the simulated data alone, and noise with a memory: a state more for each column.
 
     python benchmarks/speed/engine_scale.py [--longest 1e7] [--latents 90] [--rows 20448] [--beijing FILE.npz]
+        [--memory]
 """
 
 import argparse
@@ -119,17 +121,20 @@ def gradient():
 
 def latents(params, X):
     """Many latents against matrix products."""
-    (n_rows, n_features), n_components = X.shape, len(params.decay)
+    (n_rows, n_features), n_latents = X.shape, len(params.decay)
+    n_states = n_latents + len(params.memory_decay)
     panel = make_panel(Sequences(X, (n_rows,)))
     timing = repeated(lambda: expected_statistics(params, panel, for_steps=True), 3)
     # Forward: three products, two Cholesky factors, one triangular solve; backward: four, one and one.
     # Collapse and two sums over rows are products of the mask with K x K entries a row.
-    flops = n_rows * (17.0 * n_components**3 + 6.0 * n_features * n_components**2)
+    flops = n_rows * (17.0 * n_states**3 + 6.0 * n_features * n_states**2)
     floor = flops / product_rate()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     missing = 100 * np.mean(np.isnan(X))
+    states = f", {n_states} states" if n_states > n_latents else ""
     print(
-        f"\nK = {n_components}, {n_rows:,} rows, {n_features} columns, {missing:.2f} % missing: {timing}; "
+        f"\nK = {n_latents}{states}, {n_rows:,} rows, {n_features} columns, "
+        f"{missing:.2f} % missing: {timing}; "
         f"{flops / 1e9:.0f} GFLOP, which matrix products do in {floor:.1f} s: "
         f"{timing.median / floor:.2f} times; peak memory {peak:.2f} GiB",
         flush=True,
@@ -158,13 +163,19 @@ def main():
     parser.add_argument("--rows", type=int, default=20_448)
     parser.add_argument("--beijing", type=Path, help="the array X of 35,064 hours and 132 columns")
     parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--memory", action="store_true")
     options = parser.parse_args()
     print(setting("jax", "numpy"))
     if options.beijing is not None:
         beijing(options.beijing, options.latents, options.rows, options.steps)
         return
-    gradient()
     rng = np.random.default_rng(0)
+    if options.memory:
+        params = model(rng, 132, options.latents)
+        memory = {"memory_decay": rng.uniform(0.3, 0.95, 132), "memory_scale": rng.uniform(0.3, 0.8, 132)}
+        latents(params._replace(**memory), with_holes(rng, options.rows, 132, 0.016))
+        return
+    gradient()
     latents(model(rng, 132, options.latents), with_holes(rng, options.rows, 132, 0.016))
     length(options.longest)
 

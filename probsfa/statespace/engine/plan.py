@@ -179,7 +179,7 @@ def use_strategy(
         If an argument is not valid, or two of them exclude each other; and, from what is called inside, if
         the data do not allow it: segments must divide the rows, and for ``"steady_state"`` the series must be
         complete and even, with parameters whose covariances are soon steady. A fit may come by others. For
-        ``"native"`` there must be a library, and up to 128 states.
+        ``"native"`` there must be a library, and up to 160 states.
 
     Notes
     -----

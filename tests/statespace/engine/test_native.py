@@ -82,7 +82,7 @@ def test_moments_and_sums_are_those_of_the_joint_gaussian(rng, n_components, hol
 
 
 @needs_library
-@pytest.mark.parametrize("n_components", [32, 33, 70, 128])
+@pytest.mark.parametrize("n_components", [32, 33, 70, 160])
 def test_many_latents(rng, n_components):
     model = many_latents(rng, 40, n_components)
     data = punch(rng, oracle.simulate(rng, model, [30]), "scattered")
@@ -438,7 +438,7 @@ def test_it_is_chosen_where_it_suits(rng, monkeypatch):
         model._replace(loadings=1e200 * model.loadings),
         model._replace(decay=np.ones(12)),
         model._replace(decay=np.full(12, 1.0 - 1e-8)),
-        many_latents(rng, 12, 129),
+        many_latents(rng, 12, 161),
     ):
         assert not is_chosen(changed)
     assert not is_chosen(model, panel.weighted(1e8 * panel.mask))
@@ -461,9 +461,9 @@ def test_asked_for_where_it_cannot_be(rng, monkeypatch):
     panel = to_panel([np.zeros((10, 4))])
     with (
         use_strategy("native"),
-        pytest.raises(ValueError, match="up to 128 states; .* has 129"),
+        pytest.raises(ValueError, match="up to 160 states; .* has 161"),
     ):
-        smooth(to_parameters(many_latents(rng, 4, 129)), panel)
+        smooth(to_parameters(many_latents(rng, 4, 161)), panel)
     monkeypatch.setattr(planning.native, "serves", lambda: False)
     monkeypatch.setattr(planning.native, "suits", lambda params: False)
     with use_strategy("native"), pytest.raises(ValueError, match="the library is not"):

@@ -20,7 +20,7 @@ SOURCES = ("segments.c", "matrices.h", "pack.c", "supported.c")
 #: The library, beside its sources.
 LIBRARY = FOLDER / "_segments.so"
 # Numbers of states that have functions of their own, and up to which others serve.
-_OF_ITS_OWN, _UP_TO = 6, (32, 128)
+_OF_ITS_OWN, _UP_TO = 6, (32, 160)
 #: The most states that there are functions for.
 MOST_STATES = _UP_TO[-1]
 _FLAGS = ("-O3", "-fPIC", "-fno-math-errno", "-fno-trapping-math", "-std=gnu11")
