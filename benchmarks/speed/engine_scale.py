@@ -170,13 +170,13 @@ def main():
         beijing(options.beijing, options.latents, options.rows, options.steps)
         return
     rng = np.random.default_rng(0)
+    params, X = model(rng, 132, options.latents), with_holes(rng, options.rows, 132, 0.016)
     if options.memory:
-        params = model(rng, 132, options.latents)
         memory = {"memory_decay": rng.uniform(0.3, 0.95, 132), "memory_scale": rng.uniform(0.3, 0.8, 132)}
-        latents(params._replace(**memory), with_holes(rng, options.rows, 132, 0.016))
+        latents(params._replace(**memory), X)
         return
     gradient()
-    latents(model(rng, 132, options.latents), with_holes(rng, options.rows, 132, 0.016))
+    latents(params, X)
     length(options.longest)
 
 

@@ -10,13 +10,13 @@ from probsfa.statespace.posterior import expected_statistics, filter_rows, log_l
 from tests.oracles import latents_of_two_states as oracle
 from tests.sampling import sparsely
 from tests.statespace.engine.two_state_models import (
-    EXACT,
     KINDS,
     assert_is_the_joint_gaussian,
     make_data,
     make_model,
 )
 from tests.statespace.support import scaled_error
+from tests.tolerances import EXACT
 
 
 @pytest.mark.parametrize("kind", list(KINDS))

@@ -26,12 +26,16 @@ from probsfa.statespace.posterior import (
 from probsfa.statespace.streaming import stream
 from tests.oracles import statespace as oracle
 from tests.statespace.engine.precise_models import as_precise, at_the_limit, many_latents, precise
-from tests.statespace.support import HOLES, punch, scaled_error, to_panel, to_parameters, uneven_times
-from tests.tolerances import EXACT
-
-needs_library = pytest.mark.skipif(
-    not library.serves(), reason="probsfa was installed without a C compiler, or PROBSFA_NATIVE is 0"
+from tests.statespace.support import (
+    HOLES,
+    needs_library,
+    punch,
+    scaled_error,
+    to_panel,
+    to_parameters,
+    uneven_times,
 )
+from tests.tolerances import EXACT
 
 
 def assert_same(found, wanted):

@@ -4,23 +4,21 @@ import numpy as np
 import pytest
 
 from probsfa.statespace import ProbabilisticSFA, use_strategy
-from probsfa.statespace.engine.dynamics import entries
 from probsfa.statespace.engine.native import library, route
 from probsfa.statespace.engine.native.route import NativeSegments
 from probsfa.statespace.posterior import expected_statistics, log_likelihood, plan_for, smooth
 from tests.oracles import latents_of_two_states as oracle
 from tests.statespace.engine.two_state_models import (
-    EXACT,
     KINDS,
+    assert_are_its_transitions,
     assert_is_the_joint_gaussian,
     make_data,
     make_model,
 )
-from tests.statespace.support import scaled_error
+from tests.statespace.support import needs_library, scaled_error
+from tests.tolerances import EXACT
 
-pytestmark = pytest.mark.skipif(
-    not library.serves(), reason="probsfa was installed without a C compiler, or PROBSFA_NATIVE is 0"
-)
+pytestmark = needs_library
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
@@ -56,11 +54,7 @@ def test_chunks_are_handed_on_exactly(rng, monkeypatch, even, kept_bytes):
     assert scaled_error(found.means, mean) < EXACT
     assert scaled_error(found.lag_one_covariances, [covariance[t + 1, :, t] for t in range(136)]) < EXACT
     assert abs(stats.log_likelihood - value) < EXACT * abs(value)
-    needed = entries(params.n_states, 4)
-    moments = oracle.transition_moments(params, mean, covariance, times, panel.gaps, panel.gap_index)
-    sums = (stats.innovation_power, stats.innovation_moments, stats.previous_power)
-    for one, other in zip(sums, moments, strict=True):
-        assert scaled_error(one, other[:, needed.rows, needed.columns]) < EXACT
+    assert_are_its_transitions(stats, params, mean, covariance, times, panel)
 
 
 @pytest.mark.parametrize("slowest", [0.5, 0.999])

@@ -7,8 +7,7 @@ from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import expected_statistics, log_likelihood, smooth
 from tests.oracles import latents_of_two_states as oracle
 from tests.statespace.support import punch, scaled_error, to_panel, uneven_times
-
-EXACT = 1e-10
+from tests.tolerances import EXACT
 
 KINDS = {
     "rhythms": {"rhythm_decay": np.array([0.97]), "rhythm_frequency": np.array([0.4])},
@@ -52,6 +51,11 @@ def assert_is_the_joint_gaussian(params, data, times, panel):
     assert scaled_error(posterior.covariances, [covariance[t, :, t] for t in rows]) < EXACT
     lag_one = [covariance[t + 1, :, t] for t in rows[:-1]]
     assert scaled_error(posterior.lag_one_covariances, lag_one) < EXACT
+    assert_are_its_transitions(stats, params, mean, covariance, times, panel)
+
+
+def assert_are_its_transitions(stats, params, mean, covariance, times, panel):
+    """Sums over transitions, beside the moments of all states in the joint Gaussian."""
     moments = oracle.transition_moments(params, mean, covariance, times, panel.gaps, panel.gap_index)
     needed = entries(params.n_states, 2 * params.latents.n_pairs)
     sums = (stats.innovation_power, stats.innovation_moments, stats.previous_power)
