@@ -35,7 +35,6 @@ from probsfa.sfa import LaplacianEigenmaps as LaplacianEigenmaps
 from probsfa.sfa import Layer as Layer
 from probsfa.sfa import SpectralClustering as SpectralClustering
 from probsfa.statespace import ProbabilisticSFA as ProbabilisticSFA
-from probsfa.statespace import on_devices as on_devices
 from probsfa.statespace import select_model as select_model
 from probsfa.statespace import select_n_components as select_n_components
 

@@ -53,9 +53,9 @@ print(Parallel(n_jobs=2)(delayed(count_hits)(X) for _ in range(1))[0])
 
 def run(*arguments, script=FIT, **environment):
     # Without what the tests tell JAX: these processes keep programs only where they ask for it. Without the
-    # library, too, which leaves no program to be compiled.
+    # compiled engine, too, which leaves no program to be compiled.
     given = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
-    given["PROBSFA_NATIVE"] = "0"
+    given["PROBSFA_CORE"] = "0"
     done = subprocess.run(
         [sys.executable, "-c", script, *arguments],
         capture_output=True,

@@ -11,7 +11,7 @@ from probsfa._validation import Sequences
 from probsfa.bayes.draws import parameters_of_draws, posterior_mean, thinned
 from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.weights import degrees_of_draws
-from probsfa.statespace import student_filter
+from probsfa.statespace import student
 from probsfa.statespace.filtering import FilterRows, FilterState, run_filter
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import filter_rows
@@ -121,7 +121,7 @@ def filter_sequences(
     ways: list[FilterRows] = [filter_rows] * len(draws)
     if fitted.degrees is not None:
         noises = map(StudentNoise, degrees_of_draws(fitted, n_predictive).tolist())
-        ways = [partial(student_filter.filter_rows, noise) for noise in noises]
+        ways = [partial(student.filter_rows, noise) for noise in noises]
     results = []
     for i in range(len(timed.lengths)):
         params = [draw[i if fitted.hierarchical else 0] for draw in draws]

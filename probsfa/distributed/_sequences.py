@@ -13,7 +13,7 @@ from probsfa.distributed._dask import compute, delayed, is_array, persist, reduc
 from probsfa.distributed._parts import whole_sequences
 from probsfa.statespace import ProbabilisticSFA
 from probsfa.statespace.columns import column_moments, merge_columns
-from probsfa.statespace.engine.statistics import Statistics
+from probsfa.statespace.engine.moments import Statistics
 from probsfa.statespace.estimator import set_fitted
 from probsfa.statespace.learning.budget import Size, most_components
 from probsfa.statespace.learning.maximum_likelihood import (

@@ -36,8 +36,7 @@ from probsfa.statespace.covariates import calendar_terms as calendar_terms
 from probsfa.statespace.covariates import harmonics as harmonics
 from probsfa.statespace.covariates import trend as trend
 from probsfa.statespace.diagnostics import Diagnostics as Diagnostics
-from probsfa.statespace.engine.plan import on_devices as on_devices
-from probsfa.statespace.engine.plan import use_strategy as use_strategy
+from probsfa.statespace.engine.choose import use_strategy as use_strategy
 from probsfa.statespace.estimator import ProbabilisticSFA as ProbabilisticSFA
 from probsfa.statespace.estimator import load as load
 from probsfa.statespace.filtering import FilterResult as FilterResult
@@ -85,7 +84,6 @@ __all__ = [
     "make_parameters",
     "noise_free_log_likelihood",
     "noise_free_maximum_likelihood",
-    "on_devices",
     "select_model",
     "select_n_components",
     "trend",

@@ -46,7 +46,7 @@ from probsfa.statespace.noise_free import fit_noise_free
 from probsfa.statespace.parameters import Parameters, canonical, make_parameters
 from probsfa.statespace.posterior import Posterior
 from probsfa.statespace.prediction import Forecast, check_probability
-from probsfa.statespace.progress import Progress, tell
+from probsfa.statespace.progress import Progress
 from probsfa.statespace.short_records import or_with_memory
 from probsfa.statespace.student import FEWEST_DEGREES
 from probsfa.statespace.student_model import with_noise
@@ -448,8 +448,6 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         model = model.with_gross_misfit(sequences)
         model = replace(model, fitted=with_times(model.fitted, sequences.axis, sequences.time_unit))
         set_fitted(self, model)
-        if self.verbose:
-            tell(f"engine: {model.plan(sequences).reason}")
         return self
 
     def _fit_mapped(self, X: Any, sequences: Sequences, exog: Any, options: FitOptions) -> Self:
@@ -493,8 +491,6 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         model = model.with_gross_misfit(sequences)
         model = model.with_fitted(with_times(model.fitted, sequences.axis, sequences.time_unit))
         set_fitted(self, model)
-        if self.verbose and not options.noise_free:
-            tell(f"engine: {model.plan(sequences).reason}")
         return self
 
     def fit_stream(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Self:

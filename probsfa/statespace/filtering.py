@@ -18,11 +18,9 @@ from probsfa.statespace.prediction import check_probability, observation_moments
 
 # Entries of matrices of the cells of rows that are inverted at once.
 _MOST_ENTRIES = 2**22
-# Change of a covariance from row to row, in units of its variances, that is none.
-_STEADY = 1e-13
 
 #: Filters rows, as :func:`probsfa.statespace.posterior.filter_rows`.
-FilterRows = Callable[[Parameters, Panel, Transition, FloatArray, FloatArray], Filtering]
+FilterRows = Callable[[Parameters, Panel, FloatArray, FloatArray, Transition | None], Filtering]
 
 
 class FilterState(NamedTuple):
@@ -315,45 +313,8 @@ def filter_all(params: Parameters, panel: Panel) -> tuple[Filtering, Transition]
     """
     k = params.n_states
     steps = transition_table(params, panel.gaps).at(panel.gap_index)
-    filtering = filter_rows(params, panel, steps, np.zeros(k), np.eye(k))
+    filtering = filter_rows(params, panel, np.zeros(k), np.eye(k))
     return filtering, steps.at(slice(0, panel.n_rows))
-
-
-def filter_few(params: Parameters, panel: Panel) -> tuple[Filtering, Transition]:
-    """Do what :func:`filter_all` does, row by row in NumPy, without the log-likelihoods.
-
-    For some hundreds of rows that is done before a program would be compiled.
-    """
-    k, n = params.n_states, panel.n_rows
-    table, index = transition_table(params, panel.gaps), panel.gap_index[:n]
-    unit = np.eye(k)
-    over = {int(i): table.at(int(i)) for i in np.unique(index)}
-    moves = {i: np.asarray(step.move(unit)) for i, step in over.items()}
-    shocks = {i: np.asarray(step.innovation_covariance()) for i, step in over.items()}
-    weights = panel.cell_weights[:n] / params.noise_variance
-    outer = (params.loadings[:, :, None] * params.loadings[:, None, :]).reshape(-1, k * k)
-    information = (weights @ outer).reshape(n, k, k)
-    score = (weights * (panel.values[:n] - params.offset)) @ params.loadings
-    means, covariances = np.empty((n, k)), np.empty((n, k, k))
-    # Whether a row is seen as the one before, and as long after it.
-    alike = np.append(False, np.all(weights[1:] == weights[:-1], axis=1) & (index[1:] == index[:-1]))
-    mean, covariance, steady = np.zeros(k), unit, False
-    for t, gap in enumerate(index.tolist()):
-        move = moves[gap]
-        mean = move @ mean
-        steady = steady and bool(alike[t])
-        if not steady:
-            before = covariance
-            # (P^-1 + J)^-1 = P^1/2 (1 + P^1/2' J P^1/2)^-1 P^1/2', which holds its digits at little noise.
-            root = np.linalg.cholesky(move @ before @ move.T + shocks[gap])
-            inner = np.linalg.inv(unit + root.T @ information[t] @ root)
-            covariance = root @ (0.5 * (inner + inner.T)) @ root.T
-            scale = np.sqrt(np.diagonal(covariance))
-            change = np.abs(covariance - before) / (scale[:, None] * scale)
-            steady = bool(alike[t]) and float(change.max()) <= _STEADY
-        mean = mean + covariance @ (score[t] - information[t] @ mean)
-        means[t], covariances[t] = mean, covariance
-    return Filtering(means, covariances, np.full(n, np.nan)), table.at(index)
 
 
 def run_filter(
@@ -392,7 +353,7 @@ def run_filter(
     k = states.n_states
     panel = make_panel(sequence)
     transitions = transition_table(states, panel.gaps).at(panel.gap_index)
-    mean, covariance = np.zeros(k), np.eye(k)
+    mean, covariance, onward = np.zeros(k), np.eye(k), None
     times = sequence.times
     if state is not None:
         _check_state(state, k, times)
@@ -405,7 +366,7 @@ def run_filter(
                 elapsed = float(np.rint(elapsed))
         onward = transition_over(states, whole_if_close(np.array([elapsed])))
         transitions = transitions.with_first(onward.at(0))
-    filtering = filter_rows(params, panel, transitions, mean, covariance)
+    filtering = filter_rows(params, panel, mean, covariance, onward)
     last = FilterState(
         filtering.means[-1].copy(),
         filtering.covariances[-1].copy(),

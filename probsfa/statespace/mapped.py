@@ -18,7 +18,6 @@ from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.covariates import Regression
 from probsfa.statespace.diagnostics import Diagnostics
-from probsfa.statespace.engine.plan import Plan
 from probsfa.statespace.filtering import FilterResult, FilterState, OneStep
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
 from probsfa.statespace.learning.profile import TimescaleProfile
@@ -292,11 +291,6 @@ class MappedModel:
     def arrays_to_save(self) -> Mapping[str, NDArray[Any]]:
         """As of the model of the mapped rows."""
         return self.inner.arrays_to_save()
-
-    def plan(self, sequences: Sequences) -> Plan:
-        """How the engine works through these data, and why."""
-        assert isinstance(self.inner, LinearGaussianModel)
-        return self.inner.plan(self.map(sequences))
 
 
 def mapped(sequences: Sequences, transforms: Transforms, regression: Regression | None = None) -> Sequences:

@@ -24,12 +24,10 @@ from probsfa.statespace.diagnostics import (
     misfit_clause,
     outlier_clause,
 )
-from probsfa.statespace.engine.plan import Plan
 from probsfa.statespace.filtering import (
     FilterResult,
     FilterState,
     filter_all,
-    filter_few,
     one_step,
     run_filter,
     standardised_errors,
@@ -55,7 +53,6 @@ from probsfa.statespace.posterior import (
     Posterior,
     cells_left_out,
     log_likelihood,
-    plan_for,
     smooth,
     visit_moments,
 )
@@ -339,7 +336,7 @@ class LinearGaussianModel:
     def errors_of_few(self, sequences: Sequences) -> FloatArray:
         """Standardised errors of predictions one row ahead (N, D), of rows few enough to go through them."""
         timed = sequences.retimed(self.fitted.time_unit)
-        filtering, steps = filter_few(self._states, make_panel(timed))
+        filtering, steps = filter_all(self._states, make_panel(timed))
         ahead = one_step(self.fitted.predictive_params, steps, filtering.means, filtering.covariances)
         return standardised_errors(timed.values, *ahead)
 
@@ -466,10 +463,6 @@ class LinearGaussianModel:
     def arrays_to_save(self) -> Mapping[str, NDArray[Any]]:
         """Nothing: the parameters are the model."""
         return {}
-
-    def plan(self, sequences: Sequences) -> Plan:
-        """How the engine works through these data, and why."""
-        return plan_for(self._states, self._panel(sequences))
 
     def _panel(self, sequences: Sequences) -> Panel:
         return make_panel(sequences.retimed(self.fitted.time_unit))

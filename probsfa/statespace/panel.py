@@ -6,6 +6,7 @@ that no transition leads there and the stationary distribution starts the chain 
 of its own.
 """
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -27,6 +28,7 @@ __all__ = [
     "make_panel",
     "pack_rows",
     "padded_length",
+    "reading",
     "resident_bytes",
     "whole_if_close",
 ]
@@ -35,6 +37,9 @@ __all__ = [
 _PART_ROWS = 1024
 # Bytes of which the first address of an array must be a multiple for JAX not to copy it.
 _ALIGNMENT = 64
+
+#: Held while rows are read: a source of rows need not support two readers at once.
+reading = threading.Lock()
 
 #: Gives the rows of a slice, NaN where missing; they are not written to.
 ReadRows = Callable[[slice], Any]

@@ -1,45 +1,37 @@
 """Posterior moments, log-likelihood and expected statistics of checked data.
 
-This is the one place through which everything else asks the engine, in float64 whatever the user's JAX
-configuration is, with NumPy arrays going in and coming out. Parameters whose noise has memory are asked about
-as :attr:`.Parameters.state_space`: moments are of all its states, the memories among them.
+This is the one place through which everything else calls the engine, with NumPy arrays going in and out.
+Parameters with AR(1) noise of columns are used as :attr:`.Parameters.state_space`: moments are of all its
+states, those of the noise among them.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from numpy.typing import NDArray
 
-from probsfa._interrupts import interrupts_kept
-from probsfa._processes import check_not_forked
-from probsfa._threads import one_blas_thread
 from probsfa._typing import FloatArray
-from probsfa.statespace.engine.cell_scores import cell_scores
-from probsfa.statespace.engine.compiler import program
-from probsfa.statespace.engine.dynamics import Gaussian, Transition
-from probsfa.statespace.engine.plan import Plan, in_turn, plan, settings_for_draws
-from probsfa.statespace.engine.problem import Model, Problem, Rows, make_model
-from probsfa.statespace.engine.recursions import Recursions
-from probsfa.statespace.engine.settings import engine_settings
-from probsfa.statespace.engine.statistics import Statistics
-from probsfa.statespace.engine.sweep import draw_in_turn
+from probsfa.statespace.engine.choose import choose
+from probsfa.statespace.engine.dynamics import Transition
+from probsfa.statespace.engine.moments import Filtering, Statistics
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 
+__all__ = [
+    "Filtering",
+    "Posterior",
+    "cells_left_out",
+    "draw_states",
+    "expected_statistics",
+    "filter_rows",
+    "log_likelihood",
+    "smooth",
+    "visit_moments",
+]
+
 # Part of what latents explain below which noise is rounding of it.
 _LEAST_NOISE = 1e-13
-
-
-@contextmanager
-def engine() -> Iterator[None]:
-    """Settings under which the engine is asked."""
-    check_not_forked()
-    with interrupts_kept(), engine_settings(), one_blas_thread():
-        yield
 
 
 class Posterior(NamedTuple):
@@ -94,24 +86,6 @@ class Posterior(NamedTuple):
         ]
 
 
-class Filtering(NamedTuple):
-    """Distribution of each latent state given the rows up to its own.
-
-    ``means`` (T, K), ``covariances`` (T, K, K) and ``log_likelihoods`` (T,): log density of each row given
-    the rows before it; zero where nothing is observed.
-    """
-
-    means: FloatArray
-    covariances: FloatArray
-    log_likelihoods: FloatArray
-
-
-def plan_for(params: Parameters, panel: Panel, *, for_steps: bool = False) -> Plan:
-    """How the engine works through a panel, for results or for the steps of a climb, and why."""
-    with engine():
-        return plan(params.state_space, panel, for_steps=for_steps)
-
-
 def smooth(params: Parameters, panel: Panel) -> Posterior:
     """Posterior moments of the latents and log-likelihood.
 
@@ -127,9 +101,8 @@ def smooth(params: Parameters, panel: Panel) -> Posterior:
     Posterior
         Moments for the ``n_rows`` rows of the panel, one sequence after the other.
     """
-    with engine():
-        states = params.state_space
-        return Posterior(**plan(states, panel).route.moments(states, panel)._asdict())
+    states = params.state_space
+    return Posterior(*choose(states, panel).moments(states, panel))
 
 
 def visit_moments(
@@ -150,23 +123,21 @@ def visit_moments(
     visit : callable
         Called with the rows of a chunk, their means and their covariances, none of which is kept.
     for_steps : bool, default=False
-        Whether they only tell a fit how to go on, for which eight digits serve where ten take longer.
+        Whether they only tell a fit where to step next, for which five digits suffice.
 
     Returns
     -------
     float
         Log-likelihood of the observations, in nats.
     """
-    with engine():
-        states = params.state_space
-        return in_turn(states, panel, for_steps=for_steps).visit_moments(states, panel, visit)
+    states = params.state_space
+    return choose(states, panel, for_steps=for_steps).visit_moments(states, panel, visit)
 
 
 def log_likelihood(params: Parameters, panel: Panel) -> float:
     """Log-likelihood of the observations in nats; the forward pass alone."""
-    with engine():
-        states = params.state_space
-        return plan(states, panel).route.log_likelihood(states, panel)
+    states = params.state_space
+    return choose(states, panel).log_likelihood(states, panel)
 
 
 def expected_statistics(params: Parameters, panel: Panel, *, for_steps: bool = False) -> Statistics:
@@ -179,26 +150,18 @@ def expected_statistics(params: Parameters, panel: Panel, *, for_steps: bool = F
     panel : Panel
         Packed observations.
     for_steps : bool, default=False
-        Whether they only tell a climb how to go on, for which eight digits serve where ten take longer.
+        Whether they only tell an optimizer where to step next, for which five digits suffice.
     """
-    with engine():
-        states = params.state_space
-        return plan(states, panel, for_steps=for_steps).route.expected_statistics(states, panel)
-
-
-@program()
-def _filter_program(
-    values: Array, weights: Array, transitions: Transition, model: Model, before: Gaussian
-) -> tuple[Array, Array, Array]:
-    nothing = transitions.at(0).starting()
-    problem = Problem(values, weights, transitions, nothing, *model[1:])
-    result, log_likelihoods = Recursions().forward(problem, before)
-    roots = result.filtered.roots
-    return result.filtered.means, roots @ jnp.swapaxes(roots, 1, 2), log_likelihoods
+    states = params.state_space
+    return choose(states, panel, for_steps=for_steps).expected_statistics(states, panel)
 
 
 def filter_rows(
-    params: Parameters, panel: Panel, transitions: Transition, mean: FloatArray, covariance: FloatArray
+    params: Parameters,
+    panel: Panel,
+    mean: FloatArray,
+    covariance: FloatArray,
+    onward: Transition | None = None,
 ) -> Filtering:
     """Causal distributions of the states, starting from that of the state before the first row.
 
@@ -208,23 +171,20 @@ def filter_rows(
         Parameters of the model.
     panel : Panel
         Packed observations.
-    transitions : Transition
-        From the row before to each row, (T, K); the first may lead there from a row before, to go on.
     mean : ndarray of shape (K,)
         Mean of the state before the first row.
     covariance : ndarray of shape (K, K)
         Its covariance.
+    onward : Transition, optional
+        Transition (1, K) from that state to the first row, to go on from rows before; by default the first
+        row starts a sequence.
 
     Returns
     -------
     Filtering
     """
-    with engine():
-        before = Gaussian(jnp.asarray(mean), jnp.asarray(covariance))
-        model = make_model(params.state_space, panel)
-        rows = (panel.values, panel.cell_weights)
-        filtered = _filter_program(*rows, transitions.map(jnp.asarray), model, before)
-        return Filtering(*(np.asarray(rows)[: panel.n_rows] for rows in filtered))
+    states = params.state_space
+    return choose(states, panel).filter(states, panel, mean, covariance, onward)
 
 
 def cells_left_out(params: Parameters, panel: Panel) -> tuple[FloatArray, FloatArray]:
@@ -244,10 +204,7 @@ def cells_left_out(params: Parameters, panel: Panel) -> tuple[FloatArray, FloatA
         explain of its feature.
     """
     states = params.state_space
-    with engine():
-        model = make_model(states, panel)
-        rows = Rows(*map(jnp.asarray, (panel.values, panel.mask, panel.gap_index)))
-        scores, precisions = (np.asarray(a)[: panel.n_rows] for a in cell_scores(model, rows))
+    scores, precisions = choose(states, panel).leave_one_out(states, panel)
     resolved = states.noise_variance > _LEAST_NOISE * np.sum(states.loadings**2, axis=1)
     seen = (np.asarray(panel.mask[: panel.n_rows]) > 0.0) & resolved
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -271,7 +228,5 @@ def draw_states(params: Parameters, panel: Panel, normals: FloatArray) -> FloatA
     -------
     ndarray of shape (n_draws, N, K)
     """
-    with engine():
-        states = params.state_space
-        settings = settings_for_draws(panel.values.shape[0], states.n_states)
-        return draw_in_turn(states, panel, normals, *settings)
+    states = params.state_space
+    return choose(states, panel).draw(states, panel, normals)

@@ -18,7 +18,7 @@ from probsfa._times import check_times
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_lengths
 from probsfa.statespace.columns import ColumnMoments, column_moments, merge_columns
-from probsfa.statespace.engine.native.packing import pack
+from probsfa.statespace.engine.core.kernels import pack
 from probsfa.statespace.learning.budget import Size, most_components
 from probsfa.statespace.learning.maximum_likelihood import Observations, check_lengths_for_timescales
 from probsfa.statespace.panel import Panel, Units, lazy_panel, make_panel

@@ -38,6 +38,9 @@ from scipy.optimize import minimize_scalar
 from scipy.special import betaln, digamma, gammaincinv, gammaln, logsumexp, ndtr, ndtri
 
 from probsfa._typing import FloatArray
+from probsfa.statespace.engine.choose import choose
+from probsfa.statespace.engine.dynamics import Transition
+from probsfa.statespace.engine.moments import Filtering
 from probsfa.statespace.leave_one_out import left_out_moments
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
@@ -488,3 +491,35 @@ def _gamma_nodes(nu: float, n_nodes: int = 120) -> tuple[FloatArray, FloatArray]
     log_p = half * grid - half * np.exp(grid)
     p = np.exp(log_p - log_p.max())
     return np.exp(grid), p / p.sum()
+
+
+def filter_rows(
+    noise: StudentNoise,
+    params: Parameters,
+    panel: Panel,
+    mean: FloatArray,
+    covariance: FloatArray,
+    onward: Transition | None = None,
+) -> Filtering:
+    """Causal distributions of the states under Student-t noise, row by row, approximately.
+
+    The distribution of a state given the rows before its own is taken as Gaussian. The weights of a row's
+    values, and with them the state, are at their fixed point for that row alone; rows before it are not
+    weighted again (Agamennoni, Nieto & Nebot 2012, IEEE Transactions on Signal Processing 60, 5024-5037).
+
+    Parameters
+    ----------
+    noise : StudentNoise
+        Degrees of freedom, and which values share a weight.
+    params, panel, mean, covariance, onward
+        As of :func:`probsfa.statespace.posterior.filter_rows`.
+
+    Returns
+    -------
+    Filtering
+        Log densities of rows are lower bounds.
+    """
+    states = params.state_space
+    algorithm = choose(states, panel)
+    degrees = float(noise.degrees_of_freedom)
+    return algorithm.filter_student(states, panel, degrees, noise.by_row, mean, covariance, onward)

@@ -13,7 +13,7 @@ import numpy as np
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.datasets import hide_blocks
-from probsfa.statespace import student_filter
+from probsfa.statespace import student
 from probsfa.statespace.diagnostics import Diagnostics, PredictionErrors, left_out_row_moments
 from probsfa.statespace.engine.dynamics import simulate_latents, transition_table
 from probsfa.statespace.filtering import FilterResult, FilterState, one_step, run_filter
@@ -84,7 +84,7 @@ class StudentModel(LinearGaussianModel):
                 timed.one(i),
                 state,
                 predictive=self.fitted.predictive_params,
-                filter_rows=partial(student_filter.filter_rows, self.noise),
+                filter_rows=partial(student.filter_rows, self.noise),
             )
             for i in range(len(timed.lengths))
         ]
@@ -199,7 +199,7 @@ class StudentModel(LinearGaussianModel):
         panel = self._panel(sequences)
         k = params.n_states
         steps = transition_table(params, panel.gaps).at(panel.gap_index)
-        filtering = student_filter.filter_rows(noise, params, panel, steps, np.zeros(k), np.eye(k))
+        filtering = student.filter_rows(noise, params, panel, np.zeros(k), np.eye(k))
         before = steps.at(slice(0, panel.n_rows))
         ahead = one_step(fitted.predictive_params, before, filtering.means, filtering.covariances)
         check_finite(sequences, params, ahead.means)

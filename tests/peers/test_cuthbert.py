@@ -109,8 +109,7 @@ def test_update(seed, missing):
     density = multivariate_normal(cov=S).logpdf(residual)
 
     panel = to_panel([data])
-    still = Transition(np.ones((len(panel.values), K)))
-    ours = filter_rows(to_parameters(model), panel, still, mean, covariance)
+    ours = filter_rows(to_parameters(model), panel, mean, covariance, Transition(np.ones((1, K))))
     assert scaled_error(ours.means[0], expected[0]) < EXACT
     assert scaled_error(ours.covariances[0], expected[1]) < EXACT
     assert scaled_error(ours.log_likelihoods[0], density) < EXACT

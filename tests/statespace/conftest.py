@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from probsfa.statespace import ProbabilisticSFA
-from probsfa.statespace.engine import plan as planning
 from tests.oracles import statespace as oracle
 from tests.statespace.support import punch
 
@@ -14,13 +13,6 @@ from tests.statespace.support import punch
 def strict_promotion():
     with jax.numpy_dtype_promotion("strict"):
         yield
-
-
-@pytest.fixture
-def no_library(monkeypatch):
-    """What is chosen where there is no compiled library, as on a machine without a C compiler."""
-    monkeypatch.setattr(planning.native, "suits", lambda params: False)
-    monkeypatch.setattr(planning.native, "serves", lambda: False)
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from probsfa._validation import Sequences
-from probsfa.statespace.engine.native import library
+from probsfa.statespace.engine.core.kernels import available
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters
 from tests.oracles import statespace as oracle
@@ -12,8 +12,8 @@ from tests.oracles import statespace as oracle
 # For Python itself: a warning is an error, unless it tells of half a compiled program, which JAX makes anew.
 STRICT = ("-W", "error", "-W", "ignore:Error reading persistent compilation cache")
 
-needs_library = pytest.mark.skipif(
-    not library.serves(), reason="probsfa was installed without a C compiler, or PROBSFA_NATIVE is 0"
+needs_core = pytest.mark.skipif(
+    not available(), reason="probsfa was installed without a compiler, or PROBSFA_CORE is 0"
 )
 
 # Holes by name: which entries of a (T, D) array are missing.

@@ -12,7 +12,6 @@ import probsfa
 from probsfa import ProbabilisticSFA
 from probsfa._validation import Sequences
 from probsfa.statespace.diagnostics import left_out_errors, left_out_rows
-from probsfa.statespace.filtering import filter_all, filter_few
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import smooth
 from probsfa.statespace.prediction import observation_moments
@@ -102,30 +101,6 @@ def test_a_row_that_is_known_but_for_rounding_is_left_aside(rng):
     whole = smooth(params, to_panel(data))
     got = left_out_rows(params, np.concatenate(data), whole.means, whole.covariances)
     assert np.isnan(got).all() or np.isfinite(got[~np.isnan(got)]).all()
-
-
-def test_the_filter_of_a_few_rows_is_that_of_all(rng):
-    model, data, _ = small(rng)
-    panel = to_panel(data)
-    few, all_rows = filter_few(to_parameters(model), panel)[0], filter_all(to_parameters(model), panel)[0]
-    np.testing.assert_allclose(few.means, all_rows.means, atol=1e-12)
-    np.testing.assert_allclose(few.covariances, all_rows.covariances, atol=1e-12)
-
-
-@pytest.mark.parametrize("times", ["even", "uneven"])
-def test_the_filter_of_a_few_rows_once_covariances_are_steady(rng, times):
-    """Holes come after, and go; so do steps of another length, and the starts of other sequences."""
-    model = oracle.random_model(rng, 4, 2)._replace(decay=np.array([0.95, 0.4]))
-    data = [x.copy() for x in oracle.simulate(rng, model, [400, 150])]
-    data[0][200:210, 1] = np.nan
-    data[0][300] = np.nan
-    when = None
-    if times == "uneven":
-        when = [np.cumsum(np.where(np.arange(len(x)) == 100, 3.0, 1.0)) for x in data]
-    panel = to_panel(data, when)
-    few, all_rows = filter_few(to_parameters(model), panel)[0], filter_all(to_parameters(model), panel)[0]
-    np.testing.assert_allclose(few.means, all_rows.means, atol=1e-11)
-    np.testing.assert_allclose(few.covariances, all_rows.covariances, atol=1e-11)
 
 
 # ------------------------------------------------------------------------- what is said

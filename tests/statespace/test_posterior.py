@@ -10,7 +10,7 @@ import pytest
 
 from probsfa.statespace import use_strategy
 from probsfa.statespace.engine import sweep
-from probsfa.statespace.engine.dynamics import transition_over, transition_table
+from probsfa.statespace.engine.dynamics import transition_over
 from probsfa.statespace.panel import padded_length
 from probsfa.statespace.posterior import (
     expected_statistics,
@@ -158,8 +158,7 @@ def test_nothing_observed_is_the_prior(rng, sampling, strategy, atol):
 
 def filter_all(params, panel):
     k = params.n_components
-    transitions = transition_table(params, panel.gaps).at(panel.gap_index)
-    return filter_rows(params, panel, transitions, np.zeros(k), np.eye(k))
+    return filter_rows(params, panel, np.zeros(k), np.eye(k))
 
 
 @sparsely("holes", ["none", "scattered", "empty rows"], shown=["scattered"])
@@ -204,10 +203,8 @@ def test_filter_resumed_is_the_filter_at_once(rng):
     mean, covariance = np.zeros(3), np.eye(3)
     for first, last in ((0, 5), (5, 6), (6, 12)):
         panel = to_panel([data[first:last]])
-        transitions = transition_table(params, panel.gaps).at(panel.gap_index)
-        if first:
-            transitions = transitions.with_first(transition_over(params, np.ones(1)).at(0))
-        piece = filter_rows(params, panel, transitions, mean, covariance)
+        onward = transition_over(params, np.ones(1)) if first else None
+        piece = filter_rows(params, panel, mean, covariance, onward)
         mean, covariance = piece.means[-1], piece.covariances[-1]
         np.testing.assert_allclose(piece.means, at_once.means[first:last], rtol=1e-11, atol=1e-12)
         np.testing.assert_allclose(piece.covariances, at_once.covariances[first:last], rtol=1e-11, atol=1e-12)

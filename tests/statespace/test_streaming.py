@@ -9,7 +9,6 @@ from probsfa import ProbabilisticSFA
 from probsfa.statespace import streaming, use_strategy
 from probsfa.statespace.posterior import expected_statistics, log_likelihood
 from tests.oracles import statespace as oracle
-from tests.sampling import sparsely
 from tests.statespace.support import punch, scaled_error, to_panel, to_parameters
 from tests.tolerances import EXACT
 
@@ -21,14 +20,14 @@ def series(rng):
     return model, np.concatenate(data), (150, 1, 250)
 
 
-@sparsely("cached_bytes", [0, 2**30])
-def test_streamed_sums_are_those_in_memory(series, cached_bytes):
+@pytest.mark.parametrize("strategy", [None, "recursions"])
+def test_streamed_sums_are_those_in_memory(series, strategy):
     model, X, lengths = series
     params = to_parameters(model)
     parts = np.split(X, np.cumsum(lengths)[:-1])
     wanted = expected_statistics(params, to_panel(parts)), log_likelihood(params, to_panel(parts))
     panel = streaming.stream(X, lengths, np.zeros(4), np.ones(4))
-    with use_strategy(chunk_rows=64, cached_bytes=cached_bytes):
+    with use_strategy(strategy, chunk_rows=64):
         found = expected_statistics(params, panel)
     for name, one, other in zip(found._fields, found, wanted[0], strict=True):
         assert scaled_error(one, other) < EXACT, name
@@ -47,7 +46,7 @@ def test_no_more_than_a_chunk_is_read_at_once(series):
             return X[rows]
 
     source = Counted()
-    with use_strategy(chunk_rows=64):
+    with use_strategy("recursions", chunk_rows=64):
         expected_statistics(to_parameters(model), streaming.stream(source, lengths, np.zeros(4), np.ones(4)))
     assert source.most == 64
 

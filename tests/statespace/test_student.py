@@ -38,10 +38,9 @@ from tests.tolerances import EXACT
 STRATEGIES = {
     "recursions": {"strategy": "recursions"},
     "segmented": {"strategy": "segmented", "n_segments": 8},
-    "parallel_scan": {"strategy": "parallel_scan", "n_segments": 8},
-    "covariance_form": {"strategy": "covariance_form"},
-    "two_filter": {"two_filter": True},
-    "chunks": {"chunk_rows": 16, "cached_bytes": 0},
+    "scan": {"strategy": "scan", "n_segments": 8},
+    "default": {},
+    "chunks": {"strategy": "recursions", "chunk_rows": 16},
 }
 
 
@@ -104,15 +103,6 @@ def test_weights_are_noise_of_other_variances_in_every_strategy(weighted, way):
     assert scaled_error(stats.residual_power, power) < EXACT
     assert scaled_error(stats.residual_moments, moments) < EXACT
     np.testing.assert_allclose(stats.counts, np.where(seen, weights, 0).sum(axis=0), rtol=1e-12)
-
-
-def test_complete_even_series_with_weights_take_no_steady_state(rng, no_library):
-    model = oracle.random_model(rng, 3, 1)
-    fitted = of_model(model, 5.0)
-    x = oracle.simulate(rng, model, [2100])[0]
-    sequences = fitted._check(x, None, None)
-    assert "steady" in ProbabilisticSFA.from_parameters(*model)._model.plan(sequences).reason
-    assert "steady" not in fitted._model.plan(sequences).reason
 
 
 # ---------------------------------------------------------------------------------------------- the bound

@@ -27,8 +27,14 @@ from probsfa._processes import check_not_forked
 from probsfa._threads import one_blas_thread
 from probsfa._typing import FloatArray
 from probsfa.extensions.bilinear.parameters import BilinearParameters
-from probsfa.statespace.engine.dynamics import Transition, stationary
-from probsfa.statespace.engine.recursions import Collapsed, filter_pass, smoother_pass
+from probsfa.statespace.engine.dynamics import Transition
+from probsfa.statespace.engine.recursions import (
+    Collapsed,
+    filter_pass,
+    smoother_pass,
+    stationary,
+    update_with_information,
+)
 from probsfa.statespace.engine.settings import engine_settings
 from probsfa.statespace.panel import Panel
 
@@ -180,7 +186,7 @@ def _sweep(params: BilinearParameters, rows: _Rows, gates: Array, complete: bool
     steps = Transition(jnp.where(rows.starts[:, None], 0.0, params.decay))
     nothing = steps.at(0).starting()
     edge = stationary(n_components, J.dtype)
-    filtered, _ = filter_pass(Collapsed(J, h), steps, edge)
+    filtered, _ = filter_pass(update_with_information, Collapsed(J, h), steps, edge)
     moments = smoother_pass(filtered, steps.followed_by(nothing), edge, full=False)
     means, covariances = moments.means, moments.covariances
     second = covariances + means[:, :, None] * means[:, None, :]

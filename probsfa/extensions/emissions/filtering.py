@@ -25,7 +25,7 @@ from probsfa.extensions.emissions.sites import (
     make_cells,
     predictor_moments,
 )
-from probsfa.statespace.engine.dynamics import Transition
+from probsfa.statespace.engine.dynamics import Transition, transition_table
 from probsfa.statespace.filtering import FilterState, run_filter
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
@@ -192,8 +192,15 @@ def filter_sequence(
     ahead: list[FloatArray] = []
 
     def rows(
-        known: Parameters, panel: Panel, steps: Transition, mean: FloatArray, covariance: FloatArray
+        known: Parameters,
+        panel: Panel,
+        mean: FloatArray,
+        covariance: FloatArray,
+        onward: Transition | None,
     ) -> Filtering:
+        steps = transition_table(known, panel.gaps).at(panel.gap_index)
+        if onward is not None:
+            steps = steps.with_first(onward.at(0))
         filtering, means, covariances = filter_cells(known, cells, shapes, steps, mean, covariance)
         ahead.extend((means, covariances))
         return filtering

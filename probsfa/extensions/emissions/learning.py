@@ -29,9 +29,8 @@ from probsfa.extensions.emissions.sites import (
     engine_params,
     infer,
     site_panel,
-    with_strategy,
 )
-from probsfa.statespace.engine.statistics import Statistics
+from probsfa.statespace.engine.moments import Statistics
 from probsfa.statespace.learning import processes
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, to_vector
 from probsfa.statespace.learning.fisher_metric import CompleteData, Metric, complete_data_of
@@ -200,8 +199,7 @@ class BoundObjective:
         if not np.isfinite(inference.bound):
             return -np.inf, np.full(self.layout.size, np.nan), None
         known, panel = engine_params(params), site_panel(self.cells, inference.sites)
-        with with_strategy(known, panel):
-            stats = expected_statistics(known, panel)
+        stats = expected_statistics(known, panel)
         log_prior, prior_by_loadings, prior_by_offset = self.prior(params)
         seen = params.latents.seen
         _, slope, precision = inference.expectation

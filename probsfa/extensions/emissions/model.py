@@ -29,7 +29,6 @@ from probsfa.extensions.emissions.sites import (
     make_cells,
     predictor_moments,
     site_panel,
-    with_strategy,
 )
 from probsfa.extensions.emissions.start import start_of
 from probsfa.statespace.engine.dynamics import simulate_latents
@@ -232,8 +231,7 @@ class EmissionModel(NamedTuple):
         """Courses of the latents (n_draws, N, K), from their joint distribution given the data."""
         cells, inference = self.infer(sequences)
         known, panel = engine_params(self.params), site_panel(cells, inference.sites)
-        with with_strategy(known, panel):
-            return draw_latents(known, panel, n_draws, rng)
+        return draw_latents(known, panel, n_draws, rng)
 
     def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Cells (n_draws, N, D), missing ones drawn from their joint distribution given the others."""

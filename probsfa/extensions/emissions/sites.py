@@ -20,7 +20,6 @@ Khan & Lin (2017), Conjugate-computation variational inference, AISTATS, arXiv:1
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from typing import NamedTuple
 
 import numpy as np
@@ -29,10 +28,9 @@ from numpy.typing import NDArray
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.extensions.emissions.family import Expectation, Family
-from probsfa.statespace.engine.plan import use_strategy
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import plan_for, smooth
+from probsfa.statespace.posterior import smooth
 from probsfa.statespace.prediction import observation_moments
 
 __all__ = [
@@ -48,7 +46,6 @@ __all__ = [
     "make_cells",
     "predictor_moments",
     "site_panel",
-    "with_strategy",
 ]
 
 #: Shape parameters of each block, each (P, columns of the block).
@@ -169,18 +166,6 @@ def site_panel(cells: Cells, sites: Sites) -> Panel:
     return cells.panel._replace(values=values, mask=mask, weights=mask, complete=False)
 
 
-def with_strategy(params: Parameters, panel: Panel) -> ExitStack:
-    """A context in which the engine takes the mask for precisions throughout.
-
-    Updates of covariances of the rank of the columns take it for ones and zeros.
-    """
-    stack = ExitStack()
-    strategy = plan_for(params, panel).strategy
-    if strategy is not None and strategy.name == "covariance_form":
-        stack.enter_context(use_strategy("recursions"))
-    return stack
-
-
 def expectation(cells: Cells, mean: FloatArray, variance: FloatArray, shapes: Shapes) -> Expectation:
     """Expected log density of all observed cells, and its derivatives; zeros where nothing is observed."""
     value, slope, precision = (np.empty_like(cells.values) for _ in range(3))
@@ -237,8 +222,7 @@ def _distribution(params: Parameters, cells: Cells, sites: Sites, shapes: Shapes
     """The distribution of given sites, and the bound there."""
     panel = site_panel(cells, sites)
     known = engine_params(params)
-    with with_strategy(known, panel):
-        posterior = smooth(known, panel)
+    posterior = smooth(known, panel)
     mean, variance = predictor_moments(params, posterior.means, posterior.covariances)
     expected = expectation(cells, mean, variance, shapes)
     row_bounds = posterior.row_log_likelihoods + expected.value.sum(axis=1)

@@ -14,14 +14,13 @@ Arrays are those of one state, with mean (K,) and covariance (K, K); or those of
 batch along a last axis: mean (K, S) and covariance (K, K, S).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from numpy.typing import NDArray
 from scipy.signal import lfilter
 from scipy.special import gammainc
@@ -30,7 +29,10 @@ from probsfa._typing import FloatArray
 from probsfa.statespace.engine.symmetric import triangle
 from probsfa.statespace.parameters import Parameters
 
-AnyArray = Array | FloatArray
+if TYPE_CHECKING:
+    from jax import Array
+
+AnyArray: TypeAlias = "Array | FloatArray"
 
 
 class Gaussian(NamedTuple):
@@ -40,14 +42,9 @@ class Gaussian(NamedTuple):
     covariance: Array
 
 
-def stationary(n_states: int, dtype: Any) -> Gaussian:
-    """Stationary distribution of the latents, which is also that of the first state of a sequence."""
-    return Gaussian(jnp.zeros(n_states, dtype), jnp.eye(n_states, dtype=dtype))
-
-
 def _library(array: Any) -> Any:
-    """NumPy for its own arrays, else JAX: outside the engine's settings JAX would round to 32 bits."""
-    return np if isinstance(array, np.ndarray) else jnp
+    """Return the array library of an array: NumPy or ``jax.numpy``."""
+    return array.__array_namespace__()
 
 
 class Blocks(NamedTuple):
@@ -91,7 +88,7 @@ class Blocks(NamedTuple):
             return self.diagonal[None] * matrix
         return self.transposed().times(matrix.swapaxes(0, 1)).swapaxes(0, 1)
 
-    def transposed(self) -> "Blocks":
+    def transposed(self) -> Blocks:
         """The transposed matrix."""
         if self.beside is None:
             return self
@@ -232,73 +229,50 @@ class Transition(NamedTuple):
         """Number of transitions, where there is one for each row."""
         return int(self.decay.shape[0])
 
-    def map(self, function: Callable[[Any], Any]) -> "Transition":
+    def map(self, function: Callable[[Any], Any]) -> Transition:
         """The same function of each array, which keeps the axis of the state."""
-        return jax.tree.map(function, self)
+        pairs = None if self.pairs is None else Pairs(*map(function, self.pairs))
+        return Transition(function(self.decay), pairs)
 
-    def at(self, index: Any) -> "Transition":
+    def _with(self, function: Callable[[Any, Any], Any], other: Transition) -> Transition:
+        """The same function of each array and that of another transition."""
+        pairs = None
+        if self.pairs is not None and other.pairs is not None:
+            pairs = Pairs(*map(function, self.pairs, other.pairs))
+        return Transition(function(self.decay, other.decay), pairs)
+
+    def at(self, index: Any) -> Transition:
         """The transition of a row, or those of several."""
         return self.map(lambda rows: rows[index])
 
-    def kept_where(self, condition: Array) -> "Transition":
+    def kept_where(self, condition: Array) -> Transition:
         """The transitions where a condition (T,) holds, and elsewhere those that start a sequence."""
-        return jax.tree.map(
-            lambda rows, start: jnp.where(condition[:, None], rows, start), self, self.starting()
-        )
+        where = _library(condition).where
+        return self._with(lambda rows, start: where(condition[:, None], rows, start), self.starting())
 
-    def followed_by(self, after: "Transition") -> "Transition":
+    def followed_by(self, after: Transition) -> Transition:
         """The transitions from each row to the next: those that lead to the rows, moved on by one."""
-        return jax.tree.map(lambda rows, last: jnp.concatenate([rows[1:], last[None]]), self, after)
+        join = _library(self.decay).concatenate
+        return self._with(lambda rows, last: join([rows[1:], last[None]]), after)
 
-    def with_first(self, first: "Transition") -> "Transition":
+    def with_first(self, first: Transition) -> Transition:
         """Another transition to the first row; NumPy arrays, outside compiled programs."""
-        return jax.tree.map(lambda rows, one: np.concatenate([one[None], rows[1:]]), self, first)
+        return self._with(lambda rows, one: np.concatenate([one[None], rows[1:]]), first)
 
-    def starting(self) -> "Transition":
+    def preceded_by(self, first: Transition) -> Transition:
+        """One more transition before all others; NumPy arrays."""
+        return self._with(lambda rows, one: np.concatenate([one[None], rows]), first)
+
+    def starting(self) -> Transition:
         """A transition that starts a sequence in the place of each: ``A = 0``, ``Q = I``."""
         zero = self.map(lambda rows: _library(rows).zeros_like(rows))
         if zero.pairs is None:
             return zero
         return zero._replace(pairs=zero.pairs._replace(spread=1.0 + zero.pairs.spread))
 
-    def repeated(self, n_rows: int) -> "Transition":
-        """The transition of one row for each of many."""
-        return self.map(lambda one: jnp.broadcast_to(one, (n_rows, *one.shape)))
-
-    def as_batch(self) -> "Transition":
+    def as_batch(self) -> Transition:
         """The transitions of many rows as a batch of states."""
         return self.map(lambda rows: rows.T)
-
-    def reversed(self) -> "Transition":
-        """The transition back, ``z = A' z' + e``: what leads from row to row where time runs backwards.
-
-        The stationary covariance is the identity, so ``Cov(z, z') = A'``. For AR(1) processes ``A' = A``. In
-        a pair the innovations of the way back are those of the way there with one state's sign changed: a
-        rhythm turns the other way, and a derivative changes its sign.
-        """
-        if self.pairs is None:
-            return self
-        beside, spread, cross = self.pairs
-
-        def exchanged(rows: Any) -> Any:
-            if self.decay.ndim == 1 or rows.ndim == 1:
-                return _exchanged(rows)
-            return rows.reshape(len(rows), -1, 2)[:, :, ::-1].reshape(rows.shape)
-
-        return self._replace(pairs=Pairs(exchanged(beside), spread, -cross))
-
-    @property
-    def modulus(self) -> FloatArray:
-        """Size of the eigenvalues of ``A``: how much of a state is left in the next; NumPy arrays."""
-        size = np.abs(self.decay)
-        if self.pairs is None:
-            return size
-        beside = np.asarray(self.pairs.beside)
-        n = beside.shape[-1]
-        own = np.asarray(self.decay)[..., -n:]
-        determinant = own[..., 0::2] * own[..., 1::2] - beside[..., 0::2] * beside[..., 1::2]
-        paired = np.repeat(np.sqrt(np.maximum(determinant, 0.0)), 2, axis=-1)
-        return np.concatenate([size[..., :-n], paired], axis=-1)
 
     # ------------------------------------------------------------------ one transition, or a batch
 
@@ -326,31 +300,27 @@ class Transition(NamedTuple):
             return self.matrix.transposed().times(states)
         return self._columns(self.decay, states) * states
 
-    def move_rows(self, rows: Array) -> Array:
-        """``X A'`` for a matrix (J, K), each row of which is a state."""
-        if self.pairs is not None:
-            return self.matrix.transposed().of_columns(rows)
-        return rows * self.decay
-
-    def move_rows_back(self, rows: Array) -> Array:
-        """``X A`` for a matrix (J, K)."""
-        if self.pairs is not None:
-            return self.matrix.of_columns(rows)
-        return rows * self.decay
-
-    def innovate(self, states: Array) -> Array:
-        """``Q x``."""
-        if self.pairs is not None:
-            return self._innovation.times(states)
-        return self._columns(self.innovation_variance, states) * states
-
     def innovation_covariance(self) -> Any:
         """``Q`` (K, K), or a batch of them."""
         if self.pairs is None:
             return Blocks(self.innovation_variance, None).matrix()
         return self._innovation.matrix()
 
-    def in_information_form(self) -> "Precisions":
+    def innovation_root(self) -> Blocks:
+        """Upper triangle ``N`` with ``Q = N' N``."""
+        variance, xp = self.innovation_variance, _library(self.decay)
+        if self.pairs is None:
+            return Blocks(xp.sqrt(variance), None)
+        # N = [[a, b], [0, c]] in each pair: a^2 = q_11, a b = q_12, b^2 + c^2 = q_22.
+        n = self.pairs.spread.shape[0]
+        a, b = xp.sqrt(self.pairs.spread[0::2]), self.pairs.cross[0::2]
+        b = xp.where(a > 0.0, b / xp.where(a > 0.0, a, 1.0), 0.0)
+        c = xp.sqrt(xp.maximum(self.pairs.spread[1::2] - b**2, 0.0))
+        both = (a, c), (b, xp.zeros_like(b))
+        own, beside = (xp.stack(x, axis=1).reshape(self.pairs.spread.shape) for x in both)
+        return Blocks(xp.concatenate([xp.sqrt(variance[:-n]), own]), beside)
+
+    def in_information_form(self) -> Precisions:
         """What the information form needs of it: divisions are made here, once."""
         if self.pairs is None:
             weight, reciprocal = self._weight, 1.0 / self.innovation_variance
@@ -402,12 +372,6 @@ class Transition(NamedTuple):
         """Diagonal of ``A' Q^-1``."""
         return self.decay / self.innovation_variance
 
-    def information(self, states: Array) -> Array:
-        """``A' Q^-1 A x``: the information that the next state, if it were known, has about this one."""
-        if self.pairs is not None:
-            return self._known.times(states)
-        return self._columns(self.decay * self._weight, states) * states
-
     def information_rows(self, rows: Array) -> Array:
         """``X A' Q^-1 A`` for a matrix (J, K), or a batch of them."""
         if self.pairs is not None:
@@ -432,14 +396,14 @@ class Transition(NamedTuple):
         """What sums over transitions need of ``Cov(z', z)`` (K, K), or of a batch: the :func:`entries`."""
         if lag_one.ndim == 2:
             return lag_one.diagonal() if self.pairs is None else lag_one[self._entries]
-        return jnp.stack([lag_one[i, j] for i, j in zip(*self._entries, strict=True)])
+        return _library(lag_one).stack([lag_one[i, j] for i, j in zip(*self._entries, strict=True)])
 
     def lag_terms_of_product(self, left: Array, right: Array) -> Array:
         """The same of the products ``left right`` (K, K, S)."""
         if self.pairs is not None:
             rows, columns = self._entries
-            return jnp.einsum("ljs,jls->ls", left[rows], right[:, columns])
-        return jnp.einsum("ijs,jis->is", left, right)
+            return _library(left).einsum("ljs,jls->ls", left[rows], right[:, columns])
+        return _library(left).einsum("ijs,jis->is", left, right)
 
     def covariance_terms(self, packed: Array) -> Array:
         """What sums over transitions need of the covariance of a state, or of a batch: the :func:`entries`.
@@ -452,7 +416,7 @@ class Transition(NamedTuple):
         rows, columns = self._entries
         return packed[triangle(size).places[rows * size + columns]]
 
-    def terms_of_means(self, innovations: AnyArray, earlier: AnyArray) -> "TransitionTerms":
+    def terms_of_means(self, innovations: AnyArray, earlier: AnyArray) -> TransitionTerms:
         """Terms of states that are certain: ``innovations``, ``z' - A z``, and the earlier states ``z``."""
         if self.pairs is not None:
             rows, columns = self._entries
@@ -463,15 +427,15 @@ class Transition(NamedTuple):
             )
         return TransitionTerms(innovations**2, innovations * earlier, earlier**2)
 
-    def terms_of_rows(self, innovations: AnyArray, earlier: AnyArray) -> "TransitionTerms":
+    def terms_of_rows(self, innovations: AnyArray, earlier: AnyArray) -> TransitionTerms:
         """The same of states that are the rows of a matrix (T, K), and so are the terms."""
         if self.pairs is not None:
             return TransitionTerms(*(x.T for x in self.terms_of_means(innovations.T, earlier.T)))
         return TransitionTerms(innovations**2, innovations * earlier, earlier**2)
 
     def with_covariances(
-        self, terms: "TransitionTerms", later: AnyArray, earlier: AnyArray, lag_one: AnyArray
-    ) -> "TransitionTerms":
+        self, terms: TransitionTerms, later: AnyArray, earlier: AnyArray, lag_one: AnyArray
+    ) -> TransitionTerms:
         """Terms of the means, or sums of them, with the share of the states' covariances.
 
         ``later`` and ``earlier`` are the :meth:`covariance_terms` of the two states, ``lag_one`` the
@@ -577,9 +541,7 @@ class Moments(NamedTuple):
     covariances: Array
 
 
-def expected_terms(
-    steps: Transition, earlier: Moments, later: Moments, lag_one: Array, backwards: Array | bool = False
-) -> TransitionTerms:
+def expected_terms(steps: Transition, earlier: Moments, later: Moments, lag_one: Array) -> TransitionTerms:
     """Terms of transitions, one for each of a batch.
 
     Parameters
@@ -590,30 +552,10 @@ def expected_terms(
         Of each state, and of the next.
     lag_one : Array
         What :meth:`Transition.lag_terms` gives of the covariances of the next state with this one.
-    backwards : bool or Array of bool, default=False
-        Whether the rows are in reverse order, so that the next state is the earlier one. The terms are those
-        of the transitions forwards in time.
     """
-    if backwards is not False:
-        swapped = [
-            (jnp.where(backwards, y, x), jnp.where(backwards, x, y))
-            for x, y in zip(earlier, later, strict=True)
-        ]
-        earlier, later = (Moments(*part) for part in zip(*swapped, strict=True))
-        if steps.pairs is not None:
-            n = steps.pairs.beside.shape[0]
-            turned = as_pairs(lag_one, n).swapaxes(1, 2).reshape(lag_one[-2 * n :].shape)
-            lag_one = jnp.where(backwards, jnp.concatenate([lag_one[: -2 * n], turned]), lag_one)
-            forwards = steps._replace(pairs=_reversed_batch(steps.pairs))
-            steps = jax.tree.map(lambda x, y: jnp.where(backwards, y, x), steps, forwards)
     innovations = later.means - steps.move(earlier.means)
     terms = steps.terms_of_means(innovations, earlier.means)
     return steps.with_covariances(terms, later.covariances, earlier.covariances, lag_one)
-
-
-def _reversed_batch(pairs: Pairs) -> Pairs:
-    """Those of the transitions back, for a batch."""
-    return Pairs(_exchanged(pairs.beside), pairs.spread, -pairs.cross)
 
 
 class PairScore(NamedTuple):
@@ -752,13 +694,7 @@ def smooth_entries(rate: FloatArray, gaps: FloatArray) -> tuple[FloatArray, Floa
 def transition_table(params: Parameters, gaps: FloatArray) -> Transition:
     """Transitions over each of ``gaps`` (U,), and last the one that starts a sequence: (U + 1, K)."""
     over = transition_over(params, gaps)
-    return jax.tree.map(lambda rows, start: np.vstack([rows, start[:1]]), over, over.starting())
-
-
-def traced_transition_table(decay: Array, gaps: Array | None) -> Transition:
-    """The same as a JAX function of the decay, to be differentiated; no ``gaps`` are one of one unit."""
-    over = decay[None, :] if gaps is None else decay ** gaps[:, None]
-    return Transition(jnp.concatenate([over, jnp.zeros_like(decay[None, :])]))
+    return over._with(lambda rows, start: np.vstack([rows, start[:1]]), over.starting())
 
 
 def simulate_latents(params: Parameters, n_steps: int, rng: np.random.Generator) -> FloatArray:

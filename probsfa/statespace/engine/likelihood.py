@@ -8,11 +8,18 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from probsfa.statespace.engine.dynamics import stationary, traced_transition_table, transition_score
-from probsfa.statespace.engine.plan import strategy_for_sampling
+from probsfa.statespace.engine.choose import strategy_for_sampling
+from probsfa.statespace.engine.dynamics import Transition, transition_score
 from probsfa.statespace.engine.problem import Model, Rows, following_index, make_problem
+from probsfa.statespace.engine.recursions import stationary
 from probsfa.statespace.engine.settings import broadcasting
 from probsfa.statespace.engine.statistics import observation_statistics, transition_statistics
+
+
+def _transition_table(decay: Array, gaps: Array | None) -> Transition:
+    """Transitions over each gap, and last the one that starts a sequence; no ``gaps`` are one of one unit."""
+    over = decay[None, :] if gaps is None else decay ** gaps[:, None]
+    return Transition(jnp.concatenate([over, jnp.zeros_like(decay[None, :])]))
 
 
 @jax.custom_vjp
@@ -55,7 +62,7 @@ def marginal_log_likelihood(
         Log-likelihood in nats. Its gradient by the first four arguments is exact (Fisher's identity: Olsson,
         Petersen & Lehn-Schioler 2007) and can be differentiated again; that by the data is zero.
     """
-    model = Model(traced_transition_table(decay, gaps), loadings, noise_variance, offset)
+    model = Model(_transition_table(decay, gaps), loadings, noise_variance, offset)
     problem = make_problem(model, Rows(values, mask, gap_index), model.n_gaps)
     prior = stationary(model.n_states, values.dtype)
     return jnp.sum(strategy_for_sampling(values.shape[0], model.n_states).forward(problem, prior)[1])
@@ -75,7 +82,7 @@ def _value_and_score(
     gap_index: Array,
     gaps: Array | None = None,
 ) -> tuple[Array, _Residual]:
-    table, pull_back = jax.vjp(lambda a: traced_transition_table(a, gaps), decay)
+    table, pull_back = jax.vjp(lambda a: _transition_table(a, gaps), decay)
     model = Model(table, loadings, noise_variance, offset)
     rows, n_gaps = Rows(values, mask, gap_index), model.n_gaps
     problem = make_problem(model, rows, n_gaps)

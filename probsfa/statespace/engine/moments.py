@@ -1,10 +1,13 @@
-"""Posterior moments: of a whole panel, of a stretch of rows, or as far as sums over rows need them."""
+"""Results of exact inference: posterior moments, and the sums of them that learning uses."""
 
-from typing import NamedTuple
+from __future__ import annotations
 
-from jax import Array
+from typing import TYPE_CHECKING, NamedTuple
 
 from probsfa._typing import FloatArray
+
+if TYPE_CHECKING:
+    from jax import Array
 
 
 class RowMoments(NamedTuple):
@@ -32,14 +35,64 @@ class PanelMoments(NamedTuple):
     row_log_likelihoods: FloatArray
 
 
+class Filtering(NamedTuple):
+    """Distribution of each state given the rows up to its own.
+
+    ``means`` (N, K), ``covariances`` (N, K, K) and ``log_likelihoods`` (N,): log density of each row given
+    the rows before it; zero where nothing is observed.
+    """
+
+    means: FloatArray
+    covariances: FloatArray
+    log_likelihoods: FloatArray
+
+
 class PackedMoments(NamedTuple):
     """Moments of the states given all rows, as far as sums over rows need them.
 
     ``means`` (K, T); ``covariances`` (K (K + 1) / 2, T), upper triangles; ``lag_one`` (K, T), what
-    :meth:`.Transition.lag_terms` takes of the covariances of each state with the one before: of each latent
+    :meth:`.Transition.lag_terms` takes of the covariances of each state with the one before: of each process
     with itself. Rows are along the last axis because sums over them are then products that run at full speed.
     """
 
     means: Array
     covariances: Array
     lag_one: Array
+
+
+class Statistics(NamedTuple):
+    """Sums of expected moments at given parameters; ``y = (z, 1)`` and ``e = x - C z - mu``.
+
+    Where cells have weights, sums over cells count each by its weight.
+
+    Attributes
+    ----------
+    log_likelihood : float
+        Log-likelihood at the parameters, in nats.
+    counts : ndarray of shape (D,)
+        Observed entries of each feature.
+    residual_power : ndarray of shape (D,)
+        Sum of ``E[e^2]`` over observed entries.
+    residual_moments : ndarray of shape (D, K + 1)
+        Sum of ``E[e y']``.
+    latent_moments : ndarray of shape (D, K + 1, K + 1)
+        Sum of ``E[y y']`` over the rows in which each feature is observed.
+    total_moments : ndarray of shape (K + 1, K + 1)
+        Sum of ``E[y y']`` over the rows in which anything is observed.
+    transitions : ndarray of shape (U,)
+        Number of transitions over each of the panel's ``gaps``.
+    innovation_power, innovation_moments, previous_power : ndarray of shape (U, K)
+        Sums over those transitions of the :class:`.TransitionTerms`: ``E[(z_t - a z_t-1)^2]``,
+        ``E[(z_t - a z_t-1) z_t-1]`` and ``E[z_t-1^2]``.
+    """
+
+    log_likelihood: float
+    counts: FloatArray
+    residual_power: FloatArray
+    residual_moments: FloatArray
+    latent_moments: FloatArray
+    total_moments: FloatArray
+    transitions: FloatArray
+    innovation_power: FloatArray
+    innovation_moments: FloatArray
+    previous_power: FloatArray

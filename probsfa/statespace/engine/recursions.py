@@ -1,57 +1,72 @@
-"""The exact posterior by one step of the recursions for each row: the definition of what all strategies give.
+"""The exact posterior row by row: the definition of what all algorithms compute, in JAX.
 
-Nothing here has the size of the data: the observations enter through their collapse onto the latents,
+Covariances are kept as roots, ``P = W W'``, and are made by orthogonal transformations and by sums of
+positive terms, so that tiny noise and rows close to each other keep their digits. Two functions define a
+model, *predict* the next state and *update* it with a row; the second is an argument, so that other
+likelihoods can use the same passes.
 
-    J_t = C' diag(m_t / r) C,        h_t = C' diag(m_t / r) (x_t - mu),
+*Predict.* ``W`` of ``A P A' + Q`` is the transposed triangle of a QR factorisation of ``[W' A'; N]``, with
+``Q = N' N``.
 
-``m_t`` being the weights of its cells, the mask as a rule (Jungbacker & Koopman 2015; Durbin & Koopman 2012,
-section 6.5). A row in which nothing is observed has ``J_t = 0`` and ``h_t = 0`` and needs no special case.
+*Update.* With ``V = R^-1/2 C W`` and the residuals ``e = R^-1/2 (x - mu - C m)`` of a row, ``w`` the weights
+of its values, the mask as a rule (``R^-1/2 = diag(w / r)^1/2``)::
 
-*Forward*, from the distribution of ``z_t`` given the rows up to ``t - 1``, mean ``m`` and covariance
-``P = L L'``::
+    [I; V] = O B,    h = O' [0; e],    mean = m + W B^-1 h,    covariance = (W B^-1) (W B^-1)'
 
-    B = I + L' J L,   u = B^-1 L' (h - J m),   mean = m + L u,   covariance = W W',   W = L B^-1/2
+It adds ``log|B' B|`` and ``|B^-1 h|^2`` to the log-likelihood (Kailath, Sayed & Hassibi 2000, chapter 12).
 
-Only sums of positive terms are factorised, so nothing is added to keep matrices positive. The step costs
-``log|B|`` and ``|u|^2`` in the log-likelihood, both free of the cancellation of large terms that small
-noise brings.
-
-*Backward*, with the distribution of ``z_t`` given ``z_t+1`` and the rows up to ``t``: mean
-``mean_t + G (z_t+1 - A mean_t)`` and covariance ``S``, both from ``W`` alone; then
-``P_t = S_t + G_t P_t+1 G_t'``, again a sum of positive terms.
+*Backward* (Rauch, Tung & Striebel 1965), with ``z'`` the next state and the gain
+``G = P A' (A P A' + Q)^-1``: ``Cov(z | z') = (1 - G A) P (1 - G A)' + G Q G'``, and
+``P_t = Cov(z | z') + G P_t+1 G'``.
 
 Arrays have time first. ``transitions`` lead to each row from the one before, ``following`` from each row to
 the next. The functions are pure and are compiled by their callers.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.lax.linalg import triangular_solve
 
-from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import Gaussian, Transition
 from probsfa.statespace.engine.moments import PackedMoments, RowMoments
 from probsfa.statespace.engine.problem import Problem
 from probsfa.statespace.engine.symmetric import pack, triangle, unpack
 
 
-class Collapsed(NamedTuple):
-    """Observations collapsed onto the latents: ``precision`` (T, K, K) and ``information`` (T, K)."""
+def stationary(n_states: int, dtype: Any) -> Gaussian:
+    """Return the stationary distribution, which is also that of the first state of a sequence."""
+    return Gaussian(jnp.zeros(n_states, dtype), jnp.eye(n_states, dtype=dtype))
 
-    precision: Array
-    information: Array
+
+class Rooted(NamedTuple):
+    """Distribution of a state: ``mean`` (K,), and ``root`` (K, K) with covariance ``W W'``."""
+
+    mean: Array
+    root: Array
+
+
+class Updated(NamedTuple):
+    """A state after a row, and what the row adds to the log-likelihood: see the module."""
+
+    state: Rooted
+    log_det: Array
+    distance: Array
+
+
+#: Updates a predicted state with what is known of a row.
+Update = Callable[[Rooted, Any], Updated]
 
 
 class Filtered(NamedTuple):
-    """Distribution of each latent state given the rows up to its own.
+    """Distribution of each state given the rows up to its own.
 
     ``means`` (T, K); ``roots`` (T, K, K) with covariance ``W W'``; ``log_dets`` (T,) and ``distances``
-    (T,), the terms ``log|B_t|`` and ``|u_t|^2`` of the log-likelihood.
+    (T,), the two terms of the log-likelihood.
     """
 
     means: Array
@@ -60,8 +75,18 @@ class Filtered(NamedTuple):
     distances: Array
 
 
+class Collapsed(NamedTuple):
+    """Observations collapsed onto the states (Jungbacker & Koopman 2015).
+
+    ``precision`` (T, K, K), ``C' diag(w / r) C``, and ``information`` (T, K), ``C' diag(w / r) (x - mu)``.
+    """
+
+    precision: Array
+    information: Array
+
+
 def collapse(problem: Problem) -> Collapsed:
-    """Collapse observations onto the latents: two matrix products over the data."""
+    """Collapse observations onto the states: two matrix products over the data."""
     n_states = problem.loadings.shape[1]
     scaled = problem.loadings / problem.noise_variance[:, None]
     rows, columns, _ = triangle(n_states)
@@ -73,7 +98,7 @@ def collapse(problem: Problem) -> Collapsed:
 def row_log_likelihoods(problem: Problem, means: Array, log_dets: Array, distances: Array) -> Array:
     """Log density of each row given the rows before it, from the filtered means (T, K) and two terms (T,).
 
-    A cell with a weight counts with its density raised to that power, the normaliser included.
+    A value with a weight counts with its density raised to that power, the normaliser included.
 
     With the filtered mean in place of the predicted one, the quadratic form splits into two positive parts:
     the residual against the noise and the update against the predicted covariance.
@@ -84,44 +109,77 @@ def row_log_likelihoods(problem: Problem, means: Array, log_dets: Array, distanc
     return -0.5 * (log_norm + quadratic + log_dets + distances)
 
 
-def _solve_rows(factor: Array, rows: Array) -> Array:
-    """``rows factor'^-1``."""
-    return triangular_solve(factor, rows, left_side=False, lower=True, transpose_a=True)
+def _solve(triangular: Array, right: Array, *, transposed: bool = False) -> Array:
+    """``B^-1 X`` for an upper triangle ``B``, or ``B'^-1 X``; ``right`` may be a vector."""
+    columns = right if right.ndim > 1 else right[:, None]
+    solved = triangular_solve(triangular, columns, left_side=True, lower=False, transpose_a=transposed)
+    return solved if right.ndim > 1 else solved[:, 0]
 
 
-def filter_pass(collapsed: Collapsed, transitions: Transition, before: Gaussian) -> tuple[Filtered, Gaussian]:
-    """Run the forward pass from the state before the first row; also the distribution of the last state."""
-    identity = jnp.eye(before.mean.shape[0], dtype=before.mean.dtype)
+def predict(state: Rooted, transition: Transition) -> Rooted:
+    """Predict the next state."""
+    stack = jnp.concatenate([transition.move(state.root).T, transition.innovation_root().matrix()])
+    return Rooted(transition.move(state.mean), jnp.linalg.qr(stack, mode="r").T)
 
-    def step(state: Gaussian, row: tuple[Array, Array, Transition]) -> tuple[Gaussian, Filtered]:
-        precision, information, transition = row
-        predicted = transition.predict(state)
-        lower = jnp.linalg.cholesky(predicted.covariance, symmetrize_input=False)
-        factor = jnp.linalg.cholesky(identity + lower.T @ precision @ lower, symmetrize_input=False)
-        surprise = lower.T @ (information - precision @ predicted.mean)
-        solved = _solve_rows(factor, jnp.concatenate([lower, surprise[None]]))
-        root, whitened = solved[:-1], solved[-1]
-        mean = predicted.mean + root @ whitened
-        shift = triangular_solve(factor, whitened[:, None], left_side=True, lower=True, transpose_a=True)[
-            :, 0
-        ]
-        out = Filtered(mean, root, 2.0 * jnp.sum(jnp.log(jnp.diag(factor))), shift @ shift)
-        return Gaussian(mean, root @ root.T), out
 
-    last, filtered = jax.lax.scan(step, before, (*collapsed, transitions))
-    return filtered, last
+def update_with_values(problem: Problem) -> tuple[Update, Any]:
+    """Return the update of Gaussian observations, and the rows that it reads."""
+    loadings, offset = problem.loadings, problem.offset
+
+    def update(predicted: Rooted, row: tuple[Array, Array]) -> Updated:
+        values, weights = row
+        scale = jnp.where(weights > 0.0, jnp.sqrt(jnp.where(weights > 0.0, weights, 1.0)), 0.0)
+        scale = scale / jnp.sqrt(problem.noise_variance)
+        n_states = predicted.mean.shape[0]
+        identity = jnp.eye(n_states, dtype=predicted.mean.dtype)
+        seen = scale[:, None] * (loadings @ predicted.root)
+        residual = scale * (values - offset - loadings @ predicted.mean)
+        orthogonal, triangular = jnp.linalg.qr(jnp.concatenate([identity, seen]))
+        return _updated(predicted, triangular, orthogonal[n_states:].T @ residual)
+
+    return update, (problem.values, problem.weights)
+
+
+def update_with_information(predicted: Rooted, row: Collapsed) -> Updated:
+    """Update with what a row adds to precision and information; for noise that is not tiny."""
+    identity = jnp.eye(predicted.mean.shape[0], dtype=predicted.mean.dtype)
+    root = predicted.root
+    upper = jnp.linalg.cholesky(identity + root.T @ row.precision @ root, symmetrize_input=False).T
+    surprise = root.T @ (row.information - row.precision @ predicted.mean)
+    return _updated(predicted, upper, _solve(upper, surprise, transposed=True))
+
+
+def _updated(predicted: Rooted, triangular: Array, whitened: Array) -> Updated:
+    root = _solve(triangular, predicted.root.T, transposed=True).T
+    shift = _solve(triangular, whitened)
+    log_det = 2.0 * jnp.sum(jnp.log(jnp.abs(jnp.diag(triangular))))
+    return Updated(Rooted(predicted.mean + root @ whitened, root), log_det, shift @ shift)
+
+
+def filter_pass(
+    update: Update, rows: Any, transitions: Transition, before: Gaussian
+) -> tuple[Filtered, Gaussian]:
+    """Run the forward pass from the state before the first row; return also the distribution of the last."""
+
+    def step(state: Rooted, row: tuple[Any, Transition]) -> tuple[Rooted, Filtered]:
+        updated = update(predict(state, row[1]), row[0])
+        return updated.state, Filtered(*updated.state, updated.log_det, updated.distance)
+
+    first = Rooted(before.mean, jnp.linalg.cholesky(before.covariance, symmetrize_input=False))
+    last, filtered = jax.lax.scan(step, first, (rows, transitions))
+    return filtered, Gaussian(last.mean, last.root @ last.root.T)
 
 
 def condition(root: Array, following: Transition) -> tuple[Array, Array]:
-    """Gain ``G`` (K, K) and root (K, K) of the covariance of a state given the next one.
+    """Gain ``G`` (K, K) of a state on the next one, and ``X`` (K, 2 K) with ``Cov(z | z') = X X'``.
 
     ``root`` is that of its filtered covariance, ``following`` the transition to the next state.
     """
-    identity = jnp.eye(root.shape[0], dtype=root.dtype)
-    inner = identity + root.T @ following.information(root)
-    factor = jnp.linalg.cholesky(inner, symmetrize_input=False)
-    narrowed = _solve_rows(factor, root)
-    return following.gain(narrowed @ narrowed.T), narrowed
+    innovation = following.innovation_root().matrix()
+    moved = following.move(root)
+    triangular = jnp.linalg.qr(jnp.concatenate([moved.T, innovation]), mode="r")
+    gain = _solve(triangular, _solve(triangular, moved @ root.T, transposed=True)).T
+    return gain, jnp.concatenate([root - gain @ moved, gain @ innovation.T], axis=1)
 
 
 def smoother_pass(
@@ -134,12 +192,10 @@ def smoother_pass(
 
     def step(state: Gaussian, row: tuple[Array, Array, Transition]) -> tuple[Gaussian, RowMoments]:
         filtered_mean, root, transition = row
-        gain, narrowed = condition(root, transition)
+        gain, spread = condition(root, transition)
         cross = state.covariance @ gain.T
-        # One product for both: at a dozen latents, a call costs as much as the work in it.
-        missed = state.mean - transition.move(filtered_mean)
-        moved = gain @ jnp.concatenate([cross, missed[:, None]], axis=1)
-        state = Gaussian(filtered_mean + moved[:, -1], narrowed @ narrowed.T + moved[:, :-1])
+        mean = filtered_mean + gain @ (state.mean - transition.move(filtered_mean))
+        state = Gaussian(mean, spread @ spread.T + gain @ cross)
         return state, RowMoments(*state, cross if full else transition.lag_terms(cross))
 
     rows = (filtered.means, filtered.roots, following)
@@ -154,9 +210,9 @@ def draw_backwards(filtered: Filtered, following: Transition, normals: Array, af
 
     def step(later: Array, row: tuple[Array, Array, Transition, Array]) -> tuple[Array, Array]:
         filtered_mean, root, transition, normal = row
-        gain, narrowed = condition(root, transition)
+        gain, spread = condition(root, transition)
         missed = later - transition.move(filtered_mean)
-        drawn = filtered_mean + missed @ gain.T + normal @ narrowed.T
+        drawn = filtered_mean + missed @ gain.T + normal @ jnp.linalg.qr(spread.T, mode="r")
         return drawn, drawn
 
     rows = (filtered.means, filtered.roots, following, normals)
@@ -169,23 +225,17 @@ class RecursionsForward(NamedTuple):
     filtered: Filtered
     last: Gaussian
 
-    @property
-    def last_root(self) -> FloatArray:
-        """Root ``W`` (K, K) of the covariance ``W W'`` of the last state, outside compiled programs."""
-        return np.array(np.asarray(self.filtered.roots)[-1])
-
 
 @dataclass(frozen=True)
 class Recursions:
-    """The strategy of this module: rows one after the other."""
+    """Rows one after the other."""
 
     name: ClassVar[str] = "recursions"
     few_passes: ClassVar[bool] = True
-    shares_forward: ClassVar[bool] = False
 
     def forward(self, problem: Problem, before: Gaussian) -> tuple[RecursionsForward, Array]:
         """See :class:`.Strategy`."""
-        filtered, last = filter_pass(collapse(problem), problem.transitions, before)
+        filtered, last = filter_pass(*update_with_values(problem), problem.transitions, before)
         terms = (filtered.means, filtered.log_dets, filtered.distances)
         return RecursionsForward(filtered, last), row_log_likelihoods(problem, *terms)
 

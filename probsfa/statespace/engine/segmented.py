@@ -22,11 +22,9 @@ from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.lax.linalg import triangular_solve
 
-from probsfa._typing import FloatArray
 from probsfa.statespace.engine.batched import (
     cholesky,
     identity_like,
@@ -364,11 +362,6 @@ class SegmentedForward(NamedTuple):
         """Distribution of the last state given the rows."""
         return self.borders.last
 
-    @property
-    def last_root(self) -> FloatArray:
-        """Root ``W`` (K, K) of the covariance ``W W'`` of the last state, outside compiled programs."""
-        return np.array(np.asarray(self.filtered.roots)[-1, :, :, -1].T)
-
 
 @dataclass(frozen=True)
 class Segmented:
@@ -384,7 +377,6 @@ class Segmented:
 
     name: ClassVar[str] = "segmented"
     few_passes: ClassVar[bool] = False
-    shares_forward: ClassVar[bool] = True
 
     def join(self, segments: Summaries, before: Gaussian) -> Borders:
         """Distributions at the borders of the segments."""
@@ -430,9 +422,9 @@ class Segmented:
     ) -> tuple[Gaussian, Transition]:
         """Last state of every segment given all rows, and the transitions from each row to the next."""
         # The last state of all given the one after it, by the formulas of the plain recursions.
-        gain, narrowed = condition(result.filtered.roots[-1, :, :, -1].T, problem.after)
+        gain, spread = condition(result.filtered.roots[-1, :, :, -1].T, problem.after)
         filtered = result.last
         mean = filtered.mean + gain @ (after.mean - problem.after.move(filtered.mean))
-        last = Gaussian(mean, narrowed @ narrowed.T + gain @ after.covariance @ gain.T)
+        last = Gaussian(mean, spread @ spread.T + gain @ after.covariance @ gain.T)
         ends = self.join_back(result.segments, result.borders._replace(last=last))
         return ends, transitions_to_segments(problem.following, self.n_segments)

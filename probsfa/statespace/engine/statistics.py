@@ -1,4 +1,4 @@
-"""Expected statistics of the latents: what learning needs to know of a posterior.
+"""Sums of expected moments over rows, in JAX: what learning needs of a posterior.
 
 They are sums over rows, so those of several parts of the data add up. Residuals are taken at the parameters
 the posterior was computed with: as differences of raw second moments they would drown in rounding when the
@@ -11,48 +11,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import Gaussian, Moments, Transition, expected_terms
 from probsfa.statespace.engine.moments import PackedMoments
 from probsfa.statespace.engine.symmetric import pack, triangle, unpack
-
-
-class Statistics(NamedTuple):
-    """Sums of expected moments at given parameters; ``y = (z, 1)`` and ``e = x - C z - mu``.
-
-    Where cells have weights, sums over cells count each by its weight.
-
-    Attributes
-    ----------
-    log_likelihood : float
-        Log-likelihood at the parameters, in nats.
-    counts : ndarray of shape (D,)
-        Observed entries of each feature.
-    residual_power : ndarray of shape (D,)
-        Sum of ``E[e^2]`` over observed entries.
-    residual_moments : ndarray of shape (D, K + 1)
-        Sum of ``E[e y']``.
-    latent_moments : ndarray of shape (D, K + 1, K + 1)
-        Sum of ``E[y y']`` over the rows in which each feature is observed.
-    total_moments : ndarray of shape (K + 1, K + 1)
-        Sum of ``E[y y']`` over the rows in which anything is observed.
-    transitions : ndarray of shape (U,)
-        Number of transitions over each of the panel's ``gaps``.
-    innovation_power, innovation_moments, previous_power : ndarray of shape (U, K)
-        Sums over those transitions of the :class:`.TransitionTerms`: ``E[(z_t - a z_t-1)^2]``,
-        ``E[(z_t - a z_t-1) z_t-1]`` and ``E[z_t-1^2]``.
-    """
-
-    log_likelihood: float
-    counts: FloatArray
-    residual_power: FloatArray
-    residual_moments: FloatArray
-    latent_moments: FloatArray
-    total_moments: FloatArray
-    transitions: FloatArray
-    innovation_power: FloatArray
-    innovation_moments: FloatArray
-    previous_power: FloatArray
 
 
 class ObservationSums(NamedTuple):
@@ -135,13 +96,11 @@ def transition_statistics(
     n_gaps: int,
     moments: PackedMoments,
     after: Gaussian,
-    backwards: Array | bool = False,
 ) -> tuple[Array, Array, Array, Array]:
     """Sums that concern the dynamics, one row for each different gap between successive rows.
 
     ``following`` (T, K) and ``gap_index`` (T,) are those of the step from each row to the next; where no row
-    follows the index is ``n_gaps``. ``after`` is the distribution of the state after the last row. Where the
-    rows are in reverse order, ``backwards``, the next row is the earlier one.
+    follows the index is ``n_gaps``. ``after`` is the distribution of the state after the last row.
     """
     means, steps = moments.means, following.as_batch()
     here = Moments(means, steps.covariance_terms(moments.covariances))
@@ -149,7 +108,7 @@ def transition_statistics(
     later = Moments(
         *(jnp.concatenate([x[:, 1:], y[:, None]], axis=1) for x, y in zip(here, last, strict=True))
     )
-    expected = expected_terms(steps, here, later, moments.lag_one, backwards)
+    expected = expected_terms(steps, here, later, moments.lag_one)
     terms = (jnp.ones_like(means[:1]), *expected)
     if n_gaps <= _FEW_GAPS:
         which = (gap_index[:, None] == jnp.arange(n_gaps, dtype=gap_index.dtype)).astype(means.dtype)

@@ -1,10 +1,12 @@
-"""A panel worked through chunk by chunk, by any strategy.
+"""A panel worked through chunk by chunk with JAX, by any of its algorithms.
 
 What one chunk hands to the next is the distribution of one state, so the numbers are those of the whole
-panel, exactly.
+panel, exactly. The forward pass of a chunk is made again for the backward pass, so that memory is that of one
+chunk.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,30 +14,110 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from probsfa._interrupts import interrupts_kept
+from probsfa._processes import check_not_forked
+from probsfa._threads import one_blas_thread
 from probsfa._typing import FloatArray
-from probsfa.statespace.engine.compiler import program
-from probsfa.statespace.engine.dynamics import Gaussian
-from probsfa.statespace.engine.moments import PanelMoments, RowMoments
-from probsfa.statespace.engine.problem import Chunks, Model, Rows, following_index, make_model, make_problem
+from probsfa.statespace.engine import student
+from probsfa.statespace.engine.batched import MOST_UNROLLED
+from probsfa.statespace.engine.compiler import on_cpu, program
+from probsfa.statespace.engine.dynamics import Gaussian, Transition
+from probsfa.statespace.engine.leave_one_out import value_scores
+from probsfa.statespace.engine.moments import Filtering, PanelMoments, RowMoments, Statistics
+from probsfa.statespace.engine.problem import (
+    Model,
+    Problem,
+    Rows,
+    following_index,
+    index_after,
+    make_model,
+    make_problem,
+    rows_of,
+)
 from probsfa.statespace.engine.recursions import Recursions, draw_backwards
+from probsfa.statespace.engine.scan import ParallelScan
+from probsfa.statespace.engine.segmented import Segmented
+from probsfa.statespace.engine.settings import engine_settings
 from probsfa.statespace.engine.statistics import (
     ObservationSums,
-    Statistics,
     complete_sums,
     observation_sums,
     transition_statistics,
 )
-from probsfa.statespace.engine.strategy import Forward, Strategy
+from probsfa.statespace.engine.strategy import Strategy
 from probsfa.statespace.engine.symmetric import unpack
-from probsfa.statespace.panel import Panel
+from probsfa.statespace.panel import Panel, RowSource, padded_length
 from probsfa.statespace.parameters import Parameters
 
+__all__ = ["Sweep", "jax_strategy", "sampling_strategy"]
 
-@program("strategy")
-def _forward_program(
-    strategy: Strategy, model: Model, rows: Rows, after_index: Array, before: Gaussian
-) -> tuple[Forward, Array]:
-    return strategy.forward(make_problem(model, rows, after_index), before)
+# Bytes of the matrices (K x K for each row) of a chunk: some programs hold several arrays of that size.
+_CHUNK_BYTES, _FEWEST_CHUNK_ROWS, _MOST_CHUNK_ROWS = 32 * 2**20, 64, 65_536
+# Numbers of segments that are tried, fewest rows of a segment, and fewest rows of a program that is run many
+# times for which segments are quicker than recursions.
+_SEGMENTS, _SHORTEST_SEGMENT, _FEWEST_ROWS_SAMPLING = (64, 32, 16, 8, 4, 2), 8, 64
+# Segments of a parallel scan that fill an accelerator, and most rows of one: beyond, its steps take longer
+# than more segments would.
+_MOST_SEGMENTS_AT_ONCE, _LONGEST_SEGMENT = 8192, 64
+
+
+def jax_strategy(n_rows: int, name: str | None, n_segments: int | None) -> Strategy:
+    """Return the algorithm of a name for runs of rows; recursions by default.
+
+    Raises
+    ------
+    ValueError
+        If no number of segments divides the rows, or not the one asked for.
+    """
+    if name not in ("segmented", "scan"):
+        return Recursions()
+    kind = Segmented if name == "segmented" else ParallelScan
+    if n_segments is None:
+        usual = _SEGMENTS if name == "segmented" else (_segments_at_once(n_rows),)
+    else:
+        usual = (n_segments,)
+    shortest = 2 if name == "segmented" else 1
+    fitting = [s for s in usual if n_rows % s == 0 and n_rows // s >= shortest]
+    if not fitting:
+        raise ValueError(
+            f"strategy={name!r} needs rows that {' or '.join(map(str, usual))} segments divide, with "
+            f"{shortest} or more in each; there are {n_rows}. Choose n_segments or chunk_rows."
+        )
+    return kind(fitting[0])
+
+
+def sampling_strategy(n_rows: int, n_states: int) -> Strategy:
+    """Return the algorithm for a likelihood that is run many times.
+
+    It is chosen by shapes alone, because one program serves any parameters and any data.
+    """
+    if not on_cpu():
+        return jax_strategy(n_rows, "scan", None) if n_rows > _SEGMENTS[0] else Recursions()
+    if n_states <= MOST_UNROLLED and n_rows >= _FEWEST_ROWS_SAMPLING:
+        for n_segments in _SEGMENTS[:4]:
+            if n_rows % n_segments == 0 and n_rows // n_segments >= _SHORTEST_SEGMENT:
+                return Segmented(n_segments)
+    return Recursions()
+
+
+def _segments_at_once(n_rows: int) -> int:
+    """Number of equally long segments, as many as an accelerator is filled with."""
+    lengths = [n for n in range(1, _LONGEST_SEGMENT + 1) if n_rows % n == 0]
+    return n_rows // next((n for n in lengths if n_rows // n <= _MOST_SEGMENTS_AT_ONCE), lengths[-1])
+
+
+@contextmanager
+def _settings() -> Iterator[None]:
+    """Settings under which programs of the engine run, whatever the user's are."""
+    check_not_forked()
+    with interrupts_kept(), engine_settings(), one_blas_thread():
+        yield
+
+
+def chunk_length(n_rows: int, n_states: int) -> int:
+    """Return the rows of each chunk of a panel; chunks are equally long, so that one program serves all."""
+    most = int(np.clip(_CHUNK_BYTES // (8 * n_states**2), _FEWEST_CHUNK_ROWS, _MOST_CHUNK_ROWS))
+    return n_rows if n_rows <= most else padded_length(-(-n_rows // -(-n_rows // most)))
 
 
 @program("strategy")
@@ -43,304 +125,221 @@ def _likelihood_program(
     strategy: Strategy, model: Model, rows: Rows, after_index: Array, before: Gaussian
 ) -> tuple[Gaussian, Array]:
     result, log_likelihoods = strategy.forward(make_problem(model, rows, after_index), before)
-    return result.last, jnp.sum(log_likelihoods)
-
-
-def _sums(
-    strategy: Strategy,
-    model: Model,
-    rows: Rows,
-    after_index: Array,
-    result: Forward,
-    after: Gaussian,
-    backwards: Array | bool = False,
-    last_counts: Array | bool = True,
-) -> tuple[tuple[Array, ...], Gaussian]:
-    """Sums of one chunk, which add up to what :func:`_completed` takes, and its first state."""
-    problem = make_problem(model, rows, after_index)
-    moments = strategy.packed_moments(problem, result, after)
-    sums = (
-        *observation_sums(rows.values, rows.weights, model.loadings, model.offset, moments),
-        *transition_statistics(
-            problem.following,
-            following_index(rows, jnp.where(last_counts, after_index, model.n_gaps)),
-            model.n_gaps,
-            moments,
-            after,
-            backwards,
-        ),
-    )
-    first = unpack(moments.covariances[:, :1].T, model.n_states)[0]
-    return sums, Gaussian(moments.means[:, 0], first)
-
-
-_sums_program = program("strategy")(_sums)
-
-
-def _completed(model: Model, sums: Sequence[Any]) -> tuple[Array, ...]:
-    """Fields of :class:`.Statistics` after the log-likelihood."""
-    n_first = len(ObservationSums._fields)
-    return (*complete_sums(ObservationSums(*sums[:n_first]), model.loadings), *sums[n_first:])
-
-
-_completing_program = program()(_completed)
-
-
-@program("strategy")
-def _statistics_program(
-    strategy: Strategy, model: Model, rows: Rows, after_index: Array, before: Gaussian, after: Gaussian
-) -> tuple[Array, tuple[Array, ...]]:
-    result, log_likelihoods = strategy.forward(make_problem(model, rows, after_index), before)
-    sums = _sums(strategy, model, rows, after_index, result, after)[0]
-    return jnp.sum(log_likelihoods), _completed(model, sums)
+    return result.last, log_likelihoods
 
 
 @program("strategy")
 def _moments_program(
-    strategy: Strategy, model: Model, rows: Rows, after_index: Array, result: Forward, after: Gaussian
+    strategy: Strategy, model: Model, rows: Rows, after_index: Array, before: Gaussian, after: Gaussian
 ) -> RowMoments:
-    return strategy.moments(make_problem(model, rows, after_index), result, after)
+    problem = make_problem(model, rows, after_index)
+    return strategy.moments(problem, strategy.forward(problem, before)[0], after)
 
 
 @program("strategy")
-def _posterior_program(
+def _sums_program(
     strategy: Strategy, model: Model, rows: Rows, after_index: Array, before: Gaussian, after: Gaussian
-) -> tuple[RowMoments, Array]:
+) -> tuple[tuple[Array, ...], tuple[Array, ...], Gaussian]:
     problem = make_problem(model, rows, after_index)
-    result, log_likelihoods = strategy.forward(problem, before)
-    return strategy.moments(problem, result, after), log_likelihoods
+    moments = strategy.packed_moments(problem, strategy.forward(problem, before)[0], after)
+    index = following_index(rows, after_index)
+    steps = transition_statistics(problem.following, index, model.n_gaps, moments, after)
+    sums = observation_sums(rows.values, rows.weights, model.loadings, model.offset, moments)
+    first = unpack(moments.covariances[:, :1].T, model.n_states)[0]
+    return tuple(sums), steps, Gaussian(moments.means[:, 0], first)
+
+
+@program()
+def _filter_program(
+    values: Array, weights: Array, transitions: Transition, model: Model, before: Gaussian
+) -> tuple[Array, Array, Array]:
+    nothing = transitions.at(0).starting()
+    problem = Problem(values, weights, transitions, nothing, *model[1:])
+    result, log_likelihoods = Recursions().forward(problem, before)
+    roots = result.filtered.roots
+    return result.filtered.means, roots @ jnp.swapaxes(roots, 1, 2), log_likelihoods
 
 
 @program()
 def _draw_program(
-    model: Model, rows: Rows, after_index: Array, result: Any, normals: Array, after: Array
+    model: Model, rows: Rows, after_index: Array, before: Gaussian, normals: Array, after: Array
 ) -> Array:
     problem = make_problem(model, rows, after_index)
-    return draw_backwards(result.filtered, problem.following, normals, after)
+    filtered = Recursions().forward(problem, before)[0].filtered
+    return draw_backwards(filtered, problem.following, normals, after)
 
 
-class Sweep:
-    """The forward pass over all chunks, and what the backward pass needs of it.
+@dataclass
+class _Pass:
+    """A panel in chunks, and the state before each of them."""
 
-    Parameters
-    ----------
-    params : Parameters
-        Parameters of the model.
-    panel : Panel
-        Packed observations.
-    strategy : Strategy
-        How each chunk is worked through.
-    chunks : Chunks
-        The chunks of the panel.
-    cached_bytes : int
-        Most memory for what the forward pass leaves; beyond it, the pass is made again.
-    backwards : bool, default=False
-        Whether the rows are in reverse order.
-    """
+    strategy: Strategy
+    params: Parameters
+    panel: Panel
+    length: int
 
-    def __init__(
-        self,
-        params: Parameters,
-        panel: Panel,
-        strategy: Strategy,
-        chunks: Chunks,
-        cached_bytes: int,
-        *,
-        backwards: bool = False,
-    ) -> None:
-        self.strategy = strategy
-        self.chunks = chunks
-        self.model = make_model(params, panel, backwards=backwards)
-        self.backwards = backwards
-        n_states = self.model.n_states
-        size = 8 * (n_states + 1) ** 2 * chunks.rows * len(chunks)
-        self.caches = size <= cached_bytes
-        # NumPy arrays: each JAX operation outside a compiled program is a program of its own.
+    def __post_init__(self) -> None:
+        n_states = self.params.n_states
+        self.model = make_model(self.params, self.panel)
+        self.starts = range(0, self.panel.values.shape[0], self.length)
         zeros = np.zeros((n_states, n_states))
-        self.prior = Gaussian(*map(jnp.asarray, (zeros[0], np.eye(n_states))))
+        self.states = [Gaussian(*map(jnp.asarray, (zeros[0], np.eye(n_states))))]
         #: What follows the last row: nothing, to which no transition leads.
         self.nothing = Gaussian(*map(jnp.asarray, (zeros[0], zeros)))
-        self.states = [self.prior]
-        self.results: list[Forward] = []
-        self.log_likelihoods: list[Array] = []
-        self.last: Forward | None = None
-        self.totals: list[FloatArray] = []
 
-    def forward(self) -> None:
-        """Filter every chunk in turn."""
-        for _ in self.filter_chunks():
-            pass
+    def chunk(self, start: int) -> tuple[Rows, int]:
+        """Rows from one on, and which gap follows them."""
+        return rows_of(self.panel, start, self.length), index_after(self.panel, start + self.length)
 
-    def filter_chunks(self) -> Iterator[Gaussian]:
-        """Filter every chunk in turn; gives the distribution of each chunk's last state."""
-        for k in range(len(self.chunks)):
-            self.last, log_likelihoods = self._filter(k)
-            self.log_likelihoods.append(log_likelihoods)
-            self.states.append(self.last.last)
-            if self.caches:
-                self.results.append(self.last)
-            yield self.last.last
+    def filter(self) -> FloatArray:
+        """Run the forward pass; return the log density (N,) of each row given the rows before it."""
+        parts = []
+        for start in self.starts:
+            state, part = _likelihood_program(self.strategy, self.model, *self.chunk(start), self.states[-1])
+            self.states.append(state)
+            parts.append(np.asarray(part))
+        return np.concatenate(parts)[: self.panel.n_rows]
 
-    def _filter(self, k: int) -> tuple[Forward, Array]:
-        result: tuple[Forward, Array] = _forward_program(
-            self.strategy, self.model, self.chunks[k], self.chunks.after_index(k), self.states[k]
-        )
-        return result
-
-    @property
-    def log_likelihood(self) -> float:
-        """Log density of all rows, after the forward pass."""
-        return float(np.sum([np.sum(np.asarray(part)) for part in self.log_likelihoods]))
-
-    def sum_chunks(self, after: Gaussian) -> Iterator[Gaussian]:
-        """Add the sums of every chunk, from the last to the first, to ``totals``.
-
-        ``after`` is the state after the last row. Of rows in reverse order, the transition past the last one
-        is the other side's to count.
-        """
-        last = len(self.chunks) - 1
-        for k, rows, after_index, result in self.backward():
-            counts = not (self.backwards and k == last)
-            sums, after = _sums_program(
-                self.strategy, self.model, rows, after_index, result, after, self.backwards, counts
-            )
-            if not self.totals:
-                self.totals = [np.array(x) for x in sums]
-            else:
-                for total, part in zip(self.totals, sums, strict=True):
-                    total += np.asarray(part)
-            yield after
-
-    def backward(self) -> Iterator[tuple[int, Rows, int, Forward]]:
-        """Chunks from the last to the first, with their forward pass."""
-        for k in reversed(range(len(self.chunks))):
-            result = self.results.pop() if self.results else self._filter(k)[0]
-            yield k, self.chunks[k], self.chunks.after_index(k), result
-
-
-def complete(model: Model, log_likelihood: float, sums: Sequence[Any]) -> Statistics:
-    """Expected statistics from the sums of all chunks."""
-    return Statistics(log_likelihood, *map(np.asarray, _completing_program(model, sums)))
-
-
-def _joined(parts: Sequence[Array]) -> FloatArray:
-    arrays = [np.asarray(part) for part in parts]
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+    def moments_backwards(self) -> Iterator[tuple[slice, RowMoments]]:
+        """Moments of the rows of each chunk that are data, the last one first."""
+        after, n = self.nothing, self.panel.n_rows
+        for i, start in reversed(list(enumerate(self.starts))):
+            arguments = (*self.chunk(start), self.states[i], after)
+            moments = _moments_program(self.strategy, self.model, *arguments)
+            after = Gaussian(moments.means[0], moments.covariances[0])
+            part = slice(start, min(start + self.length, n))
+            if part.stop > part.start:
+                yield part, RowMoments(*(np.asarray(x)[: part.stop - start] for x in moments))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
-class InTurn:
-    """One chunk after the other.
+class Sweep:
+    """Exact inference over a panel with JAX; methods as of :class:`.Core`.
 
-    Attributes
+    Parameters
     ----------
-    strategy : Strategy
-        How each chunk is worked through.
-    chunk_rows : int
-        Rows of a chunk.
-    cached_bytes : int
-        Most memory for what the forward pass leaves.
+    name : str, optional
+        The algorithm, see :func:`jax_strategy`.
+    n_segments, chunk_rows : int, optional
+        Number of segments, and rows of a chunk.
     """
 
-    strategy: Strategy
-    chunk_rows: int
-    cached_bytes: int
+    name: str | None = None
+    n_segments: int | None = None
+    chunk_rows: int | None = None
 
-    def _sweep(self, params: Parameters, panel: Panel) -> Sweep:
-        chunks = Chunks.of(panel, self.chunk_rows)
-        return Sweep(params, panel, self.strategy, chunks, self.cached_bytes)
+    def _pass(self, params: Parameters, panel: Panel) -> _Pass:
+        n_rows = panel.values.shape[0]
+        length = min(self.chunk_rows or chunk_length(n_rows, params.n_states), n_rows)
+        return _Pass(jax_strategy(length, self.name, self.n_segments), params, panel, length)
 
     def log_likelihood(self, params: Parameters, panel: Panel) -> float:
-        """See :class:`.Route`: the forward pass alone."""
-        sweep = self._sweep(params, panel)
-        state, parts = sweep.prior, []
-        for k in range(len(sweep.chunks)):
-            after_index = sweep.chunks.after_index(k)
-            state, part = _likelihood_program(self.strategy, sweep.model, sweep.chunks[k], after_index, state)
-            parts.append(part)
-        return float(np.sum(parts))
+        """Return the log-likelihood in nats: the forward pass alone."""
+        with _settings():
+            return float(np.sum(self._pass(params, panel).filter()))
 
     def moments(self, params: Parameters, panel: Panel) -> PanelMoments:
-        """See :class:`.Route`."""
-        sweep, n = self._sweep(params, panel), panel.n_rows
-        if len(sweep.chunks) == 1:
-            smoothed, log_likelihoods = self._posterior_of_one(sweep)
-            means, covariances, lag_one = map(np.asarray, smoothed)
-            return PanelMoments(means[:n], covariances[:n], lag_one[: n - 1], np.asarray(log_likelihoods)[:n])
-        sweep.forward()
-        # Parts are copied into NumPy's memory, which comes in large pages, while they are in the cache: to
-        # join them at the end took a fifth longer, and twice the memory.
-        n_states = sweep.model.n_states
-        whole = [np.empty((n, n_states)), *(np.empty((n, n_states, n_states)) for _ in range(2))]
-        for part, smoothed in self._moments_backwards(sweep):
-            for target, moments in zip(whole, smoothed, strict=True):
-                target[part] = np.asarray(moments)[: len(target[part])]
-        means, covariances, lag_one = whole
-        return PanelMoments(means, covariances, lag_one[: n - 1], _joined(sweep.log_likelihoods)[:n])
-
-    def _posterior_of_one(self, sweep: Sweep) -> tuple[RowMoments, Array]:
-        """Moments and log density of the rows of the only chunk."""
-        rows, after_index = sweep.chunks[0], sweep.chunks.after_index(0)
-        if not self.strategy.shares_forward:
-            first = (rows, after_index, sweep.prior)
-            posterior: tuple[RowMoments, Array] = _posterior_program(
-                self.strategy, sweep.model, *first, sweep.nothing
-            )
-            return posterior
-        sweep.forward()
-        [(_, smoothed)] = self._moments_backwards(sweep)
-        return smoothed, sweep.log_likelihoods[0]
-
-    def _moments_backwards(self, sweep: Sweep) -> Iterator[tuple[slice, RowMoments]]:
-        after = sweep.nothing
-        for k, rows, after_index, result in sweep.backward():
-            smoothed = _moments_program(self.strategy, sweep.model, rows, after_index, result, after)
-            after = Gaussian(smoothed.means[0], smoothed.covariances[0])
-            yield slice(k * self.chunk_rows, (k + 1) * self.chunk_rows), smoothed
+        """Return posterior moments of all rows, with their log densities."""
+        with _settings():
+            whole, n, k = self._pass(params, panel), panel.n_rows, params.n_states
+            terms = whole.filter()
+            arrays = np.empty((n, k)), np.empty((n, k, k)), np.empty((n, k, k))
+            for part, moments in whole.moments_backwards():
+                for array, found in zip(arrays, moments, strict=True):
+                    array[part] = found
+            return PanelMoments(arrays[0], arrays[1], arrays[2][: n - 1], terms)
 
     def visit_moments(
         self, params: Parameters, panel: Panel, visit: Callable[[slice, FloatArray, FloatArray], None]
     ) -> float:
-        """Show the means and covariances of the rows of each chunk, the last one first, and keep none.
-
-        Returns the log-likelihood.
-        """
-        sweep, n = self._sweep(params, panel), panel.n_rows
-        sweep.forward()
-        for part, smoothed in self._moments_backwards(sweep):
-            inside = slice(part.start, min(part.stop, n))
-            length = max(inside.stop - inside.start, 0)
-            if length:
-                visit(inside, np.asarray(smoothed.means)[:length], np.asarray(smoothed.covariances)[:length])
-        return sweep.log_likelihood
+        """Show the means and covariances of each chunk, the last one first; return the log-likelihood."""
+        with _settings():
+            whole = self._pass(params, panel)
+            value = float(np.sum(whole.filter()))
+            for part, moments in whole.moments_backwards():
+                visit(part, *map(np.asarray, moments[:2]))
+            return value
 
     def expected_statistics(self, params: Parameters, panel: Panel) -> Statistics:
-        """See :class:`.Route`."""
-        sweep = self._sweep(params, panel)
-        if len(sweep.chunks) == 1 and not self.strategy.shares_forward:
-            first = (sweep.chunks[0], sweep.chunks.after_index(0), sweep.prior)
-            total, sums = _statistics_program(self.strategy, sweep.model, *first, sweep.nothing)
-            return Statistics(float(total), *map(np.asarray, sums))
-        sweep.forward()
-        for _ in sweep.sum_chunks(sweep.nothing):
-            pass
-        return complete(sweep.model, sweep.log_likelihood, sweep.totals)
+        """Return sums of expected moments, with the log-likelihood."""
+        with _settings():
+            whole = self._pass(params, panel)
+            value, after, totals = float(np.sum(whole.filter())), whole.nothing, None
+            for i, start in reversed(list(enumerate(whole.starts))):
+                arguments = (*whole.chunk(start), whole.states[i], after)
+                sums, steps, after = _sums_program(whole.strategy, whole.model, *arguments)
+                parts = [np.asarray(x) for x in (*sums, *steps)]
+                totals = parts if totals is None else [x + y for x, y in zip(totals, parts, strict=True)]
+            assert totals is not None
+            observed = complete_sums(ObservationSums(*map(jnp.asarray, totals[:6])), whole.model.loadings)
+            return Statistics(value, *map(np.asarray, (*observed, *totals[6:])))
 
+    def filter(
+        self,
+        params: Parameters,
+        panel: Panel,
+        mean: FloatArray,
+        covariance: FloatArray,
+        onward: Transition | None = None,
+    ) -> Filtering:
+        """Return causal moments, going on from a state."""
+        with _settings():
+            rows = self._rows(params, panel, panel.cell_weights, mean, covariance, onward)
+            return Filtering(*(np.asarray(x)[: panel.n_rows] for x in _filter_program(*rows)))
 
-def draw_in_turn(
-    params: Parameters, panel: Panel, normals: FloatArray, chunk_rows: int, cached_bytes: int
-) -> FloatArray:
-    """Draws (n_draws, N, K) of the states given all rows, from standard normals (T, n_draws, K).
+    def filter_student(
+        self,
+        params: Parameters,
+        panel: Panel,
+        degrees: float,
+        by_row: bool,
+        mean: FloatArray,
+        covariance: FloatArray,
+        onward: Transition | None = None,
+    ) -> Filtering:
+        """Return causal moments under Student-t noise, and lower bounds of log densities."""
+        with _settings():
+            rows = self._rows(params, panel, panel.mask, mean, covariance, onward)
+            found = student.filter_program(*rows, jnp.asarray(degrees), by_row=by_row)
+            return Filtering(*(np.asarray(x)[: panel.n_rows] for x in found))
 
-    Draws go backwards row by row, and so take :class:`.Recursions`, whatever serves for moments.
-    """
-    sweep = Sweep(params, panel, Recursions(), Chunks.of(panel, chunk_rows), cached_bytes)
-    sweep.forward()
-    after, parts = np.zeros(normals.shape[1:]), []
-    for k, rows, after_index, result in sweep.backward():
-        noise = normals[k * chunk_rows : (k + 1) * chunk_rows]
-        noise = np.pad(noise, ((0, chunk_rows - noise.shape[0]), (0, 0), (0, 0)))
-        draws = _draw_program(sweep.model, rows, after_index, result, noise, after)
-        after = draws[0]
-        parts.append(draws)
-    return _joined(parts[::-1])[: panel.n_rows].swapaxes(0, 1)
+    def _rows(
+        self,
+        params: Parameters,
+        panel: Panel,
+        weights: RowSource,
+        mean: FloatArray,
+        covariance: FloatArray,
+        onward: Transition | None,
+    ) -> tuple[Array, Array, Transition, Model, Gaussian]:
+        """Values, weights, transitions, model and the state before, for programs that filter."""
+        model = make_model(params, panel)
+        steps = model.transitions.map(np.asarray).at(panel.gap_index)
+        if onward is not None:
+            steps = steps.with_first(onward.at(0))
+        before = Gaussian(jnp.asarray(mean), jnp.asarray(covariance))
+        values = (jnp.asarray(panel.values[:]), jnp.asarray(weights[:]))
+        return *values, steps.map(jnp.asarray), model, before
+
+    def draw(self, params: Parameters, panel: Panel, normals: FloatArray) -> FloatArray:
+        """Return draws (n_draws, N, K) of the states given all rows, from normals (T, n_draws, K)."""
+        with _settings():
+            length = self.chunk_rows or chunk_length(panel.values.shape[0], params.n_states)
+            whole = _Pass(Recursions(), params, panel, length)
+            whole.filter()
+            after: Any = np.zeros(normals.shape[1:])
+            parts = []
+            for i, start in reversed(list(enumerate(whole.starts))):
+                own = normals[start : start + length]
+                own = np.pad(own, ((0, length - own.shape[0]), (0, 0), (0, 0)))
+                draws = _draw_program(whole.model, *whole.chunk(start), whole.states[i], own, after)
+                after = draws[0]
+                parts.append(np.asarray(draws))
+            return np.concatenate(parts[::-1])[: panel.n_rows].swapaxes(0, 1)
+
+    def leave_one_out(self, params: Parameters, panel: Panel) -> tuple[FloatArray, FloatArray]:
+        """Return scores and precisions (N, D) of values given all others; zero where they are missing."""
+        with _settings():
+            arrays = (panel.values[:], panel.mask[:], panel.gap_index)
+            found = value_scores(make_model(params, panel), Rows(*map(jnp.asarray, arrays)))
+            return tuple(np.asarray(x)[: panel.n_rows] for x in found)  # type: ignore[return-value]

@@ -1,11 +1,15 @@
 """Symmetric matrices by their upper triangle: half the numbers for sums over many of them."""
 
+from __future__ import annotations
+
 from functools import cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from jax import Array
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from jax import Array
 
 # 32 bits: JAX cannot index by 64-bit arrays where a user keeps it in single precision.
 IntArray = NDArray[np.int32]

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from probsfa._typing import BoolArray, FloatArray
-from probsfa.statespace.engine.statistics import Statistics
+from probsfa.statespace.engine.moments import Statistics
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.parameters import Parameters
 

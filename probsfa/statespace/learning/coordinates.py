@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from probsfa._typing import BoolArray, FloatArray
-from probsfa.statespace.engine.statistics import Statistics
+from probsfa.statespace.engine.moments import Statistics
 from probsfa.statespace.learning import processes
 from probsfa.statespace.learning.limits import Limits
 from probsfa.statespace.parameters import Latents, Parameters

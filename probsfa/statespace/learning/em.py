@@ -11,7 +11,7 @@ from collections import deque
 import numpy as np
 
 from probsfa._typing import BoolArray, FloatArray
-from probsfa.statespace.engine.statistics import Statistics
+from probsfa.statespace.engine.moments import Statistics
 from probsfa.statespace.learning.limits import Limits
 from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import CountedEStep, FitResult, Status, rounding

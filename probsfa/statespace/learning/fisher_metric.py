@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import block_diag, cho_factor, cho_solve
 
 from probsfa._typing import BoolArray, FloatArray
-from probsfa.statespace.engine.statistics import Statistics
+from probsfa.statespace.engine.moments import Statistics
 from probsfa.statespace.learning import processes
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.information import factor_spectra

@@ -7,7 +7,7 @@ import numpy as np
 
 from probsfa._threads import one_blas_thread
 from probsfa._typing import FloatArray
-from probsfa.statespace.engine.statistics import Statistics
+from probsfa.statespace.engine.moments import Statistics
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, to_vector
 from probsfa.statespace.learning.em import fit_em, maximize, warm_up
 from probsfa.statespace.learning.limits import Limits, imposed

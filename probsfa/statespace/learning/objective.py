@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from probsfa._typing import FloatArray
-from probsfa.statespace.engine.statistics import Statistics
+from probsfa.statespace.engine.moments import Statistics
 from probsfa.statespace.learning.centred_metric import CentredMetric, means_of_latents
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
 from probsfa.statespace.learning.fisher_metric import Metric, complete_data_of

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from probsfa._typing import BoolArray, FloatArray
-from probsfa.statespace.engine.statistics import Statistics
+from probsfa.statespace.engine.moments import Statistics
 from probsfa.statespace.learning import processes
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.fisher_metric import CompleteData, DenseMetric, Metric

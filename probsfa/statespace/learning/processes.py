@@ -32,7 +32,7 @@ from probsfa.statespace.engine.dynamics import (
     transition_over,
     transition_score,
 )
-from probsfa.statespace.engine.statistics import Statistics
+from probsfa.statespace.engine.moments import Statistics
 from probsfa.statespace.learning.limits import Limits
 from probsfa.statespace.parameters import Latents, Parameters
 

@@ -31,7 +31,7 @@ from scipy.optimize import minimize
 from probsfa._threads import one_blas_thread
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
-from probsfa.statespace.engine.statistics import Statistics
+from probsfa.statespace.engine.moments import Statistics
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.em import fit_em
 from probsfa.statespace.learning.fit import conform, fit

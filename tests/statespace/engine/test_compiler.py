@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from probsfa.statespace.engine import compiler
-from probsfa.statespace.engine.covariance_form import CovarianceForm
+from probsfa.statespace.engine.recursions import Recursions
 from probsfa.statespace.engine.segmented import Segmented
 
 
@@ -20,7 +20,7 @@ def test_no_options_are_asked_for_on_accelerators(monkeypatch):
     assert compiler.compiler_options(few_passes=True) == {}
 
 
-@pytest.mark.parametrize("strategy", [CovarianceForm(), Segmented(8)])
+@pytest.mark.parametrize("strategy", [Recursions(), Segmented(8)])
 def test_a_program_is_compiled_once_for_each_static_argument_with_its_options(strategy):
     traced = []
 

@@ -1,22 +1,22 @@
-"""Noise with memory: every strategy gives what the joint Gaussian of all cells says."""
+"""AR(1) noise of columns: every algorithm computes the joint Gaussian of all values."""
 
 from itertools import product
 
 import numpy as np
 
-from probsfa.statespace import use_strategy
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import expected_statistics, log_likelihood, smooth
+from probsfa.statespace.posterior import Posterior
 from tests.oracles import noise_with_memory as oracle
 from tests.sampling import sparsely
-from tests.statespace.engine.test_latents_of_two_states import ASKED, EXACT
+from tests.statespace.engine.algorithms import ALGORITHMS, skip_without_core
 from tests.statespace.support import punch, scaled_error, to_panel, uneven_times
+from tests.tolerances import EXACT
 
 LENGTHS = [35, 1, 12]
 
 
 def make_model(rng, n_components, *, rhythm=False, n_features=2):
-    """A model whose columns have noise with memory, one of them with next to none."""
+    """A model whose columns have AR(1) noise, one of them with next to none."""
     extra = {"rhythm_decay": np.array([0.97]), "rhythm_frequency": np.array([0.4])} if rhythm else {}
     return Parameters(
         np.array([0.9, 0.6, 0.3])[:n_components],
@@ -36,23 +36,24 @@ def make_data(rng, params, *, even, holes="scattered", lengths=LENGTHS):
     return data, times, to_panel(data, None if even else times)
 
 
-# Each strategy compiles each kind of model anew: it is given three of the twelve, with different numbers of
-# latents, with and without a rhythm, at even and uneven times; two strategies or more see each kind.
+# Each algorithm of JAX compiles each kind of model anew: it is given three of the twelve, with different
+# numbers of factors, with and without a rhythm, at even and uneven times.
 KINDS = list(product([True, False], [False, True]))
-CASES = [(asked, k, *KINDS[(j + k) % 4]) for j, asked in enumerate(ASKED) for k in range(3)]
+CASES = [(asked, k, *KINDS[(j + k) % 4]) for j, asked in enumerate(ALGORITHMS) for k in range(3)]
 
 
 @sparsely(
     ("asked", "n_components", "rhythm", "even"),
     CASES,
-    shown=[case for case in CASES if case[0] in ("recursions", "covariance_form")][::3],
+    shown=[case for case in CASES if "core" in case[0] or case[0] == "recursions"],
 )
-def test_every_strategy_gives_the_joint_gaussian(rng, asked, n_components, rhythm, even):
+def test_every_algorithm_computes_the_joint_gaussian(rng, asked, n_components, rhythm, even):
     params = make_model(rng, n_components, rhythm=rhythm)
     data, times, panel = make_data(rng, params, even=even)
-    with use_strategy(**ASKED[asked]):
-        posterior, value = smooth(params, panel), log_likelihood(params, panel)
-        stats = expected_statistics(params, panel)
+    skip_without_core(asked)
+    algorithm, states = ALGORITHMS[asked], params.state_space
+    posterior, value = Posterior(*algorithm.moments(states, panel)), algorithm.log_likelihood(states, panel)
+    stats = algorithm.expected_statistics(states, panel)
     wanted = oracle.log_likelihood(params, data, times)
     for computed in (value, posterior.log_likelihood, stats.log_likelihood):
         assert abs(computed - wanted) < EXACT * abs(wanted)
@@ -65,14 +66,3 @@ def test_every_strategy_gives_the_joint_gaussian(rng, asked, n_components, rhyth
     assert scaled_error(shared.covariances, [covariance[t, :, t] for t in rows]) < EXACT
     lag_one = [covariance[t + 1, :, t] for t in rows[:-1]]
     assert scaled_error(shared.lag_one_covariances, lag_one) < EXACT
-
-
-def test_steady_state_gives_the_joint_gaussian(rng):
-    params = make_model(rng, 1)._replace(memory_decay=np.array([0.8, 0.3]))
-    data, times, panel = make_data(rng, params, even=True, holes="none", lengths=[300])
-    with use_strategy("steady_state"):
-        value, posterior = log_likelihood(params, panel), smooth(params, panel)
-    wanted = oracle.log_likelihood(params, data, times)
-    mean, _ = oracle.posterior_of_latents(params, data, times)
-    assert abs(value - wanted) < EXACT * abs(wanted)
-    assert scaled_error(posterior.of(params.shared_states).means, mean) < EXACT

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from probsfa import ProbabilisticSFA
-from probsfa.statespace.engine import two_filter
 from probsfa.statespace.engine.likelihood import marginal_log_likelihood
 
 
@@ -47,18 +46,6 @@ def test_rank_promotion_that_the_user_forbids_does_not_break_fits(rng):
             jnp.ones((2, 3)) + jnp.ones(3)
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(one, other)
-
-
-def test_settings_hold_in_the_thread_of_the_second_side():
-    seen = []
-
-    def look():
-        seen.append((jnp.ones(3).dtype, (jnp.ones((2, 3)) + jnp.ones(3)).shape))
-        yield
-
-    with jax.numpy_rank_promotion("raise"):
-        two_filter.run_both([], look())
-    assert seen == [(jnp.float64, (2, 3))]
 
 
 @pytest.mark.parametrize("derivative", [lambda f: f, jax.grad, lambda f: jax.jacrev(jax.grad(f))])

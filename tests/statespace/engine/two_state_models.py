@@ -4,7 +4,6 @@ import numpy as np
 
 from probsfa.statespace.engine.dynamics import entries
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import expected_statistics, log_likelihood, smooth
 from tests.oracles import latents_of_two_states as oracle
 from tests.statespace.support import punch, scaled_error, to_panel, uneven_times
 from tests.tolerances import EXACT
@@ -39,12 +38,12 @@ def make_data(rng, params, *, even, holes="scattered", lengths=LENGTHS):
     return data, times, to_panel(data, None if even else times)
 
 
-def assert_is_the_joint_gaussian(params, data, times, panel):
-    """Moments, sums and the likelihood of a panel, by the strategy that is asked for or chosen."""
-    posterior, value = smooth(params, panel), log_likelihood(params, panel)
-    stats = expected_statistics(params, panel)
+def assert_is_the_joint_gaussian(params, data, times, panel, algorithm):
+    """Moments, sums and the likelihood of a panel, by an algorithm."""
+    posterior, value = algorithm.moments(params, panel), algorithm.log_likelihood(params, panel)
+    stats = algorithm.expected_statistics(params, panel)
     wanted, mean, covariance = oracle.joint(params, data, times)
-    for found in (value, posterior.log_likelihood, stats.log_likelihood):
+    for found in (value, posterior.row_log_likelihoods.sum(), stats.log_likelihood):
         assert abs(found - wanted) < EXACT * abs(wanted)
     rows = range(len(mean))
     assert scaled_error(posterior.means, mean) < EXACT

@@ -1,9 +1,10 @@
 """Causal inference under Student-t noise, row by row: an approximation that goes on from a Gaussian.
 
 The distribution of a state given the rows before its own is taken as Gaussian, as the last row left it. The
-weights of a row's cells, and with them the state, are brought to the fixed point of :mod:`.student` for that
-row alone; so an outlier in the newest row counts little at once. Rows before are not looked at again: two
-rows that agree with each other and with none before are believed later than by all rows together.
+weights of a row's values, and with them the state, are brought to the fixed point of
+:mod:`probsfa.statespace.student` for that row alone; so an outlier in the newest row counts little at once.
+Rows before are not weighted again: two rows that agree with each other and with none before are believed
+later than by all rows together.
 
 References
 ----------
@@ -16,27 +17,21 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.lax.linalg import triangular_solve
 from jax.scipy.special import betaln, gammaln
 
-from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import Gaussian, Transition
-from probsfa.statespace.engine.problem import Model, make_model
-from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import Filtering, engine
-from probsfa.statespace.student import StudentNoise
+from probsfa.statespace.engine.problem import Model
 
-__all__ = ["filter_rows"]
+__all__ = ["filter_program"]
 
 # Most rounds for one row, and the change of a weight, as a part of it, at which to stop.
 _MOST_ROUNDS, _CLOSE = 100, 1e-10
 
 
 @partial(jax.jit, static_argnames="by_row")
-def _program(
+def filter_program(
     values: Array,
     mask: Array,
     transitions: Transition,
@@ -46,6 +41,10 @@ def _program(
     *,
     by_row: bool,
 ) -> tuple[Array, Array, Array]:
+    """Means, covariances and lower bounds of the log densities of rows, from the state before the first.
+
+    ``degrees`` are the degrees of freedom of the noise; `by_row` says whether those of a row share a weight.
+    """
     loadings, r = model.loadings, model.noise_variance
     identity = jnp.eye(model.n_states, dtype=values.dtype)
 
@@ -103,34 +102,3 @@ def _program(
 
     rows: tuple[Array, ...] = jax.lax.scan(step, before, (values, mask, transitions))[1]
     return rows[0], rows[1], rows[2]
-
-
-def filter_rows(
-    noise: StudentNoise,
-    params: Parameters,
-    panel: Panel,
-    transitions: Transition,
-    mean: FloatArray,
-    covariance: FloatArray,
-) -> Filtering:
-    """Causal distributions of the states; parameters as of :func:`probsfa.statespace.posterior.filter_rows`.
-
-    Parameters
-    ----------
-    noise : StudentNoise
-        Degrees of freedom, and which cells share a weight.
-    params, panel, transitions, mean, covariance
-        As there.
-
-    Returns
-    -------
-    Filtering
-        Log densities of rows are lower bounds, given the Gaussian to which the rows before have led.
-    """
-    with engine():
-        before = Gaussian(jnp.asarray(mean), jnp.asarray(covariance))
-        model = make_model(params.state_space, panel)
-        degrees = jnp.asarray(noise.degrees_of_freedom)
-        rows = (panel.values[:], panel.mask[:], transitions.map(jnp.asarray), model, before, degrees)
-        filtered = _program(*rows, by_row=noise.by_row)
-        return Filtering(*(np.asarray(part)[: panel.n_rows] for part in filtered))

@@ -1,8 +1,4 @@
-"""Segments joined by an associative scan: the strategy of accelerators, here forced on the CPU."""
-
-import os
-import subprocess
-import sys
+"""Segments joined by an associative scan: the algorithm of accelerators, here on the CPU."""
 
 import jax
 import jax.numpy as jnp
@@ -10,69 +6,23 @@ import numpy as np
 import pytest
 
 from probsfa.statespace import use_strategy
-from probsfa.statespace.engine import batched, compiler, parallel_scan, segmented
+from probsfa.statespace.engine import batched, compiler, scan, segmented
+from probsfa.statespace.engine.choose import strategy_for_sampling
 from probsfa.statespace.engine.dynamics import Transition
 from probsfa.statespace.engine.likelihood import marginal_log_likelihood
-from probsfa.statespace.engine.parallel_scan import ParallelScan
-from probsfa.statespace.engine.plan import strategy_for_sampling
 from probsfa.statespace.engine.recursions import Recursions
+from probsfa.statespace.engine.scan import ParallelScan
 from probsfa.statespace.engine.segmented import Segmented
-from probsfa.statespace.posterior import expected_statistics, log_likelihood, smooth
+from probsfa.statespace.posterior import smooth
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
-from tests.statespace.support import STRICT, punch, scaled_error, to_panel, to_parameters, uneven_times
+from tests.statespace.support import punch, scaled_error, to_panel, to_parameters
 from tests.tolerances import EXACT, small_noise_tolerance
-
-LENGTHS = [90, 1, 53]
-
-
-def random_model(rng, n_features, n_components, noise=0.3):
-    decay = np.linspace(0.98, 0.2, n_components)
-    loadings, offset = rng.standard_normal((n_features, n_components)), rng.standard_normal(n_features)
-    return oracle.Model(decay, loadings, noise * rng.uniform(0.5, 1.5, n_features), offset)
 
 
 def assert_same(found, wanted, tolerance=EXACT):
     for name, one, other in zip(wanted._fields, found, wanted, strict=True):
         assert scaled_error(one, other) < tolerance, name
-
-
-@sparsely("n_components", [1, 3, 8, 10], shown=0)
-def test_moments_are_those_of_the_plain_recursion(rng, n_components):
-    model = random_model(rng, 5, n_components)
-    times = uneven_times(rng, LENGTHS)
-    for holes in ["none", "scattered", "empty rows", "everything"]:
-        data = punch(rng, oracle.simulate(rng, model, LENGTHS, times), holes)
-        params, panel = to_parameters(model), to_panel(data, times)
-        wanted = smooth(params, panel)
-        with use_strategy("parallel_scan"):
-            found = smooth(params, panel)
-        assert_same(found, wanted)
-
-
-@sparsely("n_components", [2, 10], shown=0)
-def test_sums_are_those_of_the_plain_recursion(rng, n_components):
-    model = random_model(rng, 5, n_components)
-    data = punch(rng, oracle.simulate(rng, model, LENGTHS), "scattered")
-    params, panel = to_parameters(model), to_panel(data)
-    wanted = expected_statistics(params, panel), log_likelihood(params, panel)
-    with use_strategy("parallel_scan"):
-        assert_same(expected_statistics(params, panel), wanted[0])
-        assert scaled_error(log_likelihood(params, panel), wanted[1]) < EXACT
-
-
-def test_moments_are_those_of_the_joint_gaussian(rng):
-    lengths = [41, 30]
-    model = oracle.random_model(rng, 4, 3)
-    model, times = model._replace(decay=np.abs(model.decay)), uneven_times(rng, lengths)
-    data = punch(rng, oracle.simulate(rng, model, lengths, times), "scattered")
-    with use_strategy("parallel_scan"):
-        found = smooth(to_parameters(model), to_panel(data, times))
-    wanted = oracle.joint_posterior(model, data, times)
-    assert scaled_error(found.means, wanted.means) < EXACT
-    assert scaled_error(found.covariances, wanted.covariances) < EXACT
-    assert scaled_error(found.lag_one_covariances, wanted.lag_one) < EXACT
-    assert scaled_error(found.log_likelihood, wanted.log_likelihood) < EXACT
 
 
 @sparsely("size", [(3, 2), (2, 3)], ids=["wide", "more latents than features"])
@@ -81,44 +31,13 @@ def test_any_noise_against_decimals(rng, noise, size):
     """What rounding the data's collapse ``C'x / r`` leaves open, and no more: nothing is lost in merges."""
     model = oracle.random_model(rng, *size)._replace(noise=np.full(size[0], noise))
     data = punch(rng, oracle.simulate(rng, model, [40, 26]), "scattered")
-    with use_strategy("parallel_scan"):
+    with use_strategy("scan"):
         found = smooth(to_parameters(model), to_panel(data))
     wanted, tolerance = oracle.exact_posterior(model, data, digits=45), small_noise_tolerance(noise)
     assert scaled_error(found.means, wanted.means) < tolerance
     assert scaled_error(found.covariances, wanted.covariances) < tolerance
     assert scaled_error(found.lag_one_covariances, wanted.lag_one) < tolerance
     assert scaled_error(found.log_likelihood, wanted.log_likelihood) < tolerance
-
-
-@sparsely("noise", [1e-8, 1e-2, 1e3], shown=0)
-def test_time_scales_far_longer_than_the_data(rng, noise):
-    model = oracle.random_model(rng, 4, 3)._replace(noise=np.full(4, noise))
-    data = punch(rng, oracle.simulate(rng, model, [128]), "scattered")
-    params = to_parameters(model._replace(decay=np.array([1.0 - 1e-6, 0.3, -0.4])))
-    wanted = smooth(params, to_panel(data))
-    with use_strategy("parallel_scan"):
-        assert_same(smooth(params, to_panel(data)), wanted, small_noise_tolerance(noise))
-
-
-@sparsely("cached_bytes", [2**40, 0], shown=0)
-def test_chunks_hand_over(rng, cached_bytes):
-    model = oracle.random_model(rng, 5, 2)
-    data = punch(rng, oracle.simulate(rng, model, [300, 40]), "scattered")
-    params, panel = to_parameters(model), to_panel(data)
-    wanted = smooth(params, panel), expected_statistics(params, panel)
-    with use_strategy("parallel_scan", chunk_rows=96, cached_bytes=cached_bytes):
-        assert_same(smooth(params, panel), wanted[0])
-        assert_same(expected_statistics(params, panel), wanted[1])
-
-
-@pytest.mark.exhaustive
-def test_segments_of_several_rows(rng):
-    model = oracle.random_model(rng, 5, 3)
-    data = punch(rng, oracle.simulate(rng, model, [200, 56]), "scattered")
-    params, panel = to_parameters(model), to_panel(data)
-    wanted = smooth(params, panel)
-    with use_strategy("parallel_scan", n_segments=64):
-        assert_same(smooth(params, panel), wanted)
 
 
 def both_ways(rng, n_components, derive):
@@ -128,12 +47,12 @@ def both_ways(rng, n_components, derive):
     panel = to_panel(punch(rng, oracle.simulate(rng, model, [n_rows]), "scattered"), pad=False)
     with jax.enable_x64(True):
         data = tuple(map(jnp.asarray, (panel.values, panel.mask, panel.gap_index)))
-        params = tuple(map(jnp.asarray, to_parameters(model)))
+        params = tuple(map(jnp.asarray, model))
 
         def results():
             return jax.tree.leaves(derive(lambda *p: marginal_log_likelihood(*p, *data), params))
 
-        with use_strategy("parallel_scan"):
+        with use_strategy("scan"):
             assert strategy_for_sampling(n_rows, n_components) == ParallelScan(n_rows)
             found = results()
         with use_strategy("recursions"):
@@ -163,7 +82,7 @@ def test_curvature(rng):
 def test_scan_is_the_product_of_all_before(rng, n):
     with jax.enable_x64(True):
         matrices = rng.standard_normal((3, 3, n)) / np.sqrt(3.0)
-        found = parallel_scan.scan(
+        found = scan.scan(
             lambda first, second: (batched.times(second[0], first[0]),), (jnp.asarray(matrices),)
         )[0]
         wanted = np.eye(3)
@@ -186,7 +105,7 @@ def random_rows(rng, n_rows, n, n_segments):
 def test_combining_is_summing_up_together_in_any_order(rng, monkeypatch, n, platform):
     monkeypatch.setattr(jax, "default_backend", lambda: platform)
     with jax.enable_x64(True), compiler.without_kernel_hints():
-        combine = parallel_scan.combine_segments
+        combine = scan.combine_segments
         parts = [segmented.summarize(random_rows(rng, 2, n, 4)) for _ in range(3)]
         left, right = combine(combine(*parts[:2]), parts[2]), combine(parts[0], combine(*parts[1:]))
         assert_same(left, right)
@@ -199,7 +118,7 @@ def test_combining_is_summing_up_together_in_any_order(rng, monkeypatch, n, plat
 
 def test_segments_divide_the_rows_and_fill_the_card():
     def n_segments(n_rows):
-        with use_strategy("parallel_scan"):
+        with use_strategy("scan"):
             return strategy_for_sampling(n_rows, 5).n_segments
 
     for n_rows in [65, 101, 4096, 10_240, 65_521, 65_536, 163_840]:
@@ -228,47 +147,14 @@ def test_programs_for_accelerators_ask_the_compiler_for_nothing(rng, monkeypatch
     model = oracle.random_model(rng, 3, 2)
     data = oracle.simulate(rng, model, [70])
     params, panel = to_parameters(model), to_panel(data)
-    wanted = smooth(params, panel)
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    # For the CPU it is compiled all the same, and must be right.
-    assert_same(smooth(params, panel), wanted)
+    with use_strategy("scan"):
+        wanted = smooth(params, panel)
+        monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+        # For the CPU it is compiled all the same, and must be right.
+        assert_same(smooth(params, panel), wanted)
     with jax.enable_x64(True):
-        arrays = tuple(map(jnp.asarray, (*params, panel.values, panel.mask, panel.gap_index)))
+        arrays = tuple(map(jnp.asarray, (*model, panel.values, panel.mask, panel.gap_index)))
         text = jax.jit(jax.value_and_grad(marginal_log_likelihood)).lower(*arrays).as_text()
     assert "stablehlo.while" in text
     assert "inlineable" not in text
     assert "xla_cpu_small_call" not in text
-
-
-SHARDED = """
-import jax
-jax.config.update("jax_num_cpu_devices", 2)
-import numpy as np
-from probsfa.statespace import on_devices, posterior, use_strategy
-from probsfa.statespace.engine.parallel_scan import ParallelScan
-from tests.oracles import statespace as oracle
-from tests.statespace.support import punch, scaled_error, to_panel, to_parameters
-
-rng = np.random.default_rng(5)
-model = oracle.random_model(rng, 4, 2)
-data = punch(rng, oracle.simulate(rng, model, [1500, 548]), "scattered")
-params, panel = to_parameters(model), to_panel(data)
-one = posterior.expected_statistics(params, panel)
-with on_devices(jax.devices()), use_strategy("parallel_scan"):
-    assert posterior.plan_for(params, panel).route.segments == ParallelScan(1024)
-    several = posterior.expected_statistics(params, panel)
-for name, found, wanted in zip(one._fields, several, one, strict=True):
-    assert scaled_error(found, wanted) < 1e-10, name
-"""
-
-
-@pytest.mark.exhaustive
-def test_several_devices_share_the_segments():
-    done = subprocess.run(
-        [sys.executable, *STRICT, "-c", SHARDED],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr

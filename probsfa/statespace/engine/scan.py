@@ -150,9 +150,8 @@ def join_back(segments: Summaries, borders: Borders) -> Gaussian:
 class ParallelScan(Segmented):
     """The strategy of this module: segments, joined all at once."""
 
-    name: ClassVar[str] = "parallel_scan"
+    name: ClassVar[str] = "scan"
     few_passes: ClassVar[bool] = False
-    shares_forward: ClassVar[bool] = False
 
     def join(self, segments: Summaries, before: Gaussian) -> Borders:
         """Distributions at the borders of the segments."""

@@ -1,19 +1,18 @@
-"""What all other cells say of each cell, however small its noise, cell by cell instead of row by row.
+"""Each value given all others, however small its noise, value by value instead of row by row.
 
-With ``e = Sigma^-1 (x - mu)`` and ``d = diag(Sigma^-1)`` over all observed cells, a cell given all others has
-mean ``x - e / d`` and variance ``1 / d``. The cells of a row are taken one after the other, as if each were
-a row of its own (Koopman & Durbin 2000), and a backward pass gathers what later cells say, as the
-disturbance smoother does (de Jong 1989). With ``c`` and ``r`` a cell's loadings and noise, ``N(m, P)`` the
-state given the cells before it, and score ``s`` and information ``N`` of the cells after it about the state
-given its own::
+With ``e = Sigma^-1 (x - mu)`` and ``d = diag(Sigma^-1)`` over all observed values, a value given all others
+has mean ``x - e / d`` and variance ``1 / d``. The values of a row are taken one after the other, as if each
+were a row of its own (Koopman & Durbin 2000), and a backward pass gathers the information of later values, as
+the disturbance smoother does (de Jong 1989). With ``c`` and ``r`` a value's loadings and noise,
+``N(m, P)`` the state given the values before it, and score ``s`` and information ``N`` of the values after it
+about the state given its own::
 
     f = c' P c + r,   g = P c / f,   v = x - c' m,   m <- m + g v,   P <- P - g c' P
     e = v / f - g' s,   d = 1 / f + g' N g
     s <- s + c e,   N <- N - c (N g)' - (N g) c' + d c c'
 
-Nothing is divided by the noise, so that small noise costs few digits, where a posterior that knows the cell
-has none left when it is told to forget it: ``1e-15`` of the cell's variance over that of its noise. A step
-for each cell is slower; it is for the cells where the other way fails.
+Nothing is divided by the noise: a posterior that includes the value loses ``1e-15`` of its variance over that
+of its noise when the value is removed from it.
 """
 
 from typing import NamedTuple
@@ -23,14 +22,15 @@ import jax.numpy as jnp
 from jax import Array
 
 from probsfa.statespace.engine.compiler import program
-from probsfa.statespace.engine.dynamics import Gaussian, Transition, stationary
+from probsfa.statespace.engine.dynamics import Gaussian, Transition
 from probsfa.statespace.engine.problem import Model, Rows, make_problem
+from probsfa.statespace.engine.recursions import stationary
 
-__all__ = ["cell_scores"]
+__all__ = ["value_scores"]
 
 
-class _Cells(NamedTuple):
-    """Of each cell: ``g`` (K,), ``v``, ``f`` and whether it is observed, and its loadings (K,)."""
+class _Values(NamedTuple):
+    """Of each value: ``g`` (K,), ``v``, ``f`` and whether it is observed, and its loadings (K,)."""
 
     gain: Array
     error: Array
@@ -40,15 +40,15 @@ class _Cells(NamedTuple):
 
 
 class _Later(NamedTuple):
-    """Score ``s`` (K,) and information ``N`` (K, K) of later cells about a state."""
+    """Score ``s`` (K,) and information ``N`` (K, K) of later values about a state."""
 
     score: Array
     information: Array
 
 
 @program()
-def cell_scores(model: Model, rows: Rows) -> tuple[Array, Array]:
-    """``e`` and ``d`` of the module, (T, D); zero where a cell is missing.
+def value_scores(model: Model, rows: Rows) -> tuple[Array, Array]:
+    """``e`` and ``d`` of the module, (T, D); zero where a value is missing.
 
     Parameters
     ----------
@@ -60,20 +60,20 @@ def cell_scores(model: Model, rows: Rows) -> tuple[Array, Array]:
     problem = make_problem(model, rows, model.n_gaps)
     centred = problem.values - problem.offset
 
-    def told(state: Gaussian, cell: tuple[Array, Array, Array, Array]) -> tuple[Gaussian, _Cells]:
+    def take(state: Gaussian, cell: tuple[Array, Array, Array, Array]) -> tuple[Gaussian, _Values]:
         value, seen, loadings, noise = cell
         crossed = state.covariance @ loadings
         variance = loadings @ crossed + noise
         gain, error = seen * crossed / variance, value - loadings @ state.mean
         state = Gaussian(state.mean + gain * error, state.covariance - jnp.outer(gain, crossed))
-        return state, _Cells(gain, error, variance, seen, loadings)
+        return state, _Values(gain, error, variance, seen, loadings)
 
-    def forward(state: Gaussian, row: tuple[Array, Array, Transition]) -> tuple[Gaussian, _Cells]:
+    def forward(state: Gaussian, row: tuple[Array, Array, Transition]) -> tuple[Gaussian, _Values]:
         values, seen, transition = row
         cells = (values, seen, problem.loadings, problem.noise_variance)
-        return jax.lax.scan(told, transition.predict(state), cells)
+        return jax.lax.scan(take, transition.predict(state), cells)
 
-    def asked(later: _Later, cell: _Cells) -> tuple[_Later, tuple[Array, Array]]:
+    def leave_out(later: _Later, cell: _Values) -> tuple[_Later, tuple[Array, Array]]:
         gain, error, variance, seen, loadings = cell
         informed = later.information @ gain
         score = seen * (error / variance - gain @ later.score)
@@ -82,10 +82,10 @@ def cell_scores(model: Model, rows: Rows) -> tuple[Array, Array]:
         information = later.information - crossed - crossed.T
         return _Later(later.score + score * loadings, information), (score, precision)
 
-    def backward(later: _Later, row: tuple[_Cells, Transition]) -> tuple[_Later, tuple[Array, Array]]:
+    def backward(later: _Later, row: tuple[_Values, Transition]) -> tuple[_Later, tuple[Array, Array]]:
         cells, following = row
         later = _Later(following.move_back(later.score), following.move_information_back(later.information))
-        return jax.lax.scan(asked, later, cells, reverse=True)
+        return jax.lax.scan(leave_out, later, cells, reverse=True)
 
     prior = stationary(model.n_states, centred.dtype)
     _, cells = jax.lax.scan(forward, prior, (centred, problem.weights, problem.transitions))

@@ -1,19 +1,32 @@
 /* Passes of the information form over segments of rows, four segments side by side in the lanes of vectors.
  *
- * What is computed is what engine/information_form.py explains, with the same names. What comes from outside and goes there
- * is row after row, symmetric matrices as their lower triangles; what passes keep for each other lies lane by lane.
+ * A filtered state is kept by its precision F and its mean. A row adds a precision J = C' R^-1 C and an information
+ * h = C' R^-1 (x - mu), and a transition A, Q to the next state costs one inverse (Anderson & Moore 1979, section 6.3):
+ *
+ *     S = (F + A' Q^-1 A)^-1               Cov(z_t | z_t+1 and the rows up to t)
+ *     Pi = Q^-1 - Q^-1 A S A' Q^-1         precision of the next state, predicted
+ *     F <- Pi + J,    m <- A m + F^-1 (h - J A m)
+ *
+ * Backwards, G = S A' Q^-1 is the gain of a state on the next one, and P_t = S + G P_t+1 G'. Each segment is first
+ * eliminated given the state s before it, as long as later states depend on that; what is left is
+ * exp(z' (X s + f) - z' F z / 2 + v' s - s' V s / 2). Rows after that know nothing of s. A chain over the states between
+ * segments joins them; then the first rows of each are filtered from the state before it, and all rows are smoothed.
+ *
+ * What comes from outside and goes there is row after row, symmetric matrices as their lower triangles; what passes keep for
+ * each other lies lane by lane. Precisions lose as many digits as they are large: see recursions.c for tiny noise.
  */
 #include "matrices.h"
 
-#define JOINED(name, kind, k) name##kind##k
-#define NAMED(name, kind, k) JOINED(name, kind, k)
+#define JOINED(k, level) segments_kernels_##k##_##level
+#define NAMED(k, level) JOINED(k, level)
 #ifdef STATES
-#define PUBLIC(name) NAMED(name, _, STATES)
+#define MOST_STATES STATES
 #define COUNT(w) ((void)(w), STATES)
 #else
-#define PUBLIC(name) NAMED(name, _up_to_, UP_TO)
+#define MOST_STATES UP_TO
 #define COUNT(w) ((w)->n_states)
 #endif
+#define NAMED_BY_LEVEL NAMED(MOST_STATES, LEVEL)
 #define AT(i, j) ((i) * ((i) + 1) / 2 + (j)) /* in a lower triangle, j <= i */
 
 static const double NEGLIGIBLE = 1e-15;
@@ -42,20 +55,11 @@ typedef struct {
     int64_t n_eliminated;
 } segments;
 
-typedef struct {
-    int64_t n_states, n_alone, n_rows, length, n_gaps;
-    lanes *collapsed; /* of each group and row: precision, lower triangle, and information */
-    const int32_t *gap_index;
-    /* Blocks (n_gaps + 1, 2, K): diagonals and what is beside them; and the last one (n_gaps + 1). */
-    const double *decay, *weight, *known, *inverse, *log_det;
-    const transition *steps; /* the same in all lanes, for each gap; none where there are many */
-    segments *group;
-    lanes *rows; /* for each group length + 1 rows: filtered mean, and covariance given the next state */
-    double *filtered_means, *terms;
-    /* Moments given all rows: all of them, or lower triangles of covariances and of products of means, and of covariances
-     * with the next state the diagonals and then, for the states of pairs, what is beside them. */
-    double *means, *covariances, *lag_one;
-} work;
+#define NUMBERS lanes
+#define STEP transition
+#define GROUP segments
+#include "kernels.h"
+typedef segments_work work;
 
 /* out = B x, for a state x. */
 ALWAYS void move(int n, int alone, const blocks *b, const lanes *x, lanes *out) {
@@ -105,21 +109,21 @@ static inline const transition *step_into(const work *w, int n, int64_t g, int64
     if (w->steps && gap[0] == gap[1] && gap[0] == gap[2] && gap[0] == gap[3]) return w->steps + gap[0];
     for (int l = 0; l < LANES; l++) {
         const int64_t i = gap[l];
-        into_lane_of_blocks(n, w->n_alone, w->decay + 2 * i * n, l, &room->decay);
-        into_lane_of_blocks(n, w->n_alone, w->weight + 2 * i * n, l, &room->weight);
-        into_lane_of_blocks(n, w->n_alone, w->known + 2 * i * n, l, &room->known);
-        into_lane_of_blocks(n, w->n_alone, w->inverse + 2 * i * n, l, &room->inverse);
+        into_lane_of_blocks(n, w->n_single, w->transition + 2 * i * n, l, &room->decay);
+        into_lane_of_blocks(n, w->n_single, w->weight + 2 * i * n, l, &room->weight);
+        into_lane_of_blocks(n, w->n_single, w->known + 2 * i * n, l, &room->known);
+        into_lane_of_blocks(n, w->n_single, w->inverse + 2 * i * n, l, &room->inverse);
         room->log_det[l] = w->log_det[i];
     }
     return room;
 }
 
 /* Fills `steps`. */
-void PUBLIC(tabulate)(const work *w) {
+static void tabulate(const work *w) {
     const int n = COUNT(w);
     for (int64_t i = 0; i <= w->n_gaps; i++) {
         transition *to = (transition *)w->steps + i;
-        in_all_lanes(n, w->decay + 2 * i * n, &to->decay);
+        in_all_lanes(n, w->transition + 2 * i * n, &to->decay);
         in_all_lanes(n, w->weight + 2 * i * n, &to->weight);
         in_all_lanes(n, w->known + 2 * i * n, &to->known);
         in_all_lanes(n, w->inverse + 2 * i * n, &to->inverse);
@@ -136,8 +140,9 @@ static inline void rows_at(const work *w, int n, int64_t g, int64_t t, matrix pr
 }
 
 /* S = (F + A' Q^-1 A)^-1; gives log|S^-1|. */
-static inline lanes condition(int n, int alone, const matrix precision, const transition *step, matrix conditional) {
-    ROOM matrix sum;
+static inline lanes condition(int n, int alone, const matrix precision, const transition *step, matrix conditional, arena space) {
+    (void)space;
+    MATRIX(sum);
     for (int i = 0; i < n; i++)
         for (int j = 0; j <= i; j++) sum[i][j] = precision[i][j];
     add_blocks(n, alone, &step->known, sum);
@@ -168,13 +173,14 @@ typedef struct {
 } passing;
 
 /* Filters rows first..last of a group; row -1 is the state before the segments. What is in `at` is of row first. */
-static void filter(const work *w, int64_t g, int64_t first, int64_t last, passing *at, lanes *information_of_last) {
-    const int n = COUNT(w), alone = (int)w->n_alone, packed = n * (n + 1) / 2;
+static void filter(const work *w, int64_t g, int64_t first, int64_t last, passing *at, lanes *information_of_last, arena space) {
+    const int n = COUNT(w), alone = (int)w->n_single, packed = n * (n + 1) / 2;
     lanes *out = w->rows + (g * (w->length + 1) + first + 1) * (n + packed);
+    MATRIX(precision);
+    MATRIX(conditional);
     for (int64_t t = first; t <= last; t++, out += n + packed) {
         vector change, spread;
-        ROOM matrix precision, conditional;
-        lanes log_det = solve(n, at->precision, at->missed, change), distance = all(0.0);
+        lanes log_det = solve(n, at->precision, at->missed, change, space), distance = all(0.0);
         for (int i = 0; i < n; i++) out[i] = at->moved[i] + change[i];
         mirror(n, at->predicted);
         times(n, at->predicted, change, spread);
@@ -199,7 +205,7 @@ static void filter(const work *w, int64_t g, int64_t first, int64_t last, passin
         const transition *step = step_into(w, n, g, t + 1, &room);
         rows_at(w, n, g, t + 1, precision, at->missed);
         mirror(n, precision);
-        lanes next = condition(n, alone, at->precision, step, conditional);
+        lanes next = condition(n, alone, at->precision, step, conditional, space);
         lanes *to = out + n;
         for (int i = 0; i < n; i++)
             for (int j = 0; j <= i; j++) *to++ = conditional[i][j];
@@ -224,15 +230,21 @@ static inline double largest(int n, const matrix m) {
 
 /* Eliminates the first rows of some groups of segments, as long as later states depend on those before the segments, and
  * filters the rows after these. */
-void PUBLIC(eliminate)(const work *w, int64_t first_group, int64_t end_group) {
-    const int n = COUNT(w), alone = (int)w->n_alone;
+static void eliminate(const work *w, int64_t first_group, int64_t end_group, char *scratch) {
+    const int n = COUNT(w), alone = (int)w->n_single;
+    arena space = {scratch};
+    (void)space;
+    SPACE(passing, at);
+    MATRIX(precision);
+    MATRIX(conditional);
+    MATRIX(solved);
+    MATRIX(products);
     for (int64_t g = first_group; g < end_group; g++) {
         segments *s = w->group + g;
         transition room;
-        ROOM passing at;
-        memset(&at, 0, sizeof at);
+        memset(at, 0, sizeof *at);
         const transition *step = step_into(w, n, g, 0, &room);
-        rows_at(w, n, g, 0, at.precision, at.missed);
+        rows_at(w, n, g, 0, at->precision, at->missed);
         for (int i = 0; i < n; i++) {
             for (int j = 0; j < n; j++) s->cross[i][j] = s->before[i][j] = all(0.0);
             s->before_information[i] = all(0.0);
@@ -242,34 +254,33 @@ void PUBLIC(eliminate)(const work *w, int64_t first_group, int64_t end_group) {
             s->cross[i][i + 1] = step->weight.beside[i];
             s->cross[i + 1][i] = step->weight.beside[i + 1];
         }
-        add_blocks(n, alone, &step->inverse, at.precision);
+        add_blocks(n, alone, &step->inverse, at->precision);
         add_blocks(n, alone, &step->known, s->before);
         int64_t t = 1;
         for (; t < w->length; t++) {
             if (t % ROWS_AT_ONCE == 0 && largest(n, s->cross) <= NEGLIGIBLE) break;
-            ROOM matrix precision, conditional, solved, products;
             vector information, known, moved;
             step = step_into(w, n, g, t, &room);
             rows_at(w, n, g, t, precision, information);
-            condition(n, alone, at.precision, step, conditional);
+            condition(n, alone, at->precision, step, conditional, space);
             times_transposed(n, s->cross, conditional, 0, solved);
-            times(n, conditional, at.missed, known);
+            times(n, conditional, at->missed, known);
             times_transposed(n, solved, s->cross, 1, products);
             for (int i = 0; i < n; i++) {
                 s->before_information[i] += dot(known, s->cross[i], 0, n);
                 for (int j = 0; j <= i; j++) s->before[i][j] -= products[i][j];
             }
-            predict(n, alone, conditional, step, at.precision);
+            predict(n, alone, conditional, step, at->precision);
             move_back(n, alone, &step->weight, known, moved);
             for (int i = 0; i < n; i++) {
-                for (int j = 0; j <= i; j++) at.precision[i][j] += precision[i][j];
+                for (int j = 0; j <= i; j++) at->precision[i][j] += precision[i][j];
                 move_back(n, alone, &step->weight, solved[i], s->cross[i]);
-                at.missed[i] = information[i] + moved[i];
+                at->missed[i] = information[i] + moved[i];
             }
         }
         s->n_eliminated = t;
-        filter(w, g, t - 1, w->length - 1, &at, s->information);
-        memcpy(s->precision, at.precision, sizeof at.precision);
+        filter(w, g, t - 1, w->length - 1, at, s->information, space);
+        memcpy(s->precision, at->precision, sizeof at->precision);
     }
 }
 
@@ -292,9 +303,16 @@ static inline void into_lane_of_vector(int n, const vector from, int lane, vecto
 }
 
 /* Runs through the borders from the state before all rows, and leaves precision (K, K) and information of the last. */
-void PUBLIC(join)(const work *w, int64_t n_groups, double *precision_of_last, double *information_of_last) {
+static void join(const work *w, int64_t n_groups, double *precision_of_last, double *information_of_last, char *scratch) {
     const int n = COUNT(w);
-    ROOM matrix precision;
+    arena space = {scratch};
+    (void)space;
+    MATRIX(precision);
+    MATRIX(sum);
+    MATRIX(cross);
+    MATRIX(spread);
+    MATRIX(solved);
+    MATRIX(change);
     vector information;
     for (int i = 0; i < n; i++) {
         for (int j = 0; j < n; j++) precision[i][j] = all(precision_of_last[i * n + j]);
@@ -303,7 +321,6 @@ void PUBLIC(join)(const work *w, int64_t n_groups, double *precision_of_last, do
     for (int64_t i_segment = 0; i_segment < n_groups * LANES; i_segment++) {
         segments *s = w->group + i_segment / LANES;
         const int l = i_segment % LANES;
-        ROOM matrix sum, cross, spread, solved, change;
         vector known, constant;
         into_lane_of_matrix(n, precision, l, s->start_precision);
         into_lane_of_vector(n, information, l, s->start_information);
@@ -333,22 +350,29 @@ void PUBLIC(join)(const work *w, int64_t n_groups, double *precision_of_last, do
 }
 
 /* Filters the rows that were eliminated, from the states before the segments. */
-void PUBLIC(refilter)(const work *w, int64_t first_group, int64_t end_group) {
+static void refilter(const work *w, int64_t first_group, int64_t end_group, char *scratch) {
+    arena space = {scratch};
+    (void)space;
+    SPACE(passing, at);
     for (int64_t g = first_group; g < end_group; g++) {
         const segments *s = w->group + g;
-        ROOM passing at;
-        memset(&at, 0, sizeof at);
-        memcpy(at.precision, s->start_precision, sizeof at.precision);
-        memcpy(at.missed, s->start_information, sizeof at.missed);
-        filter(w, g, -1, s->n_eliminated - 1, &at, 0);
+        memset(at, 0, sizeof *at);
+        memcpy(at->precision, s->start_precision, sizeof at->precision);
+        memcpy(at->missed, s->start_information, sizeof at->missed);
+        filter(w, g, -1, s->n_eliminated - 1, at, 0, space);
     }
 }
 
 /* Last states of all segments given all rows, from that of the last row: mean (K,) and covariance (K, K). */
-void PUBLIC(join_back)(const work *w, int64_t n_groups, const double *mean_of_last, const double *covariance_of_last) {
+static void join_back(const work *w, int64_t n_groups, const double *mean_of_last, const double *covariance_of_last, char *scratch) {
     const int n = COUNT(w);
+    arena space = {scratch};
+    (void)space;
     vector mean;
-    ROOM matrix covariance;
+    MATRIX(covariance);
+    MATRIX(gain);
+    MATRIX(moved);
+    MATRIX(change);
     for (int i = 0; i < n; i++) {
         mean[i] = all(mean_of_last[i]);
         for (int j = 0; j < n; j++) covariance[i][j] = all(covariance_of_last[i * n + j]);
@@ -356,7 +380,6 @@ void PUBLIC(join_back)(const work *w, int64_t n_groups, const double *mean_of_la
     for (int64_t i_segment = n_groups * LANES - 1; i_segment >= 0; i_segment--) {
         segments *s = w->group + i_segment / LANES;
         const int l = i_segment % LANES;
-        ROOM matrix gain, moved, change;
         vector constant;
         into_lane_of_vector(n, mean, l, s->end_mean);
         into_lane_of_matrix(n, covariance, l, s->end_covariance);
@@ -382,13 +405,14 @@ static inline void places(const work *w, int64_t g, int64_t t, double *base, int
 
 typedef double spare_row[2 * MOST * MOST];
 
-static inline void store(const work *w, int n, int64_t g, int64_t t, const vector mean, const matrix covariance, int full) {
+static inline void store(const work *w, int n, int64_t g, int64_t t, const vector mean, const matrix covariance, int full, arena space) {
+    (void)space;
     const int packed = n * (n + 1) / 2;
     double *to[LANES];
-    ROOM spare_row spare;
-    places(w, g, t, w->means, n, spare, to);
+    SPACE(spare_row, spare);
+    places(w, g, t, w->means, n, *spare, to);
     scatter(n, mean, to, 0);
-    places(w, g, t, w->covariances, full ? n * n : 2 * packed, spare, to);
+    places(w, g, t, w->covariances, full ? n * n : 2 * packed, *spare, to);
     for (int i = 0; i < n; i++) {
         if (full) {
             scatter(n, covariance[i], to, i * n);
@@ -402,12 +426,13 @@ static inline void store(const work *w, int n, int64_t g, int64_t t, const vecto
 }
 
 /* Of the covariance of this state (rows) with the next one the transposed, or of this the entries that sums are made of. */
-static inline void store_lag(const work *w, int n, int64_t g, int64_t t, const matrix crossed, int full) {
+static inline void store_lag(const work *w, int n, int64_t g, int64_t t, const matrix crossed, int full, arena space) {
+    (void)space;
     double *to[LANES];
-    ROOM spare_row spare;
+    SPACE(spare_row, spare);
     vector row;
-    const int alone = (int)w->n_alone;
-    places(w, g, t, w->lag_one, full ? n * n : 2 * n - alone, spare, to);
+    const int alone = (int)w->n_single;
+    places(w, g, t, w->lag_one, full ? n * n : 2 * n - alone, *spare, to);
     for (int j = 0; full && j < n; j++) {
         for (int i = 0; i < n; i++) row[i] = crossed[i][j];
         scatter(n, row, to, j * n);
@@ -429,19 +454,23 @@ static inline void unpack_gain(int n, int alone, const lanes *packed, const bloc
 }
 
 /* Smooths some groups of segments from their last states. */
-void PUBLIC(smooth)(const work *w, int64_t first_group, int64_t end_group, int64_t full) {
-    const int n = COUNT(w), alone = (int)w->n_alone, stride = n + n * (n + 1) / 2;
+static void smooth(const work *w, int64_t first_group, int64_t end_group, int64_t full, char *scratch) {
+    const int n = COUNT(w), alone = (int)w->n_single, stride = n + n * (n + 1) / 2;
+    arena space = {scratch};
+    (void)space;
+    MATRIX(covariance);
+    MATRIX(conditional);
+    MATRIX(gain);
+    MATRIX(crossed);
     for (int64_t g = first_group; g < end_group; g++) {
         segments *s = w->group + g;
         vector mean;
-        ROOM matrix covariance;
         memcpy(mean, s->end_mean, sizeof mean);
-        memcpy(covariance, s->end_covariance, sizeof covariance);
-        store(w, n, g, w->length - 1, mean, covariance, full);
+        memcpy(covariance, s->end_covariance, sizeof(matrix));
+        store(w, n, g, w->length - 1, mean, covariance, full, space);
         const lanes *row = w->rows + (g * (w->length + 1) + w->length - 1) * stride;
         for (int64_t t = w->length - 2; t >= 0; t--, row -= stride) {
             transition room;
-            ROOM matrix conditional, gain, crossed;
             vector missed, change;
             const transition *step = step_into(w, n, g, t + 1, &room);
             unpack_gain(n, alone, row + n, &step->weight, conditional, gain);
@@ -454,41 +483,33 @@ void PUBLIC(smooth)(const work *w, int64_t first_group, int64_t end_group, int64
                 mean[i] = row[i] + change[i];
                 for (int j = 0; j <= i; j++) covariance[j][i] = covariance[i][j] += conditional[i][j];
             }
-            store(w, n, g, t, mean, covariance, full);
-            store_lag(w, n, g, t, crossed, full);
+            store(w, n, g, t, mean, covariance, full, space);
+            store_lag(w, n, g, t, crossed, full, space);
         }
-        memcpy(s->first_covariance, covariance, sizeof covariance);
+        memcpy(s->first_covariance, covariance, sizeof(matrix));
     }
 }
 
 /* Covariances of the first state of each segment with the state before it, which is the last of another segment. */
-void PUBLIC(link)(const work *w, int64_t n_groups, int64_t full) {
-    const int n = COUNT(w), alone = (int)w->n_alone, stride = n + n * (n + 1) / 2;
+static void link_segments(const work *w, int64_t n_groups, int64_t full, char *scratch) {
+    const int n = COUNT(w), alone = (int)w->n_single, stride = n + n * (n + 1) / 2;
+    arena space = {scratch};
+    (void)space;
+    MATRIX(conditional);
+    MATRIX(gain);
+    MATRIX(crossed);
     for (int64_t g = 0; g < n_groups; g++) {
         transition room;
-        ROOM matrix conditional, gain, crossed;
         const transition *step = step_into(w, n, g, 0, &room);
         unpack_gain(n, alone, w->rows + g * (w->length + 1) * stride + n, &step->weight, conditional, gain);
         times_transposed(n, gain, w->group[g].first_covariance, 0, crossed);
-        store_lag(w, n, g, -1, crossed, full);
+        store_lag(w, n, g, -1, crossed, full, space);
     }
 }
 
 #define VECTORS(count) (((count) + LANES - 1) / LANES)
 
-/* Rows and columns of the data, and what is known of the columns. */
-typedef struct {
-    int64_t n_states, n_alone, n_features, n_rows, length, n_gaps;
-    const double *values, *weights;
-    const double *offset, *reciprocal_noise, *log_norm, *loadings; /* (D,), (D,), (D,) and (K, D) */
-    const double *scaled, *products; /* of each column: C' / r, and the triangle of C' C / r */
-    double *collapsed;
-    const double *means;
-    double *terms;
-    const double *moments, *lag_one; /* as `smooth` leaves them for sums */
-    const int32_t *next_gap;         /* from each row to the next */
-    const double *decay;
-} data;
+typedef observations data;
 
 enum { BLOCK = 32 };
 
@@ -519,7 +540,7 @@ static inline void collapse_onto(int count, int n_columns, const lanes *weights,
 
 /* What rows of some groups of segments say of the states, where `eliminate` finds it: precisions and information. A row of
  * the same weights as the one before has the same precision. */
-void PUBLIC(collapse)(const data *x, int64_t first_group, int64_t end_group) {
+static void collapse(const data *x, int64_t first_group, int64_t end_group) {
     const int n = COUNT(x), packed = n * (n + 1) / 2;
     const int64_t n_features = x->n_features;
     for (int64_t g = first_group; g < end_group; g++) {
@@ -558,7 +579,7 @@ static inline void residuals(const data *x, int n, const double *means, const do
 }
 
 /* Adds the squares of what filtered means leave, in units of the noise, and normalisers; and takes half, with a minus. */
-void PUBLIC(likelihoods)(const data *x, int64_t first, int64_t end) {
+static void likelihoods(const data *x, int64_t first, int64_t end) {
     const int n = COUNT(x);
     const int64_t n_features = x->n_features;
     for (int64_t r = first; r < end; r++) {
@@ -640,8 +661,8 @@ static inline void add_pair(square a, const double *now, const double *next, squ
  * the sums over the rows in which each column is seen, and in which any is (D + 1, in whole vectors); of the means and of
  * one those times the residuals (K + 1; D + 1 in whole vectors); the squares of these (D,); and the terms of transitions
  * over each gap, four for each pair (U + 1, 3 L + 1). `room` has ROWS_TOGETHER rows of two times those vectors, and of K + 1 numbers. */
-void PUBLIC(add_up)(const data *x, int64_t first, int64_t end, lanes *seen, lanes *residual_moments, double *residual_power, double *transitions, double *room) {
-    const int n = COUNT(x), alone = (int)x->n_alone, packed = n * (n + 1) / 2, n_terms = 2 * n - alone;
+static void add_up(const data *x, int64_t first, int64_t end, double *seen, double *residual_moments, double *residual_power, double *transitions, double *room) {
+    const int n = COUNT(x), alone = (int)x->n_single, packed = n * (n + 1) / 2, n_terms = 2 * n - alone;
     const int64_t n_features = x->n_features, vectors = VECTORS(n_features + 1), width = vectors * LANES;
     double *const masks = room, *const residual = masks + ROWS_TOGETHER * width, *const extended = residual + ROWS_TOGETHER * width;
     memset(room, 0, ROWS_TOGETHER * (2 * width + n + 1) * sizeof(double));
@@ -669,15 +690,15 @@ void PUBLIC(add_up)(const data *x, int64_t first, int64_t end, lanes *seen, lane
             one[n] = 1.0;
         }
         const lanes *mask = (const lanes *)masks, *left = (const lanes *)residual;
-        add_products(count, 2 * packed, x->moments + start * 2 * packed, 2 * packed, mask, vectors, seen);
-        add_products(count, n + 1, extended, n + 1, mask, vectors, seen + 2 * packed * vectors);
-        add_products(count, n + 1, extended, n + 1, left, vectors, residual_moments);
+        add_products(count, 2 * packed, x->moments + start * 2 * packed, 2 * packed, mask, vectors, (lanes *)seen);
+        add_products(count, n + 1, extended, n + 1, mask, vectors, (lanes *)seen + 2 * packed * vectors);
+        add_products(count, n + 1, extended, n + 1, left, vectors, (lanes *)residual_moments);
         for (int q = 0; q < count; q++) {
             const int64_t r = start + q, gap = x->next_gap[r];
             if (gap == x->n_gaps) continue;
             const double *now = x->means + r * n, *next = now + n, *lag = x->lag_one + r * n_terms;
             const double *variance = x->moments + r * 2 * packed, *later = variance + 2 * packed;
-            const double *decay = x->decay + 2 * gap * n, *beside = decay + n;
+            const double *decay = x->transition + 2 * gap * n, *beside = decay + n;
             double *to = transitions + gap * (3 * n_terms + 1);
             for (int k = 0; k < alone; k++) {
                 const double a = decay[k], moved = next[k] - a * now[k], own = variance[AT(k, k)];
@@ -696,5 +717,11 @@ void PUBLIC(add_up)(const data *x, int64_t first, int64_t end, lanes *seen, lane
     }
 }
 
-int64_t PUBLIC(size_of_group)(void) { return sizeof(segments); }
-int64_t PUBLIC(size_of_step)(void) { return sizeof(transition); }
+/* Scratch memory that the deepest chain of calls takes: that of `eliminate`, which filters. */
+enum { SCRATCH = 8 * sizeof(matrix) + 2 * (MOST + 1) * MOST * sizeof(lanes) + 4 * sizeof(vector) + sizeof(lanes) };
+
+const segments_kernels NAMED_BY_LEVEL = {
+    .most_states = MOST_STATES, .size_of_group = sizeof(segments), .size_of_step = sizeof(transition), .size_of_scratch = SCRATCH,
+    .tabulate = tabulate, .eliminate = eliminate, .join = join, .refilter = refilter, .join_back = join_back, .smooth = smooth,
+    .link = link_segments, .collapse = collapse, .likelihoods = likelihoods, .add_up = add_up,
+};

@@ -5,18 +5,16 @@
  * most is kept in registers, several sums at a time: one sum alone would wait for its own last addition.
  */
 #include <math.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
 #define LANES 4
 #ifdef STATES
 #define MOST STATES
-#define ROOM
 #else
 /* One more than are used (-DUP_TO=32): rows that are whole powers of two apart would share places of the cache. */
 #define MOST (UP_TO + 1)
-/* Matrices of so many take more than the stack of a thread may have; each thread has its own. */
-#define ROOM static _Thread_local
 #endif
 #define ALWAYS static inline __attribute__((always_inline))
 /* Loops of a length that the compiler knows, whose arrays are to be registers. */
@@ -27,6 +25,28 @@ typedef double lanes __attribute__((vector_size(LANES * sizeof(double)), aligned
 typedef int64_t integers __attribute__((vector_size(LANES * sizeof(int64_t)), aligned(8)));
 typedef lanes vector[MOST];
 typedef lanes matrix[MOST][MOST];
+
+/* Scratch memory of the caller, which may exceed the stack of a thread. A function takes matrices from its copy of the arena
+ * and passes the rest on, so that they are free again when it returns. */
+typedef struct {
+    char *next;
+} arena;
+
+ALWAYS void *take(arena *space, size_t size) {
+    void *taken = space->next;
+    space->next += size;
+    return taken;
+}
+/* A matrix, or a pointer to another type: registers and the stack for few states, else the arena. */
+#ifdef STATES
+#define MATRIX(name) matrix name
+#define SPACE(type, name) \
+    type name##_of_its_own; \
+    type *const name = &name##_of_its_own
+#else
+#define MATRIX(name) lanes(*const name)[MOST] = take(&space, sizeof(matrix))
+#define SPACE(type, name) type *const name = take(&space, sizeof(type))
+#endif
 
 static inline lanes all(double x) { return (lanes){x, x, x, x}; }
 
@@ -209,7 +229,7 @@ static inline lanes factorise(int n, const matrix m, matrix factor, matrix scale
 
 /* Inverse, all of it, of a symmetric positive definite matrix; gives the logarithm of the matrix's determinant. */
 static inline lanes invert(int n, const matrix m, matrix inverse) {
-    ROOM matrix factor, scaled, root; /* root: the transposed inverse of L, row j from column j on */
+    matrix factor, scaled, root; /* root: the transposed inverse of L, row j from column j on */
     vector reciprocal;
     const lanes log_det = factorise(n, m, factor, scaled, reciprocal);
     for (int i = 0; i < n; i++) {
@@ -228,8 +248,9 @@ static inline lanes invert(int n, const matrix m, matrix inverse) {
 }
 
 /* Solves with a symmetric positive definite matrix; gives the logarithm of its determinant. */
-static inline lanes solve(int n, const matrix m, const vector right, vector solution) {
-    ROOM matrix factor, scaled;
+static inline lanes solve(int n, const matrix m, const vector right, vector solution, arena space) {
+    matrix factor, scaled;
+    (void)space;
     vector reciprocal;
     const lanes log_det = factorise(n, m, factor, scaled, reciprocal);
     for (int i = 0; i < n; i++) solution[i] = right[i] - dot(factor[i], solution, 0, i);
@@ -385,8 +406,8 @@ ALWAYS lanes factorise(const int side, int n, int first, const matrix m, const v
 
 /* Solves with a symmetric positive definite matrix, of which the lower triangle is read; gives the logarithm of its
  * determinant. */
-static inline lanes solve(int n, const matrix m, const vector right, vector solution) {
-    ROOM taller_matrix factor, scaled;
+static inline lanes solve(int n, const matrix m, const vector right, vector solution, arena space) {
+    lanes(*const factor)[MOST] = take(&space, sizeof(taller_matrix)), (*const scaled)[MOST] = take(&space, sizeof(taller_matrix));
     lanes log_det = all(0.0);
     int first = 0;
     for (; first + 3 < n; first += 4) log_det += factorise(4, n, first, m, right, factor, scaled);

@@ -1,0 +1,194 @@
+"""Which algorithm computes a posterior: the compiled engine, or one of JAX's where it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, get_args
+
+from probsfa._typing import FloatArray
+from probsfa._validation import check_count
+from probsfa.statespace.engine.core.algorithm import Core, supports
+from probsfa.statespace.engine.core.kernels import MOST_STATES
+from probsfa.statespace.engine.dynamics import Transition
+from probsfa.statespace.engine.moments import Filtering, PanelMoments, Statistics
+from probsfa.statespace.panel import Panel
+from probsfa.statespace.parameters import Parameters
+
+if TYPE_CHECKING:
+    from probsfa.statespace.engine.strategy import Strategy
+
+__all__ = ["Algorithm", "choose", "strategy_for_sampling", "use_strategy"]
+
+#: The algorithms, by name.
+StrategyName = Literal["core", "recursions", "segmented", "scan"]
+
+
+class Algorithm(Protocol):
+    """Exact inference over a panel; methods as of :class:`.Core`."""
+
+    def log_likelihood(self, params: Parameters, panel: Panel) -> float:
+        """Return the log-likelihood in nats."""
+        ...
+
+    def moments(self, params: Parameters, panel: Panel) -> PanelMoments:
+        """Return posterior moments of all rows, with their log densities."""
+        ...
+
+    def visit_moments(
+        self, params: Parameters, panel: Panel, visit: Callable[[slice, FloatArray, FloatArray], None]
+    ) -> float:
+        """Show the means and covariances of each chunk, the last one first; return the log-likelihood."""
+        ...
+
+    def expected_statistics(self, params: Parameters, panel: Panel) -> Statistics:
+        """Return sums of expected moments, with the log-likelihood."""
+        ...
+
+    def filter(
+        self,
+        params: Parameters,
+        panel: Panel,
+        mean: FloatArray,
+        covariance: FloatArray,
+        onward: Transition | None = None,
+    ) -> Filtering:
+        """Return causal moments, going on from a state."""
+        ...
+
+    def filter_student(
+        self,
+        params: Parameters,
+        panel: Panel,
+        degrees: float,
+        by_row: bool,
+        mean: FloatArray,
+        covariance: FloatArray,
+        onward: Transition | None = None,
+    ) -> Filtering:
+        """Return causal moments under Student-t noise, and lower bounds of log densities."""
+        ...
+
+    def draw(self, params: Parameters, panel: Panel, normals: FloatArray) -> FloatArray:
+        """Return draws (n_draws, N, K) of the states given all rows."""
+        ...
+
+    def leave_one_out(self, params: Parameters, panel: Panel) -> tuple[FloatArray, FloatArray]:
+        """Return scores and precisions (N, D) of values given all others."""
+        ...
+
+
+class _Request(NamedTuple):
+    strategy: StrategyName | None = None
+    n_segments: int | None = None
+    chunk_rows: int | None = None
+
+
+_NOTHING = _Request()
+_request: ContextVar[_Request] = ContextVar("engine_request", default=_NOTHING)
+
+
+@contextmanager
+def use_strategy(
+    strategy: StrategyName | None = None, *, n_segments: int | None = None, chunk_rows: int | None = None
+) -> Iterator[None]:
+    """Compute posteriors with a given algorithm, for tests and measurements.
+
+    Parameters
+    ----------
+    strategy : {"core", "recursions", "segmented", "scan"}, optional
+        The compiled engine; or with JAX: row by row, in segments side by side, or in very many segments
+        joined by a parallel scan, as on accelerators. By default the compiled engine where it is installed
+        and has kernels for so many states, else recursions.
+    n_segments : int, optional
+        Number of segments of the last two.
+    chunk_rows : int, optional
+        Rows of a chunk of the last three.
+
+    Raises
+    ------
+    ValueError
+        If an argument is not valid; and, inside the context, if segments do not divide the rows, or the
+        compiled engine is not there.
+
+    Notes
+    -----
+    It holds for the thread that enters it. Likelihoods that are traced into programs of JAX, as those of
+    :class:`probsfa.BayesianSFA`, are never those of the compiled engine; a program that is compiled already
+    keeps its algorithm.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probsfa import ProbabilisticSFA
+    >>> from probsfa.statespace import use_strategy
+    >>> X = np.random.default_rng(0).standard_normal((200, 4)).cumsum(axis=0)
+    >>> model = ProbabilisticSFA(n_components=1).fit(X)
+    >>> with use_strategy("recursions"):
+    ...     value = model.log_likelihood(X)
+    >>> bool(np.isclose(value, model.log_likelihood_, rtol=1e-10))
+    True
+    """
+    if strategy is not None and strategy not in get_args(StrategyName):
+        known = ", ".join(map(repr, get_args(StrategyName)))
+        raise ValueError(f"strategy must be one of {known}; got {strategy!r}.")
+    for name, count in (("n_segments", n_segments), ("chunk_rows", chunk_rows)):
+        if count is not None:
+            check_count(name, count)
+    given = {"strategy": strategy, "n_segments": n_segments, "chunk_rows": chunk_rows}
+    new = {name: value for name, value in given.items() if value is not None}
+    token = _request.set(_request.get()._replace(**new))
+    try:
+        yield
+    finally:
+        _request.reset(token)
+
+
+def choose(params: Parameters, panel: Panel, *, for_steps: bool = False) -> Algorithm:
+    """Return the algorithm for a model and a panel.
+
+    Parameters
+    ----------
+    params : Parameters
+        Parameters of the model, with white noise.
+    panel : Panel
+        Packed observations.
+    for_steps : bool, default=False
+        Whether results only tell an optimizer where to step next, for which five digits suffice.
+
+    Raises
+    ------
+    ValueError
+        If :func:`~probsfa.statespace.use_strategy` asks for what the model or the panel does not allow.
+    """
+    request = _request.get()
+    if request.strategy == "core" and not supports(params):
+        raise ValueError(
+            "strategy='core' needs the compiled engine, which is installed where there is a compiler, and "
+            f"at most {MOST_STATES} states; this model has {params.n_states}."
+        )
+    if request.strategy in (None, "core") and supports(params):
+        return Core(for_steps)
+    # Loaded here: importing JAX takes longer than most results of the compiled engine.
+    from probsfa.statespace.engine.sweep import Sweep
+
+    return Sweep(*request)
+
+
+def strategy_for_sampling(n_rows: int, n_states: int) -> Strategy:
+    """Return the algorithm of a likelihood that is traced into a program of JAX and run many times.
+
+    Parameters
+    ----------
+    n_rows : int
+        Rows, all in one piece.
+    n_states : int
+        Dimension of the state.
+    """
+    from probsfa.statespace.engine.sweep import jax_strategy, sampling_strategy
+
+    request = _request.get()
+    if request.strategy in (None, "core"):
+        return sampling_strategy(n_rows, n_states)
+    return jax_strategy(n_rows, request.strategy, request.n_segments)

@@ -1,0 +1,246 @@
+"""Exact inference over a panel with the compiled kernels."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from probsfa._interrupts import interrupts_kept
+from probsfa._threads import one_blas_thread
+from probsfa._typing import FloatArray
+from probsfa.statespace.engine.core.kernels import MOST_STATES, available, kernels
+from probsfa.statespace.engine.core.passes import Arrays, Chunk, PanelPass, scratch
+from probsfa.statespace.engine.core.recursions import Recursions, make_rows
+from probsfa.statespace.engine.core.segments import Segments
+from probsfa.statespace.engine.core.sums import Sums
+from probsfa.statespace.engine.core.tables import Columns, Roots
+from probsfa.statespace.engine.dynamics import Transition, transition_over, transition_table
+from probsfa.statespace.engine.moments import Filtering, PanelMoments, Statistics
+from probsfa.statespace.panel import Panel, RowSource
+from probsfa.statespace.parameters import Parameters
+
+__all__ = ["Core", "supports"]
+
+#: Calls with the rows of a chunk, their means and their covariances.
+Visit = Callable[[slice, FloatArray, FloatArray], None]
+
+# Segments lose roundings with the square of the precision of states. Largest precision at which they are
+# used: for results, of which they keep ten digits, and for the steps of an optimizer, of which they keep
+# five, and seven of log-likelihoods.
+_MOST_PRECISION, _MOST_PRECISION_OF_STEPS = 1e4, 2e6
+# What the forward pass leaves is kept for the backward pass up to this size; beyond it, it is made again.
+_MOST_KEPT_BYTES, _FEW_KEPT_BYTES = 1536 * 2**20, 64 * 2**20
+
+
+def supports(params: Parameters) -> bool:
+    """Return whether the compiled engine is there, and for so many states."""
+    return available() and 1 <= params.n_states <= MOST_STATES
+
+
+@dataclass(frozen=True)
+class Core:
+    """The compiled engine: segments side by side, or recursions where segments would lose digits.
+
+    Parameters
+    ----------
+    for_steps : bool, default=False
+        Whether results only tell an optimizer where to step next, for which five digits suffice.
+    kind : type of Chunk, optional
+        The algorithm; chosen for each model and panel by default.
+    """
+
+    for_steps: bool = False
+    kind: type[Chunk] | None = None
+
+    def log_likelihood(self, params: Parameters, panel: Panel) -> float:
+        """Return the log-likelihood in nats: the forward pass alone."""
+        with _settings():
+            return float(sum(map(np.sum, self._pass(params, panel).forward())))
+
+    def moments(self, params: Parameters, panel: Panel) -> PanelMoments:
+        """Return posterior moments of all rows, with their log densities."""
+        with _settings():
+            whole, n = self._pass(params, panel), panel.n_rows
+            room = _room_for_moments(n, params.n_states)
+            terms = np.concatenate(list(whole.forward()))
+            for _ in whole.backward(lambda part: {name: x[part] for name, x in room.items()}, full=True):
+                pass
+            return PanelMoments(room["means"], room["covariances"], room["lag_one"][: n - 1], terms)
+
+    def visit_moments(self, params: Parameters, panel: Panel, visit: Visit) -> float:
+        """Show the means and covariances of each chunk, the last one first; return the log-likelihood."""
+        with _settings():
+            whole = self._pass(params, panel, _FEW_KEPT_BYTES, shown=True)
+            value = float(sum(map(np.sum, whole.forward())))
+            for chunk in whole.backward(
+                lambda part: _room_for_moments(part.stop - part.start, params.n_states), full=True
+            ):
+                visit(chunk.part, chunk.means, chunk.moments)
+            return value
+
+    def expected_statistics(self, params: Parameters, panel: Panel) -> Statistics:
+        """Return sums of expected moments, with the log-likelihood."""
+        with _settings():
+            whole, k = self._pass(params, panel), params.n_states
+
+            def room(part: slice) -> Arrays:
+                n = part.stop - part.start
+                return {
+                    "means": scratch.array("means", n + 1, k),
+                    "covariances": scratch.array("moments", n + 1, k * (k + 1)),
+                    "lag_one": scratch.array("lag-one", n, k + whole.n_paired),
+                }
+
+            value = float(sum(map(np.sum, whole.forward())))
+            sums = Sums.zero(k, whole.n_single, whole.n_features, whole.n_gaps)
+            for chunk in whole.backward(room, full=False):
+                chunk.add_up(sums)
+            return sums.complete(value, np.asarray(params.loadings, np.float64))
+
+    def filter(
+        self,
+        params: Parameters,
+        panel: Panel,
+        mean: FloatArray,
+        covariance: FloatArray,
+        onward: Transition | None = None,
+    ) -> Filtering:
+        """Return causal moments; parameters as of :func:`probsfa.statespace.posterior.filter_rows`."""
+        with _settings():
+            rows, values, weights = _rows(params, panel, panel.cell_weights, onward)
+            means, covariances, terms = _room_for_filter(rows, panel.n_rows, params.n_states)
+            rows.filter(np.array(mean, np.float64), _root(covariance))
+            _add_residuals(params, values, weights, means, terms)
+            return Filtering(means, covariances, terms)
+
+    def filter_student(
+        self,
+        params: Parameters,
+        panel: Panel,
+        degrees: float,
+        by_row: bool,
+        mean: FloatArray,
+        covariance: FloatArray,
+        onward: Transition | None = None,
+    ) -> Filtering:
+        """Return causal moments under Student-t noise, and lower bounds of log densities.
+
+        Further parameters: degrees of freedom, and whether the values of a row share a weight.
+        """
+        with _settings():
+            rows, _, _ = _rows(params, panel, panel.mask, onward)
+            found = _room_for_filter(rows, panel.n_rows, params.n_states)
+            rows.filter_student(float(degrees), by_row, np.array(mean, np.float64), _root(covariance))
+            return Filtering(*found)
+
+    def draw(self, params: Parameters, panel: Panel, normals: FloatArray) -> FloatArray:
+        """Return draws (n_draws, N, K) of the states given all rows, from normals (T, n_draws, K)."""
+        with _settings():
+            whole = PanelPass(params, panel, Recursions, _MOST_KEPT_BYTES)
+            for _ in whole.forward():
+                pass
+            draws = np.empty((panel.n_rows, *normals.shape[1:]))
+            after = np.zeros(normals.shape[1:])
+            for _, chunk in whole.filtered_backwards():
+                assert isinstance(chunk, Recursions)
+                normal = np.ascontiguousarray(normals[chunk.part], np.float64)
+                chunk.draw(normal, after, draws[chunk.part])
+            return draws.swapaxes(0, 1)
+
+    def leave_one_out(self, params: Parameters, panel: Panel) -> tuple[FloatArray, FloatArray]:
+        """Return scores and precisions (N, D) of values given all others; zero where they are missing."""
+        with _settings():
+            n, k = panel.n_rows, params.n_states
+            index = np.append(panel.gap_index[:n], np.int32(panel.gaps.size)).astype(np.int32)
+            roots, index = Roots.of(transition_table(params, panel.gaps)).chosen(index)
+            values, mask = (np.ascontiguousarray(x[:n], np.float64) for x in (panel.values, panel.mask))
+            rows = make_rows(params, values, mask, roots, index)
+            scores, precisions = np.empty(values.shape), np.empty(values.shape)
+            rows.leave_one_out(scores, precisions, np.empty((n, k * (k + 1))))
+            return scores, precisions
+
+    def _pass(
+        self, params: Parameters, panel: Panel, kept_bytes: int = _MOST_KEPT_BYTES, *, shown: bool = False
+    ) -> PanelPass:
+        kind = self.kind or _kind(params, panel, self.for_steps)
+        return PanelPass(params, panel, kind, kept_bytes, shown=shown)
+
+
+@contextmanager
+def _settings() -> Iterator[None]:
+    """Keep interrupts until the end of a pass, and BLAS to one thread."""
+    with interrupts_kept(), one_blas_thread():
+        yield
+
+
+def _kind(params: Parameters, panel: Panel, for_steps: bool) -> type[Chunk]:
+    """Return segments, which are quicker, where they are accurate."""
+    most = _MOST_PRECISION_OF_STEPS if for_steps else _MOST_PRECISION
+    return Segments if largest_precision(params, panel) <= most else Recursions
+
+
+def largest_precision(params: Parameters, panel: Panel) -> float:
+    """Return a bound on the precision of a filtered state: of one row, and of a known state before it."""
+    with np.errstate(all="ignore"):
+        scaled = params.loadings / np.sqrt(params.noise_variance)[:, None]
+        gram = scaled.T @ scaled if scaled.shape[0] > scaled.shape[1] else scaled @ scaled.T
+        # Innovations grow with the time that passes.
+        step = transition_over(params, np.min(panel.gaps, keepdims=True).reshape(1))
+        if params.latents.n_pairs:
+            innovations = np.linalg.eigvalsh(np.asarray(step.at(0).innovation_covariance()))[0]
+        else:
+            innovations = np.min(step.innovation_variance)
+        if not np.all(np.isfinite(gram)) or not innovations > 0.0:
+            return np.inf
+    most_weight = 1.0 if panel.weights is None else float(np.max(panel.weights[:]))
+    return most_weight * float(np.linalg.eigvalsh(gram)[-1]) + 1.0 / float(innovations)
+
+
+def _rows(
+    params: Parameters, panel: Panel, weights: RowSource, onward: Transition | None
+) -> tuple[Any, FloatArray, FloatArray]:
+    """Kernel of all rows, their values and their weights; the first row may follow rows before it."""
+    n = panel.n_rows
+    steps, index = transition_table(params, panel.gaps), panel.gap_index[:n]
+    if onward is not None:
+        steps, index = steps.preceded_by(onward.at(0)), index + 1
+        index[0] = 0
+    roots, index = Roots.of(steps).chosen(np.append(index, index[-1]))
+    values, weights = (np.ascontiguousarray(x[:n], np.float64) for x in (panel.values, weights))
+    return make_rows(params, values, weights, roots, index), values, weights
+
+
+def _room_for_filter(rows: Any, n: int, k: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    found = np.empty((n, k)), np.empty((n, k, k)), np.empty(n)
+    rows.filtered_means, rows.filtered_covariances, rows.terms = found
+    return found
+
+
+def _root(covariance: FloatArray) -> FloatArray:
+    """Return ``N`` with ``N' N`` the covariance, which may be singular."""
+    variances, directions = np.linalg.eigh(np.asarray(covariance, np.float64))
+    return np.ascontiguousarray(np.sqrt(np.maximum(variances, 0.0))[:, None] * directions.T)
+
+
+def _add_residuals(
+    params: Parameters, values: FloatArray, weights: FloatArray, means: FloatArray, terms: FloatArray
+) -> None:
+    """Make terms of the likelihood to log densities of rows, from the filtered means."""
+    n, d = values.shape
+    kernel = kernels().Segments(
+        n_states=params.n_states, n_single=params.n_states, n_features=d, n_rows=n, n_groups=1, n_gaps=0
+    )
+    for name, array in Columns.of(params)._asdict().items():
+        setattr(kernel, name, array)
+    kernel.values, kernel.weights, kernel.terms, kernel.filtered_means = values, weights, terms, means
+    kernel.likelihoods(0, n)
+
+
+def _room_for_moments(n_rows: int, n_states: int) -> Arrays:
+    return {
+        "means": np.empty((n_rows, n_states)),
+        "covariances": np.empty((n_rows, n_states, n_states)),
+        "lag_one": np.empty((n_rows, n_states, n_states)),
+    }

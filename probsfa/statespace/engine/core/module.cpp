@@ -1,0 +1,473 @@
+// The Python module of the compiled engine: checks arguments, releases the interpreter, and calls kernels.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+extern "C" {
+#include "kernels.h"
+
+#define DECLARE(level) \
+    extern const segments_kernels segments_kernels_1_##level, segments_kernels_2_##level, segments_kernels_3_##level, \
+        segments_kernels_4_##level, segments_kernels_5_##level, segments_kernels_6_##level, segments_kernels_32_##level, \
+        segments_kernels_160_##level; \
+    extern const rows_kernels rows_kernels_##level;
+DECLARE(portable)
+#ifdef WITH_X86_LEVELS
+DECLARE(avx2)
+DECLARE(avx512)
+#endif
+void pack(int64_t n_rows, int64_t n_features, const double *rows, const double *shift, const double *scale, double *values, double *present);
+}
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+using Doubles = nb::ndarray<double, nb::c_contig, nb::device::cpu>;
+using ReadDoubles = nb::ndarray<const double, nb::c_contig, nb::device::cpu>;
+using ReadInts = nb::ndarray<const int32_t, nb::c_contig, nb::device::cpu>;
+using Ints = nb::ndarray<int32_t, nb::c_contig, nb::device::cpu>;
+using Bytes = nb::ndarray<uint8_t, nb::c_contig, nb::device::cpu>;
+
+struct Level {
+    std::string name;
+    std::vector<const segments_kernels *> segments;
+    const rows_kernels *rows;
+};
+
+#define LEVEL_TABLE(level) \
+    Level { \
+        #level, {&segments_kernels_1_##level, &segments_kernels_2_##level, &segments_kernels_3_##level, &segments_kernels_4_##level, \
+                 &segments_kernels_5_##level, &segments_kernels_6_##level, &segments_kernels_32_##level, &segments_kernels_160_##level}, \
+            &rows_kernels_##level \
+    }
+
+// The levels that this processor has, the best first.
+const std::vector<Level> &available() {
+    static const std::vector<Level> levels = [] {
+        std::vector<Level> found;
+#ifdef WITH_X86_LEVELS
+        __builtin_cpu_init();
+        const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+        if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+            found.push_back(LEVEL_TABLE(avx512));
+        if (avx2) found.push_back(LEVEL_TABLE(avx2));
+#endif
+        found.push_back(LEVEL_TABLE(portable));
+        return found;
+    }();
+    return levels;
+}
+
+const Level *&current() {
+    static const Level *level = &available().front();
+    return level;
+}
+
+template <typename Array> auto checked(const Array &array, int64_t size, const char *name) {
+    if ((int64_t)array.size() < size)
+        throw std::invalid_argument(std::string(name) + " has " + std::to_string(array.size()) + " numbers; " + std::to_string(size) + " are needed.");
+    return array.data();
+}
+
+// Arrays that kernels read and write, kept alive.
+class Arrays {
+  public:
+    template <typename Array, typename Pointer> void keep(const char *name, const nb::object &given, int64_t size, Pointer &pointer) {
+        if (given.is_none()) {
+            pointer = nullptr;
+            kept_.erase(name);
+            return;
+        }
+        Array array;
+        if (!nb::try_cast<Array>(given, array, false))
+            throw nb::type_error((std::string(name) + " must be a C-contiguous array of the kernel's type.").c_str());
+        pointer = (Pointer)checked(array, size, name);
+        kept_[name] = given;
+    }
+
+  private:
+    std::map<std::string, nb::object> kept_;
+};
+
+std::unique_ptr<char[]> bytes(int64_t size) { return std::unique_ptr<char[]>(new char[size]); }
+std::unique_ptr<double[]> doubles(int64_t size) { return std::unique_ptr<double[]>(new double[size]); }
+
+void check_sizes(int64_t n_states, int64_t n_features, int64_t n_rows) {
+    if (n_states < 1 || n_features < 1 || n_rows < 1)
+        throw std::invalid_argument("n_states, n_features and n_rows must be positive.");
+}
+
+void check_gaps(const int32_t *index, int64_t count, int64_t n_gaps) {
+    for (int64_t i = 0; i < count; i++)
+        if (index[i] < 0 || index[i] > n_gaps)
+            throw std::invalid_argument("gap_index[" + std::to_string(i) + "] = " + std::to_string(index[i]) + " is not between 0 and n_gaps.");
+}
+
+// A chunk of rows in segments side by side; see segments.c.
+class Segments {
+  public:
+    Segments(int64_t n_states, int64_t n_single, int64_t n_features, int64_t n_rows, int64_t n_groups, int64_t n_gaps)
+        : groups_(n_groups), level_(current()) {
+        check_sizes(n_states, n_features, n_rows);
+        if (n_groups < 1 || n_gaps < 0 || n_single < 0 || n_single > n_states || (n_states - n_single) % 2)
+            throw std::invalid_argument("n_groups must be positive, n_gaps not negative, and n_states - n_single even.");
+        kernels_ = nullptr;
+        for (const segments_kernels *one : level_->segments)
+            if (!kernels_ && n_states <= one->most_states) kernels_ = one;
+        if (!kernels_) throw std::invalid_argument("there are kernels for at most 160 states.");
+        const int64_t length = (n_rows + 4 * n_groups - 1) / (4 * n_groups);
+        work = {};
+        data = {};
+        work.n_states = data.n_states = n_states;
+        work.n_single = data.n_single = n_single;
+        work.n_rows = data.n_rows = n_rows;
+        work.length = data.length = length;
+        work.n_gaps = data.n_gaps = n_gaps;
+        data.n_features = n_features;
+    }
+
+    int64_t length() const { return work.length; }
+    int64_t packed() const { return work.n_states * (work.n_states + 1) / 2; }
+    int64_t size_of_groups() const { return groups_ * kernels_->size_of_group; }
+    int64_t size_of_steps() const { return (work.n_gaps + 1) * kernels_->size_of_step; }
+    int64_t size_of_rows() const { return 4 * groups_ * (work.length + 1) * (work.n_states + packed()); }
+    int64_t size_of_collapsed() const { return 4 * groups_ * work.length * (work.n_states + packed()); }
+    int64_t table() const { return (work.n_gaps + 1) * 2 * work.n_states; }
+
+    void tabulate() {
+        need({work.transition, work.weight, work.known, work.inverse, work.log_det, work.steps});
+        nb::gil_scoped_release released;
+        kernels_->tabulate(&work);
+    }
+    void collapse(int64_t first, int64_t end) {
+        groups(first, end);
+        need({data.values, data.weights, data.offset, data.scaled, data.products, data.collapsed});
+        nb::gil_scoped_release released;
+        kernels_->collapse(&data, first, end);
+    }
+    void eliminate(int64_t first, int64_t end) {
+        groups(first, end);
+        need_passes();
+        need({work.collapsed, work.filtered_means, work.terms});
+        const auto scratch = bytes(kernels_->size_of_scratch);
+        nb::gil_scoped_release released;
+        kernels_->eliminate(&work, first, end, scratch.get());
+    }
+    void join(Doubles precision, Doubles information) {
+        need({work.group});
+        double *const matrix = checked(precision, work.n_states * work.n_states, "precision");
+        double *const vector = checked(information, work.n_states, "information");
+        const auto scratch = bytes(kernels_->size_of_scratch);
+        nb::gil_scoped_release released;
+        kernels_->join(&work, groups_, matrix, vector, scratch.get());
+    }
+    void refilter(int64_t first, int64_t end) {
+        groups(first, end);
+        need_passes();
+        need({work.collapsed, work.filtered_means, work.terms});
+        const auto scratch = bytes(kernels_->size_of_scratch);
+        nb::gil_scoped_release released;
+        kernels_->refilter(&work, first, end, scratch.get());
+    }
+    void likelihoods(int64_t first, int64_t end) {
+        rows(first, end);
+        need({data.values, data.weights, data.offset, data.reciprocal_noise, data.log_norm, data.loadings, data.means, data.terms});
+        nb::gil_scoped_release released;
+        kernels_->likelihoods(&data, first, end);
+    }
+    void join_back(ReadDoubles mean, ReadDoubles covariance) {
+        need({work.group});
+        const double *const vector = checked(mean, work.n_states, "mean");
+        const double *const matrix = checked(covariance, work.n_states * work.n_states, "covariance");
+        const auto scratch = bytes(kernels_->size_of_scratch);
+        nb::gil_scoped_release released;
+        kernels_->join_back(&work, groups_, vector, matrix, scratch.get());
+    }
+    void smooth(int64_t first, int64_t end, bool full) {
+        groups(first, end);
+        need_passes();
+        need_moments(full);
+        const auto scratch = bytes(kernels_->size_of_scratch);
+        nb::gil_scoped_release released;
+        kernels_->smooth(&work, first, end, full, scratch.get());
+    }
+    void link(bool full) {
+        need_passes();
+        need_moments(full);
+        const auto scratch = bytes(kernels_->size_of_scratch);
+        nb::gil_scoped_release released;
+        kernels_->link(&work, groups_, full, scratch.get());
+    }
+    void add_up(int64_t first, int64_t end, Doubles seen, Doubles residual_moments, Doubles residual_power, Doubles transitions) {
+        rows(first, end);
+        const int64_t k = data.n_states, width = (data.n_features + 1 + 3) / 4 * 4, terms = 2 * k - data.n_single;
+        need({data.values, data.weights, data.offset, data.loadings, data.next_gap, data.transition});
+        need({data.means, data.moments, data.lag_one});
+        if (means_ < (data.n_rows + 1) * k || moments_ < (data.n_rows + 1) * 2 * packed() || lags_ < data.n_rows * terms)
+            throw std::invalid_argument("means, covariances and lag_one are too small for sums.");
+        double *const to[4] = {
+            checked(seen, (2 * packed() + k + 1) * width, "seen"),
+            checked(residual_moments, (k + 1) * width, "residual_moments"),
+            checked(residual_power, data.n_features, "residual_power"),
+            checked(transitions, (data.n_gaps + 1) * (3 * terms + 1), "transitions"),
+        };
+        const auto room = doubles(16 * (2 * width + k + 1));
+        nb::gil_scoped_release released;
+        kernels_->add_up(&data, first, end, to[0], to[1], to[2], to[3], room.get());
+    }
+
+    segments_work work;
+    observations data;
+    Arrays arrays;
+    int64_t means_ = 0, moments_ = 0, lags_ = 0; // numbers of the arrays for moments
+
+  private:
+    void groups(int64_t first, int64_t end) const {
+        if (first < 0 || first > end || end > groups_) throw std::out_of_range("there are no such groups of segments.");
+    }
+    void rows(int64_t first, int64_t end) const {
+        if (first < 0 || first > end || end > work.n_rows) throw std::out_of_range("there are no such rows.");
+    }
+    static void need(std::initializer_list<const void *> pointers) {
+        for (const void *one : pointers)
+            if (!one) throw std::runtime_error("an array that the kernel needs was not set.");
+    }
+    void need_passes() const { need({work.gap_index, work.transition, work.weight, work.known, work.inverse, work.log_det, work.group, work.rows}); }
+    void need_moments(bool full) const {
+        const int64_t k = work.n_states, per_row = full ? k * k : 2 * packed(), lag = full ? k * k : 2 * k - work.n_single;
+        need({work.means, work.covariances, work.lag_one});
+        if (means_ < work.n_rows * k || moments_ < work.n_rows * per_row || lags_ < work.n_rows * lag)
+            throw std::invalid_argument("means, covariances and lag_one are too small for these rows.");
+    }
+
+    int64_t groups_;
+    const Level *level_;
+    const segments_kernels *kernels_;
+};
+
+// A chunk of rows one after the other, by square roots of covariances; see recursions.c.
+class Rows {
+  public:
+    Rows(int64_t n_states, int64_t n_features, int64_t n_rows, int64_t n_gaps, int reach) : level_(current()) {
+        check_sizes(n_states, n_features, n_rows);
+        work = {};
+        work.n_states = n_states;
+        work.n_features = n_features;
+        work.n_rows = n_rows;
+        work.n_gaps = n_gaps;
+        work.reach = reach;
+    }
+    int64_t filter(Doubles mean, Doubles root) {
+        need({work.values, work.weights, work.gap_index, work.transition, work.innovation, work.loadings, work.noise, work.offset});
+        need({work.filtered_means, work.terms});
+        if (work.slot) need({work.gain, work.root});
+        double *const vector = checked(mean, work.n_states, "mean"), *const matrix = checked(root, work.n_states * work.n_states, "root");
+        const auto scratch = room();
+        nb::gil_scoped_release released;
+        return level_->rows->filter(&work, vector, matrix, scratch.get());
+    }
+    void filter_student(double degrees, bool by_row, Doubles mean, Doubles root) {
+        need({work.values, work.weights, work.gap_index, work.transition, work.innovation, work.loadings, work.noise, work.offset});
+        need({work.filtered_means, work.filtered_covariances, work.terms});
+        double *const vector = checked(mean, work.n_states, "mean"), *const matrix = checked(root, work.n_states * work.n_states, "root");
+        const auto scratch = room();
+        nb::gil_scoped_release released;
+        level_->rows->filter_student(&work, degrees, by_row, vector, matrix, scratch.get());
+    }
+    void smooth(bool full, int64_t n_single, Doubles mean, Doubles covariance) {
+        const int64_t k = work.n_states;
+        need({work.gap_index, work.transition, work.filtered_means, work.slot, work.gain, work.root});
+        need({work.means, work.covariances, work.lag_one});
+        if (means_ < work.n_rows * k || moments_ < work.n_rows * (full ? k * k : k * (k + 1)) || lags_ < work.n_rows * (full ? k * k : 2 * k - n_single))
+            throw std::invalid_argument("means, covariances and lag_one are too small for these rows.");
+        double *const vector = checked(mean, k, "mean"), *const matrix = checked(covariance, k * k, "covariance");
+        const auto scratch = room();
+        nb::gil_scoped_release released;
+        level_->rows->smooth(&work, full, n_single, vector, matrix, scratch.get());
+    }
+    void draw(int64_t n_draws, ReadDoubles normals, Doubles after, Doubles draws) {
+        const int64_t k = work.n_states;
+        need({work.gap_index, work.transition, work.filtered_means, work.slot, work.gain, work.root});
+        const double *const from = checked(normals, work.n_rows * n_draws * k, "normals");
+        double *const state = checked(after, n_draws * k, "after"), *const to = checked(draws, work.n_rows * n_draws * k, "draws");
+        const auto scratch = room();
+        nb::gil_scoped_release released;
+        level_->rows->draw(&work, n_draws, from, state, to, scratch.get());
+    }
+    void leave_one_out(Doubles scores, Doubles precisions, Doubles states) {
+        const int64_t k = work.n_states, cells = work.n_rows * work.n_features;
+        need({work.values, work.weights, work.gap_index, work.transition, work.innovation, work.loadings, work.noise, work.offset});
+        double *const to = checked(scores, cells, "scores"), *const and_to = checked(precisions, cells, "precisions");
+        double *const kept = checked(states, work.n_rows * (k + k * k), "states");
+        const auto scratch = room();
+        nb::gil_scoped_release released;
+        level_->rows->leave_one_out(&work, to, and_to, kept, scratch.get());
+    }
+
+    rows_work work;
+    Arrays arrays;
+    int64_t means_ = 0, moments_ = 0, lags_ = 0;
+
+  private:
+    std::unique_ptr<double[]> room() const { return doubles(level_->rows->scratch(work.n_states, work.n_features)); }
+    static void need(std::initializer_list<const void *> pointers) {
+        for (const void *one : pointers)
+            if (!one) throw std::runtime_error("an array that the kernel needs was not set.");
+    }
+    const Level *level_;
+};
+
+// A write-only property: an array of a type and of at least so many numbers.
+#define FIELD(kind, type, field, size, ...) \
+    .def_prop_rw( \
+        #field, [](const kind &) { return nb::none(); }, \
+        [](kind &self, const nb::object &array) { \
+            self.arrays.keep<type>(#field, array, size, __VA_ARGS__); \
+        }, \
+        nb::arg().none())
+
+template <typename Kind> void set_moments(Kind &self, Doubles means, Doubles covariances, Doubles lag_one) {
+    self.means_ = (int64_t)means.size();
+    self.moments_ = (int64_t)covariances.size();
+    self.lags_ = (int64_t)lag_one.size();
+    self.work.means = means.data();
+    self.work.covariances = covariances.data();
+    self.work.lag_one = lag_one.data();
+}
+
+} // namespace
+
+NB_MODULE(_probsfa_core, m) {
+    m.doc() = "Kernels of the compiled engine.";
+    m.attr("MOST_STATES") = 160;
+    m.attr("INTERFACE") = 1; // raised when Python must call it in another way
+    m.def("levels", [] {
+        std::vector<std::string> names;
+        for (const Level &level : available()) names.push_back(level.name);
+        return names;
+    }, "Instruction sets that this processor has kernels for, the best first.");
+    m.def("level", [] { return current()->name; }, "The instruction set in use.");
+    m.def("use_level", [](const std::string &name) {
+        for (const Level &level : available())
+            if (level.name == name) {
+                current() = &level;
+                return;
+            }
+        throw std::invalid_argument("there is no level '" + name + "' on this processor.");
+    }, "Use the kernels of another instruction set from now on.", "name"_a);
+    m.def("pack", [](ReadDoubles rows, ReadDoubles shift, ReadDoubles scale, Doubles values, Doubles present) {
+        if (rows.ndim() != 2) throw std::invalid_argument("rows must be two-dimensional.");
+        const int64_t n = (int64_t)rows.shape(0), d = (int64_t)rows.shape(1);
+        const double *const from = rows.data(), *const less = checked(shift, d, "shift"), *const by = checked(scale, d, "scale");
+        double *const to = checked(values, n * d, "values"), *const seen = checked(present, n * d, "present");
+        nb::gil_scoped_release released;
+        pack(n, d, from, less, by, to, seen);
+    }, "Write (rows - shift) / scale, zero where missing, and whether values are present.", "rows"_a, "shift"_a, "scale"_a, "values"_a, "present"_a);
+
+    nb::class_<Segments>(m, "Segments", "A chunk of rows in segments side by side, by precisions of states.")
+        .def(nb::init<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t>(), "n_states"_a, "n_single"_a, "n_features"_a, "n_rows"_a, "n_groups"_a, "n_gaps"_a)
+        .def_prop_ro("length", &Segments::length)
+        .def_prop_ro("size_of_groups", &Segments::size_of_groups)
+        .def_prop_ro("size_of_steps", &Segments::size_of_steps)
+        .def_prop_ro("size_of_rows", &Segments::size_of_rows)
+        .def_prop_ro("size_of_collapsed", &Segments::size_of_collapsed)
+        FIELD(Segments, ReadDoubles, values, self.data.n_rows * self.data.n_features, self.data.values)
+        FIELD(Segments, ReadDoubles, weights, self.data.n_rows * self.data.n_features, self.data.weights)
+        FIELD(Segments, ReadDoubles, offset, self.data.n_features, self.data.offset)
+        FIELD(Segments, ReadDoubles, reciprocal_noise, self.data.n_features, self.data.reciprocal_noise)
+        FIELD(Segments, ReadDoubles, log_norm, self.data.n_features, self.data.log_norm)
+        FIELD(Segments, ReadDoubles, loadings, self.data.n_features * self.data.n_states, self.data.loadings)
+        FIELD(Segments, ReadDoubles, scaled, self.data.n_features * self.data.n_states, self.data.scaled)
+        FIELD(Segments, ReadDoubles, products, self.data.n_features * self.packed(), self.data.products)
+        FIELD(Segments, ReadDoubles, weight, self.table(), self.work.weight)
+        FIELD(Segments, ReadDoubles, known, self.table(), self.work.known)
+        FIELD(Segments, ReadDoubles, inverse, self.table(), self.work.inverse)
+        FIELD(Segments, ReadDoubles, log_det, self.work.n_gaps + 1, self.work.log_det)
+        FIELD(Segments, Bytes, steps, self.size_of_steps(), self.work.steps)
+        FIELD(Segments, Bytes, group, self.size_of_groups(), self.work.group)
+        FIELD(Segments, Doubles, rows, self.size_of_rows(), self.work.rows)
+        .def_prop_rw("transition", [](const Segments &) { return nb::none(); }, [](Segments &self, const nb::object &array) {
+            self.arrays.keep<ReadDoubles>("transition", array, self.table(), self.work.transition);
+            self.data.transition = self.work.transition;
+        })
+        .def_prop_rw("collapsed", [](const Segments &) { return nb::none(); }, [](Segments &self, const nb::object &array) {
+            self.arrays.keep<Doubles>("collapsed", array, self.size_of_collapsed(), self.work.collapsed);
+            self.data.collapsed = (double *)self.work.collapsed;
+        }, nb::arg().none())
+        .def_prop_rw("terms", [](const Segments &) { return nb::none(); }, [](Segments &self, const nb::object &array) {
+            self.arrays.keep<Doubles>("terms", array, self.work.n_rows, self.work.terms);
+            self.data.terms = self.work.terms;
+        })
+        .def_prop_rw("filtered_means", [](const Segments &) { return nb::none(); }, [](Segments &self, const nb::object &array) {
+            self.arrays.keep<Doubles>("filtered_means", array, self.work.n_rows * self.work.n_states, self.work.filtered_means);
+            self.data.means = self.work.filtered_means;
+        }, nb::arg().none())
+        .def("set_gaps", [](Segments &self, ReadInts into, ReadInts out_of) {
+            const int32_t *const index = checked(into, self.work.n_rows, "gap_index"), *const next = checked(out_of, self.work.n_rows, "next_gap");
+            check_gaps(index, self.work.n_rows, self.work.n_gaps);
+            check_gaps(next, self.work.n_rows, self.work.n_gaps);
+            self.arrays.keep<ReadInts>("gap_index", nb::cast(into), self.work.n_rows, self.work.gap_index);
+            self.arrays.keep<ReadInts>("next_gap", nb::cast(out_of), self.work.n_rows, self.data.next_gap);
+        }, "gap_index"_a, "next_gap"_a)
+        .def("set_moments", [](Segments &self, Doubles means, Doubles covariances, Doubles lag_one) {
+            set_moments(self, means, covariances, lag_one);
+            self.data.means = means.data();
+            self.data.moments = covariances.data();
+            self.data.lag_one = lag_one.data();
+            double *unused = nullptr;
+            self.arrays.keep<Doubles>("means", nb::cast(means), 0, unused);
+            self.arrays.keep<Doubles>("covariances", nb::cast(covariances), 0, unused);
+            self.arrays.keep<Doubles>("lag_one", nb::cast(lag_one), 0, unused);
+        }, "means"_a, "covariances"_a, "lag_one"_a)
+        .def("tabulate", &Segments::tabulate)
+        .def("collapse", &Segments::collapse, "first_group"_a, "end_group"_a)
+        .def("eliminate", &Segments::eliminate, "first_group"_a, "end_group"_a)
+        .def("join", &Segments::join, "precision"_a, "information"_a)
+        .def("refilter", &Segments::refilter, "first_group"_a, "end_group"_a)
+        .def("likelihoods", &Segments::likelihoods, "first_row"_a, "end_row"_a)
+        .def("join_back", &Segments::join_back, "mean"_a, "covariance"_a)
+        .def("smooth", &Segments::smooth, "first_group"_a, "end_group"_a, "full"_a)
+        .def("link", &Segments::link, "full"_a)
+        .def("add_up", &Segments::add_up, "first_row"_a, "end_row"_a, "seen"_a, "residual_moments"_a, "residual_power"_a, "transitions"_a);
+
+    nb::class_<Rows>(m, "Rows", "A chunk of rows one after the other, by square roots of covariances.")
+        .def(nb::init<int64_t, int64_t, int64_t, int64_t, int>(), "n_states"_a, "n_features"_a, "n_rows"_a, "n_gaps"_a, "reach"_a)
+        FIELD(Rows, ReadDoubles, values, self.work.n_rows * self.work.n_features, self.work.values)
+        FIELD(Rows, ReadDoubles, weights, self.work.n_rows * self.work.n_features, self.work.weights)
+        FIELD(Rows, ReadDoubles, transition, (self.work.n_gaps + 1) * self.work.n_states * self.work.n_states, self.work.transition)
+        FIELD(Rows, ReadDoubles, innovation, (self.work.n_gaps + 1) * self.work.n_states * self.work.n_states, self.work.innovation)
+        FIELD(Rows, ReadDoubles, loadings, self.work.n_features * self.work.n_states, self.work.loadings)
+        FIELD(Rows, ReadDoubles, noise, self.work.n_features, self.work.noise)
+        FIELD(Rows, ReadDoubles, offset, self.work.n_features, self.work.offset)
+        FIELD(Rows, Doubles, filtered_means, self.work.n_rows * self.work.n_states, self.work.filtered_means)
+        FIELD(Rows, Doubles, filtered_covariances, self.work.n_rows * self.work.n_states * self.work.n_states, self.work.filtered_covariances)
+        FIELD(Rows, Doubles, terms, self.work.n_rows, self.work.terms)
+        FIELD(Rows, Ints, slot, self.work.n_rows, self.work.slot)
+        FIELD(Rows, Doubles, gain, self.work.n_rows * self.work.n_states * self.work.n_states, self.work.gain)
+        FIELD(Rows, Doubles, root, self.work.n_rows * self.work.n_states * self.work.n_states, self.work.root)
+        .def_prop_rw("gap_index", [](const Rows &) { return nb::none(); }, [](Rows &self, const nb::object &array) {
+            self.arrays.keep<ReadInts>("gap_index", array, self.work.n_rows + 1, self.work.gap_index);
+            check_gaps(self.work.gap_index, self.work.n_rows + 1, self.work.n_gaps);
+        })
+        .def("set_moments", [](Rows &self, Doubles means, Doubles covariances, Doubles lag_one) {
+            set_moments(self, means, covariances, lag_one);
+            double *unused = nullptr;
+            self.arrays.keep<Doubles>("means", nb::cast(means), 0, unused);
+            self.arrays.keep<Doubles>("covariances", nb::cast(covariances), 0, unused);
+            self.arrays.keep<Doubles>("lag_one", nb::cast(lag_one), 0, unused);
+        }, "means"_a, "covariances"_a, "lag_one"_a)
+        .def("filter", &Rows::filter, "mean"_a, "root"_a)
+        .def("filter_student", &Rows::filter_student, "degrees"_a, "by_row"_a, "mean"_a, "root"_a)
+        .def("smooth", &Rows::smooth, "full"_a, "n_single"_a, "mean"_a, "covariance"_a)
+        .def("draw", &Rows::draw, "n_draws"_a, "normals"_a, "after"_a, "draws"_a)
+        .def("leave_one_out", &Rows::leave_one_out, "scores"_a, "precisions"_a, "states"_a);
+}

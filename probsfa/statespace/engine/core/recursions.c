@@ -1,0 +1,649 @@
+/* Row after row by square roots of covariances, made by orthogonal transformations alone.
+ *
+ * A covariance P is kept as N with P = N' N. With the rows collapsed to at most K numbers y = U z + unit noise
+ * (U from a QR factorisation of R^-1/2 C), each step triangularises one stack of matrices (Kailath, Sayed & Hassibi 2000,
+ * chapter 12). Predicting z' = A z + e, Cov e = Q = E' E:
+ *
+ *     [ E     0 ]        [ N'  M ]      N'' N' = A P A' + Q,   N'' M = A P
+ *     [ N A'  N ]   ->   [ 0   S ]      G = M' N'^-T: gain of z on z';   S' S = P - G A P = Cov(z | z')
+ *
+ * and updating with y, V = U N':
+ *
+ *     [ I    0         ]        [ B  h ]      B' B = I + V' V
+ *     [ V    y - U m   ]   ->   [ 0  . ]      N <- B^-T N,   m <- m + N' h,   s = B^-1 h
+ *
+ * Nothing is subtracted and Q is never inverted, so that rows close to each other and tiny noise keep their digits. Where
+ * rows of equal weights and gaps follow each other, matrices stop changing; from then on only means are computed.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "kernels.h"
+
+#define JOINED(name, level) name##_##level
+#define NAMED(name, level) JOINED(name, level)
+#define ALWAYS static inline __attribute__((always_inline))
+/* Change of a root, relative to the standard deviation of each state, that is rounding. */
+static const double UNCHANGED = 1e-14;
+
+ALWAYS void copy(int64_t count, const double *from, double *to) { memcpy(to, from, count * sizeof(double)); }
+ALWAYS void clear(int64_t count, double *to) { memset(to, 0, count * sizeof(double)); }
+
+ALWAYS double dot(int n, const double *a, const double *b) {
+    double sum = 0.0;
+    for (int i = 0; i < n; i++) sum += a[i] * b[i];
+    return sum;
+}
+
+ALWAYS void add(int n, double factor, const double *restrict from, double *restrict to) {
+    for (int i = 0; i < n; i++) to[i] += factor * from[i];
+}
+
+/* out = M x. */
+ALWAYS void times(int rows, int n, const double *m, const double *x, double *out) {
+    for (int i = 0; i < rows; i++) out[i] = dot(n, m + (int64_t)i * n, x);
+}
+
+/* out = A x, for a matrix of which row i is zero but for some columns around the diagonal. */
+ALWAYS void move(int n, int reach, const double *a, const double *x, double *out) {
+    for (int i = 0; i < n; i++) {
+        const int from = i > reach ? i - reach : 0, to = i + reach < n ? i + reach + 1 : n;
+        out[i] = dot(to - from, a + i * n + from, x + from);
+    }
+}
+
+/* out += x' M. */
+ALWAYS void add_times_rows(int rows, int n, const double *x, const double *m, double *out) {
+    for (int i = 0; i < rows; i++) add(n, x[i], m + (int64_t)i * n, out);
+}
+
+/* out = N' N. */
+ALWAYS void square(int n, const double *root, double *out) {
+    clear(n * n, out);
+    for (int i = 0; i < n; i++)
+        for (int a = 0; a < n; a++) add(n, root[i * n + a], root + i * n, out + a * n);
+}
+
+/* Householder reflections that bring a stack of an upper triangle (n rows) and some rows below it to an upper triangle.
+ * Rows have `width` numbers, the triangle's n first. One pass over the rows below applies a reflection and adds up the
+ * products of the next one. `now` and `next` have room for `width` numbers. */
+ALWAYS void triangularise(int n, int below, int width, double *restrict top, double *restrict bottom, double *restrict now, double *restrict next) {
+    double power = 0.0;
+    clear(width, now);
+    for (int i = 0; i < below; i++) {
+        const double *const row = bottom + (int64_t)i * width;
+        power += row[0] * row[0];
+        add(width, row[0], row, now);
+    }
+    for (int j = 0; j < n; j++) {
+        double *const pivots = top + (int64_t)j * width;
+        const double pivot = pivots[j], norm = sqrt(pivot * pivot + power);
+        const double alpha = pivot > 0.0 ? -norm : norm, first = pivot - alpha, beta = norm > 0.0 ? -1.0 / (alpha * first) : 0.0;
+        const int left = width - j - 1;
+        pivots[j] = alpha;
+        for (int c = j + 1; c < width; c++) {
+            now[c] = beta * (first * pivots[c] + now[c]);
+            pivots[c] -= first * now[c];
+        }
+        power = 0.0;
+        clear(left, next + j + 1);
+        for (int i = 0; i < below; i++) {
+            double *const row = bottom + (int64_t)i * width;
+            add(left, -row[j], now + j + 1, row + j + 1);
+            row[j] = 0.0;
+            if (j + 1 == n) continue;
+            power += row[j + 1] * row[j + 1];
+            add(left, row[j + 1], row + j + 1, next + j + 1);
+        }
+        double *const other = now;
+        now = next;
+        next = other;
+    }
+}
+
+/* Observations of a row as at most K numbers of unit noise: reflections V of the columns of R^-1/2 C, kept for rows of the
+ * same weights. */
+typedef struct {
+    int rank;
+    double *scale, *reflections, *factors, *triangle; /* (D,), (K, D), (K,) and U (K, K), of which `rank` rows are used */
+} reduction;
+
+ALWAYS void reduce_columns(const rows_work *w, int n, const double *weights, reduction *r) {
+    const int d = (int)w->n_features;
+    double *const columns = r->reflections;
+    r->rank = n < d ? n : d;
+    for (int i = 0; i < d; i++) {
+        r->scale[i] = sqrt(weights[i] / w->noise[i]);
+        for (int k = 0; k < n; k++) columns[(int64_t)k * d + i] = r->scale[i] * w->loadings[(int64_t)i * n + k];
+    }
+    clear(n * n, r->triangle);
+    for (int j = 0; j < r->rank; j++) {
+        double *const own = columns + (int64_t)j * d + j;
+        const int left = d - j;
+        const double norm = sqrt(dot(left, own, own));
+        r->factors[j] = 0.0;
+        if (norm > 0.0) {
+            const double alpha = own[0] > 0.0 ? -norm : norm, first = own[0] - alpha;
+            r->factors[j] = -1.0 / (alpha * first);
+            own[0] = first;
+            r->triangle[j * n + j] = alpha;
+            for (int c = j + 1; c < n; c++) {
+                double *const other = columns + (int64_t)c * d + j;
+                add(left, -r->factors[j] * dot(left, own, other), own, other);
+            }
+        }
+        for (int c = j + 1; c < n; c++) r->triangle[j * n + c] = columns[(int64_t)c * d + j];
+    }
+}
+
+/* The numbers y of a row; `centred` has room for D numbers. */
+ALWAYS void reduce_values(const rows_work *w, const double *values, const reduction *r, double *centred, double *y) {
+    const int d = (int)w->n_features;
+    for (int i = 0; i < d; i++) centred[i] = r->scale[i] > 0.0 ? r->scale[i] * (values[i] - w->offset[i]) : 0.0;
+    for (int j = 0; j < r->rank; j++) {
+        const double *const own = r->reflections + (int64_t)j * d + j;
+        add(d - j, -r->factors[j] * dot(d - j, own, centred + j), own, centred + j);
+        y[j] = centred[j];
+    }
+}
+
+typedef struct {
+    double *predicted, *top, *bottom, *sums, *y, *missed, *moved, *shift, *before;
+    double *by_values, *whitened; /* (K, K) of steady rows: changes of the mean, and s, of a number y that is missed */
+    double *centred;
+    reduction reduced;
+} filter_room;
+
+static int64_t rows_scratch(int64_t n, int64_t d) { return 10 * n * (n + 1) + 12 * n + 4 + (n + 2) * (2 * d + 1); }
+
+ALWAYS double *part(double **next, int64_t size) {
+    double *const taken = *next;
+    *next += size;
+    return taken;
+}
+
+ALWAYS filter_room make_room(int n, int d, double *next) {
+    filter_room f;
+    f.predicted = part(&next, n * n);
+    f.top = part(&next, 2 * n * (n + 1));
+    f.bottom = part(&next, 2 * n * (n + 1));
+    f.before = part(&next, n * n);
+    f.by_values = part(&next, n * n);
+    f.whitened = part(&next, n * n);
+    f.sums = part(&next, 2 * (2 * n + 1));
+    f.y = part(&next, n);
+    f.missed = part(&next, n);
+    f.moved = part(&next, n);
+    f.shift = part(&next, n);
+    f.centred = part(&next, d);
+    f.reduced.scale = part(&next, d);
+    f.reduced.reflections = part(&next, (int64_t)n * d);
+    f.reduced.factors = part(&next, n);
+    f.reduced.triangle = part(&next, n * n);
+    f.reduced.rank = 0;
+    return f;
+}
+
+/* Predicts over a gap: `predicted` becomes N', and where `gain` is not NULL, G' and the root of Cov(z | z') are stored. */
+ALWAYS void predict(const rows_work *w, int n, int32_t gap, const double *root, filter_room *f, double *gain, double *conditional) {
+    const double *const a = w->transition + (int64_t)gap * n * n, *const e = w->innovation + (int64_t)gap * n * n;
+    const int width = gain ? 2 * n : n;
+    for (int i = 0; i < n; i++) {
+        double *const above = f->top + (int64_t)i * width, *const below = f->bottom + (int64_t)i * width;
+        copy(n, e + i * n, above);
+        move(n, w->reach, a, root + i * n, below);
+        if (gain) {
+            clear(n, above + n);
+            copy(n, root + i * n, below + n);
+        }
+    }
+    triangularise(n, n, width, f->top, f->bottom, f->sums, f->sums + 2 * n + 1);
+    for (int i = 0; i < n; i++) copy(n, f->top + (int64_t)i * width, f->predicted + i * n);
+    if (!gain) return;
+    for (int j = n - 1; j >= 0; j--) { /* G' = N'^-1 M */
+        double *const row = gain + j * n;
+        copy(n, f->top + (int64_t)j * width + n, row);
+        for (int l = j + 1; l < n; l++) add(n, -f->predicted[j * n + l], gain + l * n, row);
+        const double pivot = f->predicted[j * n + j], reciprocal = pivot != 0.0 ? 1.0 / pivot : 0.0;
+        for (int c = 0; c < n; c++) row[c] *= reciprocal;
+    }
+    for (int i = 0; i < n; i++) copy(n, f->bottom + (int64_t)i * width + n, conditional + i * n);
+}
+
+/* B^-1 x in place, for the triangle at `top`. */
+ALWAYS void solve_upper(int n, int width, const double *top, double *x) {
+    for (int j = n - 1; j >= 0; j--) {
+        for (int l = j + 1; l < n; l++) x[j] -= top[(int64_t)j * width + l] * x[l];
+        x[j] /= top[(int64_t)j * width + j];
+    }
+}
+
+/* Updates the predicted mean and root with a row; gives log|B| + |s|^2. */
+ALWAYS double update(int n, filter_room *f, const double *triangle, int rank, double *mean, double *root, double *log_det) {
+    const int width = n + 1;
+    for (int i = 0; i < n; i++) {
+        double *const above = f->top + (int64_t)i * width;
+        clear(width, above);
+        above[i] = 1.0;
+    }
+    for (int i = 0; i < rank; i++) {
+        double *const below = f->bottom + (int64_t)i * width;
+        for (int j = 0; j < n; j++) { /* both are upper triangles */
+            const int from = i > j ? i : j;
+            below[j] = dot(n - from, f->predicted + j * n + from, triangle + i * n + from);
+        }
+        below[n] = f->y[i] - dot(n, triangle + i * n, mean);
+    }
+    triangularise(n, rank, width, f->top, f->bottom, f->sums, f->sums + 2 * n + 1);
+    *log_det = 0.0;
+    for (int j = 0; j < n; j++) { /* N = B^-T N' */
+        double *const row = root + j * n;
+        copy(n, f->predicted + j * n, row);
+        for (int l = 0; l < j; l++) add(n, -f->top[(int64_t)l * width + j], root + l * n, row);
+        const double pivot = f->top[(int64_t)j * width + j], reciprocal = 1.0 / pivot;
+        for (int c = 0; c < n; c++) row[c] *= reciprocal;
+        *log_det += 2.0 * log(fabs(pivot));
+        f->shift[j] = f->top[(int64_t)j * width + n];
+    }
+    add_times_rows(n, n, f->shift, root, mean);
+    solve_upper(n, width, f->top, f->shift);
+    return *log_det + dot(n, f->shift, f->shift);
+}
+
+/* What `update` did, as matrices on y - U m: N' B^-T V' for the mean, B^-1 B^-T V' for s. */
+ALWAYS void linearise(int n, filter_room *f, const double *triangle, int rank, const double *root) {
+    const int width = n + 1;
+    for (int i = 0; i < rank; i++) {
+        double *const s = f->shift;
+        times(n, n, f->predicted, triangle + i * n, s);
+        for (int j = 0; j < n; j++) { /* B^-T V' of one number */
+            for (int l = 0; l < j; l++) s[j] -= f->top[(int64_t)l * width + j] * s[l];
+            s[j] /= f->top[(int64_t)j * width + j];
+        }
+        clear(n, f->by_values + i * n);
+        add_times_rows(n, n, s, root, f->by_values + i * n);
+        solve_upper(n, width, f->top, s);
+        copy(n, s, f->whitened + i * n);
+    }
+}
+
+ALWAYS int unchanged(int n, const double *root, const double *before) {
+    for (int c = 0; c < n; c++) {
+        double power = 0.0, change = 0.0;
+        for (int i = 0; i < n; i++) {
+            power += root[i * n + c] * root[i * n + c];
+            change = fmax(change, fabs(root[i * n + c] - before[i * n + c]));
+        }
+        if (!(change <= UNCHANGED * sqrt(power))) return 0;
+    }
+    return 1;
+}
+
+ALWAYS int64_t filter_rows(const rows_work *w, const int n, double *mean, double *root, double *scratch) {
+    const int d = (int)w->n_features;
+    filter_room f = make_room(n, d, scratch);
+    int64_t slots = 0;
+    int steady = 0, copied = 0; /* whether the root is that of the row before */
+    double log_det = 0.0;
+    for (int64_t t = 0; t < w->n_rows; t++) {
+        const double *const weights = w->weights + t * d;
+        const int32_t gap = w->gap_index[t];
+        const int same = t > 0 && !memcmp(weights, weights - d, d * sizeof(double));
+        const int alike = same && gap == w->gap_index[t - 1];
+        move(n, w->reach, w->transition + (int64_t)gap * n * n, mean, f.moved);
+        copy(n, f.moved, mean);
+        if (!same) reduce_columns(w, n, weights, &f.reduced);
+        reduce_values(w, w->values + t * d, &f.reduced, f.centred, f.y);
+        const int rank = f.reduced.rank;
+        copied = steady && alike;
+        if (copied) {
+            if (w->slot) w->slot[t - 1] = (int32_t)(slots - 1);
+            for (int i = 0; i < rank; i++) f.missed[i] = f.y[i] - dot(n, f.reduced.triangle + i * n, mean);
+            clear(n, f.shift);
+            add_times_rows(rank, n, f.missed, f.by_values, mean);
+            add_times_rows(rank, n, f.missed, f.whitened, f.shift);
+            w->terms[t] = log_det + dot(n, f.shift, f.shift);
+        } else {
+            double *const gain = t > 0 && w->slot ? w->gain + slots * n * n : 0;
+            predict(w, n, gap, root, &f, gain, gain ? w->root + slots * n * n : 0);
+            if (gain) w->slot[t - 1] = (int32_t)slots++;
+            copy(n * n, root, f.before);
+            w->terms[t] = update(n, &f, f.reduced.triangle, rank, mean, root, &log_det);
+            steady = alike && unchanged(n, root, f.before);
+            if (steady) linearise(n, &f, f.reduced.triangle, rank, root);
+        }
+        copy(n, mean, w->filtered_means + t * n);
+        if (!w->filtered_covariances) continue;
+        double *const covariance = w->filtered_covariances + t * n * n;
+        if (copied)
+            copy(n * n, covariance - n * n, covariance);
+        else
+            square(n, root, covariance);
+    }
+    if (w->slot) {
+        predict(w, n, w->gap_index[w->n_rows], root, &f, w->gain + slots * n * n, w->root + slots * n * n);
+        w->slot[w->n_rows - 1] = (int32_t)slots++;
+    }
+    return slots;
+}
+
+/* What `smooth` writes of a row: everything, or what sums need. */
+ALWAYS void store_moments(const rows_work *w, int n, int64_t t, int64_t full, const double *mean, const double *covariance) {
+    copy(n, mean, w->means + t * n);
+    if (full) {
+        copy(n * n, covariance, w->covariances + t * n * n);
+        return;
+    }
+    double *lower = w->covariances + t * n * (n + 1), *products = lower + n * (n + 1) / 2;
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j <= i; j++) {
+            *lower++ = covariance[i * n + j];
+            *products++ = mean[i] * mean[j];
+        }
+}
+
+ALWAYS void store_lag(const rows_work *w, int n, int64_t t, int64_t full, int64_t n_single, const double *crossed) {
+    if (full) {
+        copy(n * n, crossed, w->lag_one + t * n * n);
+        return;
+    }
+    double *to = w->lag_one + t * (2 * n - n_single);
+    for (int i = 0; i < n; i++) *to++ = crossed[i * n + i];
+    for (int i = (int)n_single; i < n; i += 2) {
+        *to++ = crossed[i * n + i + 1];
+        *to++ = crossed[(i + 1) * n + i];
+    }
+}
+
+ALWAYS void smooth_rows(const rows_work *w, const int n, int64_t full, int64_t n_single, double *mean, double *covariance, double *scratch) {
+    double *crossed = part(&scratch, n * n), *next = part(&scratch, n * n), *missed = part(&scratch, n);
+    int steady = 0;
+    for (int64_t t = w->n_rows - 1; t >= 0; t--) {
+        const int32_t slot = w->slot[t];
+        const double *const gain = w->gain + (int64_t)slot * n * n, *const root = w->root + (int64_t)slot * n * n;
+        const double *const filtered = w->filtered_means + t * n;
+        move(n, w->reach, w->transition + (int64_t)w->gap_index[t + 1] * n * n, filtered, missed);
+        for (int i = 0; i < n; i++) missed[i] = mean[i] - missed[i];
+        copy(n, filtered, mean);
+        add_times_rows(n, n, missed, gain, mean);
+        const int alike = t + 1 < w->n_rows && slot == w->slot[t + 1];
+        if (!(steady && alike)) {
+            clear(n * n, crossed);
+            for (int i = 0; i < n; i++) add_times_rows(n, n, covariance + i * n, gain, crossed + i * n);
+            square(n, root, next);
+            for (int i = 0; i < n; i++)
+                for (int a = 0; a < n; a++) add(a + 1, gain[i * n + a], crossed + i * n, next + a * n);
+            for (int i = 0; i < n; i++)
+                for (int j = 0; j < i; j++) next[j * n + i] = next[i * n + j];
+            double change = 0.0;
+            for (int i = 0; i < n; i++) {
+                const double variance = next[i * n + i];
+                change = fmax(change, fabs(covariance[i * n + i] - variance) / variance);
+            }
+            steady = alike && change <= UNCHANGED;
+            copy(n * n, next, covariance);
+        }
+        store_lag(w, n, t, full, n_single, crossed);
+        store_moments(w, n, t, full, mean, covariance);
+    }
+}
+
+ALWAYS void draw_rows(const rows_work *w, const int n, int64_t n_draws, const double *normals, double *after, double *draws, double *scratch) {
+    double *moved = part(&scratch, n), *missed = part(&scratch, n);
+    for (int64_t t = w->n_rows - 1; t >= 0; t--) {
+        const int64_t slot = w->slot[t];
+        const double *const filtered = w->filtered_means + t * n;
+        move(n, w->reach, w->transition + (int64_t)w->gap_index[t + 1] * n * n, filtered, moved);
+        for (int64_t m = 0; m < n_draws; m++) {
+            double *const drawn = draws + (t * n_draws + m) * n, *const state = after + m * n;
+            for (int i = 0; i < n; i++) missed[i] = state[i] - moved[i];
+            copy(n, filtered, drawn);
+            add_times_rows(n, n, missed, w->gain + slot * n * n, drawn);
+            add_times_rows(n, n, normals + (t * n_draws + m) * n, w->root + slot * n * n, drawn);
+            copy(n, drawn, state);
+        }
+    }
+}
+
+/* What a row's values say of the state, given their weights: with V the loadings in units of the predicted root, the
+ * lower triangle F of I + V' diag(w / r) V = F F', its inverse, and the mean in those units. */
+typedef struct {
+    double *loaded, *error, *weights, *power; /* V (D, K); numbers for each value */
+    double *precision, *inverse, *mean, *half;       /* F, then F^-1 (K, K); (K,) */
+} student_room;
+
+ALWAYS double solve_student(const rows_work *w, int n, const double *seen, const double *weights, student_room *s) {
+    const int d = (int)w->n_features;
+    clear(n * n, s->precision);
+    clear(n, s->half);
+    for (int k = 0; k < n; k++) s->precision[k * n + k] = 1.0;
+    for (int i = 0; i < d; i++) {
+        if (!(seen[i] > 0.0)) continue;
+        const double scale = weights[i] / w->noise[i], *const v = s->loaded + (int64_t)i * n;
+        for (int k = 0; k < n; k++) add(k + 1, scale * v[k], v, s->precision + k * n);
+        add(n, scale * s->error[i], v, s->half);
+    }
+    double log_det = 0.0;
+    for (int j = 0; j < n; j++) {
+        double *const row = s->precision + j * n;
+        for (int k = 0; k < j; k++) row[k] = (row[k] - dot(k, row, s->precision + k * n)) / s->precision[k * n + k];
+        row[j] = sqrt(row[j] - dot(j, row, row));
+        log_det += 2.0 * log(row[j]);
+    }
+    clear(n * n, s->inverse);
+    for (int j = 0; j < n; j++) {
+        double *const row = s->inverse + j * n;
+        for (int k = 0; k < j; k++) add(k + 1, -s->precision[j * n + k], s->inverse + k * n, row);
+        row[j] = 1.0;
+        for (int k = 0; k <= j; k++) row[k] /= s->precision[j * n + j];
+    }
+    clear(n, s->mean);
+    for (int j = 0; j < n; j++) add(j + 1, dot(j + 1, s->inverse + j * n, s->half), s->inverse + j * n, s->mean);
+    for (int i = 0; i < d; i++) {
+        if (!(seen[i] > 0.0)) continue;
+        const double *const v = s->loaded + (int64_t)i * n, error = s->error[i] - dot(n, v, s->mean);
+        double spread = 0.0;
+        for (int j = 0; j < n; j++) {
+            const double part = dot(j + 1, s->inverse + j * n, v);
+            spread += part * part;
+        }
+        s->power[i] = (error * error + spread) / w->noise[i];
+    }
+    return log_det;
+}
+
+/* Weights (nu + n) / (nu + discrepancy), of each value or of the whole row; gives the largest relative change. */
+ALWAYS double reweigh(int d, const double *seen, const double *power, double degrees, int by_row, double *weights) {
+    double count = 0.0, total = 0.0, change = 0.0;
+    for (int i = 0; i < d; i++) {
+        if (!(seen[i] > 0.0)) continue;
+        count += 1.0;
+        total += power[i];
+    }
+    for (int i = 0; i < d; i++) {
+        if (!(seen[i] > 0.0)) continue;
+        const double better = (degrees + (by_row ? count : 1.0)) / (degrees + (by_row ? total : power[i]));
+        change = fmax(change, fabs(better / weights[i] - 1.0));
+        weights[i] = better;
+    }
+    return change;
+}
+
+/* Log density of so many values of a scale mixture with discrepancy s, without the part of the noise variances. */
+ALWAYS double student_term(double degrees, double count, double power) {
+    const double ratio = lgamma(0.5 * (degrees + count)) - lgamma(0.5 * degrees) - 0.5 * count * log(0.5 * degrees);
+    return ratio - 0.5 * (degrees + count) * log1p(power / degrees);
+}
+
+enum { MOST_ROUNDS = 100 };
+static const double SAME_WEIGHTS = 1e-10;
+
+/* Causal filter under Student-t noise: each row's weights and state at their fixed point (Agamennoni et al. 2012), the state
+ * before it being taken as Gaussian. Terms become lower bounds of log densities of rows. */
+ALWAYS void student_rows(const rows_work *w, const int n, double degrees, int by_row, double *mean, double *root, double *scratch) {
+    const int d = (int)w->n_features;
+    filter_room f = make_room(n, d, scratch);
+    scratch += rows_scratch(n, d);
+    student_room s;
+    s.loaded = part(&scratch, (int64_t)d * n);
+    s.error = part(&scratch, d);
+    s.weights = part(&scratch, d);
+    s.power = part(&scratch, d);
+    s.precision = part(&scratch, n * n);
+    s.inverse = part(&scratch, n * n);
+    s.mean = part(&scratch, n);
+    s.half = part(&scratch, n);
+    for (int64_t t = 0; t < w->n_rows; t++) {
+        const double *const seen = w->weights + t * d, *const values = w->values + t * d;
+        move(n, w->reach, w->transition + (int64_t)w->gap_index[t] * n * n, mean, f.moved);
+        copy(n, f.moved, mean);
+        predict(w, n, w->gap_index[t], root, &f, 0, 0);
+        double count = 0.0, norm = 0.0;
+        for (int i = 0; i < d; i++) {
+            const double *const c = w->loadings + (int64_t)i * n;
+            double *const v = s.loaded + (int64_t)i * n;
+            times(n, n, f.predicted, c, v);
+            if (!(seen[i] > 0.0)) continue;
+            s.error[i] = values[i] - w->offset[i] - dot(n, c, mean);
+            s.power[i] = s.error[i] * s.error[i] / (w->noise[i] + dot(n, v, v));
+            s.weights[i] = 1.0;
+            count += 1.0;
+            norm += log(2.0 * M_PI * w->noise[i]);
+        }
+        reweigh(d, seen, s.power, degrees, by_row, s.weights);
+        for (int round = 0; round < MOST_ROUNDS; round++) {
+            solve_student(w, n, seen, s.weights, &s);
+            if (reweigh(d, seen, s.power, degrees, by_row, s.weights) <= SAME_WEIGHTS) break;
+        }
+        const double log_det = solve_student(w, n, seen, s.weights, &s);
+        double total = 0.0, term = 0.0, bound = log_det - n + dot(n, s.mean, s.mean) + dot(n * n, s.inverse, s.inverse);
+        for (int i = 0; i < d; i++) {
+            if (!(seen[i] > 0.0)) continue;
+            total += s.power[i];
+            if (!by_row) term += student_term(degrees, 1.0, s.power[i]);
+        }
+        if (by_row && count > 0.0) term = student_term(degrees, count, total);
+        w->terms[t] = term - 0.5 * norm - 0.5 * bound;
+        add_times_rows(n, n, s.mean, f.predicted, mean);
+        clear(n * n, root);
+        for (int j = 0; j < n; j++) add_times_rows(j + 1, n, s.inverse + j * n, f.predicted, root + j * n);
+        copy(n, mean, w->filtered_means + t * n);
+        square(n, root, w->filtered_covariances + t * n * n);
+    }
+}
+
+/* Predicts by a covariance: m <- A m, P <- A P A' + Q. */
+ALWAYS void predict_covariance(const rows_work *w, int n, int32_t gap, double *mean, double *covariance, double *room) {
+    const double *const a = w->transition + (int64_t)gap * n * n, *const e = w->innovation + (int64_t)gap * n * n;
+    times(n, n, a, mean, room);
+    copy(n, room, mean);
+    for (int i = 0; i < n; i++) times(n, n, a, covariance + i * n, room + i * n); /* P A' */
+    square(n, e, covariance);
+    for (int i = 0; i < n; i++)
+        for (int l = 0; l < n; l++) add(n, a[i * n + l], room + l * n, covariance + i * n);
+}
+
+/* Values of a row, one after the other, as if each were a row of its own (Koopman & Durbin 2000): with c and r a value's
+ * loadings and noise, f = c' P c + r, g = P c / f, v = x - c' m. Kept in `values`: g, v and f. */
+ALWAYS void take_values(const rows_work *w, int n, int64_t t, double *mean, double *covariance, double *values, double *room) {
+    const int d = (int)w->n_features;
+    for (int i = 0; i < d; i++, values += n + 2) {
+        if (!(w->weights[t * d + i] > 0.0)) continue;
+        const double *const c = w->loadings + (int64_t)i * n;
+        times(n, n, covariance, c, room);
+        const double variance = dot(n, c, room) + w->noise[i], error = w->values[t * d + i] - w->offset[i] - dot(n, c, mean);
+        for (int k = 0; k < n; k++) values[k] = room[k] / variance;
+        values[n] = error;
+        values[n + 1] = variance;
+        add(n, error, values, mean);
+        for (int k = 0; k < n; k++) add(n, -values[k], room, covariance + k * n);
+    }
+}
+
+/* The backward pass gathers score s and information N of later values about a state, as the disturbance smoother does
+ * (de Jong 1989): e = v / f - g' s, d = 1 / f + g' N g, s <- s + c e, N <- N - c (N g)' - (N g) c' + d c c'. */
+ALWAYS void leave_out(const rows_work *w, const int n, double *scores, double *precisions, double *states, double *scratch) {
+    const int d = (int)w->n_features;
+    double *mean = part(&scratch, n), *covariance = part(&scratch, n * n), *room = part(&scratch, n * n + n);
+    double *values = part(&scratch, (int64_t)d * (n + 2)), *information = part(&scratch, n * n), *score = part(&scratch, n);
+    const int size = n + n * n;
+    clear(n, mean);
+    clear(n * n, covariance);
+    for (int k = 0; k < n; k++) covariance[k * n + k] = 1.0;
+    for (int64_t t = 0; t < w->n_rows; t++) {
+        predict_covariance(w, n, w->gap_index[t], mean, covariance, room);
+        copy(n, mean, states + t * size);
+        copy(n * n, covariance, states + t * size + n);
+        take_values(w, n, t, mean, covariance, values, room);
+    }
+    clear(n, score);
+    clear(n * n, information);
+    for (int64_t t = w->n_rows - 1; t >= 0; t--) {
+        const double *const a = w->transition + (int64_t)w->gap_index[t + 1] * n * n;
+        clear(n, room); /* s <- A' s, N <- A' N A */
+        add_times_rows(n, n, score, a, room);
+        copy(n, room, score);
+        clear(n * n, room);
+        for (int i = 0; i < n; i++) add_times_rows(n, n, information + i * n, a, room + i * n);
+        clear(n * n, information);
+        for (int l = 0; l < n; l++)
+            for (int i = 0; i < n; i++) add(n, a[l * n + i], room + l * n, information + i * n);
+        copy(n, states + t * size, mean);
+        copy(n * n, states + t * size + n, covariance);
+        take_values(w, n, t, mean, covariance, values, room);
+        for (int i = d - 1; i >= 0; i--) {
+            const int64_t at = t * d + i;
+            scores[at] = precisions[at] = 0.0;
+            if (!(w->weights[at] > 0.0)) continue;
+            const double *const c = w->loadings + (int64_t)i * n, *const g = values + (int64_t)i * (n + 2);
+            times(n, n, information, g, room);
+            scores[at] = g[n] / g[n + 1] - dot(n, g, score);
+            precisions[at] = 1.0 / g[n + 1] + dot(n, g, room);
+            add(n, scores[at], c, score);
+            add(n, -0.5 * precisions[at], c, room);
+            for (int k = 0; k < n; k++) {
+                add(n, -c[k], room, information + k * n);
+                add(n, -room[k], c, information + k * n);
+            }
+        }
+    }
+}
+
+/* Functions for so many states, of which the compiler knows how long loops are, and for any number. */
+#define FOR_STATES(n, CALL) \
+    switch (n) { \
+    case 1: return CALL(1); \
+    case 2: return CALL(2); \
+    case 3: return CALL(3); \
+    case 4: return CALL(4); \
+    case 5: return CALL(5); \
+    case 6: return CALL(6); \
+    case 8: return CALL(8); \
+    default: return CALL((int)(n)); \
+    }
+
+static int64_t scratch_of_all(int64_t n, int64_t d) { return rows_scratch(n, d) + (n + 3) * d + 2 * n * (n + 1); }
+
+static int64_t filter(const rows_work *w, double *mean, double *root, double *scratch) {
+#define FILTER(n) filter_rows(w, n, mean, root, scratch)
+    FOR_STATES(w->n_states, FILTER)
+}
+
+static void smooth(const rows_work *w, int64_t full, int64_t n_single, double *mean, double *covariance, double *scratch) {
+#define SMOOTH(n) smooth_rows(w, n, full, n_single, mean, covariance, scratch)
+    FOR_STATES(w->n_states, SMOOTH)
+}
+
+static void draw(const rows_work *w, int64_t n_draws, const double *normals, double *after, double *draws, double *scratch) {
+    draw_rows(w, (int)w->n_states, n_draws, normals, after, draws, scratch);
+}
+
+static void filter_student(const rows_work *w, double degrees, int64_t by_row, double *mean, double *root, double *scratch) {
+    student_rows(w, (int)w->n_states, degrees, (int)by_row, mean, root, scratch);
+}
+
+static void leave_one_out(const rows_work *w, double *scores, double *precisions, double *states, double *scratch) {
+    leave_out(w, (int)w->n_states, scores, precisions, states, scratch);
+}
+
+const rows_kernels NAMED(rows_kernels, LEVEL) = {scratch_of_all, filter, smooth, draw, leave_one_out, filter_student};

@@ -1,0 +1,122 @@
+"""Segments of rows side by side, by precisions of states: fast where noise is not tiny."""
+
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+
+from probsfa._threads import on_two_threads
+from probsfa._typing import FloatArray
+from probsfa.statespace.engine.core.passes import Arrays, Chunk, State, scratch
+from probsfa.statespace.engine.core.tables import Precisions
+from probsfa.statespace.engine.core.triangles import unpacked
+from probsfa.statespace.engine.dynamics import Blocks
+
+__all__ = ["Segments"]
+
+# As in segments.c.
+_LANES = 4
+# Groups of four segments side by side, for two threads; one where segments would be shorter than this.
+_GROUPS, _SHORTEST = 2, 24
+# Different gaps up to which transitions are laid out for all lanes.
+_FEW_GAPS = 64
+# Bytes of a chunk's precisions, and fewest rows of one: they stay in the cache.
+_CHUNK_BYTES, _FEWEST_CHUNK_ROWS = 8 * 2**20, 2048
+# The same where moments are not shown in full: segments should be long beside the rows that depend on those
+# before them, which are gone through twice.
+_LONG_CHUNK_BYTES, _LONG_CHUNK_ROWS = 64 * 2**20, 8192
+
+
+class Segments(Chunk):
+    """A chunk whose segments go side by side; see ``segments.c``."""
+
+    @classmethod
+    def rows_of_chunk(cls, n_states: int, shown: bool) -> int:
+        """Return the number of rows of a chunk."""
+        of_a_row = 4 * n_states * (n_states + 1)
+        rows = max(_CHUNK_BYTES // of_a_row, _FEWEST_CHUNK_ROWS)
+        return rows if shown else max(rows, min(_LONG_CHUNK_BYTES // of_a_row, _LONG_CHUNK_ROWS))
+
+    @classmethod
+    def prior(cls, n_states: int) -> State:
+        """See :class:`.Chunk`: information and precision."""
+        return State(np.zeros(n_states), np.eye(n_states))
+
+    def _n_groups(self) -> int:
+        return 1 if self.one_thread else min(_GROUPS, max(1, self.n_rows // (_LANES * _SHORTEST)))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what is kept for the backward pass."""
+        return int(self.rows.nbytes + self.group.nbytes)
+
+    @cached_property
+    def _precisions(self) -> Precisions:
+        return self.whole.shared(Precisions)
+
+    def _filter(self, before: State, terms: FloatArray, means: FloatArray) -> State:
+        kernel = self.kernel
+        for name, array in self._precisions._asdict().items():
+            setattr(kernel, name, array)
+        self.group = np.zeros(kernel.size_of_groups, np.uint8)
+        size = kernel.size_of_rows
+        self.rows = np.empty(size) if self.fresh else scratch.array("rows", size)
+        kernel.group, kernel.rows = self.group, self.rows
+        kernel.collapsed = scratch.array("collapsed", kernel.size_of_collapsed)
+        if self.whole.n_gaps <= _FEW_GAPS:
+            kernel.steps = np.empty(kernel.size_of_steps, np.uint8)
+            kernel.tabulate()
+        information, precision = (x.copy() for x in before)
+        self._on_groups(kernel.collapse)
+        self._on_groups(kernel.eliminate)
+        kernel.join(precision, information)
+        self._on_groups(kernel.refilter)
+        kernel.collapsed = None
+        return State(information, precision)
+
+    def smooth(self, last: State, into: Arrays, *, full: bool) -> State:
+        """See :class:`.Chunk`."""
+        k, after = self.whole.n_states, self.whole.after
+        table = self._precisions
+        mean = _inverse(last.matrix) @ last.vector
+        covariance = _inverse(last.matrix + self._over_last(table.known))
+        if after is not None:
+            gain = covariance @ self._over_last(table.weight)
+            crossed = gain @ after.matrix
+            mean = mean + gain @ (after.vector - self._over_last(self.whole.diagonals) @ mean)
+            covariance = covariance + crossed @ gain.T
+            into["lag_one"][-1] = crossed.T if full else self._of_lag_one(crossed.T)
+        self._set_moments(into)
+        self.kernel.join_back(mean, np.ascontiguousarray(covariance))
+        self._on_groups(lambda first, end: self.kernel.smooth(first, end, full))
+        self.kernel.link(full)
+        first = into["covariances"][0]
+        return State(into["means"][0].copy(), first.copy() if full else unpacked(first[: k * (k + 1) // 2]))
+
+    def _over_last(self, table: FloatArray) -> FloatArray:
+        """Return the matrix (K, K) of a table for the step that follows the rows."""
+        diagonal, beside = table[self.following]
+        n = self.whole.n_paired
+        return np.asarray(Blocks(diagonal, beside[-n:] if n else None).matrix())
+
+    def _of_lag_one(self, matrix: FloatArray) -> FloatArray:
+        """Return what sums use of the covariance of a state with the one before: see :meth:`smooth`."""
+        paired = np.arange(self.whole.n_single, self.whole.n_states)
+        partner = paired.reshape(-1, 2)[:, ::-1].ravel()
+        return np.concatenate([np.diagonal(matrix), matrix[paired, partner]])
+
+    def _on_groups(self, run: Callable[[int, int], None]) -> None:
+        n = self._n_groups()
+        if n < 2:
+            run(0, n)
+        else:
+            on_two_threads(lambda: run(0, n // 2), lambda: run(n // 2, n))
+
+
+def _inverse(matrix: FloatArray) -> FloatArray:
+    """Inverse of a symmetric positive definite matrix; NaN where rounding or worse has left none."""
+    try:
+        root = np.linalg.inv(np.linalg.cholesky(matrix))
+    except np.linalg.LinAlgError:
+        return np.full_like(matrix, np.nan)
+    return root.T @ root

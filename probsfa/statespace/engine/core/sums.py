@@ -1,0 +1,55 @@
+"""Sums of moments over rows, and the expected statistics that they give."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from probsfa._typing import FloatArray
+from probsfa.statespace.engine.core.triangles import unpacked
+from probsfa.statespace.engine.moments import Statistics
+
+# As in segments.c: columns are padded to whole vectors.
+_LANES = 4
+
+
+class Sums(NamedTuple):
+    """Sums over rows that the expected statistics are made of; see ``add_up`` of ``segments.c``."""
+
+    seen: FloatArray
+    residual_moments: FloatArray
+    residual_power: FloatArray
+    transitions: FloatArray
+
+    @classmethod
+    def zero(cls, n_states: int, n_single: int, n_features: int, n_gaps: int) -> "Sums":
+        """Return sums over no rows."""
+        k, d = n_states, n_features
+        width, n_terms = d + 1 + -(d + 1) % _LANES, 2 * k - n_single
+        shapes = ((k * (k + 1) + k + 1, width), (k + 1, width), (d,), (n_gaps + 1, 3 * n_terms + 1))
+        return cls(*(np.zeros(shape) for shape in shapes))
+
+    def complete(self, log_likelihood: float, loadings: FloatArray) -> Statistics:
+        """Return the expected statistics."""
+        d, k = loadings.shape
+        packed, seen = k * (k + 1) // 2, self.seen[:, : d + 1]
+        spread, second = (unpacked(seen[part].T) for part in (slice(packed), slice(packed, 2 * packed)))
+        first, counts = seen[2 * packed : -1].T, seen[-1]
+        moments = np.empty((d + 1, k + 1, k + 1))
+        moments[:, :k, :k] = spread + second
+        moments[:, :k, k] = moments[:, k, :k] = first
+        moments[:, k, k] = counts
+        loaded = np.einsum("dij,dj->di", spread[:-1], loadings)
+        crossed = self.residual_moments[:, :d].T.copy()
+        crossed[:, :k] -= loaded
+        power = self.residual_power + np.einsum("di,di->d", loaded, loadings)
+        of_gaps = self.transitions[:-1]
+        steps = (of_gaps[:, -1], *np.split(of_gaps[:, :-1], 3, axis=1))
+        return Statistics(
+            log_likelihood,
+            counts[:-1].copy(),
+            power,
+            crossed,
+            moments[:-1],
+            moments[-1],
+            *map(np.copy, steps),
+        )

@@ -1,0 +1,95 @@
+"""What kernels know of a model: its columns, and its transitions over the gaps between rows."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probsfa._typing import FloatArray
+from probsfa.statespace.engine.core.triangles import lower_triangle
+from probsfa.statespace.engine.dynamics import Blocks, Transition
+from probsfa.statespace.parameters import Parameters
+
+
+class Precisions(NamedTuple):
+    """Transitions over each gap and, last, the one that starts a sequence, as segments use them.
+
+    ``A' Q^-1``, ``A' Q^-1 A`` and ``Q^-1`` by their diagonals and the entries beside these in the rows of
+    pairs, (U + 1, 2, K); and ``log|Q|`` (U + 1,).
+    """
+
+    weight: FloatArray
+    known: FloatArray
+    inverse: FloatArray
+    log_det: FloatArray
+
+    @classmethod
+    def of(cls, steps: Transition) -> "Precisions":
+        """Return those of transitions (U + 1, K)."""
+        batch = steps.as_batch()
+        precisions = batch.in_information_form()
+        return cls(
+            weight=by_diagonals(precisions.weights),
+            known=by_diagonals(precisions.known),
+            inverse=by_diagonals(precisions.innovation),
+            log_det=np.ascontiguousarray(batch.innovation_log_det(), np.float64),
+        )
+
+
+def by_diagonals(batch: Blocks) -> FloatArray:
+    """Return a batch of matrices of blocks as (U, 2, K): diagonals, and the entries beside them."""
+    n_states, count = batch.diagonal.shape
+    out = np.zeros((count, 2, n_states))
+    out[:, 0] = batch.diagonal.T
+    if batch.beside is not None:
+        out[:, 1, n_states - len(batch.beside) :] = batch.beside.T
+    return out
+
+
+class Roots(NamedTuple):
+    """Transitions over each gap and, last, the one that starts a sequence, as recursions use them.
+
+    ``A`` and upper triangles ``N`` with ``Q = N' N``, both (U + 1, K, K).
+    """
+
+    transition: FloatArray
+    innovation: FloatArray
+
+    @classmethod
+    def of(cls, steps: Transition) -> "Roots":
+        """Return those of transitions (U + 1, K)."""
+        batch = steps.as_batch()
+        both = (batch.matrix.matrix(), batch.innovation_root().matrix())
+        return cls(*(np.ascontiguousarray(np.moveaxis(x, -1, 0), np.float64) for x in both))
+
+    def chosen(self, index: NDArray[np.int32]) -> tuple["Roots", NDArray[np.int32]]:
+        """Return those transitions alone that an index uses, and the index into them."""
+        used, inverse = np.unique(index, return_inverse=True)
+        return Roots(self.transition[used], self.innovation[used]), inverse.astype(np.int32)
+
+
+class Columns(NamedTuple):
+    """What is known of the columns; see ``observations`` of ``kernels.h``."""
+
+    offset: FloatArray
+    reciprocal_noise: FloatArray
+    log_norm: FloatArray
+    loadings: FloatArray
+    scaled: FloatArray
+    products: FloatArray
+
+    @classmethod
+    def of(cls, params: Parameters) -> "Columns":
+        """Return those of a model."""
+        rows, columns = lower_triangle(params.n_states)
+        loadings, noise = (np.asarray(x, np.float64) for x in (params.loadings, params.noise_variance))
+        scaled = loadings / noise[:, None]
+        arrays = (
+            params.offset,
+            1.0 / noise,
+            np.log(2.0 * np.pi * noise),
+            loadings.T,
+            scaled,
+            scaled[:, rows] * loadings[:, columns],
+        )
+        return cls(*(np.ascontiguousarray(array, np.float64) for array in arrays))

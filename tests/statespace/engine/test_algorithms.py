@@ -1,0 +1,251 @@
+"""Every algorithm computes the moments of the joint Gaussian, with missing values and uneven times."""
+
+import numpy as np
+import pytest
+
+from probsfa.statespace.engine.choose import strategy_for_sampling
+from probsfa.statespace.engine.dynamics import transition_over
+from probsfa.statespace.engine.recursions import Recursions
+from probsfa.statespace.engine.segmented import Segmented
+from probsfa.statespace.engine.sweep import chunk_length
+from tests.oracles import latents_of_two_states
+from tests.oracles import statespace as oracle
+from tests.sampling import sparsely
+from tests.statespace.engine.algorithms import (
+    ALGORITHMS,
+    COMPILED,
+    assert_is_the_joint_gaussian,
+    assert_same,
+    skip_without_core,
+)
+from tests.statespace.engine.two_state_models import KINDS, make_data, make_model
+from tests.statespace.engine.two_state_models import assert_is_the_joint_gaussian as assert_pairs_are
+from tests.statespace.support import HOLES, punch, scaled_error, to_panel, to_parameters, uneven_times
+from tests.tolerances import EXACT, small_noise_tolerance
+
+
+@pytest.fixture(params=list(ALGORITHMS))
+def algorithm(request):
+    skip_without_core(request.param)
+    return ALGORITHMS[request.param]
+
+
+def model_of(rng, n_features, n_components, slowest=0.98):
+    """A model whose decays are spread out, the slowest first."""
+    model = oracle.random_model(rng, n_features, n_components)
+    return model._replace(decay=np.linspace(slowest, 0.1, n_components))
+
+
+@pytest.mark.parametrize("sampling", ["even", "uneven"])
+@sparsely("holes", list(HOLES), shown=["scattered"])
+def test_moments_and_sums_are_those_of_the_joint_gaussian(rng, algorithm, holes, sampling):
+    model = model_of(rng, 4, 3)
+    lengths = [41, 1, 22]
+    times = uneven_times(rng, lengths) if sampling == "uneven" else None
+    data = punch(rng, oracle.simulate(rng, model, lengths, times), holes)
+    assert_is_the_joint_gaussian(algorithm, model, data, times)
+
+
+@pytest.mark.parametrize("name", COMPILED)
+@pytest.mark.parametrize("n_components", [1, 2, 4, 5, 6, 7, 8, 9, 13])
+@pytest.mark.parametrize("holes", ["none", "scattered", "empty rows", "everything"])
+def test_compiled_kernels_for_any_number_of_states(rng, name, n_components, holes):
+    skip_without_core(name)
+    model = model_of(rng, 3, n_components)
+    data = punch(rng, oracle.simulate(rng, model, [17, 1, 12]), holes)
+    assert_is_the_joint_gaussian(ALGORITHMS[name], model, data)
+
+
+@pytest.mark.parametrize("name", COMPILED)
+@pytest.mark.parametrize("lengths", [[1], [2], [3], [5], [97], [96, 1, 95, 4]])
+def test_compiled_kernels_for_any_number_of_rows(rng, name, lengths):
+    skip_without_core(name)
+    model = model_of(rng, 5, 2)
+    data = punch(rng, oracle.simulate(rng, model, lengths), "scattered")
+    assert_is_the_joint_gaussian(ALGORITHMS[name], model, data)
+
+
+@pytest.mark.parametrize("name", COMPILED)
+@pytest.mark.parametrize("n_features", [1, 2, 31, 32, 33, 70])
+def test_compiled_kernels_for_any_number_of_columns(rng, name, n_features):
+    """They are worked through in blocks; successive rows of equal missing values share a factorisation."""
+    skip_without_core(name)
+    model = model_of(rng, n_features, 3)
+    data = [x.copy() for x in oracle.simulate(rng, model, [40, 25])]
+    for x in data:
+        x[rng.random(x.shape) < 0.05] = np.nan
+        x[10:15, ::2] = np.nan
+        x[15:18, 1:] = np.nan
+    assert_is_the_joint_gaussian(ALGORITHMS[name], model, data)
+
+
+@pytest.mark.parametrize("name", COMPILED)
+@pytest.mark.parametrize("n_components", [32, 33, 70, 160])
+def test_many_states(rng, name, n_components):
+    """Against the other algorithms: the joint Gaussian would have thousands of dimensions."""
+    skip_without_core(name)
+    model = model_of(rng, 40, n_components)
+    params = to_parameters(model)
+    panel = to_panel(punch(rng, oracle.simulate(rng, model, [20]), "scattered"))
+    found, wanted = (ALGORITHMS[way].moments(params, panel) for way in (name, "recursions"))
+    assert_same(found, wanted)
+
+
+@sparsely("kind", list(KINDS), shown=["both"])
+@pytest.mark.parametrize("even", [True, False])
+def test_rhythms_and_smooth_processes(rng, algorithm, kind, even):
+    params = make_model(rng, kind)
+    data, times, panel = make_data(rng, params, even=even)
+    assert_pairs_are(params, data, times, panel, algorithm)
+
+
+def test_complete_series_soon_have_steady_covariances(rng, algorithm):
+    """From then on, recursions of the compiled engine compute means alone."""
+    model = model_of(rng, 4, 3, slowest=0.9)
+    assert_is_the_joint_gaussian(algorithm, model, oracle.simulate(rng, model, [150, 60]))
+
+
+def test_a_series_that_is_steady_twice(rng, algorithm):
+    """Missing values end a steady stretch, and another pattern of them begins the next."""
+    model = model_of(rng, 4, 3, slowest=0.9)
+    [x] = oracle.simulate(rng, model, [240])
+    x[100:110] = np.nan
+    x[110:, 1] = np.nan
+    assert_is_the_joint_gaussian(algorithm, model, [x])
+
+
+def test_weights_of_values_are_noise_of_other_variances(rng, algorithm):
+    """Density to the power w: noise r / w, and another normaliser; against one model for each row."""
+    model = model_of(rng, 3, 2)
+    data = punch(rng, oracle.simulate(rng, model, [12]), "scattered")
+    panel = to_panel(data, pad=True)
+    weights = panel.mask * rng.uniform(0.2, 3.0, panel.mask.shape)
+    found = algorithm.moments(to_parameters(model), panel.weighted(weights))
+    n = panel.n_rows
+    covariance = oracle.latent_covariance(model, data)
+    loadings = oracle.observation_matrix(model, n)
+    seen = panel.mask[:n].ravel() > 0.0
+    noise = (model.noise / np.where(weights[:n] > 0.0, weights[:n], 1.0)).ravel()[seen]
+    crossed = covariance @ loadings[seen].T
+    joint = loadings[seen] @ crossed + np.diag(noise)
+    centred = (panel.values[:n] - model.offset).ravel()[seen]
+    means = (crossed @ np.linalg.solve(joint, centred)).reshape(n, -1)
+    left = covariance - crossed @ np.linalg.solve(joint, crossed.T)
+    assert scaled_error(found.means, means) < EXACT
+    blocks = left.reshape(n, 2, n, 2)[np.arange(n), :, np.arange(n)]
+    assert scaled_error(found.covariances, blocks) < EXACT
+
+
+@sparsely("noise", [1e-8, 1e-4, 1e2], shown=[1e-8, 1e2])
+@sparsely("slowest", [0.5, 1.0 - 1e-6], shown=[1.0 - 1e-6])
+@pytest.mark.parametrize("name", ["core recursions", "recursions", "segmented", "scan"])
+def test_any_noise_and_time_scale(rng, name, noise, slowest):
+    """Against the joint Gaussian in decimals of seventy digits."""
+    skip_without_core(name)
+    model = oracle.random_model(rng, 3, 2)._replace(noise=np.full(3, noise))
+    model = model._replace(decay=np.array([slowest, -0.4]))
+    data = punch(rng, oracle.simulate(rng, model, [16]), "scattered")
+    found = ALGORITHMS[name].moments(to_parameters(model), to_panel(data))
+    wanted = oracle.exact_posterior(model, data)
+    tolerance = small_noise_tolerance(noise)
+    assert scaled_error(found.means, wanted.means) < tolerance
+    assert scaled_error(found.covariances, wanted.covariances) < tolerance
+    assert scaled_error(found.row_log_likelihoods.sum(), wanted.log_likelihood) < tolerance
+
+
+@pytest.mark.parametrize("name", ["core recursions", "recursions"])
+def test_draws_have_the_moments_of_the_posterior(rng, name):
+    """A draw is linear in its normals: their columns give its covariance exactly."""
+    skip_without_core(name)
+    model = model_of(rng, 3, 2)
+    data = punch(rng, oracle.simulate(rng, model, [9, 4]), "scattered")
+    params, panel = to_parameters(model), to_panel(data)
+    n, rows = 13, panel.values.shape[0]
+    normals = np.zeros((rows, 2 * n + 1, 2))
+    for i in range(2 * n):
+        normals[i // 2, i, i % 2] = 1.0
+    draws = ALGORITHMS[name].draw(params, panel, normals)
+    mean = draws[-1]
+    columns = (draws[:-1] - mean).reshape(2 * n, 2 * n)
+    wanted = oracle.joint_posterior(model, data)
+    assert scaled_error(mean, wanted.means) < EXACT
+    assert scaled_error(columns.T @ columns, wanted.full.reshape(2 * n, 2 * n)) < EXACT
+
+
+@pytest.mark.parametrize("name", ["core recursions", "recursions"])
+def test_values_left_out_are_those_of_the_inverse_covariance(rng, name):
+    skip_without_core(name)
+    model = model_of(rng, 4, 3)
+    data = punch(rng, oracle.simulate(rng, model, [11, 6]), "scattered")
+    scores, precisions = ALGORITHMS[name].leave_one_out(to_parameters(model), to_panel(data))
+    x = np.concatenate(data)
+    loadings = oracle.observation_matrix(model, len(x))
+    noise = np.tile(model.noise, len(x))
+    joint = loadings @ oracle.latent_covariance(model, data) @ loadings.T + np.diag(noise)
+    seen = ~np.isnan(x.ravel())
+    inverse = np.linalg.inv(joint[np.ix_(seen, seen)])
+    assert scaled_error(scores.ravel()[seen], inverse @ (x - model.offset).ravel()[seen]) < EXACT
+    assert scaled_error(precisions.ravel()[seen], np.diag(inverse)) < EXACT
+    assert not scores.ravel()[~seen].any()
+
+
+@pytest.mark.parametrize("name", ["core recursions", "recursions"])
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_filtering_is_the_joint_gaussian_of_the_rows_so_far(rng, name, kind):
+    skip_without_core(name)
+    params = make_model(rng, kind)
+    data, times, panel = make_data(rng, params, even=False, lengths=[20])
+    n = params.n_states
+    found = ALGORITHMS[name].filter(params, panel, np.zeros(n), np.eye(n))
+    for t in (0, 7, 19):
+        value, mean, covariance = latents_of_two_states.joint(params, [data[0][: t + 1]], [times[0][: t + 1]])
+        assert scaled_error(found.means[t], mean[-1]) < EXACT
+        assert scaled_error(found.covariances[t], covariance[-1, :, -1]) < EXACT
+        assert abs(found.log_likelihoods[: t + 1].sum() - value) < EXACT * abs(value)
+
+
+@pytest.mark.parametrize("name", ["core recursions", "recursions"])
+def test_filtering_goes_on_from_a_state(rng, name):
+    skip_without_core(name)
+    model = model_of(rng, 4, 3)
+    [data] = punch(rng, oracle.simulate(rng, model, [60]), "scattered")
+    params, algorithm = to_parameters(model), ALGORITHMS[name]
+    whole = algorithm.filter(params, to_panel([data]), np.zeros(3), np.eye(3))
+    first = algorithm.filter(params, to_panel([data[:35]]), np.zeros(3), np.eye(3))
+    onward = transition_over(params, np.ones(1))
+    rest = algorithm.filter(params, to_panel([data[35:]]), first.means[-1], first.covariances[-1], onward)
+    for one, other in zip(rest, whole, strict=True):
+        assert scaled_error(one, other[35:]) < EXACT
+
+
+@pytest.mark.parametrize("by_row", [False, True])
+def test_student_filters_agree(rng, by_row):
+    """The compiled one and that of JAX, which share no code; each stops at a change of weights of 1e-10."""
+    skip_without_core("core recursions")
+    model = model_of(rng, 4, 2)
+    [data] = punch(rng, oracle.simulate(rng, model, [60]), "scattered")
+    data[20, 1] = 30.0
+    params, panel = to_parameters(model), to_panel([data])
+    found, wanted = (
+        ALGORITHMS[name].filter_student(params, panel, 4.0, by_row, np.zeros(2), np.eye(2))
+        for name in ("core recursions", "recursions")
+    )
+    for one, other in zip(found, wanted, strict=True):
+        assert scaled_error(one, other) < 1e-7
+
+
+def test_segments_divide_the_rows_and_are_not_used_for_large_matrices():
+    for n_rows in [1, 16, 100, 4096, 10_240, 65_536]:
+        for n_components in [1, 5, 8, 20]:
+            chosen = strategy_for_sampling(n_rows, n_components)
+            assert chosen == Recursions() or n_rows % chosen.n_segments == 0
+    assert isinstance(strategy_for_sampling(10_240, 8), Segmented)
+    assert strategy_for_sampling(10_240, 9) == Recursions()
+
+
+def test_chunks_are_equally_long_and_hold_all_rows():
+    for n_rows in [100, 9_216, 20_480, 1_000_000]:
+        for n_components in [1, 5, 18, 90, 128]:
+            rows = chunk_length(n_rows, n_components)
+            assert 0 < rows <= n_rows
+            assert -(-n_rows // rows) * rows - n_rows < rows

@@ -1,0 +1,314 @@
+"""The compiled engine: its binding, its chunks, its threads and instruction sets, and how it is chosen."""
+
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from probsfa.statespace import ProbabilisticSFA, use_strategy
+from probsfa.statespace.engine.choose import choose
+from probsfa.statespace.engine.core import kernels, passes, segments
+from probsfa.statespace.engine.core import recursions as core_recursions
+from probsfa.statespace.engine.core.algorithm import Core, largest_precision
+from probsfa.statespace.engine.core.kernels import pack
+from probsfa.statespace.engine.core.recursions import Recursions
+from probsfa.statespace.engine.core.segments import Segments
+from probsfa.statespace.engine.sweep import Sweep
+from probsfa.statespace.panel import Units, lazy_panel, pack_rows
+from probsfa.statespace.posterior import expected_statistics, log_likelihood, smooth
+from probsfa.statespace.streaming import stream
+from tests.oracles import statespace as oracle
+from tests.statespace.engine.algorithms import assert_is_the_joint_gaussian, assert_same
+from tests.statespace.support import needs_core, punch, scaled_error, to_panel, to_parameters, uneven_times
+from tests.tolerances import EXACT
+
+pytestmark = needs_core
+KINDS = pytest.mark.parametrize("kind", [Segments, Recursions])
+
+
+def model_of(rng, n_features=4, n_components=3, slowest=0.98):
+    model = oracle.random_model(rng, n_features, n_components)
+    return model._replace(decay=np.linspace(slowest, 0.1, n_components))
+
+
+def make_case(rng, n_rows=60, n_features=4, n_components=3):
+    model = model_of(rng, n_features, n_components)
+    data = punch(rng, oracle.simulate(rng, model, [n_rows]), "scattered")
+    return to_parameters(model), to_panel(data)
+
+
+@KINDS
+@pytest.mark.parametrize("kept_bytes", [0, 2**30])
+@pytest.mark.parametrize("sampling", ["even", "uneven"])
+def test_chunks_are_handed_on_exactly(rng, monkeypatch, kind, kept_bytes, sampling):
+    """Also where there is no memory for the forward pass, which is then made again."""
+    monkeypatch.setattr(kind, "rows_of_chunk", classmethod(lambda cls, n_states, shown: 32))
+    for name in ("_MOST_KEPT_BYTES", "_FEW_KEPT_BYTES"):
+        monkeypatch.setattr(f"probsfa.statespace.engine.core.algorithm.{name}", kept_bytes)
+    model = model_of(rng, slowest=0.999)
+    lengths = [75, 2, 90]
+    times = uneven_times(rng, lengths) if sampling == "uneven" else None
+    data = punch(rng, oracle.simulate(rng, model, lengths, times), "scattered")
+    core = Core(kind=kind)
+    assert_is_the_joint_gaussian(core, model, data, times)
+    params, panel, shown = to_parameters(model), to_panel(data, times), {}
+    value = core.visit_moments(params, panel, lambda part, *moments: shown.update({part.start: moments}))
+    wanted = core.moments(params, panel)
+    assert scaled_error(value, wanted.row_log_likelihoods.sum()) < EXACT
+    means, covariances = (np.concatenate(x) for x in zip(*(shown[i] for i in sorted(shown)), strict=True))
+    assert scaled_error(means, wanted.means) < EXACT
+    assert scaled_error(covariances, wanted.covariances) < EXACT
+
+
+def test_draws_over_chunks_are_those_at_once(rng, monkeypatch):
+    params, panel = make_case(rng, 100)
+    normals = rng.standard_normal((panel.values.shape[0], 2, 3))
+    wanted = Core().draw(params, panel, normals)
+    monkeypatch.setattr(Recursions, "rows_of_chunk", classmethod(lambda cls, n_states, shown: 32))
+    assert scaled_error(Core().draw(params, panel, normals), wanted) < EXACT
+
+
+@pytest.mark.parametrize("few_gaps", [0, 64])
+@pytest.mark.parametrize("lengths", [[97], [96, 1, 95, 4], [230]])
+def test_groups_of_segments_for_two_threads(rng, monkeypatch, lengths, few_gaps):
+    monkeypatch.setattr(segments, "_FEW_GAPS", few_gaps)
+    monkeypatch.setattr(passes, "n_cores", lambda: 2)
+    monkeypatch.setattr(passes, "_LEAST_WORK", 0)
+    model = model_of(rng, 5)
+    times = uneven_times(rng, lengths)
+    data = punch(rng, oracle.simulate(rng, model, lengths, times), "scattered")
+    assert_is_the_joint_gaussian(Core(kind=Segments), model, data, times)
+
+
+@KINDS
+def test_many_threads_equal_one_bit_for_bit(rng, kind):
+    cases = [make_case(rng, 300, n_components=k) for k in (2, 5, 9, 20)] * 4
+    core = Core(kind=kind)
+    alone = [core.expected_statistics(*case) for case in cases]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda case: core.expected_statistics(*case), cases))
+    for one, other in zip(found, alone, strict=True):
+        for x, y in zip(one, other, strict=True):
+            np.testing.assert_array_equal(x, y)
+
+
+@KINDS
+@pytest.mark.parametrize("level", ["avx512", "avx2", "portable"])
+def test_each_instruction_set(rng, kind, level):
+    module = kernels.kernels()
+    if level not in module.levels():
+        pytest.skip(f"this processor or build has no kernels for {level}")
+    before = module.level()
+    module.use_level(level)
+    try:
+        for n_components in (2, 5, 9):
+            model = model_of(rng, 4, n_components)
+            data = punch(rng, oracle.simulate(rng, model, [40, 9]), "scattered")
+            assert_is_the_joint_gaussian(Core(kind=kind), model, data)
+    finally:
+        module.use_level(before)
+    with pytest.raises(ValueError, match="sse9"):
+        module.use_level("sse9")
+
+
+def test_kernels_refuse_wrong_arguments():
+    module = kernels.kernels()
+    with pytest.raises(ValueError, match="n_states"):
+        module.Segments(n_states=0, n_single=0, n_features=1, n_rows=1, n_groups=1, n_gaps=1)
+    with pytest.raises(ValueError, match="160 states"):
+        module.Segments(n_states=161, n_single=161, n_features=1, n_rows=1, n_groups=1, n_gaps=1)
+    kernel = module.Segments(n_states=2, n_single=2, n_features=3, n_rows=5, n_groups=1, n_gaps=1)
+    with pytest.raises(TypeError, match="values"):
+        kernel.values = np.zeros((5, 3), np.float32)
+    with pytest.raises(TypeError, match="values"):
+        kernel.values = np.zeros((3, 5)).T
+    with pytest.raises(ValueError, match="values has 14 numbers; 15 are needed"):
+        kernel.values = np.zeros(14)
+    with pytest.raises(ValueError, match=r"gap_index\[1\] = 2"):
+        kernel.set_gaps(np.array([1, 2, 0, 0, 0], np.int32), np.zeros(5, np.int32))
+    with pytest.raises(IndexError, match="groups"):
+        kernel.eliminate(0, 2)
+    with pytest.raises(RuntimeError, match="not set"):
+        kernel.eliminate(0, 1)
+    rows = module.Rows(n_states=2, n_features=3, n_rows=5, n_gaps=1, reach=0)
+    with pytest.raises(RuntimeError, match="not set"):
+        rows.filter(np.zeros(2), np.eye(2))
+
+
+def test_rows_that_are_read_when_they_are_asked_for(rng):
+    X = punch(rng, [rng.standard_normal((300, 4))], "scattered")[0]
+    params = to_parameters(model_of(rng))
+    lazy = lazy_panel(lambda rows: X[rows], 4, (100, 200))
+    for kind in (Segments, Recursions):
+        found = Core(kind=kind).expected_statistics(params, lazy)
+        assert_same(found, Core(kind=kind).expected_statistics(params, to_panel([X[:100], X[100:]])))
+
+
+@KINDS
+def test_rows_that_are_read_have_weights(rng, monkeypatch, kind):
+    monkeypatch.setattr(passes, "_READ_BYTES", 0)
+    monkeypatch.setattr(passes, "_FEWEST_READ_ROWS", 32)
+    model = model_of(rng)
+    X = punch(rng, oracle.simulate(rng, model, [200]), "scattered")[0]
+    weights = np.where(np.isnan(X), 0.0, rng.uniform(0.2, 3.0, X.shape))
+    lazy = lazy_panel(lambda rows: X[rows], 4, (200,))._replace(weights=weights)
+    params, core = to_parameters(model), Core(kind=kind)
+    wanted = core.expected_statistics(params, to_panel([X]).weighted(np.pad(weights, ((0, 8), (0, 0)))))
+    assert_same(core.expected_statistics(params, lazy), wanted)
+
+
+def test_rows_that_are_read_do_not_stay_in_memory(rng, monkeypatch, tmp_path):
+    """Neither all their values at once, nor in one large chunk."""
+    monkeypatch.setattr(passes, "_READ_BYTES", 2**17)
+    model = model_of(rng, 40, 1)
+    X = np.memmap(tmp_path / "rows", np.float64, "w+", shape=(20_000, 40))
+    X[:] = rng.standard_normal(X.shape)
+    params, units = to_parameters(model), (rng.standard_normal(40), rng.uniform(0.5, 2.0, 40))
+    core = Core(kind=Segments)
+    core.expected_statistics(params, stream(X, (len(X),), *units))  # makes what is kept from call to call
+    lazy = stream(X, (len(X),), *units)
+    tracemalloc.start()
+    try:
+        found = core.expected_statistics(params, lazy)
+        assert tracemalloc.get_traced_memory()[1] < X.nbytes / 4
+    finally:
+        tracemalloc.stop()
+    assert_same(found, core.expected_statistics(params, to_panel([(X - units[0]) / units[1]])))
+
+
+@pytest.mark.parametrize("kind", ["rows", "memmap", "float32", "columns first", "masked", "every other row"])
+def test_rows_are_packed_as_without_the_kernels(rng, tmp_path, kind):
+    X = punch(rng, [10.0 * rng.standard_normal((1500, 7))], "scattered")[0]
+    block = {
+        "rows": X[::-1].copy(),
+        "memmap": np.memmap(tmp_path / "rows", np.float64, "w+", shape=X.shape),
+        "float32": X.astype(np.float32),
+        "columns first": np.asfortranarray(X),
+        "masked": np.ma.array(np.where(np.isnan(X), -999.0, X), mask=np.isnan(X)),
+        "every other row": np.repeat(X, 2, axis=0)[::2],
+    }[kind]
+    if kind == "memmap":
+        block[:] = X
+    for units in (Units(rng.standard_normal(7), rng.uniform(0.5, 2.0, 7)), None):
+        for one, other in zip(pack(block, units), pack_rows(block, units), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_parameters_of_single_precision(rng):
+    params, panel = make_case(rng)
+    names = ("decay", "loadings", "noise_variance", "offset")
+    short = params._replace(**{name: getattr(params, name).astype(np.float32) for name in names})
+    exact = short._replace(**{name: getattr(short, name).astype(np.float64) for name in names})
+    for kind in (Segments, Recursions):
+        core = Core(kind=kind)
+        assert_same(core.expected_statistics(short, panel), core.expected_statistics(exact, panel), 1e-6)
+
+
+@KINDS
+@pytest.mark.parametrize("n_components", [2, 9])
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [("noise_variance", np.nan), ("noise_variance", -1e-3), ("decay", np.nan), ("offset", np.inf)],
+)
+def test_invalid_parameters_give_nan(rng, kind, n_components, name, wrong):
+    """An optimizer would believe numbers."""
+    params, panel = make_case(rng, 30, n_components=n_components)
+    params = params._replace(**{name: np.full_like(getattr(params, name), wrong)})
+    with np.errstate(all="ignore"):
+        assert np.isnan(Core(kind=kind).log_likelihood(params, panel))
+        assert np.isnan(Core(kind=kind).expected_statistics(params, panel).log_likelihood)
+
+
+def precise(seed, precision):
+    """A model of nine factors whose noise makes a filtered state so precise, and data."""
+    rng = np.random.default_rng(seed)
+    model = model_of(rng, 4, 9, 0.9)
+    data = punch(rng, oracle.simulate(rng, model, [40]), "scattered")
+    params, panel = to_parameters(model), to_panel(data)
+    gram = params.loadings.T @ (params.loadings / params.noise_variance[:, None])
+    scale = np.linalg.eigvalsh(gram)[-1] / precision
+    return params._replace(noise_variance=params.noise_variance * scale), panel
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_segments_keep_digits_at_the_least_noise_for_which_they_are_chosen(seed):
+    params, panel = precise(seed, 9e3)
+    assert 9e3 < largest_precision(params, panel) < 1e4
+    found, wanted = (Core(kind=kind).moments(params, panel) for kind in (Segments, Recursions))
+    assert_same(found, wanted, 1e-9)
+    params, panel = precise(seed, 1.9e6)
+    found, wanted = (Core(kind=kind).expected_statistics(params, panel) for kind in (Segments, Recursions))
+    assert scaled_error(found.log_likelihood, wanted.log_likelihood) < 1e-7
+    assert_same(found, wanted, 1e-5)
+
+
+def test_it_is_chosen_by_default_and_can_be_switched_off(rng, monkeypatch):
+    params, panel = make_case(rng)
+    assert choose(params, panel) == Core()
+    with use_strategy("recursions", chunk_rows=32):
+        assert choose(params, panel) == Sweep("recursions", None, 32)
+    monkeypatch.setenv(kernels.SWITCH, "0")
+    assert choose(params, panel) == Sweep()
+    with use_strategy("core"), pytest.raises(ValueError, match="strategy='core'"):
+        smooth(params, panel)
+    monkeypatch.delenv(kernels.SWITCH)
+    large = to_parameters(model_of(rng, 4, 161))
+    assert choose(large, panel) == Sweep()
+    with use_strategy("core"), pytest.raises(ValueError, match="161"):
+        smooth(large, panel)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        ({"strategy": "lockstep"}, "strategy"),
+        ({"n_segments": 0}, "n_segments"),
+        ({"chunk_rows": -5}, "chunk_rows"),
+    ],
+)
+def test_invalid_requests_are_refused(wrong, match):
+    with pytest.raises(ValueError, match=match), use_strategy(**wrong):
+        pass
+
+
+@pytest.mark.parametrize("name", ["segmented", "scan"])
+def test_segments_that_do_not_divide_the_rows_are_refused(rng, name):
+    params, panel = make_case(rng, 40)
+    with use_strategy(name, n_segments=7), pytest.raises(ValueError, match="7 segments divide"):
+        smooth(params, panel)
+
+
+def test_fits_with_and_without_it_have_the_same_likelihood(rng, monkeypatch):
+    """At the same parameters: two optimizers may stop at points that differ by their tolerance."""
+    model = oracle.random_model(rng, 5, 2)
+    X = punch(rng, oracle.simulate(rng, model, [200]), "scattered")[0]
+    fitted = ProbabilisticSFA(2).fit(X)
+    monkeypatch.setenv(kernels.SWITCH, "0")
+    assert fitted.log_likelihood(X) == pytest.approx(fitted.log_likelihood_, rel=EXACT)
+
+
+def test_a_module_of_another_version_is_not_used(monkeypatch):
+    monkeypatch.setattr(kernels, "_INTERFACE", -1)
+    assert kernels._module.__wrapped__() is None
+    monkeypatch.setattr(kernels, "_module", lambda: None)
+    assert not kernels.available()
+    with pytest.raises(RuntimeError, match="compiler"):
+        kernels.kernels()
+
+
+def test_memory_of_kept_gains_is_bounded(rng):
+    """Steady rows share a gain: what is kept of a long complete series is small."""
+    model = model_of(rng, slowest=0.9)
+    params, panel = to_parameters(model), to_panel([rng.standard_normal((5000, 4))])
+    whole = passes.PanelPass(params, panel, Recursions, 2**30)
+    list(whole.forward())
+    assert whole.chunks[0].n_slots < 200
+    assert core_recursions.Recursions.rows_of_chunk(100, False) >= 256
+
+
+def test_the_default_is_what_was_asked_of_it(rng):
+    params, panel = make_case(rng)
+    value = log_likelihood(params, panel)
+    assert value == pytest.approx(Core(kind=Recursions).log_likelihood(params, panel), rel=EXACT)
+    assert expected_statistics(params, panel).log_likelihood == pytest.approx(value, rel=EXACT)
