@@ -29,13 +29,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share b
 from common.side_by_side import Timing, duration, setting, timed
 
 N_FEATURES = 20
-NAMES = ["recursions", "segmented", "parallel_scan"]
+NAMES = ["recursions", "segmented", "scan"]
 SAME = 1e-10
 
 
 def forced(strategy, options):
     """Have the engine use one strategy, whatever the platform."""
-    return use_strategy(strategy, two_filter=False, chunk_rows=options.chunk_rows)
+    return use_strategy(strategy, chunk_rows=options.chunk_rows)
 
 
 def strategies(n_components):

@@ -1,12 +1,10 @@
-"""Some dozen latents, 20 % of the cells missing: processor time row by row, and in the information form.
+"""Some dozen states, 20 % of the values missing: processor time beside a floor and statsmodels.
 
-Each case is one posterior with all moments, and one evaluation as a fit asks for it, sums of expected
-moments. "Row by row" is what the plan would take without the information form: recursions, or updates of the
-rank of the columns where these are few. Times are of the processor, the least of some runs that take turns,
+Each case is one posterior with all moments. Times are of the processor, the least of some runs that take turns,
 so that a busy machine counts little; the floor is the count of ``common/floor.py`` at the rate of a matrix
-product on one core. "First" is the first posterior, compilation included.
+product on one core. "First" is the first posterior.
 
-    python benchmarks/speed/engine_dozens.py [--cases 12,20,1000 16,20,10000] [--repeats 5]
+    python benchmarks/speed/engine_dozens.py [--components 12 24] [--features 20] [--rows 10000] [--repeats 5]
 """
 
 import argparse
@@ -21,15 +19,14 @@ from probsfa._threads import one_blas_thread
 from probsfa._validation import Sequences
 from probsfa.statespace import use_strategy
 from probsfa.statespace.panel import make_panel
-from probsfa.statespace.posterior import expected_statistics, plan_for, smooth
+from probsfa.statespace.posterior import smooth
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
-from common.floor import Machine, posterior_floor, posterior_flops
+from common.floor import Machine, posterior_floor
 from common.side_by_side import duration, setting, table
 from common.smoothers import CONTESTANTS, Unable, draw_problem
 
-CASES = ["9,20,1000", "12,5,1000", "12,20,1000", "16,20,1000", "24,20,1000", "32,20,1000", "16,20,10000"]
 SAME = 1e-10
 SHORTEST = 0.05  # seconds over which runs are averaged
 LONGEST_PEER = 5.0  # seconds after which the peer runs no more
@@ -68,37 +65,6 @@ def largest_difference(found, wanted):
     )
 
 
-def case(n_components, n_features, n_rows, repeats, rate):
-    """A row of the table."""
-    problem = draw_problem(n_rows, n_features, n_components, 0.2)
-    panel = make_panel(Sequences(problem.X, (n_rows,)))
-    plain = "covariance_form" if 2 * n_features <= n_components else "recursions"
-    least, first, answers = {}, {}, {}
-    for i in range(repeats + 1):
-        for strategy in (plain, "information_form"):
-            for name, ask in (("posterior", smooth), ("sums", expected_statistics)):
-                with use_strategy(strategy, n_segments=16):
-                    key, run = (strategy, name), lambda ask=ask: ask(problem.params, panel)
-                    if i == 0:
-                        first[key], answers[key] = processor_seconds(run)
-                    else:
-                        least[key] = min(least.get(key, np.inf), seconds_of_several(run)[0])
-    gap = max(
-        largest_difference(answers["information_form", name], answers[plain, name])
-        for name in ("posterior", "sums")
-    )
-    if not gap < SAME:
-        raise SystemExit(f"the answers differ by {gap:.1e}")
-    floor = posterior_flops(n_rows, n_features, n_components, gaps=True) / rate
-    row = [f"{n_components}, {n_features}, {n_rows:,}", plain.replace("_", " ")]
-    for name in ("posterior", "sums"):
-        before, after = least[plain, name], least["information_form", name]
-        row += [duration(before), duration(after), f"{before / after:.1f}"]
-    before, after = (least[strategy, "posterior"] / floor for strategy in (plain, "information_form"))
-    firsts = (duration(first[strategy, "posterior"]) for strategy in (plain, "information_form"))
-    return [*row, f"{before:.1f}, {after:.1f}", ", ".join(firsts), f"{gap:.0e}"]
-
-
 def best_setting(problem):
     """Name of the quickest setting of statsmodels on the first rows."""
     start = problem._replace(X=problem.X[:500])
@@ -114,7 +80,7 @@ def best_setting(problem):
 
 
 def against_peers(n_components, n_features, n_rows, repeats, machine):
-    """A row of the table with ``--peers``."""
+    """A row of the table."""
     problem = draw_problem(n_rows, n_features, n_components, 0.2)
     panel = make_panel(Sequences(problem.X, (n_rows,)))
     began = time.perf_counter()
@@ -137,11 +103,8 @@ def against_peers(n_components, n_features, n_rows, repeats, machine):
             theirs.append((processor_seconds(peer)[0], time.perf_counter() - began))
     our_best, their_best = (np.min(seconds, axis=0) for seconds in (ours, theirs))
     floor = posterior_floor(machine, n_rows, n_features, n_components, gaps=True)
-    strategy = plan_for(problem.params, panel).strategy
-    way = "library" if strategy is None else strategy.name.replace("_", " ")
     return [
         f"{n_components}, {n_features}, {n_rows:,}",
-        way,
         duration(our_best[0]),
         f"{our_best[0] / floor:.1f}",
         name.partition(", ")[2] or "as it comes",
@@ -153,9 +116,8 @@ def against_peers(n_components, n_features, n_rows, repeats, machine):
     ]
 
 
-PEERS_HEADER = [
+HEADER = [
     "K, D, T",
-    "way",
     "ours",
     "times the floor",
     "statsmodels",
@@ -172,31 +134,20 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--cases", nargs="+", default=CASES, help="latents, columns and rows")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--peers", action="store_true", help="against the floor and statsmodels")
     parser.add_argument("--components", type=int, nargs="+", default=[9, 12, 16, 18, 24, 32, 48])
     parser.add_argument("--features", type=int, nargs="+", default=[5, 20, 50])
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000, 10_000])
     options = parser.parse_args()
-    print(setting("jax", "jaxlib", "numpy", *(["statsmodels"] if options.peers else [])))
+    print(setting("jax", "jaxlib", "numpy", "statsmodels"))
     rate = product_rate()
     print(f"\nA matrix product runs at {rate / 1e9:.0f} GFLOP/s of a core.\n")
     rows = []
-    if options.peers:
-        machine = Machine(rate, Machine.measured().bytes)
-        for sizes in itertools.product(options.components, options.features, options.rows):
-            rows.append(against_peers(*sizes, options.repeats, machine))
-            print(*rows[-1], sep="  ", file=sys.stderr, flush=True)
-        print(table(PEERS_HEADER, rows))
-        return
-    for words in options.cases:
-        rows.append(case(*map(int, words.split(",")), options.repeats, rate))
-        print(*rows[-1], sep="  ", file=sys.stderr, flush=True)  # the table comes at the end
-    header = ["K, D, T", "row by row"]
-    for name in ("posterior", "sums"):
-        header += [f"{name}, row by row", "in segments", "times"]
-    print(table([*header, "times the floor", "first", "largest difference"], rows))
+    machine = Machine(rate, Machine.measured().bytes)
+    for sizes in itertools.product(options.components, options.features, options.rows):
+        rows.append(against_peers(*sizes, options.repeats, machine))
+        print(*rows[-1], sep="  ", file=sys.stderr, flush=True)
+    print(table(HEADER, rows))
 
 
 if __name__ == "__main__":

@@ -30,7 +30,6 @@ def test_a_model_saved_by_the_first_version_answers_as_it_did(expected, kind):
         "filled": model.impute(X),
         "bic": model.bic(X),
         "sample": model.sample(4, random_state=0)[0],
-        "draws": model.sample_posterior(X, 2, random_state=0),
     }
     for name, answer in answers.items():
         np.testing.assert_allclose(answer, expected[kind + name], rtol=1e-9, atol=1e-9, err_msg=name)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from probsfa.statespace import use_strategy
-from probsfa.statespace.engine import sweep
 from probsfa.statespace.engine.dynamics import transition_over
 from probsfa.statespace.panel import padded_length
 from probsfa.statespace.posterior import (
@@ -304,17 +303,6 @@ def test_float64_whatever_the_flag():
         assert done.returncode == 0, done.stderr
         printed.append(done.stdout)
     assert printed[0] == printed[1]
-
-
-def test_one_compiled_program_serves_many_data_sets(rng):
-    """Same padded shape, other values, lengths and parameters: no new trace."""
-    model = oracle.random_model(rng, 5, 3)
-    smooth(to_parameters(model), to_panel(oracle.simulate(rng, model, [12])))
-    before = sweep._posterior_program._cache_size()
-    for lengths in ([11], [5, 7], [13]):
-        other = oracle.random_model(rng, 5, 3, 1e-3)
-        smooth(to_parameters(other), to_panel(oracle.simulate(rng, other, lengths)))
-    assert sweep._posterior_program._cache_size() == before
 
 
 def test_x64_is_restored_after_an_error(rng):

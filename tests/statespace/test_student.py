@@ -73,7 +73,7 @@ def weighted():
     return model, x, weights, definition.weighted_posterior(model, x, weights)
 
 
-@sparsely("way", list(STRATEGIES), shown=["recursions", "covariance_form", "chunks"])
+@sparsely("way", list(STRATEGIES), shown=["recursions", "default", "chunks"])
 def test_weights_are_noise_of_other_variances_in_every_strategy(weighted, way):
     model, x, weights, dense = weighted
     params, panel = to_parameters(model), to_panel([x])

@@ -15,6 +15,6 @@ From the bottom up, each file importing only from those above it in this list::
     choose                          which of them computes a posterior; use_strategy, to ask for one
     likelihood                      the log-likelihood as a JAX function, for samplers
 
-A call goes from :mod:`probsfa.statespace.posterior` to ``choose``, and from there to ``core``, or to ``sweep``
-where there is no compiled engine.
+A call goes from :mod:`probsfa.statespace.posterior` to ``choose``, and from there to ``core``, or to
+``sweep`` where there is no compiled engine.
 """

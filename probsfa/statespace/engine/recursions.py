@@ -205,14 +205,17 @@ def smoother_pass(
 def draw_backwards(filtered: Filtered, following: Transition, normals: Array, after: Array) -> Array:
     """Draw states backwards, each given the next one: (T, n_draws, K) from as many standard normals.
 
-    ``after`` (n_draws, K) are the draws of the state after the last row.
+    ``after`` (n_draws, K) are the draws of the state after the last row. Roots of covariances have positive
+    diagonals, so that all algorithms make the same draws of the same normals.
     """
 
     def step(later: Array, row: tuple[Array, Array, Transition, Array]) -> tuple[Array, Array]:
         filtered_mean, root, transition, normal = row
         gain, spread = condition(root, transition)
         missed = later - transition.move(filtered_mean)
-        drawn = filtered_mean + missed @ gain.T + normal @ jnp.linalg.qr(spread.T, mode="r")
+        upper = jnp.linalg.qr(spread.T, mode="r")
+        upper = jnp.where(jnp.diag(upper) < 0.0, -1.0, 1.0)[:, None] * upper
+        drawn = filtered_mean + missed @ gain.T + normal @ upper
         return drawn, drawn
 
     rows = (filtered.means, filtered.roots, following, normals)

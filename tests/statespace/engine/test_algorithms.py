@@ -172,6 +172,15 @@ def test_draws_have_the_moments_of_the_posterior(rng, name):
     assert scaled_error(columns.T @ columns, wanted.full.reshape(2 * n, 2 * n)) < EXACT
 
 
+def test_draws_of_the_same_normals_are_the_same(rng):
+    skip_without_core("core recursions")
+    params = make_model(rng, "both")
+    _, _, panel = make_data(rng, params, even=False, lengths=[30])
+    normals = rng.standard_normal((panel.values.shape[0], 3, params.n_states))
+    found, wanted = (ALGORITHMS[n].draw(params, panel, normals) for n in ("core recursions", "recursions"))
+    assert scaled_error(found, wanted) < EXACT
+
+
 @pytest.mark.parametrize("name", ["core recursions", "recursions"])
 def test_values_left_out_are_those_of_the_inverse_covariance(rng, name):
     skip_without_core(name)

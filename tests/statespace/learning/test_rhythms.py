@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from tests.statespace.engine.test_latents_of_two_states import KINDS, make_data, make_model
 
 from probsfa import ProbabilisticSFA
 from probsfa._times import TimeAxis, seconds_of
@@ -16,6 +15,7 @@ from probsfa.statespace.posterior import expected_statistics, log_likelihood
 from probsfa.statespace.simulation import simulate
 from tests.oracles import latents_of_two_states as oracle
 from tests.sampling import sparsely
+from tests.statespace.engine.two_state_models import KINDS, make_data, make_model
 
 
 @sparsely("kind", list(KINDS), shown=["both"])

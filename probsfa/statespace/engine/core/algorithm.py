@@ -14,7 +14,6 @@ from probsfa.statespace.engine.core.kernels import MOST_STATES, available, kerne
 from probsfa.statespace.engine.core.passes import Arrays, Chunk, PanelPass, scratch
 from probsfa.statespace.engine.core.recursions import Recursions, make_rows
 from probsfa.statespace.engine.core.segments import Segments
-from probsfa.statespace.engine.core.sums import Sums
 from probsfa.statespace.engine.core.tables import Columns, Roots
 from probsfa.statespace.engine.dynamics import Transition, transition_over, transition_table
 from probsfa.statespace.engine.moments import Filtering, PanelMoments, Statistics
@@ -94,10 +93,11 @@ class Core:
                 }
 
             value = float(sum(map(np.sum, whole.forward())))
-            sums = Sums.zero(k, whole.n_single, whole.n_features, whole.n_gaps)
+            sums = whole.no_sums()
             for chunk in whole.backward(room, full=False):
                 chunk.add_up(sums)
-            return sums.complete(value, np.asarray(params.loadings, np.float64))
+            loadings = np.asarray(params.loadings, np.float64)
+            return sums.statistics(value, loadings, complete=panel.complete)
 
     def filter(
         self,

@@ -14,6 +14,7 @@
 /* Observations, and what is known of the columns. */
 typedef struct {
     int64_t n_states, n_single, n_features, n_rows, length, n_gaps;
+    int complete; /* whether all values are observed with weight one: sums over rows are then the same for all columns */
     const double *values, *weights;                                /* (T, D) */
     const double *offset, *reciprocal_noise, *log_norm, *loadings; /* (D,), (D,), (D,) and (K, D) */
     const double *scaled, *products; /* of each column: C' / r, and the lower triangle of C' C / r */

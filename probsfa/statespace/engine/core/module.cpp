@@ -209,13 +209,13 @@ class Segments {
     }
     void add_up(int64_t first, int64_t end, Doubles seen, Doubles residual_moments, Doubles residual_power, Doubles transitions) {
         rows(first, end);
-        const int64_t k = data.n_states, width = (data.n_features + 1 + 3) / 4 * 4, terms = 2 * k - data.n_single;
+        const int64_t k = data.n_states, width = (data.n_features + 1 + 3) / 4 * 4, width_seen = data.complete ? 4 : width, terms = 2 * k - data.n_single;
         need({data.values, data.weights, data.offset, data.loadings, data.next_gap, data.transition});
         need({data.means, data.moments, data.lag_one});
         if (means_ < (data.n_rows + 1) * k || moments_ < (data.n_rows + 1) * 2 * packed() || lags_ < data.n_rows * terms)
             throw std::invalid_argument("means, covariances and lag_one are too small for sums.");
         double *const to[4] = {
-            checked(seen, (2 * packed() + k + 1) * width, "seen"),
+            checked(seen, (2 * packed() + k + 1) * width_seen, "seen"),
             checked(residual_moments, (k + 1) * width, "residual_moments"),
             checked(residual_power, data.n_features, "residual_power"),
             checked(transitions, (data.n_gaps + 1) * (3 * terms + 1), "transitions"),
@@ -428,6 +428,7 @@ NB_MODULE(_probsfa_core, m) {
             self.arrays.keep<Doubles>("covariances", nb::cast(covariances), 0, unused);
             self.arrays.keep<Doubles>("lag_one", nb::cast(lag_one), 0, unused);
         }, "means"_a, "covariances"_a, "lag_one"_a)
+        .def_prop_rw("complete", [](const Segments &self) { return self.data.complete != 0; }, [](Segments &self, bool complete) { self.data.complete = complete; })
         .def("tabulate", &Segments::tabulate)
         .def("collapse", &Segments::collapse, "first_group"_a, "end_group"_a)
         .def("eliminate", &Segments::eliminate, "first_group"_a, "end_group"_a)

@@ -86,7 +86,7 @@ class Chunk(ABC):
             n_gaps=whole.n_gaps,
         )
         self.kernel.set_gaps(np.ascontiguousarray(index[:-1]), np.ascontiguousarray(index[1:]))
-        self.kernel.transition = whole.diagonals
+        self.kernel.transition, self.kernel.complete = whole.diagonals, panel.complete
         for name, array in whole.columns._asdict().items():
             setattr(self.kernel, name, array)
         self._read()
@@ -158,7 +158,7 @@ class Chunk(ABC):
         if self.one_thread:
             self.kernel.add_up(0, n, *sums)
             return
-        other = Sums.zero(self.whole.n_states, self.whole.n_single, self.whole.n_features, self.whole.n_gaps)
+        other = self.whole.no_sums()
         on_two_threads(
             lambda: self.kernel.add_up(0, n // 2, *sums), lambda: self.kernel.add_up(n // 2, n, *other)
         )
@@ -225,6 +225,11 @@ class PanelPass:
     def n_single(self) -> int:
         """Number of states of AR(1) processes, which come before the pairs."""
         return self.n_states - self.n_paired
+
+    def no_sums(self) -> Sums:
+        """Return sums over no rows."""
+        sizes = self.n_states, self.n_single, self.n_features, self.n_gaps
+        return Sums.zero(*sizes, complete=self.panel.complete)
 
     def shared(self, kind: type[_T]) -> _T:
         """Return the table of a kind over the panel's gaps, made once for all chunks."""

@@ -389,9 +389,17 @@ ALWAYS void smooth_rows(const rows_work *w, const int n, int64_t full, int64_t n
 }
 
 ALWAYS void draw_rows(const rows_work *w, const int n, int64_t n_draws, const double *normals, double *after, double *draws, double *scratch) {
-    double *moved = part(&scratch, n), *missed = part(&scratch, n);
+    double *moved = part(&scratch, n), *missed = part(&scratch, n), *top = part(&scratch, n * n), *bottom = part(&scratch, n * n);
+    double *sums = part(&scratch, 2 * n);
     for (int64_t t = w->n_rows - 1; t >= 0; t--) {
         const int64_t slot = w->slot[t];
+        /* The root as an upper triangle with a positive diagonal, so that all algorithms make the same draws of normals. */
+        clear(n * n, top);
+        copy(n * n, w->root + slot * n * n, bottom);
+        triangularise(n, n, n, top, bottom, sums, sums + n);
+        for (int i = 0; i < n; i++)
+            if (top[i * n + i] < 0.0)
+                for (int j = i; j < n; j++) top[i * n + j] = -top[i * n + j];
         const double *const filtered = w->filtered_means + t * n;
         move(n, w->reach, w->transition + (int64_t)w->gap_index[t + 1] * n * n, filtered, moved);
         for (int64_t m = 0; m < n_draws; m++) {
@@ -399,7 +407,7 @@ ALWAYS void draw_rows(const rows_work *w, const int n, int64_t n_draws, const do
             for (int i = 0; i < n; i++) missed[i] = state[i] - moved[i];
             copy(n, filtered, drawn);
             add_times_rows(n, n, missed, w->gain + slot * n * n, drawn);
-            add_times_rows(n, n, normals + (t * n_draws + m) * n, w->root + slot * n * n, drawn);
+            add_times_rows(n, n, normals + (t * n_draws + m) * n, top, drawn);
             copy(n, drawn, state);
         }
     }

@@ -660,23 +660,25 @@ static inline void add_pair(square a, const double *now, const double *next, squ
 /* Adds up, over rows first..end: of triangles of covariances and of products of means, of means and of one (2 P + K + 1)
  * the sums over the rows in which each column is seen, and in which any is (D + 1, in whole vectors); of the means and of
  * one those times the residuals (K + 1; D + 1 in whole vectors); the squares of these (D,); and the terms of transitions
- * over each gap, four for each pair (U + 1, 3 L + 1). `room` has ROWS_TOGETHER rows of two times those vectors, and of K + 1 numbers. */
+ * over each gap, four for each pair (U + 1, 3 L + 1). Of complete rows
+ * there is one column for all, in the first of those vectors. `room` has ROWS_TOGETHER rows of two times those vectors, and of K + 1 numbers. */
 static void add_up(const data *x, int64_t first, int64_t end, double *seen, double *residual_moments, double *residual_power, double *transitions, double *room) {
     const int n = COUNT(x), alone = (int)x->n_single, packed = n * (n + 1) / 2, n_terms = 2 * n - alone;
     const int64_t n_features = x->n_features, vectors = VECTORS(n_features + 1), width = vectors * LANES;
+    const int64_t vectors_seen = x->complete ? 1 : vectors;
     double *const masks = room, *const residual = masks + ROWS_TOGETHER * width, *const extended = residual + ROWS_TOGETHER * width;
     memset(room, 0, ROWS_TOGETHER * (2 * width + n + 1) * sizeof(double));
     for (int64_t start = first; start < end; start += ROWS_TOGETHER) {
         const int count = end - start < ROWS_TOGETHER ? (int)(end - start) : ROWS_TOGETHER;
         for (int q = 0; q < count; q++) {
-            double *mask = masks + q * width, *left = residual + q * width, *one = extended + q * (n + 1), any = 0.0;
+            double *mask = masks + q * vectors_seen * LANES, *left = residual + q * width, *one = extended + q * (n + 1), any = 0.0;
             const int64_t r = start + q;
             const double *value = x->values + r * n_features, *weight = x->weights + r * n_features, *means = x->means + r * n;
-            for (int64_t d = 0; d < n_features; d++) {
+            for (int64_t d = 0; d < n_features && !x->complete; d++) {
                 mask[d] = weight[d];
                 any = weight[d] > 0.0 ? 1.0 : any;
             }
-            mask[n_features] = any;
+            mask[x->complete ? 0 : n_features] = x->complete ? 1.0 : any;
             for (int64_t d = 0; d < n_features; d += BLOCK) {
                 const int block = n_features - d < BLOCK ? (int)(n_features - d) : BLOCK;
                 residuals(x, n, means, value, d, block, left + d);
@@ -690,8 +692,8 @@ static void add_up(const data *x, int64_t first, int64_t end, double *seen, doub
             one[n] = 1.0;
         }
         const lanes *mask = (const lanes *)masks, *left = (const lanes *)residual;
-        add_products(count, 2 * packed, x->moments + start * 2 * packed, 2 * packed, mask, vectors, (lanes *)seen);
-        add_products(count, n + 1, extended, n + 1, mask, vectors, (lanes *)seen + 2 * packed * vectors);
+        add_products(count, 2 * packed, x->moments + start * 2 * packed, 2 * packed, mask, vectors_seen, (lanes *)seen);
+        add_products(count, n + 1, extended, n + 1, mask, vectors_seen, (lanes *)seen + 2 * packed * vectors_seen);
         add_products(count, n + 1, extended, n + 1, left, vectors, (lanes *)residual_moments);
         for (int q = 0; q < count; q++) {
             const int64_t r = start + q, gap = x->next_gap[r];

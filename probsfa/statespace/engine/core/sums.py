@@ -21,24 +21,28 @@ class Sums(NamedTuple):
     transitions: FloatArray
 
     @classmethod
-    def zero(cls, n_states: int, n_single: int, n_features: int, n_gaps: int) -> "Sums":
-        """Return sums over no rows."""
+    def zero(
+        cls, n_states: int, n_single: int, n_features: int, n_gaps: int, *, complete: bool = False
+    ) -> "Sums":
+        """Return sums over no rows; of complete rows, all columns share theirs."""
         k, d = n_states, n_features
         width, n_terms = d + 1 + -(d + 1) % _LANES, 2 * k - n_single
-        shapes = ((k * (k + 1) + k + 1, width), (k + 1, width), (d,), (n_gaps + 1, 3 * n_terms + 1))
+        seen = (k * (k + 1) + k + 1, _LANES if complete else width)
+        shapes = (seen, (k + 1, width), (d,), (n_gaps + 1, 3 * n_terms + 1))
         return cls(*(np.zeros(shape) for shape in shapes))
 
-    def complete(self, log_likelihood: float, loadings: FloatArray) -> Statistics:
-        """Return the expected statistics."""
+    def statistics(self, log_likelihood: float, loadings: FloatArray, *, complete: bool) -> Statistics:
+        """Return the expected statistics, of complete rows or others."""
         d, k = loadings.shape
-        packed, seen = k * (k + 1) // 2, self.seen[:, : d + 1]
+        packed = k * (k + 1) // 2
+        seen = self.seen[:, :1] if complete else self.seen[:, : d + 1]
         spread, second = (unpacked(seen[part].T) for part in (slice(packed), slice(packed, 2 * packed)))
         first, counts = seen[2 * packed : -1].T, seen[-1]
         moments = np.empty((d + 1, k + 1, k + 1))
         moments[:, :k, :k] = spread + second
         moments[:, :k, k] = moments[:, k, :k] = first
         moments[:, k, k] = counts
-        loaded = np.einsum("dij,dj->di", spread[:-1], loadings)
+        loaded = loadings @ spread[0] if complete else np.einsum("dij,dj->di", spread[:-1], loadings)
         crossed = self.residual_moments[:, :d].T.copy()
         crossed[:, :k] -= loaded
         power = self.residual_power + np.einsum("di,di->d", loaded, loadings)
@@ -46,7 +50,7 @@ class Sums(NamedTuple):
         steps = (of_gaps[:, -1], *np.split(of_gaps[:, :-1], 3, axis=1))
         return Statistics(
             log_likelihood,
-            counts[:-1].copy(),
+            np.broadcast_to(counts, d + 1)[:-1].copy(),
             power,
             crossed,
             moments[:-1],
