@@ -343,6 +343,11 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     _model: FittedModel
 
+    _advice_on_missing = (
+        "With noise=0.0 give complete rows, or let the model learn the noise (noise='diagonal'), so that "
+        "values may be missing."
+    )
+
     def __init__(
         self,
         n_components: int | None = None,
