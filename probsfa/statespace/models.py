@@ -395,9 +395,8 @@ class LinearGaussianModel:
         sample = self.sample_of(sequences)
         by_kind = {"one step": innovations, **self._left_out(sample, block)}
         errors = PredictionErrors(predictions, prediction_std, by_kind, block)
-        return self._diagnosed(
-            errors, timed, smoother=better_as_smooth(self.fitted.params, self._panel(sample))
-        )
+        smoother = better_as_smooth(self.fitted.params, sample.retimed(self.fitted.time_unit))
+        return self._diagnosed(errors, timed, smoother=smoother)
 
     def _diagnosed(
         self,

@@ -81,7 +81,7 @@ def test_the_number_of_climbs_is_checked(n_init, rng):
 
 
 def test_more_runs_are_never_worse_with_autocorrelated_noise():
-    """Of white noise a random start has the higher maximum here, from which that with AR(1) noise is lower."""
+    """A random start has the highest maximum of white noise, which leads to a lower one of AR(1) noise."""
     X = make_slow_mixture(100, 5, decay=[0.95, 0.8], noise_variance=0.5, random_state=0).data
     one, four = (ProbabilisticSFA(3, noise="ar1", n_init=n).fit(X).log_likelihood_ for n in (1, 4))
     assert four >= one - 1e-6
