@@ -343,11 +343,6 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     _model: FittedModel
 
-    _advice_on_missing = (
-        "With noise=0.0 give complete rows, or let the model learn the noise (noise='diagonal'), so that "
-        "values may be missing."
-    )
-
     def __init__(
         self,
         n_components: int | None = None,
@@ -1424,6 +1419,16 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             if hasattr(self, name):
                 setattr(made, name, copy.deepcopy(getattr(self, name)))
         return made
+
+    @property
+    def _advice_on_missing(self) -> str:
+        """What the message on a missing value recommends: noise=0.0 alone does not support them."""
+        if hasattr(self, "params_"):
+            return "Fill them with impute first."
+        return (
+            "With noise=0.0 fit to complete rows, or let the model learn the noise (noise='diagonal'): then "
+            "values may be missing."
+        )
 
     @property
     def _n_features_out(self) -> int:
