@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from probsfa import ProbabilisticSFA, select_n_components
 from probsfa.statespace.learning import em
@@ -13,12 +14,13 @@ from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.processes import frequencies
 from probsfa.statespace.learning.standard_errors import observed_information
 from probsfa.statespace.learning.whittle import MemoryWhittleObjective, periodogram
-from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import expected_statistics
+from probsfa.statespace.parameters import Parameters, make_parameters
+from probsfa.statespace.posterior import expected_statistics, log_likelihood
 from tests.oracles import noise_with_memory as oracle
+from tests.oracles.statespace import numerical_hessian
 from tests.sampling import sparsely
 from tests.statespace.engine.test_noise_with_memory import make_data, make_model
-from tests.statespace.support import scaled_error
+from tests.statespace.support import scaled_error, to_panel
 
 
 def in_coordinates(params, even, noise="diagonal"):
@@ -234,6 +236,33 @@ def test_decays_of_the_noise_are_recovered():
         error = np.std(estimates, axis=0) / np.sqrt(20)
         assert np.all(np.abs(np.mean(estimates, axis=0) - wanted) < 3.5 * error + 0.01)
         assert np.all(np.std(estimates, axis=0) < 0.12)
+
+
+def test_standard_errors_of_ar1_noise_are_the_numerical_ones():
+    """The inverse of the second differences of the log-likelihood, and intervals on the scale of atanh."""
+    truth = ProbabilisticSFA.from_parameters(
+        [0.95], [[1.5], [-1.0], [1.0]], 0.3, memory_decay=[0.8, 0.7, 0.75], memory_scale=[0.9, 1.0, 0.8]
+    )
+    x, _ = truth.sample(300, random_state=0)
+    model = ProbabilisticSFA(1, noise="ar1", noise_prior=None, tol=1e-6).fit(x)
+    p, panel = model.params_, to_panel([x])
+    vector = np.concatenate(
+        [np.arctanh(p.memory_decay), p.memory_scale, np.log(p.noise_variance), p.loadings[:, 0],
+         np.arctanh(p.decay), p.offset]
+    )  # fmt: skip
+
+    def value(v):
+        b, s, r, c, a, mu = np.split(v, [3, 6, 9, 12, 13])
+        at = make_parameters(np.tanh(a), c[:, None], np.exp(r), mu, memory_decay=np.tanh(b), memory_scale=s)
+        return log_likelihood(at.state_space, panel)
+
+    free = np.sqrt(np.diag(np.linalg.inv(-numerical_hessian(value, vector))))
+    errors = model.standard_errors(x)
+    np.testing.assert_allclose(errors.memory_decay, (1.0 - p.memory_decay**2) * free[:3], rtol=0.02)
+    np.testing.assert_allclose(errors.memory_scale, free[3:6], rtol=0.02)
+    reach = scipy.stats.norm.isf(0.05) * free[:3]
+    for end, sign in zip(errors.interval("memory_decay", 0.9), (-1.0, 1.0), strict=True):
+        np.testing.assert_allclose(end, np.tanh(vector[:3] + sign * reach), atol=3e-3)
 
 
 @pytest.mark.nightly
