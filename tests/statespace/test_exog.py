@@ -527,13 +527,15 @@ def test_rounds_go_on_as_long_as_the_posterior_density_rises(rng, monkeypatch, p
     def climb(at, b, noise, limit, degrees):
         rounds.append(limit)
         variance = np.full(2, float(len(rounds)))
-        return FitResult(at._replace(noise_variance=variance), -float(len(rounds)), (), 1, "converged")
+        history = (-1.0, float(len(rounds)))
+        return FitResult(at._replace(noise_variance=variance), -history[1], history, 1, "converged")
 
     prior = types.SimpleNamespace(log_prior=lambda variance: prior_gain * min(variance[0], 4.0))
     monkeypatch.setattr(FitOptions, "learned_noise", lambda options, scale: prior)
     none = regression._Solution(np.zeros((2, 2)), 0.0, 1)
     monkeypatch.setattr(joint, "least_squares_at", lambda result, b: none)
     monkeypatch.setattr(joint, "_climb", climb)
-    start = regression._State(FitResult(params, 0.0, (), 1, "converged"), np.zeros((2, 1)), 1)
-    joint.climb_from(start)
+    start = regression._State(FitResult(params, 0.0, (0.0,), 1, "converged"), np.zeros((2, 1)), 1)
+    found = joint.climb_from(start)
     assert len(rounds) == n_rounds
+    assert found.result.history == tuple(range(n_rounds + 1)), "it never falls"

@@ -36,6 +36,13 @@ def test_few_cells_carry_few_latents():
     assert sizes[0] == 1 and sizes == sorted(sizes) and sizes[-1] == 18 and sizes[2] < 9
 
 
+@pytest.mark.parametrize("n_rows", [40, 55, 75])
+def test_there_are_six_observed_values_for_each_parameter(n_rows):
+    """Of a decay and 18 loadings for each factor, and a mean and a noise variance for each column."""
+    affordable = [k for k in range(1, 19) if 6 * (k * (1 + 18) + 2 * 18) <= 18 * n_rows]
+    assert size_of(n_rows, 18) == max(affordable)
+
+
 def test_many_columns_get_no_more_latents_than_serve():
     assert size_of(5_000, 400) == 32
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.stats
+from scipy.signal import lfilter
 
 from probsfa import ProbabilisticSFA, select_n_components
 from probsfa.statespace.learning import em
@@ -10,6 +11,7 @@ from probsfa.statespace.learning.budget import default_size, most_components
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
 from probsfa.statespace.learning.fisher_metric import CompleteData
 from probsfa.statespace.learning.memory_metric import MemoryMetric
+from probsfa.statespace.learning.memory_starts import signs_of_memory
 from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.processes import frequencies
 from probsfa.statespace.learning.standard_errors import observed_information
@@ -301,3 +303,12 @@ def test_a_model_of_white_noise_is_a_start():
     assert again.log_likelihood_ >= model.log_likelihood_ - 0.1
     with pytest.raises(ValueError, match="noise='ar1'"):
         ProbabilisticSFA(1, init=model).fit(x)
+
+
+def test_noise_that_alternates_starts_with_negative_decays(rng):
+    """Where the errors of much noise do: of little noise, a smoother makes them alternate."""
+    white, alternating = rng.standard_normal(400), lfilter([1.0], [1.0, 0.6], rng.standard_normal(400))
+    left = np.column_stack([white, alternating, alternating, -0.5 * alternating])
+    params = Parameters(np.array([0.9]), np.ones((4, 1)), np.array([0.5, 0.5, 0.01, 0.5]), np.zeros(4))
+    signs = signs_of_memory(params, [left[:100], left[100:]])
+    np.testing.assert_array_equal(signs, [1.0, -1.0, 1.0, -1.0])
