@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.statespace.engine.test_latents_of_two_states import KINDS, make_data, make_model
+from tests.statespace.engine.two_state_models import KINDS, make_data, make_model
 
 from probsfa import ProbabilisticSFA
 from probsfa._times import TimeAxis, seconds_of
