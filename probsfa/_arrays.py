@@ -23,6 +23,11 @@ SCAN_ROWS = 4096  # rows looked at together when searching for a bad cell, so th
 #: Sizes that data may have: sums of many squares of them are still normal numbers in double precision.
 LARGEST, SMALLEST_SPREAD = 1e150, 1e-140
 
+# For estimators without a model of missing values; others have an attribute of this name, in lower case.
+_ADVICE_ON_MISSING = (
+    'Leave incomplete rows out with SFA(missing="skip"), or fill them with ProbabilisticSFA.impute.'
+)
+
 
 def as_float_array(X: Any, name: str) -> NDArray[np.float64]:
     """Return numbers of any shape as a float64 array in which NaN is missing.
@@ -285,7 +290,7 @@ def _check_finite(estimator: Any, values: NDArray[np.float64], name: str, allow_
         raise ValueError(
             f"{name} contains NaN: the first is in {_cell(place, columns)}. "
             f"{type(estimator).__name__} needs complete data here. "
-            'Leave incomplete rows out with SFA(missing="skip"), or fill them with ProbabilisticSFA.impute.'
+            f"{getattr(estimator, '_advice_on_missing', _ADVICE_ON_MISSING)}"
         )
 
 

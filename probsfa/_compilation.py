@@ -2,6 +2,7 @@
 
 import os
 import platform
+import stat
 import sys
 from hashlib import sha256
 from pathlib import Path
@@ -43,7 +44,8 @@ def enable_compilation_cache(path: str | os.PathLike[str] | None = None) -> Path
     Raises
     ------
     OSError
-        If the folder cannot be made.
+        If the folder cannot be made, or another user owns it or may write to it: programs that are read from
+        it are run.
 
     Examples
     --------
@@ -54,7 +56,7 @@ def enable_compilation_cache(path: str | os.PathLike[str] | None = None) -> Path
     from jax.experimental.compilation_cache import compilation_cache
 
     folder = (_users_folder() if path is None else Path(path)).resolve()
-    folder.mkdir(parents=True, exist_ok=True)
+    _make_private(folder)
     for name, value in {**_ALL_PROGRAMS, "jax_compilation_cache_dir": str(folder)}.items():
         jax.config.update(name, value)
         os.environ[name.upper()] = str(value)  # processes started from now on read their settings there
@@ -88,7 +90,7 @@ def keep_programs_of_commands() -> Path | None:
         return None
     try:
         folder = _users_folder() / f"commands-{_processor()}"
-        folder.mkdir(parents=True, exist_ok=True)
+        _make_private(folder)
         if not os.access(folder, os.W_OK | os.X_OK):
             return None
         _make_room(folder)
@@ -101,6 +103,24 @@ def keep_programs_of_commands() -> Path | None:
 
 def _users_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "probsfa"
+
+
+def _make_private(folder: Path) -> None:
+    """Make a folder for this user alone; refuse one into which another user may put programs."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if os.name != "posix":  # elsewhere permissions are no bits
+        return
+    status = folder.stat()
+    if status.st_uid != os.geteuid():
+        raise PermissionError(
+            f"{folder} belongs to user {status.st_uid}, not to user {os.geteuid()}, who would run the "
+            "programs in it. Give a folder of your own."
+        )
+    if status.st_mode & stat.S_IWOTH:
+        raise PermissionError(
+            f"{folder} can be written to by any user, who could put programs there. Run chmod 700 {folder}, "
+            "or give another folder."
+        )
 
 
 def _processor() -> str:

@@ -303,10 +303,15 @@ def _warn_of_unread(index: Any, label: str) -> None:
             f"holds text such as {str(index[0])!r}, which is not read as times. Set X.index = "
             "pandas.to_datetime(X.index)"
         )
-    elif index.inferred_type == "floating":
-        steps = np.diff(index.to_numpy(dtype=np.float64))
-        uneven = np.abs(steps - np.median(steps)) > 1e-6 * np.abs(np.median(steps))
-        if np.all(steps > 0.0) and np.any(uneven):
+    elif index.inferred_type == "floating" or (index.inferred_type == "integer" and index.hasnans):
+        values = index.to_numpy(dtype=np.float64, na_value=np.nan)
+        finite = np.isfinite(values)
+        steps = np.diff(values[finite])
+        uneven = np.abs(steps - np.median(steps)) > 1e-6 * np.abs(np.median(steps)) if steps.size else steps
+        if not finite.all():
+            row = int(np.argmin(finite))
+            why = f"holds {values[row]} in row {row}. Where its numbers are times, give all of them by times="
+        elif np.all(steps > 0.0) and np.any(uneven):
             why = f"holds numbers that are unevenly spaced, which are not read as times. Give times={label}"
     if why is not None:
         warnings.warn(

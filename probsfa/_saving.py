@@ -334,9 +334,13 @@ def _decode(node: Any, arrays: dict[str, NDArray[Any]]) -> Any:
         return _decode_array(node, arrays)
     if kind == "scalar":
         dtype = np.dtype(str(node["dtype"]))
-        if dtype.kind not in "biufU" or not isinstance(node["scalar"], _PLAIN):
+        value = node["scalar"]
+        if dtype.kind not in "biufU" or not isinstance(value, _PLAIN):
             raise ValueError(f"{node!r:.60} is no number")
-        return np.asarray(node["scalar"], dtype=dtype)[()]
+        # Text of NumPy has a fixed length, which must not ask for more memory than the file has.
+        if dtype.kind == "U" and not (isinstance(value, str) and dtype.itemsize <= 4 * len(value)):
+            raise ValueError(f"{node!r:.60} is shorter than its type")
+        return np.asarray(value, dtype=dtype)[()]
     if kind == "file":
         return _decode_file(arrays[node["file"]])
     if kind == "sparse":

@@ -123,17 +123,17 @@ def check_parameters(path: str | os.PathLike[str], given: Iterable[str], known: 
 
 def kind_of(path: str | os.PathLike[str]) -> Any:
     """What a file says that it holds; None where it does not say. Nothing else of it is read."""
-    try:
-        with Path(path).open("rb") as stream, zipfile.ZipFile(stream) as archive:
-            member = archive.getinfo("header.npy")
-            if member.file_size > _MOST_TEXT:
-                return None
-            with archive.open(member) as packed:
-                return json.loads(str(_unpack_array(packed, member.file_size, True)))["kind"]
-    except OSError:
-        raise
-    except Exception:  # what is wrong with the file is said by whoever reads it
-        return None
+    with Path(path).open("rb") as stream:
+        try:
+            with zipfile.ZipFile(stream) as archive:
+                member = archive.getinfo("header.npy")
+                if member.file_size > _MOST_TEXT:
+                    return None
+                with archive.open(member) as packed:
+                    return json.loads(str(_unpack_array(packed, member.file_size, True)))["kind"]
+        # What is wrong with the file, :func:`read` reports. Damaged offsets raise an OSError, too.
+        except Exception:
+            return None
 
 
 class _TooLarge(Exception):

@@ -245,8 +245,8 @@ def _check_rank(n_components: int | None, rank: int, n_features: int) -> None:
     if rank == 0:
         raise RankError("Every column of X is constant, so there is nothing slow to find: the rank is 0.")
     if n_components is not None and n_components > rank:
+        tolerance = ", or lower rank_tol if the smallest directions are real" if rank < n_features else ""
         raise RankError(
             f"n_components={n_components} is more than the data hold: their {n_features} columns have the "
-            f"numerical rank {rank}. Ask for at most {rank}, or lower rank_tol if the smallest directions "
-            "are real."
+            f"numerical rank {rank}. Ask for at most {rank}{tolerance}."
         )

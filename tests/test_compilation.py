@@ -102,6 +102,25 @@ print(folder, os.environ.get("JAX_COMPILATION_CACHE_DIR"), "jax" in sys.modules)
 """
 
 
+@pytest.mark.skipif(os.name != "posix", reason="permissions are no bits here")
+def test_no_other_user_can_put_programs_into_the_folder(tmp_path, monkeypatch):
+    folder = tmp_path / "programs"
+    before = os.umask(0)
+    try:
+        _compilation._make_private(folder)
+    finally:
+        os.umask(before)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.chmod(0o777)
+    with pytest.raises(PermissionError, match=f"Run chmod 700 {folder}"):
+        _compilation._make_private(folder)
+    folder.chmod(0o700)
+    user = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    with pytest.raises(PermissionError, match=f"belongs to user {user}"):
+        _compilation._make_private(folder)
+
+
 def test_commands_keep_programs_for_each_kind_of_processor_without_loading_jax(tmp_path):
     folder, told, loaded = run(script=KEEP, XDG_CACHE_HOME=str(tmp_path))
     assert folder == told and loaded == "False"

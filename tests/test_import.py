@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import probsfa
+from tests.statespace.support import needs_core
 
 HEAVY = (
     "numpy",
@@ -33,6 +34,26 @@ def python(code):
 def test_import_loads_nothing_heavy():
     loaded = python("import sys, probsfa; print(*sorted({name.partition('.')[0] for name in sys.modules}))")
     assert not set(HEAVY) & set(loaded.split())
+
+
+DEFAULT_PATH = """
+import sys, warnings
+import numpy as np
+from probsfa import ProbabilisticSFA
+warnings.simplefilter("ignore")
+X = np.cumsum(np.random.default_rng(0).standard_normal((120, 3)), axis=0)
+X[::7, 1] = np.nan
+for options in ({}, {"n_components": 1, "noise": "ar1"}, {"n_components": 1, "robust": True}):
+    model = ProbabilisticSFA(max_iter=5, **options).fit(X)
+    model.impute(X, return_std=True), model.posterior(X), model.filter(X), model.forecast(X, 3)
+    model.sample_posterior(X, random_state=0), model.score(X), model.outlier_scores(X)
+print("jax" in sys.modules)
+"""
+
+
+@needs_core
+def test_the_default_path_loads_no_jax():
+    assert python(DEFAULT_PATH).strip() == "False"
 
 
 def seconds(code):

@@ -28,6 +28,7 @@ from probsfa import (
     ProbabilisticSFA,
     SpectralClustering,
     _saving,
+    _storage,
 )
 from probsfa.expansions import (
     Clip,
@@ -305,6 +306,43 @@ def test_a_file_runs_no_other_code(saved, tmp_path, kind, name):
     target = rewritten(saved[0], tmp_path / "changed.npz", change)
     with pytest.raises(ValueError, match="holds no usable model: .*(is no module|is no )"):
         probsfa.load(target)
+
+
+def test_any_damage_of_the_directory_names_the_file(saved, tmp_path):
+    """Offsets that lie before the file, and compression of another kind, raise errors of the system."""
+    content = bytearray(saved[0].read_bytes())
+    target = tmp_path / "damaged.npz"
+    directory = content.index(b"PK\x01\x02")
+    for at in [*range(directory, directory + 46), *range(len(content) - 22, len(content))]:
+        changed = bytearray(content)
+        changed[at] ^= 4
+        target.write_bytes(changed)
+        try:
+            probsfa.load(target)
+        except ValueError as error:
+            assert str(target) in str(error)
+
+
+def test_a_text_cannot_ask_for_more_memory_than_it_has(saved, tmp_path):
+    def change(header, arrays):
+        header["tree"] = {"scalar": "a", "dtype": "U400000"}
+
+    with pytest.raises(ValueError, match="is shorter than its type"):
+        probsfa.load(rewritten(saved[0], tmp_path / "changed.npz", change))
+    assert _saving._decode({"scalar": "ab", "dtype": "<U2"}, {}) == "ab"
+
+
+@pytest.mark.parametrize(("megabytes", "read"), [(1.5, True), (3.0, False)])
+def test_a_file_may_pack_to_a_hundredth_and_no_less(rng, tmp_path, monkeypatch, megabytes, read):
+    monkeypatch.setattr(_storage, "_MOST_BYTES", 1000)
+    path = tmp_path / "model.npz"
+    noise, zeros = rng.integers(256, size=20_000, dtype=np.uint8), np.zeros(int(megabytes * 1e6), np.uint8)
+    _storage.write(path, "test", {}, {"noise": noise, "zeros": zeros})
+    if read:
+        assert _storage.read(path, "test")[1]["zeros"].size == zeros.size
+    else:
+        with pytest.raises(ValueError, match="which no model does"):
+            _storage.read(path, "test")
 
 
 def test_a_later_version_and_a_swapped_array_are_refused(saved, tmp_path):

@@ -341,8 +341,8 @@ class ProcessMonitor(Saved, BaseEstimator):
 
     def _check_parameters(self) -> Any:
         """The model to fit, or a ValueError."""
-        if not 0.0 < self.alpha < 1.0:
-            raise ValueError(f"alpha must be above 0 and below 1; got {self.alpha!r}.")
+        if not (is_number(self.alpha) and 0.0 < self.alpha < 1.0):
+            raise ValueError(f"alpha must be a number above 0 and below 1; got {self.alpha!r}.")
         check_count("window", self.window)
         check_count("n_folds", self.n_folds, minimum=2)
         if self.n_slow is not None:

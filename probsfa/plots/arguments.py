@@ -1,5 +1,6 @@
 """What pictures are given, checked: series, times and the probability of a band."""
 
+import numbers
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_axes",
+    "check_feature",
     "check_level",
     "check_same_length",
     "half_widths",
@@ -22,6 +24,15 @@ __all__ = [
     "row_times",
     "vector",
 ]
+
+
+def check_feature(feature: Any, n_features: int) -> int:
+    """Return the number of a feature, or raise a ValueError that shows which there are."""
+    known = isinstance(feature, numbers.Integral) and not isinstance(feature, bool)
+    if not known or not 0 <= feature < n_features:
+        given = repr(feature) if np.isscalar(feature) else f"{type(feature).__name__}"
+        raise ValueError(f"feature must be an integer from 0 to {n_features - 1}; got {given:.80}.")
+    return int(feature)
 
 
 def matrix(values: ArrayLike, name: str) -> FloatArray:

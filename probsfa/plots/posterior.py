@@ -7,7 +7,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from probsfa._typing import FloatArray
-from probsfa.plots.arguments import check_axes, check_level, holes_and_beside, matrix, row_times, vector
+from probsfa.plots.arguments import (
+    check_axes,
+    check_feature,
+    check_level,
+    holes_and_beside,
+    matrix,
+    row_times,
+    vector,
+)
 from probsfa.plots.style import BLACK, BLUE, GREY, ORANGE, PALETTE, axes_or_new, figure, tidy
 
 if TYPE_CHECKING:
@@ -219,6 +227,11 @@ def plot_predictive_check(
     -------
     matplotlib Axes
 
+    Raises
+    ------
+    ValueError
+        If there is no such feature. The observed series is that of the fit.
+
     See Also
     --------
     plot_timescales : How fast each component forgets.
@@ -233,6 +246,7 @@ def plot_predictive_check(
     >>> ax.get_ylabel()
     'autocorrelation of 0'
     """
+    feature = check_feature(feature, model.n_features_in_)
     n_steps = max(model.fitted_.sequences.lengths)
     lags = min(lags, n_steps - 2)
     rng = np.random.default_rng(model.fitted_.seed)
@@ -317,7 +331,9 @@ def plot_imputation_fan(
     'feature 0'
     """
     rows = slice(None) if rows is None else rows
-    observed = matrix(X, "X")[:, feature]
+    whole = matrix(X, "X")
+    feature = check_feature(feature, whole.shape[1])
+    observed = whole[:, feature]
     hole = np.isnan(observed)
     when = row_times(getattr(X, "index", None) if times is None else times, len(observed))
     ax = axes_or_new(ax, 8.0, 3.2)

@@ -12,6 +12,7 @@ one after the other:
 """
 
 import math
+import numbers
 import warnings
 from typing import Any, NamedTuple, Self
 
@@ -254,8 +255,9 @@ class XSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         check_count("lag", self.lag)
         check_rank_tol(self.rank_tol)
         given = self.least_variance
-        if isinstance(given, (bool, str)) or not 0 <= float(given) < 1:
-            raise ValueError(f"least_variance must be from 0 to less than 1; got {given!r}.")
+        number = isinstance(given, numbers.Real) and not isinstance(given, bool)
+        if not (number and 0 <= given < 1):
+            raise ValueError(f"least_variance must be a number from 0 to less than 1; got {given!r}.")
 
     def _moments(self, scaled: FloatArray, sequences: Sequences, expander: Expander) -> Any:
         """Return the moments of what an expander makes of the rows."""

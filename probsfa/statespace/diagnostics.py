@@ -46,8 +46,8 @@ __all__ = [
 
 #: Nominal probabilities of the calibration curves.
 LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
-# A fault of any column is told with this probability where there is none.
-_FALSE_ALARMS = 0.01
+# Probability that any column shows a fault of one of the six kinds where there is none: 1 % for all kinds.
+_FALSE_ALARMS = 0.01 / 6.0
 # Least size of a fault that is told: autocorrelation, part of the mean square in a rhythm, excess kurtosis
 # and degrees of freedom, ratio of spreads, difference of levels in standard deviations, missing coverage.
 _LEAST_MEMORY, _LEAST_RHYTHM = 0.12, 0.01
@@ -64,6 +64,8 @@ _LAGS = 10
 _CALENDAR = {"1D": 86_400.0, "7D": 604_800.0, "365.25D": 31_557_600.0}
 _HARMONICS = {"12h": 43_200.0, "8h": 28_800.0, "6h": 21_600.0}
 _MOST_RHYTHMS = 3
+# The fit of a period reaches as far (`PERIOD_RANGE` of learning).
+_PERIOD_RANGE = 1.25
 # A row that its own cells determine but for this part has nothing left to be told by the others.
 _LEAST_LEFT = 1e-7
 # Columns with fewer cells are not judged.
@@ -142,9 +144,10 @@ class Diagnostics:
     Notes
     -----
     A sentence of advice needs both a fault that is large enough to matter and one that is told by chance with
-    a probability of 1 % for all columns together. Tails, memory, level and spread are judged after rhythms
-    have been taken out, so that one fault is told once. The numbers by column are of the innovations as they
-    are.
+    a probability of 1 % for all columns and kinds of fault together. Tails, memory, level and spread are
+    judged after rhythms have been taken out, so that one fault is told once. The numbers by column are of the
+    innovations as they are. A smooth latent is suggested where it makes the data far more probable in place
+    of an AR(1) latent, at the same loadings.
     """
 
     predictions: Any
@@ -241,6 +244,7 @@ def diagnose(
     n_smooth: int = 0,
     memory: bool = False,
     robust: bool = False,
+    smoother: Sequence[int] | NDArray[np.intp] = (),
 ) -> Diagnostics:
     """Test the prediction errors of a model.
 
@@ -262,6 +266,8 @@ def diagnose(
         Whether the model's noise has memory.
     robust : bool, default=False
         Whether the model has Student-t noise.
+    smoother : sequence of int, default=()
+        AR(1) latents in whose place a smooth one has a higher likelihood.
 
     Returns
     -------
@@ -277,7 +283,16 @@ def diagnose(
     highest = peak(innovations, lengths, times)
     level, spread = part_contrast(innovations, parts).means, _spreads(innovations, parts)
     advice, suggested = _advise(
-        errors, sequences, times, seconds, n_components, periods, n_smooth, memory=memory, robust=robust
+        errors,
+        sequences,
+        times,
+        seconds,
+        n_components,
+        periods,
+        n_smooth,
+        memory=memory,
+        robust=robust,
+        smoother=smoother,
     )
     with np.errstate(all="ignore"):
         return Diagnostics(
@@ -473,6 +488,7 @@ def _advise(
     *,
     memory: bool,
     robust: bool,
+    smoother: Sequence[int] | NDArray[np.intp],
 ) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Sentences on what does not fit, one for each kind of fault, and the options that they name."""
     innovations = errors.by_kind["one step"]
@@ -498,11 +514,17 @@ def _advise(
         first = correlations.values[0]
         smooth = told & (first >= _LEAST_LEFT_BY_ROUGHNESS)
     smooth &= _increments_go_on(sequences, times, smooth)
+    # A smooth latent would carry part of a rhythm.
+    exchange = len(smoother) > 0 and not cleaned.periods and not smooth.any()
     if smooth.any():
         suggested["smooth"] = n_smooth + _n_shared(cleaned.steady[:, smooth], sequences.lengths)
         advice.append(_about_smoothness(smooth, first, suggested["smooth"], say))
+    elif exchange:
+        suggested["smooth"] = n_smooth + len(smoother)
+        advice.append(_about_smoother(smoother, suggested["smooth"], n_components - len(smoother)))
     told = _own(told, size) & ~smooth
-    if told.any():
+    # Errors of an AR(1) latent that should be smooth are correlated from row to row.
+    if told.any() and not exchange:
         if not memory:
             suggested["noise"] = "ar1"
         advice.append(_about_memory(told, size, lags[at], say, n_components, memory=memory))
@@ -634,8 +656,21 @@ def _about_smoothness(told: BoolArray, first: FloatArray, n_smooth: int, say: _S
     )
 
 
+def _about_smoother(latents: Sequence[int] | NDArray[np.intp], n_smooth: int, n_components: int) -> str:
+    one = len(latents) == 1
+    listed = ", ".join(str(int(k)) for k in latents)
+    return (
+        f"{'Latent' if one else 'Latents'} {listed} {'has a path' if one else 'have paths'} with a "
+        f"derivative: the likelihood is higher with {'a smooth latent' if one else 'smooth latents'} in "
+        f"{'its' if one else 'their'} place: smooth={n_smooth} with n_components={n_components}."
+    )
+
+
 def _lasting_periods(cleaned: _Cleaned, seconds: float | None) -> list[tuple[str, float]]:
-    """The rhythms most columns keep, in words and as numbers; without high harmonics, three at most."""
+    """The rhythms most columns keep, in words and as numbers; without high harmonics, three at most.
+
+    Of periods so close that the fit of one reaches the other, only the one that most columns keep.
+    """
     counts: dict[str, int] = {}
     lengths: dict[str, float] = {}
     for column in np.array(cleaned.periods).T:
@@ -653,8 +688,13 @@ def _lasting_periods(cleaned: _Cleaned, seconds: float | None) -> list[tuple[str
             for other in lengths.values()
         )
     }
-    often = sorted(set(lengths) - shape, key=lambda label: (-counts[label], label))[:_MOST_RHYTHMS]
-    return [(label, lengths[label]) for label in often]
+    often: list[str] = []
+    for label in sorted(set(lengths) - shape, key=lambda label: (-counts[label], label)):
+        # A rhythm that loses its phase has a broad peak, in which several periods are found.
+        apart = [max(lengths[label], lengths[one]) / min(lengths[label], lengths[one]) for one in often]
+        if all(ratio > _PERIOD_RANGE for ratio in apart):
+            often.append(label)
+    return [(label, lengths[label]) for label in often[:_MOST_RHYTHMS]]
 
 
 def _about_rhythms(cleaned: _Cleaned, often: list[str], say: _Sentences, seconds: float | None) -> str:

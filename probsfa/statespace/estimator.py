@@ -1421,6 +1421,16 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return made
 
     @property
+    def _advice_on_missing(self) -> str:
+        """What the message on a missing value recommends: noise=0.0 alone does not support them."""
+        if hasattr(self, "params_"):
+            return "Fill them with impute first."
+        return (
+            "With noise=0.0 fit to complete rows, or let the model learn the noise (noise='diagonal'): then "
+            "values may be missing."
+        )
+
+    @property
     def _n_features_out(self) -> int:
         return self.params_.n_states
 

@@ -65,6 +65,7 @@ from probsfa.statespace.prediction import (
     observation_moments,
 )
 from probsfa.statespace.simulation import draw_latents, simulate
+from probsfa.statespace.smooth_alternatives import better_as_smooth
 from probsfa.statespace.suspects import gross_outliers, suspicious_rows
 
 # Moments of more bytes than this are not kept: cells are filled chunk by chunk, with little else in memory.
@@ -391,10 +392,20 @@ class LinearGaussianModel:
         timed = sequences.retimed(self.fitted.time_unit)
         predictions, prediction_std, innovations = self._one_step(timed)
         check_finite(sequences, self._states, predictions)
-        by_kind = {"one step": innovations, **self._left_out(self.sample_of(sequences), block)}
-        return self._diagnosed(PredictionErrors(predictions, prediction_std, by_kind, block), timed)
+        sample = self.sample_of(sequences)
+        by_kind = {"one step": innovations, **self._left_out(sample, block)}
+        errors = PredictionErrors(predictions, prediction_std, by_kind, block)
+        smoother = better_as_smooth(self.fitted.params, sample.retimed(self.fitted.time_unit))
+        return self._diagnosed(errors, timed, smoother=smoother)
 
-    def _diagnosed(self, errors: PredictionErrors, timed: Sequences, *, robust: bool = False) -> Diagnostics:
+    def _diagnosed(
+        self,
+        errors: PredictionErrors,
+        timed: Sequences,
+        *,
+        robust: bool = False,
+        smoother: Sequence[int] | NDArray[np.intp] = (),
+    ) -> Diagnostics:
         """What errors say of a model with these latents and this noise."""
         fitted, own = self.fitted, self.fitted.params
         return diagnose(
@@ -406,6 +417,7 @@ class LinearGaussianModel:
             n_smooth=own.latents.n_smooth,
             memory=own.has_memory,
             robust=robust,
+            smoother=smoother,
         )
 
     def _one_step(self, timed: Sequences) -> tuple[FloatArray, FloatArray, FloatArray]:

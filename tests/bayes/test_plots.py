@@ -57,6 +57,9 @@ def test_predictive_check_shows_the_observed_autocorrelation(sampled, frame, ax)
     x = frame[0]["b"].to_numpy() - np.nanmean(frame[0]["b"])
     wanted = [np.nanmean(x[h:] * x[: 80 - h]) / np.nanmean(x**2) for h in range(6)]
     np.testing.assert_allclose(observed.get_ydata(), wanted)
+    for feature, given in ((frame[0], "DataFrame"), (3, "3"), (-1, "-1"), ("b", "'b'")):
+        with pytest.raises(ValueError, match=f"feature must be an integer from 0 to 2; got {given}"):
+            plots.plot_predictive_check(sampled, feature)
 
 
 def test_fan_is_nested_and_shows_the_truth(sampled, frame, ax):

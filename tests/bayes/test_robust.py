@@ -1,5 +1,6 @@
 """Student-t noise in the Bayesian model: the sampler by its invariance, predictions by integrals."""
 
+import copy
 import types
 import warnings
 
@@ -167,6 +168,24 @@ def test_verbs_with_student_noise(recording, tmp_path):
     back = load(tmp_path / "model.npz")
     assert back.degrees_of_freedom_ == fitted.degrees_of_freedom_ and back.status_ == fitted.status_
     np.testing.assert_array_equal(back.transform(x), fitted.transform(x))
+
+
+def test_intervals_of_forecasts_are_quantiles_of_student_noise(recording):
+    """Far ahead every latent factor is standard normal: quantiles of drawn sums, at the draws of the fit.
+
+    Normal noise of the same variance has intervals half as wide again: most Student-t noise is small.
+    """
+    _, _, x, _, fitted = recording
+    many = copy.deepcopy(fitted).set_params(n_predictive=120)
+    ahead = many.forecast(x, 300, interval=0.5)
+    draws, degrees = fitted.draws_, fitted.fitted_.degrees[..., None, None]
+    rng, shape = np.random.default_rng(0), (*draws.offset.shape, 400)
+    noise = np.sqrt(draws.noise_variance)[..., None] * rng.standard_t(degrees, shape)
+    latent = rng.standard_normal((*shape[:2], 1, shape[3]))
+    values = np.moveaxis(draws.offset[..., None] + draws.loadings * latent + noise, 2, 0).reshape(4, -1)
+    for found, share in ((ahead.lower, 0.25), (ahead.upper, 0.75)):
+        wanted = np.quantile(values, share, axis=1)
+        np.testing.assert_allclose(found[-50:].mean(axis=0), wanted, rtol=0.08)
 
 
 def test_known_noise_and_one_noise_are_taken(recording):

@@ -76,6 +76,24 @@ def test_tails_of_generalised_pareto_distributions_are_known_far_out(rng, shape)
     assert tail_limits(values[:300], 1e-3) > tail_limits(values[:300], 1e-2)
 
 
+@pytest.mark.parametrize(("n", "n_above"), [(60, 20), (204, 20), (260, 26)])
+def test_the_tail_is_a_tenth_of_the_rows_or_twenty(rng, n, n_above):
+    """Above the largest value that is not in the tail, by the moments of what is."""
+    values = rng.lognormal(size=(n, 1))
+    ordered = np.sort(values[:, 0])
+    threshold, tail = ordered[-n_above - 1], ordered[-n_above:]
+    mean, variance = (tail - threshold).mean(), (tail - threshold).var()
+    shape = (1.0 - mean**2 / variance) / 2.0
+    assert shape > 0.0
+    tail_law = stats.genpareto(shape, loc=threshold, scale=(1.0 - shape) * mean)
+    np.testing.assert_allclose(tail_limits(values, 1e-3), tail_law.isf(1e-3 * n / n_above), rtol=1e-9)
+
+
+@pytest.mark.parametrize(("n_events", "learned"), [(19.9, True), (20.0, False)])
+def test_limits_of_events_as_frequent_as_the_tail_are_not_extrapolated(rng, n_events, learned):
+    assert np.isfinite(tail_limits(rng.random((100, 1)), n_events / 100))[0] == learned
+
+
 def test_no_tail_is_learned_from_few_rows_or_for_frequent_events(rng):
     values = rng.exponential(size=(100, 2))
     assert np.all(np.isneginf(tail_limits(values, 0.3)))

@@ -99,7 +99,8 @@ def test_offsets_and_units_change_nothing(rng):
     [
         ({"n_components": 0}, "n_components must be an integer of at least 1"),
         ({"source_degree": 0}, "source_degree must be an integer of at least 1"),
-        ({"least_variance": 1.5}, "least_variance must be from 0 to less than 1; got 1.5"),
+        ({"least_variance": 1.5}, "least_variance must be a number from 0 to less than 1; got 1.5"),
+        ({"least_variance": None}, "least_variance must be a number from 0 to less than 1; got None"),
         ({"lag": 0}, "lag must be an integer of at least 1"),
         ({"n_components": 3, "expansion": Polynomial(1)}, "nothing is left of its 2 directions"),
     ],

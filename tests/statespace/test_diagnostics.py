@@ -6,12 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
+from scipy.optimize import brentq
 from scipy.signal import lfilter
 
 import probsfa
 from probsfa import ProbabilisticSFA
 from probsfa._validation import Sequences
-from probsfa.statespace.diagnostics import left_out_errors, left_out_rows
+from probsfa.statespace import diagnostics
+from probsfa.statespace.diagnostics import PredictionErrors, diagnose, left_out_errors, left_out_rows
+from probsfa.statespace.learning import limits
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import smooth
 from probsfa.statespace.prediction import observation_moments
@@ -223,6 +226,53 @@ def test_paths_of_ar1_latents_are_not_called_smooth(rng):
     assert found.autocorrelation[0, 2] > 0.3 and "smooth" not in found.suggested
     assert found.suggested["noise"] == "ar1"
     assert found.suggested["rhythms"] == pytest.approx([30.0], abs=0.1)
+
+
+@pytest.mark.parametrize("n_smooth", [1, 2])
+def test_smooth_paths_under_noise_are_told_by_the_likelihood(rng, n_smooth):
+    """Noise of a third of the variance hides the derivative from the errors of single columns."""
+    loadings = np.zeros((5, 2 * n_smooth))
+    loadings[:, ::2] = rng.standard_normal((5, n_smooth))
+    rates = np.sqrt(3.0) / np.array([30.0, 60.0])[:n_smooth]
+    truth = Parameters(np.zeros(0), loadings, np.full(5, 0.3), np.zeros(5), smooth_rate=rates)
+    X = simulate(truth, 1000, rng)[0]
+    found = ProbabilisticSFA(n_smooth).fit(X).diagnose(X)
+    assert found.suggested == {"smooth": n_smooth}
+    assert found.advice[0].endswith(f"smooth={n_smooth} with n_components=0.")
+    assert not ProbabilisticSFA(0, smooth=n_smooth).fit(X).diagnose(X).advice
+
+
+@pytest.mark.parametrize("decay", [0.999, 0.99])
+def test_a_rhythm_that_loses_its_phase_is_one(rng, decay):
+    """Its peak is broader than the resolution of the record: several sinusoids have a part of it."""
+    truth = Parameters(
+        np.array([0.95]), rng.standard_normal((5, 3)), np.full(5, 0.25), np.zeros(5),
+        rhythm_decay=np.array([decay]), rhythm_frequency=np.array([2.0 * np.pi / 24.0]),
+    )  # fmt: skip
+    X = simulate(truth, 1500, rng)[0]
+    assert diagnostics._PERIOD_RANGE == limits.PERIOD_RANGE
+    [period] = ProbabilisticSFA(1).fit(X).diagnose(X).suggested["rhythms"]
+    assert period == pytest.approx(24.0, rel=0.1)
+
+
+@pytest.mark.parametrize(("p", "told"), [(0.005, False), (0.0005, True)])
+def test_one_percent_of_false_alarms_are_shared_by_all_kinds_of_fault(rng, p, told):
+    """Autocorrelated errors, as much as gives this p-value by the chi-square law of Ljung & Box."""
+    n, lags = 100, 10
+    white = rng.standard_normal(n)
+    slow = lfilter([1.0], [1.0, -0.9], rng.standard_normal(n))
+
+    def p_value(size):
+        x = white + size * slow - np.mean(white + size * slow)
+        r = [x[lag:] @ x[:-lag] / (x @ x) for lag in range(1, lags + 1)]
+        statistic = n * (n + 2) * sum(value**2 / (n - lag) for lag, value in enumerate(r, start=1))
+        return scipy.stats.chi2.sf(statistic, lags)
+
+    series = white + brentq(lambda size: np.log(p_value(size) / p), 0.0, 1.0) * slow
+    errors = series[:, None]
+    one_step = PredictionErrors(errors, errors, {"one step": errors}, 24)
+    advice = diagnose(one_step, Sequences(errors, (n,)), None, 1).advice
+    assert any("memory" in sentence for sentence in advice) is told
 
 
 def test_what_is_suggested_keeps_the_rhythms_that_are_there(rng):

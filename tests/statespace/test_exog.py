@@ -1,5 +1,6 @@
 """Covariates: effects by maximum likelihood, their errors, and every verb with them."""
 
+import types
 import warnings
 
 import numpy as np
@@ -8,8 +9,14 @@ import pytest
 
 import probsfa
 from probsfa import ProbabilisticSFA
+from probsfa._validation import Sequences
 from probsfa.statespace.covariates import calendar_terms, harmonics, trend
+from probsfa.statespace.learning import regression
+from probsfa.statespace.learning.maximum_likelihood import InMemory, pose
+from probsfa.statespace.learning.objective import FitResult
+from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.learning.regression import least_squares
+from probsfa.statespace.parameters import Parameters
 from tests.oracles import statespace as oracle
 from tests.oracles import student
 from tests.statespace.support import punch, to_panel, to_parameters, uneven_times
@@ -506,3 +513,29 @@ def test_verbs_of_a_robust_model_with_covariates(struck, tmp_path):
     fitted.save(tmp_path / "model.npz")
     loaded = probsfa.load(tmp_path / "model.npz")
     np.testing.assert_allclose(loaded.impute(holed, exog=exog), values, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("prior_gain", "n_rounds"), [(3.0, 5), (1.5, 1)])
+def test_rounds_go_on_as_long_as_the_posterior_density_rises(rng, monkeypatch, prior_gain, n_rounds):
+    """Each round here loses a nat of likelihood; with the prior it may gain, up to the fourth."""
+    rows = Sequences(rng.standard_normal((30, 2)), (30,))
+    problem = pose(InMemory(rows), FitOptions(1))
+    joint = regression._Joint(problem, rng.standard_normal((30, 1)), None)
+    params = Parameters(np.array([0.9]), np.ones((2, 1)), np.full(2, 0.5), np.zeros(2))
+    rounds = []
+
+    def climb(at, b, noise, limit, degrees):
+        rounds.append(limit)
+        variance = np.full(2, float(len(rounds)))
+        history = (-1.0, float(len(rounds)))
+        return FitResult(at._replace(noise_variance=variance), -history[1], history, 1, "converged")
+
+    prior = types.SimpleNamespace(log_prior=lambda variance: prior_gain * min(variance[0], 4.0))
+    monkeypatch.setattr(FitOptions, "learned_noise", lambda options, scale: prior)
+    none = regression._Solution(np.zeros((2, 2)), 0.0, 1)
+    monkeypatch.setattr(joint, "least_squares_at", lambda result, b: none)
+    monkeypatch.setattr(joint, "_climb", climb)
+    start = regression._State(FitResult(params, 0.0, (0.0,), 1, "converged"), np.zeros((2, 1)), 1)
+    found = joint.climb_from(start)
+    assert len(rounds) == n_rounds
+    assert found.result.history == tuple(range(n_rounds + 1)), "it never falls"

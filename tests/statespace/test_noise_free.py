@@ -173,3 +173,11 @@ def test_ar1_mixtures_have_delta_two_times_one_minus_a(rng):
     found = ProbabilisticSFA(3, noise=0.0).fit(x)
     # The lag-one correlation of an AR(1) has the variance (1 - a^2) / T.
     assert np.all(np.abs(found.decay_ - decay) < 6 * np.sqrt((1 - decay**2) / 20_000) + 1e-3)
+
+
+def test_missing_values_get_advice_that_does_not_lead_back(rng):
+    x = rng.standard_normal((30, 2))
+    x[3, 1] = np.nan
+    with pytest.raises(ValueError, match=r"let the model learn the noise \(noise='diagonal'\)") as caught:
+        ProbabilisticSFA(1, noise=0.0).fit(x)
+    assert "impute" not in str(caught.value)

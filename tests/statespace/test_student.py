@@ -249,6 +249,15 @@ def test_bound_never_falls(rng, n_rows, n_features, n_components, robust_kind, h
     assert np.isfinite(fitted.impute(x)).all()
 
 
+def test_the_bound_is_reported_without_the_prior_of_the_noise():
+    """Of noise variances of a thousandth the weak prior takes a fifth of a nat here."""
+    rng = np.random.default_rng(2)
+    [x] = oracle.simulate(rng, oracle.random_model(rng, 4, 1, 1e-3), [80])
+    fitted = ProbabilisticSFA(1, robust=True, tol=1e-3).fit(x)
+    assert fitted.history_[-1] == fitted.log_likelihood_
+    assert fitted.log_likelihood(x) == pytest.approx(fitted.log_likelihood_, abs=1e-3)
+
+
 @pytest.fixture(scope="module")
 def recording():
     """A model, a clean series, the same with outliers, which, and both fits to these."""
@@ -619,7 +628,7 @@ def test_saved_models_come_back(recording, tmp_path):
 
 def test_what_robust_noise_has_not_is_refused_in_a_sentence(recording, rng):
     model, _, x, _, _, fitted = recording
-    with pytest.raises(ValueError, match="robust must be"):
+    with pytest.raises(ValueError, match="robust must be True, False, 'cell' or 'row'; got 'both'"):
         ProbabilisticSFA(1, robust="both").fit(x)
     with pytest.raises(ValueError, match=r"noise=0\.0 is the limit of no noise"):
         ProbabilisticSFA(1, robust=True, noise=0.0).fit(x)

@@ -166,6 +166,9 @@ def test_an_index_of_numbers_is_not_times(values, index):
     "index,why",
     [
         (pd.Index(np.arange(60) ** 1.5), "unevenly spaced"),
+        (pd.Index(np.r_[0.0, 1.0, np.nan, 3.0:60.0]), r"holds nan in row 2\. .* by times="),
+        (pd.Index(np.r_[0.0:59.0, np.inf]), "holds inf in row 59"),
+        (pd.Index(pd.array([*range(59), None], dtype="Int64")), "holds nan in row 59"),
         (pd.Index(HOURS.astype(str)), "holds text such as '2021-03-27"),
         (pd.MultiIndex.from_product([["a"], HOURS]), "several levels"),
     ],

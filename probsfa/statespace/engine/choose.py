@@ -136,9 +136,12 @@ def use_strategy(
     for name, count in (("n_segments", n_segments), ("chunk_rows", chunk_rows)):
         if count is not None:
             check_count(name, count)
-    given = {"strategy": strategy, "n_segments": n_segments, "chunk_rows": chunk_rows}
-    new = {name: value for name, value in given.items() if value is not None}
-    token = _request.set(_request.get()._replace(**new))
+    outside = _request.get()
+    token = _request.set(
+        _Request(
+            strategy or outside.strategy, n_segments or outside.n_segments, chunk_rows or outside.chunk_rows
+        )
+    )
     try:
         yield
     finally:

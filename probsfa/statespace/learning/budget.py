@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probsfa._typing import BoolArray
+from probsfa.statespace.parameters import Latents
 
 __all__ = ["Size", "affordable_rows", "check_memory", "default_size", "most_components", "stretches"]
 
@@ -104,13 +105,32 @@ def default_size(
     return Size(k)
 
 
-def check_memory(n_components: int, available: int | None = None) -> None:
-    """Raise a ValueError if so many latents cannot be learned in the memory of this machine.
+def check_identified(latents: Latents, n_observed: int) -> None:
+    """Raise a ValueError if there are more latent factors of a kind than observed values to learn them from.
 
     Parameters
     ----------
-    n_components : int
-        Number of latents.
+    latents : Latents
+        How many of each kind.
+    n_observed : int
+        Number of observed values.
+    """
+    named = dict(zip(("n_components", "rhythms", "smooth"), latents, strict=True))
+    for name, count in named.items():
+        if count > max(n_observed, 1):
+            raise ValueError(
+                f"{name}={count} asks for more latent factors than there are observed values, {n_observed}: "
+                "the likelihood does not determine them. Ask for fewer."
+            )
+
+
+def check_memory(n_states: int, available: int | None = None) -> None:
+    """Raise a ValueError if so many states cannot be learned in the memory of this machine.
+
+    Parameters
+    ----------
+    n_states : int
+        Number of states: of latent factors and of AR(1) noise.
     available : int, optional
         Bytes of memory; those of the machine by default, where it tells.
 
@@ -124,12 +144,12 @@ def check_memory(n_components: int, available: int | None = None) -> None:
             available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         except (AttributeError, OSError, ValueError):  # not on every system
             return
-    needed = 8 * _MATRICES * n_components**2
+    needed = 8 * _MATRICES * n_states**2
     if needed > available:
         raise ValueError(
-            f"n_components={n_components} takes about {needed / 2**30:,.0f} GiB, for {_MATRICES} matrices of "
-            f"{n_components} x {n_components} numbers, and this machine has {available / 2**30:,.0f} GiB of "
-            "memory; take fewer latents."
+            f"{n_states} states of latent factors and AR(1) noise need about {needed / 2**30:,.0f} GiB, for "
+            f"{_MATRICES} matrices of {n_states} x {n_states} numbers, and this machine has "
+            f"{available / 2**30:,.0f} GiB of memory. Ask for fewer (n_components, rhythms, smooth)."
         )
 
 

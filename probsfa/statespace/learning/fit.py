@@ -144,6 +144,7 @@ def fit(
         elif start is None:
             result = _fit_from_all_starts(evaluate, layout, noise, start_noise, solver, tol)
         if start is None and not holds:
+            first = result
             for other in _random_starts(panel, layout, noise, start_noise, n_init - 1, result.params):
                 if result.status == "interrupted":
                     break
@@ -158,8 +159,14 @@ def fit(
                 begin = imposed(begin, limits)
             result = _fit_from(evaluate, whole, noise, begin, solver, tol)
         elif memory and not holds:
-            evaluate.limit = evaluate.count + max_iter
-            result = _fit_with_memory(evaluate, whole, noise, solver, tol, given or Given(), result)
+            # What is best under white noise need not be with memory.
+            nested = [result] if first is result else [first, result]
+            for i, one in enumerate(nested):
+                evaluate.limit = evaluate.count + max_iter
+                reached = _fit_with_memory(evaluate, whole, noise, solver, tol, given or Given(), one)
+                result = _better(result, reached) if i else reached
+                if result.status == "interrupted":
+                    break
         # What is climbed counts the prior, what is told does not.
         prior = evaluate.log_prior(result.params)
         return result._replace(

@@ -19,7 +19,7 @@ from probsfa._times import TimeAxis
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.columns import ColumnMoments, column_moments
-from probsfa.statespace.learning.budget import Size, check_memory, default_size
+from probsfa.statespace.learning.budget import Size, check_identified, check_memory, default_size
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.fit import fit
 from probsfa.statespace.learning.limits import Limits, canonical_where_free
@@ -400,7 +400,9 @@ def pose(data: TrainingData, options: FitOptions) -> FitProblem:
     constant = data.columns.constant if options.noise_kind == "diagonal" else None
     chosen = options.n_components is None
     size = data.default_size(memory=options.has_memory) if chosen else Size(int(options.n_components or 0))
-    check_memory(size.n_components + (scale.size if options.has_memory else 0))
+    latents = replace(options, n_components=size.n_components).latents
+    check_identified(latents, int(data.columns.counts.sum()))
+    check_memory(latents.n_states + (scale.size if options.has_memory else 0))
     observations = data.standardised(shift, scale, size.stretches)
     problem = FitProblem(
         observations,

@@ -293,8 +293,9 @@ class FitOptions:
         check_option("solver", self.solver, ("auto", "em", "lbfgs"))
         if self.noise_prior is not None:
             check_option("noise_prior", self.noise_prior, ("weak",))
-        if not isinstance(self.robust, (bool, np.bool_)):
-            check_option("robust", self.robust, ("cell", "row"))
+        by_name = isinstance(self.robust, str) and self.robust in ("cell", "row")
+        if not (by_name or isinstance(self.robust, (bool, np.bool_))):
+            raise ValueError(f"robust must be True, False, 'cell' or 'row'; got {self.robust!r}.")
         if self.noise_free and self.robust:
             raise ValueError(
                 "noise=0.0 is the limit of no noise, which leaves none to be Student-t; robust=True needs "

@@ -84,6 +84,13 @@ class StandardErrors(_Errors):
     --------
     probsfa.ProbabilisticSFA.profile_timescale : An interval by profile likelihood, for short series.
 
+    Notes
+    -----
+    These are errors of large samples. Where a series spans few time scales of a latent, intervals are too
+    narrow: those of 90 % cover 82 % of time scales, 84 % of loadings, 83 % of offsets and 91 % of noise
+    variances in 200 series of 300 rows of two latents with time scales of 19 and 4 rows, and 88, 86, 87 and
+    89 % in 60 series of 3,000 rows.
+
     Examples
     --------
     >>> from probsfa import ProbabilisticSFA

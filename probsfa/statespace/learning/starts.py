@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from probsfa._typing import FloatArray
-from probsfa.linalg import slow_directions
+from probsfa.linalg import default_rank_tol, slow_directions
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Latents, Parameters
 
@@ -71,11 +71,12 @@ def starts(sequences: list[FloatArray], offset: FloatArray, latents: Latents) ->
     params : Parameters
     """
     n_components = latents.n_components
-    covariance = lagged_covariance(sequences, 0)
-    lagged = lagged_covariance(sequences, 1)
-    variances = np.maximum(np.diag(covariance), 1e-12)
+    variances = _variances(sequences)
+    basis = _row_space(sequences)
+    inside = sequences if basis is None else [x @ basis for x in sequences]
+    covariance, lagged = lagged_covariance(inside, 0), lagged_covariance(inside, 1)
     by_slowness = _from_slowness(covariance, lagged, n_components)
-    by_lags = _from_lags(lagged, lagged_covariance(sequences, 2), n_components)
+    by_lags = _from_lags(lagged, lagged_covariance(inside, 2), n_components)
     if by_lags[0].size == 0:  # nothing is positively correlated with its own past
         by_lags = by_slowness
     for (decay, loadings), share in (
@@ -84,6 +85,7 @@ def starts(sequences: list[FloatArray], offset: FloatArray, latents: Latents) ->
         (by_slowness, _NOISE_SHARES[1]),
     ):
         decay, loadings = _fill_up(decay, loadings, n_components)
+        loadings = loadings if basis is None else basis @ loadings
         noise = np.maximum(variances - np.sum(loadings**2, axis=1), share * variances)
         yield Parameters(decay, loadings, noise, offset)
 
@@ -98,19 +100,41 @@ def random_starts(
     longest sequence. Parameters as of :func:`starts`, and the number of them.
     """
     k, longest = latents.n_components, max(len(x) for x in sequences)
-    covariance = lagged_covariance(sequences, 0)
-    variances = np.maximum(np.diag(covariance), 1e-12)
-    values, vectors = np.linalg.eigh(covariance)
+    variances = _variances(sequences)
+    basis = _row_space(sequences)
+    inside = sequences if basis is None else [x @ basis for x in sequences]
+    values, vectors = np.linalg.eigh(lagged_covariance(inside, 0))
     root = vectors * np.sqrt(np.maximum(values, 0.0))
+    root = root if basis is None else basis @ root
     for seed in range(n_starts):
         rng = np.random.default_rng(seed)
         timescales = np.exp(rng.uniform(0.0, np.log(max(longest, 2)), k))
         decay = np.clip(np.exp(-1.0 / timescales), _FASTEST, _SLOWEST)
         share = rng.uniform(0.1, 0.9)
-        loadings = root @ rng.standard_normal((len(root), k)) * np.sqrt(share / k)
+        loadings = root @ rng.standard_normal((root.shape[1], k)) * np.sqrt(share / k)
         noise = np.maximum(variances - np.sum(loadings**2, axis=1), (1.0 - share) * variances)
         order = np.argsort(-decay)
         yield Parameters(decay[order], loadings[:, order], noise, offset)
+
+
+def _variances(sequences: list[FloatArray]) -> FloatArray:
+    """Return the variance (D,) of each feature of centred sequences, a little above zero."""
+    power = np.sum([np.sum(x**2, axis=0) for x in sequences], axis=0)
+    return np.asarray(np.maximum(power / sum(map(len, sequences)), 1e-12))
+
+
+def _row_space(sequences: list[FloatArray]) -> FloatArray | None:
+    """Return an orthonormal basis (D, R) of the N rows where they are fewer than the D features, or None.
+
+    Eigenproblems of D features cost the cube of D; nothing of the data lies outside of the rows.
+    """
+    rows = np.concatenate(sequences)
+    if rows.shape[0] >= rows.shape[1]:
+        return None
+    _, size, axes = np.linalg.svd(rows, full_matrices=False)
+    kept = size > np.sqrt(default_rank_tol(rows.shape[1])) * size[0]
+    kept[0] = True  # of rows that are all zero, too
+    return np.asarray(axes[kept].T)
 
 
 def _from_slowness(

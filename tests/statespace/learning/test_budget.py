@@ -36,6 +36,13 @@ def test_few_cells_carry_few_latents():
     assert sizes[0] == 1 and sizes == sorted(sizes) and sizes[-1] == 18 and sizes[2] < 9
 
 
+@pytest.mark.parametrize("n_rows", [40, 55, 75])
+def test_there_are_six_observed_values_for_each_parameter(n_rows):
+    """Of a decay and 18 loadings for each factor, and a mean and a noise variance for each column."""
+    affordable = [k for k in range(1, 19) if 6 * (k * (1 + 18) + 2 * 18) <= 18 * n_rows]
+    assert size_of(n_rows, 18) == max(affordable)
+
+
 def test_many_columns_get_no_more_latents_than_serve():
     assert size_of(5_000, 400) == 32
 
@@ -118,11 +125,18 @@ def test_a_step_must_be_worth_more_where_there_are_many_parameters():
 
 def test_more_latents_than_memory_holds_are_refused(rng):
     """Before anything is computed: 20,000 latents of three columns."""
-    with pytest.raises(ValueError, match="n_components=20000 takes about 1,788 GiB"):
-        ProbabilisticSFA(20_000).fit(rng.standard_normal((50, 3)))
+    with pytest.raises(ValueError, match="20000 states .* need about 1,788 GiB"):
+        ProbabilisticSFA(20_000).fit(rng.standard_normal((10_000, 3)))
     check_memory(100, available=2**30)
-    with pytest.raises(ValueError, match="take fewer latents"):
+    with pytest.raises(ValueError, match="Ask for fewer"):
         check_memory(1000, available=2**30)
+
+
+@pytest.mark.parametrize("asked", [{"n_components": 61}, {"rhythms": 10**8}, {"smooth": 10**9}])
+def test_more_latents_than_observed_values_are_refused(rng, asked):
+    [(name, value)] = asked.items()
+    with pytest.raises(ValueError, match=f"{name}={value} asks for more .* than .* observed values, 60"):
+        ProbabilisticSFA(**{"n_components": 1, **asked}).fit(rng.standard_normal((20, 3)))
 
 
 def test_starting_with_many_columns_takes_little_time(rng):

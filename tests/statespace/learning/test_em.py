@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from probsfa.statespace.learning.coordinates import Coordinates
-from probsfa.statespace.learning.em import fit_em, maximize
+from probsfa.statespace.learning.em import fit_em, maximize, warm_up
 from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import STATUS_SENTENCES, CountedEStep, fit_quasi_newton
 from probsfa.statespace.learning.processes import cubic_decay
@@ -180,6 +180,19 @@ def test_a_fall_is_not_convergence(rng):
     result = fit_em(evaluate, to_parameters(model), Noise("diagonal", NO_FLOOR), 1e-9)
     assert result.log_likelihood == -40.0
     assert not STATUS_SENTENCES[result.status].startswith("Converged")
+
+
+@pytest.mark.parametrize("values", [[-50.0, -40.0, -45.0], [-50.0, -40.0, np.nan]])
+def test_first_steps_end_before_a_fall(rng, values):
+    model, data, _ = case(rng)
+    evaluate, noise = Scripted(to_panel(data), values), Noise("diagonal", NO_FLOOR)
+    start = to_parameters(model)
+    stats = evaluate(start)
+    params, reached = warm_up(evaluate, start, stats, noise, 2, 0.0)
+    assert reached.log_likelihood == -40.0
+    np.testing.assert_array_equal(
+        params.loadings, maximize(start, stats, noise, evaluate.panel.gaps).loadings
+    )
 
 
 def test_interrupt_keeps_the_best(rng):

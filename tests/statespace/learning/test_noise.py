@@ -24,6 +24,13 @@ def test_the_density_falls_with_the_variance_below_a_ten_thousandth(kind, n):
     assert np.all(noise.prior_slope(rho) < 1.0)  # nats for each factor of e
 
 
+def test_a_held_variance_has_no_prior():
+    rho = np.array([1e-7, 1e-4, 0.3])
+    noise = Noise("diagonal", FLOOR, WEAK_PRIOR, held=np.array([np.nan, 1e-4, np.nan]))
+    assert noise.log_prior(rho) == pytest.approx(log_density(rho[[0, 2]]).sum(), rel=1e-12)
+    np.testing.assert_array_equal(noise.prior_slope(rho) > 0.0, [True, False, True])
+
+
 @pytest.mark.parametrize("counts", [1.0, 50.0, 1e5])
 @pytest.mark.parametrize("mean_square", [0.0, 1e-12, 1e-7, 1e-4, 0.3])
 def test_the_best_variance_is_the_numerical_optimum(counts, mean_square):

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+import scipy.stats
+from scipy.signal import lfilter
 
 from probsfa import ProbabilisticSFA, select_n_components
 from probsfa.statespace.learning import em
@@ -9,16 +11,18 @@ from probsfa.statespace.learning.budget import default_size, most_components
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
 from probsfa.statespace.learning.fisher_metric import CompleteData
 from probsfa.statespace.learning.memory_metric import MemoryMetric
+from probsfa.statespace.learning.memory_starts import signs_of_memory
 from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.processes import frequencies
 from probsfa.statespace.learning.standard_errors import observed_information
 from probsfa.statespace.learning.whittle import MemoryWhittleObjective, periodogram
-from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import expected_statistics
+from probsfa.statespace.parameters import Parameters, make_parameters
+from probsfa.statespace.posterior import expected_statistics, log_likelihood
 from tests.oracles import noise_with_memory as oracle
+from tests.oracles.statespace import numerical_hessian
 from tests.sampling import sparsely
 from tests.statespace.engine.test_noise_with_memory import make_data, make_model
-from tests.statespace.support import scaled_error
+from tests.statespace.support import scaled_error, to_panel
 
 
 def in_coordinates(params, even, noise="diagonal"):
@@ -236,6 +240,33 @@ def test_decays_of_the_noise_are_recovered():
         assert np.all(np.std(estimates, axis=0) < 0.12)
 
 
+def test_standard_errors_of_ar1_noise_are_the_numerical_ones():
+    """The inverse of the second differences of the log-likelihood, and intervals on the scale of atanh."""
+    truth = ProbabilisticSFA.from_parameters(
+        [0.95], [[1.5], [-1.0], [1.0]], 0.3, memory_decay=[0.8, 0.7, 0.75], memory_scale=[0.9, 1.0, 0.8]
+    )
+    x, _ = truth.sample(300, random_state=0)
+    model = ProbabilisticSFA(1, noise="ar1", noise_prior=None, tol=1e-6).fit(x)
+    p, panel = model.params_, to_panel([x])
+    vector = np.concatenate(
+        [np.arctanh(p.memory_decay), p.memory_scale, np.log(p.noise_variance), p.loadings[:, 0],
+         np.arctanh(p.decay), p.offset]
+    )  # fmt: skip
+
+    def value(v):
+        b, s, r, c, a, mu = np.split(v, [3, 6, 9, 12, 13])
+        at = make_parameters(np.tanh(a), c[:, None], np.exp(r), mu, memory_decay=np.tanh(b), memory_scale=s)
+        return log_likelihood(at.state_space, panel)
+
+    free = np.sqrt(np.diag(np.linalg.inv(-numerical_hessian(value, vector))))
+    errors = model.standard_errors(x)
+    np.testing.assert_allclose(errors.memory_decay, (1.0 - p.memory_decay**2) * free[:3], rtol=0.02)
+    np.testing.assert_allclose(errors.memory_scale, free[3:6], rtol=0.02)
+    reach = scipy.stats.norm.isf(0.05) * free[:3]
+    for end, sign in zip(errors.interval("memory_decay", 0.9), (-1.0, 1.0), strict=True):
+        np.testing.assert_allclose(end, np.tanh(vector[:3] + sign * reach), atol=3e-3)
+
+
 @pytest.mark.nightly
 def test_standard_errors_are_the_scatter_of_estimates():
     estimates, errors = [], []
@@ -272,3 +303,12 @@ def test_a_model_of_white_noise_is_a_start():
     assert again.log_likelihood_ >= model.log_likelihood_ - 0.1
     with pytest.raises(ValueError, match="noise='ar1'"):
         ProbabilisticSFA(1, init=model).fit(x)
+
+
+def test_noise_that_alternates_starts_with_negative_decays(rng):
+    """Where the errors of much noise do: of little noise, a smoother makes them alternate."""
+    white, alternating = rng.standard_normal(400), lfilter([1.0], [1.0, 0.6], rng.standard_normal(400))
+    left = np.column_stack([white, alternating, alternating, -0.5 * alternating])
+    params = Parameters(np.array([0.9]), np.ones((4, 1)), np.array([0.5, 0.5, 0.01, 0.5]), np.zeros(4))
+    signs = signs_of_memory(params, [left[:100], left[100:]])
+    np.testing.assert_array_equal(signs, [1.0, -1.0, 1.0, -1.0])

@@ -7,6 +7,8 @@ import scipy.stats
 
 from probsfa import ProbabilisticSFA
 from probsfa.datasets import make_slow_mixture
+from probsfa.statespace.learning import profile
+from probsfa.statespace.learning.processes import SLOWEST_DECAY
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
 from tests.statespace.support import punch, uneven_times
@@ -155,3 +157,8 @@ def test_intervals_cover_as_often_as_they_say():
     for name in ("factors", "profile"):
         assert abs(inside[name] / n - 0.9) < 3 * np.sqrt(0.09 / n), inside
     assert inside["symmetric"] < inside["factors"]
+
+
+def test_a_decay_at_the_end_of_its_range_is_an_infinite_time_scale():
+    ends = [profile._timescale(decay, 2.0) for decay in (profile._FASTEST, np.exp(-0.5), SLOWEST_DECAY)]
+    assert ends == pytest.approx([0.0, 4.0, np.inf])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from probsfa import ProbabilisticSFA
+from probsfa.datasets import make_slow_mixture
 from probsfa.statespace.learning import fit, objective
 from tests.oracles import statespace as oracle
 
@@ -77,3 +78,10 @@ def test_more_climbs_find_a_higher_maximum():
 def test_the_number_of_climbs_is_checked(n_init, rng):
     with pytest.raises(ValueError, match="n_init must be"):
         ProbabilisticSFA(1, n_init=n_init).fit(rng.standard_normal((20, 2)))
+
+
+def test_more_runs_are_never_worse_with_autocorrelated_noise():
+    """A random start has the highest maximum of white noise, which leads to a lower one of AR(1) noise."""
+    X = make_slow_mixture(100, 5, decay=[0.95, 0.8], noise_variance=0.5, random_state=0).data
+    one, four = (ProbabilisticSFA(3, noise="ar1", n_init=n).fit(X).log_likelihood_ for n in (1, 4))
+    assert four >= one - 1e-6

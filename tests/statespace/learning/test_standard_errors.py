@@ -110,3 +110,21 @@ def test_errors_cover_the_truth():
             total += truth.size
     # Estimates of one data set depend on each other: count the data sets, not the numbers, as independent.
     assert abs(inside / total - 0.95) < 6 * np.sqrt(0.95 * 0.05 / 40)
+
+
+def test_one_variance_at_its_floor_has_no_error(series):
+    _, data, _ = series
+    fitted = ProbabilisticSFA(2, noise="isotropic", noise_floor=0.9).fit(data)
+    errors = fitted.standard_errors(data)
+    assert "floor" in fitted.status_
+    assert np.isnan(errors.noise_variance).all() and np.isfinite(errors.offset).all()
+
+
+def test_a_column_without_ar1_noise_has_no_errors_of_it():
+    model = ProbabilisticSFA.from_parameters(
+        [0.95], [[1.5], [-1.0], [1.0]], 0.3, memory_decay=[0.8, 0.7, 0.75], memory_scale=[0.9, 0.0, 0.8]
+    )
+    errors = model.standard_errors(model.sample(300, random_state=0)[0])
+    for found in (errors.memory_decay, errors.memory_scale):
+        np.testing.assert_array_equal(np.isnan(found), [False, True, False])
+    assert np.isfinite(errors.loadings).all() and np.isfinite(errors.noise_variance).all()

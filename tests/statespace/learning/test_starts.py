@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from probsfa.statespace.learning.starts import interpolate, lagged_covariance, starts
+from probsfa.statespace.learning.starts import interpolate, lagged_covariance, random_starts, starts
 from probsfa.statespace.parameters import Latents
 from tests.oracles import statespace as oracle
 from tests.statespace.support import punch, to_panel
@@ -107,3 +107,23 @@ def test_data_that_turn_over_at_each_step_have_starts_as_well():
     for start in starts([x - x.mean(axis=0)], x.mean(axis=0), Latents(2)):
         assert all(np.all(np.isfinite(part)) for part in start)
         assert np.all(np.abs(start.decay) < 1.0) and np.all(start.noise_variance > 0.0)
+
+
+def test_starts_of_more_columns_than_rows_are_slow_feature_analysis(rng):
+    """The eigenvectors of the dense covariances of all columns, though none of that size are made."""
+    x = rng.standard_normal((12, 40)).cumsum(axis=0)
+    x -= x.mean(axis=0)
+    first = next(starts([x], np.zeros(40), Latents(2)))
+    covariance, lagged = x.T @ x / 12, x[1:].T @ x[:-1] / 11
+    values, vectors = np.linalg.eigh(covariance)
+    whitener = vectors[:, -11:] / np.sqrt(values[-11:])
+    decay, rotation = np.linalg.eigh(whitener.T @ (lagged + lagged.T) @ whitener / 2)
+    loadings = covariance @ whitener @ rotation[:, :-3:-1]
+    np.testing.assert_allclose(first.decay, np.clip(decay[:-3:-1], -1 + 1e-4, 1 - 1e-4), rtol=1e-9)
+    np.testing.assert_allclose(np.abs(first.loadings), np.abs(loadings), rtol=1e-6)
+
+
+def test_starts_of_very_many_columns_need_no_matrix_of_their_size(rng):
+    x = rng.standard_normal((3, 200_000))
+    for params in [*starts([x], np.zeros(200_000), Latents(1)), *random_starts([x], x[0], Latents(1), 1)]:
+        assert params.loadings.shape == (200_000, 1)

@@ -1,0 +1,91 @@
+"""AR(1) latent factors that a smooth latent factor would replace: a comparison of likelihoods."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probsfa._typing import FloatArray
+from probsfa._validation import Sequences
+from probsfa.statespace.filtering import filter_all, one_step, standardised_errors
+from probsfa.statespace.panel import make_panel
+from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.posterior import log_likelihood
+from probsfa.statespace.whiteness import autocorrelation
+
+__all__ = ["better_as_smooth"]
+
+# Time scales of the smooth factor that are tried, as parts of that of the AR(1) factor. An AR(1) fit to a
+# smooth path under noise has a time scale one to eight times as long.
+_PARTS = (1.0, 0.5, 0.25, 0.125)
+# Shortest time scale, in units of time, at which the two kinds of path differ between adjacent rows.
+_SHORTEST = 2.0
+# The likelihood ratio of another model exceeds 1 / p with a probability of at most p where the model is right
+# (Markov's inequality), so that this is the rate of false alarms.
+_FALSE_ALARMS = 0.01
+# Lags at which the prediction errors of both models are compared.
+_LAGS = 10
+
+
+def better_as_smooth(params: Parameters, timed: Sequences) -> NDArray[np.intp]:
+    """Return the AR(1) factors in whose place a smooth factor makes the data much more probable.
+
+    The loadings and all other parameters are held, so that a fit with a smooth factor gains still more.
+    Autocorrelated noise that the model lacks may also raise the likelihood of a smooth factor, but leaves
+    the prediction errors as autocorrelated as before: none are returned then.
+
+    Parameters
+    ----------
+    params : Parameters
+        Of the model, with its latent factors apart from the AR(1) noise.
+    timed : Sequences
+        Observations in the units of the parameters.
+
+    Returns
+    -------
+    ndarray of int
+        Which of the AR(1) factors.
+    """
+    none = np.zeros(0, dtype=np.intp)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        timescales = np.where(params.decay > 0.0, -1.0 / np.log(params.decay), 0.0)
+    pairs = ((k, part * timescale) for k, timescale in enumerate(timescales) for part in _PARTS)
+    trials = [(k, timescale) for k, timescale in pairs if timescale >= _SHORTEST]
+    if not trials:
+        return none
+    panel = make_panel(timed)
+    least = log_likelihood(params.state_space, panel) + np.log(len(trials) / _FALSE_ALARMS)
+    best: dict[int, tuple[float, float]] = {}
+    for k, timescale in trials:
+        value = log_likelihood(_with_smooth(params, {k: timescale}).state_space, panel)
+        if value > least and (k not in best or value > best[k][0]):
+            best[k] = value, timescale
+    if not best:
+        return none
+    smoother = _with_smooth(params, {k: timescale for k, (_, timescale) in best.items()})
+    before, after = (_excess_autocorrelation(each.state_space, timed) for each in (params, smoother))
+    # Without any, the statistic has this standard deviation.
+    spread = np.sqrt(2.0 * _LAGS * params.n_features)
+    return np.array(sorted(best)) if after < 0.5 * before + 2.0 * spread else none
+
+
+def _with_smooth(params: Parameters, timescales: dict[int, float]) -> Parameters:
+    """Put smooth factors of some time scales in place of AR(1) factors, at the same loadings."""
+    which = sorted(timescales)
+    pairs = np.zeros((params.n_features, 2 * len(which)))
+    pairs[:, ::2] = params.loadings[:, which]
+    rates = np.sqrt(3.0) / np.array([timescales[k] for k in which])
+    return params._replace(
+        decay=np.delete(params.decay, which),
+        loadings=np.hstack([np.delete(params.loadings, which, axis=1), pairs]),
+        smooth_rate=np.append(params.smooth_rate, rates),
+    )
+
+
+def _excess_autocorrelation(states: Parameters, timed: Sequences) -> float:
+    """Return the sum of squared autocorrelations of prediction errors, above that of white errors."""
+    filtering, steps = filter_all(states, make_panel(timed))
+    ahead = one_step(states, steps, filtering.means, filtering.covariances)
+    errors: FloatArray = standardised_errors(timed.values, *ahead)
+    found = autocorrelation(errors, timed.lengths, np.arange(1, _LAGS + 1))
+    counted = found.n_pairs > 0
+    squares = np.where(counted, found.n_pairs * np.nan_to_num(found.values) ** 2, 0.0)
+    return float(np.sum(squares) - np.count_nonzero(counted))

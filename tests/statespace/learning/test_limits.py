@@ -1,0 +1,37 @@
+"""Starts that keep to held parameters: the nearest assignment, signs and phases."""
+
+import numpy as np
+
+from probsfa.statespace.learning.limits import Limits, imposed
+from probsfa.statespace.parameters import Parameters
+
+
+def limits_of(loadings, n_components, n_rhythms=0):
+    n_features = len(loadings)
+    frequencies = np.repeat([[-np.inf], [np.inf]], n_rhythms, axis=1)
+    return Limits(np.full(n_components, np.nan), loadings, np.full(n_features, np.nan), frequencies)
+
+
+def test_a_factor_of_the_opposite_sign_takes_the_place_that_is_held():
+    params = Parameters(
+        np.array([0.9, 0.5]), np.array([[0.3, -0.8], [0.2, 0.1], [-0.4, 0.6]]), np.ones(3), np.zeros(3)
+    )
+    held = np.full((3, 2), np.nan)
+    held[0, 0], held[2, 0] = 0.8, -0.6
+    found = imposed(params, limits_of(held, 2))
+    np.testing.assert_array_equal(found.decay, [0.5, 0.9])
+    np.testing.assert_allclose(found.loadings, [[0.8, 0.3], [-0.1, 0.2], [-0.6, -0.4]])
+
+
+def test_a_cycle_takes_the_phase_that_is_held(rng):
+    """All columns turn by the angle that brings the held ones to their places."""
+    angle = 2.0 * np.pi * 17 / 72
+    pair = rng.standard_normal((4, 2))
+    turned = pair @ np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
+    held = np.full((4, 2), np.nan)
+    held[:2] = turned[:2]
+    params = Parameters(
+        np.zeros(0), pair, np.ones(4), np.zeros(4),
+        rhythm_decay=np.array([0.99]), rhythm_frequency=np.array([0.5]),
+    )  # fmt: skip
+    np.testing.assert_allclose(imposed(params, limits_of(held, 0, 1)).loadings, turned, rtol=1e-12)
