@@ -69,10 +69,10 @@ def run(*arguments, script=FIT, **environment):
 def test_programs_are_kept_between_processes(tmp_path):
     folder = tmp_path / "deep" / "programs"
     first, hits = run(str(folder))
-    assert first == str(folder) and int(hits) == 0
+    assert first == str(folder)
     assert any(folder.iterdir())
-    _, hits = run(str(folder))
-    assert int(hits) > 0
+    _, again = run(str(folder))
+    assert int(again) > int(hits)  # one process may compile equal programs twice
 
 
 @pytest.mark.exhaustive

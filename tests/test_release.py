@@ -66,7 +66,7 @@ def test_recipe_of_conda_builds_with_what_the_package_is_built_with():
 
 def bundled():
     """Files of the package that are no code, nor made of it."""
-    code = {".py", ".pyi", ".md", ".typed", ".pyc", ".c", ".h", ".so"}
+    code = {".py", ".pyi", ".md", ".typed", ".pyc", ".c", ".cpp", ".h", ".so"}
     return [
         path for path in sorted((ROOT / "probsfa").rglob("*")) if path.is_file() and path.suffix not in code
     ]

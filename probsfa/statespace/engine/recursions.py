@@ -15,9 +15,12 @@ of its values, the mask as a rule (``R^-1/2 = diag(w / r)^1/2``)::
 
 It adds ``log|B' B|`` and ``|B^-1 h|^2`` to the log-likelihood (Kailath, Sayed & Hassibi 2000, chapter 12).
 
-*Backward* (Rauch, Tung & Striebel 1965), with ``z'`` the next state and the gain
-``G = P A' (A P A' + Q)^-1``: ``Cov(z | z') = (1 - G A) P (1 - G A)' + G Q G'``, and
-``P_t = Cov(z | z') + G P_t+1 G'``.
+*Backward*, with ``z'`` the next state and ``G = P A' (A P A' + Q)^-1`` its gain on ``z`` (Rauch, Tung & Striebel
+1965)::
+
+    [N      0 ]       [B  M]
+    [W' A'  W']  = O  [0  S],    G = (B^-1 M)',    Cov(z | z') = S' S,    P_t = S' S + G P_t+1 G'
+
 
 Arrays have time first. ``transitions`` lead to each row from the one before, ``following`` from each row to
 the next. The functions are pure and are compiled by their callers.
@@ -171,15 +174,16 @@ def filter_pass(
 
 
 def condition(root: Array, following: Transition) -> tuple[Array, Array]:
-    """Gain ``G`` (K, K) of a state on the next one, and ``X`` (K, 2 K) with ``Cov(z | z') = X X'``.
+    """Gain ``G`` (K, K) of a state on the next one, and ``X`` (K, K), lower triangle, with ``Cov(z | z') = X X'``.
 
     ``root`` is that of its filtered covariance, ``following`` the transition to the next state.
     """
-    innovation = following.innovation_root().matrix()
-    moved = following.move(root)
-    triangular = jnp.linalg.qr(jnp.concatenate([moved.T, innovation]), mode="r")
-    gain = _solve(triangular, _solve(triangular, moved @ root.T, transposed=True)).T
-    return gain, jnp.concatenate([root - gain @ moved, gain @ innovation.T], axis=1)
+    n_states = root.shape[0]
+    above = jnp.concatenate([following.innovation_root().matrix(), jnp.zeros_like(root)], axis=1)
+    below = jnp.concatenate([following.move(root).T, root.T], axis=1)
+    triangular = jnp.linalg.qr(jnp.concatenate([above, below]), mode="r")
+    gain = _solve(triangular[:n_states, :n_states], triangular[:n_states, n_states:]).T
+    return gain, triangular[n_states:, n_states:].T
 
 
 def smoother_pass(
@@ -213,7 +217,7 @@ def draw_backwards(filtered: Filtered, following: Transition, normals: Array, af
         filtered_mean, root, transition, normal = row
         gain, spread = condition(root, transition)
         missed = later - transition.move(filtered_mean)
-        upper = jnp.linalg.qr(spread.T, mode="r")
+        upper = spread.T
         upper = jnp.where(jnp.diag(upper) < 0.0, -1.0, 1.0)[:, None] * upper
         drawn = filtered_mean + missed @ gain.T + normal @ upper
         return drawn, drawn
