@@ -212,7 +212,7 @@ def test_predictions_one_row_ahead_are_in_data_units(amounts):
     y = np.column_stack(
         [np.log(frame["rain"]), np.log(frame["share"] / (10.0 - frame["share"])), frame["level"]]
     )
-    plain = ProbabilisticSFA.from_parameters(*fitted.params_).filter(y)
+    plain = ProbabilisticSFA.from_parameters(**fitted.params_.to_arrays()).filter(y)
     means, std = plain.predictions[:, 0], plain.prediction_std[:, 0]
     np.testing.assert_allclose(result.predictions[:, 0], np.exp(means + 0.5 * std**2), rtol=1e-9)
     np.testing.assert_allclose(result.quantile(0.5)[:, 0], np.exp(means), rtol=1e-9)
