@@ -184,9 +184,8 @@ class Model:
 
     def __init__(self, model: ProbabilisticSFA) -> None:
         self.model = model
-        arrays = (value for value in model.params_._asdict().values() if value is not None)
         #: Numbers that were learned.
-        self.parameters = sum(np.size(array) for array in arrays)
+        self.parameters = sum(array.size for array in model.params_.to_arrays().values())
 
     def __call__(self, windows: list[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Means and standard deviations of all cells, window by window."""

@@ -78,7 +78,7 @@ def dynamax(problem: Problem, *, parallel: bool = False) -> Run:
     if problem.has_gaps:
         raise Unable("has no path for missing cells")
     module = parallel_inference if parallel else inference
-    a, C, r, mu = problem.params[:4]
+    a, C, r, mu = problem.params.to_arrays().values()
     with jax.enable_x64(True), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         K = len(a)
@@ -103,8 +103,8 @@ def cuthbert(problem: Problem, *, parallel: bool = False) -> Run:
     from cuthbert import smoother as run_smoother
     from cuthbert.gaussian import kalman
 
-    def program(params: Parameters, X: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        a, C, r, mu = params[:4]
+    def program(params: tuple[jax.Array, ...], X: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        a, C, r, mu = params
         origin, identity = jnp.zeros_like(a), jnp.eye(len(a))
         dynamics, noise = (jnp.diag(a), origin, jnp.diag(jnp.sqrt(1.0 - a**2))), jnp.diag(jnp.sqrt(r))
 
@@ -120,7 +120,7 @@ def cuthbert(problem: Problem, *, parallel: bool = False) -> Run:
 
     compiled = jax.jit(program)
     with jax.enable_x64(True):
-        params, X = jax.device_put((problem.params, problem.X))
+        params, X = jax.device_put((tuple(problem.params.to_arrays().values()), problem.X))
 
     def run() -> Answer:
         with jax.enable_x64(True):
@@ -136,7 +136,7 @@ def statsmodels(
     """Return statsmodels' compiled smoother, asked for means and covariances only."""
     from statsmodels.tsa.statespace import kalman_filter, kalman_smoother
 
-    a, C, r, mu = problem.params[:4]
+    a, C, r, mu = problem.params.to_arrays().values()
     D, K = C.shape
     if collapse and D <= K:
         raise Unable("collapses only more features than latents")
@@ -167,7 +167,7 @@ def pykalman(problem: Problem) -> Run:
 
     if problem.has_gaps:
         raise Unable("leaves out a whole row where a cell is missing")
-    a, C, r, mu = problem.params[:4]
+    a, C, r, mu = problem.params.to_arrays().values()
     model = KalmanFilter(
         transition_matrices=np.diag(a),
         observation_matrices=C,

@@ -98,7 +98,7 @@ def gradient():
         panel = make_panel(Sequences(X, (n_rows,)))
         with jax.enable_x64(True):
             data = tuple(map(jnp.asarray, (panel.values, panel.mask, panel.gap_index)))
-            arrays = tuple(map(jnp.asarray, params))
+            arrays = tuple(map(jnp.asarray, params.to_arrays().values()))
 
             def value(arrays, data):
                 return marginal_log_likelihood(*arrays, *data)
@@ -173,7 +173,7 @@ def main():
     params, X = model(rng, 132, options.latents), with_holes(rng, options.rows, 132, 0.016)
     if options.memory:
         memory = {"memory_decay": rng.uniform(0.3, 0.95, 132), "memory_scale": rng.uniform(0.3, 0.8, 132)}
-        latents(params._replace(**memory), X)
+        latents(params.replace(**memory), X)
         return
     gradient()
     latents(params, X)

@@ -143,7 +143,7 @@ def _fit_robust(
     """The same under Student-t noise, by Gibbs sampling; labels are those of the maximum of the bound."""
     start, units, inner, rows, target, values = _pose(sequences, model)
     series, panel = pack(rows, False), make_panel(rows)
-    first = inner._replace(
+    first = inner.replace(
         decay=np.exp(-1.0 / np.asarray(values["timescale"])),
         noise_variance=np.maximum(inner.noise_variance, LEAST_NOISE),
     )
@@ -175,7 +175,8 @@ def _fit_robust(
     )
     draws = relabelled(raw, relabelling)
     order, signs = canonical_order(draws, units.scale)
-    top = Draws(*(part[None, None] for part in (start.params.decay, *start.params[1:])))
+    parts = (start.params.decay, start.params.loadings, start.params.noise_variance, start.params.offset)
+    top = Draws(*(part[None, None] for part in parts))
     return FittedPosterior(
         method=inference.method,
         draws=reordered(draws, order, signs),

@@ -81,7 +81,7 @@ def write(
     arrays: dict[str, NDArray[Any]] = {
         **{f"draws_{name}": x for name, x in fitted.draws._asdict().items()},
         **{f"raw_{name}": x for name, x in fitted.raw_draws._asdict().items()},
-        **{f"maximum_{name}": x for name, x in fitted.maximum._asdict().items() if x is not None},
+        **{f"maximum_{name}": x for name, x in fitted.maximum.to_arrays().items()},
         **{f"stats_{name}": _plain(np.asarray(x)) for name, x in fitted.inferred.sample_stats.items()},
         "permutations": fitted.relabelling.permutations,
         "signs": fitted.relabelling.signs,

@@ -243,7 +243,7 @@ def draw_series(
     params = Parameters(*(x[chain, draw] for x in fitted.draws))
     if params.noise_variance.ndim == 2:
         noise = params.noise_variance[int(rng.integers(len(params.noise_variance)))]
-        params = params._replace(noise_variance=noise)
+        params = params.replace(noise_variance=noise)
     values, latents = simulate(params, n_steps, rng)
     if fitted.degrees is not None:
         noise = np.sqrt(params.noise_variance) * rng.standard_t(fitted.degrees[chain, draw], values.shape)

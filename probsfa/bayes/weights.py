@@ -49,7 +49,7 @@ class WeightedDraw(NamedTuple):
     def expected(self) -> Parameters:
         """The parameters with the variance of noise of which no weight is known."""
         variance = self.params.noise_variance * StudentNoise(self.degrees).variance
-        return self.params._replace(noise_variance=variance)
+        return self.params.replace(noise_variance=variance)
 
     def variances(self, shape: tuple[int, ...]) -> FloatArray:
         """Drawn variances (..., D) of the noise of cells that are not observed."""

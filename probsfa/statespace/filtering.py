@@ -1,8 +1,9 @@
 """Causal inference that can stop and go on: the distribution of each state given the rows so far."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,15 +42,6 @@ class FilterState(NamedTuple):
     time: float | None = None
 
 
-class _Causal(NamedTuple):
-    """What a filter returns for each row, and where it stopped."""
-
-    means: FloatArray
-    covariances: FloatArray
-    row_log_likelihoods: FloatArray
-    state: FilterState
-
-
 class OneStep(NamedTuple):
     """Distribution of each row given the rows before it.
 
@@ -65,7 +57,47 @@ class OneStep(NamedTuple):
     std: FloatArray
 
 
-class FilterResult(_Causal):
+@dataclass(frozen=True, eq=False)
+class _Filtered:
+    """What a filter computed for all states, from which predictions follow.
+
+    Attributes
+    ----------
+    means, covariances : ndarray of shape (T, S) and (T, S, S)
+        Moments of all states given the rows up to their own.
+    params : Parameters
+        From which observations are predicted.
+    values : ndarray of shape (T, D)
+        Observations, NaN where missing.
+    before : FilterState
+        The state before the first row.
+    steps : Transition
+        Transitions that lead to each row.
+    reported : ndarray of int
+        States that the result reports.
+    """
+
+    means: FloatArray
+    covariances: FloatArray
+    params: Parameters
+    values: FloatArray
+    before: FilterState
+    steps: Transition
+    reported: NDArray[np.intp]
+
+    @cached_property
+    def one_step(self) -> OneStep:
+        """Distribution of each row given the rows before it."""
+        return one_step(self.params, self.steps, self.means, self.covariances, self.before)
+
+    @property
+    def innovations(self) -> FloatArray:
+        """Standardised prediction errors (T, D)."""
+        return standardised_errors(self.values, *self.one_step)
+
+
+@dataclass(frozen=True, eq=False)
+class FilterResult:
     """Causal distributions of the latents, and what they predict one row ahead.
 
     Attributes
@@ -77,10 +109,10 @@ class FilterResult(_Causal):
     row_log_likelihoods : ndarray of shape (T,)
         Log density of each row given the rows before it, in nats; zero where nothing is observed.
     state : FilterState
-        From which to go on with the rows that follow; where the noise has memory, of that too.
+        From which to go on with the rows that follow; with AR(1) noise it contains the noise.
     predictions : ndarray of shape (T, D)
-        Means of the observations given the rows before their own. Like the two that follow it is worked out
-        when it is first asked for, and is no part of the tuple.
+        Means of the observations given the rows before their own. Computed at first use, like the two that
+        follow.
     prediction_std : ndarray of shape (T, D)
         Standard deviations of the observations given the rows before their own, noise included.
     innovations : ndarray of shape (T, D)
@@ -92,49 +124,15 @@ class FilterResult(_Causal):
     probsfa.ProbabilisticSFA.diagnose : What innovations say of the model.
     """
 
-    _params: Parameters
-    _values: FloatArray
-    _before: FilterState
-    _transitions: Transition
-    _states: _Causal
-    _which: NDArray[np.intp] | None = None  # states that are reported; None for all
+    means: FloatArray
+    covariances: FloatArray
+    row_log_likelihoods: FloatArray
+    state: FilterState
+    _filtered: _Filtered = field(repr=False)
 
-    @classmethod
-    def of(
-        cls, causal: _Causal, params: Parameters, values: FloatArray, before: FilterState, steps: Transition
-    ) -> Self:
-        """A result that knows what its predictions are made of.
-
-        Parameters
-        ----------
-        causal : tuple
-            Means, covariances, log-likelihoods and state, of all states.
-        params : Parameters
-            From which observations are predicted.
-        values : ndarray of shape (T, D)
-            Observations, NaN where missing.
-        before : FilterState
-            The state before the first row.
-        steps : Transition
-            Transitions that lead to each row.
-        """
-        made = cls(*causal)
-        made._states = causal
-        made._params, made._values, made._before, made._transitions = params, values, before, steps
-        return made
-
-    @cached_property
+    @property
     def _one_step(self) -> OneStep:
-        whole = self._states
-        return one_step(self._params, self._transitions, whole.means, whole.covariances, self._before)
-
-    def of_latents(self, which: NDArray[np.intp]) -> Self:
-        """The same with the moments of some states alone, while `state` and predictions are of all."""
-        means, covariances = self.means[:, which], self.covariances[:, which[:, None], which]
-        made = type(self)(means, covariances, *self[2:])
-        made._states, made._params, made._values = self._states, self._params, self._values
-        made._before, made._transitions, made._which = self._before, self._transitions, which
-        return made
+        return self._filtered.one_step
 
     @property
     def predictions(self) -> FloatArray:
@@ -149,7 +147,7 @@ class FilterResult(_Causal):
     @property
     def innovations(self) -> FloatArray:
         """Standardised prediction errors, shape (T, D); NaN where a cell is missing."""
-        return standardised_errors(self._values, self.predictions, self.prediction_std)
+        return self._filtered.innovations
 
     def quantile(self, probability: float) -> FloatArray:
         """Quantiles of the observations given the rows before their own, shape (T, D)."""
@@ -243,18 +241,18 @@ def row_errors(result: FilterResult) -> RowErrors:
     -------
     RowErrors
     """
-    params, whole = result._params, result._states
-    _, predicted = _predicted_states(result._transitions, whole.means, whole.covariances, result._before)
-    errors = result.innovations
+    whole = result._filtered
+    _, predicted = _predicted_states(whole.steps, whole.means, whole.covariances, whole.before)
+    errors = whole.innovations
     seen = ~np.isnan(errors)
-    scale = result.prediction_std
+    scale = whole.one_step.std
     n, d = errors.shape
     distances, cell_errors = np.full(n, np.nan), np.full((n, d), np.nan)
     diagonal = np.arange(d)
     block = max(1, _MOST_ENTRIES // d**2)
     for start in range(0, n, block):
         rows = slice(start, start + block)
-        loaded = params.loadings / scale[rows, :, None]
+        loaded = whole.params.loadings / scale[rows, :, None]
         # Correlations of the errors; a missing cell is one that is by itself.
         spread = loaded @ predicted[rows] @ np.swapaxes(loaded, 1, 2)
         spread = np.where(seen[rows, :, None] & seen[rows, None, :], spread, 0.0)
@@ -269,9 +267,9 @@ def row_errors(result: FilterResult) -> RowErrors:
 
 def transition_matrices(result: FilterResult) -> FloatArray:
     """Matrices (T, K, K) from the latents of the row before to those of each row; zero if there is none."""
-    n, k = result._states.means.shape
-    which = np.arange(k) if result._which is None else result._which
-    batch = result._transitions.as_batch()
+    n, k = result._filtered.means.shape
+    which = result._filtered.reported
+    batch = result._filtered.steps.as_batch()
     unit = np.eye(k)
     columns = [np.asarray(batch.move(np.repeat(unit[:, j, None], n, axis=1)))[which] for j in which]
     return np.ascontiguousarray(np.moveaxis(np.stack(columns, axis=1), -1, 0))
@@ -282,10 +280,10 @@ def gains(result: FilterResult) -> FloatArray:
 
     ``Cov[z_t] C' diag(m_t / r)``, with the covariance given the rows up to ``t``: the Kalman gain.
     """
-    params, covariances = result._params, result._states.covariances
-    rows = covariances if result._which is None else covariances[:, result._which]
-    weights = np.where(np.isnan(result._values), 0.0, 1.0 / params.noise_variance)
-    return np.asarray((rows @ params.loadings.T) * weights[:, None, :])
+    whole = result._filtered
+    rows = whole.covariances[:, whole.reported]
+    weights = np.where(np.isnan(whole.values), 0.0, 1.0 / whole.params.noise_variance)
+    return np.asarray((rows @ whole.params.loadings.T) * weights[:, None, :])
 
 
 def standardised_errors(values: FloatArray, means: FloatArray, std: FloatArray) -> FloatArray:
@@ -374,9 +372,14 @@ def run_filter(
     )
     before = FilterState(mean, covariance)
     steps = transitions.at(slice(0, panel.n_rows))
-    causal = _Causal(*filtering, last)
-    result = FilterResult.of(causal, predictive or states, sequence.values, before, steps)
-    return result.of_latents(params.shared_states) if params.has_memory else result
+    means, covariances, row_log_likelihoods = filtering
+    reported = params.shared_states
+    whole = _Filtered(
+        means, covariances, predictive or states, sequence.values, before, steps, reported=reported
+    )
+    if params.has_memory:
+        means, covariances = means[:, reported], covariances[:, reported[:, None], reported]
+    return FilterResult(means, covariances, row_log_likelihoods, last, whole)
 
 
 def _check_state(state: FilterState, n_states: int, times: FloatArray | None) -> None:

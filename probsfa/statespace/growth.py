@@ -83,7 +83,7 @@ def reduced(params: Parameters, latents: Latents) -> Parameters:
     of_pairs = np.concatenate([rhythms, r + smooth_ones]).astype(int)
     kept = np.concatenate([slow, (k + 2 * of_pairs[:, None] + np.arange(2)).ravel()]).astype(int)
     lost = np.sum(np.delete(params.loadings, kept, axis=1) ** 2, axis=1)
-    return params._replace(
+    return params.replace(
         decay=params.decay[slow],
         loadings=params.loadings[:, kept],
         noise_variance=params.noise_variance + 0.5 * lost,
@@ -109,8 +109,8 @@ def _joined(params: Parameters, new: Parameters, noise: Noise) -> list[Parameter
         if noise.kind == "diagonal":
             explained = np.minimum(np.sum(loadings**2, axis=1), 0.5 * variance)
             variance = np.maximum(variance - explained, noise.floor)
-        both = with_more_latents(params, new._replace(loadings=loadings))
-        out.append(both._replace(noise_variance=variance))
+        both = with_more_latents(params, new.replace(loadings=loadings))
+        out.append(both.replace(noise_variance=variance))
     return out
 
 

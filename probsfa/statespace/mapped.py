@@ -33,12 +33,13 @@ from probsfa.statespace.transforms import Transforms
 __all__ = ["MappedFilterResult", "MappedModel", "fill_quantile", "mapped"]
 
 
+@dataclass(frozen=True, eq=False)
 class MappedFilterResult(FilterResult):
     """The same, of a model of mapped columns: predictions are in data units."""
 
-    _inner: FilterResult
-    _transforms: Transforms
-    _effects: FloatArray | float
+    _inner: FilterResult = field(repr=False)
+    _transforms: Transforms = field(repr=False)
+    _effects: FloatArray | float = field(repr=False)
 
     @classmethod
     def around(
@@ -57,9 +58,17 @@ class MappedFilterResult(FilterResult):
         slopes : ndarray of shape (T,)
             What the log density of each row of data exceeds that of the mapped row by.
         """
-        made = cls(inner.means, inner.covariances, inner.row_log_likelihoods + slopes, inner.state)
-        made._inner, made._transforms, made._effects = inner, transforms, effects
-        return made
+        log_likelihoods = inner.row_log_likelihoods + slopes
+        return cls(
+            inner.means,
+            inner.covariances,
+            log_likelihoods,
+            inner.state,
+            inner._filtered,
+            inner,
+            transforms,
+            effects,
+        )
 
     @cached_property
     def _one_step(self) -> OneStep:

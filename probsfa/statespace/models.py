@@ -237,7 +237,9 @@ class LinearGaussianModel:
             for i in range(len(timed.lengths))
         ]
         for result in results:
-            check_finite(sequences, self._states, *result[:3])
+            check_finite(
+                sequences, self._states, result.means, result.covariances, result.row_log_likelihoods
+            )
         return results
 
     def log_likelihood(self, sequences: Sequences) -> float:
@@ -351,7 +353,7 @@ class LinearGaussianModel:
             for s, ahead in zip(sequences.slices, steps, strict=True)
         ]
         return [
-            one._replace(latent_means=one.latent_means[:, shared], latent_std=one.latent_std[:, shared])
+            replace(one, latent_means=one.latent_means[:, shared], latent_std=one.latent_std[:, shared])
             for one in forecasts
         ]
 

@@ -205,7 +205,7 @@ class NoiseFreeModel:
             last = s.stop - 1
             full = forecast(params, posterior.means[last], posterior.covariances[last], ahead)
             forecasts.append(
-                full._replace(latent_means=full.latent_means[:, :k], latent_std=full.latent_std[:, :k])
+                replace(full, latent_means=full.latent_means[:, :k], latent_std=full.latent_std[:, :k])
             )
         return forecasts
 

@@ -36,6 +36,9 @@ variance of its own, which no other column sees::
 The engine takes these as AR(1) latents with one loading each (:attr:`Parameters.state_space`).
 """
 
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -46,6 +49,8 @@ from probsfa.linalg import canonical_signs
 
 _NONE: FloatArray = np.zeros(0)
 _NONE.flags.writeable = False
+# Arrays that every model has.
+_ALWAYS = ("decay", "loadings", "noise_variance", "offset")
 
 
 class Latents(NamedTuple):
@@ -115,20 +120,17 @@ class Latents(NamedTuple):
         ]
 
 
-class _FourParts(NamedTuple):
-    """What every model has."""
-
-    decay: FloatArray
-    loadings: FloatArray
-    noise_variance: FloatArray
-    offset: FloatArray
+def _none() -> FloatArray:
+    """What a model without such latents or noise has of them."""
+    return _NONE
 
 
-class Parameters(_FourParts):
+@dataclass(frozen=True, eq=False, repr=False)
+class Parameters:
     """Parameters of a model with ``K`` AR(1) latents, ``R`` rhythms, ``M`` smooth latents and ``D`` features.
 
-    A tuple of the first four; those of rhythms, of smooth latents and of the noise's memory are attributes
-    beside it.
+    Immutable; :meth:`replace` returns changed parameters. Two instances are equal only if they are the same
+    object: compare the arrays.
 
     Attributes
     ----------
@@ -148,52 +150,94 @@ class Parameters(_FourParts):
     smooth_rate : ndarray of shape (M,)
         ``sqrt(3) / timescale`` of each smooth latent, for one time step.
     memory_decay : ndarray of shape (D,) or (0,)
-        Correlation over one time step of the part of each column's noise that has a memory, inside (-1, 1);
-        empty where the noise is white.
+        Correlation over one time step of the AR(1) noise of each column, inside (-1, 1); empty for white
+        noise.
     memory_scale : ndarray of shape (D,) or (0,)
-        Standard deviation of that part, in data units, zero or positive.
+        Standard deviation of the AR(1) noise, in data units, zero or positive.
+
+    Notes
+    -----
+    The modules of this package that use JAX register the class as a pytree, whose leaves are the nine arrays
+    (:mod:`probsfa.statespace.engine.settings`). Arrays are not checked here, because JAX makes instances of
+    what are no arrays; :func:`make_parameters` checks them.
     """
 
-    rhythm_decay: FloatArray
-    rhythm_frequency: FloatArray
-    smooth_rate: FloatArray
-    memory_decay: FloatArray
-    memory_scale: FloatArray
+    decay: FloatArray
+    loadings: FloatArray
+    noise_variance: FloatArray
+    offset: FloatArray
+    rhythm_decay: FloatArray = field(default_factory=_none)
+    rhythm_frequency: FloatArray = field(default_factory=_none)
+    smooth_rate: FloatArray = field(default_factory=_none)
+    memory_decay: FloatArray = field(default_factory=_none)
+    memory_scale: FloatArray = field(default_factory=_none)
 
-    #: What is beside the tuple.
-    BESIDE = ("rhythm_decay", "rhythm_frequency", "smooth_rate", "memory_decay", "memory_scale")
+    def __new__(cls, *arrays: FloatArray, **by_name: FloatArray) -> Self:  # noqa: ARG004
+        """Make an instance.
 
-    def __new__(
-        cls,
-        decay: FloatArray,
-        loadings: FloatArray,
-        noise_variance: FloatArray,
-        offset: FloatArray,
-        rhythm_decay: FloatArray = _NONE,
-        rhythm_frequency: FloatArray = _NONE,
-        smooth_rate: FloatArray = _NONE,
-        memory_decay: FloatArray = _NONE,
-        memory_scale: FloatArray = _NONE,
-    ) -> Self:
-        """Make the tuple and what is beside it."""
-        made = super().__new__(cls, decay, loadings, noise_variance, offset)
-        made.rhythm_decay, made.rhythm_frequency = rhythm_decay, rhythm_frequency
-        made.smooth_rate = smooth_rate
-        made.memory_decay, made.memory_scale = memory_decay, memory_scale
+        Pickles of versions in which this class was a tuple give the first four arrays here, and the others as
+        the state; they never call ``__init__``.
+        """
+        made = super().__new__(cls)
+        made.__dict__.update(zip(_ALWAYS, arrays, strict=False))
         return made
 
-    def _asdict(self) -> dict[str, Any]:
-        """All parameters by name; those of kinds of latents that there are none of are left out."""
-        beside = {name: getattr(self, name) for name in self.BESIDE}
-        return {**super()._asdict(), **{name: part for name, part in beside.items() if len(part)}}
-
-    def _replace(self, **changes: Any) -> Self:
-        """The same parameters but for some."""
-        return type(self)(**{**self._asdict(), **changes})
+    def __iter__(self) -> Iterator[FloatArray]:
+        """Iterate over decay, loadings, noise variance and offset; deprecated."""
+        warnings.warn(
+            "Parameters can no longer be unpacked in the next release. Use the attributes decay, loadings, "
+            "noise_variance and offset.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return iter([getattr(self, name) for name in _ALWAYS])
 
     def __repr__(self) -> str:
-        """All parameters by name."""
-        return f"Parameters({', '.join(f'{name}={part!r}' for name, part in self._asdict().items())})"
+        """All arrays by name but those of kinds of latents or noise that the model lacks."""
+        return f"Parameters({', '.join(f'{name}={array!r}' for name, array in self.to_arrays().items())})"
+
+    def replace(self, **changes: Any) -> Self:
+        """Return the same parameters with some arrays changed.
+
+        Parameters
+        ----------
+        **changes : ndarray
+            New arrays by the names of the attributes.
+
+        Returns
+        -------
+        params : Parameters
+        """
+        return replace(self, **changes)
+
+    def to_arrays(self) -> dict[str, FloatArray]:
+        """Return the arrays by name; those of kinds of latents or noise that the model lacks are left out."""
+        arrays = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {name: array for name, array in arrays.items() if name in _ALWAYS or np.size(array)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, FloatArray]) -> Self:
+        """Return parameters from the arrays of :meth:`to_arrays`.
+
+        Parameters
+        ----------
+        arrays : mapping of str to ndarray
+            Arrays by name. Those of kinds of latents or noise that the model lacks may be left out. Other
+            names are ignored.
+
+        Returns
+        -------
+        params : Parameters
+
+        Raises
+        ------
+        ValueError
+            If one of the arrays that every model has is missing.
+        """
+        missing = [name for name in _ALWAYS if name not in arrays]
+        if missing:
+            raise ValueError(f"arrays must contain {', '.join(_ALWAYS)}; {', '.join(missing)} missing.")
+        return cls(**{one.name: arrays[one.name] for one in fields(cls) if one.name in arrays})
 
     @property
     def rhythm_periods(self) -> FloatArray:
@@ -215,11 +259,6 @@ class Parameters(_FourParts):
         first = self.n_components
         pairs = self.loadings[:, first : first + 2 * len(self.rhythm_decay)]
         return pairs[:, 0::2] + 1j * pairs[:, 1::2]
-
-    @property
-    def all_parts(self) -> tuple[FloatArray, ...]:
-        """The arrays of the tuple and those beside it."""
-        return tuple(self._asdict().values())
 
     @property
     def latents(self) -> Latents:
@@ -250,10 +289,10 @@ class Parameters(_FourParts):
     def with_seen_loadings(self, seen_loadings: FloatArray) -> Self:
         """The same parameters with other loadings of the states that columns see."""
         if not len(self.smooth_rate):
-            return self._replace(loadings=seen_loadings)
+            return self.replace(loadings=seen_loadings)
         loadings = np.zeros((len(seen_loadings), self.latents.n_states))
         loadings[:, self.latents.seen] = seen_loadings
-        return self._replace(loadings=loadings)
+        return self.replace(loadings=loadings)
 
     @property
     def free_loadings(self) -> BoolArray:
@@ -309,7 +348,7 @@ class Parameters(_FourParts):
         """The model of which this is the :attr:`state_space`: its last ``D`` AR(1) latents are memories."""
         k = self.n_components - self.n_features
         own = slice(k, self.n_components)
-        return self._replace(
+        return self.replace(
             decay=self.decay[:k],
             loadings=np.delete(self.loadings, own, axis=1),
             memory_decay=self.decay[own],
@@ -431,12 +470,12 @@ def canonical(params: Parameters, scale: ArrayLike) -> Parameters:
         Equivalent parameters in the canonical order, with canonical signs and phases.
     """
     units = np.asarray(scale, dtype=np.float64)
-    params = params._replace(memory_scale=np.abs(params.memory_scale)) if params.has_memory else params
+    params = params.replace(memory_scale=np.abs(params.memory_scale)) if params.has_memory else params
     order = np.argsort(-params.decay, kind="stable")
     if params.latents.n_pairs == 0:
         loadings = params.loadings[:, order]
         signs = canonical_signs(loadings, units)
-        return params._replace(decay=params.decay[order], loadings=loadings * signs)
+        return params.replace(decay=params.decay[order], loadings=loadings * signs)
     k, n_rhythms = params.n_components, len(params.rhythm_decay)
     slow = params.loadings[:, :k][:, order]
     by_period = np.argsort(np.abs(params.rhythm_frequency), kind="stable")
@@ -447,7 +486,7 @@ def canonical(params: Parameters, scale: ArrayLike) -> Parameters:
     by_timescale = np.argsort(params.smooth_rate, kind="stable")
     smooth = params.loadings[:, k + 2 * n_rhythms :: 2][:, by_timescale]
     smooth = smooth * canonical_signs(smooth, units)
-    return params._replace(
+    return params.replace(
         decay=params.decay[order],
         loadings=np.hstack(
             [
@@ -476,8 +515,8 @@ def _with_phase_zero(pairs: FloatArray, scale: FloatArray) -> FloatArray:
 def rescale(params: Parameters, shift: FloatArray, scale: FloatArray) -> Parameters:
     """Parameters of ``shift + scale * x`` from those of ``x``."""
     if params.has_memory:
-        params = params._replace(memory_scale=params.memory_scale * scale)
-    return params._replace(
+        params = params.replace(memory_scale=params.memory_scale * scale)
+    return params.replace(
         loadings=params.loadings * scale[:, None],
         noise_variance=params.noise_variance * scale**2,
         offset=shift + scale * params.offset,
@@ -490,7 +529,7 @@ def with_more_latents(params: Parameters, new: Parameters) -> Parameters:
     for model in (params, new):
         borders = np.cumsum([model.n_components, 2 * len(model.rhythm_decay)])
         parts.append(np.split(model.loadings, borders, axis=1))
-    return params._replace(
+    return params.replace(
         decay=np.append(params.decay, new.decay),
         loadings=np.hstack([part for kind in zip(*parts, strict=True) for part in kind]),
         rhythm_decay=np.append(params.rhythm_decay, new.rhythm_decay),

@@ -73,7 +73,7 @@ def write(
         if model.regression is not None:
             scalars["exog_names"] = list(model.regression.names)
     arrays = {
-        **{name: value for name, value in fitted.params._asdict().items() if value is not None},
+        **fitted.params.to_arrays(),
         "history": fitted.history,
         "shift": fitted.shift,
         "scale": fitted.scale,
@@ -152,10 +152,7 @@ def _assemble(scalars: dict[str, Any], arrays: dict[str, Any]) -> tuple[FittedMo
         options["transforms"] = as_asked(options["transforms"])
     fitted_with = scalars.get("fitted_with", options)
     fitted = MaximumLikelihood(
-        params=Parameters(
-            **{name: arrays[name] for name in Parameters._fields},
-            **{name: arrays[name] for name in Parameters.BESIDE if name in arrays},
-        ),
+        params=Parameters.from_arrays(arrays),
         shift=arrays["shift"],
         scale=arrays["scale"],
         time_unit=scalars["time_unit"],

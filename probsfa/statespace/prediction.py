@@ -1,6 +1,7 @@
 """From the posterior of the latents to that of observations: imputation and forecasts."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -42,16 +43,8 @@ def check_probability(probability: Any) -> float:
     return float(probability)
 
 
-class _Moments(NamedTuple):
-    """Moments of the steps after the last row."""
-
-    means: Any
-    std: Any
-    latent_means: Any
-    latent_std: Any
-
-
-class Forecast(_Moments):
+@dataclass(frozen=True, eq=False)
+class Forecast:
     """Distribution of the steps after the last row, ``H`` of them.
 
     Attributes
@@ -66,19 +59,20 @@ class Forecast(_Moments):
         Standard deviations of the latents.
     """
 
-    _cells: CellDistribution | None = None
+    means: Any
+    std: Any
+    latent_means: Any
+    latent_std: Any
+    # The distribution of the observations where it is not Gaussian.
+    _cells: CellDistribution | None = field(default=None, repr=False)
 
     def of_cells(self, cells: CellDistribution, means: Any, std: Any) -> Self:
         """The same of the latents, with observations of another distribution."""
-        made = self._replace(means=means, std=std)
-        made._cells = cells
-        return made
+        return replace(self, means=means, std=std, _cells=cells)
 
     def with_moments(self, means: Any, std: Any, latent_means: Any, latent_std: Any) -> Self:
         """The same distribution with its moments in another type, such as frames."""
-        made = type(self)(means, std, latent_means, latent_std)
-        made._cells = self._cells
-        return made
+        return replace(self, means=means, std=std, latent_means=latent_means, latent_std=latent_std)
 
     def quantile(self, probability: float) -> Any:
         """Quantiles of the observations: ends of intervals, and with 0.5 the median.

@@ -73,7 +73,7 @@ def _with_smooth(params: Parameters, timescales: dict[int, float]) -> Parameters
     pairs = np.zeros((params.n_features, 2 * len(which)))
     pairs[:, ::2] = params.loadings[:, which]
     rates = np.sqrt(3.0) / np.array([timescales[k] for k in which])
-    return params._replace(
+    return params.replace(
         decay=np.delete(params.decay, which),
         loadings=np.hstack([np.delete(params.loadings, which, axis=1), pairs]),
         smooth_rate=np.append(params.smooth_rate, rates),

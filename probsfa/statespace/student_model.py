@@ -89,7 +89,9 @@ class StudentModel(LinearGaussianModel):
             for i in range(len(timed.lengths))
         ]
         for result in results:
-            check_finite(sequences, self._states, *result[:3])
+            check_finite(
+                sequences, self._states, result.means, result.covariances, result.row_log_likelihoods
+            )
         return results
 
     def log_likelihood(self, sequences: Sequences) -> float:

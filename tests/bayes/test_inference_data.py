@@ -4,7 +4,6 @@ import arviz
 import numpy as np
 import pytest
 
-from probsfa.statespace.parameters import Parameters
 from tests.oracles import statespace as oracle
 
 GROUPS = {
@@ -53,8 +52,8 @@ def test_log_likelihood_is_that_of_each_row_given_the_rows_before(sampled, tree,
     logs = tree["log_likelihood"]["observations"]
     assert logs.dims == ("chain", "draw", "time")
     chain, draw = 2, int(logs["draw"][3])
-    params = Parameters(*(x[chain, draw] for x in sampled.draws_))
-    wanted = oracle.kalman_loop(oracle.Model(*params), [frame[0].to_numpy()]).row_log_likelihoods
+    model = oracle.Model(*(x[chain, draw] for x in sampled.draws_))
+    wanted = oracle.kalman_loop(model, [frame[0].to_numpy()]).row_log_likelihoods
     np.testing.assert_allclose(logs.sel(chain=chain, draw=draw), wanted, atol=1e-8)
 
 

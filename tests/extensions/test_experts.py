@@ -53,6 +53,10 @@ def random_parameters(rng, E=3, K=2):
     )
 
 
+def arrays_of(params):
+    return tuple(params.to_arrays().values())
+
+
 def differences(function, at, step=1e-5):
     """Derivative of a function by a vector."""
     away = step * np.eye(len(at))
@@ -66,14 +70,15 @@ def differences(function, at, step=1e-5):
 @pytest.mark.parametrize("K", [1, 2, 4])
 def test_global_expert_is_the_dense_gaussian(rng, lengths, K):
     params = random_parameters(rng, K=K)
+    arrays = arrays_of(params)
     rows = rng.standard_normal((2, sum(lengths), 3))
     at = GlobalExpert(params, lengths).evaluate(rows)
-    np.testing.assert_allclose(at.log_density, oracle.log_density(rows, *params, lengths), rtol=EXACT)
+    np.testing.assert_allclose(at.log_density, oracle.log_density(rows, *arrays, lengths), rtol=EXACT)
     away = (rows - params.offset).reshape(2, -1)
-    gradient = -np.linalg.solve(oracle.covariance(*params[:3], lengths), away.T).T
+    gradient = -np.linalg.solve(oracle.covariance(*arrays[:3], lengths), away.T).T
     np.testing.assert_allclose(at.gradient.reshape(2, -1), gradient, atol=EXACT)
     first = lengths[0]
-    np.testing.assert_allclose(at.means[0, :first], oracle.latent_means(rows[0, :first], *params), atol=EXACT)
+    np.testing.assert_allclose(at.means[0, :first], oracle.latent_means(rows[0, :first], *arrays), atol=EXACT)
 
 
 def test_draws_of_latents_have_their_moments(rng):
@@ -84,7 +89,7 @@ def test_draws_of_latents_have_their_moments(rng):
     drawn = expert.draw_latents(np.repeat(means, 40_000, axis=0), rng)
     np.testing.assert_allclose(drawn.mean(axis=0), means[0], atol=6 / np.sqrt(40_000))
     # The total variance of a latent is one: what rows leave, and what they tell.
-    total = oracle.covariance(*params[:3], [3])
+    total = oracle.covariance(params.decay, params.loadings, params.noise_variance, [3])
     told = np.stack([params.decay[0] ** abs(t - 1) * params.loadings[:, 0] for t in range(3)]).ravel()
     left = 1.0 - told @ np.linalg.solve(total, told)
     np.testing.assert_allclose(drawn[:, 1, 0].var(), left, rtol=0.05)
@@ -96,7 +101,7 @@ def test_derivative_by_parameters_is_that_of_differences(rng):
 
     def apart(vector):
         here = from_vector(vector, 2)
-        return np.subtract(*(oracle.log_density(rows, *here, lengths).mean() for rows in sets))
+        return np.subtract(*(oracle.log_density(rows, *arrays_of(here), lengths).mean() for rows in sets))
 
     expert = GlobalExpert(params, lengths)
     ours = np.subtract(*(expert.by_parameters(expert.evaluate(rows)) for rows in sets))
@@ -120,7 +125,7 @@ def test_derivative_by_cells_is_that_of_differences(rng, noisy):
         np.testing.assert_allclose(gradient[:, chain], wanted, rtol=1e-5, atol=1e-4)
     rows = density.rows(cells)
     np.testing.assert_array_equal(density.cells(rows), cells)
-    wanted = oracle.log_density(features(rows), *params, [5])
+    wanted = oracle.log_density(features(rows), *arrays_of(params), [5])
     if noisy:
         wanted = wanted - 0.5 * np.sum(
             np.where(free, seen, 0.0)
@@ -214,7 +219,7 @@ MOMENTS = (
 
 @pytest.mark.parametrize("reflecting", [False, True])
 def test_samples_have_the_moments_of_the_grid(rng, reflecting):
-    grid = oracle.Grid(SQUARED, *SQUARE)
+    grid = oracle.Grid(SQUARED, *arrays_of(SQUARE))
     drawn, acceptance = run(*two_rows(), 200, 400, rng, reflecting)
     assert 0.6 < acceptance < 0.98
     check_moments(drawn, lambda f: grid.mean(lambda y: f(y[..., 0])), MOMENTS)
@@ -222,11 +227,13 @@ def test_samples_have_the_moments_of_the_grid(rng, reflecting):
 
 @pytest.mark.parametrize("noise", [None, 0.5])
 def test_samples_given_a_cell_have_the_moments_of_the_grid(rng, noise):
-    grid = oracle.Grid(SQUARED, *SQUARE)
+    grid = oracle.Grid(SQUARED, *arrays_of(SQUARE))
     drawn, _ = run(*two_rows((1.3, np.nan), noise), 200, 400, rng)
     if noise is None:
         logs = oracle.log_density(
-            SQUARED(np.stack([np.full_like(grid.axis, 1.3), grid.axis], axis=1)[..., None]), *SQUARE, [2]
+            SQUARED(np.stack([np.full_like(grid.axis, 1.3), grid.axis], axis=1)[..., None]),
+            *arrays_of(SQUARE),
+            [2],
         )
         weights = np.exp(logs - logs.max())
         points = np.stack([np.full_like(grid.axis, 1.3), grid.axis], axis=1)
@@ -239,15 +246,17 @@ def test_samples_given_a_cell_have_the_moments_of_the_grid(rng, noise):
 
 
 def test_integral_is_that_of_the_grid(rng):
-    grid = oracle.Grid(SQUARED, *SQUARE)
+    grid = oracle.Grid(SQUARED, *arrays_of(SQUARE))
     for values in ((np.nan, np.nan), (1.3, np.nan), (1.3, 0.2)):
         density, reference = two_rows(values)
         ours = log_integral(density, reference, n_chains=400, n_temperatures=30, n_leaps=6, rng=rng)
         if values == (1.3, np.nan):
             rows = np.stack([np.full_like(grid.axis, 1.3), grid.axis], axis=1)[..., None]
-            wanted = np.log(np.sum(np.exp(oracle.log_density(SQUARED(rows), *SQUARE, [2]))) * grid.step)
+            wanted = np.log(
+                np.sum(np.exp(oracle.log_density(SQUARED(rows), *arrays_of(SQUARE), [2]))) * grid.step
+            )
         elif values == (1.3, 0.2):
-            wanted = oracle.log_density(SQUARED(np.array(values)[:, None]), *SQUARE, [2])
+            wanted = oracle.log_density(SQUARED(np.array(values)[:, None]), *arrays_of(SQUARE), [2])
         else:
             wanted = grid.log_integral
         assert abs(ours.value - wanted) < 6 * ours.error + EXACT
@@ -262,8 +271,8 @@ def test_gradient_of_long_chains_is_that_of_the_likelihood(rng):
 
     def log_likelihood(vector):
         here = from_vector(vector, 1)
-        grid = oracle.Grid(SQUARED, *here, n=300)
-        return oracle.log_density(SQUARED(values), *here, [2]) - grid.log_integral
+        grid = oracle.Grid(SQUARED, *arrays_of(here), n=300)
+        return oracle.log_density(SQUARED(values), *arrays_of(here), [2]) - grid.log_integral
 
     wanted = differences(log_likelihood, to_vector(SQUARE), step=1e-4) / 2  # for a row
     data = Data(
@@ -287,7 +296,8 @@ def test_first_moves_from_the_data_point_the_way_of_the_likelihood(rng):
     def log_likelihood(vector):
         here = from_vector(vector, 1)
         return (
-            oracle.log_density(SQUARED(values), *here, [2]) - oracle.Grid(SQUARED, *here, n=300).log_integral
+            oracle.log_density(SQUARED(values), *arrays_of(here), [2])
+            - oracle.Grid(SQUARED, *arrays_of(here), n=300).log_integral
         )
 
     wanted = differences(log_likelihood, to_vector(SQUARE), step=1e-4)

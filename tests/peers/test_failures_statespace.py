@@ -110,7 +110,7 @@ def test_nan_is_missing_and_not_contagious(fitted):
     assert np.isnan(data).any()
     assert np.all(np.isfinite(estimator.transform(data)))
     assert np.isfinite(estimator.log_likelihood(data))
-    assert all(np.all(np.isfinite(part)) for part in estimator.params_)
+    assert all(np.all(np.isfinite(part)) for part in estimator.params_.to_arrays().values())
 
 
 def test_one_hole_does_not_hide_the_row(fitted):
@@ -236,7 +236,7 @@ def test_many_features_and_150_em_steps():
     rng = np.random.default_rng(5)
     x = oracle.simulate(rng, model_of(rng, [0.97, 0.8, 0.4], 73, 0.5), [1000])[0]
     found = ProbabilisticSFA(3, solver="em", max_iter=150, tol=1e-12).fit(x)
-    assert all(np.all(np.isfinite(part)) for part in found.params_)
+    assert all(np.all(np.isfinite(part)) for part in found.params_.to_arrays().values())
     assert np.all(np.diff(found.history_) >= -1e-8)
     covariances = found.posterior(x).covariances
     np.testing.assert_allclose(covariances, np.swapaxes(covariances, 1, 2), rtol=0, atol=1e-15)
@@ -258,7 +258,7 @@ def test_more_than_a_hundred_series():
 def test_shortest_series(n_rows, n_features):
     x = np.random.default_rng(n_rows).standard_normal((n_rows, n_features))
     found = ProbabilisticSFA(1).fit(x)
-    assert all(np.all(np.isfinite(part)) for part in found.params_)
+    assert all(np.all(np.isfinite(part)) for part in found.params_.to_arrays().values())
     assert found.posterior(x[:1]).lag_one_covariances.shape == (0, 1, 1)
     assert np.all(np.isfinite(found.forecast(x, 2).std))
 

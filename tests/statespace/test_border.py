@@ -178,7 +178,7 @@ TAKEN["one cell in a column"][0][30, 2] = 1.0
 def test_taken_without_a_warning_or_nan(case):
     X, k, *options = TAKEN[case]
     fitted = ProbabilisticSFA(k, **(options[0] if options else {})).fit(X)
-    assert all(np.all(np.isfinite(part)) for part in fitted.params_)
+    assert all(np.all(np.isfinite(part)) for part in fitted.params_.to_arrays().values())
     assert np.all(np.abs(fitted.decay_) < 1) and np.all(fitted.noise_variance_ > 0)
     assert np.all(np.diff(fitted.history_) >= 0)
     filled = fitted.impute(X)
@@ -198,7 +198,9 @@ def test_taken_without_a_warning_or_nan(case):
 def test_uneven_times_are_taken_for_any_data(rng):
     for X in (walk(), np.tile([1.0, -1.0], 30)[:, None] * np.ones(3)):
         fitted = ProbabilisticSFA(2).fit(X, times=uneven_times(rng, [60])[0])
-        assert np.all(fitted.decay_ > 0) and all(np.all(np.isfinite(part)) for part in fitted.params_)
+        assert np.all(fitted.decay_ > 0) and all(
+            np.all(np.isfinite(part)) for part in fitted.params_.to_arrays().values()
+        )
 
 
 def test_a_gap_of_years_is_taken():

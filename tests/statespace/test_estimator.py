@@ -37,7 +37,7 @@ def test_fitted_attributes_are_those_of_the_parameters(series):
     _, data, fitted = series
     assert fitted.loadings_.shape == (5, 2) and fitted.decay_.shape == (2,)
     assert fitted.noise_variance_.shape == fitted.mean_.shape == (5,)
-    for one, other in zip(fitted.params_, fitted_model(fitted)[:4], strict=True):
+    for one, other in zip(fitted.params_.to_arrays().values(), fitted_model(fitted)[:4], strict=True):
         np.testing.assert_array_equal(one, other)
     np.testing.assert_allclose(fitted.timescales_, -1 / np.log(fitted.decay_))
     assert fitted.converged_ and fitted.status_.startswith("Converged")

@@ -201,7 +201,7 @@ def test_effects_do_not_depend_on_units(driven):
 
 def test_verbs_are_those_of_the_rest_with_the_effects(driven):
     x, exog, fitted = driven
-    plain = ProbabilisticSFA.from_parameters(*fitted.params_)
+    plain = ProbabilisticSFA.from_parameters(**fitted.params_.to_arrays())
     effects = exog @ fitted.exog_coef_.T
     rest = x - effects
     np.testing.assert_allclose(fitted.transform(x, exog=exog), plain.transform(rest), rtol=1e-9)
@@ -228,7 +228,7 @@ def test_verbs_are_those_of_the_rest_with_the_effects(driven):
 
 def test_forecasts_take_the_covariates_of_their_steps(driven):
     x, exog, fitted = driven
-    plain = ProbabilisticSFA.from_parameters(*fitted.params_)
+    plain = ProbabilisticSFA.from_parameters(**fitted.params_.to_arrays())
     following = np.array([[11.0, 1.0], [11.1, 0.0], [20.0, 0.0]])
     more = np.vstack([exog, following])
     effects = following @ fitted.exog_coef_.T
@@ -332,7 +332,7 @@ def test_what_is_wrong_with_covariates_is_said(driven):
         fitted.forecast(x, 2, exog=exog)
     with pytest.raises(ValueError, match="2 columns .* got shape"):
         fitted.transform(x, exog=exog[:, :1])
-    plain = ProbabilisticSFA.from_parameters(*fitted.params_)
+    plain = ProbabilisticSFA.from_parameters(**fitted.params_.to_arrays())
     with pytest.raises(ValueError, match="was fitted without exog"):
         plain.transform(x, exog=exog)
 
@@ -528,7 +528,7 @@ def test_rounds_go_on_as_long_as_the_posterior_density_rises(rng, monkeypatch, p
         rounds.append(limit)
         variance = np.full(2, float(len(rounds)))
         history = (-1.0, float(len(rounds)))
-        return FitResult(at._replace(noise_variance=variance), -history[1], history, 1, "converged")
+        return FitResult(at.replace(noise_variance=variance), -history[1], history, 1, "converged")
 
     prior = types.SimpleNamespace(log_prior=lambda variance: prior_gain * min(variance[0], 4.0))
     monkeypatch.setattr(FitOptions, "learned_noise", lambda options, scale: prior)

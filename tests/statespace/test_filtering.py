@@ -1,5 +1,8 @@
 """The causal filter, stopped and resumed anywhere."""
 
+import pickle
+from dataclasses import FrozenInstanceError
+
 import numpy as np
 import pytest
 
@@ -55,6 +58,17 @@ def test_resumed_is_at_once(rng, sampling, cuts):
         together = np.concatenate([getattr(p, name) for p in pieces])
         np.testing.assert_allclose(together, getattr(at_once, name), rtol=1e-11, atol=1e-12)
     assert sum(p.log_likelihood for p in pieces) == pytest.approx(at_once.log_likelihood, rel=EXACT)
+
+
+def test_results_are_records_that_can_be_pickled(rng):
+    model, data, _ = case(rng, "even")
+    found = run_filter(to_parameters(model), sequence(data), None)
+    assert not isinstance(found, tuple)
+    with pytest.raises(FrozenInstanceError):
+        found.means = found.predictions
+    again = pickle.loads(pickle.dumps(found))
+    np.testing.assert_array_equal(again.predictions, found.predictions)
+    np.testing.assert_array_equal(again.quantile(0.9), found.quantile(0.9))
 
 
 def test_a_state_of_another_model_is_refused(rng):

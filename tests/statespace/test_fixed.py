@@ -280,7 +280,7 @@ def test_a_period_within_its_range_is_where_the_dense_likelihood_has_no_slope(cy
     assert fitted.rhythm_periods_[0] == pytest.approx(12.0, rel=0.08)
 
     def value(factor):
-        moved = fitted.params_._replace(rhythm_frequency=factor * fitted.params_.rhythm_frequency)
+        moved = fitted.params_.replace(rhythm_frequency=factor * fitted.params_.rhythm_frequency)
         return pairs.joint(moved, [x], [np.arange(100.0)])[0]
 
     assert abs(value(1.001) - value(0.999)) / 0.002 < 0.5

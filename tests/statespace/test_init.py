@@ -94,4 +94,4 @@ def test_a_start_of_other_sizes_is_refused(data, fitted):
 )
 def test_a_start_without_a_density_is_refused(data, fitted, changed, said):
     with pytest.raises(ValueError, match=said):
-        ProbabilisticSFA(2, init=fitted.params_._replace(**changed)).fit(data)
+        ProbabilisticSFA(2, init=fitted.params_.replace(**changed)).fit(data)

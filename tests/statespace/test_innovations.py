@@ -73,7 +73,7 @@ def test_both_forms_are_one_distribution_of_the_data(rng, size, noise):
     """The dense covariance of all cells, from innovations in the one and unit variances in the other."""
     theta = random_parameters(rng, size, noise)
     params = theta.unit_variance()
-    model = oracle.Model(*params)
+    model = oracle.Model(*params.to_arrays().values())
     x = oracle.simulate(rng, model, [6, 3])
     unit = oracle.log_likelihood(model, x)
     n = 6
@@ -93,7 +93,7 @@ def test_both_forms_are_one_distribution_of_the_data(rng, size, noise):
 def test_there_and_back(rng, scale):
     params = make_parameters([0.95, 0.3, -0.5], rng.standard_normal((3, 3)), [0.1, 0.2, 0.3], 2.0)
     theta = innovation_parameters(params, scale)
-    for name, value in theta.unit_variance()._asdict().items():
+    for name, value in theta.unit_variance().to_arrays().items():
         assert scaled_error(value, getattr(params, name)) < EXACT
     wanted = 1 - params.decay**2 if scale is None else np.broadcast_to(scale, 3)
     assert scaled_error(theta.innovation_variance, wanted) < EXACT
@@ -104,7 +104,7 @@ def test_there_and_back(rng, scale):
 def test_the_scale_of_a_latent_is_free(rng):
     """Twice the latent and twice its weights are the same data (the ambiguity of the paper's section 4)."""
     theta = random_parameters(rng)
-    x = oracle.simulate(rng, oracle.Model(*theta.unit_variance()), [20])[0]
+    x = oracle.simulate(rng, oracle.Model(*theta.unit_variance().to_arrays().values()), [20])[0]
     factor = np.array([2.0, 0.1, 30.0])
     other = theta._replace(
         innovation_variance=factor**2 * theta.innovation_variance, weights=factor[:, None] * theta.weights
@@ -117,7 +117,7 @@ def test_the_scale_of_a_latent_is_free(rng):
 def test_fitted_model_in_the_form_of_the_paper(rng):
     """Recognition weights are read off a fit in the limit of no noise: its latents are W (x - mean)."""
     theta = random_parameters(rng)
-    x = oracle.simulate(rng, oracle.Model(*theta.unit_variance()), [80])[0]
+    x = oracle.simulate(rng, oracle.Model(*theta.unit_variance().to_arrays().values()), [80])[0]
     fitted = ProbabilisticSFA(3, noise=0.0).fit(x)
     form = innovation_parameters(fitted.params_)
     assert scaled_error((x - form.offset) @ form.weights.T, fitted.transform(x)) < 1e-9

@@ -43,7 +43,7 @@ def test_known_variances_are_kept_in_the_units_of_the_data(data):
 
 def test_filling_under_known_noise_is_that_of_the_dense_model(data):
     fitted = ProbabilisticSFA(1, noise=KNOWN).fit(data)
-    expected = complete_entries(Model(*fitted.params_), [data])
+    expected = complete_entries(Model(*fitted.params_.to_arrays().values()), [data])
     for one, other in zip(fitted.impute(data, return_std=True), expected, strict=True):
         np.testing.assert_allclose(one, other, atol=EXACT)
 

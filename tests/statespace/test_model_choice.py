@@ -176,7 +176,7 @@ def test_scores_are_those_of_the_cells_given_all_others_of_other_parts(rng):
     values[4, 1] = np.nan
     part = np.zeros(values.shape, dtype=int)
     part[5:9, 0], part[12, 2], part[20:22, 1] = 1, 1, 2
-    estimator = ProbabilisticSFA.from_parameters(*params)
+    estimator = ProbabilisticSFA.from_parameters(**params.to_arrays())
     sequences = check_sequences(estimator, values, reset=True, allow_nan=True)
     units, scale = np.array([1.0, 2.0, 3.0]), np.array([2.0, 1.0, 0.5])
     scores, errors = candidates.score(
@@ -304,7 +304,7 @@ def test_correlation_is_half_of_the_statistic_of_box_and_pierce(rng):
     params = Parameters(np.array([0.5]), np.zeros((2, 1)), np.array([4.0, 0.25]), np.array([1.0, -1.0]))
     values = params.offset + np.sqrt(params.noise_variance) * rng.standard_normal((300, 2))
     values[1:] += 0.3 * (values[:-1] - params.offset)
-    model = LinearGaussianModel(ProbabilisticSFA.from_parameters(*params)._model.fitted)
+    model = LinearGaussianModel(ProbabilisticSFA.from_parameters(**params.to_arrays())._model.fitted)
     sequences = check_sequences(ProbabilisticSFA(1), values, reset=True, allow_nan=True)
     wanted = 0.0
     for column in values.T:

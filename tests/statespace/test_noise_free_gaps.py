@@ -74,7 +74,7 @@ def test_latents_and_log_likelihood_are_those_of_the_joint_distribution(rng):
 def test_little_noise_tends_to_none(rng, noise):
     X, model = fitted_mixture(rng)
     gaps = holed(X, rng, "scattered")
-    params = model._model.square.parameters(3)._replace(noise_variance=np.full(3, noise))
+    params = model._model.square.parameters(3).replace(noise_variance=np.full(3, noise))
     fitted = MaximumLikelihood(
         params, np.zeros(3), np.ones(3), 1.0, 0.0, np.zeros(1), 0, True, "", FitOptions(3, noise=noise)
     )

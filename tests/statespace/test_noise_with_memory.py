@@ -10,7 +10,7 @@ import probsfa
 from probsfa import ProbabilisticSFA
 from probsfa.statespace import innovation_parameters, make_parameters
 from probsfa.statespace.leave_one_out import left_out_moments
-from probsfa.statespace.parameters import Parameters, canonical, rescale
+from probsfa.statespace.parameters import canonical, rescale
 from probsfa.statespace.posterior import log_likelihood
 from probsfa.statespace.prediction import observation_moments
 from tests.oracles import noise_with_memory as oracle
@@ -25,10 +25,10 @@ N_ROWS, N_COLUMNS = 30, 2
 def asked():
     """A model, its parameters, rows with holes, and their times for the oracle."""
     rng = np.random.default_rng(5)
-    params = make_model(rng, 2)._replace(memory_scale=np.array([0.9, 0.6]))
+    params = make_model(rng, 2).replace(memory_scale=np.array([0.9, 0.6]))
     params = canonical(params, np.ones(N_COLUMNS))
     data, times, _ = make_data(rng, params, even=True, lengths=[N_ROWS])
-    return ProbabilisticSFA.from_parameters(**params._asdict()), params, data, times
+    return ProbabilisticSFA.from_parameters(**params.to_arrays()), params, data, times
 
 
 def flat(rows, column):
@@ -156,7 +156,9 @@ def test_diagnosis_finds_nothing_where_the_noise_has_the_memory_it_should(asked)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         right = model.diagnose(x)
-    wrong = ProbabilisticSFA.from_parameters(*params[:2], params.noise_variance + params.memory_scale**2)
+    wrong = ProbabilisticSFA.from_parameters(
+        params.decay, params.loadings, params.noise_variance + params.memory_scale**2
+    )
     told = wrong.diagnose(x - params.offset)
     assert not any("memory" in sentence for sentence in right.advice)
     assert any("noise='ar1'" in sentence for sentence in told.advice)
@@ -167,7 +169,7 @@ def test_files_hold_the_memory(asked, tmp_path):
     model, params, data, _ = asked
     model.save(tmp_path / "model.npz")
     loaded = probsfa.load(tmp_path / "model.npz")
-    for one, other in zip(loaded.params_.all_parts, params.all_parts, strict=True):
+    for one, other in zip(loaded.params_.to_arrays().values(), params.to_arrays().values(), strict=True):
         np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(loaded.impute(data[0]), model.impute(data[0]))
     assert loaded.noise == "ar1"
@@ -228,13 +230,13 @@ def test_the_form_of_the_paper_has_white_noise():
 
 def test_broken_files_with_memory_are_refused(asked, tmp_path):
     model = asked[0]
-    broken = ProbabilisticSFA.from_parameters(**model.params_._asdict())
+    broken = ProbabilisticSFA.from_parameters(**model.params_.to_arrays())
     for name, value, message in [
         ("memory_decay", np.array([0.5, 1.5]), "memory_decay must lie between"),
         ("memory_scale", np.array([0.5, -0.5]), "memory_scale must not be negative"),
         ("memory_scale", np.array([0.5]), "does not fit the other arrays"),
     ]:
-        params = model.params_._replace(**{name: value})
+        params = model.params_.replace(**{name: value})
         broken._take_over(type(model._model)(replace(model._model.fitted, params=params)))
         broken.save(tmp_path / "broken.npz")
         with pytest.raises(ValueError, match=message):
@@ -243,12 +245,13 @@ def test_broken_files_with_memory_are_refused(asked, tmp_path):
 
 def test_state_space_and_back(rng):
     params = make_model(rng, 2, rhythm=True)
-    for one, other in zip(params.state_space.with_memory_apart().all_parts, params.all_parts, strict=True):
+    back = params.state_space.with_memory_apart()
+    for one, other in zip(back.to_arrays().values(), params.to_arrays().values(), strict=True):
         np.testing.assert_array_equal(one, other)
     scaled = rescale(params, np.ones(2), np.array([2.0, 3.0]))
     np.testing.assert_allclose(scaled.memory_scale, params.memory_scale * [2.0, 3.0])
     np.testing.assert_array_equal(params.shared_states, [0, 1, 4, 5])
-    white = Parameters(*params[:4])
+    white = params.replace(memory_decay=np.zeros(0), memory_scale=np.zeros(0))
     assert white.state_space is white
 
 
@@ -279,7 +282,7 @@ def test_log_likelihood_equals_statsmodels(rng):
 def test_log_likelihood_tends_to_that_of_a_dynamic_factor_with_autoregressive_errors(rng):
     """Of statsmodels' DynamicFactor, whose errors are AR(1) processes without white noise."""
     factors = pytest.importorskip("statsmodels.tsa.statespace.dynamic_factor", reason="of the test extra")
-    params = make_model(rng, 1, n_features=3)._replace(
+    params = make_model(rng, 1, n_features=3).replace(
         noise_variance=np.full(3, 1e-9), memory_scale=np.array([0.9, 0.6, 1.2]), offset=np.zeros(3)
     )
     data, _, panel = make_data(rng, params, even=True, holes="none", lengths=[40])

@@ -1,10 +1,19 @@
 """What parameters say of their latents, before and after there are any."""
 
+import copy
+import copyreg
+import pickle
+import subprocess
+import sys
+from dataclasses import FrozenInstanceError
+
+import jax
 import numpy as np
 import pytest
 
+from probsfa.statespace.engine.settings import engine_settings
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, to_vector
-from probsfa.statespace.parameters import Latents, canonical, rescale, with_more_latents
+from probsfa.statespace.parameters import Latents, Parameters, canonical, rescale, with_more_latents
 from tests.oracles import statespace as oracle
 from tests.statespace.support import to_parameters
 
@@ -47,7 +56,7 @@ def test_latents_are_added_to_those_there_are(rng):
 
 def test_canonical_parameters_are_an_equal_model(rng):
     """The covariance of successive observations is the same, in falling order of the decays."""
-    params = to_parameters(oracle.random_model(rng, 4, 3))._replace(decay=np.array([-0.3, 0.9, 0.5]))
+    params = to_parameters(oracle.random_model(rng, 4, 3)).replace(decay=np.array([-0.3, 0.9, 0.5]))
     found = canonical(params, np.ones(4))
     np.testing.assert_array_equal(found.decay, [0.9, 0.5, -0.3])
     for lag in (0, 1, 2):
@@ -55,5 +64,78 @@ def test_canonical_parameters_are_an_equal_model(rng):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
     scale, shift = rng.uniform(0.1, 10.0, 4), rng.standard_normal(4)
     back = rescale(rescale(params, shift, scale), -shift / scale, 1.0 / scale)
-    for one, other in zip(back, params, strict=True):
+    for one, other in zip(back.to_arrays().values(), params.to_arrays().values(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
+
+
+NAMES = ("decay", "loadings", "noise_variance", "offset", "rhythm_decay", "rhythm_frequency", "smooth_rate")
+NAMES += ("memory_decay", "memory_scale")
+
+
+def with_every_part():
+    """One AR(1) latent, one stochastic cycle, one smooth latent, and AR(1) noise of two columns."""
+    shapes = ((1,), (2, 5), (2,), (2,), (1,), (1,), (1,), (2,), (2,))
+    return Parameters(*(0.1 * (i + 1) + np.zeros(shape) for i, shape in enumerate(shapes)))
+
+
+def assert_same(found, wanted, factor=1.0):
+    for name in NAMES:
+        np.testing.assert_allclose(getattr(found, name), factor * getattr(wanted, name), rtol=1e-12)
+
+
+def test_jax_keeps_every_array():
+    params = with_every_part()
+    with engine_settings():
+        assert len(jax.tree.leaves(params)) == len(NAMES)
+        assert_same(jax.jit(lambda q: q)(params), params)
+        assert_same(jax.jit(lambda q: q.replace(offset=3.0 * q.offset))(params).replace(offset=0.4), params)
+        slope = jax.grad(lambda q: sum((part**2).sum() for part in jax.tree.leaves(q)))(params)
+        assert_same(slope, params, 2.0)
+    assert_same(jax.tree.map(lambda array: 2.0 * array, params), params, 2.0)
+    assert "rhythm_decay=None" in repr(jax.tree.map(lambda array: None, params))
+
+
+def test_module_of_parameters_needs_no_jax():
+    code = "import sys; sys.modules['jax'] = None; import probsfa.statespace.parameters"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_parameters_are_frozen_and_replaced():
+    params = with_every_part()
+    with pytest.raises(FrozenInstanceError):
+        params.decay = np.zeros(1)
+    other = params.replace(decay=np.array([0.7]))
+    assert other.decay == 0.7 and params.decay == 0.1 and other.memory_scale is params.memory_scale
+    with pytest.raises(TypeError, match="decays"):
+        params.replace(decays=np.zeros(1))
+    assert not any(
+        hasattr(params, name) for name in ("_replace", "_asdict", "_make", "__len__", "__getitem__")
+    )
+    with pytest.warns(DeprecationWarning, match="Use the attributes decay"):
+        decay, _, _, offset = params
+    assert decay is params.decay and offset is params.offset
+
+
+def test_arrays_of_absent_parts_are_left_out():
+    params = with_every_part()
+    assert tuple(params.to_arrays()) == NAMES
+    assert_same(Parameters.from_arrays({**params.to_arrays(), "history": np.zeros(3)}), params)
+    white = params.replace(**{name: np.zeros(0) for name in NAMES[4:]}, loadings=np.ones((2, 1)))
+    assert tuple(white.to_arrays()) == NAMES[:4]
+    assert_same(Parameters.from_arrays(white.to_arrays()), white)
+    with pytest.raises(ValueError, match="offset missing"):
+        Parameters.from_arrays({name: np.ones(1) for name in NAMES[:3]})
+
+
+def test_parameters_can_be_pickled():
+    params = with_every_part()
+    for found in (pickle.loads(pickle.dumps(params)), copy.deepcopy(params)):
+        assert_same(found, params)
+
+
+def test_older_pickles_of_parameters_can_be_read():
+    """While the class was a tuple, its pickles held four arrays for `__new__` and a state of the others."""
+    arrays = with_every_part().to_arrays()
+    found = copyreg.__newobj__(Parameters, *(arrays.pop(name) for name in NAMES[:4]))
+    found.__dict__.update(arrays)
+    assert_same(found, with_every_part())

@@ -310,5 +310,5 @@ def test_x64_is_restored_after_an_error(rng):
     model = oracle.random_model(rng, 5, 3)
     panel = to_panel(oracle.simulate(rng, model, [12]))
     with pytest.raises((TypeError, ValueError)):
-        smooth(to_parameters(model)._replace(loadings=np.zeros((4, 3))), panel)
+        smooth(to_parameters(model).replace(loadings=np.zeros((4, 3))), panel)
     assert jax.config.jax_enable_x64 == before

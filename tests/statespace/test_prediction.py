@@ -1,5 +1,7 @@
 """Forecasts and imputations: conditioning the joint law of the entries, in which latents do not appear."""
 
+from dataclasses import FrozenInstanceError
+
 import numpy as np
 import pytest
 
@@ -47,6 +49,9 @@ def test_forecast_is_the_joint_law_with_empty_rows_added(rng, holes):
     assert scaled_error(found.latent_std, latent_std) < EXACT
     assert scaled_error(found.means, means) < EXACT
     assert scaled_error(found.std, std) < EXACT
+    assert not isinstance(found, tuple)
+    with pytest.raises(FrozenInstanceError):
+        found.means = means
 
 
 def test_far_forecasts_are_the_stationary_law(rng):

@@ -55,10 +55,10 @@ def fitted(series):
     return ProbabilisticSFA(1, rhythms=[PERIOD], smooth=1, **FEW).fit(series)
 
 
-def test_parameters_are_a_tuple_of_four_in_every_model(fitted):
-    decay, loadings, noise, offset = fitted.params_
-    assert decay.shape == (1,) and loadings.shape == (5, 5) and noise.shape == offset.shape == (5,)
-    assert fitted.params_._replace(offset=offset).rhythm_decay is fitted.params_.rhythm_decay
+def test_parameters_of_stochastic_cycles_stay_when_others_are_replaced(fitted):
+    params = fitted.params_
+    assert params.decay.shape == (1,) and params.loadings.shape == (5, 5)
+    assert params.replace(offset=np.zeros(5)).rhythm_decay is params.rhythm_decay
     assert "rhythm_frequency" in repr(fitted.params_)
 
 
@@ -198,7 +198,7 @@ def test_the_number_of_other_latents_is_chosen_beside_them(series):
 
 def test_more_latents_stand_kind_by_kind():
     one = truth()
-    both = with_more_latents(one, one._replace(decay=np.array([0.3]), loadings=10.0 * one.loadings))
+    both = with_more_latents(one, one.replace(decay=np.array([0.3]), loadings=10.0 * one.loadings))
     assert tuple(both.latents) == (2, 2, 2)
     columns = [one.loadings[:, :1], one.loadings[:, 1:3], one.loadings[:, 3:]]
     wanted = np.hstack([part for kind in columns for part in (kind, 10.0 * kind)])

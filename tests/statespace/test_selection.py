@@ -91,7 +91,7 @@ def test_new_latents_raise_the_likelihood(rng):
     panel = to_panel([(X - X.mean(axis=0)) / X.std(axis=0)])
     params = ProbabilisticSFA(2).fit(X).params_
     shift, scale = X.mean(axis=0), X.std(axis=0)
-    inner = params._replace(
+    inner = params.replace(
         loadings=params.loadings / scale[:, None],
         noise_variance=params.noise_variance / scale**2,
         offset=(params.offset - shift) / scale,

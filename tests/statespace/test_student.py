@@ -165,7 +165,7 @@ def test_gradient_at_given_weights_is_that_of_the_bound(rng):
         step = np.zeros(3)
         step[d] = 1e-5
         ends = [
-            e_step(params._replace(noise_variance=params.noise_variance * np.exp(s * step))).log_likelihood
+            e_step(params.replace(noise_variance=params.noise_variance * np.exp(s * step))).log_likelihood
             for s in (1, -1)
         ]
         assert by_log_noise[d] == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-5, abs=1e-5)

@@ -10,6 +10,7 @@ from scipy.stats import boxcox_llf, lognorm, norm, yeojohnson_llf
 
 import probsfa
 from probsfa import ProbabilisticSFA
+from probsfa.statespace.filtering import gains, row_errors
 from probsfa.statespace.mapped import MappedModel
 from probsfa.statespace.transforms import (
     Bounds,
@@ -212,11 +213,13 @@ def test_predictions_one_row_ahead_are_in_data_units(amounts):
     y = np.column_stack(
         [np.log(frame["rain"]), np.log(frame["share"] / (10.0 - frame["share"])), frame["level"]]
     )
-    plain = ProbabilisticSFA.from_parameters(*fitted.params_).filter(y)
+    plain = ProbabilisticSFA.from_parameters(**fitted.params_.to_arrays()).filter(y)
     means, std = plain.predictions[:, 0], plain.prediction_std[:, 0]
     np.testing.assert_allclose(result.predictions[:, 0], np.exp(means + 0.5 * std**2), rtol=1e-9)
     np.testing.assert_allclose(result.quantile(0.5)[:, 0], np.exp(means), rtol=1e-9)
     np.testing.assert_allclose(result.innovations, plain.innovations, rtol=1e-8)
+    np.testing.assert_allclose(row_errors(result).distances, row_errors(plain).distances, rtol=1e-8)
+    np.testing.assert_allclose(gains(result), gains(plain), rtol=1e-8)
     onward = fitted.filter(frame[60:], fitted.filter(frame[:60]).state)
     np.testing.assert_allclose(onward.predictions, result.predictions[60:], rtol=1e-8)
     told = fitted.diagnose(frame)

@@ -154,7 +154,7 @@ def make_cells(sequences: Sequences, blocks: Sequence[Block]) -> Cells:
 
 def engine_params(params: Parameters) -> Parameters:
     """The parameters under which the engine takes sites for observations."""
-    return params._replace(noise_variance=np.ones(params.n_features))
+    return params.replace(noise_variance=np.ones(params.n_features))
 
 
 def site_panel(cells: Cells, sites: Sites) -> Panel:
@@ -213,9 +213,7 @@ def predictor_moments(
     params: Parameters, means: FloatArray, covariances: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Means and variances (N, D) of the predictors, from those of the latents."""
-    return observation_moments(
-        params._replace(noise_variance=np.zeros(params.n_features)), means, covariances
-    )
+    return observation_moments(params.replace(noise_variance=np.zeros(params.n_features)), means, covariances)
 
 
 def _distribution(params: Parameters, cells: Cells, sites: Sites, shapes: Shapes) -> Inference:

@@ -96,7 +96,7 @@ def start_of(
             # The mean of exp(eta) is above the exponential of its mean.
             offset[columns] -= 0.5 * np.sum(loadings[columns] ** 2, axis=1)
         bounded[columns] = True
-    params = params._replace(
+    params = params.replace(
         decay=np.clip(params.decay, -_SLOWEST, _SLOWEST),
         loadings=loadings,
         offset=offset,

@@ -267,7 +267,7 @@ class ProductOfExpertsSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMix
         linear = maximum_likelihood(
             InMemory(replace(sequences, values=expanded, feature_names=None)), options
         )
-        params = linear.params._replace(decay=np.clip(linear.params.decay, -_SLOWEST, _SLOWEST))
+        params = linear.params.replace(decay=np.clip(linear.params.decay, -_SLOWEST, _SLOWEST))
         return params, linear.interrupted
 
     def _set_fitted(self, learned: Learned, features: Features, columns: Columns) -> None:
@@ -281,7 +281,10 @@ class ProductOfExpertsSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMix
         self.offset_ = features.shift + features.scale * params.offset
         self._fitted = ExpertModel(
             features._replace(transformer=None),
-            *params[:4],
+            params.decay,
+            params.loadings,
+            params.noise_variance,
+            params.offset,
             columns,
             float(self.observation_noise) * np.sqrt(columns.variance),
             width,

@@ -131,8 +131,8 @@ class Learned(NamedTuple):
 
 def to_vector(params: Parameters) -> FloatArray:
     """Parameters as ``(atanh a, C, log r, mu)``."""
-    decay, loadings, noise, offset = params
-    return np.concatenate([np.arctanh(decay), loadings.ravel(), np.log(noise), offset])
+    log_noise = np.log(params.noise_variance)
+    return np.concatenate([np.arctanh(params.decay), params.loadings.ravel(), log_noise, params.offset])
 
 
 def from_vector(vector: FloatArray, n_components: int) -> Parameters:

@@ -72,7 +72,7 @@ class GlobalExpert:
 
     def __init__(self, params: Parameters, lengths: Sequence[int]) -> None:
         self.params, self.lengths = params, tuple(lengths)
-        decay, loadings, noise, _ = params
+        decay, loadings, noise = params.decay, params.loadings, params.noise_variance
         k, starts = len(decay), starts_of(lengths)
         ends = np.append(starts[1:], True)
         innovation = 1.0 - decay**2
@@ -97,8 +97,8 @@ class GlobalExpert:
 
     def evaluate(self, rows: FloatArray) -> Expanded:
         """Log density, its gradient and the latents' means at expanded rows (c, N, E)."""
-        _, loadings, noise, offset = self.params
-        away = rows - offset
+        loadings, noise = self.params.loadings, self.params.noise_variance
+        away = rows - self.params.offset
         c, n, _ = away.shape
         told = (away @ self._weights).reshape(c, -1).T
         means = cho_solve_banded((self._root, False), told, check_finite=False).T.reshape(c, n, -1)
@@ -117,7 +117,7 @@ class GlobalExpert:
         By ``(atanh a, C, log r, mu)`` in one vector, of the part that depends on the rows; the rest is the
         same for all rows, so that it cancels in the difference between two sets of series.
         """
-        decay, _, noise, _ = self.params
+        decay, noise = self.params.decay, self.params.noise_variance
         c = len(at.means)
         inner = ~starts_of(self.lengths)
         now, before = at.means[:, inner], at.means[:, np.flatnonzero(inner) - 1]

@@ -1,4 +1,4 @@
-"""Settings of JAX under which everything here is traced and run, whatever the user's are.
+"""Settings of JAX under which everything here is traced and run, and what JAX must know of the package.
 
 JAX keeps settings that are made in a ``with`` block for one thread: what starts a thread makes them anew
 in it.
@@ -6,10 +6,18 @@ in it.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 
 import jax
 
+from probsfa.statespace.parameters import Parameters
+
 __all__ = ["broadcasting", "engine_settings"]
+
+# Registered here and not where it is defined: parameters.py must not import JAX. All nine arrays are leaves.
+jax.tree_util.register_dataclass(
+    Parameters, data_fields=[field.name for field in fields(Parameters)], meta_fields=[]
+)
 
 
 @contextmanager

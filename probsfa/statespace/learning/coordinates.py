@@ -171,7 +171,7 @@ def from_vector(layout: Coordinates, vector: FloatArray, template: Parameters) -
     moved = processes.from_free(template, dynamics, evenly_sampled=layout.evenly_sampled)
     seen = np.zeros((layout.n_features, layout.n_states))
     seen[layout.loaded] = loadings
-    return moved.with_seen_loadings(seen)._replace(noise_variance=variance, offset=offset)
+    return moved.with_seen_loadings(seen).replace(noise_variance=variance, offset=offset)
 
 
 def score(layout: Coordinates, params: Parameters, gaps: FloatArray, stats: Statistics) -> FloatArray:

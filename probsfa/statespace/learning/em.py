@@ -56,7 +56,7 @@ def maximize(
         loaded = free if loaded is None else loaded & free
     loadings, offset, variance = _maximize_observations(params, stats, noise, loaded)
     changed = maximize_dynamics(params, stats, gaps, limits).with_seen_loadings(loadings)
-    return changed._replace(noise_variance=variance, offset=offset)
+    return changed.replace(noise_variance=variance, offset=offset)
 
 
 def _maximize_observations(

@@ -121,7 +121,7 @@ class Metric:
         spectrum = spectra.values
         self.layout, self.n_rows = layout, n
         self.root, left, scaled, inverse, _ = factor_spectra(
-            params._replace(noise_variance=params.noise_variance / share), spectrum
+            params.replace(noise_variance=params.noise_variance / share), spectrum
         )
         q = left.shape[1]
         self.left = left
@@ -171,7 +171,7 @@ class Metric:
         zero = processes.latent_spectra(params, np.zeros(1), evenly_sampled=even).values
         # The mean over a stretch varies no more than a single value, however slow the latent is.
         zero = 1.0 / (1.0 / zero + complete.n_stretches / n)
-        at_zero = factor_spectra(params._replace(noise_variance=params.noise_variance / share), zero)
+        at_zero = factor_spectra(params.replace(noise_variance=params.noise_variance / share), zero)
         self.offset_within = at_zero.inverse[0]
         self.dynamics_damping = processes.damping(params, n, evenly_sampled=even)
         self.noise_curvature, self.dynamics_curvature = _curvature(layout, params, gradient)

@@ -387,9 +387,9 @@ def _pair_starts(
             loadings = whole.loadings.copy()
             loadings[:, latents.n_components :] *= strength
             loadings[:, : latents.n_components] = alone.loadings
-            weak = whole._replace(decay=alone.decay, loadings=loadings, noise_variance=alone.noise_variance)
+            weak = whole.replace(decay=alone.decay, loadings=loadings, noise_variance=alone.noise_variance)
             made.append(weak)
-    return [conform(params._replace(offset=offset), layout, noise, start_noise) for params in made]
+    return [conform(params.replace(offset=offset), layout, noise, start_noise) for params in made]
 
 
 def _unexplained(panel: Panel, params: Parameters) -> tuple[list[FloatArray], FloatArray]:
@@ -436,7 +436,7 @@ def _fit_from(
     evaluate: CountedEStep, layout: Coordinates, noise: Noise, start: Parameters, solver: str, tol: float
 ) -> FitResult:
     """Climb from one place."""
-    start = start._replace(noise_variance=np.maximum(start.noise_variance, noise.floor))
+    start = start.replace(noise_variance=np.maximum(start.noise_variance, noise.floor))
     if solver == "em":
         return fit_em(evaluate, start, noise, tol, loaded=layout.loaded)
     params, stats = warm_up(evaluate, start, evaluate(start), noise, _EM_STEPS, _EM_WORTH, layout.loaded)
@@ -455,7 +455,7 @@ def _random_starts(
     k = layout.latents.n_components
     if n_starts == 0 or k == 0:
         return []
-    pairs = first._replace(decay=first.decay[:0], loadings=first.loadings[:, k:])
+    pairs = first.replace(decay=first.decay[:0], loadings=first.loadings[:, k:])
     slow = random_starts(*_centred(panel), Latents(k), n_starts)
     drawn = [with_more_latents(params, pairs) for params in slow]
     return [conform(params, layout, noise, start_noise) for params in drawn]
@@ -523,7 +523,7 @@ def conform(
     elif start_noise is not None:
         variance = start_noise
     within = within_range(params, evenly_sampled=layout.evenly_sampled)
-    return within._replace(noise_variance=noise.with_held(variance))
+    return within.replace(noise_variance=noise.with_held(variance))
 
 
 def _refine(
@@ -565,7 +565,7 @@ def _refine_with_imputed_gaps(
         params = maximize(best.params, best.stats, noise, panel.gaps, layout.loaded)
         evaluate.count += 1  # of the posterior that fills the gaps
         filled, offset = _centred(panel, params)
-        _, refined = _refine(evaluate, params._replace(offset=offset), layout, noise, periodogram(filled))
+        _, refined = _refine(evaluate, params.replace(offset=offset), layout, noise, periodogram(filled))
         stats = evaluate(refined)
         gain = stats.log_likelihood - best.value
         if not gain > 0.0:

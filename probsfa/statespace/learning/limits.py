@@ -104,7 +104,7 @@ def imposed(params: Parameters, limits: Limits) -> Parameters:
     loadings = np.where(free, loadings, limits.loadings)
     lost = np.maximum(before - np.sum(loadings**2, axis=1), 0.0)
     noise = params.noise_variance + lost
-    return params._replace(
+    return params.replace(
         decay=np.where(np.isnan(limits.decays), decay, limits.decays),
         loadings=loadings,
         noise_variance=np.where(np.isnan(limits.noise), noise, limits.noise),
@@ -182,4 +182,4 @@ def canonical_where_free(params: Parameters, scale: FloatArray, limits: Limits |
         )
         loadings[:, pair] = canonical(alone, scale).loadings
     scales = np.abs(params.memory_scale)
-    return params._replace(loadings=loadings, **({"memory_scale": scales} if params.has_memory else {}))
+    return params.replace(loadings=loadings, **({"memory_scale": scales} if params.has_memory else {}))

@@ -227,7 +227,7 @@ class MaximumLikelihood:
             noise = noise * StudentNoise(self.degrees_of_freedom).variance
         if self.constant is not None:
             noise = np.where(self.constant, 0.0, noise)
-        return states._replace(noise_variance=noise)
+        return states.replace(noise_variance=noise)
 
     @property
     def standardised_params(self) -> Parameters:
@@ -374,7 +374,7 @@ def start_of(init: Any, problem: FitProblem) -> Parameters:
 
 def _check_start(params: Parameters) -> None:
     """Raise a ValueError where these parameters give no density, and a climb has no first step."""
-    for name, part in params._asdict().items():
+    for name, part in params.to_arrays().items():
         what = "decays within (-1, 1)" if name.endswith("decay") else "finite numbers"
         bad = ~np.isfinite(part)
         if name.endswith("decay"):
@@ -493,13 +493,16 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
     units = np.where(scale > 0.0, scale, 1.0)
     params = canonical_where_free(rescale(result.params, shift, scale), units, problem.limits)
     if problem.constant is not None:  # up to rounding they are so already
-        params = params._replace(
+        params = params.replace(
             loadings=np.where(problem.constant[:, None], 0.0, params.loadings),
             offset=np.where(problem.constant, shift, params.offset),
         )
         if params.has_memory:
-            params = params._replace(memory_scale=np.where(problem.constant, 0.0, params.memory_scale))
-    if not (np.isfinite(result.log_likelihood) and all(np.isfinite(part).all() for part in params.all_parts)):
+            params = params.replace(memory_scale=np.where(problem.constant, 0.0, params.memory_scale))
+    if not (
+        np.isfinite(result.log_likelihood)
+        and all(np.isfinite(part).all() for part in params.to_arrays().values())
+    ):
         raise ValueError(
             "The fit ended at parameters that are no finite numbers: some values of X, or some times, are "
             "too far from the others, or the noise that is given is too small or too large for them."

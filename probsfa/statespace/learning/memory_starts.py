@@ -60,7 +60,7 @@ def with_silent_memory(params: Parameters) -> Parameters:
 
 def _with(params: Parameters, share: float, sign: FloatArray | float = 1.0) -> Parameters:
     variance: FloatArray = params.noise_variance
-    return params._replace(
+    return params.replace(
         noise_variance=(1.0 - share) * variance,
         memory_decay=np.full(params.n_features, _DECAY) * sign,
         memory_scale=np.sqrt(share * variance),

@@ -94,7 +94,7 @@ def from_free(template: Parameters, free: FloatArray, *, evenly_sampled: bool) -
         alone, rates, frequencies, smooth = (free[part] for part in _parts(template.latents))
         if evenly_sampled:  # those beyond are not told from those within
             frequencies = np.pi - np.mod(np.pi - frequencies, 2.0 * np.pi)
-        return template._replace(
+        return template.replace(
             decay=from_free(template.without_pairs, alone, evenly_sampled=evenly_sampled).decay,
             rhythm_decay=np.clip(np.exp(-np.exp(rates)), FASTEST_DECAY, SLOWEST_DECAY),
             rhythm_frequency=frequencies,
@@ -104,14 +104,14 @@ def from_free(template: Parameters, free: FloatArray, *, evenly_sampled: bool) -
         decay = np.clip(np.tanh(free), -SLOWEST_DECAY, SLOWEST_DECAY)
     else:
         decay = np.clip(np.exp(-np.exp(free)), FASTEST_DECAY, SLOWEST_DECAY)
-    return template._replace(decay=decay)
+    return template.replace(decay=decay)
 
 
 def within_range(params: Parameters, *, evenly_sampled: bool) -> Parameters:
     """Parameters brought to where the coordinates can express them: unevenly sampled, a decay is positive."""
     if evenly_sampled:
         return params
-    return params._replace(decay=np.maximum(params.decay, 10.0 * FASTEST_DECAY))
+    return params.replace(decay=np.maximum(params.decay, 10.0 * FASTEST_DECAY))
 
 
 def longest_steps(latents: Latents) -> FloatArray:
@@ -348,7 +348,7 @@ def _maximize_pairs(
         for j, rate in enumerate(params.smooth_rate)
     ]
     decays, frequencies = np.array(rhythms).reshape(-1, 2).T
-    return params._replace(
+    return params.replace(
         rhythm_decay=decays, rhythm_frequency=frequencies, smooth_rate=np.array(smooth, dtype=np.float64)
     )
 
@@ -376,10 +376,10 @@ def maximize_dynamics(
     """
     if params.latents.n_pairs:
         alone = maximize_dynamics(params.without_pairs, _of_alone(stats, params), gaps, limits)
-        return _maximize_pairs(params, stats, gaps, limits)._replace(decay=alone.decay)
+        return _maximize_pairs(params, stats, gaps, limits).replace(decay=alone.decay)
     if limits is not None and limits.hold:
         learned = maximize_dynamics(params, stats, gaps).decay
-        return params._replace(decay=np.where(np.isnan(limits.decays), learned, limits.decays))
+        return params.replace(decay=np.where(np.isnan(limits.decays), learned, limits.decays))
     over = np.asarray(transition_over(params, gaps).decay)
     # Second moments of (z_t-1, z_t) from those of the innovations.
     previous = stats.previous_power
@@ -390,12 +390,12 @@ def maximize_dynamics(
         if n == 0.0:
             return params
         latents = zip(previous[0], cross[0], current[0], strict=True)
-        return params._replace(decay=np.array([cubic_decay(n, p, c, q) for p, c, q in latents]))
+        return params.replace(decay=np.array([cubic_decay(n, p, c, q) for p, c, q in latents]))
     decay = [
         _uneven_decay(a, stats.transitions, previous[:, k], cross[:, k], current[:, k], gaps)
         for k, a in enumerate(params.decay)
     ]
-    return params._replace(decay=np.array(decay))
+    return params.replace(decay=np.array(decay))
 
 
 def _expected_transition(a: FloatArray, n: Sums, previous: Sums, cross: Sums, current: Sums) -> FloatArray:

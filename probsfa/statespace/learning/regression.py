@@ -149,7 +149,7 @@ def _information_times(
 ) -> FloatArray:
     """The observed information of coefficients (D, P), times such."""
     effects = panel._replace(values=panel.mask[:] * (rows @ coefficients.T))
-    return _gradient(params._replace(offset=np.zeros_like(params.offset)), effects, rows)
+    return _gradient(params.replace(offset=np.zeros_like(params.offset)), effects, rows)
 
 
 def _preconditioner(params: Parameters, panel: Panel, rows: FloatArray) -> Callable[[FloatArray], FloatArray]:
@@ -157,7 +157,7 @@ def _preconditioner(params: Parameters, panel: Panel, rows: FloatArray) -> Calla
     omega, power = _powers(rows[: panel.n_rows], panel.lengths)
     share = np.maximum(panel.cell_weights[:].sum(axis=0) / panel.n_rows, 1.0 / panel.n_rows)
     spectra = processes.latent_spectra(params, omega, evenly_sampled=panel.evenly_sampled).values
-    factors = factor_spectra(params._replace(noise_variance=params.noise_variance / share), spectra)
+    factors = factor_spectra(params.replace(noise_variance=params.noise_variance / share), spectra)
     root, left, inverse = factors.root[:, None], factors.left, factors.inverse
     q, p = left.shape[1], rows.shape[1]
     outside = factorise(power.sum(axis=0))
@@ -258,7 +258,7 @@ class _Joint:
             for _ in range(_MOST_ROUNDS):
                 step = self.least_squares_at(result, b)
                 count += step.n_evaluations
-                params = params._replace(offset=params.offset + step.change[:, 0])
+                params = params.replace(offset=params.offset + step.change[:, 0])
                 b = b + step.change[:, 1:]
                 result = self._climb(params, b, noise, max(limit - count, 2), result.degrees_of_freedom)
                 count += result.n_evaluations
@@ -315,7 +315,7 @@ class _Joint:
         """Least squares alone, which no prior has a part in."""
         step = self.least_squares_at(start.result, start.coefficients)
         params = start.result.params
-        params = params._replace(offset=params.offset + step.change[:, 0])
+        params = params.replace(offset=params.offset + step.change[:, 0])
         reached = start.log_likelihood + step.gain
         result = start.result._replace(
             params=params, log_likelihood=reached, history=(*start.result.history, reached)
@@ -378,7 +378,7 @@ def maximum_likelihood_with(
     joint = _Joint(problem, exog, report)
     start = None if init is None else start_of(init, problem)
     if start is not None:  # these rows are centred, whatever the mean of the start is the mean of
-        start = start._replace(offset=np.zeros_like(start.offset))
+        start = start.replace(offset=np.zeros_like(start.offset))
     result = maximise(problem, start=start, report=report)
     end = _State(result, joint.none, result.n_evaluations)
     if result.status != "interrupted":
@@ -408,7 +408,7 @@ def maximum_likelihood_with(
         status += f" Covariates raise the log-likelihood by {gain:.4g} with {coefficients.size} coefficients."
     fitted = replace(
         fitted,
-        params=fitted.params._replace(offset=fitted.params.offset - shift),
+        params=fitted.params.replace(offset=fitted.params.offset - shift),
         shift=fitted.shift - shift,
         status=status,
     )

@@ -389,7 +389,7 @@ def _with_tails_of_cells_left_out(
             if same and at_the_end:
                 break
             if not same:
-                params = state.params._replace(noise_variance=scales)
+                params = state.params.replace(noise_variance=scales)
                 state = _reweighted(params, student, weights, panel, evaluate, hold_degrees=True)
             evaluate.limit = evaluate.count + max_iter
             at_the_end = same

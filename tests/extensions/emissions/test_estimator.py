@@ -21,7 +21,7 @@ N = 120
 
 def table():
     """A column of each kind, driven by one latent, with holes."""
-    params = parameters(6, (0.95,))._replace(loadings=np.ones((6, 1)))
+    params = parameters(6, (0.95,)).replace(loadings=np.ones((6, 1)))
     kinds = ["bernoulli", "poisson", "negative_binomial", "gaussian", "student_t"]
     columns = {kind: draw(kind, params, N, seed=5)[0][:, j] for j, kind in enumerate(kinds)}
     columns["gaussian"] = 100.0 + 5.0 * columns["gaussian"]

@@ -50,7 +50,7 @@ def test_of_one_row_it_is_what_all_rows_give(name):
 @pytest.fixture(scope="module")
 def counts():
     loadings = np.array([[0.8], [-0.6], [0.7], [0.5]])
-    X, latents = draw("negative_binomial", parameters(4, (0.95,))._replace(loadings=loadings), 400)
+    X, latents = draw("negative_binomial", parameters(4, (0.95,)).replace(loadings=loadings), 400)
     X[100:110] = np.nan
     return X, latents, EmissionSFA(1, emission="negative_binomial").fit(X)
 

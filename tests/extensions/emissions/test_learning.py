@@ -49,7 +49,7 @@ def test_climb_never_falls(name, n_rows, n_features, decay):
         X, _ = draw(name, params, n_rows, seed, missing=0.2)
         X[n_rows // 2] = np.nan
         objective, _ = objective_of(name, params, X)
-        start = params._replace(loadings=(0.3 + seed) * params.loadings)
+        start = params.replace(loadings=(0.3 + seed) * params.loadings)
         fit = climb(
             objective.cells, start, (shape_of(name, n_features),), objective.prior, max_iter=15, tol=1e-3
         )
@@ -114,7 +114,7 @@ def test_order_of_columns_does_not_matter(mixed):
 
 def test_latents_are_in_canonical_form():
     loadings = np.array([[-0.5, 0.1], [1.0, 0.3], [0.2, -1.0], [-0.4, 0.4]])
-    X, _ = draw("poisson", parameters(4, (0.97, 0.7))._replace(loadings=-loadings), 600)
+    X, _ = draw("poisson", parameters(4, (0.97, 0.7)).replace(loadings=-loadings), 600)
     model = EmissionSFA(2, emission="poisson").fit(X)
     assert np.all(np.diff(model.decay_) < 0.0)
     # The correlation of largest magnitude between a latent and a column is positive.
@@ -126,7 +126,7 @@ def test_latents_are_in_canonical_form():
 def test_parameters_are_recovered():
     rng = np.random.default_rng(0)
     loadings = rng.choice([-1.0, 1.0], (8, 1)) * rng.uniform(0.5, 1.0, (8, 1))
-    params = parameters(8, (0.95,))._replace(loadings=loadings)
+    params = parameters(8, (0.95,)).replace(loadings=loadings)
     X, latents = draw("negative_binomial", params, 2000)
     model = EmissionSFA(1, emission="negative_binomial").fit(X)
     assert model.converged_ and model.decay_[0] == pytest.approx(0.95, abs=0.02)
@@ -147,7 +147,7 @@ def test_a_column_that_is_the_same_throughout_ends(name, value):
 
 
 def test_heavy_tails_do_not_carry_the_latents_away():
-    params = parameters(5, (0.95,))._replace(loadings=np.ones((5, 1)))
+    params = parameters(5, (0.95,)).replace(loadings=np.ones((5, 1)))
     X, latents = draw("gaussian", params, 400)
     rng = np.random.default_rng(1)
     X[rng.random(X.shape) < 0.03] += 40.0
@@ -171,7 +171,7 @@ def test_rhythms_are_found_in_counts():
 @pytest.mark.exhaustive
 def test_levels_follow_the_latent():
     """Sequential logits: probabilities of levels by the definition, one cell at a time."""
-    params = parameters(4, (0.95,))._replace(loadings=np.ones((4, 1)))
+    params = parameters(4, (0.95,)).replace(loadings=np.ones((4, 1)))
     X, latents = draw("gaussian", params, 400)
     levels = np.digitize(X, [-0.8, 0.3, 1.4]).astype(float) * 5.0
     model = EmissionSFA(1, emission="categorical").fit(levels)

@@ -20,7 +20,7 @@ def test_of_gaussian_cells_it_is_the_exact_posterior():
     params = parameters()
     X, _ = draw("gaussian", params, 60, missing=0.3)
     inferred, _ = infer(params, cells("gaussian", X), (shape_of("gaussian", 4),))
-    wanted = smooth(params._replace(noise_variance=np.full(4, 0.4)), make_panel(Sequences(X, (60,))))
+    wanted = smooth(params.replace(noise_variance=np.full(4, 0.4)), make_panel(Sequences(X, (60,))))
     assert inferred.bound == pytest.approx(wanted.log_likelihood, abs=1e-8)
     np.testing.assert_allclose(inferred.row_bounds, wanted.row_log_likelihoods, atol=1e-8)
     np.testing.assert_allclose(inferred.means, wanted.means, atol=1e-8)
@@ -71,7 +71,7 @@ def test_bound_never_falls(name, n_rows, n_features, decay):
         X[seed % n_rows] = np.nan
         if seed % 2:
             X[:, 0] = np.nan
-        far = params._replace(
+        far = params.replace(
             loadings=(1.0 + 2.0 * seed) * params.loadings, offset=params.offset + (-1.0) ** seed * seed
         )
         inferred, history = infer(far, cells(name, X), (shape_of(name, n_features),), tol=1e-9)

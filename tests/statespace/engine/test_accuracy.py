@@ -36,7 +36,7 @@ def random_case(seed):
         np.sqrt(3.0) / 10.0 ** rng.uniform(0, np.log10(300.0), n_smooth),
     )
     if rng.random() < 0.3:
-        params = params._replace(
+        params = params.replace(
             memory_decay=rng.uniform(0.1, 0.99, n_features), memory_scale=rng.uniform(0.1, 2.0, n_features)
         )
     lengths = tuple(int(n) for n in rng.integers(1, 5, int(rng.integers(1, 4))))

@@ -198,8 +198,8 @@ def test_rows_are_packed_as_without_the_kernels(rng, tmp_path, kind):
 def test_parameters_of_single_precision(rng):
     params, panel = make_case(rng)
     names = ("decay", "loadings", "noise_variance", "offset")
-    short = params._replace(**{name: getattr(params, name).astype(np.float32) for name in names})
-    exact = short._replace(**{name: getattr(short, name).astype(np.float64) for name in names})
+    short = params.replace(**{name: getattr(params, name).astype(np.float32) for name in names})
+    exact = short.replace(**{name: getattr(short, name).astype(np.float64) for name in names})
     for kind in (Segments, Recursions):
         core = Core(kind=kind)
         assert_same(core.expected_statistics(short, panel), core.expected_statistics(exact, panel), 1e-6)
@@ -214,7 +214,7 @@ def test_parameters_of_single_precision(rng):
 def test_invalid_parameters_give_nan(rng, kind, n_components, name, wrong):
     """An optimizer would believe numbers."""
     params, panel = make_case(rng, 30, n_components=n_components)
-    params = params._replace(**{name: np.full_like(getattr(params, name), wrong)})
+    params = params.replace(**{name: np.full_like(getattr(params, name), wrong)})
     with np.errstate(all="ignore"):
         assert np.isnan(Core(kind=kind).log_likelihood(params, panel))
         assert np.isnan(Core(kind=kind).expected_statistics(params, panel).log_likelihood)
@@ -228,7 +228,7 @@ def precise(seed, precision):
     params, panel = to_parameters(model), to_panel(data)
     gram = params.loadings.T @ (params.loadings / params.noise_variance[:, None])
     scale = np.linalg.eigvalsh(gram)[-1] / precision
-    return params._replace(noise_variance=params.noise_variance * scale), panel
+    return params.replace(noise_variance=params.noise_variance * scale), panel
 
 
 @pytest.mark.parametrize("seed", range(3))

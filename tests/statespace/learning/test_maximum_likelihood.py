@@ -48,7 +48,9 @@ def test_it_is_what_the_estimator_says(data, fitted):
     estimator = ProbabilisticSFA(2).fit(data)
     assert estimator.log_likelihood_ == fitted.log_likelihood
     assert estimator.status_ == fitted.status and estimator.n_evaluations_ == fitted.n_evaluations
-    for one, other in zip(estimator.params_, fitted.params, strict=True):
+    for one, other in zip(
+        estimator.params_.to_arrays().values(), fitted.params.to_arrays().values(), strict=True
+    ):
         np.testing.assert_array_equal(one, other)
 
 

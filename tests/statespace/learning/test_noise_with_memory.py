@@ -40,7 +40,7 @@ def test_score_is_the_derivative_of_the_joint_gaussian(rng, rhythm, even):
     layout, states, at = in_coordinates(params, even)
     assert layout.size == len(at) == layout.n_free + rhythm
     back = from_vector(layout, at, states).with_memory_apart()
-    for one, other in zip(back.all_parts, params.all_parts, strict=True):
+    for one, other in zip(back.to_arrays().values(), params.to_arrays().values(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
     gradient = score(layout, states, panel.gaps, expected_statistics(states, panel))
     step = 1e-5
@@ -69,9 +69,9 @@ def spectral_matrix(params, omega):
 @sparsely("even", [True, False])
 def test_information_is_that_of_whittles_formula(rng, noise, even):
     params = make_model(rng, 2, rhythm=True, n_features=3)
-    params = params._replace(memory_scale=np.array([0.7, 1.1, 0.5]))
+    params = params.replace(memory_scale=np.array([0.7, 1.1, 0.5]))
     if noise == "isotropic":
-        params = params._replace(noise_variance=np.full(3, 0.3))
+        params = params.replace(noise_variance=np.full(3, 0.3))
     layout, states, at = in_coordinates(params, even, noise)
     omega, weights = frequencies(states)
     n = 70.0
@@ -139,7 +139,7 @@ def test_the_m_step_regresses_each_column_on_latents_and_its_own_memory(rng):
 
 
 def test_observed_information_is_the_second_derivative_of_the_joint_gaussian(rng):
-    params = make_model(rng, 1)._replace(memory_scale=np.array([0.8, 1.2]))
+    params = make_model(rng, 1).replace(memory_scale=np.array([0.8, 1.2]))
     data, times, panel = make_data(rng, params, even=False)
     layout, states, at = in_coordinates(params, False)
     information = observed_information(layout, states, panel, np.ones(layout.size, dtype=bool))
@@ -165,7 +165,7 @@ def draw(seed, n_rows=400, memory_scale=(0.8, 1.0, 0.6, 0.9)):
         memory_decay=np.array([0.5, 0.7, 0.8, 0.6])[:d],
         memory_scale=np.array(memory_scale),
     )
-    model = ProbabilisticSFA.from_parameters(**truth._asdict())
+    model = ProbabilisticSFA.from_parameters(**truth.to_arrays())
     return truth, model.sample(n_rows, random_state=seed)[0]
 
 

@@ -11,7 +11,7 @@ from probsfa.statespace.learning import profile
 from probsfa.statespace.learning.processes import SLOWEST_DECAY
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
-from tests.statespace.support import punch, uneven_times
+from tests.statespace.support import punch, to_model, uneven_times
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +24,8 @@ def small():
     return data, ProbabilisticSFA(1, tol=1e-8).fit(data)
 
 
-def dense_profile(model, data, decay, times=None):
+def dense_profile(like, data, decay, times=None):
     """Best dense log-likelihood with the decay held."""
-    like = oracle.Model(*model)
 
     def worse(rest):
         vector = np.concatenate([[free], rest])
@@ -42,10 +41,10 @@ def dense_profile(model, data, decay, times=None):
 def test_the_ends_are_where_the_dense_profile_has_fallen_by_the_quantile(small, level):
     data, model = small
     profile = model.profile_timescale(data, level=level)
-    top = oracle.log_likelihood(oracle.Model(*model.params_), [data])
+    top = oracle.log_likelihood(to_model(model.params_), [data])
     fall = 0.5 * scipy.stats.chi2(1).ppf(level)
     for end in (profile.lower, profile.upper):
-        best = dense_profile(model.params_, data, np.exp(-1.0 / end))
+        best = dense_profile(to_model(model.params_), data, np.exp(-1.0 / end))
         np.testing.assert_allclose(top - best, fall, rtol=0.01)
     assert profile.upper - profile.timescale > profile.timescale - profile.lower
     assert profile.log_likelihoods.max() == pytest.approx(0.0, abs=1e-4)

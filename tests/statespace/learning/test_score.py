@@ -110,7 +110,7 @@ def test_coordinates_go_there_and_back(rng, noise, even):
     assert vector.shape == (layout.size,)
     np.testing.assert_allclose(vector, oracle.pack(model, noise, even), rtol=1e-9)
     back = from_vector(layout, vector, params)
-    for one, other in zip(back, params, strict=True):
+    for one, other in zip(back.to_arrays().values(), params.to_arrays().values(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
     np.testing.assert_allclose(1 - back.decay, 1 - params.decay, rtol=1e-7)
 

@@ -105,7 +105,7 @@ def test_data_that_turn_over_at_each_step_have_starts_as_well():
     """Nothing is correlated with its own past there, so no start can come from the lags."""
     x = np.tile([[1.0, 0.5], [-1.0, -0.4]], (50, 1))
     for start in starts([x - x.mean(axis=0)], x.mean(axis=0), Latents(2)):
-        assert all(np.all(np.isfinite(part)) for part in start)
+        assert all(np.all(np.isfinite(part)) for part in start.to_arrays().values())
         assert np.all(np.abs(start.decay) < 1.0) and np.all(start.noise_variance > 0.0)
 
 
