@@ -80,9 +80,6 @@ class SlowDirections(NamedTuple):
         Numerical rank of ``B``.
     scales : ndarray (D,)
         Standard deviations of the columns, zero for those that count as constant.
-    separated : ndarray (K,) of bool
-        Whether the next direction has another delta value, or there is none. Elsewhere the choice of the first
-        so many directions divides a block of equal delta values.
     """
 
     delta_values: FloatArray
@@ -90,7 +87,6 @@ class SlowDirections(NamedTuple):
     loadings: FloatArray
     rank: int
     scales: FloatArray
-    separated: NDArray[np.bool_]
 
 
 def default_rank_tol(n_features: int) -> float:
@@ -211,7 +207,9 @@ def slow_directions(
     K = rank if n_components is None else n_components
     inner = W.T @ A @ W
     inner = (inner + inner.T) / 2
-    solved = min(K + 1, rank)  # one more, which tells whether the last block of equal delta values is complete
+    solved = min(
+        K + 1, rank
+    )  # one more, which tells whether the last block of equal delta values is complete
     deltas, rotation = scipy.linalg.eigh(inner, subset_by_index=None if solved == rank else (0, solved - 1))
     if solved < rank and not _separated(A, deltas, W @ rotation, scales)[K - 1]:
         deltas, rotation = scipy.linalg.eigh(inner)
@@ -229,8 +227,8 @@ def canonical_directions(
 ) -> SlowDirections:
     """Return the first of the solutions that a solver found, with one rule for all that the problem leaves open.
 
-    Directions of equal delta value are rotated by :func:`canonical_axes` and get the mean of these values;
-    signs are those of :func:`canonical_signs`.
+    Delta values that differ by rounding only are replaced by their mean, and so are exactly equal afterwards;
+    their directions are rotated by :func:`canonical_axes`. Signs are those of :func:`canonical_signs`.
 
     Parameters
     ----------
@@ -255,7 +253,7 @@ def canonical_directions(
         deltas[block] = deltas[block].mean()
     deltas, weights, loadings = (a[..., :n_components] for a in (np.maximum(deltas, 0.0), weights, loadings))
     signs = canonical_signs(loadings, scales)
-    return SlowDirections(deltas, weights * signs, loadings * signs, len(ends), scales, ends[:n_components])
+    return SlowDirections(deltas, weights * signs, loadings * signs, len(ends), scales)
 
 
 def _separated(
