@@ -62,6 +62,10 @@ class Sequences:
     axis: TimeAxis = TimeAxis()
     exog: NDArray[np.float64] | None = None
 
+    def take(self, order: NDArray[np.intp]) -> "Sequences":
+        """Return the rows of one sequence without times in another order."""
+        return replace(self, values=self.values[order])
+
     @property
     def n_rows(self) -> int:
         """Number of rows of all sequences together, N."""

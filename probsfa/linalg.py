@@ -9,6 +9,10 @@ differences, ``B`` (D, D) a covariance, both symmetric and positive semidefinite
 3. whiten, ``W = S^-1 V Lambda^-1/2``, so that ``W' B W = 1``; and diagonalise ``W' A W``.
 
 The rank is that of the correlation matrix, so units of 1e-8 in one column and 1e8 in another change nothing.
+
+Some training graphs have repeated delta values, such as 2 for every direction in which no classes differ. The
+eigenvectors of such a block are determined up to a rotation only, and a solver chooses it by rounding. One rule
+chooses it here (:func:`canonical_axes`), so that outputs do not depend on the order of the columns.
 """
 
 import numbers
@@ -16,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from probsfa._typing import FloatArray
 
@@ -24,6 +28,8 @@ __all__ = [
     "RankError",
     "SlowDirections",
     "Whitening",
+    "canonical_axes",
+    "canonical_directions",
     "canonical_signs",
     "check_rank_tol",
     "default_rank_tol",
@@ -33,6 +39,7 @@ __all__ = [
 
 
 _TIE = 1e-8  # relative; correlations closer than this count as equal, whatever the rounding
+_ROUNDING = 1e4 * float(np.finfo(np.float64).eps)  # of moments that are sums over up to some 1e8 rows
 
 
 class RankError(ValueError):
@@ -199,13 +206,125 @@ def slow_directions(
     _check_rank(n_components, rank, B.shape[0])
     K = rank if n_components is None else n_components
     inner = W.T @ A @ W
-    deltas, rotation = scipy.linalg.eigh(
-        (inner + inner.T) / 2, subset_by_index=None if K == rank else (0, K - 1)
-    )
-    weights = W @ rotation
+    inner = (inner + inner.T) / 2
+    solved = min(
+        K + 1, rank
+    )  # one more, which tells whether the last block of equal delta values is complete
+    deltas, rotation = scipy.linalg.eigh(inner, subset_by_index=None if solved == rank else (0, solved - 1))
+    if solved < rank and not _separated(A, deltas, W @ rotation, scales)[K - 1]:
+        deltas, rotation = scipy.linalg.eigh(inner)
+    directions = canonical_directions(A, B, deltas, W @ rotation, scales, K)
+    return directions._replace(rank=rank)
+
+
+def canonical_directions(
+    A: FloatArray,
+    B: FloatArray,
+    deltas: FloatArray,
+    weights: FloatArray,
+    scales: FloatArray,
+    n_components: int,
+) -> SlowDirections:
+    """Return the first of the solutions that a solver found, with one rule for all that the problem leaves open.
+
+    Delta values that differ by rounding only are replaced by their mean, and so are exactly equal afterwards;
+    their directions are rotated by :func:`canonical_axes`. Signs are those of :func:`canonical_signs`.
+
+    Parameters
+    ----------
+    A, B : ndarray (D, D)
+        The eigenproblem.
+    deltas : ndarray (M,)
+        Ascending.
+    weights : ndarray (D, M)
+        Directions, ``w' B w = 1``.
+    scales : ndarray (D,)
+        Standard deviations of the inputs.
+    n_components : int
+        How many are returned, up to M. The block of equal delta values around the last one should be complete.
+    """
+    ends = _separated(A, deltas, weights, scales)
+    cut = n_components + int(np.argmax(ends[n_components - 1 :]))
+    deltas, weights = deltas[:cut].copy(), weights[:, :cut]
     loadings = B @ weights
+    for block in _blocks(ends[:cut]):
+        axes = canonical_axes(loadings[:, block], scales)
+        weights[:, block], loadings[:, block] = weights[:, block] @ axes, loadings[:, block] @ axes
+        deltas[block] = deltas[block].mean()
+    deltas, weights, loadings = (a[..., :n_components] for a in (np.maximum(deltas, 0.0), weights, loadings))
     signs = canonical_signs(loadings, scales)
-    return SlowDirections(np.maximum(deltas, 0.0), weights * signs, loadings * signs, rank, scales)
+    return SlowDirections(deltas, weights * signs, loadings * signs, len(ends), scales)
+
+
+def _separated(
+    A: FloatArray, deltas: FloatArray, weights: FloatArray, scales: FloatArray
+) -> NDArray[np.bool_]:
+    """Return whether each delta value differs from the next one by more than rounding; True for the last.
+
+    The less the inputs vary in a direction of unit variance, the longer are its weights in units of their
+    standard deviations, and the more the rounding of the moments changes its delta value.
+    """
+    varying = scales > 0
+    largest = float(np.max(np.diagonal(A)[varying] / scales[varying] ** 2, initial=0.0))
+    errors = _ROUNDING * largest * np.sum((scales[:, None] * weights) ** 2, axis=0)
+    return np.append(np.diff(deltas) > errors[:-1] + errors[1:], True)
+
+
+def _blocks(ends: NDArray[np.bool_]) -> list[slice]:
+    """Return the blocks of two or more."""
+    stops = np.flatnonzero(ends) + 1
+    starts = np.append(0, stops[:-1])
+    return [slice(i, j) for i, j in zip(starts.tolist(), stops.tolist(), strict=True) if j - i > 1]
+
+
+def canonical_axes(loadings: ArrayLike, scales: ArrayLike) -> FloatArray:
+    """Return the rotation of outputs of equal delta value that depends on the inputs alone.
+
+    Parameters
+    ----------
+    loadings : array-like (D, m)
+        Covariances of inputs and outputs.
+    scales : array-like (D,)
+        Standard deviations of the inputs.
+
+    Returns
+    -------
+    ndarray (m, m)
+        Multiply outputs, weights and loadings by it from the right. The outputs are then the principal axes of
+        their correlations with the inputs, the axis that explains most of the inputs first. Where several axes
+        explain the same share, such as of decorrelated inputs, the first is the input that these outputs
+        reconstruct best, the next is the one that is reconstructed best by what is left, and so on.
+
+    Examples
+    --------
+    >>> rotated = [[0.6, -0.8], [0.4, 0.3]]
+    >>> axes = canonical_axes(rotated, [1.0, 1.0])
+    >>> np.abs(rotated @ axes).round(12)
+    array([[1. , 0. ],
+           [0. , 0.5]])
+    """
+    loadings, scales = np.asarray(loadings, dtype=np.float64), np.asarray(scales, dtype=np.float64)
+    varying = scales > 0
+    correlations = loadings[varying] / scales[varying, None]
+    _, sizes, Vt = np.linalg.svd(correlations)
+    axes = Vt.T.copy()
+    ends = np.append(-np.diff(sizes) > _TIE * sizes[0], True)
+    for block in _blocks(ends):
+        axes[:, block] = axes[:, block] @ _nearest_inputs(correlations @ axes[:, block])
+    return axes
+
+
+def _nearest_inputs(correlations: FloatArray) -> FloatArray:
+    """Return orthonormal axes (m, m), each towards the input (a row) that the axes before leave the most of."""
+    left = correlations.copy()
+    axes = np.empty((left.shape[1], left.shape[1]), dtype=np.float64)
+    for j in range(len(axes)):
+        sizes = np.linalg.norm(left, axis=1)
+        axis = left[np.argmax(sizes >= (1 - _TIE) * sizes.max())]
+        axis = axis - axes[:, :j] @ (axes[:, :j].T @ axis)  # again, against the rounding of the steps before
+        axes[:, j] = axis / np.linalg.norm(axis)
+        left -= np.outer(left @ axes[:, j], axes[:, j])
+    return axes
 
 
 def canonical_signs(loadings: ArrayLike, scales: ArrayLike) -> FloatArray:

@@ -63,6 +63,43 @@ def test_a_part_of_the_components_is_the_head_of_all(rng):
     np.testing.assert_allclose(part.weights, full.weights[:, :2], rtol=SPECTRAL, atol=SPECTRAL)
 
 
+def problem_with_a_block(rng, deltas, covariance):
+    """A problem of known solution: B is a covariance, A = B V diag(deltas) V' B with V' B V = 1."""
+    root = np.linalg.cholesky(np.linalg.inv(covariance))
+    V = root @ np.linalg.qr(rng.standard_normal(covariance.shape))[0]
+    return covariance @ V @ np.diag(deltas) @ V.T @ covariance, V
+
+
+@pytest.mark.parametrize("n_components", [None, 3])
+@pytest.mark.parametrize("decorrelated", [False, True])
+def test_a_block_of_equal_delta_values_does_not_depend_on_the_order_of_columns(
+    rng, decorrelated, n_components
+):
+    """Outputs differed by several standard deviations; the oracle for their sizes needs no eigenvectors."""
+    deltas = np.array([0.1, 0.5, 0.5, 0.5, 0.5, 2.0])
+    B = np.diag(np.arange(1.0, 7.0)) if decorrelated else spd(rng, 6)
+    A, V = problem_with_a_block(rng, deltas, B)
+    found = slow_directions(A, B, n_components)
+    np.testing.assert_allclose(found.delta_values, deltas[:n_components], rtol=EXACT)
+    for _ in range(3):
+        order = rng.permutation(6)
+        other = slow_directions(A[np.ix_(order, order)], B[np.ix_(order, order)], n_components)
+        np.testing.assert_allclose(other.weights, found.weights[order], atol=1e-9)
+    reconstructed = B @ V[:, 1:5] @ V[:, 1:5].T @ B / np.sqrt(np.outer(np.diag(B), np.diag(B)))
+    shares = np.sum((found.loadings / np.sqrt(np.diag(B))[:, None]) ** 2, axis=0)
+    expected = np.linalg.eigvalsh(reconstructed)[::-1]
+    np.testing.assert_allclose(shares[1:5], expected[: len(shares[1:5])], rtol=1e-8)
+    np.testing.assert_allclose(found.weights.T @ B @ found.weights, np.eye(len(shares)), atol=EXACT)
+
+
+def test_delta_values_that_differ_stay_apart(rng):
+    """The rule is for rounding: values that differ by 1e-9 have eigenvectors of their own."""
+    deltas = 0.5 + 1e-9 * np.arange(6)
+    A, V = problem_with_a_block(rng, deltas, spd(rng, 6))
+    found = slow_directions(A, np.linalg.inv(V @ V.T))
+    assert (np.diff(found.delta_values) > 0.5e-9).all()
+
+
 def test_constant_columns_get_no_weight(rng):
     A, B = spd(rng, 6), spd(rng, 6)
     A[2] = A[:, 2] = B[2] = B[:, 2] = 0.0

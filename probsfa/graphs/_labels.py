@@ -126,7 +126,8 @@ def label_groups(
     Samples of equal label stay together, so groups do not depend on the order of the samples. Labels that
     take no more than `n_groups` values are their own groups; others are cut by their midranks, into groups
     whose sizes differ by one at most where no labels are equal. By default there are ``sqrt(N)`` groups and
-    at most 50, the number used in section 6.2 of the paper.
+    at most 50, the number used in section 6.2 of the paper. The labels -y have the same groups as y in the
+    opposite order, except where the labels lie symmetrically and their middle one belongs to two groups.
 
     Parameters
     ----------
@@ -143,6 +144,10 @@ def label_groups(
         What errors call the number of groups.
     """
     labels = check_labels(y)
+    low, high = labels.min(), labels.max()
+    if labels.mean() - low > (0.5 + 1e-9) * (high - low):  # what cannot be symmetric begins at the long tail
+        groups = label_groups(-labels, n_groups, balanced=balanced, sample_weight=sample_weight, name=name)
+        return groups.max() - groups
     distinct, label_of, counts = np.unique(labels, return_inverse=True, return_counts=True)
     if sample_weight is not None:
         counts = np.bincount(label_of, weights=check_sample_weight(sample_weight, len(labels)))
@@ -152,8 +157,9 @@ def label_groups(
     _check_different(labels, len(distinct))
     group_of = np.arange(len(distinct))
     if len(distinct) > wanted:
-        twice_midrank = 2 * np.cumsum(counts) - counts - 1
-        group_of = np.unique(twice_midrank * wanted // (2 * n), return_inverse=True)[1]
+        place, border = np.divmod((2 * np.cumsum(counts) - counts) * wanted, 2 * n)
+        below = (border == 0) & (2 * place < wanted)  # between two groups: the one nearer to the end
+        group_of = np.unique(place - below, return_inverse=True)[1]
     if balanced:
         group_of = _merge_small(np.bincount(group_of, weights=counts), n / (2 * wanted))[group_of]
     return group_of[label_of].astype(np.intp)

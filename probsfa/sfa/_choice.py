@@ -22,10 +22,21 @@ from probsfa.sfa._expand import Expander
 from probsfa.sfa._linear_map import outputs_from
 from probsfa.sfa._shrinkage import ledoit_wolf, shrunk_moments
 
-__all__ = ["Choice", "Options", "choose", "folds_of_classes", "folds_of_rows"]
+__all__ = [
+    "Choice",
+    "Options",
+    "canonical_order",
+    "choose",
+    "first_least",
+    "folds_of_classes",
+    "folds_of_rows",
+    "whole_blocks",
+]
 
 IntArray = NDArray[np.intp]
 Folds = list[tuple[IntArray, IntArray]]
+_Features = tuple[FloatArray, FloatArray, FloatArray]  # of training samples, of others, delta values
+_EQUAL = 1e-9  # relative; losses closer than this differ by rounding
 
 
 class Options(NamedTuple):
@@ -116,18 +127,24 @@ def choose(
         losses = [
             _losses(i, features, folds, targets, options, probes, loss) for i in range(len(features[0]))
         ]
-        i = int(np.argmin([table.min() for table in losses]))
+        i = first_least(np.array([table.min() for table in losses]))
         table = losses[i]
         if others:
             table = np.hstack([table, _losses(i, features, folds, targets, options, others, loss)])
-    j, k = divmod(int(np.argmin(table)), table.shape[1])
+    j, k = divmod(first_least(table), table.shape[1])
     mean = float(table[j, k]) / sum(len(held_out) for _, held_out in folds)
     return Choice(options.shrinkage[i], options.n_components[j], clone(options.steps[k]), mean)
 
 
+def first_least(losses: FloatArray) -> int:
+    """Return the first (flat) index of the smallest loss; losses that differ by rounding only count as equal."""
+    least = losses.min()
+    return int(np.argmax(losses <= least + _EQUAL * abs(least)))
+
+
 def _losses(
     which: int,
-    features: list[list[tuple[FloatArray, FloatArray]]],
+    features: list[list[_Features]],
     folds: Sequence[tuple[IntArray, IntArray]],
     targets: NDArray[Any],
     options: Options,
@@ -137,15 +154,35 @@ def _losses(
     """Return the summed losses, numbers of features by steps, at one intensity of shrinkage."""
     table = np.zeros((len(options.n_components), len(steps)), dtype=np.float64)
     for of_fold, (train, held_out) in zip(features, folds, strict=True):
-        inside, outside = of_fold[which]
-        for j, K in enumerate(options.n_components):
-            if j > 0 and options.n_components[j - 1] >= inside.shape[1]:
-                table[j] = np.inf  # there are no more features than were tried already
-                continue
-            for k, step in enumerate(steps):
-                fitted = clone(step).fit(inside[:, :K], targets[train])
-                table[j, k] += loss(fitted, outside[:, :K], targets[held_out])
+        inside, outside, deltas = of_fold[which]
+        tried: dict[int, list[float]] = {}
+        for j, count in enumerate(options.n_components):
+            K = whole_blocks(deltas, count) if len(options.n_components) > 1 else count
+            if K not in tried:
+                tried[K] = [
+                    loss(clone(step).fit(inside[:, :K], targets[train]), outside[:, :K], targets[held_out])
+                    for step in steps
+                ]
+            table[j] += tried[K]
     return np.where(np.isfinite(table), table, np.inf)
+
+
+def whole_blocks(delta_values: FloatArray, count: int) -> int:
+    """Return how many of the first `count` features to use, so that no block of equal delta values is divided.
+
+    Features of one block are equally slow, so slowness gives no reason to use some of them and not the others.
+
+    Parameters
+    ----------
+    delta_values : ndarray (K,)
+        Ascending, and exactly equal inside a block, as :func:`probsfa.linalg.slow_directions` returns them.
+    count : int
+        How many features are wanted. Where the first block has more, `count` is returned.
+    """
+    if count >= len(delta_values):
+        return len(delta_values)
+    ends = np.flatnonzero(np.diff(delta_values[: count + 1]))
+    return int(ends[-1]) + 1 if len(ends) else count
 
 
 def _features(
@@ -156,8 +193,8 @@ def _features(
     train: IntArray,
     held_out: IntArray,
     options: Options,
-) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """Yield features of training and held-out samples for every intensity of shrinkage."""
+) -> Iterator[_Features]:
+    """Yield features of training and held-out samples and their delta values for every shrinkage."""
     whole = isinstance(estimator.graph, TrainingGraph)  # cannot be built anew for some of the samples
     rows = X if whole else X[train]
     known = labels if whole else labels[train]
@@ -170,11 +207,11 @@ def _features(
         if isinstance(intensity, str):
             intensity = ledoit_wolf(graph, expanded, moments, estimator._target())
         shrunk = shrunk_moments(moments, intensity, estimator._target())
-        directions = _slowest(shrunk, options.n_components[-1], estimator.rank_tol)
+        directions = _slowest(shrunk, options.n_components[-1] + 1, estimator.rank_tol)
         components = directions.weights.T
         outside = outputs_from(X[held_out], expander, moments.mean, components)
         inside = (expanded - moments.mean) @ directions.weights
-        yield (inside[train] if whole else inside), outside
+        yield (inside[train] if whole else inside), outside, directions.delta_values
 
 
 def _slowest(moments: Any, n_components: int, rank_tol: float | None) -> SlowDirections:
@@ -184,6 +221,33 @@ def _slowest(moments: Any, n_components: int, rank_tol: float | None) -> SlowDir
         return slow_directions(A, B, n_components, rank_tol, variance_floor=moments.variance_floor)
     except RankError:
         return slow_directions(A, B, None, rank_tol, variance_floor=moments.variance_floor)
+
+
+def canonical_order(X: FloatArray, targets: NDArray[Any]) -> IntArray:
+    """Return an order of the samples (N,) that does not depend on the order in which they came.
+
+    Nor does it depend on the order of the columns. Samples are sorted by their squared distance from the mean,
+    by the sum of their deviations where these are equal, then by the squared deviation of their targets, so
+    that the sign of these does not matter, and at last by the targets themselves.
+
+    Parameters
+    ----------
+    X : ndarray (N, D)
+        Samples.
+    targets : ndarray (N, ...)
+        Numbers.
+    """
+    centred = X - X.mean(axis=0)
+    deviations = (targets - targets.mean(axis=0)).reshape(len(X), -1)
+    keys = [np.sum(centred**2, axis=1), np.sum(centred, axis=1)]
+    keys += [np.sum(deviations**2, axis=1), *targets.reshape(len(X), -1).T]
+    return np.lexsort([_rounded(key) for key in reversed(keys)])
+
+
+def _rounded(key: FloatArray) -> FloatArray:
+    """Return numbers without their last digits, which depend on the order of summation."""
+    unit = _EQUAL * float(np.abs(key).max())
+    return np.round(key / unit) if unit > 0 else key
 
 
 def folds_of_rows(n_folds: int, lengths: Sequence[int]) -> Folds:
@@ -226,12 +290,14 @@ def folds_of_classes(
         (of_unit[unit] != classes).any() or np.bincount(of_unit, minlength=classes.max() + 1).min() < 2
     ):
         unit, of_unit = np.arange(len(classes)), classes
-    rng = np.random.RandomState(0)
     place = np.full(len(of_unit), -1)
-    for k in range(of_unit.max() + 1):
-        members = rng.permutation(np.flatnonzero(of_unit == k))
+    _, first_of_class = np.unique(of_unit, return_index=True)
+    # Classes in the order in which they come first, so that their names do not matter.
+    for offset, k in enumerate(np.argsort(first_of_class)):
+        members = np.flatnonzero(of_unit == k)
         if len(members) > 1:
-            place[members] = (np.arange(len(members)) + rng.randint(n_folds)) % n_folds
+            dealt = np.random.RandomState(offset).permutation(members)
+            place[dealt] = (np.arange(len(members)) + offset) % n_folds
     return _cut(place[unit], n_folds)
 
 

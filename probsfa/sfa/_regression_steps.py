@@ -8,6 +8,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from probsfa._typing import FloatArray
 from probsfa.expansions import Polynomial
 from probsfa.graphs._labels import label_groups
+from probsfa.sfa._choice import first_least
 
 __all__ = ["RidgeStep", "SoftLabels"]
 
@@ -60,14 +61,13 @@ class RidgeStep(RegressorMixin, BaseEstimator):
         centred = y - self._target
         projected = U.T @ centred
         squares = U**2
-        best = np.inf
-        for penalty in _PENALTIES * len(X):
+        penalties, errors = _PENALTIES * len(X), []
+        for penalty in penalties:
             kept = d**2 / (d**2 + penalty)
             leverage = np.minimum(1.0 / len(X) + squares @ kept, 1 - 1e-9)
             left_out = (centred - U @ (kept[:, None] * projected)) / (1 - leverage)[:, None]
-            error = float(np.mean(left_out**2))
-            if error < best:
-                best, self.penalty_ = error, float(penalty)
+            errors.append(float(np.mean(left_out**2)))
+        self.penalty_ = float(penalties[first_least(np.array(errors))])
         gain = d / (d**2 + self.penalty_)
         self._weights = (V * gain) @ projected / self._scale[:, None]
         return self

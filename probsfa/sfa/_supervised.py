@@ -9,13 +9,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
+from probsfa.graphs._builder import GraphBuilder
+from probsfa.graphs._named import in_time
 from probsfa.graphs.training_graph import TrainingGraph
 from probsfa.linalg import RankError
+from probsfa.sfa._choice import canonical_order, whole_blocks
 from probsfa.sfa._image_expansion import PrincipalProducts
 from probsfa.sfa._images import flat_images
 from probsfa.sfa._labels_of_rows import labels_of_rows
 from probsfa.sfa._shrinkage import check_shrinkage
-from probsfa.sfa.graph import GraphSFA
+from probsfa.sfa.graph import GraphSFA, keep_components
 
 __all__ = ["SlowFeatureStep", "check_labelled", "concatenated"]
 
@@ -60,6 +63,17 @@ class SlowFeatureStep:
         sequences = check_sequences(self, images, reset=True, allow_nan=False, min_rows=2)
         return sequences, labels_of_rows(y, sequences.lengths)
 
+    def _order(self, sequences: Sequences, targets: NDArray[Any]) -> NDArray[np.intp]:
+        """Return the order in which samples are learned from, which is that of the rows where it matters.
+
+        Folds and the centres of kernels are chosen by position, and should not depend on the order in which
+        samples came. Graphs in time, graphs that are given and functions of (X, y) may depend on it.
+        """
+        of_rows = self.graph is None or isinstance(self.graph, (str, GraphBuilder))
+        if len(sequences.lengths) > 1 or not of_rows or in_time(self.graph):
+            return np.arange(sequences.n_rows)
+        return canonical_order(sequences.values, targets)
+
     def _expansion(self) -> Any:
         return PrincipalProducts() if self.preset == "images" else self.expansion
 
@@ -84,9 +98,12 @@ class SlowFeatureStep:
         return _MOST_COMPONENTS if self._expansion() is not None else min(X.shape[1], _MOST_COMPONENTS)
 
     def _fit_features(
-        self, sequences: Sequences, labels: Any, n_components: int, shrinkage: float | str
+        self, sequences: Sequences, labels: Any, n_components: int, shrinkage: float | str, *, chosen: bool
     ) -> FloatArray:
-        """Fit `gsfa_`; return the features of the samples, fewer where the rank is lower."""
+        """Fit `gsfa_`; return the features of the samples, fewer where the rank is lower.
+
+        A number of features that was chosen is lowered where it divides a block of equal delta values.
+        """
         options = {
             "graph": self._graph_of(),
             "expansion": self._expansion(),
@@ -95,12 +112,15 @@ class SlowFeatureStep:
             "shrinkage_target": self._target(),
         }
         X, lengths = sequences.values, sequences.lengths
+        wanted = n_components + 1 if chosen else n_components  # the next one tells where a block ends
         try:
-            self.gsfa_ = GraphSFA(n_components, **options).fit(X, labels, lengths=lengths)
+            self.gsfa_ = GraphSFA(wanted, **options).fit(X, labels, lengths=lengths)
         except RankError:
             if self.n_components is not None and self.n_components != "auto":
                 raise
             self.gsfa_ = GraphSFA(None, **options).fit(X, labels, lengths=lengths)
+        if chosen:
+            keep_components(self.gsfa_, whole_blocks(self.gsfa_.delta_values_, n_components))
         del self.gsfa_.graph_  # the features of new samples do not need it
         return self._features(X)
 

@@ -153,6 +153,8 @@ class GraphSFAClassifier(Saved, SlowFeatureStep, ClassifierMixin, BaseEstimator)
         _check_targets(labels)
         self.classes_, classes = np.unique(labels, return_inverse=True)
         _check_classes(self.classes_, classes)
+        order = self._order(sequences, classes)
+        sequences, labels, classes = sequences.take(order), labels[order], classes[order]
         n_classes = len(self.classes_)
         steps = [self.classifier] if self.classifier is not None else _gaussians()
         counts: list[int] = [n_classes - 1] if self.n_components in (None, "auto") else [self.n_components]
@@ -162,7 +164,13 @@ class GraphSFAClassifier(Saved, SlowFeatureStep, ClassifierMixin, BaseEstimator)
         options = Options(self._intensities(), counts, steps, n_probes=len(_POOLING))
         folds = folds_of_classes(self.cv, classes, sequences.lengths) if options.open else []
         choice = choose(self, sequences.values, labels, classes, options, folds, _loss, sequences.lengths)
-        features = self._fit_features(sequences, labels, choice.n_components, choice.shrinkage)
+        features = self._fit_features(
+            sequences,
+            labels,
+            choice.n_components,
+            choice.shrinkage,
+            chosen=self.n_components == "auto",
+        )
         try:
             self.classifier_ = clone(choice.step).fit(features, classes)
         except IndexError:  # scikit-learn's linear discriminant analysis, where classes have no spread

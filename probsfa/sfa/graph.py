@@ -25,7 +25,7 @@ from probsfa.sfa._labels_of_rows import labels_of_rows
 from probsfa.sfa._linear_map import inputs_from, outputs_from, set_linear_map
 from probsfa.sfa._shrinkage import check_shrinkage, ledoit_wolf, shrunk_moments
 
-__all__ = ["GraphSFA", "check_parameters", "set_fitted"]
+__all__ = ["GraphSFA", "check_parameters", "keep_components", "set_fitted"]
 
 
 def _takes_batches(gsfa: Any) -> bool:
@@ -331,6 +331,15 @@ def check_parameters(gsfa: GraphSFA) -> None:
         check_count("n_components", gsfa.n_components)
     check_rank_tol(gsfa.rank_tol)
     check_shrinkage(gsfa.shrinkage, gsfa.shrinkage_target)
+
+
+def keep_components(gsfa: GraphSFA, n_components: int) -> None:
+    """Reduce a fitted GraphSFA to its slowest outputs, as if it had been fitted with so many."""
+    gsfa.n_components = n_components
+    gsfa.components_ = gsfa.components_[:n_components]
+    gsfa.loadings_ = gsfa.loadings_[:, :n_components]
+    gsfa.delta_values_ = gsfa.delta_values_[:n_components]
+    gsfa.timescales_ = gsfa.timescales_[:n_components]
 
 
 def set_fitted(

@@ -166,6 +166,8 @@ class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
         self._n_targets = None if np.ndim(given) == 1 else targets.shape[1]
         if targets.shape[1] > 1 and self.classifier is not None:
             raise ValueError(f"y has {targets.shape[1]} targets; soft labels are for one. Give a regressor.")
+        order = self._order(sequences, targets)
+        sequences, targets = sequences.take(order), targets[order]
         labels = targets[:, 0] if targets.shape[1] == 1 else targets
         fitted_to = targets if self.period is None else _on_circle(targets, self.period)
         if self.regressor is not None and fitted_to.shape[1] == 1:
@@ -180,7 +182,7 @@ class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
         choice = choose(self, sequences.values, labels, fitted_to, options, folds, _loss, sequences.lengths)
         if np.isnan(choice.loss) and auto:
             choice = choice._replace(n_components=min(most, len(targets) - 1))
-        features = self._fit_features(sequences, labels, choice.n_components, choice.shrinkage)
+        features = self._fit_features(sequences, labels, choice.n_components, choice.shrinkage, chosen=auto)
         self.regressor_ = clone(choice.step).fit(features, fitted_to)
         for name in ("label_values_", "classifier_"):
             if hasattr(self.regressor_, name):

@@ -138,7 +138,24 @@ def test_equal_labels_share_a_group_and_groups_keep_the_order(y, n_groups, balan
 def test_groups_of_different_labels_differ_by_one_at_most(rng):
     for n, n_groups in [(10, 3), (100, 7), (57, 57), (50, 49)]:
         y = rng.permutation(n)
-        np.testing.assert_array_equal(label_groups(y, n_groups), y * n_groups // n)
+        groups = label_groups(y, n_groups)
+        assert (np.diff(groups[np.argsort(y)]) >= 0).all()
+        assert np.ptp(np.bincount(groups)) <= 1 and groups.max() == n_groups - 1
+
+
+@pytest.mark.filterwarnings("ignore:The serial graph of 3 groups")
+@pytest.mark.parametrize("builder", [graphs.serial, graphs.mixed])
+@pytest.mark.parametrize("seed", range(5))
+def test_graphs_of_negated_labels_are_the_same(builder, seed):
+    """With borders of groups rounded towards the smaller labels, -y had other groups than y."""
+    rng = np.random.default_rng(seed)
+    n, n_groups = int(rng.integers(10, 90)), int(rng.integers(4, 9))
+    for y in (rng.standard_normal(n), rng.poisson(3, n).astype(float), np.arange(2.0 * n)):
+        mirrored = builder(-y, n_groups)
+        np.testing.assert_array_equal(
+            mirrored.to_sparse().toarray(), builder(y, n_groups).to_sparse().toarray()
+        )
+        np.testing.assert_array_equal(mirrored.node_weights, builder(y, n_groups).node_weights)
 
 
 def test_rare_labels_are_merged_and_weigh_no_more_than_ten_times_the_mean(rng):

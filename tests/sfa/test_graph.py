@@ -276,6 +276,18 @@ def test_samples_in_another_order_give_the_same_features(rng):
 # Border -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("graph", ["clustered", "serial", "mixed", graphs.ExactLabel(degree=2)])
+def test_columns_in_another_order_give_the_same_features(rng, graph):
+    """All outputs: most of classes and exact labels have the delta value 2 of all that they do not tell."""
+    X = rng.standard_normal((60, 9)) @ rng.standard_normal((9, 9))
+    y = np.arange(60) % 3 if graph == "clustered" else X[:, 0] + rng.standard_normal(60)
+    first = GraphSFA(graph=graph).fit(X, y)
+    assert graph in ("serial", "mixed") or np.sum(np.diff(first.delta_values_) == 0) > 2
+    columns = rng.permutation(9)
+    for Z in (X[:, columns], np.asfortranarray(X[:, columns])):
+        np.testing.assert_allclose(GraphSFA(graph=graph).fit_transform(Z, y), first.transform(X), atol=1e-8)
+
+
 def test_expansion_is_sfa_of_the_expanded_samples(rng):
     X, y = labelled(rng)
     quadratic = PolynomialFeatures(2, include_bias=False)

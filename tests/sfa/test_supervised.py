@@ -18,6 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from probsfa import graphs
 from probsfa.expansions import Polynomial
 from probsfa.sfa import GraphSFA, GraphSFAClassifier, GraphSFARegressor
+from probsfa.sfa._choice import whole_blocks
 from probsfa.sfa._gaussian import GaussianClassifier
 from probsfa.sfa._regression_steps import RidgeStep
 from tests.tolerances import EXACT
@@ -248,6 +249,52 @@ def test_angles(rng, period):
     shifted = GraphSFARegressor(period=period, cv=2).fit(X[:300], y[:300] - 17 * period)
     off = np.abs(shifted.predict(X[300:]) - estimate)
     assert np.minimum(off, period - off).max() < 1e-6 * period
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_predictions_depend_on_the_samples_alone(seed):
+    """Folds went by position, and a block of equal delta values by rounding: R2 moved from 0.32 to -0.1."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((60, 12)) @ rng.standard_normal((12, 12))
+    y = np.sin(X[:, 0]) + 0.3 * rng.standard_normal(60)
+    rows, columns = rng.permutation(60), rng.permutation(12)
+    first = GraphSFARegressor(cv=3).fit(X, y).predict(X)
+    for other in (
+        GraphSFARegressor(cv=3).fit(X[rows], y[rows]).predict(X),
+        GraphSFARegressor(cv=3).fit(np.asfortranarray(X[:, columns]), y).predict(X[:, columns]),
+        -GraphSFARegressor(cv=3).fit(X, -y).predict(X),
+    ):
+        np.testing.assert_allclose(other, first, atol=1e-6 * np.std(y))
+    classes = (y > np.median(y)).astype(int)
+    share = GraphSFAClassifier(cv=3).fit(X, classes).predict_proba(X)
+    renamed = GraphSFAClassifier(cv=3).fit(X[rows][:, columns], -classes[rows]).predict_proba(X[:, columns])
+    np.testing.assert_allclose(renamed[:, ::-1], share, atol=1e-6)
+
+
+def test_more_samples_than_centres_in_any_order(rng):
+    """The centres of kernels were the rows at some positions."""
+    X = rng.uniform(-3, 3, (300, 1))
+    y = np.sin(2 * X[:, 0]) + 0.1 * rng.standard_normal(300)
+    rows = rng.permutation(300)
+    first = GraphSFARegressor(cv=2).fit(X, y)
+    assert first.regressor_.basis == "kernel"
+    other = GraphSFARegressor(cv=2).fit(X[rows], y[rows]).predict(X)
+    np.testing.assert_allclose(other, first.predict(X), atol=1e-6)
+
+
+def test_numbers_of_features_do_not_divide_a_block():
+    """A serial graph of four groups has three delta values below 4 that differ, and 2 for all else."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((80, 20)), rng.standard_normal(80)
+    model = GraphSFARegressor(graph=graphs.Serial(n_groups=4), cv=2).fit(X, y)
+    every = (
+        GraphSFA(graph=graphs.Serial(n_groups=4), shrinkage=model.gsfa_.shrinkage_).fit(X, y).delta_values_
+    )
+    K = len(model.gsfa_.delta_values_)
+    assert model.gsfa_.n_components == K and (K == len(every) or every[K] - every[K - 1] > 1e-6)
+    assert whole_blocks(np.array([0.1, 2.0, 2.0, 3.0]), 2) == 1
+    assert whole_blocks(np.array([0.1, 2.0, 2.0, 3.0]), 3) == 3
+    assert whole_blocks(np.array([0.0, 0.0, 0.0, 3.0]), 2) == 2
 
 
 def test_several_targets_at_once(rng):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from probsfa.expansions._base import FloatArray
-from probsfa.linalg import canonical_signs, default_rank_tol
+from probsfa.linalg import canonical_directions, canonical_signs, default_rank_tol
 
 __all__ = ["NodeSolution", "solve_igsfa", "solve_pca", "solve_sfa"]
 
@@ -70,9 +70,14 @@ def solve_sfa(
     deltas, rotation = np.linalg.eigh(inner)
     rank = kept.sum(axis=1)
     alive = np.arange(n_components) < rank[:, None]
-    weights = np.where(alive[:, None, :], W @ rotation[:, :, :n_components], 0.0)
-    values = np.where(alive, np.maximum(deltas[:, :n_components], 0.0), np.nan)
-    return NodeSolution(values, weights * _signs(B @ weights, scales)[:, None, :], rank)
+    values = np.full(alive.shape, np.nan, dtype=np.float64)
+    weights = np.zeros((*W.shape[:2], n_components), dtype=np.float64)
+    for m, (r, K) in enumerate(zip(rank.tolist(), alive.sum(axis=1).tolist(), strict=True)):
+        if K:
+            found = W[m] @ rotation[m, :, :r]
+            node = canonical_directions(A[m], B[m], deltas[m, :r], found, scales[m], K)
+            values[m, :K], weights[m, :, :K] = node.delta_values, node.weights
+    return NodeSolution(values, weights, rank)
 
 
 def solve_pca(B: FloatArray, n_components: int, *, variance_floor: FloatArray) -> NodeSolution:
