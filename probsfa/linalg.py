@@ -10,9 +10,9 @@ differences, ``B`` (D, D) a covariance, both symmetric and positive semidefinite
 
 The rank is that of the correlation matrix, so units of 1e-8 in one column and 1e8 in another change nothing.
 
-Some training graphs have repeated delta values, such as 2 for every direction in which no classes differ. The
-eigenvectors of such a block are determined up to a rotation only, and a solver chooses it by rounding. One rule
-chooses it here (:func:`canonical_axes`), so that outputs do not depend on the order of the columns.
+Some training graphs have repeated delta values, such as 2 for every direction in which no classes differ.
+The eigenvectors of such a block are determined up to a rotation only, and a solver chooses it by rounding. One
+rule chooses it here (:func:`canonical_axes`), so that outputs do not depend on the order of the columns.
 """
 
 import numbers
@@ -225,7 +225,7 @@ def canonical_directions(
     scales: FloatArray,
     n_components: int,
 ) -> SlowDirections:
-    """Return the first of the solutions that a solver found, with one rule for all that the problem leaves open.
+    """Return the first solutions that a solver found, with one rule for all that the problem leaves open.
 
     Delta values that differ by rounding only are replaced by their mean, and so are exactly equal afterwards;
     their directions are rotated by :func:`canonical_axes`. Signs are those of :func:`canonical_signs`.
@@ -241,7 +241,7 @@ def canonical_directions(
     scales : ndarray (D,)
         Standard deviations of the inputs.
     n_components : int
-        How many are returned, up to M. The block of equal delta values around the last one should be complete.
+        How many are returned, up to M. The block of equal delta values around the last should be complete.
     """
     ends = _separated(A, deltas, weights, scales)
     cut = n_components + int(np.argmax(ends[n_components - 1 :]))
@@ -290,8 +290,8 @@ def canonical_axes(loadings: ArrayLike, scales: ArrayLike) -> FloatArray:
     Returns
     -------
     ndarray (m, m)
-        Multiply outputs, weights and loadings by it from the right. The outputs are then the principal axes of
-        their correlations with the inputs, the axis that explains most of the inputs first. Where several axes
+        Multiply outputs, weights and loadings by it from the right. The outputs are then the principal axes
+        of their correlations with the inputs, the axis that explains most of them first. Where several axes
         explain the same share, such as of decorrelated inputs, the first is the input that these outputs
         reconstruct best, the next is the one that is reconstructed best by what is left, and so on.
 
@@ -315,7 +315,7 @@ def canonical_axes(loadings: ArrayLike, scales: ArrayLike) -> FloatArray:
 
 
 def _nearest_inputs(correlations: FloatArray) -> FloatArray:
-    """Return orthonormal axes (m, m), each towards the input (a row) that the axes before leave the most of."""
+    """Return orthonormal axes (m, m), each towards the input that the axes before leave the most of."""
     left = correlations.copy()
     axes = np.empty((left.shape[1], left.shape[1]), dtype=np.float64)
     for j in range(len(axes)):

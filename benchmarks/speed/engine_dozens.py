@@ -1,8 +1,8 @@
 """Some dozen states, 20 % of the values missing: processor time beside a floor and statsmodels.
 
 Each case is one posterior with all moments. Times are of the processor, the least of some runs that take
-turns, so that a busy machine counts little; the floor is the count of ``common/floor.py`` at the rate of a matrix
-product on one core. "First" is the first posterior.
+turns, so that a busy machine counts little; the floor is the count of ``common/floor.py`` at the rate of a
+matrix product on one core. "First" is the first posterior.
 
     python benchmarks/speed/engine_dozens.py [--components 12 24] [--features 20] [--rows 10000] [--repeats 5]
 """

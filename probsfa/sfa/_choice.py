@@ -137,7 +137,7 @@ def choose(
 
 
 def first_least(losses: FloatArray) -> int:
-    """Return the first (flat) index of the smallest loss; losses that differ by rounding only count as equal."""
+    """Return the first (flat) index of the smallest loss; losses that differ by rounding count as equal."""
     least = losses.min()
     return int(np.argmax(losses <= least + _EQUAL * abs(least)))
 
@@ -168,9 +168,9 @@ def _losses(
 
 
 def whole_blocks(delta_values: FloatArray, count: int) -> int:
-    """Return how many of the first `count` features to use, so that no block of equal delta values is divided.
+    """Return how many of the first `count` features to use so that no block of equal delta values is cut.
 
-    Features of one block are equally slow, so slowness gives no reason to use some of them and not the others.
+    Features of one block are equally slow, so slowness gives no reason to use some of them and not others.
 
     Parameters
     ----------
@@ -226,8 +226,8 @@ def _slowest(moments: Any, n_components: int, rank_tol: float | None) -> SlowDir
 def canonical_order(X: FloatArray, targets: NDArray[Any]) -> IntArray:
     """Return an order of the samples (N,) that does not depend on the order in which they came.
 
-    Nor does it depend on the order of the columns. Samples are sorted by their squared distance from the mean,
-    by the sum of their deviations where these are equal, then by the squared deviation of their targets, so
+    Nor does it depend on the order of the columns. Samples are sorted by their squared distance from the
+    mean, by the sum of their deviations where these are equal, then by the squared deviation of their targets, so
     that the sign of these does not matter, and at last by the targets themselves.
 
     Parameters

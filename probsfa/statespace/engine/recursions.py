@@ -15,8 +15,8 @@ of its values, the mask as a rule (``R^-1/2 = diag(w / r)^1/2``)::
 
 It adds ``log|B' B|`` and ``|B^-1 h|^2`` to the log-likelihood (Kailath, Sayed & Hassibi 2000, chapter 12).
 
-*Backward*, with ``z'`` the next state and ``G = P A' (A P A' + Q)^-1`` its gain on ``z`` (Rauch, Tung & Striebel
-1965)::
+*Backward*, with ``z'`` the next state and ``G = P A' (A P A' + Q)^-1`` its gain on ``z`` (Rauch, Tung &
+Striebel 1965)::
 
     [N      0 ]       [B  M]
     [W' A'  W']  = O  [0  S],    G = (B^-1 M)',    Cov(z | z') = S' S,    P_t = S' S + G P_t+1 G'
@@ -174,7 +174,7 @@ def filter_pass(
 
 
 def condition(root: Array, following: Transition) -> tuple[Array, Array]:
-    """Gain ``G`` (K, K) of a state on the next one, and ``X`` (K, K), lower triangle, with ``Cov(z | z') = X X'``.
+    """Gain ``G`` (K, K) of a state on the next one, and a lower triangle ``X`` with ``Cov(z | z') = X X'``.
 
     ``root`` is that of its filtered covariance, ``following`` the transition to the next state.
     """
