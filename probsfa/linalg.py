@@ -11,8 +11,8 @@ differences, ``B`` (D, D) a covariance, both symmetric and positive semidefinite
 The rank is that of the correlation matrix, so units of 1e-8 in one column and 1e8 in another change nothing.
 
 Some training graphs have repeated delta values, such as 2 for every direction in which no classes differ.
-The eigenvectors of such a block are determined up to a rotation only, and a solver chooses it by rounding. One
-rule chooses it here (:func:`canonical_axes`), so that outputs do not depend on the order of the columns.
+The eigenvectors of such a block are determined up to a rotation only, and a solver chooses it by rounding.
+One rule chooses it here (:func:`canonical_axes`), so that outputs do not depend on the order of the columns.
 """
 
 import numbers

@@ -227,8 +227,8 @@ def canonical_order(X: FloatArray, targets: NDArray[Any]) -> IntArray:
     """Return an order of the samples (N,) that does not depend on the order in which they came.
 
     Nor does it depend on the order of the columns. Samples are sorted by their squared distance from the
-    mean, by the sum of their deviations where these are equal, then by the squared deviation of their targets, so
-    that the sign of these does not matter, and at last by the targets themselves.
+    mean, by the sum of their deviations where these are equal, then by the squared deviation of their
+    targets, so that the sign of these does not matter, and at last by the targets themselves.
 
     Parameters
     ----------
