@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import block_diag, cho_factor, cho_solve
+from scipy.linalg import block_diag
+from scipy.linalg.lapack import dpotrf, dpotrs
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.statespace.engine.moments import Statistics
@@ -414,12 +415,11 @@ def factorise(matrix: FloatArray) -> Solver:
     ones = scaled[np.diag_indices(size)]
     while True:
         scaled[np.diag_indices(size)] = ones + ridge
-        try:
-            factor = cho_factor(scaled, lower=True, check_finite=False)
-        except np.linalg.LinAlgError:
-            ridge *= 10.0
-        else:
-            return lambda x: (cho_solve(factor, (x.T * scale).T, check_finite=False).T * scale).T
+        # LAPACK itself: for these small matrices, calls through scipy.linalg take longer than the work.
+        factor, info = dpotrf(scaled, lower=1, clean=0)
+        if info == 0:
+            return lambda x: (dpotrs(factor, (x.T * scale).T, lower=1)[0].T * scale).T
+        ridge *= 10.0
 
 
 def _pairs(one: FloatArray, other: FloatArray) -> FloatArray:
