@@ -24,10 +24,15 @@ from tests.statespace.support import HOLES, punch, scaled_error, to_panel, to_pa
 from tests.tolerances import EXACT, small_noise_tolerance
 
 
-@pytest.fixture(params=list(ALGORITHMS))
-def algorithm(request):
-    skip_without_core(request.param)
-    return ALGORITHMS[request.param]
+@pytest.fixture
+def algorithm(name):
+    skip_without_core(name)
+    return ALGORITHMS[name]
+
+
+# Programs of JAX take seconds to compile: each algorithm has one kind of sampling in the quick set.
+SAMPLINGS = [(name, sampling) for name in ALGORITHMS for sampling in ("uneven", "even")]
+EACH_ONCE = [case for case in SAMPLINGS if case[0] in COMPILED or case[1] == "uneven"]
 
 
 def model_of(rng, n_features, n_components, slowest=0.98):
@@ -36,7 +41,7 @@ def model_of(rng, n_features, n_components, slowest=0.98):
     return model._replace(decay=np.linspace(slowest, 0.1, n_components))
 
 
-@pytest.mark.parametrize("sampling", ["even", "uneven"])
+@sparsely(("name", "sampling"), SAMPLINGS, shown=EACH_ONCE)
 @sparsely("holes", list(HOLES), shown=["scattered"])
 def test_moments_and_sums_are_those_of_the_joint_gaussian(rng, algorithm, holes, sampling):
     model = model_of(rng, 4, 3)
@@ -71,11 +76,11 @@ def test_compiled_kernels_for_any_number_of_columns(rng, name, n_features):
     """They are worked through in blocks; successive rows of equal missing values share a factorisation."""
     skip_without_core(name)
     model = model_of(rng, n_features, 3)
-    data = [x.copy() for x in oracle.simulate(rng, model, [40, 25])]
+    data = [x.copy() for x in oracle.simulate(rng, model, [20, 9])]
     for x in data:
         x[rng.random(x.shape) < 0.05] = np.nan
-        x[10:15, ::2] = np.nan
-        x[15:18, 1:] = np.nan
+        x[3:6, ::2] = np.nan
+        x[6:9, 1:] = np.nan
     assert_is_the_joint_gaussian(ALGORITHMS[name], model, data)
 
 
@@ -92,19 +97,21 @@ def test_many_states(rng, name, n_components):
 
 
 @sparsely("kind", list(KINDS), shown=["both"])
-@pytest.mark.parametrize("even", [True, False])
-def test_rhythms_and_smooth_processes(rng, algorithm, kind, even):
+@sparsely(("name", "sampling"), SAMPLINGS, shown=EACH_ONCE)
+def test_rhythms_and_smooth_processes(rng, algorithm, kind, sampling):
     params = make_model(rng, kind)
-    data, times, panel = make_data(rng, params, even=even)
+    data, times, panel = make_data(rng, params, even=sampling == "even")
     assert_pairs_are(params, data, times, panel, algorithm)
 
 
+@sparsely("name", list(ALGORITHMS), shown=COMPILED)
 def test_complete_series_soon_have_steady_covariances(rng, algorithm):
     """From then on, recursions of the compiled engine compute means alone."""
     model = model_of(rng, 4, 3, slowest=0.9)
     assert_is_the_joint_gaussian(algorithm, model, oracle.simulate(rng, model, [150, 60]))
 
 
+@sparsely("name", list(ALGORITHMS), shown=COMPILED)
 def test_a_series_that_is_steady_twice(rng, algorithm):
     """Missing values end a steady stretch, and another pattern of them begins the next."""
     model = model_of(rng, 4, 3, slowest=0.9)
@@ -114,6 +121,7 @@ def test_a_series_that_is_steady_twice(rng, algorithm):
     assert_is_the_joint_gaussian(algorithm, model, [x])
 
 
+@sparsely("name", list(ALGORITHMS), shown=[*COMPILED, "recursions"])
 def test_weights_of_values_are_noise_of_other_variances(rng, algorithm):
     """Density to the power w: noise r / w, and another normaliser; against one model for each row."""
     model = model_of(rng, 3, 2)
