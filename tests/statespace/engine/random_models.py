@@ -71,6 +71,15 @@ def close_rows(gap):
     return Case(params, rng.standard_normal((6, 3)), np.array([0.0, 1.0, 2.0, 2.0 + gap, 3.0, 4.0]), (6,))
 
 
+def steady_rows(noise_variance):
+    """Return seven AR(1) factors in one column, and sequences of one row, whose filter is steady at once."""
+    rng = np.random.default_rng(0)
+    params = Parameters(
+        np.linspace(0.1, 0.7, 7), rng.standard_normal((1, 7)), np.array([noise_variance]), np.zeros(1)
+    )
+    return Case(params, rng.standard_normal((6, 1)), np.arange(6.0), (1,) * 6)
+
+
 def errors(wanted, smoothed, filtered):
     """Return the largest errors of moments: of means in standard deviations, of covariances relative to them.
 

@@ -11,7 +11,7 @@ from tests.statespace.support import needs_core
 
 pytest.importorskip("mpmath", reason="the oracle computes with mpmath")
 from tests.oracles import extended_precision as oracle
-from tests.statespace.engine.random_models import close_rows, errors, random_case
+from tests.statespace.engine.random_models import close_rows, errors, random_case, steady_rows
 
 SAME = 1e-6  # posterior standard deviations of means, relative to variances, and nats
 N_MODELS = 300
@@ -41,6 +41,11 @@ def test_two_rows_close_to_each_other(gap):
 def test_two_rows_close_to_each_other_by_the_definition():
     with use_strategy("recursions"):
         assert_is_exact(close_rows(1e-5))
+
+
+@needs_core
+def test_tiny_noise_in_a_steady_state():
+    assert_is_exact(steady_rows(1e-12))
 
 
 @needs_core
