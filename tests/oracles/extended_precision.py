@@ -13,11 +13,18 @@ mp.mp.dps = 60
 
 
 class Exact(NamedTuple):
-    """Moments of the states, ``means`` (N, S) and ``covariances`` (N, S, S), and the log-likelihood."""
+    """Means (N, S) and covariances (N, S, S) of the states, and the log density of each row (N,).
+
+    ``lag_one`` (N - 1, S, S) holds the covariances of each state with the state one row before.
+    ``filtered_means`` and ``filtered_covariances`` condition on the rows up to each one alone.
+    """
 
     means: np.ndarray
     covariances: np.ndarray
-    log_likelihood: float
+    lag_one: np.ndarray
+    filtered_means: np.ndarray
+    filtered_covariances: np.ndarray
+    row_log_likelihoods: np.ndarray
 
 
 def ar1(decay):
@@ -57,53 +64,63 @@ def processes(params):
     ]
 
 
+def exact(x):
+    """Return an array of doubles as an array of sixty digits."""
+    return np.array([mp.mpf(float(v)) for v in np.ravel(x)], dtype=object).reshape(np.shape(x))
+
+
 def prior(params, times, sequence):
-    """Covariance of all states (N S, N S), row after row; zero between sequences."""
-    kinds = processes(params)
+    """Covariance of all states (N, S, N, S); zero between sequences."""
+    kinds, when = processes(params), exact(times)
     n, size = len(times), params.loadings.shape[1]
-    whole = mp.zeros(n * size)
+    whole = np.full((n, size, n, size), mp.mpf(0))
     for i in range(n):
-        for j in range(n):
-            if sequence[i] != sequence[j]:
-                continue
-            dt, at = mp.mpf(float(times[i])) - mp.mpf(float(times[j])), 0
+        for j in np.flatnonzero(np.equal(sequence, sequence[i])):
+            at = 0
             for kind in kinds:
-                block = kind(dt)
-                for a, row in enumerate(block):
-                    for b, value in enumerate(row):
-                        whole[i * size + at + a, j * size + at + b] = value
+                block = np.array(kind(when[i] - when[j]), dtype=object)
+                own = slice(at, at + len(block))
+                whole[i, own, j, own] = block
                 at += len(block)
     return whole
 
 
-def posterior(params, values, times, sequence):
+def posterior(params, values, times, sequence, prior=prior):
     """Moments given all values (N, D), NaN where missing, at times (N,) of the sequences (N,)."""
-    n, size = len(times), params.loadings.shape[1]
-    seen = [(t, d) for t in range(n) for d in range(values.shape[1]) if not np.isnan(values[t, d])]
-    whole = prior(params, times, sequence)
-    loadings = mp.zeros(len(seen), n * size)
-    for row, (t, d) in enumerate(seen):
-        for k in range(size):
-            loadings[row, t * size + k] = mp.mpf(float(params.loadings[d, k]))
-    means, left, value = mp.zeros(n * size, 1), whole, mp.mpf(0)
-    if seen:
-        crossed = loadings * whole
-        joint = crossed * loadings.T
-        for row, (_, d) in enumerate(seen):
-            joint[row, row] += mp.mpf(float(params.noise_variance[d]))
-        error = mp.matrix([mp.mpf(float(values[s])) - mp.mpf(float(params.offset[s[1]])) for s in seen])
-        root = mp.cholesky(joint)
-        whitened = mp.zeros(len(seen), n * size + 1)
-        for c in range(n * size + 1):  # forward substitution
-            column = error if c == n * size else crossed[:, c]
-            for i in range(len(seen)):
-                total = column[i] - mp.fdot((root[i, j], whitened[j, c]) for j in range(i))
-                whitened[i, c] = total / root[i, i]
-        gains, last = whitened[:, : n * size], whitened[:, n * size]
-        means, left = gains.T * last, whole - gains.T * gains
-        value = -mp.fsum(mp.log(root[i, i]) for i in range(len(seen))) - mp.fdot(last, last) / 2
-        value -= len(seen) * mp.log(2 * mp.pi) / 2
-    states = [range(t * size, (t + 1) * size) for t in range(n)]
-    blocks = [[[float(left[a, b]) for b in own] for a in own] for own in states]
-    found = np.array([float(x) for x in means]).reshape(n, size)
-    return Exact(found, np.array(blocks), float(value))
+    row, column = np.nonzero(~np.isnan(values))
+    whole, loadings = prior(params, times, sequence), exact(params.loadings)
+    n, size, n_seen = len(times), params.loadings.shape[1], len(row)
+    crossed = [np.tensordot(loadings[d], whole[t], 1).ravel() for t, d in zip(row, column, strict=True)]
+    crossed = np.array(crossed, dtype=object).reshape(n_seen, n * size)
+    joint = [
+        [crossed[i, t * size : (t + 1) * size] @ loadings[d] for t, d in zip(row, column, strict=True)]
+        for i in range(n_seen)
+    ]
+    joint = np.array(joint, dtype=object).reshape(n_seen, n_seen)
+    joint[np.diag_indices(n_seen)] += exact(params.noise_variance)[column]
+    error = exact(values[row, column]) - exact(params.offset)[column]
+    # Cholesky's elimination of the values, one after the other: with the root U, U' U the covariance of the
+    # values, rows become U, U'^-1 crossed and U'^-1 error.
+    rows = np.hstack([joint, crossed, error[:, None]])
+    for i in range(n_seen):
+        rows[i] = rows[i] / mp.sqrt(rows[i, i])
+        rows[i + 1 :] = rows[i + 1 :] - rows[i, i + 1 : n_seen, None] * rows[i]
+    whitened, last = rows[:, n_seen:-1].reshape(n_seen, n, size), rows[:, -1]
+    terms = [-mp.log(2 * mp.pi) / 2 - mp.log(rows[i, i]) - last[i] ** 2 / 2 for i in range(n_seen)]
+
+    def mean(t, known):
+        return whitened[known, t].T @ last[known]
+
+    def covariance(t, s, known):
+        return whole[t, :, s] - whitened[known, t].T @ whitened[known, s]
+
+    everything, sofar = slice(None), [slice(np.searchsorted(row, t, "right")) for t in range(n)]
+    blocks = (
+        [mean(t, everything) for t in range(n)],
+        [covariance(t, t, everything) for t in range(n)],
+        [covariance(t + 1, t, everything) for t in range(n - 1)],
+        [mean(t, sofar[t]) for t in range(n)],
+        [covariance(t, t, sofar[t]) for t in range(n)],
+        [mp.fsum(terms[i] for i in np.flatnonzero(row == t)) for t in range(n)],
+    )
+    return Exact(*(np.array(block, dtype=float) for block in blocks))

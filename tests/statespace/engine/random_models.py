@@ -1,0 +1,108 @@
+"""Random models with a few values each, and how far computed moments are from the exact ones."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from probsfa.statespace.parameters import Parameters
+from tests.oracles import extended_precision as oracle
+
+
+class Case(NamedTuple):
+    """A model, values (N, D) with NaN where missing, their times (N,), and the lengths of the sequences."""
+
+    params: Parameters
+    values: np.ndarray
+    times: np.ndarray
+    lengths: tuple[int, ...]
+
+    @property
+    def sequence(self):
+        """Sequence of each row."""
+        return np.repeat(np.arange(len(self.lengths)), self.lengths)
+
+
+def random_case(seed):
+    """Return one to three processes and 4 to 12 rows, with noise variances and gaps of many sizes."""
+    rng = np.random.default_rng(seed)
+    n_features = int(rng.integers(1, 5))
+    n_ar, n_rhythms, n_smooth = rng.multinomial(int(rng.integers(1, 4)), [0.4, 0.3, 0.3])
+    loadings = rng.standard_normal((n_features, n_ar + 2 * (n_rhythms + n_smooth)))
+    loadings[:, n_ar + 2 * n_rhythms + 1 :: 2] = 0.0  # no column measures a derivative
+    slow, fast = 1.0 - 10.0 ** rng.uniform(-6, -2, n_ar), rng.uniform(0.01, 0.99, n_ar)
+    n_memories = n_features if rng.random() < 0.3 else 0
+    params = Parameters(
+        np.where(rng.random(n_ar) < 0.3, slow, fast),
+        loadings,
+        10.0 ** rng.uniform(-12, 0.5, n_features),
+        rng.standard_normal(n_features),
+        1.0 - 10.0 ** rng.uniform(-4, -0.5, n_rhythms),
+        rng.uniform(0.05, 2.0, n_rhythms),
+        np.sqrt(3.0) / 10.0 ** rng.uniform(0, np.log10(300.0), n_smooth),
+        rng.uniform(0.1, 0.99, n_memories),
+        rng.uniform(0.1, 2.0, n_memories),
+    ).state_space
+    n_rows = int(rng.integers(4, 13))
+    cuts = np.sort(rng.choice(np.arange(1, n_rows), int(rng.integers(0, 3)), replace=False))
+    lengths = tuple(int(n) for n in np.diff([0, *cuts, n_rows]))
+    times = np.cumsum(10.0 ** rng.uniform(-5, 3, n_rows) if rng.random() < 0.75 else np.ones(n_rows))
+    case = Case(params, np.empty((n_rows, n_features)), times, lengths)
+    covariance = oracle.prior(params, times, case.sequence).astype(float)
+    size = n_rows * params.n_states
+    variances, directions = np.linalg.eigh(covariance.reshape(size, size))
+    states = directions @ (np.sqrt(np.maximum(variances, 0.0)) * rng.standard_normal(size))
+    case.values[:] = params.offset + states.reshape(n_rows, -1) @ params.loadings.T
+    case.values[:] += np.sqrt(params.noise_variance) * rng.standard_normal(case.values.shape)
+    case.values[rng.random(case.values.shape) < 0.2] = np.nan
+    case.values[rng.random(n_rows) < 0.1] = np.nan
+    return case
+
+
+def close_rows(gap):
+    """Return one AR(1) factor and one smooth process of time scale 240, with two rows that close."""
+    rng = np.random.default_rng(0)
+    params = Parameters(
+        np.array([0.9]),
+        np.array([[1.0, 0.5, 0.0], [0.3, -1.0, 0.0], [-0.6, 0.8, 0.0]]),
+        np.full(3, 0.1),
+        np.zeros(3),
+        smooth_rate=np.array([np.sqrt(3.0) / 240.0]),
+    )
+    return Case(params, rng.standard_normal((6, 3)), np.array([0.0, 1.0, 2.0, 2.0 + gap, 3.0, 4.0]), (6,))
+
+
+def steady_rows(noise_variance):
+    """Return seven AR(1) factors in one column, and sequences of one row, whose filter is steady at once."""
+    rng = np.random.default_rng(0)
+    params = Parameters(
+        np.linspace(0.1, 0.7, 7), rng.standard_normal((1, 7)), np.array([noise_variance]), np.zeros(1)
+    )
+    return Case(params, rng.standard_normal((6, 1)), np.arange(6.0), (1,) * 6)
+
+
+def errors(wanted, smoothed, filtered):
+    """Return the largest errors of moments: of means in standard deviations, of covariances relative to them.
+
+    The error of the log-likelihood is in nats up to 1e6 nats and relative beyond, where its own last digit
+    is larger than 1e-10 nats.
+    """
+    after, sofar = (
+        np.sqrt(np.diagonal(x, axis1=1, axis2=2)) for x in (wanted.covariances, wanted.filtered_covariances)
+    )
+    value = wanted.row_log_likelihoods.sum()
+    largest_value = max(1.0, 1e-6 * abs(value))
+    found = {
+        "means": (smoothed.means - wanted.means) / after,
+        "covariances": (smoothed.covariances - wanted.covariances) / _products(after, after),
+        "lag_one": (smoothed.lag_one_covariances - wanted.lag_one) / _products(after[1:], after[:-1]),
+        "log_likelihood": (smoothed.row_log_likelihoods.sum() - value) / largest_value,
+        "filtered_means": (filtered.means - wanted.filtered_means) / sofar,
+        "filtered_covariances": (filtered.covariances - wanted.filtered_covariances)
+        / _products(sofar, sofar),
+        "filtered_log_likelihood": (filtered.log_likelihoods.sum() - value) / largest_value,
+    }
+    return {name: float(np.max(np.abs(error), initial=0.0)) for name, error in found.items()}
+
+
+def _products(left, right):
+    return left[:, :, None] * right[:, None, :]
