@@ -13,7 +13,8 @@
  *     [ V    y - U m   ]   ->   [ 0  . ]      N <- B^-T N,   m <- m + N' h,   s = B^-1 h
  *
  * Nothing is subtracted and Q is never inverted, so that rows close to each other and tiny noise keep their digits. Where
- * rows of equal weights and gaps follow each other, matrices stop changing; from then on only means are computed.
+ * rows of equal weights and gaps follow each other, matrices stop changing; from then on only means are computed, by the same
+ * reflections.
  */
 #include <math.h>
 #include <string.h>
@@ -66,8 +67,9 @@ ALWAYS void square(int n, const double *root, double *out) {
 
 /* Householder reflections that bring a stack of an upper triangle (n rows) and some rows below it to an upper triangle.
  * Rows have `width` numbers, the triangle's n first. One pass over the rows below applies a reflection and adds up the
- * products of the next one. `now` and `next` have room for `width` numbers. */
-ALWAYS void triangularise(int n, int below, int width, double *restrict top, double *restrict bottom, double *restrict now, double *restrict next) {
+ * products of the next one. `now` and `next` have room for `width` numbers. What is left in the first n numbers of the rows
+ * below, with `firsts` and `factors` (n,), are the reflections: see `reflect`. */
+ALWAYS void triangularise(int n, int below, int width, double *restrict top, double *restrict bottom, double *restrict now, double *restrict next, double *restrict firsts, double *restrict factors) {
     double power = 0.0;
     clear(width, now);
     for (int i = 0; i < below; i++) {
@@ -81,6 +83,8 @@ ALWAYS void triangularise(int n, int below, int width, double *restrict top, dou
         const double alpha = pivot > 0.0 ? -norm : norm, first = pivot - alpha, beta = norm > 0.0 ? -1.0 / (alpha * first) : 0.0;
         const int left = width - j - 1;
         pivots[j] = alpha;
+        firsts[j] = first;
+        factors[j] = beta;
         for (int c = j + 1; c < width; c++) {
             now[c] = beta * (first * pivots[c] + now[c]);
             pivots[c] -= first * now[c];
@@ -90,7 +94,6 @@ ALWAYS void triangularise(int n, int below, int width, double *restrict top, dou
         for (int i = 0; i < below; i++) {
             double *const row = bottom + (int64_t)i * width;
             add(left, -row[j], now + j + 1, row + j + 1);
-            row[j] = 0.0;
             if (j + 1 == n) continue;
             power += row[j + 1] * row[j + 1];
             add(left, row[j + 1], row + j + 1, next + j + 1);
@@ -98,6 +101,17 @@ ALWAYS void triangularise(int n, int below, int width, double *restrict top, dou
         double *const other = now;
         now = next;
         next = other;
+    }
+}
+
+/* Applies the reflections that `triangularise` left to a column: its part beside the triangle and the one below. */
+ALWAYS void reflect(int n, int below, int width, const double *bottom, const double *firsts, const double *factors, double *beside, double *under) {
+    for (int j = 0; j < n; j++) {
+        double sum = firsts[j] * beside[j];
+        for (int i = 0; i < below; i++) sum += bottom[(int64_t)i * width + j] * under[i];
+        sum *= factors[j];
+        beside[j] -= firsts[j] * sum;
+        for (int i = 0; i < below; i++) under[i] -= bottom[(int64_t)i * width + j] * sum;
     }
 }
 
@@ -149,7 +163,7 @@ ALWAYS void reduce_values(const rows_work *w, const double *values, const reduct
 
 typedef struct {
     double *predicted, *top, *bottom, *sums, *y, *missed, *moved, *shift, *before;
-    double *by_values, *whitened; /* (K, K) of steady rows: changes of the mean, and s, of a number y that is missed */
+    double *firsts, *factors;
     double *centred;
     reduction reduced;
 } filter_room;
@@ -168,8 +182,8 @@ ALWAYS filter_room make_room(int n, int d, double *next) {
     f.top = part(&next, 2 * n * (n + 1));
     f.bottom = part(&next, 2 * n * (n + 1));
     f.before = part(&next, n * n);
-    f.by_values = part(&next, n * n);
-    f.whitened = part(&next, n * n);
+    f.firsts = part(&next, n);
+    f.factors = part(&next, n);
     f.sums = part(&next, 2 * (2 * n + 1));
     f.y = part(&next, n);
     f.missed = part(&next, n);
@@ -197,7 +211,7 @@ ALWAYS void predict(const rows_work *w, int n, int32_t gap, const double *root, 
             copy(n, root + i * n, below + n);
         }
     }
-    triangularise(n, n, width, f->top, f->bottom, f->sums, f->sums + 2 * n + 1);
+    triangularise(n, n, width, f->top, f->bottom, f->sums, f->sums + 2 * n + 1, f->firsts, f->factors);
     for (int i = 0; i < n; i++) copy(n, f->top + (int64_t)i * width, f->predicted + i * n);
     if (!gain) return;
     for (int j = n - 1; j >= 0; j--) { /* G' = N'^-1 M */
@@ -234,7 +248,7 @@ ALWAYS double update(int n, filter_room *f, const double *triangle, int rank, do
         }
         below[n] = f->y[i] - dot(n, triangle + i * n, mean);
     }
-    triangularise(n, rank, width, f->top, f->bottom, f->sums, f->sums + 2 * n + 1);
+    triangularise(n, rank, width, f->top, f->bottom, f->sums, f->sums + 2 * n + 1, f->firsts, f->factors);
     *log_det = 0.0;
     for (int j = 0; j < n; j++) { /* N = B^-T N' */
         double *const row = root + j * n;
@@ -250,21 +264,15 @@ ALWAYS double update(int n, filter_room *f, const double *triangle, int rank, do
     return *log_det + dot(n, f->shift, f->shift);
 }
 
-/* What `update` did, as matrices on y - U m: N' B^-T V' for the mean, B^-1 B^-T V' for s. */
-ALWAYS void linearise(int n, filter_room *f, const double *triangle, int rank, const double *root) {
+/* Updates the mean alone, with the matrices that `update` left; gives |s|^2. */
+ALWAYS double update_mean(int n, filter_room *f, const double *triangle, int rank, double *mean, const double *root) {
     const int width = n + 1;
-    for (int i = 0; i < rank; i++) {
-        double *const s = f->shift;
-        times(n, n, f->predicted, triangle + i * n, s);
-        for (int j = 0; j < n; j++) { /* B^-T V' of one number */
-            for (int l = 0; l < j; l++) s[j] -= f->top[(int64_t)l * width + j] * s[l];
-            s[j] /= f->top[(int64_t)j * width + j];
-        }
-        clear(n, f->by_values + i * n);
-        add_times_rows(n, n, s, root, f->by_values + i * n);
-        solve_upper(n, width, f->top, s);
-        copy(n, s, f->whitened + i * n);
-    }
+    for (int i = 0; i < rank; i++) f->missed[i] = f->y[i] - dot(n, triangle + i * n, mean);
+    clear(n, f->shift);
+    reflect(n, rank, width, f->bottom, f->firsts, f->factors, f->shift, f->missed);
+    add_times_rows(n, n, f->shift, root, mean);
+    solve_upper(n, width, f->top, f->shift);
+    return dot(n, f->shift, f->shift);
 }
 
 ALWAYS int unchanged(int n, const double *root, const double *before) {
@@ -298,11 +306,7 @@ ALWAYS int64_t filter_rows(const rows_work *w, const int n, double *mean, double
         copied = steady && alike;
         if (copied) {
             if (w->slot) w->slot[t - 1] = (int32_t)(slots - 1);
-            for (int i = 0; i < rank; i++) f.missed[i] = f.y[i] - dot(n, f.reduced.triangle + i * n, mean);
-            clear(n, f.shift);
-            add_times_rows(rank, n, f.missed, f.by_values, mean);
-            add_times_rows(rank, n, f.missed, f.whitened, f.shift);
-            w->terms[t] = log_det + dot(n, f.shift, f.shift);
+            w->terms[t] = log_det + update_mean(n, &f, f.reduced.triangle, rank, mean, root);
         } else {
             double *const gain = t > 0 && w->slot ? w->gain + slots * n * n : 0;
             predict(w, n, gap, root, &f, gain, gain ? w->root + slots * n * n : 0);
@@ -310,7 +314,6 @@ ALWAYS int64_t filter_rows(const rows_work *w, const int n, double *mean, double
             copy(n * n, root, f.before);
             w->terms[t] = update(n, &f, f.reduced.triangle, rank, mean, root, &log_det);
             steady = alike && unchanged(n, root, f.before);
-            if (steady) linearise(n, &f, f.reduced.triangle, rank, root);
         }
         copy(n, mean, w->filtered_means + t * n);
         if (!w->filtered_covariances) continue;
@@ -390,13 +393,13 @@ ALWAYS void smooth_rows(const rows_work *w, const int n, int64_t full, int64_t n
 
 ALWAYS void draw_rows(const rows_work *w, const int n, int64_t n_draws, const double *normals, double *after, double *draws, double *scratch) {
     double *moved = part(&scratch, n), *missed = part(&scratch, n), *top = part(&scratch, n * n), *bottom = part(&scratch, n * n);
-    double *sums = part(&scratch, 2 * n);
+    double *sums = part(&scratch, 4 * n);
     for (int64_t t = w->n_rows - 1; t >= 0; t--) {
         const int64_t slot = w->slot[t];
         /* The root as an upper triangle with a positive diagonal, so that all algorithms make the same draws of normals. */
         clear(n * n, top);
         copy(n * n, w->root + slot * n * n, bottom);
-        triangularise(n, n, n, top, bottom, sums, sums + n);
+        triangularise(n, n, n, top, bottom, sums, sums + n, sums + 2 * n, sums + 3 * n);
         for (int i = 0; i < n; i++)
             if (top[i * n + i] < 0.0)
                 for (int j = i; j < n; j++) top[i * n + j] = -top[i * n + j];
