@@ -1,5 +1,6 @@
 """Accuracy of exact inference against the dense joint Gaussian in sixty digits: tiny noise, rows close by."""
 
+import jax
 import pytest
 
 from probsfa._validation import Sequences
@@ -58,3 +59,4 @@ def test_random_models(seed):
 def test_random_models_by_the_definition(seed):
     with use_strategy("recursions"):
         assert_is_exact(random_case(seed))
+    jax.clear_caches()  # few models share a compiled program, and 300 exhaust the memory maps of a process
