@@ -159,7 +159,7 @@ class Ring(_OfLabels):
 
     def __init__(
         self,
-        period: float = 2 * np.pi,
+        period: float | None = None,
         half_width: int | None = None,
         *,
         weights: WindowWeights | None = None,

@@ -12,7 +12,7 @@ from probsfa._validation import Sequences, check_count, check_option, check_sequ
 from probsfa.graphs._builder import GraphBuilder
 from probsfa.graphs._named import in_time
 from probsfa.graphs.training_graph import TrainingGraph
-from probsfa.linalg import RankError
+from probsfa.linalg import RankError, check_rank_tol
 from probsfa.sfa._choice import Basis, canonical_order, whole_blocks
 from probsfa.sfa._image_expansion import PrincipalProducts
 from probsfa.sfa._images import flat_images, image_shape
@@ -50,6 +50,7 @@ class SlowFeatureStep:
                 raise ValueError(f'n_components must be a count, None or "auto"; got {self.n_components!r}.')
             check_count("n_components", self.n_components)
         check_count("cv", self.cv, minimum=2)
+        check_rank_tol(self.rank_tol)
         target = "diagonal" if self.shrinkage_target == "auto" else self.shrinkage_target
         check_shrinkage(self.shrinkage, target)
         if isinstance(self.expansion, str) and self.expansion != "auto":

@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from probsfa._saving import Saved
 from probsfa._typing import FloatArray
+from probsfa._validation import check_estimator_type
 from probsfa.sfa._choice import Options, choose, folds_of_classes
 from probsfa.sfa._gaussian import GaussianClassifier
 from probsfa.sfa._supervised import SlowFeatureStep, check_labelled, concatenated
@@ -151,6 +152,8 @@ class GraphSFAClassifier(Saved, SlowFeatureStep, ClassifierMixin, BaseEstimator)
             If more than half of the classes have one sample, or if y seems to mark missing labels by -1.
         """
         self._check_parameters()
+        if self.classifier is not None:
+            check_estimator_type("classifier", self.classifier, "predict")
         sequences, given = self._check_rows(X, y)
         labels = column_or_1d(given, warn=True)
         check_labelled(labels)

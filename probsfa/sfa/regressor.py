@@ -11,7 +11,7 @@ from sklearn.metrics import r2_score
 
 from probsfa._saving import Saved
 from probsfa._typing import FloatArray
-from probsfa._validation import check_count
+from probsfa._validation import check_count, check_estimator_type, check_positive
 from probsfa.graphs import ring, union
 from probsfa.graphs._labels import LABEL_GRAPHS, check_labels
 from probsfa.graphs.training_graph import TrainingGraph
@@ -249,12 +249,15 @@ class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
     def _check_step(self) -> None:
         if self.classifier is not None and self.regressor is not None:
             raise ValueError("classifier and regressor are two steps on top; give one of them.")
+        if self.classifier is not None:
+            check_estimator_type("classifier", self.classifier, "predict_proba")
+        if self.regressor is not None:
+            check_estimator_type("regressor", self.regressor, "predict")
         if self.n_labels is not None:
             check_count("n_labels", self.n_labels, minimum=2)
         if self.period is None:
             return
-        if isinstance(self.period, bool) or not np.isfinite(self.period) or self.period <= 0:
-            raise ValueError(f"period must be a positive number or None; got {self.period!r}.")
+        check_positive("period", self.period)
         if self.classifier is not None:
             raise ValueError("Soft labels of a classifier are for targets on a line; give a regressor.")
 

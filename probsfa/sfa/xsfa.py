@@ -12,6 +12,7 @@ one after the other:
 """
 
 import math
+import numbers
 import warnings
 from typing import Any, NamedTuple, Self
 
@@ -254,7 +255,8 @@ class XSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         check_count("lag", self.lag)
         check_rank_tol(self.rank_tol)
         given = self.least_variance
-        if isinstance(given, (bool, str)) or not 0 <= float(given) < 1:
+        number = isinstance(given, numbers.Real) and not isinstance(given, bool)
+        if not number or not 0 <= float(given) < 1:
             raise ValueError(f"least_variance must be from 0 to less than 1; got {given!r}.")
 
     def _moments(self, scaled: FloatArray, sequences: Sequences, expander: Expander) -> Any:

@@ -162,6 +162,11 @@ class HierarchicalSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         """
         self._check_parameters()
         source, sizes, stages = self._open(X, lengths)
+        if self._is_of_time and sizes is not None and max(sizes) <= self.lag:
+            raise ValueError(
+                f"X has no two rows {self.lag} apart (lag={self.lag}) in one sequence, so nothing is known about "
+                "change. Give longer sequences or a smaller lag."
+            )
         objective = SlownessObjective(self._find_graph(source, sizes, y), self.lag, sizes, self.rank_tol)
         keep = self.storage == "memory" or (self.storage == "auto" and not callable(X))
         with start_workers(self.n_jobs) as workers:
