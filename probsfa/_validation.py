@@ -338,6 +338,21 @@ def check_count(name: str, value: Any, *, minimum: int = 1) -> int:
     return int(value)
 
 
+def check_positive(name: str, value: Any) -> float:
+    """Return a parameter that is a positive finite number, or raise a ValueError naming it."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) < np.inf:
+        raise ValueError(f"{name} must be a positive number; got {value!r}.")
+    return float(value)
+
+
+def check_estimator_type(name: str, value: Any, method: str) -> None:
+    """Raise a ValueError naming a parameter that is no estimator with a method, or a class of such."""
+    if isinstance(value, type) or not (hasattr(value, "get_params") and hasattr(value, method)):
+        raise ValueError(
+            f"{name} must be None or a scikit-learn estimator with the method {method}; got {value!r:.80}."
+        )
+
+
 def check_option(name: str, value: Any, options: tuple[str, ...]) -> str:
     """Return a parameter that is one of a few words, or raise a ValueError naming them."""
     if not isinstance(value, str) or value not in options:

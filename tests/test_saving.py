@@ -65,6 +65,7 @@ ESTIMATORS = {
     "regressor": GraphSFARegressor(2),
     "HierarchicalSFA": HierarchicalSFA([Layer(2, expansion=Polynomial(2))]),
     "eigenmaps": LaplacianEigenmaps(2, n_neighbors=8),
+    "eigenmaps with a scale for each point": LaplacianEigenmaps(2, affinity="rbf", gamma="self_tuning"),
     "spectral clustering": SpectralClustering(3, n_neighbors=8, random_state=0),
     "KernelSFA": KernelSFA(2, n_support=20, regularization=1e-3),
     "KernelSFA of points": KernelSFA(2, support=np.eye(3) * 4, regularization=1e-3),

@@ -1,7 +1,6 @@
 """What every expansion shares: the border, the names, and the question whether it needs the data."""
 
 import abc
-import numbers
 from typing import Any, Self
 
 import numpy as np
@@ -12,6 +11,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from probsfa._frames import lists_in_lists_out
 from probsfa._saving import Saved
 from probsfa._typing import FloatArray
+from probsfa._validation import check_positive as check_positive
 from probsfa._validation import check_sequences
 
 __all__ = ["Expansion", "FloatArray", "check_positive", "is_stateless"]
@@ -91,10 +91,3 @@ def is_stateless(expansion: Any) -> bool:
     (True, False)
     """
     return isinstance(expansion, Expansion) and expansion.stateless
-
-
-def check_positive(name: str, value: Any) -> float:
-    """Return a parameter that is a positive finite number, or raise a ValueError naming it."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) < np.inf:
-        raise ValueError(f"{name} must be a positive number; got {value!r}.")
-    return float(value)

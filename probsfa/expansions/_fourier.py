@@ -21,7 +21,7 @@ class FourierFeatures(Expansion):
     gamma : float or "scale", default="scale"
         Inverse squared width of the kernel; "scale" is ``1 / (D * variance of all cells)``, as in
         scikit-learn's support vector machines.
-    random_state : int, RandomState instance or None, default=None
+    random_state : int, RandomState instance or None, default=0
         Seed of the frequencies.
 
     Attributes
@@ -50,7 +50,7 @@ class FourierFeatures(Expansion):
     """
 
     def __init__(
-        self, n_frequencies: int = 50, *, gamma: float | str = "scale", random_state: Any = None
+        self, n_frequencies: int = 50, *, gamma: float | str = "scale", random_state: Any = 0
     ) -> None:
         self.n_frequencies = n_frequencies
         self.gamma = gamma

@@ -7,7 +7,7 @@ import numpy as np
 
 from probsfa._validation import check_count
 from probsfa.expansions._base import Expansion, FloatArray
-from probsfa.linalg import whiten
+from probsfa.linalg import check_rank_tol, whiten
 
 __all__ = ["Polynomial"]
 
@@ -76,6 +76,7 @@ class Polynomial(Expansion):
 
     def _learn(self, values: FloatArray) -> None:
         degree = check_count("degree", self.degree)
+        check_rank_tol(self.rank_tol)
         if not self.whiten:
             return
         if len(values) < 2:

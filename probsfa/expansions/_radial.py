@@ -33,7 +33,7 @@ class RadialBasis(Expansion):
         nearest other one.
     include_input : bool, default=False
         Whether the inputs themselves come first, so that linear functions are not lost.
-    random_state : int, RandomState instance or None, default=None
+    random_state : int, RandomState instance or None, default=0
         Seed of "kmeans" and "sample".
 
     Attributes
@@ -62,7 +62,7 @@ class RadialBasis(Expansion):
         centers: Any = "kmeans",
         gamma: float | None = None,
         include_input: bool = False,
-        random_state: Any = None,
+        random_state: Any = 0,
     ) -> None:
         self.n_centers = n_centers
         self.centers = centers

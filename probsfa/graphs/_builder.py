@@ -52,6 +52,14 @@ class GraphBuilder(BaseEstimator):
             With one vertex for each row.
         """
 
+    def reference(self) -> Any:
+        """Return the graph on which features of this kind of graph are scored, whatever its settings.
+
+        Delta values on graphs of different settings cannot be compared: the more groups or the fewer
+        neighbours, the smaller they are.
+        """
+        return self
+
     def __call__(self, X: Any, y: Any = None) -> TrainingGraph:
         """Return the graph of rows of one sequence."""
         return self.build(X, y)

@@ -52,5 +52,10 @@ def heat_kernel(X: Any, bandwidth: float, *, node_weights: Any = "degree") -> Sp
     reach = width * (-2.0 * np.log(np.finfo(np.float64).eps)) ** 0.5
     # Distances of many columns are differences of products, which a large offset would leave no digits.
     edges = radius_neighbors_graph(values - exact_shift(values), reach, mode="distance")
+    if edges.nnz == 0:
+        raise ValueError(
+            f"bandwidth={bandwidth!r} joins no sample to another: all edge weights are below the rounding "
+            f"error of the heaviest; no two samples are closer than {reach:.3g}. Give a larger one."
+        )
     edges.data = np.exp(-0.5 * (edges.data / width) ** 2)
     return from_sparse(edges, node_weights)

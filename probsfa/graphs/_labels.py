@@ -58,6 +58,14 @@ def is_missing(labels: Any) -> NDArray[np.bool_]:
 def check_labels(y: Any) -> NDArray[np.float64]:
     """Return numeric labels (N,) as float64, or raise a ValueError naming y."""
     labels = column_or_1d(check_complete(y))
+    if labels.dtype.kind in "USO":
+        try:
+            labels = labels.astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"y must be numbers for this graph; its first value is {str(labels[0])!r}. The graph of "
+                "classes is 'clustered'."
+            ) from None
     labels = check_array(labels, ensure_2d=False, dtype=np.float64, input_name="y")
     if len(labels) < 2:
         raise ValueError(f"y has {len(labels)} label; a graph needs at least two samples.")

@@ -14,10 +14,11 @@ from probsfa.graphs._subset import SubsetGraph
 from probsfa.graphs._temporal import temporal
 from probsfa.graphs.training_graph import TrainingGraph
 
-__all__ = ["build_graph", "check_joined", "in_time", "needs_labels", "needs_rows"]
+__all__ = ["build_graph", "check_joined", "in_time", "needs_labels", "needs_rows", "reference_graph"]
 
 
 _TAKE_SAMPLE_WEIGHT = ("clustered", "serial", "mixed")
+_OF_NUMBERS = ("serial", "mixed", "sliding_window", "reordering")
 _NOT_OF_LABELS = ("temporal", "nearest_neighbors")
 
 
@@ -41,6 +42,13 @@ def in_time(graph: Any) -> bool:
     return (
         graph.in_time if isinstance(graph, GraphBuilder) else isinstance(graph, str) and graph == "temporal"
     )
+
+
+def reference_graph(graph: Any) -> Any:
+    """Return the graph on which features are scored; see :meth:`GraphBuilder.reference`."""
+    if isinstance(graph, GraphBuilder):
+        return graph.reference()
+    return "reordering" if isinstance(graph, str) and graph in _OF_NUMBERS else graph
 
 
 def _described(graph: Any) -> str:

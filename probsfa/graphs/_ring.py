@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from probsfa._validation import check_positive
 from probsfa.graphs._labels import check_labels, from_labels, order_of_labels
 from probsfa.graphs._permuted import PermutedGraph
 from probsfa.graphs._sliding_window import WindowWeights, check_window
@@ -16,7 +17,7 @@ __all__ = ["ring"]
 @from_labels
 def ring(
     y: Any,
-    period: float = 2 * np.pi,
+    period: float | None = None,
     half_width: int | None = None,
     *,
     weights: WindowWeights | None = None,
@@ -32,8 +33,9 @@ def ring(
     ----------
     y : array-like (N,)
         Angles, or other positions that are the same after a period.
-    period : float, default=2 * pi
-        The period: 360 for degrees, 24 for hours of the day.
+    period : float, optional
+        The period: 360 for degrees, 24 for hours of the day. Default ``2 * pi``, for positions within two
+        turns.
     half_width : int, optional
         From 1 to (N - 1) // 2. Default N // 10, at most 32.
     weights : array-like (half_width + 1,) or callable, optional
@@ -42,7 +44,8 @@ def ring(
     Raises
     ------
     ValueError
-        If y are no finite numbers or all the same, the period is not positive, or the window does not fit.
+        If y are no finite numbers, all the same, or more than two turns apart without a period, the period is
+        not positive, or the window does not fit.
 
     See Also
     --------
@@ -65,8 +68,14 @@ def ring(
            [1, 0, 0, 1, 1]])
     """
     labels = check_labels(y)
-    if isinstance(period, bool) or not np.isfinite(period) or period <= 0:
-        raise ValueError(f"period must be a positive number; got {period!r}.")
+    if period is None:
+        period = 2 * np.pi
+        if np.ptp(labels) > 2 * period:
+            raise ValueError(
+                f"y has values from {labels.min():g} to {labels.max():g}, which are no angles in radians. "
+                "Give the period: ring(y, period=360) for degrees, Ring(period=360) to an estimator."
+            )
+    period = check_positive("period", period)
     n = len(labels)
     if n < 3:
         raise ValueError(f"y has {n} positions; a ring needs at least three samples.")

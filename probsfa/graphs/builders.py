@@ -3,8 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from probsfa._typing import FloatArray
 from probsfa.graphs._builder import GraphBuilder
 from probsfa.graphs._clustered import clustered
@@ -12,7 +10,7 @@ from probsfa.graphs._exact_label import exact_label
 from probsfa.graphs._heat_kernel import heat_kernel
 from probsfa.graphs._mixed import mixed
 from probsfa.graphs._multi_label import multi_label
-from probsfa.graphs._named import build_graph, in_time, needs_labels, needs_rows
+from probsfa.graphs._named import build_graph, in_time, needs_labels, needs_rows, reference_graph
 from probsfa.graphs._nearest_neighbors import default_neighbors, nearest_neighbors
 from probsfa.graphs._reordering import reordering
 from probsfa.graphs._ring import ring
@@ -94,6 +92,10 @@ class Serial(_Weighted):
         self.n_groups = n_groups
         self.balanced = balanced
 
+    def reference(self) -> Any:
+        """Return the graph of samples in the order of their labels."""
+        return Reordering()
+
 
 class Mixed(_Weighted):
     """The mixed graph of labels, to be built by an estimator; see :func:`probsfa.graphs.mixed`.
@@ -109,6 +111,10 @@ class Mixed(_Weighted):
     def __init__(self, n_groups: int | None = None, *, balanced: bool = True) -> None:
         self.n_groups = n_groups
         self.balanced = balanced
+
+    def reference(self) -> Any:
+        """Return the graph of samples in the order of their labels."""
+        return Reordering()
 
 
 class SlidingWindow(_OfLabels):
@@ -133,6 +139,10 @@ class SlidingWindow(_OfLabels):
         self.mirrored = mirrored
         self.weights = weights
 
+    def reference(self) -> Any:
+        """Return the graph of samples in the order of their labels."""
+        return Reordering()
+
 
 class Ring(_OfLabels):
     """The ring graph of angles, to be built; see :func:`probsfa.graphs.ring`.
@@ -147,7 +157,7 @@ class Ring(_OfLabels):
 
     def __init__(
         self,
-        period: float = 2 * np.pi,
+        period: float | None = None,
         half_width: int | None = None,
         *,
         weights: WindowWeights | None = None,
@@ -155,6 +165,10 @@ class Ring(_OfLabels):
         self.period = period
         self.half_width = half_width
         self.weights = weights
+
+    def reference(self) -> Any:
+        """Return the graph of neighbours on the circle."""
+        return Ring(self.period, 1)
 
 
 class Reordering(_OfLabels):
@@ -176,6 +190,10 @@ class Clustered(_Weighted):
 
     def __init__(self, weighting: str = "samples") -> None:
         self.weighting = weighting
+
+    def reference(self) -> Any:
+        """Return the graph in which all samples weigh the same."""
+        return Clustered()
 
 
 class ExactLabel(_OfLabels):
@@ -199,6 +217,10 @@ class ExactLabel(_OfLabels):
         self.degree = degree
         self.delta_values = delta_values
         self.nonnegative = nonnegative
+
+    def reference(self) -> Any:
+        """Return the graph of samples in the order of their labels."""
+        return Reordering()
 
 
 class MultiLabel(GraphBuilder):
@@ -224,6 +246,10 @@ class MultiLabel(GraphBuilder):
     def build(self, X: Any, y: Any = None, *, lengths: Any = None) -> TrainingGraph:
         """Return the graph of labels (N, M)."""
         return multi_label(self._labels(y), graph=self.graph, weights=self.weights, X=X)
+
+    def reference(self) -> Any:
+        """Return the graph of several labels, each of the reference of its graph."""
+        return MultiLabel(reference_graph(self.graph), weights=self.weights)
 
 
 class SemiSupervised(GraphBuilder):
@@ -280,6 +306,12 @@ class SemiSupervised(GraphBuilder):
             weight=self.weight,
             missing=self.missing,
             lengths=lengths,
+        )
+
+    def reference(self) -> Any:
+        """Return the graph of the references of both graphs, with the same weight."""
+        return SemiSupervised(
+            reference_graph(self.graph), reference_graph(self.unlabelled), missing=self.missing
         )
 
 
@@ -342,6 +374,10 @@ class NearestNeighbors(GraphBuilder):
         count = default_neighbors(len(X)) if self.n_neighbors is None else self.n_neighbors
         return nearest_neighbors(X, count, node_weights=self.node_weights)
 
+    def reference(self) -> Any:
+        """Return the graph of the default number of neighbours."""
+        return NearestNeighbors()
+
 
 class HeatKernel(GraphBuilder):
     """The graph of a Gaussian of the distance, to be built; see :func:`probsfa.graphs.heat_kernel`.
@@ -359,6 +395,10 @@ class HeatKernel(GraphBuilder):
     def build(self, X: Any, y: Any = None, *, lengths: Any = None) -> TrainingGraph:
         """Return the graph of some rows."""
         return heat_kernel(X, self.bandwidth, node_weights=self.node_weights)
+
+    def reference(self) -> Any:
+        """Return the graph of nearest neighbours."""
+        return NearestNeighbors()
 
 
 class FromSparse(GraphBuilder):
@@ -426,3 +466,7 @@ class Union(GraphBuilder):
 
 def _members(graph: Any) -> Sequence[Any]:
     return graph if isinstance(graph, (list, tuple)) else [graph]
+
+    def reference(self) -> Any:
+        """Return the union of the references of its graphs."""
+        return Union([reference_graph(graph) for graph in self.graphs], weights=self.weights)

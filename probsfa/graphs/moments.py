@@ -199,7 +199,8 @@ class MomentStream:
         begins[0] = -len(tail)
 
         moments = _add_rows(self.moments, rows, skip_incomplete)
-        earlier = np.concatenate([np.zeros((lag - len(tail), rows.shape[1]), dtype=np.float64), tail])
+        before = np.zeros((min(lag - len(tail), n), rows.shape[1]), dtype=np.float64)  # without partners
+        earlier = np.concatenate([before, tail])
         border = _difference_scatter(earlier[:n], rows[:lag], begins, 0, lag, skip_incomplete)
         inside = _difference_scatter(rows[:-lag], rows[lag:], begins, lag, lag, skip_incomplete)
         moments = replace(

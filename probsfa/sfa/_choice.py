@@ -5,24 +5,26 @@ features of the samples they were learned from look better than they are, and st
 chosen for that.
 """
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 from sklearn.base import clone
 
 from probsfa._threads import one_blas_thread
 from probsfa._typing import FloatArray
-from probsfa.graphs._graph_moments import graph_moments
+from probsfa.graphs._graph_moments import GraphMoments, graph_moments
 from probsfa.graphs._named import build_graph
 from probsfa.graphs.training_graph import TrainingGraph
-from probsfa.linalg import RankError, SlowDirections, slow_directions
+from probsfa.linalg import RankError, SlowDirections, default_rank_tol, slow_directions
 from probsfa.sfa._expand import Expander
-from probsfa.sfa._linear_map import outputs_from
-from probsfa.sfa._shrinkage import ledoit_wolf, shrunk_moments
+from probsfa.sfa._shrinkage import ledoit_wolf, shrunk_moments, slowest_of_shrunk
 
 __all__ = [
+    "Basis",
     "Choice",
     "Options",
     "canonical_order",
@@ -36,7 +38,26 @@ __all__ = [
 IntArray = NDArray[np.intp]
 Folds = list[tuple[IntArray, IntArray]]
 _Features = tuple[FloatArray, FloatArray, FloatArray]  # of training samples, of others, delta values
+Loss = Callable[[Any, FloatArray, NDArray[Any]], FloatArray]  # at every temperature
 _EQUAL = 1e-9  # relative; losses closer than this differ by rounding
+
+
+class Basis(NamedTuple):
+    """Functions of the samples among which slow features are sought.
+
+    Attributes
+    ----------
+    expansion : transformer or None
+        As :class:`probsfa.sfa.GraphSFA` takes it.
+    target : {"diagonal", "identity"}
+        Of shrinkage.
+    shrinkage : sequence of float or "auto"
+        Intensities; "auto" is Ledoit and Wolf's.
+    """
+
+    expansion: Any
+    target: str
+    shrinkage: Sequence[float | str]
 
 
 class Options(NamedTuple):
@@ -44,25 +65,53 @@ class Options(NamedTuple):
 
     Attributes
     ----------
-    shrinkage : sequence of float or "auto"
-        Intensities; "auto" is Ledoit and Wolf's.
+    bases : sequence of Basis
+        Functions and intensities of shrinkage.
+    further : callable
+        Of the best of these and the number of samples to learn from, returns more complicated bases. They are
+        chosen where they are better by more than one standard error.
     n_components : sequence of int
         Numbers of features, ascending.
     steps : sequence of scikit-learn estimators
         What may stand on top.
     n_probes : int
-        So many of the first steps decide about shrinkage; the others are tried with that alone.
+        So many of the first steps decide about shrinkage; the others are tried with the best alone.
+    temperatures : sequence of float
+        Of the probabilities that a step gives, 1 where it gives none.
     """
 
-    shrinkage: Sequence[float | str]
+    bases: Sequence[Basis]
+    further: Callable[[Basis, int], Sequence[Basis]]
     n_components: Sequence[int]
     steps: Sequence[Any]
     n_probes: int = 1
+    temperatures: Sequence[float] = (1.0,)
 
     @property
     def open(self) -> bool:
         """Whether there is more than one combination."""
-        return len(self.shrinkage) * len(self.n_components) * len(self.steps) > 1
+        n_bases = sum(len(basis.shrinkage) for basis in self.bases)
+        return n_bases * len(self.n_components) * len(self.steps) > 1
+
+    def for_few(self) -> "Options":
+        """Return the options for so few samples that folds can compare only what is much different.
+
+        They have the strongest shrinkage of every basis and the first step.
+        """
+
+        def strongest(bases: Sequence[Basis]) -> list[Basis]:
+            return [basis._replace(shrinkage=basis.shrinkage[-1:]) for basis in bases]
+
+        def further(best: Basis, n_samples: int) -> list[Basis]:
+            return strongest(self.further(best, n_samples))
+
+        return self._replace(bases=strongest(self.bases), further=further, steps=self.steps[:1])
+
+    @property
+    def first(self) -> "Choice":
+        """The first combination."""
+        basis = self.bases[0]._replace(shrinkage=self.bases[0].shrinkage[:1])
+        return Choice(basis, self.n_components[0], clone(self.steps[0]), float("nan"))
 
 
 class Choice(NamedTuple):
@@ -70,8 +119,8 @@ class Choice(NamedTuple):
 
     Attributes
     ----------
-    shrinkage : float or "auto"
-        Of the moments of the graph.
+    basis : Basis
+        With one intensity of shrinkage.
     n_components : int
         How many features the step gets.
     step : scikit-learn estimator
@@ -80,7 +129,7 @@ class Choice(NamedTuple):
         Mean loss of a held-out sample; NaN where nothing was tried.
     """
 
-    shrinkage: float | str
+    basis: Basis
     n_components: int
     step: Any
     loss: float
@@ -93,7 +142,7 @@ def choose(
     targets: NDArray[Any],
     options: Options,
     folds: Sequence[tuple[IntArray, IntArray]],
-    loss: Callable[[Any, FloatArray, NDArray[Any]], float],
+    loss: Loss,
     lengths: Sequence[int],
 ) -> Choice:
     """Return the combination with the smallest held-out loss; the first where several are equal.
@@ -101,7 +150,7 @@ def choose(
     Parameters
     ----------
     estimator : GraphSFAClassifier or GraphSFARegressor
-        Says how graph, expansion and shrinkage are made: `_graph_of`, `_expansion`, `_target`.
+        Has the graph and `rank_tol`.
     X : ndarray (N, D)
         Samples.
     labels : ndarray (N, ...)
@@ -113,27 +162,89 @@ def choose(
     folds : sequence of (train, held out)
         Rows. Without any, the first combination is taken.
     loss : callable
-        Of a fitted step, held-out features and their targets; summed over samples.
+        Of a fitted step, held-out features and their targets; summed over samples, at every temperature.
     lengths : sequence of int
         Rows of every sequence, across which graphs in time join nothing.
     """
     if not options.open or not folds:
-        return Choice(options.shrinkage[0], options.n_components[0], clone(options.steps[0]), float("nan"))
+        return options.first
+    data = _Data(estimator, X, labels, targets, np.repeat(np.arange(len(lengths)), lengths), folds)
+    # Hundreds of small problems: threads would wait for each other longer than they work. The same warnings
+    # in every fold: the fit to all samples repeats those that matter.
+    with one_blas_thread(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        best = _best_of(data, options.bases, options, loss)
+        further = options.further(best.basis, min(len(train) for train, _ in folds))
+        if further:
+            other = _best_of(data, further, options, loss)
+            gain = best.least - other.least
+            if gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain)):
+                best = other
+    j, k, t = best.place
+    mean = float(best.least.sum()) / sum(len(held_out) for _, held_out in folds)
+    step = clone(options.steps[k])
+    if options.temperatures[t] != 1:
+        step.set_params(temperature=options.temperatures[t])
+    return Choice(best.basis, options.n_components[j], step, mean)
+
+
+class _Data(NamedTuple):
+    """What is learned from, and what is held out; see :func:`choose`."""
+
+    estimator: Any
+    X: FloatArray
+    labels: Any
+    targets: NDArray[Any]
+    sequence: IntArray
+    folds: Sequence[tuple[IntArray, IntArray]]
+
+
+class _Tried(NamedTuple):
+    """A basis with one intensity of shrinkage, its features in every fold, and their losses.
+
+    Attributes
+    ----------
+    table : ndarray (F, ...)
+        Losses in every fold: numbers of features by steps by temperatures.
+    """
+
+    basis: Basis
+    features: list[_Features]
+    table: FloatArray
+
+    @property
+    def total(self) -> FloatArray:
+        """The losses of all folds together."""
+        total: FloatArray = self.table.sum(axis=0)
+        return total
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """Number of features, step and temperature of the smallest loss."""
+        j, k, t = np.unravel_index(first_least(self.total), self.total.shape)
+        return int(j), int(k), int(t)
+
+    @property
+    def least(self) -> FloatArray:
+        """The losses of this combination in every fold, (F,)."""
+        least: FloatArray = self.table[(slice(None), *self.place)]
+        return least
+
+
+def _best_of(data: _Data, bases: Sequence[Basis], options: Options, loss: Loss) -> _Tried:
+    """Return the basis and the shrinkage that are best with the first steps, and the losses of all steps."""
     probes, others = options.steps[: options.n_probes], options.steps[options.n_probes :]
-    # Hundreds of small problems: threads would wait for each other longer than they work.
-    with one_blas_thread():
-        sequence = np.repeat(np.arange(len(lengths)), lengths)
-        features = [list(_features(estimator, X, labels, sequence, *fold, options)) for fold in folds]
-        losses = [
-            _losses(i, features, folds, targets, options, probes, loss) for i in range(len(features[0]))
-        ]
-        i = first_least(np.array([table.min() for table in losses]))
-        table = losses[i]
-        if others:
-            table = np.hstack([table, _losses(i, features, folds, targets, options, others, loss)])
-    j, k = divmod(first_least(table), table.shape[1])
-    mean = float(table[j, k]) / sum(len(held_out) for _, held_out in folds)
-    return Choice(options.shrinkage[i], options.n_components[j], clone(options.steps[k]), mean)
+    tried = []
+    for basis in bases:
+        of_folds = [list(_features(data, basis, options, *fold)) for fold in data.folds]
+        for s, features in zip(basis.shrinkage, map(list, zip(*of_folds, strict=True)), strict=True):
+            table = _losses(data, features, options, probes, loss)
+            tried.append(_Tried(basis._replace(shrinkage=[s]), features, table))
+    best = tried[first_least(np.array([one.total.min() for one in tried]))]
+    if not others:
+        return best
+    table = _losses(data, best.features, options, others, loss)
+    return best._replace(table=np.concatenate([best.table, table], axis=2))
 
 
 def first_least(losses: FloatArray) -> int:
@@ -143,27 +254,26 @@ def first_least(losses: FloatArray) -> int:
 
 
 def _losses(
-    which: int,
-    features: list[list[_Features]],
-    folds: Sequence[tuple[IntArray, IntArray]],
-    targets: NDArray[Any],
+    data: _Data,
+    features: list[_Features],
     options: Options,
     steps: Sequence[Any],
-    loss: Callable[[Any, FloatArray, NDArray[Any]], float],
+    loss: Loss,
 ) -> FloatArray:
-    """Return the summed losses, numbers of features by steps, at one intensity of shrinkage."""
-    table = np.zeros((len(options.n_components), len(steps)), dtype=np.float64)
-    for of_fold, (train, held_out) in zip(features, folds, strict=True):
-        inside, outside, deltas = of_fold[which]
-        tried: dict[int, list[float]] = {}
+    """Return the losses in every fold: numbers of features by steps by temperatures."""
+    shape = len(features), len(options.n_components), len(steps), len(options.temperatures)
+    table = np.zeros(shape, dtype=np.float64)
+    for i, (train, held_out) in enumerate(data.folds):
+        inside, outside, deltas = features[i]
+        known, judged = data.targets[train], data.targets[held_out]
+        tried: dict[int, list[FloatArray]] = {}
         for j, count in enumerate(options.n_components):
             K = whole_blocks(deltas, count) if len(options.n_components) > 1 else count
             if K not in tried:
                 tried[K] = [
-                    loss(clone(step).fit(inside[:, :K], targets[train]), outside[:, :K], targets[held_out])
-                    for step in steps
+                    loss(clone(step).fit(inside[:, :K], known), outside[:, :K], judged) for step in steps
                 ]
-            table[j] += tried[K]
+            table[i, j] = tried[K]
     return np.where(np.isfinite(table), table, np.inf)
 
 
@@ -186,35 +296,48 @@ def whole_blocks(delta_values: FloatArray, count: int) -> int:
 
 
 def _features(
-    estimator: Any,
-    X: FloatArray,
-    labels: Any,
-    sequence: IntArray,
-    train: IntArray,
-    held_out: IntArray,
-    options: Options,
+    data: _Data, basis: Basis, options: Options, train: IntArray, held_out: IntArray
 ) -> Iterator[_Features]:
     """Yield features of training and held-out samples and their delta values for every shrinkage."""
+    estimator = data.estimator
     whole = isinstance(estimator.graph, TrainingGraph)  # cannot be built anew for some of the samples
-    rows = X if whole else X[train]
-    known = labels if whole else labels[train]
-    of_train = np.bincount(sequence[train])
-    graph = build_graph(estimator._graph_of(), rows, known, lengths=of_train[of_train > 0])
-    expander = Expander.fit(estimator._expansion(), rows)
-    expanded = expander(rows)
-    moments = graph_moments(graph, expanded)
-    for intensity in options.shrinkage:
-        if isinstance(intensity, str):
-            intensity = ledoit_wolf(graph, expanded, moments, estimator._target())
-        shrunk = shrunk_moments(moments, intensity, estimator._target())
-        directions = _slowest(shrunk, options.n_components[-1] + 1, estimator.rank_tol)
-        components = directions.weights.T
-        outside = outputs_from(X[held_out], expander, moments.mean, components)
-        inside = (expanded - moments.mean) @ directions.weights
-        yield (inside[train] if whole else inside), outside, directions.delta_values
+    rows = data.X if whole else data.X[train]
+    of_train = np.bincount(data.sequence[train])
+    labels = data.labels if whole else data.labels[train]
+    graph = build_graph(estimator._graph_of(), rows, labels, lengths=of_train[of_train > 0])
+    expander = Expander.fit(basis.expansion, rows)
+    expanded, outside = expander(rows), expander(data.X[held_out])
+    K = options.n_components[-1] + 1  # the next one tells whether the last block of equal values is complete
+    if basis.target == "identity" and 0.0 not in basis.shrinkage:
+        n_varying = int(np.sum(np.ptp(expanded, axis=0) > 0))
+        if len(expanded) <= n_varying:
+            expanded, outside = _in_row_space(expanded, outside)
+        moments = graph_moments(graph, expanded)
+        solutions = slowest_of_shrunk(moments, basis.shrinkage, K, n_varying)
+    else:
+        moments = graph_moments(graph, expanded)
+        solutions = (
+            _slowest(shrunk_moments(moments, intensity, basis.target), K, estimator.rank_tol)
+            for intensity in (
+                ledoit_wolf(graph, expanded, moments, basis.target) if isinstance(s, str) else s
+                for s in basis.shrinkage
+            )
+        )
+    inside = (expanded[train] if whole else expanded) - moments.mean
+    outside = outside - moments.mean
+    for solution in solutions:
+        yield inside @ solution.weights, outside @ solution.weights, solution.delta_values
 
 
-def _slowest(moments: Any, n_components: int, rank_tol: float | None) -> SlowDirections:
+def _in_row_space(rows: FloatArray, others: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return rows (N, D) and others in N - 1 orthonormal coordinates in which the rows vary, N <= D."""
+    centred = rows - rows.mean(axis=0)
+    _, sizes, Vt = scipy.linalg.svd(centred, full_matrices=False)
+    V = Vt[sizes > np.sqrt(default_rank_tol(rows.shape[1])) * sizes[0]].T
+    return centred @ V, (others - rows.mean(axis=0)) @ V
+
+
+def _slowest(moments: GraphMoments, n_components: int, rank_tol: float | None) -> SlowDirections:
     """Return as many slow directions as are wanted, or as there are."""
     A, B = moments.difference_moment, moments.covariance
     try:

@@ -5,12 +5,17 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
+from probsfa.expansions import Polynomial
 from probsfa.graphs.moments import MomentStream, block_rows
 
 __all__ = ["Expander", "extend_stream"]
+
+_LEAST_SHARE = 1e-8  # leaves eight digits
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,13 +35,25 @@ class Expander:
 
     @classmethod
     def fit(cls, expansion: Any, values: FloatArray) -> "Expander":
-        """Clone the expansion and fit it to the complete rows of `values` (N, D)."""
+        """Clone the expansion and fit it to the complete rows of `values` (N, D).
+
+        Raises
+        ------
+        ValueError
+            If the expansion is no transformer, or no row is complete.
+        """
         if expansion is None:
             return cls(None, values.shape[1])
+        if isinstance(expansion, type) or not (hasattr(expansion, "fit") and hasattr(expansion, "transform")):
+            raise ValueError(
+                "expansion must be None or a transformer with fit and transform, such as "
+                f"probsfa.expansions.Polynomial(2); got {expansion!r:.80}."
+            )
         complete = ~np.isnan(values).any(axis=1)
         if not complete.any():
             raise ValueError("X has no complete row to fit the expansion to.")
-        transformer = clone(expansion).fit(values if complete.all() else values[complete])
+        rows = values if complete.all() else values[complete]
+        transformer = _well_conditioned(clone(expansion), rows).fit(rows)
         first = int(np.argmax(complete))
         return cls(transformer, _apply(transformer, values[first : first + 1]).shape[1])
 
@@ -73,6 +90,26 @@ class Expander:
                 f"{type(self.transformer).__name__} has none."
             )
         return np.asarray(self.transformer.inverse_transform(rows), dtype=np.float64)
+
+
+def _well_conditioned(expansion: Any, rows: FloatArray) -> Any:
+    """Return polynomials of centred and scaled columns where those of the columns lose their digits.
+
+    Together with the constant, which the mean of the outputs takes off, they are the same functions. At a
+    mean of r standard deviations, monomials of degree g have a share of about ``r^(2 - 2g)`` of their
+    variance that is no linear function of those of lower degree.
+    """
+    # A range of degrees leaves out functions that centring needs.
+    whole = isinstance(expansion, (Polynomial, PolynomialFeatures)) and isinstance(expansion.degree, int)
+    if not whole:
+        return expansion
+    mean = rows[0] + (rows - rows[0]).mean(axis=0)
+    spread = (rows - mean).std(axis=0)
+    varying = spread > 0
+    ratio = float(np.max(np.abs(mean[varying]) / spread[varying], initial=0.0))
+    if ratio ** (2 * max(expansion.degree, 1) - 2) * _LEAST_SHARE < 1:
+        return expansion
+    return make_pipeline(StandardScaler(), expansion)
 
 
 def extend_stream(

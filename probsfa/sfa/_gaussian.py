@@ -1,9 +1,9 @@
 """Gaussian classification with covariances between one for each class and one for all."""
 
+from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
-import scipy.special
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 
@@ -28,6 +28,9 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         From 0, a covariance for each class, to 1, one for all.
     damping : float, default=0.01
         From 0 to 1.
+    temperature : float, default=1.0
+        Log-probabilities are divided by it and normalised. Above 1 it makes up for covariances that are too
+        small, as those of features are on the samples that the features were learned from.
 
     Attributes
     ----------
@@ -35,9 +38,12 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         The classes.
     """
 
-    def __init__(self, pooling: float = 0.0, damping: float = 0.01) -> None:
+    temperature = 1.0  # of classifiers that were saved without it
+
+    def __init__(self, pooling: float = 0.0, damping: float = 0.01, temperature: float = 1.0) -> None:
         self.pooling = pooling
         self.damping = damping
+        self.temperature = temperature
 
     def fit(self, X: FloatArray, y: NDArray[np.generic]) -> Self:
         """Fit a Gaussian to each class.
@@ -77,11 +83,17 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_log_proba(self, X: FloatArray) -> FloatArray:
         """Return the logarithms of the probabilities of the classes (N, S)."""
+        logs: FloatArray = self.log_probabilities(X, [self.temperature])[0]
+        return logs
+
+    def log_probabilities(self, X: FloatArray, temperatures: Sequence[float]) -> FloatArray:
+        """Return the logarithms of the probabilities of the classes at several temperatures, (M, N, S)."""
         joint = np.empty((len(X), len(self.classes_)), dtype=np.float64)
         for k, whitener in enumerate(self._whiteners):
             joint[:, k] = self._offsets[k] - 0.5 * np.sum(((X - self._means[k]) @ whitener) ** 2, axis=1)
-        logs: FloatArray = joint - scipy.special.logsumexp(joint, axis=1, keepdims=True)
-        return logs
+        joint -= joint.max(axis=1, keepdims=True)
+        scaled: FloatArray = joint / np.asarray(temperatures, dtype=np.float64)[:, None, None]
+        return scaled - np.log(np.exp(scaled).sum(axis=2, keepdims=True))
 
     def predict_proba(self, X: FloatArray) -> FloatArray:
         """Return the probabilities of the classes (N, S)."""

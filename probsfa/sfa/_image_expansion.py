@@ -1,4 +1,4 @@
-"""Expansion of small images: principal components, and their products two by two."""
+"""Products of principal components: quadratic functions of many columns."""
 
 from typing import Any, Self
 
@@ -13,25 +13,43 @@ __all__ = ["PrincipalProducts"]
 
 
 class PrincipalProducts(TransformerMixin, BaseEstimator):
-    """Leading principal components in units of the first, and their products.
+    """Leading principal components, and their products.
 
     Parameters
     ----------
     n_components : int, default=40
         How many components, or as many as the rows allow.
+    standardize : bool, default=False
+        Whether the columns are scaled to unit variance first.
+    whiten : bool, default=False
+        Whether every component is scaled to unit variance; otherwise all are divided by the standard
+        deviation of the first.
     """
 
-    def __init__(self, n_components: int = 40) -> None:
+    standardize = False  # of estimators that were saved without these
+    whiten = False
+
+    def __init__(self, n_components: int = 40, standardize: bool = False, whiten: bool = False) -> None:
         self.n_components = n_components
+        self.standardize = standardize
+        self.whiten = whiten
 
     def fit(self, X: FloatArray, y: Any = None) -> Self:
         """Find the components of rows (N, D)."""
-        self.mean_ = X.mean(axis=0)
-        _, d, Vt = np.linalg.svd(X - self.mean_, full_matrices=False)
+        self.mean_ = X[0] + (X - X[0]).mean(axis=0)
+        centred = X - self.mean_
+        scales = np.ones(X.shape[1], dtype=np.float64)
+        if self.standardize:
+            spread = centred.std(axis=0)
+            floor = np.sqrt(default_rank_tol(1)) * np.abs(self.mean_)
+            scales = np.where(spread > floor, spread, np.inf)
+        _, d, Vt = np.linalg.svd(centred / scales, full_matrices=False)
         rank = int(np.sum(d**2 > default_rank_tol(X.shape[1]) * d[0] ** 2)) if d[0] > 0 else 0
         K = max(1, min(self.n_components, rank))
-        unit = d[0] / np.sqrt(len(X)) if rank else 1.0
-        self.components_ = Vt[:K] / unit
+        units = d[:K] / np.sqrt(len(X)) if rank else np.ones(K, dtype=np.float64)
+        if not self.whiten:
+            units = units[:1]
+        self.components_ = Vt[:K] / units[:, None] / scales
         return self
 
     def transform(self, X: FloatArray) -> FloatArray:

@@ -12,16 +12,19 @@ within classes of a regularised Fisher discriminant.
 """
 
 import numbers
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 
 from probsfa._typing import FloatArray
 from probsfa._validation import check_option
 from probsfa.graphs._graph_moments import GraphMoments
 from probsfa.graphs.training_graph import TrainingGraph
+from probsfa.linalg import SlowDirections, canonical_directions
 
-__all__ = ["TARGETS", "check_shrinkage", "ledoit_wolf", "shrunk_moments"]
+__all__ = ["TARGETS", "check_shrinkage", "ledoit_wolf", "shrunk_moments", "slowest_of_shrunk"]
 
 TARGETS = ("diagonal", "identity")
 
@@ -113,3 +116,44 @@ def shrunk_moments(moments: GraphMoments, intensity: float, target: str) -> Grap
         covariance=(1 - intensity) * moments.covariance + intensity * T,
         difference_moment=(1 - intensity) * moments.difference_moment + 2 * intensity * T,
     )
+
+
+def slowest_of_shrunk(
+    moments: GraphMoments, intensities: Sequence[float | str], n_components: int, n_columns: int
+) -> Iterator[SlowDirections]:
+    """Yield the slow directions at several intensities of shrinkage to the identity, by one decomposition.
+
+    Parameters
+    ----------
+    moments : GraphMoments
+        Of samples, or of their coordinates in an orthonormal basis of the directions in which they vary.
+    intensities : sequence of float
+        Above 0.
+    n_components : int
+        How many directions at most.
+    n_columns : int
+        Columns of the samples that vary, over which the variance of the target is averaged.
+
+    Notes
+    -----
+    The eigenvectors of the covariance do not depend on the intensity, so that whitening takes no time.
+    """
+    varying = np.diagonal(moments.covariance) > moments.variance_floor
+    A = moments.difference_moment[np.ix_(varying, varying)]
+    B = moments.covariance[np.ix_(varying, varying)]
+    variance = float(np.trace(A)) / 2 / max(n_columns, 1)
+    eigenvalues, U = scipy.linalg.eigh(B)
+    rotated = U.T @ A @ U
+    rotated = (rotated + rotated.T) / 2
+    K = min(n_components, len(B))
+    unit = np.eye(len(B))
+    for s in map(float, intensities):
+        whitening = 1.0 / np.sqrt((1 - s) * np.maximum(eigenvalues, 0.0) + s * variance)
+        inner = whitening[:, None] * ((1 - s) * rotated + 2 * s * variance * unit) * whitening
+        deltas, V = scipy.linalg.eigh(inner, subset_by_index=(0, K - 1))
+        A_s, B_s = (1 - s) * A + 2 * s * variance * unit, (1 - s) * B + s * variance * unit
+        found = (U * whitening) @ V
+        solution = canonical_directions(A_s, B_s, deltas, found, np.sqrt(np.diagonal(B_s)), K)
+        weights = np.zeros((len(varying), K), dtype=np.float64)
+        weights[varying] = solution.weights
+        yield solution._replace(weights=weights)

@@ -12,10 +12,10 @@ from probsfa._validation import Sequences, check_count, check_option, check_sequ
 from probsfa.graphs._builder import GraphBuilder
 from probsfa.graphs._named import in_time
 from probsfa.graphs.training_graph import TrainingGraph
-from probsfa.linalg import RankError
-from probsfa.sfa._choice import canonical_order, whole_blocks
+from probsfa.linalg import RankError, check_rank_tol
+from probsfa.sfa._choice import Basis, canonical_order, whole_blocks
 from probsfa.sfa._image_expansion import PrincipalProducts
-from probsfa.sfa._images import flat_images
+from probsfa.sfa._images import flat_images, image_shape
 from probsfa.sfa._labels_of_rows import labels_of_rows
 from probsfa.sfa._shrinkage import check_shrinkage
 from probsfa.sfa.graph import GraphSFA, keep_components
@@ -23,9 +23,11 @@ from probsfa.sfa.graph import GraphSFA, keep_components
 __all__ = ["SlowFeatureStep", "check_labelled", "concatenated"]
 
 _PRESETS = ("images",)
-# Beside none and the automatic one: small ones keep what is exact, large ones suit few samples.
-_INTENSITIES = (0.01, 0.1, 0.3)
-_IMAGE_INTENSITIES = (0.02, 0.1, 0.3, 0.6)
+# Intensities of shrinkage. Small ones keep what is exact, large ones are for few samples.
+_INTENSITIES = (0.01, 0.1, 0.3)  # beside none and the estimate
+_IDENTITY = (0.02, 0.1, 0.3, 0.6, 0.9)
+_WHITE = (0.0, 0.01, 0.1)
+_FEW_COMPONENTS = (3, 6, 12)  # whitened; 9, 27 and 90 functions
 _MOST_COMPONENTS = 64  # more are not tried by themselves
 
 
@@ -48,20 +50,42 @@ class SlowFeatureStep:
                 raise ValueError(f'n_components must be a count, None or "auto"; got {self.n_components!r}.')
             check_count("n_components", self.n_components)
         check_count("cv", self.cv, minimum=2)
-        check_shrinkage(self.shrinkage, self.shrinkage_target)
+        check_rank_tol(self.rank_tol)
+        target = "diagonal" if self.shrinkage_target == "auto" else self.shrinkage_target
+        check_shrinkage(self.shrinkage, target)
+        if isinstance(self.expansion, str) and self.expansion != "auto":
+            raise ValueError(f'expansion must be "auto", None or a transformer; got {self.expansion!r}.')
         if self.preset is None:
             return
         check_option("preset", self.preset, _PRESETS)
-        if self.expansion is not None:
+        if self.expansion is not None and self.expansion != "auto":
             raise ValueError('preset="images" is an expansion itself; give one of preset and expansion.')
 
     def _check_rows(self, X: Any, y: Any) -> tuple[Sequences, NDArray[Any]]:
         """Return the samples and the labels that came with them."""
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        images = flat_images(X) if self.preset == "images" else X
+        images = self._rows(X, y)
         sequences = check_sequences(self, images, reset=True, allow_nan=False, min_rows=2)
         return sequences, labels_of_rows(y, sequences.lengths)
+
+    def _rows(self, X: Any, y: Any = None) -> Any:
+        """Return images as rows, remembering their shape where there are labels; others as they are."""
+        if self.preset != "images":
+            return X
+        shape = image_shape(X)
+        if y is not None:
+            shapes = {np.shape(x) for x in X} if isinstance(X, list) else set()
+            if len(shapes) == 1 and {len(s) for s in shapes} == {2} and np.shape(y) == (len(X),):
+                raise ValueError(
+                    f"X is a list of {len(X)} arrays of shape {shapes.pop()} with one label each, which may "
+                    "be images or sequences of rows. Give images as one array: np.stack(X)."
+                )
+            self._image_shape = shape
+        known = getattr(self, "_image_shape", None)
+        if shape is not None and known is not None and shape != known:
+            raise ValueError(f"X has images of shape {shape}; the training images had the shape {known}.")
+        return flat_images(X)
 
     def _order(self, sequences: Sequences, targets: NDArray[Any]) -> NDArray[np.intp]:
         """Return the order in which samples are learned from, which is that of the rows where it matters.
@@ -74,31 +98,66 @@ class SlowFeatureStep:
             return np.arange(sequences.n_rows)
         return canonical_order(sequences.values, targets)
 
-    def _expansion(self) -> Any:
-        return PrincipalProducts() if self.preset == "images" else self.expansion
-
     def _graph_of(self) -> Any:
         """Return the graph as GraphSFA takes it."""
         return self.graph
 
-    def _intensities(self) -> list[float | str]:
-        """Return the intensities of shrinkage to choose from."""
-        if self.shrinkage is None:
-            return [0.0]
-        if not isinstance(self.shrinkage, str):
-            return [float(self.shrinkage)]
-        if isinstance(self.graph, TrainingGraph):
-            return ["auto"]  # features are of all samples then: cross-validation would always take none
+    def _bases(self) -> list[Basis]:
+        """Return the functions and intensities of shrinkage to choose from first."""
+        whole = isinstance(self.graph, TrainingGraph)
         if self.preset == "images":
-            return list(_IMAGE_INTENSITIES)
-        return [0.0, *_INTENSITIES, "auto"]
+            return [Basis(PrincipalProducts(), "identity", ["auto"] if whole else _IDENTITY)]
+        expansion = None if self._open_expansion else self.expansion
+        target = "diagonal" if self.shrinkage_target == "auto" else self.shrinkage_target
+        if self.shrinkage is None:
+            return [Basis(expansion, target, [0.0])]
+        if not isinstance(self.shrinkage, str):
+            given: list[float | str] = [float(self.shrinkage)]
+        elif whole:
+            given = ["auto"]  # features are of all samples then: cross-validation would always take none
+        else:
+            given = [0.0, *_INTENSITIES, "auto"]
+        bases = [Basis(expansion, target, given)]
+        if self.shrinkage_target == "auto" and not whole:
+            bases.append(Basis(expansion, "identity", _IDENTITY if len(given) > 1 else given))
+        return bases
+
+    def _further(self, best: Basis, n_samples: int) -> list[Basis]:
+        """Return quadratic functions, in units of the columns or in one unit, whichever did better so far.
+
+        Without shrinkage to the identity there have to be two samples for each function.
+        """
+        if not self._open_expansion or isinstance(self.graph, TrainingGraph) or self.shrinkage is None:
+            return []
+        standardize = best.target == "diagonal"
+        one = isinstance(self.shrinkage, str)
+        bases = [
+            Basis(
+                PrincipalProducts(n, standardize, whiten=True),
+                "diagonal",
+                _WHITE if one else [self.shrinkage],
+            )
+            for n in _FEW_COMPONENTS
+            if n_samples >= n * (n + 3)
+        ]
+        bases.append(
+            Basis(
+                PrincipalProducts(standardize=standardize), "identity", _IDENTITY if one else [self.shrinkage]
+            )
+        )
+        return bases
+
+    @property
+    def _open_expansion(self) -> bool:
+        return self.preset is None and isinstance(self.expansion, str)
 
     def _most_components(self, X: FloatArray) -> int:
         """Return how many features are tried at most."""
-        return _MOST_COMPONENTS if self._expansion() is not None else min(X.shape[1], _MOST_COMPONENTS)
+        expanded = self.preset is not None or self.expansion is not None
+        return _MOST_COMPONENTS if expanded else min(X.shape[1], _MOST_COMPONENTS)
 
     def _fit_features(
-        self, sequences: Sequences, labels: Any, n_components: int, shrinkage: float | str, *, chosen: bool
+        self, sequences: Sequences, labels: Any, n_components: int, basis: Basis, *, chosen: bool
     ) -> FloatArray:
         """Fit `gsfa_`; return the features of the samples, fewer where the rank is lower.
 
@@ -106,10 +165,10 @@ class SlowFeatureStep:
         """
         options = {
             "graph": self._graph_of(),
-            "expansion": self._expansion(),
+            "expansion": basis.expansion,
             "rank_tol": self.rank_tol,
-            "shrinkage": shrinkage,
-            "shrinkage_target": self._target(),
+            "shrinkage": basis.shrinkage[0],
+            "shrinkage_target": basis.target,
         }
         X, lengths = sequences.values, sequences.lengths
         wanted = n_components + 1 if chosen else n_components  # the next one tells where a block ends
@@ -128,14 +187,10 @@ class SlowFeatureStep:
         """Return the slow features of rows as an array, whatever scikit-learn is set to return."""
         return np.asarray(self.gsfa_.transform(X))
 
-    def _target(self) -> str:
-        return "identity" if self.preset == "images" else self.shrinkage_target
-
     def _on_features(self, X: Any, function: Callable[[FloatArray], Any]) -> Any:
         """Return what a function makes of the slow features of new rows, in the shape of the input."""
         check_is_fitted(self)
-        images = flat_images(X) if self.preset == "images" else X
-        sequences = check_sequences(self, images, reset=False, allow_nan=False)
+        sequences = check_sequences(self, self._rows(X), reset=False, allow_nan=False)
         return sequences.restore(function(self._features(sequences.values)))
 
 

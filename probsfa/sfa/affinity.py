@@ -19,7 +19,7 @@ from probsfa._validation import Sequences, check_count, check_option, check_sequ
 from probsfa.graphs._nearest_neighbors import TREE_FEATURES
 from probsfa.graphs._rows import exact_shift
 from probsfa.graphs.training_graph import TrainingGraph
-from probsfa.sfa.bandwidth import check_gamma, choose_gamma, local_scales
+from probsfa.sfa.bandwidth import check_gamma, choose_gamma
 from probsfa.sfa.edges import DistanceEdges, Edges, FunctionEdges, HeatEdges, NeighborEdges, NewEdges
 from probsfa.sfa.landmarks import LandmarkEdges
 from probsfa.sfa.laplacian import is_sparse
@@ -277,7 +277,7 @@ def _edges_of_points(estimator: Any, points: Any) -> Edges:
     if isinstance(estimator.gamma, str) and estimator.gamma == "self_tuning":
         if isinstance(wanted, int):
             raise ValueError("gamma='self_tuning' cannot be had through landmarks; use n_landmarks=None.")
-        return HeatEdges(points, None, local_scales)
+        return HeatEdges(points, None)
     gamma = choose_gamma(estimator.gamma, points)
     if wanted == "auto":
         wanted = _AUTO_LANDMARKS if n > _MOST_PAIRWISE else None

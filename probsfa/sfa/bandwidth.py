@@ -21,15 +21,13 @@ from typing import Any
 import numpy as np
 from sklearn.metrics.pairwise import euclidean_distances
 
-from probsfa._typing import FloatArray
 from probsfa.sfa.edges import nearest_points
 
-__all__ = ["GAMMA_RULES", "check_gamma", "choose_gamma", "local_scales"]
+__all__ = ["GAMMA_RULES", "check_gamma", "choose_gamma"]
 
 GAMMA_RULES = ("median", "neighbors", "self_tuning")
 
 _MOST_ROWS = 2000  # rows that the rules look at; of more, that many drawn always the same way
-_NEIGHBOR = 7  # of Zelnik-Manor & Perona
 
 
 def check_gamma(gamma: Any) -> None:
@@ -77,25 +75,3 @@ def choose_gamma(gamma: Any, points: Any) -> float:
         apart = squared[squared > 0.0]
         middle = float(np.median(apart)) if len(apart) else points.shape[1] / 2.0
     return 1.0 / (2.0 * middle)
-
-
-def local_scales(squared: FloatArray) -> FloatArray:
-    """Return the distance to the seventh neighbour of every row.
-
-    Parameters
-    ----------
-    squared : ndarray (N, n)
-        Squared distances to the training points. The nearest is the point itself, or stands for it, so the
-        scale of a new point is that of a training point where the two coincide.
-
-    Returns
-    -------
-    ndarray (N,)
-        Where seven neighbours are equal to a point, the distance to the nearest that is not.
-    """
-    place = min(_NEIGHBOR, squared.shape[1] - 1)
-    found: FloatArray = np.partition(squared, place, axis=1)[:, place]
-    for i in np.flatnonzero(found <= 0.0):
-        different = squared[i][squared[i] > 0.0]
-        found[i] = different.min() if len(different) else 1.0
-    return np.sqrt(found)

@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from probsfa._saving import Saved
 from probsfa._typing import FloatArray
+from probsfa._validation import check_estimator_type
 from probsfa.sfa._choice import Options, choose, folds_of_classes
 from probsfa.sfa._gaussian import GaussianClassifier
 from probsfa.sfa._supervised import SlowFeatureStep, check_labelled, concatenated
@@ -21,7 +22,10 @@ __all__ = ["GraphSFAClassifier"]
 
 
 _POOLING = (1.0, 0.3, 0.1, 0.02, 0.0)
+_PROBES = 3  # of these are tried with every expansion and shrinkage, and all with the best of them
 _DAMPING = (0.1, 0.01, 0.3)
+_TEMPERATURES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
+_FEW = 4  # samples of a class, below which folds leave two to learn from
 _LEAST_LOG = float(np.log(1e-4))  # what a single held-out sample can cost at most
 
 
@@ -42,8 +46,10 @@ class GraphSFAClassifier(Saved, SlowFeatureStep, ClassifierMixin, BaseEstimator)
         the classes may differ in what their means do not.
     graph : TrainingGraph, str or callable, default="clustered"
         As in :class:`GraphSFA`.
-    expansion : transformer, optional
-        As in :class:`GraphSFA`; the linear features are those of Fisher's discriminant.
+    expansion : "auto", transformer or None, default="auto"
+        As in :class:`GraphSFA`; the linear features, with None, are those of Fisher's discriminant. "auto"
+        chooses by cross-validation among these and quadratic functions: the leading principal components, 3,
+        6, 12 or 40, and their products.
     rank_tol : float, optional
         As in :class:`GraphSFA`.
     classifier : scikit-learn classifier, optional
@@ -51,10 +57,10 @@ class GraphSFAClassifier(Saved, SlowFeatureStep, ClassifierMixin, BaseEstimator)
         covariances between one for each class and one for all, chosen by cross-validation.
     shrinkage : {"auto"}, float or None, default="auto"
         As in :class:`GraphSFA`; "auto" chooses by cross-validation among none, the estimate of Ledoit & Wolf,
-        and three fixed ones. A graph that is given as such cannot be built anew for some of the samples, so
+        and some fixed ones. A graph that is given as such cannot be built anew for some of the samples, so
         that then "auto" is the estimate.
-    shrinkage_target : {"diagonal", "identity"}, default="diagonal"
-        As in :class:`GraphSFA`.
+    shrinkage_target : {"auto", "diagonal", "identity"}, default="auto"
+        As in :class:`GraphSFA`; "auto" chooses by cross-validation.
     preset : {"images"}, optional
         Settings by the kind of data. "images", of some hundred pixels each: expansion to the 40 leading
         principal components and their products, with the identity as the target of shrinkage. X may
@@ -101,11 +107,11 @@ class GraphSFAClassifier(Saved, SlowFeatureStep, ClassifierMixin, BaseEstimator)
         n_components: int | str | None = None,
         *,
         graph: Any = "clustered",
-        expansion: Any = None,
+        expansion: Any = "auto",
         rank_tol: float | None = None,
         classifier: Any = None,
         shrinkage: float | str | None = "auto",
-        shrinkage_target: str = "diagonal",
+        shrinkage_target: str = "auto",
         preset: str | None = None,
         cv: int = 5,
     ) -> None:
@@ -146,6 +152,8 @@ class GraphSFAClassifier(Saved, SlowFeatureStep, ClassifierMixin, BaseEstimator)
             If more than half of the classes have one sample, or if y seems to mark missing labels by -1.
         """
         self._check_parameters()
+        if self.classifier is not None:
+            check_estimator_type("classifier", self.classifier, "predict")
         sequences, given = self._check_rows(X, y)
         labels = column_or_1d(given, warn=True)
         check_labelled(labels)
@@ -161,14 +169,23 @@ class GraphSFAClassifier(Saved, SlowFeatureStep, ClassifierMixin, BaseEstimator)
         if self.n_components == "auto":
             most = self._most_components(sequences.values)
             counts = sorted({min(c, most) for c in (-(-(n_classes - 1) // 2), n_classes - 1, most)})
-        options = Options(self._intensities(), counts, steps, n_probes=len(_POOLING))
+        options = Options(
+            self._bases(),
+            self._further,
+            counts,
+            steps,
+            n_probes=_PROBES,
+            temperatures=_TEMPERATURES if self.classifier is None else (1.0,),
+        )
+        if len(classes) < _FEW * n_classes:
+            options = options.for_few()
         folds = folds_of_classes(self.cv, classes, sequences.lengths) if options.open else []
         choice = choose(self, sequences.values, labels, classes, options, folds, _loss, sequences.lengths)
         features = self._fit_features(
             sequences,
             labels,
             choice.n_components,
-            choice.shrinkage,
+            choice.basis,
             chosen=self.n_components == "auto",
         )
         try:
@@ -221,18 +238,18 @@ def _gaussians() -> list[GaussianClassifier]:
     return [GaussianClassifier(pooling, damping) for damping in _DAMPING for pooling in _POOLING]
 
 
-def _loss(fitted: Any, features: FloatArray, classes: NDArray[np.intp]) -> float:
-    """Return minus the log-probabilities of held-out classes, or how many are wrong."""
+def _loss(fitted: Any, features: FloatArray, classes: NDArray[np.intp]) -> FloatArray:
+    """Return minus the log-probabilities of held-out classes at every temperature, or how many are wrong."""
     if not hasattr(fitted, "predict_proba"):
-        return float(np.sum(fitted.predict(features) != classes))
+        return np.array([np.sum(fitted.predict(features) != classes)], dtype=np.float64)
     column = np.searchsorted(fitted.classes_, classes)
     rows = np.arange(len(classes))
     if isinstance(fitted, GaussianClassifier):
-        logs = fitted.predict_log_proba(features)[rows, column]
+        logs = fitted.log_probabilities(features, _TEMPERATURES)[:, rows, column]
     else:
         with np.errstate(divide="ignore"):
-            logs = np.log(fitted.predict_proba(features)[rows, column])
-    return -float(np.maximum(logs, _LEAST_LOG).sum())
+            logs = np.log(fitted.predict_proba(features)[None, rows, column])
+    return -np.maximum(logs, _LEAST_LOG).sum(axis=1)
 
 
 def _check_targets(labels: NDArray[Any]) -> None:

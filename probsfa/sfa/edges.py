@@ -35,12 +35,14 @@ __all__ = [
     "HeatEdges",
     "NeighborEdges",
     "NewEdges",
+    "local_scales",
     "nearest_points",
 ]
 
 IntArray = NDArray[np.intp]
 
 _BLOCK = 2**22  # distances held at a time
+_NEIGHBOR = 7  # of Zelnik-Manor & Perona (2004)
 
 
 class NewEdges(NamedTuple):
@@ -168,6 +170,28 @@ class NeighborEdges:
         return sp.csr_array(sp.vstack(blocks, format="csr"))
 
 
+def local_scales(squared: FloatArray) -> FloatArray:
+    """Return the distance to the seventh neighbour of every row.
+
+    Parameters
+    ----------
+    squared : ndarray (N, n)
+        Squared distances to the training points. The nearest is the point itself, or stands for it, so the
+        scale of a new point is that of a training point where the two coincide.
+
+    Returns
+    -------
+    ndarray (N,)
+        Where seven neighbours are equal to a point, the distance to the nearest that is not.
+    """
+    place = min(_NEIGHBOR, squared.shape[1] - 1)
+    found: FloatArray = np.partition(squared, place, axis=1)[:, place]
+    for i in np.flatnonzero(found <= 0.0):
+        different = squared[i][squared[i] > 0.0]
+        found[i] = different.min() if len(different) else 1.0
+    return np.sqrt(found)
+
+
 class HeatEdges:
     """A heat kernel of all pairs, ``exp(-|x - x'|^2 gamma)`` or ``exp(-|x - x'|^2 / (s s'))``.
 
@@ -175,24 +199,15 @@ class HeatEdges:
     ----------
     points : ndarray or sparse array (n, D)
         Training points.
-    gamma : float, optional
-        Decay per squared distance.
-    local_scales : function, optional
-        Gives the scale ``s`` of every row of an array of squared distances to the training points, instead
-        of `gamma`. The argument `training` says whether the rows are the training points themselves.
+    gamma : float or None
+        Decay per squared distance; None is a scale ``s`` of its own for every row, by :func:`local_scales`.
     """
 
-    def __init__(
-        self,
-        points: Any,
-        gamma: float | None,
-        local_scales: Callable[[FloatArray], FloatArray] | None = None,
-    ) -> None:
+    def __init__(self, points: Any, gamma: float | None) -> None:
         self.points = points
         self.gamma = gamma
-        self._local_scales = local_scales
         self.scales: FloatArray | None = None
-        if local_scales is not None:
+        if gamma is None:
             self.scales = local_scales(euclidean_distances(points, squared=True))
 
     def training(self, loops: bool) -> FloatArray:
@@ -213,10 +228,10 @@ class HeatEdges:
     def new(self, rows: Any) -> NewEdges:
         """Return the kernel over its largest value in each row."""
         squared = euclidean_distances(rows, self.points, squared=True)
-        if self.scales is None or self._local_scales is None:
+        if self.scales is None:
             exponent = squared * float(self.gamma)  # type: ignore[arg-type]
         else:
-            exponent = squared / np.outer(self._local_scales(squared), self.scales)
+            exponent = squared / np.outer(local_scales(squared), self.scales)
         return _relative(exponent)
 
 

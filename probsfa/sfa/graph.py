@@ -16,7 +16,7 @@ from probsfa._frames import lists_in_lists_out
 from probsfa._saving import Saved
 from probsfa._validation import check_count, check_sequences
 from probsfa.graphs._graph_moments import GraphMoments, GraphSums, graph_moments
-from probsfa.graphs._named import build_graph, check_joined, in_time, needs_labels
+from probsfa.graphs._named import build_graph, check_joined, in_time, needs_labels, reference_graph
 from probsfa.graphs.training_graph import TrainingGraph
 from probsfa.linalg import RankError, check_rank_tol
 from probsfa.sfa._expand import Expander
@@ -274,7 +274,12 @@ class GraphSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         return inputs_from(Y, self._expander, self.mean_, self.loadings_)
 
     def score(self, X: Any, y: Any = None, *, lengths: Any = None) -> float:
-        """Return how slow the outputs are on the graph of rows that may be new.
+        """Return how slow the outputs are on a graph of rows that may be new.
+
+        The graph is one for all settings of a kind of graph, so that scores of different numbers of groups or
+        neighbours can be compared: for labels that are numbers, samples are joined to the next one in the
+        order of the labels; for neighbours, the number is the default one; classes weigh as many as they have
+        samples. A function of (X, y) and a graph of time or of given edges stay what they are.
 
         Parameters
         ----------
@@ -293,12 +298,18 @@ class GraphSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         Raises
         ------
         ValueError
-            If the graph was given as that of the training rows, and X has others.
+            If the graph was given as that of the training rows, and X has others, or an output is constant.
         """
         check_is_fitted(self)
         sequences = check_sequences(self, X, reset=False, allow_nan=False, lengths=lengths, min_rows=2)
         outputs = outputs_from(sequences.values, self._expander, self.mean_, self.components_)
-        return graph_score(self.graph, sequences, y, outputs)
+        score = graph_score(reference_graph(self.graph), sequences, y, outputs)
+        if score != score:
+            raise ValueError(
+                "An output is constant on these rows, so that its delta value cannot be estimated. Give rows "
+                "that vary, or more of them."
+            )
+        return score
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled: all but the graph of the training rows, which outputs do not need."""

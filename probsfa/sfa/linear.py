@@ -37,7 +37,8 @@ class SFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     expansion : transformer, optional
         A scikit-learn transformer that maps every row by itself, such as ``PolynomialFeatures(2,
         include_bias=False)``; it is cloned, fitted to the complete training rows, and SFA works on what it
-        returns.
+        returns. Polynomials of columns with a mean of many standard deviations are those of the centred and
+        scaled columns, which are the same functions and keep their digits.
     missing : {"raise", "skip"}, default="raise"
         What to do with NaN. ``"skip"`` leaves incomplete rows out: only differences of two complete rows
         `lag` apart count, so rows that were never taken should be given as rows of NaN, and

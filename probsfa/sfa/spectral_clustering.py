@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from probsfa._arrays import as_float_array
 from probsfa._saving import Saved
 from probsfa._typing import FloatArray
-from probsfa._validation import Sequences, check_count
+from probsfa._validation import Sequences, check_count, check_estimator_type
 from probsfa.sfa.affinity import affinity_graph, affinity_tags, new_edges
 from probsfa.sfa.eigenmaps import spectrum_of_graph
 from probsfa.sfa.extension import extend_random_walk
@@ -286,6 +286,8 @@ class SpectralClustering(Saved, ClusterMixin, BaseEstimator):
         self.spectrum_ = mu
         self.embedding_, self.eigenvalues_ = features[:, :count], mu[:count]
         self._warn()
+        if self.clusterer is not None:
+            check_estimator_type("clusterer", self.clusterer, "fit")
         self.clusterer_ = _prepare(self.clusterer, self.n_clusters_, self.random_state)
         self.labels_ = np.asarray(self.clusterer_.fit_predict(self.embedding_))
         self.affinity_matrix_ = W

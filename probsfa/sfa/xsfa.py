@@ -256,7 +256,7 @@ class XSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         check_rank_tol(self.rank_tol)
         given = self.least_variance
         number = isinstance(given, numbers.Real) and not isinstance(given, bool)
-        if not (number and 0 <= given < 1):
+        if not (number and 0 <= float(given) < 1):
             raise ValueError(f"least_variance must be a number from 0 to less than 1; got {given!r}.")
 
     def _moments(self, scaled: FloatArray, sequences: Sequences, expander: Expander) -> Any:

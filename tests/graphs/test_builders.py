@@ -116,8 +116,11 @@ def test_grid_search_over_graph_settings_in_a_pipeline(rng):
     assert search.best_estimator_.get_params()["slow__graph__n_groups"] in (4, 20)
     fitted = search.best_estimator_["slow"].graph_
     assert len(fitted.sizes) == search.best_params_["slow__graph__n_groups"]
-    regressor = GraphSFARegressor(1, graph=graphs.Mixed()).set_params(graph__n_groups=7).fit(X, y)
-    by_graph = GraphSFA(1, graph=graphs.mixed(y, 7), shrinkage=regressor.gsfa_.shrinkage_).fit(X)
+    regressor = (
+        GraphSFARegressor(1, graph=graphs.Mixed(), expansion=None).set_params(graph__n_groups=7).fit(X, y)
+    )
+    options = {"shrinkage": regressor.gsfa_.shrinkage_, "shrinkage_target": regressor.gsfa_.shrinkage_target}
+    by_graph = GraphSFA(1, graph=graphs.mixed(y, 7), **options).fit(X)
     np.testing.assert_allclose(regressor.gsfa_.delta_values_, by_graph.delta_values_, rtol=EXACT)
 
 

@@ -288,6 +288,20 @@ def test_columns_in_another_order_give_the_same_features(rng, graph):
         np.testing.assert_allclose(GraphSFA(graph=graph).fit_transform(Z, y), first.transform(X), atol=1e-8)
 
 
+def test_scores_of_different_settings_can_be_compared(rng):
+    """The more groups, the smaller the delta values on their own graph: 50 groups always were the best."""
+    y = rng.standard_normal(200)
+    X = np.column_stack([y + 0.1 * rng.standard_normal(200), rng.standard_normal((200, 3))])
+    order = np.argsort(y[100:])
+    for graph in (graphs.Serial(4), graphs.Mixed(30), graphs.SlidingWindow(5), "serial"):
+        gsfa = GraphSFA(1, graph=graph).fit(X[:100], y[:100])
+        output = gsfa.transform(X[100:])[order, 0]
+        expected = -np.mean(np.diff(output) ** 2) / np.var(output)
+        assert gsfa.score(X[100:], y[100:]) == pytest.approx(expected, rel=1e-9)
+    with pytest.raises(ValueError, match="An output is constant on these rows"):
+        gsfa.score(np.ones((10, 4)), np.arange(10))
+
+
 def test_expansion_is_sfa_of_the_expanded_samples(rng):
     X, y = labelled(rng)
     quadratic = PolynomialFeatures(2, include_bias=False)

@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, SplineTransformer, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from probsfa.expansions import Polynomial
 from probsfa.sfa import SFA
 from tests.oracles import sfa as oracle
 from tests.tolerances import EXACT, SPECTRAL, STREAM
@@ -23,6 +24,24 @@ ESTIMATORS = [
     SFA(missing="skip"),
     SFA(n_components=1, expansion=PolynomialFeatures(2, include_bias=False)),
 ]
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e6, 1e8])
+@pytest.mark.parametrize("expansion", [Polynomial(2), PolynomialFeatures(2, include_bias=False)])
+def test_polynomials_at_any_offset(expansion, offset):
+    """The textbook source: from 1e6 on, products were of no more use than the columns, without a warning."""
+    t = np.linspace(0, 2 * np.pi, 800)
+    X = np.column_stack([np.sin(t) + np.cos(11 * t) ** 2, np.cos(11 * t)])
+    sfa = SFA(1, expansion=expansion).fit(X + offset)
+    source = np.sin(t) / np.std(np.sin(t))
+    np.testing.assert_allclose(np.abs(sfa.transform(X + offset)[:, 0]), np.abs(source), atol=0.01)
+    assert sfa.rank_ == 5 and sfa.delta_values_[0] == pytest.approx(np.mean(np.diff(source) ** 2), rel=1e-4)
+
+
+@pytest.mark.parametrize("expansion", ["squares", Polynomial, 3, object()])
+def test_an_expansion_of_a_wrong_type_is_named(rng, expansion):
+    with pytest.raises(ValueError, match="expansion must be None or a transformer with fit and transform"):
+        SFA(expansion=expansion).fit(rng.standard_normal((20, 2)))
 
 
 @parametrize_with_checks(ESTIMATORS)

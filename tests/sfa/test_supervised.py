@@ -18,15 +18,16 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from probsfa import graphs
 from probsfa.expansions import Polynomial
 from probsfa.sfa import GraphSFA, GraphSFAClassifier, GraphSFARegressor
-from probsfa.sfa._choice import whole_blocks
+from probsfa.sfa._choice import _in_row_space, whole_blocks
 from probsfa.sfa._gaussian import GaussianClassifier
 from probsfa.sfa._regression_steps import RidgeStep
+from probsfa.sfa._shrinkage import slowest_of_shrunk
 from tests.tolerances import EXACT
 
 
 @parametrize_with_checks(
     [
-        GraphSFAClassifier(),
+        GraphSFAClassifier(cv=2),
         GraphSFAClassifier("auto", preset="images", cv=2),
         GraphSFARegressor(cv=2),
         GraphSFARegressor(1, graph="mixed", cv=2),
@@ -100,7 +101,7 @@ def test_classifier_is_a_gaussian_classifier_on_slow_features(rng):
 
 def test_classifier_needs_the_expansion_and_profits_from_it(rng):
     X, y = rings(rng, 600)
-    linear = GraphSFAClassifier(classifier=LinearDiscriminantAnalysis()).fit(X[:300], y[:300])
+    linear = GraphSFAClassifier(expansion=None, classifier=LinearDiscriminantAnalysis()).fit(X[:300], y[:300])
     quadratic = GraphSFAClassifier(expansion=Polynomial(2)).fit(X[:300], y[:300])
     assert linear.score(X[300:], y[300:]) < 0.6
     assert quadratic.score(X[300:], y[300:]) > 0.97
@@ -150,10 +151,10 @@ def test_all_features_where_classes_differ_in_their_spread(rng):
     """The means are the same: what tells the classes is no slow feature of the clustered graph."""
     y = np.arange(600) % 3
     X = rng.standard_normal((600, 4)) * np.array([[1, 1, 1, 1], [4, 1, 1, 1], [1, 1, 4, 1]])[y]
-    few = GraphSFAClassifier().fit(X[:300], y[:300])
-    many = GraphSFAClassifier("auto").fit(X[:300], y[:300])
+    few = GraphSFAClassifier(expansion=None).fit(X[:300], y[:300])
+    many = GraphSFAClassifier("auto", expansion=None).fit(X[:300], y[:300])
     assert len(many.gsfa_.delta_values_) == 4
-    assert many.score(X[300:], y[300:]) > few.score(X[300:], y[300:]) + 0.1
+    assert many.score(X[300:], y[300:]) > few.score(X[300:], y[300:]) + 0.05
     qda = QuadraticDiscriminantAnalysis().fit(X[:300], y[:300])
     assert many.score(X[300:], y[300:]) > qda.score(X[300:], y[300:]) - 0.02
 
@@ -249,6 +250,80 @@ def test_angles(rng, period):
     shifted = GraphSFARegressor(period=period, cv=2).fit(X[:300], y[:300] - 17 * period)
     off = np.abs(shifted.predict(X[300:]) - estimate)
     assert np.minimum(off, period - off).max() < 1e-6 * period
+
+
+def test_the_default_finds_quadratic_classes_and_says_so(rng):
+    X, y = rings(rng, 600)
+    model = GraphSFAClassifier(cv=2).fit(X[:300], y[:300])
+    assert model.gsfa_.expansion_ is not None and model.score(X[300:], y[300:]) > 0.97
+    plane = rng.standard_normal((200, 5)) + 3 * np.eye(5)[np.arange(200) % 3]
+    assert GraphSFAClassifier(cv=2).fit(plane, np.arange(200) % 3).gsfa_.expansion_ is None
+
+
+def test_probabilities_of_few_samples_in_many_columns_are_calibrated(rng):
+    """Features of the samples they were learned from look too good: the log-loss was above 2 here."""
+    y = np.arange(60) % 3
+    X = rng.standard_normal((60, 80)) + 1.5 * np.eye(80)[y]
+    Z, labels = rng.standard_normal((600, 80)), np.arange(600) % 3
+    Z += 1.5 * np.eye(80)[labels]
+    logs = GraphSFAClassifier().fit(X, y).predict_log_proba(Z)
+    assert -np.mean(logs[np.arange(600), labels]) < np.log(3)
+
+
+def test_temperature_divides_log_probabilities(rng):
+    X, y = rng.standard_normal((60, 3)), np.repeat([0, 1, 2], 20)
+    logs = GaussianClassifier(0.5).fit(X, y).predict_log_proba(X) / 4
+    warm = GaussianClassifier(0.5, temperature=4.0).fit(X, y)
+    expected = logs - logsumexp(logs, axis=1)[:, None]
+    np.testing.assert_allclose(warm.predict_log_proba(X), expected, atol=EXACT)
+
+
+@pytest.mark.parametrize("n", [20, 90])
+def test_one_decomposition_gives_the_directions_of_every_shrinkage(rng, n):
+    """With fewer rows than columns, too, in the space of the rows."""
+    X, y = rng.standard_normal((n, 30)) * np.linspace(1, 3, 30), np.arange(n) % 3
+    graph = graphs.clustered(y)
+    rows, others = _in_row_space(X, X[:5]) if n < 30 else (X, X[:5])
+    moments = graphs.graph_moments(graph, rows)
+    for s, found in zip((0.1, 0.7), slowest_of_shrunk(moments, (0.1, 0.7), 2, 30), strict=True):
+        expected = GraphSFA(2, graph="clustered", shrinkage=s, shrinkage_target="identity").fit(X, y)
+        np.testing.assert_allclose(found.delta_values, expected.delta_values_, rtol=1e-9)
+        outputs = (others - moments.mean) @ found.weights
+        np.testing.assert_allclose(np.abs(outputs), np.abs(expected.transform(X[:5])), atol=1e-9)
+
+
+def test_three_samples_of_a_class(rng):
+    """Folds leave two: without a choice made on them the share right is that of shrunk discriminants."""
+    scores = []
+    for _ in range(5):
+        centres = 1.6 * rng.standard_normal((6, 20))
+        y, labels = np.arange(18) % 6, np.arange(300) % 6
+        X, Z = (centres[k] + 2 * rng.standard_normal((len(k), 20)) for k in (y, labels))
+        peer = LinearDiscriminantAnalysis(solver="eigen", shrinkage="auto").fit(X, y)
+        scores.append(GraphSFAClassifier().fit(X, y).score(Z, labels) - peer.score(Z, labels))
+    assert np.mean(scores) > -0.01
+
+
+def test_angles_that_the_columns_do_not_tell_are_named(rng):
+    angle = rng.uniform(0, 360, 40)
+    X = np.column_stack([np.cos(np.radians(2 * angle)), np.sin(np.radians(2 * angle))])
+    X += 0.01 * rng.standard_normal(X.shape)
+    with pytest.warns(UserWarning, match="of the variance of the sines and cosines"):
+        model = GraphSFARegressor(period=360, cv=3).fit(X, angle)
+    assert model.held_out_score_ < 0.5
+    whole = np.column_stack([np.cos(np.radians(angle)), np.sin(np.radians(angle))])
+    assert GraphSFARegressor(period=360, cv=3).fit(whole, angle).held_out_score_ > 0.95
+
+
+def test_images_keep_their_shape(rng):
+    X, y = rng.standard_normal((12, 4, 3)), np.arange(12) % 2
+    model = GraphSFAClassifier(preset="images", shrinkage=0.5, cv=2).fit(X, y)
+    with pytest.raises(ValueError, match=r"shape \(3, 4, 1\); the training images had the shape \(4, 3, 1\)"):
+        model.predict(X.transpose(0, 2, 1))
+    with pytest.raises(ValueError, match=r"list of 12 arrays of shape \(4, 3\).*np.stack"):
+        GraphSFAClassifier(preset="images").fit(list(X), y)
+    with pytest.raises(ValueError, match='expansion must be "auto", None or a transformer; got "?\'images'):
+        GraphSFAClassifier(expansion="images").fit(X[:, 0], y)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -347,7 +422,9 @@ def test_graphs_in_time_join_nothing_across_sequences(rng, estimator, shrinkage)
     X = rng.standard_normal((len(sequence), 3)).cumsum(axis=0)
     y = sequence % 2 + (0.0 if estimator is GraphSFAClassifier else 0.1 * rng.standard_normal(len(sequence)))
     cuts = np.cumsum(sizes)[:-1]
-    model = estimator(2, graph="temporal", shrinkage=shrinkage).fit(np.split(X, cuts), np.split(y, cuts))
+    model = estimator(2, graph="temporal", expansion=None, shrinkage=shrinkage).fit(
+        np.split(X, cuts), np.split(y, cuts)
+    )
     steps = [X[t + 1] - X[t] for t in range(len(X) - 1) if sequence[t] == sequence[t + 1]]
     moment = sum(np.outer(step, step) for step in steps) / len(steps)
     np.testing.assert_allclose(model.gsfa_.moments_.difference_moment, moment, rtol=EXACT, atol=EXACT)

@@ -19,7 +19,7 @@ from probsfa._frames import lists_in_lists_out
 from probsfa._saving import Saved
 from probsfa._validation import check_count, check_option, check_sequences
 from probsfa.graphs import Temporal, TrainingGraph
-from probsfa.graphs._named import build_graph, check_joined, needs_labels, needs_rows
+from probsfa.graphs._named import build_graph, check_joined, needs_labels, needs_rows, reference_graph
 from probsfa.linalg import check_rank_tol
 from probsfa.sfa._held_out import graph_score
 from probsfa.sfa._images import flat_images, image_shape
@@ -162,6 +162,11 @@ class HierarchicalSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         """
         self._check_parameters()
         source, sizes, stages = self._open(X, lengths)
+        if self._is_of_time and sizes is not None and max(sizes) <= self.lag:
+            raise ValueError(
+                f"X has no two rows {self.lag} apart (lag={self.lag}) in one sequence, so nothing is known "
+                "about change. Give longer sequences or a smaller lag."
+            )
         objective = SlownessObjective(self._find_graph(source, sizes, y), self.lag, sizes, self.rank_tol)
         keep = self.storage == "memory" or (self.storage == "auto" and not callable(X))
         with start_workers(self.n_jobs) as workers:
@@ -249,7 +254,7 @@ class HierarchicalSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         sequences = check_sequences(self, rows, reset=False, allow_nan=False, lengths=lengths, min_rows=2)
         outputs = np.asarray(self.transform_layer(sequences.values, -1))
         graph = Temporal(self.lag) if self._is_of_time else self.graph
-        return graph_score(graph, sequences, y, outputs)
+        return graph_score(reference_graph(graph), sequences, y, outputs)
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether outputs can be computed."""
