@@ -28,6 +28,7 @@ __all__ = [
     "RankError",
     "SlowDirections",
     "Whitening",
+    "blocks_of",
     "canonical_axes",
     "canonical_directions",
     "canonical_signs",
@@ -247,7 +248,7 @@ def canonical_directions(
     cut = n_components + int(np.argmax(ends[n_components - 1 :]))
     deltas, weights = deltas[:cut].copy(), weights[:, :cut]
     loadings = B @ weights
-    for block in _blocks(ends[:cut]):
+    for block in blocks_of(ends[:cut]):
         axes = canonical_axes(loadings[:, block], scales)
         weights[:, block], loadings[:, block] = weights[:, block] @ axes, loadings[:, block] @ axes
         deltas[block] = deltas[block].mean()
@@ -270,8 +271,8 @@ def _separated(
     return np.append(np.diff(deltas) > errors[:-1] + errors[1:], True)
 
 
-def _blocks(ends: NDArray[np.bool_]) -> list[slice]:
-    """Return the blocks of two or more."""
+def blocks_of(ends: NDArray[np.bool_]) -> list[slice]:
+    """Return the blocks of two or more equal values; `ends` is True for the last value of each block."""
     stops = np.flatnonzero(ends) + 1
     starts = np.append(0, stops[:-1])
     return [slice(i, j) for i, j in zip(starts.tolist(), stops.tolist(), strict=True) if j - i > 1]
@@ -309,7 +310,7 @@ def canonical_axes(loadings: ArrayLike, scales: ArrayLike) -> FloatArray:
     _, sizes, Vt = np.linalg.svd(correlations)
     axes = Vt.T.copy()
     ends = np.append(-np.diff(sizes) > _TIE * sizes[0], True)
-    for block in _blocks(ends):
+    for block in blocks_of(ends):
         axes[:, block] = axes[:, block] @ _nearest_inputs(correlations @ axes[:, block])
     return axes
 

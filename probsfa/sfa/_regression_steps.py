@@ -14,6 +14,7 @@ __all__ = ["RidgeStep", "SoftLabels"]
 
 _PENALTIES = np.logspace(-8, 3, 23)  # relative to the mean square of a column
 _KERNEL_CENTRES = 200
+_CONSTANT = 1e-8  # relative; features of duplicated columns under shrinkage are rounding and vary by less
 _MOST_PRODUCTS = 13  # the slowest features, of which there are 91 products
 
 
@@ -56,7 +57,9 @@ class RidgeStep(RegressorMixin, BaseEstimator):
         scale = np.sqrt(np.mean((Z - self._mean) ** 2, axis=0))
         common = np.sqrt(np.mean(scale**2))
         own = np.full_like(scale, common) if self.basis == "kernel" else scale
-        self._scale = np.where(own > 1e-12 * common, own, np.inf) if common > 0 else np.full_like(own, np.inf)
+        self._scale = (
+            np.where(own > _CONSTANT * common, own, np.inf) if common > 0 else np.full_like(own, np.inf)
+        )
         U, d, V = _decomposed((Z - self._mean) / self._scale)
         centred = y - self._target
         projected = U.T @ centred

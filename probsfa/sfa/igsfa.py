@@ -17,7 +17,7 @@ from probsfa._saving import Saved
 from probsfa._typing import FloatArray
 from probsfa._validation import check_count, check_option, check_sequences, is_list_of_sequences
 from probsfa.graphs._named import build_graph, needs_labels
-from probsfa.linalg import RankError, canonical_signs, default_rank_tol
+from probsfa.linalg import RankError, blocks_of, canonical_axes, canonical_signs, default_rank_tol
 from probsfa.sfa._labels_of_rows import labels_of_rows
 from probsfa.sfa._shrinkage import check_shrinkage
 from probsfa.sfa._thresholds import check_delta_threshold
@@ -253,7 +253,11 @@ class IGSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         loadings = np.linalg.lstsq(gram, (outputs * p[:, None]).T @ X, rcond=1e-12)[0].T
         rest = X - outputs @ loadings.T
         values, vectors = np.linalg.eigh((rest * p[:, None]).T @ rest)
-        values, vectors = values[::-1], vectors[:, ::-1]
+        values, vectors = values[::-1], vectors[:, ::-1].copy()
+        unit = np.ones(X.shape[1], dtype=np.float64)
+        apart = np.append(-np.diff(values) > default_rank_tol(X.shape[1]) * total, True)
+        for block in blocks_of(apart):  # of decorrelated columns, for example
+            vectors[:, block] = vectors[:, block] @ canonical_axes(vectors[:, block], unit)
         rank = int(np.sum(values > default_rank_tol(X.shape[1]) * total))
         wanted = rank if self.n_components is None else self.n_components - J
         if wanted > rank:
@@ -261,7 +265,7 @@ class IGSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
                 f"n_components={self.n_components} is more than the data hold: {J} slow features below "
                 f"delta_threshold={self.delta_threshold:g}, and the rest of the input has the rank {rank}."
             )
-        signs = canonical_signs(vectors[:, :wanted], np.ones(X.shape[1], dtype=np.float64))
+        signs = canonical_signs(vectors[:, :wanted], unit)
         return _Split(mean, slow_means, scaling, loadings, (vectors[:, :wanted] * signs).T, values[:wanted])
 
 
