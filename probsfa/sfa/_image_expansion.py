@@ -20,8 +20,8 @@ class PrincipalProducts(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     n_components : int, default=40
-        How many components, or as many as the rows allow, or fewer where this would divide components of equal
-        variance.
+        How many components, or as many as the rows allow, or fewer where this would divide components of
+        equal variance.
     standardize : bool, default=False
         Whether the columns are scaled to unit variance first.
     whiten : bool, default=False

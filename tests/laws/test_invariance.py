@@ -1,7 +1,7 @@
 """What must not change an estimator: the order of rows and columns, the memory layout, the sign of labels.
 
-Random configurations of all deterministic estimators, on random data of awkward kinds. Orders of rows are tried
-where they have no meaning, signs where labels are numbers. A few run with every test; 500 with
+Random configurations of all deterministic estimators, on random data of awkward kinds. Orders of rows are
+tried where they have no meaning, signs where labels are numbers. A few run with every test; 500 with
 
     python -m pytest tests/laws/test_invariance.py -m exhaustive
 """
