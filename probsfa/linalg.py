@@ -147,7 +147,7 @@ def whiten(B: ArrayLike, *, rank_tol: float | None = None, variance_floor: Array
         return Whitening(np.zeros((n_features, 0), dtype=np.float64), scales, 0)
     s = scales[varying]
     R = B[np.ix_(varying, varying)] / s / s[:, None]
-    eigenvalues, vectors = scipy.linalg.eigh((R + R.T) / 2)
+    eigenvalues, vectors = np.linalg.eigh((R + R.T) / 2)
     kept = eigenvalues > tol * eigenvalues[-1]
     matrix = np.zeros((n_features, int(kept.sum())), dtype=np.float64)
     matrix[varying] = vectors[:, kept] / np.sqrt(eigenvalues[kept]) / s[:, None]
@@ -208,12 +208,11 @@ def slow_directions(
     K = rank if n_components is None else n_components
     inner = W.T @ A @ W
     inner = (inner + inner.T) / 2
-    solved = min(
-        K + 1, rank
-    )  # one more, which tells whether the last block of equal delta values is complete
-    deltas, rotation = scipy.linalg.eigh(inner, subset_by_index=None if solved == rank else (0, solved - 1))
-    if solved < rank and not _separated(A, deltas, W @ rotation, scales)[K - 1]:
-        deltas, rotation = scipy.linalg.eigh(inner)
+    solved = min(K + 1, rank)  # the next one tells whether the last block of equal delta values is complete
+    if solved < rank:
+        deltas, rotation = scipy.linalg.eigh(inner, subset_by_index=(0, solved - 1))
+    if solved == rank or not _separated(A, deltas, W @ rotation, scales)[K - 1]:
+        deltas, rotation = np.linalg.eigh(inner)  # faster than scipy's where all are wanted
     directions = canonical_directions(A, B, deltas, W @ rotation, scales, K)
     return directions._replace(rank=rank)
 

@@ -228,9 +228,10 @@ def vowels(options: Any) -> None:
     products = make_pipeline(StandardScaler(), Polynomial(2))
     scaled = StandardScaler()
     methods: dict[str, Iterable[Any]] = {
+        "probsfa, default": [GraphSFAClassifier()],
         "probsfa": [
             *(GraphSFAClassifier(n, expansion=e) for n in (None, "auto") for e in (None, products)),
-            *(GraphSFAClassifier(12, shrinkage=0.1, classifier=SVC(C=C)) for C in (1, 10)),
+            *(GraphSFAClassifier(12, expansion=None, shrinkage=0.1, classifier=SVC(C=C)) for C in (1, 10)),
         ],
         "QDA": [QuadraticDiscriminantAnalysis(reg_param=r) for r in (0.0, 0.01, 0.03, 0.1, 0.3)],
         "LDA, shrunk": [LinearDiscriminantAnalysis(solver="eigen", shrinkage=s) for s in ("auto", 0.0, 0.1)],
@@ -298,6 +299,7 @@ def regressions(table: Table, train: Rows, test: Rows) -> None:
     white = PCA(whiten=True, random_state=0)
     gaussian = ConstantKernel(10.0) * RBF(5.0, (0.1, 1e4)) + WhiteKernel(0.01, (1e-7, 10))
     grids: dict[str, tuple[Any, dict[str, Any]]] = {
+        "probsfa, default": (GraphSFARegressor(), {}),
         "PLS": (PLSRegression(), {"n_components": [5, 8, 10, 12, 15, 20]}),
         "ridge": (make_pipeline(StandardScaler(), RidgeCV(PENALTIES)), {}),
         "PCA, products, least squares": (
