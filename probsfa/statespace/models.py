@@ -32,7 +32,7 @@ from probsfa.statespace.filtering import (
     run_filter,
     standardised_errors,
 )
-from probsfa.statespace.learning.budget import affordable_rows, stretches
+from probsfa.statespace.learning.budget import STRETCHES, affordable_rows, stretches
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
 from probsfa.statespace.learning.profile import TimescaleProfile, profile_decay
 from probsfa.statespace.learning.standard_errors import (
@@ -288,13 +288,16 @@ class LinearGaussianModel:
         return Imputation(values, std, comparison)
 
     def sample_of(self, sequences: Sequences) -> Sequences:
-        """Stretches of the rows where there are very many, else all."""
+        """Stretches of the rows where there are very many, else all.
+
+        They are more and shorter than those that a fit learns from, and so lie mostly outside of them.
+        """
         params = self._states
         affordable = affordable_rows(params.n_states, params.n_features)
         affordable = min(affordable, max(_LARGE // (4 * self._bytes_of_moments(1)), _FEWEST_COMPARED))
         if sequences.n_rows <= affordable:
             return sequences
-        sample = stretches(sequences.mask, sequences.lengths, affordable)
+        sample = stretches(sequences.mask, sequences.lengths, affordable, 3 * STRETCHES)
         return sequences if sample is None else sequences.cut_out(sample)
 
     def beside_interpolation(self, sequences: Sequences) -> Self:

@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 from probsfa._typing import BoolArray
 from probsfa.statespace.parameters import Latents
 
-__all__ = ["Size", "affordable_rows", "check_memory", "default_size", "most_components", "stretches"]
+__all__ = [
+    "STRETCHES",
+    "Size",
+    "affordable_rows",
+    "check_memory",
+    "default_size",
+    "most_components",
+    "stretches",
+]
 
 # More latents than this gain little and take long, however many columns there are.
 _MOST = 32
@@ -25,8 +33,9 @@ _MOST = 32
 _MOST_BESIDE_MEMORY, COLUMNS_FOR_A_LATENT = 10, 3
 # Products of the one posterior over all rows that filling or transforming takes.
 _POSTERIOR = 1e10
-# Products of a posterior while learning, of which there are many.
-_EVALUATION = 1.7e8
+# Products of a posterior while learning, of which there are some dozens: the compiled engine takes 0.1 to
+# 0.2 s of processor time for so many, and all rows are learned from where they cost no more.
+_EVALUATION = 1e9
 # Rows for each latent below which many latents learn what is particular to the rows.
 _ROWS_FOR_A_LATENT = 48
 # What passing through a row costs beside its products, for each latent.
@@ -37,7 +46,7 @@ _CELLS_PER_PARAMETER = 6.0
 _MATRICES = 600
 # Rows that parameters are learned from where there are too many: so many stretches, of so many rows at least,
 # and so many observed cells of each column, or a quarter of its share.
-_STRETCHES, _SHORTEST = 8, 24
+STRETCHES, _SHORTEST = 8, 24
 _FEWEST_CELLS = 100
 
 
@@ -199,7 +208,7 @@ def most_components(
 
 
 def stretches(
-    mask: BoolArray, lengths: tuple[int, ...], n_wanted: int, n_stretches: int = _STRETCHES
+    mask: BoolArray, lengths: tuple[int, ...], n_wanted: int, n_stretches: int = STRETCHES
 ) -> list[slice] | None:
     """Choose stretches of rows, spread evenly, in which every column is observed.
 

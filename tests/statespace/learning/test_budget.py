@@ -52,6 +52,12 @@ def test_a_posterior_over_very_many_rows_stays_affordable():
     assert sizes[0] == 30 > sizes[1] > sizes[2] >= 1
 
 
+def test_some_thousand_rows_of_ninety_columns_are_all_learned_from():
+    """Columns that stand still for long are extrapolated by factors in rows that a fit does not see."""
+    mask = np.ones((3_000, 90), dtype=bool)
+    assert default_size(mask, (3_000,), mask[0]) == (32, None, 0)
+
+
 @pytest.mark.parametrize("lengths", [(60_000,), (100,) * 600, (59_999, 1)])
 def test_very_many_rows_are_learned_from_in_stretches(rng, lengths):
     x = rng.standard_normal((60_000, 18))
@@ -67,21 +73,22 @@ def test_very_many_rows_are_learned_from_in_stretches(rng, lengths):
 
 
 def test_a_column_that_no_stretch_shows_is_learned_from_all_rows():
-    mask = np.ones((100_000, 20), dtype=bool)
+    n_rows = 500_000
+    mask = np.ones((n_rows, 20), dtype=bool)
     mask[:, 0] = False
-    mask[50_123:50_180, 0] = True
-    assert stretches(mask, (100_000,), 3_000) is None
-    size = default_size(mask, (100_000,), np.ones(20, dtype=bool))
+    mask[250_200:250_203, 0] = True
+    assert stretches(mask, (n_rows,), 3_000) is None
+    size = default_size(mask, (n_rows,), np.ones(20, dtype=bool))
     assert size.stretches is None and size.n_components < 20
 
 
 @pytest.mark.exhaustive
 def test_a_fit_from_stretches_fills_all_rows():
-    x = make_slow_mixture(150_000, 3, decay=[0.98, 0.9], noise_variance=0.5, random_state=0).data
+    x = make_slow_mixture(60_000, 18, decay=[0.98, 0.9], noise_variance=0.5, random_state=0).data
     x[::7, 1] = np.nan
-    assert affordable_rows(3, 3) < len(x)
+    assert affordable_rows(18, 18) < len(x)
     model = ProbabilisticSFA().fit(x)
-    assert "of 150,000 rows in 8 stretches" in model.status_
+    assert "of 60,000 rows in 8 stretches" in model.status_
     filled = model.impute(x)
     assert np.array_equal(filled[~np.isnan(x)], x[~np.isnan(x)]) and not np.isnan(filled).any()
     np.testing.assert_allclose(np.sort(model.decay_)[-2:], [0.9, 0.98], atol=0.01)
