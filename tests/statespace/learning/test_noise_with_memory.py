@@ -283,7 +283,7 @@ def test_fewer_latents_and_rows_are_taken_where_noise_has_memory():
     varying = np.ones(18, dtype=bool)
     assert most_components(1500, np.full(18, 1500), varying, memory=True) == 6
     assert most_components(9000, np.full(52, 9000), np.ones(52, dtype=bool), memory=True) == 10
-    size = default_size(np.ones((9000, 18), dtype=bool), (9000,), varying, memory=True)
+    size = default_size(np.ones((50_000, 18), dtype=bool), (50_000,), varying, memory=True)
     assert size.n_components == 6 and size.stretches is not None
 
 
