@@ -90,10 +90,10 @@ class OnCluster:
         check_observed(Sequences(seen, (1,), feature_names=self.feature_names))
         check_lengths_for_timescales(self.columns.lengths)
 
-    def default_size(self, *, memory: bool = False) -> Size:
+    def default_size(self, *, ar1_noise: bool = False) -> Size:
         """Number of latents that a fit takes where nobody says; all rows are learned from."""
         n_rows = sum(self.columns.lengths)
-        return Size(most_components(n_rows, self.columns.counts, ~self.columns.constant, memory=memory))
+        return Size(most_components(n_rows, self.columns.counts, ~self.columns.constant, ar1_noise=ar1_noise))
 
     def standardised(
         self, shift: FloatArray, scale: FloatArray, stretches: list[slice] | None = None

@@ -29,6 +29,7 @@ from probsfa.statespace.covariates import Ahead, Regression, check_identified, n
 from probsfa.statespace.criterion import bayesian_criterion
 from probsfa.statespace.diagnostics import Diagnostics
 from probsfa.statespace.filtering import FilterResult, FilterState
+from probsfa.statespace.learning.budget import Size
 from probsfa.statespace.learning.maximum_likelihood import (
     InMemory,
     MaximumLikelihood,
@@ -47,7 +48,7 @@ from probsfa.statespace.parameters import Parameters, canonical, make_parameters
 from probsfa.statespace.posterior import Posterior
 from probsfa.statespace.prediction import Forecast, check_probability
 from probsfa.statespace.progress import Progress
-from probsfa.statespace.short_records import or_with_memory
+from probsfa.statespace.default_model import fit_default_model
 from probsfa.statespace.student import FEWEST_DEGREES
 from probsfa.statespace.student_model import with_noise
 from probsfa.statespace.timeline import (
@@ -681,14 +682,17 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return options
 
     def _maximise(self, data: TrainingData, options: FitOptions) -> LinearGaussianModel:
-        def fitted(asked: FitOptions) -> LinearGaussianModel:
+        def fitted(
+            data: TrainingData, asked: FitOptions, size: Size | None = None, init: Any = self.init
+        ) -> LinearGaussianModel:
             with Progress(self.verbose, self.max_iter) as report:
-                return with_noise(maximum_likelihood(data, asked, init=self.init, report=report))
+                return with_noise(maximum_likelihood(data, asked, init=init, report=report, size=size))
 
-        model = fitted(options)
-        if isinstance(data, InMemory):
-            return or_with_memory(model, data, options, fitted)
-        return model
+        if options.leaves_noise_open and isinstance(data, InMemory):
+            return fit_default_model(
+                data, options, lambda rows, asked, size, init: fitted(InMemory(rows), asked, size, init)
+            )
+        return fitted(data, options)
 
     def _take_over(self, model: FittedModel) -> None:
         self._model, fitted = model, model.fitted

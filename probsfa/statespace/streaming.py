@@ -69,10 +69,10 @@ class InBlocks:
         names = getattr(estimator, "feature_names_in_", None)
         self.feature_names = None if names is None else tuple(str(name) for name in names)
 
-    def default_size(self, *, memory: bool = False) -> Size:
+    def default_size(self, *, ar1_noise: bool = False) -> Size:
         """Number of latents that a fit takes where nobody says; all rows are learned from."""
         n_rows = int(self.X.shape[0])
-        return Size(most_components(n_rows, self.columns.counts, ~self.columns.constant, memory=memory))
+        return Size(most_components(n_rows, self.columns.counts, ~self.columns.constant, ar1_noise=ar1_noise))
 
     def standardised(
         self, shift: FloatArray, scale: FloatArray, stretches: list[slice] | None = None

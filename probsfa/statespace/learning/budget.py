@@ -4,8 +4,7 @@ For filling holes fast latents count as much as slow ones, so there are as many 
 and time allow. Time is counted in products and not on a clock: the same data get the same model everywhere.
 A posterior costs about ``T K (K (K + D) + 400)`` products.
 
-Where the noise of each column has memory, what a column does alone is left to that: fewer latents serve, and
-a posterior has ``K + D`` states in the place of ``K``.
+With AR(1) noise of all columns a posterior has ``K + D`` states in the place of ``K``.
 """
 
 import os
@@ -21,6 +20,7 @@ __all__ = [
     "STRETCHES",
     "Size",
     "affordable_rows",
+    "ar1_noise_affordable",
     "check_memory",
     "default_size",
     "most_components",
@@ -28,14 +28,14 @@ __all__ = [
 ]
 
 # More latents than this gain little and take long, however many columns there are.
-_MOST = 32
-# The most where the noise has memory, and columns for each latent then.
-_MOST_BESIDE_MEMORY, COLUMNS_FOR_A_LATENT = 10, 3
+_MOST, _MOST_WITH_AR1_NOISE = 32, 16
 # Products of the one posterior over all rows that filling or transforming takes.
 _POSTERIOR = 1e10
 # Products of a posterior while learning, of which there are some dozens: the compiled engine takes 0.1 to
 # 0.2 s of processor time for so many, and all rows are learned from where they cost no more.
 _EVALUATION = 1e9
+# The most with AR(1) noise of all columns, which is left out rather than learned from a part of the rows.
+_EVALUATION_AR1 = 1.5e9
 # Rows for each latent below which many latents learn what is particular to the rows.
 _ROWS_FOR_A_LATENT = 48
 # What passing through a row costs beside its products, for each latent.
@@ -81,37 +81,42 @@ class Size(NamedTuple):
 
 
 def default_size(
-    mask: BoolArray, lengths: tuple[int, ...], varying: BoolArray, *, memory: bool = False
+    mask: BoolArray, lengths: tuple[int, ...], varying: BoolArray, *, ar1_noise: bool = False
 ) -> Size:
-    """Choose the number of latents of a fit, and its rows.
+    """Choose the number of factors of a fit, and its rows.
 
     Parameters
     ----------
     mask : ndarray of bool of shape (N, D)
-        Where cells are observed; rows in order.
+        Where values are observed; rows in order.
     lengths : tuple of int
         Rows of each sequence.
     varying : ndarray of bool of shape (D,)
         Columns that are not constant.
-    memory : bool, default=False
-        Whether the noise of each column has memory.
+    ar1_noise : bool, default=False
+        Whether each column has AR(1) noise.
 
     Returns
     -------
     Size
     """
     n_rows, n_features = mask.shape
-    k = most_components(n_rows, mask.sum(axis=0), varying, memory=memory)
-    memories = n_features if memory else 0
-    affordable = affordable_rows(k + memories, n_features)
+    k = most_components(n_rows, mask.sum(axis=0), varying, ar1_noise=ar1_noise)
+    own = n_features if ar1_noise else 0
+    affordable = affordable_rows(k + own, n_features)
     if n_rows <= affordable:
         return Size(k)
     chosen = stretches(mask, lengths, affordable)
     if chosen is not None:
         return Size(k, chosen, n_rows)
-    while k > 1 and n_rows * _products(k + memories, n_features) > _EVALUATION:
+    while k > 1 and n_rows * _products(k + own, n_features) > _EVALUATION:
         k -= 1
     return Size(k)
+
+
+def ar1_noise_affordable(n_rows: int, n_features: int) -> bool:
+    """Whether AR(1) noise of all columns can be learned from all rows, beside one factor."""
+    return n_rows * _products(1 + n_features, n_features) <= _EVALUATION_AR1
 
 
 def check_identified(latents: Latents, n_observed: int) -> None:
@@ -162,9 +167,9 @@ def check_memory(n_states: int, available: int | None = None) -> None:
         )
 
 
-def affordable_rows(n_components: int, n_features: int) -> int:
+def affordable_rows(n_states: int, n_features: int) -> int:
     """Rows over which a posterior of so many states is cheap enough to be asked for many times."""
-    return max(int(_EVALUATION / _products(n_components, n_features)), _ROWS_FOR_A_LATENT * n_components)
+    return max(int(_EVALUATION / _products(n_states, n_features)), _ROWS_FOR_A_LATENT * n_states)
 
 
 def most_components(
@@ -173,22 +178,22 @@ def most_components(
     varying: BoolArray,
     products: float = _POSTERIOR,
     *,
-    memory: bool = False,
+    ar1_noise: bool = False,
 ) -> int:
-    """Number of latents that serve: as many as columns that vary, up to what data and time allow.
+    """Number of factors that serve: as many as columns that vary, up to what data and time allow.
 
     Parameters
     ----------
     n_rows : int
         Number of rows.
     counts : ndarray of shape (D,)
-        Observed cells of each column.
+        Observed values of each column.
     varying : ndarray of bool of shape (D,)
         Columns that are not constant.
     products : float, default=1e10
         Most that a posterior over all rows may cost.
-    memory : bool, default=False
-        Whether the noise of each column has memory.
+    ar1_noise : bool, default=False
+        Whether each column has AR(1) noise.
 
     Returns
     -------
@@ -196,13 +201,13 @@ def most_components(
         At least one.
     """
     n_features, n_varying, n_cells = len(counts), int(varying.sum()), float(counts[varying].sum())
-    # A latent has a loading for each column and a decay.
-    by_data = int((n_cells / _CELLS_PER_PARAMETER - 2 * n_varying) / (n_varying + 1))
-    k = max(1, min(n_varying, _MOST, by_data))
-    if memory:
-        k = min(k, _MOST_BESIDE_MEMORY, -(-n_varying // COLUMNS_FOR_A_LATENT))
-    memories = n_features if memory else 0
-    while k > 1 and n_rows * _products(k + memories, n_features) > products:
+    # A factor has a loading for each column and a decay; a column a mean, a noise variance, and two
+    # parameters of AR(1) noise.
+    of_columns = (4 if ar1_noise else 2) * n_varying
+    by_data = int((n_cells / _CELLS_PER_PARAMETER - of_columns) / (n_varying + 1))
+    k = max(1, min(n_varying, _MOST_WITH_AR1_NOISE if ar1_noise else _MOST, by_data))
+    own = n_features if ar1_noise else 0
+    while k > 1 and n_rows * _products(k + own, n_features) > products:
         k -= 1
     return k
 

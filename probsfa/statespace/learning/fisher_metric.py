@@ -375,6 +375,7 @@ class DenseMetric:
 
     information: FloatArray
     damping: FloatArray
+    _solved: tuple[float, bytes, Solver] | None = None
 
     def to_dense(self, damping: float = 0.0) -> FloatArray:
         """The whole matrix, shape (P, P)."""
@@ -395,9 +396,13 @@ class DenseMetric:
         -------
         ndarray of shape (P,)
         """
-        kept = np.flatnonzero(free)
+        # One step asks several times with the same damping.
+        if self._solved is None or self._solved[:2] != (damping, free.tobytes()):
+            whole = self.to_dense(damping)
+            solver = factorise(whole if free.all() else whole[np.ix_(free, free)])
+            self._solved = (damping, free.tobytes(), solver)
         step = np.zeros_like(gradient)
-        step[kept] = factorise(self.to_dense(damping)[kept[:, None], kept])(gradient[kept])
+        step[free] = self._solved[2](gradient[free])
         return step
 
 

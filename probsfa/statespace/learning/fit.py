@@ -85,6 +85,7 @@ def fit(
     report: Report | None = None,
     e_step: EStep | None = None,
     count_patterns: CountPatterns | None = None,
+    one_start: bool = False,
 ) -> FitResult:
     """Maximise the likelihood of standardised data.
 
@@ -123,6 +124,8 @@ def fit(
         Expected statistics of parameters, where the panel is only a sample of the data, to start from.
     count_patterns : callable, optional
         Gives, for all the data then, rows by the columns that are unseen for long in them.
+    one_start : bool, default=False
+        Whether a climb with AR(1) noise starts from the model of white noise alone.
 
     Returns
     -------
@@ -153,7 +156,14 @@ def fit(
                     result = _better(result, _fit_from(evaluate, layout, noise, other, solver, tol))
                 except KeyboardInterrupt:  # before the climb has a first step to remember
                     result = result._replace(status="interrupted")
-        if start is not None:
+        if start is not None and memory and start.latents == latents and not holds:
+            white = conform(start, layout, noise, start_noise)
+            value = evaluate(white).log_likelihood
+            reached = FitResult(white, value, (value,), evaluate.count, "converged")
+            result = _fit_with_memory(
+                evaluate, whole, noise, solver, tol, given or Given(), reached, only=True
+            )
+        elif start is not None:
             begin = conform(start, whole, noise, start_noise)
             if limits is not None and not memory:
                 begin = imposed(begin, limits)
@@ -163,7 +173,9 @@ def fit(
             nested = [result] if first is result else [first, result]
             for i, one in enumerate(nested):
                 evaluate.limit = evaluate.count + max_iter
-                reached = _fit_with_memory(evaluate, whole, noise, solver, tol, given or Given(), one)
+                reached = _fit_with_memory(
+                    evaluate, whole, noise, solver, tol, given or Given(), one, only=one_start
+                )
                 result = _better(result, reached) if i else reached
                 if result.status == "interrupted":
                     break
@@ -302,17 +314,19 @@ def _fit_with_memory(
     tol: float,
     given: Given,
     nested: FitResult,
+    *,
+    only: bool = False,
 ) -> FitResult:
-    """Climb with memories in the noise, to no less than what the model of white noise reaches, ``nested``.
+    """Climb with AR(1) noise, to no less than what the model of white noise reaches, ``nested``.
 
-    Its latents may carry what memories should: besides it, the starts of the model of white noise are given
-    memories too. All are refined on Whittle's likelihood.
+    Its factors may carry what is noise of single columns: besides it, the starts of the model of white noise
+    are given AR(1) noise too, unless ``only`` this one is asked for. All are refined on Whittle's likelihood.
     """
     silent = nested._replace(params=with_silent_memory(nested.params))
     if nested.status == "interrupted":
         return silent
     try:
-        candidates = _memory_starts(evaluate, layout, noise, given, nested.params)
+        candidates = _memory_starts(evaluate, layout, noise, given, nested.params, only=only)
         result = _fit_from_ranked(evaluate, layout, noise, solver, tol, candidates)
     except KeyboardInterrupt:
         return silent._replace(status="interrupted")
@@ -322,12 +336,20 @@ def _fit_with_memory(
 
 
 def _memory_starts(
-    evaluate: CountedEStep, layout: Coordinates, noise: Noise, given: Given, nested: Parameters
+    evaluate: CountedEStep,
+    layout: Coordinates,
+    noise: Noise,
+    given: Given,
+    nested: Parameters,
+    *,
+    only: bool = False,
 ) -> list[Parameters]:
-    """Starts with memories: the model of white noise with a part of it, and refined ones."""
+    """Starts with AR(1) noise: the model of white noise with a part of it, and refined ones."""
     panel, alone = evaluate.panel, layout.without_memories
     bases = [nested]
-    if nested.latents.n_pairs:
+    if only:
+        pass
+    elif nested.latents.n_pairs:
         bases += _pair_starts(evaluate, alone, noise, None, None, given)
     else:
         bases += _first_starts(panel, alone, noise, None)

@@ -23,7 +23,6 @@ from probsfa.statespace.learning.budget import Size, check_identified, check_mem
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.fit import fit
 from probsfa.statespace.learning.limits import Limits, canonical_where_free
-from probsfa.statespace.learning.memory_starts import with_weak_memory
 from probsfa.statespace.learning.noise import LEAST_KNOWN_NOISE, is_heywood
 from probsfa.statespace.learning.objective import (
     STATUS_SENTENCES,
@@ -96,8 +95,8 @@ class TrainingData(Protocol):
         """Moments of the columns."""
         ...
 
-    def default_size(self, *, memory: bool = False) -> Size:
-        """Number of latents and rows that a fit takes where nobody says; with `memory` the noise has such."""
+    def default_size(self, *, ar1_noise: bool = False) -> Size:
+        """Number of latents and rows that a fit takes where nobody says; with `ar1_noise` columns have such."""
         ...
 
     def standardised(
@@ -128,10 +127,10 @@ class InMemory:
         self.time_unit = sequences.time_unit
         self.feature_names = sequences.feature_names
 
-    def default_size(self, *, memory: bool = False) -> Size:
+    def default_size(self, *, ar1_noise: bool = False) -> Size:
         """Number of latents and rows that a fit takes where nobody says."""
         return default_size(
-            self.sequences.mask, self.sequences.lengths, ~self.columns.constant, memory=memory
+            self.sequences.mask, self.sequences.lengths, ~self.columns.constant, ar1_noise=ar1_noise
         )
 
     def standardised(
@@ -253,7 +252,7 @@ class FitProblem(NamedTuple):
     constant : ndarray of shape (D,) or None, default=None
         Columns that do not vary and have noise of their own.
     about_size : str, default=""
-        A sentence on what was chosen because nobody said, for the status.
+        A sentence on the number of factors and the rows, for the status, where the fit chose them.
     """
 
     observations: Observations
@@ -294,7 +293,12 @@ class FitProblem(NamedTuple):
 
 
 def maximum_likelihood(
-    data: TrainingData, options: FitOptions, *, init: Any = None, report: Report | None = None
+    data: TrainingData,
+    options: FitOptions,
+    *,
+    init: Any = None,
+    report: Report | None = None,
+    size: Size | None = None,
 ) -> MaximumLikelihood:
     """Find the parameters that maximise the likelihood of data.
 
@@ -308,6 +312,8 @@ def maximum_likelihood(
         Where to start, in the units of the data; see :func:`start_of`.
     report : callable, optional
         Called with the number of posterior evaluations and the best log-likelihood so far.
+    size : Size, optional
+        Number of factors and rows, where the options leave it open; by default as many as serve.
 
     Returns
     -------
@@ -319,7 +325,7 @@ def maximum_likelihood(
     ValueError
         If an option is not valid, or no column varies.
     """
-    problem = pose(data, options)
+    problem = pose(data, options, size)
     start = None if init is None else start_of(init, problem)
     return in_data_units(problem, maximise(problem, start=start, report=report))
 
@@ -360,7 +366,7 @@ def start_of(init: Any, problem: FitProblem) -> Parameters:
     memory = problem.options.has_memory
     if params.has_memory and not memory:
         raise ValueError("init has noise with memory, which is fitted with noise='ar1'.")
-    if memory and not params.has_memory:
+    if memory and not params.has_memory and (problem.options.robust or problem.options.fixed is not None):
         # In which a climb would stay without: the slope by a scale of zero is zero.
         params = with_weak_memory(params)
     if params.latents != problem.options.latents or params.n_features != scale.size:
@@ -388,7 +394,7 @@ def _check_start(params: Parameters) -> None:
             )
 
 
-def pose(data: TrainingData, options: FitOptions) -> FitProblem:
+def pose(data: TrainingData, options: FitOptions, size: Size | None = None) -> FitProblem:
     """Standardise data for a fit; parameters as in :func:`maximum_likelihood`."""
     options = options.check().with_noise_named()
     columns = data.columns
@@ -399,7 +405,10 @@ def pose(data: TrainingData, options: FitOptions) -> FitProblem:
     # Under noise that is given, or the same for all columns, a constant column has a spread.
     constant = data.columns.constant if options.noise_kind == "diagonal" else None
     chosen = options.n_components is None
-    size = data.default_size(memory=options.has_memory) if chosen else Size(int(options.n_components or 0))
+    if not chosen:
+        size = Size(int(options.n_components or 0))
+    elif size is None:
+        size = data.default_size(ar1_noise=options.has_memory)
     latents = replace(options, n_components=size.n_components).latents
     check_identified(latents, int(data.columns.counts.sum()))
     check_memory(latents.n_states + (scale.size if options.has_memory else 0))
@@ -467,7 +476,12 @@ def maximise(
     climb = (
         partial(fit_robust, by_row=options.by_row)
         if options.robust
-        else partial(fit, e_step=observations.e_step, count_patterns=observations.count_patterns)
+        else partial(
+            fit,
+            e_step=observations.e_step,
+            count_patterns=observations.count_patterns,
+            one_start=bool(problem.about_size),
+        )
     )
     result = climb(
         observations.panel,

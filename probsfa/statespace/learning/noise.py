@@ -29,6 +29,7 @@ __all__ = [
     "FORMER_FLOOR",
     "LEAST_KNOWN_NOISE",
     "LEAST_NOISE",
+    "LEAST_WHITE_NOISE",
     "WEAK_PRIOR",
     "Noise",
     "NoiseKind",
@@ -41,6 +42,9 @@ NoiseKind = Literal["diagonal", "isotropic", "fixed"]
 
 #: Smallest noise variance that is allowed at all, as a fraction of a feature's variance.
 LEAST_NOISE = 1e-9
+#: Smallest variance of white noise beside AR(1) noise, as such a fraction: a thousandth of the standard
+#: deviation. With less, AR(1) noise and white noise cannot be told apart, and the engine takes its slow path.
+LEAST_WHITE_NOISE = 1e-6
 #: Smallest known noise variance that is computed with, as such a fraction. A cell enters with the weight
 #: 1 / noise: rounding alone changes a log-likelihood by half a nat at 1e-14, and is all of it at 1e-16.
 LEAST_KNOWN_NOISE = 1e-12

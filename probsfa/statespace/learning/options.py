@@ -16,6 +16,7 @@ from probsfa.statespace.learning.noise import (
     FORMER_FLOOR,
     LEAST_KNOWN_NOISE,
     LEAST_NOISE,
+    LEAST_WHITE_NOISE,
     WEAK_PRIOR,
     Noise,
     NoiseKind,
@@ -34,8 +35,8 @@ _WORTH_OF_FEW, _LARGEST_WORTH = 2e-5, 0.5
 # evaluations; fits to fewer cells take no time.
 _WORTH_OF_A_CELL, _MANY_CELLS = 1e-4, 50_000
 # The same for each free parameter, from how many on: the maximum is half a nat for each above the truth, and
-# a fit of more than a thousand creeps upwards for a hundred steps that fill no cell better.
-_WORTH_OF_A_PARAMETER, _MANY_PARAMETERS = 1e-3, 1_000
+# a fit of many hundreds creeps upwards for a hundred steps that fill no value better.
+_WORTH_OF_A_PARAMETER, _MANY_PARAMETERS = 5e-3, 300
 
 
 def gain_worth_filling(n_cells: int, n_parameters: int = 0) -> float | Literal["auto"]:
@@ -214,7 +215,7 @@ class FitOptions:
     noise : {"auto", "diagonal", "isotropic", "ar1"}, float or array-like (D,), default="auto"
         A noise variance for each feature, one for all, one for each beside noise with memory, or known ones
         in squared data units: one for all, or one for each feature, which are kept as a tuple. "auto" is
-        "diagonal" in a single fit; see :mod:`probsfa.statespace.short_records`.
+        "diagonal" in a single fit; see :mod:`probsfa.statespace.default_model`.
     solver : {"auto", "lbfgs", "em"}, default="auto"
         How to climb the likelihood; "auto" is "lbfgs".
     max_iter : int, default=200
@@ -521,7 +522,9 @@ class FitOptions:
     @property
     def least_noise(self) -> float:
         """Smallest noise variance allowed, as a fraction of each feature's variance."""
-        return LEAST_NOISE if isinstance(self.noise_floor, str) else float(self.noise_floor)
+        if not isinstance(self.noise_floor, str):
+            return float(self.noise_floor)
+        return LEAST_WHITE_NOISE if self.has_memory else LEAST_NOISE
 
     @property
     def noise_floors(self) -> tuple[float, ...]:

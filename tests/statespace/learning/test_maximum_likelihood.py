@@ -139,6 +139,6 @@ def test_the_tolerance_of_filling_grows_with_cells_and_parameters():
 @pytest.mark.parametrize("k,wanted", [(None, 1e-3 * (30 + 60 * 30 + 60 + 60)), (30, "auto")])
 def test_a_fit_that_chooses_its_latents_knows_its_parameters(rng, monkeypatch, k, wanted):
     """Of as many latents as serve, where nobody says how many; of a number that is given the usual one."""
-    monkeypatch.setattr(InMemory, "default_size", lambda self, *, memory=False: Size(30))
+    monkeypatch.setattr(InMemory, "default_size", lambda self, *, ar1_noise=False: Size(30))
     sequences = Sequences(rng.standard_normal((100, 60)), (100,))
     assert pose(InMemory(sequences), FitOptions(k)).options.tol == wanted

@@ -279,12 +279,12 @@ def test_standard_errors_are_the_scatter_of_estimates():
     assert np.all((ratio > 0.6) & (ratio < 1.6))
 
 
-def test_fewer_latents_and_rows_are_taken_where_noise_has_memory():
-    varying = np.ones(18, dtype=bool)
-    assert most_components(1500, np.full(18, 1500), varying, memory=True) == 6
-    assert most_components(9000, np.full(52, 9000), np.ones(52, dtype=bool), memory=True) == 10
-    size = default_size(np.ones((50_000, 18), dtype=bool), (50_000,), varying, memory=True)
-    assert size.n_components == 6 and size.stretches is not None
+def test_fewer_factors_are_taken_with_ar1_noise():
+    varying = np.ones(52, dtype=bool)
+    assert most_components(9000, np.full(52, 9000), varying) == 32
+    assert most_components(9000, np.full(52, 9000), varying, ar1_noise=True) == 16
+    size = default_size(np.ones((50_000, 18), dtype=bool), (50_000,), varying[:18], ar1_noise=True)
+    assert size.n_components == 16 and size.stretches is not None
 
 
 @pytest.mark.exhaustive

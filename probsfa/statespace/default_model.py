@@ -1,0 +1,159 @@
+"""The model that a fit takes where nobody names the factors or the noise.
+
+Three candidates are fitted to a copy of the data from which some observed values are hidden: as many factors as
+columns with white noise, up to sixteen factors with AR(1) noise of each column, and up to four with AR(1) noise.
+The one that fills the hidden values best is then fitted to all values.
+
+A column's own AR(1) noise makes straight lines through its gaps a part of the model, and leaves to the factors
+what columns share.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from probsfa._typing import FloatArray
+from probsfa._validation import Sequences
+from probsfa.statespace.hidden_cells import HiddenCells, crps, hide_for_choice, units_of
+from probsfa.statespace.learning.budget import (
+    STRETCHES,
+    Size,
+    affordable_rows,
+    ar1_noise_affordable,
+    stretches,
+)
+from probsfa.statespace.learning.maximum_likelihood import InMemory
+from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.models import LinearGaussianModel
+from probsfa.statespace.parameters import Parameters
+
+__all__ = ["fit_default_model"]
+
+# Factors of the smaller candidate with AR(1) noise, at most.
+_FEW = 4
+# Part of the observed values that is hidden, and rows of a block where nothing is missing.
+_HIDDEN, _BLOCK = 0.1, 24
+# Hidden values on which candidates are compared, at least, in so many draws at most.
+_ENOUGH, _MOST_DRAWS = 200, 5
+# Observed values below which nothing is compared.
+_FEWEST_VALUES = 20
+# Gain in nats, for each free parameter, below which candidates are not fitted further, and the most posterior
+# evaluations of each: what is left moves no fill by as much as the candidates differ.
+_WORTH, _MOST_EVALUATIONS = 0.03, 40
+
+#: Fits a model of given options and size to sequences, from given parameters or none.
+Fit = Callable[[Sequences, FitOptions, Size, Parameters | None], LinearGaussianModel]
+
+
+class _Candidate(NamedTuple):
+    """Noise and size of a model."""
+
+    noise: str
+    size: Size
+
+    @property
+    def words(self) -> str:
+        """What the status calls it."""
+        return f"{self.size.n_components} with {'AR(1)' if self.noise == 'ar1' else 'white'} noise"
+
+    def asked(self, options: FitOptions) -> FitOptions:
+        """Options of the fit to all values."""
+        return replace(options, noise=self.noise)
+
+    def compared(self, options: FitOptions, n_features: int) -> FitOptions:
+        """Options of the fit that is compared, which ends sooner."""
+        n_parameters = self.size.n_components * (n_features + 1) + (4 if self.noise == "ar1" else 2) * n_features
+        tol = _WORTH * n_parameters if options.tol == "auto" else options.tol
+        return replace(self.asked(options), tol=tol, max_iter=min(options.max_iter, _MOST_EVALUATIONS))
+
+
+def fit_default_model(data: InMemory, options: FitOptions, fit: Fit) -> LinearGaussianModel:
+    """Choose the number of factors and the noise by hidden values, and fit to all.
+
+    Parameters
+    ----------
+    data : InMemory
+        All rows.
+    options : FitOptions
+        What was asked for; it leaves the number of factors and the noise open.
+    fit : callable
+        Fits one candidate.
+
+    Returns
+    -------
+    LinearGaussianModel
+        Its status gives the mean score of each candidate (see :func:`.crps`), in standard deviations.
+    """
+    candidates = _candidates(data)
+    if len(candidates) == 1:
+        return fit(data.sequences, candidates[0].asked(options), candidates[0].size, None)
+    rows = _compared_rows(data.sequences, max(c.size.n_components for c in candidates))
+    draws, units = _draws(rows), units_of(rows.values)
+    scores = np.zeros((len(draws), len(candidates)))
+    models: list[LinearGaussianModel] = []
+    for i, hidden in enumerate(draws):
+        rest = replace(rows, values=hidden.seen(rows.values))
+        for j, candidate in enumerate(candidates):
+            start = models[j].fitted.params if i else None
+            model = fit(rest, candidate.compared(options, rows.n_features), Size(candidate.size[0]), start)
+            if model.fitted.interrupted:
+                return model
+            scores[i, j] = _score(model, rows, hidden, units)
+            if not i:
+                models.append(model)
+    mean = scores.mean(axis=0)
+    best = int(np.argmin(mean))
+    constant = models[best].fitted.constant
+    varied = constant is None or np.array_equal(constant, data.columns.constant)
+    # What did not vary has loadings of zero, from which no climb would move them.
+    start = models[best].fitted.params if varied else None
+    model = fit(data.sequences, candidates[best].asked(options), candidates[best].size, start)
+    table = ", ".join(f"{c.words} {s:.3g}" for c, s in zip(candidates, mean, strict=True))
+    status = f"{model.fitted.status} Error of hidden values, by number of factors: {table}."
+    return replace(model, fitted=replace(model.fitted, status=status))
+
+
+def _candidates(data: InMemory) -> list[_Candidate]:
+    """What is compared, the simplest first; white noise alone where little is known or much to compute."""
+    white = _Candidate("diagonal", data.default_size())
+    n_values = int(data.columns.counts.sum())
+    if n_values < _FEWEST_VALUES or not ar1_noise_affordable(*data.sequences.mask.shape):
+        return [white]
+    many = data.default_size(ar1_noise=True)
+    numbers = sorted({min(many.n_components, _FEW), many.n_components})
+    return [*(_Candidate("ar1", many._replace(n_components=k)) for k in numbers), white]
+
+
+def _compared_rows(sequences: Sequences, n_components: int) -> Sequences:
+    """Stretches of the rows where comparing candidates on all of them would take long, else all."""
+    affordable = affordable_rows(n_components + sequences.n_features, sequences.n_features)
+    if sequences.n_rows <= affordable:
+        return sequences
+    sample = stretches(sequences.mask, sequences.lengths, affordable, 3 * STRETCHES)
+    return sequences if sample is None else sequences.cut_out(sample)
+
+
+def _draws(sequences: Sequences) -> list[HiddenCells]:
+    """Values to hide, drawn as often as it takes to hide enough of them."""
+    rng = np.random.default_rng(0)  # the same data, the same model
+    draws: list[HiddenCells] = []
+    while len(draws) < _MOST_DRAWS and sum(int(one.all.sum()) for one in draws) < _ENOUGH:
+        draws.append(hide_for_choice(sequences.values, fraction=_HIDDEN, n_masks=2, block=_BLOCK, rng=rng))
+    return draws
+
+
+def _score(
+    model: LinearGaussianModel, sequences: Sequences, hidden: HiddenCells, units: FloatArray
+) -> float:
+    """Mean score of hidden values, each part filled given all others."""
+    errors: list[FloatArray] = []
+    for part in range(1, int(hidden.part.max()) + 1):
+        here = hidden.part == part
+        rows = replace(sequences, values=np.where(here, np.nan, sequences.values))
+        filled = model.impute(rows)
+        assert filled.std is not None
+        unit = np.broadcast_to(units, here.shape)[here]
+        errors.append(crps((filled.values - sequences.values)[here] / unit, filled.std[here] / unit))
+    return float(np.mean(np.concatenate(errors)))

@@ -1,0 +1,92 @@
+"""The number of factors and the noise that a fit takes where nobody names them."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from probsfa import ProbabilisticSFA
+from probsfa._validation import Sequences
+from probsfa.datasets import hide_blocks, hide_cells, load_nyc_weather
+from probsfa.statespace.default_model import fit_default_model
+from probsfa.statespace.learning.budget import ar1_noise_affordable
+from probsfa.statespace.learning.maximum_likelihood import InMemory
+from probsfa.statespace.learning.options import FitOptions
+
+
+def ar1(rng, n_rows, decays):
+    """Stationary AR(1) processes of unit variance (T, M)."""
+    z = rng.standard_normal((n_rows, len(decays)))
+    for t in range(1, n_rows):
+        z[t] = decays * z[t - 1] + np.sqrt(1.0 - decays**2) * z[t]
+    return z
+
+
+def error_of(filled, whole, hidden):
+    return np.sqrt(np.mean(((filled - whole) / np.nanstd(whole, axis=0))[hidden] ** 2))
+
+
+def shared_and_own(rng, n_rows=400):
+    """Two shared factors beside a slow process of each of twenty columns."""
+    shared = ar1(rng, n_rows, np.array([0.7, 0.5])) @ rng.standard_normal((2, 20))
+    return shared + ar1(rng, n_rows, np.full(20, 0.9)) + 0.1 * rng.standard_normal((n_rows, 20))
+
+
+def test_processes_of_single_columns_get_ar1_noise(rng):
+    whole = shared_and_own(rng)
+    hidden = hide_cells(whole, 0.1, random_state=0)
+    seen = np.where(hidden, np.nan, whole)
+    model = ProbabilisticSFA().fit(seen)
+    assert model.params_.has_memory and model.noise_decay_.shape == (20,)
+    assert model.get_params()["noise"] == "auto" and "Error of hidden values" in model.status_
+    white = ProbabilisticSFA(noise="diagonal").fit(seen)
+    errors = [error_of(one.impute(seen), whole, hidden) for one in (model, white)]
+    assert errors[0] < errors[1]
+
+
+def test_the_same_data_get_the_same_model(rng):
+    seen = shared_and_own(rng, 150)
+    seen[::9, 3] = np.nan
+    one, other = (ProbabilisticSFA().fit(seen) for _ in range(2))
+    np.testing.assert_array_equal(one.loadings_, other.loadings_)
+
+
+def test_a_column_that_stands_still_where_candidates_are_compared(rng):
+    """It varies in the last rows only, most of which are hidden or left out of the comparison."""
+    x = shared_and_own(rng, 200)
+    x[:198, 0] = 1.0
+    model = ProbabilisticSFA().fit(x)
+    assert np.all(np.isfinite(model.impute(np.where(hide_blocks(x, 5, random_state=0), np.nan, x))))
+
+
+def test_of_candidates_that_fill_alike_the_simplest_is_taken(rng):
+    asked: list[tuple[str, int]] = []
+    x = rng.standard_normal((60, 3)).cumsum(axis=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        real = ProbabilisticSFA(1, max_iter=3).fit(x)._model
+
+    def fit(sequences: Sequences, options: FitOptions, size, start):
+        asked.append((options.noise, size.n_components))
+        return real
+
+    data = InMemory(Sequences(x, (60,)))
+    model = fit_default_model(data, FitOptions.of(ProbabilisticSFA()).check(), fit)
+    assert asked[-1] == asked[0] == ("ar1", 3)
+    assert {noise for noise, _ in asked} == {"ar1", "diagonal"}
+    assert "3 with AR(1) noise" in model.fitted.status
+
+
+def test_white_noise_alone_where_ar1_noise_of_all_columns_is_not_affordable():
+    assert ar1_noise_affordable(9_000, 18)
+    assert not ar1_noise_affordable(1_000_000, 18)
+    assert not ar1_noise_affordable(1_000, 300)
+
+
+@pytest.mark.parametrize("asked", [{"n_components": 2}, {"noise": "diagonal"}, {"robust": True}])
+def test_nothing_is_compared_where_something_was_asked_for(asked):
+    x = load_nyc_weather(drop_impossible=True).data.to_numpy(float)[2000:2100, :5]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # not converged
+        model = ProbabilisticSFA(max_iter=3, **asked).fit(x)
+    assert not hasattr(model, "noise_decay_") and "Error of hidden values" not in model.status_
