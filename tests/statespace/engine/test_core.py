@@ -82,6 +82,17 @@ def test_groups_of_segments_for_two_threads(rng, monkeypatch, lengths, few_gaps)
 
 
 @KINDS
+@pytest.mark.parametrize("size", [1e-150, 1e-160, 1e-320])
+def test_loadings_whose_squares_underflow(rng, kind, size):
+    """QR leaves such numbers of the columns of a row that has fewer values than factors."""
+    model = model_of(rng)
+    loadings = model.loadings.copy()
+    loadings[:, 1] = size
+    data = punch(rng, oracle.simulate(rng, model, [30]), "scattered")
+    assert_is_the_joint_gaussian(Core(kind=kind), model._replace(loadings=loadings), data)
+
+
+@KINDS
 def test_many_threads_equal_one_bit_for_bit(rng, kind):
     cases = [make_case(rng, 300, n_components=k) for k in (2, 5, 9, 20)] * 4
     core = Core(kind=kind)

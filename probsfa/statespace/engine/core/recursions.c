@@ -16,6 +16,7 @@
  * rows of equal weights and gaps follow each other, matrices stop changing; from then on only means are computed, by the same
  * reflections.
  */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -26,6 +27,9 @@
 #define ALWAYS static inline __attribute__((always_inline))
 /* Change of a root, relative to the standard deviation of each state, that is rounding. */
 static const double UNCHANGED = 1e-14;
+/* Least squared length of a vector that is reflected: the factor of the reflection is its reciprocal, which overflows below.
+ * What QR leaves of dependent columns gets that small, rounding of rounding. */
+static const double SHORTEST = DBL_MIN;
 
 ALWAYS void copy(int64_t count, const double *from, double *to) { memcpy(to, from, count * sizeof(double)); }
 ALWAYS void clear(int64_t count, double *to) { memset(to, 0, count * sizeof(double)); }
@@ -79,7 +83,7 @@ ALWAYS void triangularise(int n, int below, int width, double *restrict top, dou
     }
     for (int j = 0; j < n; j++) {
         double *const pivots = top + (int64_t)j * width;
-        const double pivot = pivots[j], norm = sqrt(pivot * pivot + power);
+        const double pivot = pivots[j], length = pivot * pivot + power, norm = length >= SHORTEST ? sqrt(length) : 0.0;
         const double alpha = pivot > 0.0 ? -norm : norm, first = pivot - alpha, beta = norm > 0.0 ? -1.0 / (alpha * first) : 0.0;
         const int left = width - j - 1;
         pivots[j] = alpha;
@@ -134,9 +138,10 @@ ALWAYS void reduce_columns(const rows_work *w, int n, const double *weights, red
     for (int j = 0; j < r->rank; j++) {
         double *const own = columns + (int64_t)j * d + j;
         const int left = d - j;
-        const double norm = sqrt(dot(left, own, own));
+        const double length = dot(left, own, own);
         r->factors[j] = 0.0;
-        if (norm > 0.0) {
+        if (length >= SHORTEST) {
+            const double norm = sqrt(length);
             const double alpha = own[0] > 0.0 ? -norm : norm, first = own[0] - alpha;
             r->factors[j] = -1.0 / (alpha * first);
             own[0] = first;
