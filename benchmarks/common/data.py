@@ -1,16 +1,20 @@
 """Where programs look for data beyond the bundled sets, and the records that several of them judge on."""
 
 import argparse
+import io
 import os
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from probsfa.datasets import load_nyc_weather
+from probsfa.datasets import load_nowcast, load_nyc_weather
 
 # The folders that `records` reads.
 RECORDS = "air_quality_uci, etth1, tep, occupancy_uci, beijing_multisite"
+# The folders that `uncurated` reads beside them.
+UNCURATED = f"{RECORDS}, imputation_panel, solar_thermal, exchange_rate, skab, co2_mauna_loa"
 
 
 def add_data_option(parser: argparse.ArgumentParser, holds: str) -> None:
@@ -54,3 +58,32 @@ def records(folder: Path):
         "Beijing, one station": when_there(beijing, array("X", slice(11))),
         "Beijing, all": when_there(beijing, array("X")),
     }
+
+
+def uncurated(folder: Path):
+    """Real series by name, as they come: outliers, faults, constants, codes and missing values left in.
+
+    Those whose files are not there are left out.
+    """
+    series = {f"{name}": X for name, X in records(folder).items() if X is not None and name != "weather"}
+    series["weather, with an impossible wind"] = load_nyc_weather().data.to_numpy(float)
+    series["nowcast panel"] = load_nowcast().july.to_numpy(float)
+    for path in sorted((folder / "imputation_panel").glob("*.txt.gz")):
+        series[path.name.split(".")[0]] = np.loadtxt(path)
+    if (path := folder / "exchange_rate" / "exchange_rate.txt.gz").exists():
+        series["exchange rates"] = np.loadtxt(path, delimiter=",")
+    if (path := folder / "solar_thermal" / "solar_thermal.csv.gz").exists():
+        plant = pd.read_csv(path, index_col=0).to_numpy(float)
+        series["solar plant, codes left in"] = plant
+    if (path := folder / "co2_mauna_loa" / "co2.csv").exists():
+        series["CO2, one column"] = pd.read_csv(path)[["co2"]].to_numpy(float)
+    if (path := folder / "tep" / "tep.npz").exists():
+        for fault in ("d04_te", "d13_te"):
+            series[f"TEP {fault}, with its fault"] = np.load(path)[fault].astype(float)
+    if (path := folder / "skab" / "skab_v0.9_data.zip").exists():
+        with zipfile.ZipFile(path) as files:
+            for name in ("valve1/0", "other/9"):
+                text = io.BytesIO(files.read(f"data/{name}.csv"))
+                table = pd.read_csv(text, sep=";", index_col=0)
+                series[f"SKAB {name}, with its fault"] = table.iloc[:, :8].to_numpy(float)
+    return series

@@ -1,11 +1,11 @@
-"""The model that a fit takes where nobody names the factors or the noise.
+"""The model of a fit where neither the number of factors nor the noise is given.
 
-Three candidates are fitted to a copy of the data from which some observed values are hidden: as many factors as
-columns with white noise, up to sixteen factors with AR(1) noise of each column, and up to four with AR(1) noise.
-The one that fills the hidden values best is then fitted to all values.
+Three candidates are fitted to a copy of the data from which some observed values are hidden: as many factors
+as columns with white noise, up to sixteen factors with AR(1) noise of each column, and up to four with AR(1)
+noise. The one that fills the hidden values best is then fitted to all values.
 
-A column's own AR(1) noise makes straight lines through its gaps a part of the model, and leaves to the factors
-what columns share.
+With AR(1) noise of each column linear interpolation is a limit of the model, and the factors are left to what
+columns share.
 """
 
 from collections.abc import Callable
@@ -39,9 +39,11 @@ _HIDDEN, _BLOCK = 0.1, 24
 _ENOUGH, _MOST_DRAWS = 200, 5
 # Observed values below which nothing is compared.
 _FEWEST_VALUES = 20
-# Gain in nats, for each free parameter, below which candidates are not fitted further, and the most posterior
-# evaluations of each: what is left moves no fill by as much as the candidates differ.
-_WORTH, _MOST_EVALUATIONS = 0.03, 40
+# Gain in nats, for each free parameter and at least, below which a fit ends: the maximum is half a nat for
+# each above the truth, and what is left moves no fill by as much as the candidates differ.
+_WORTH, _LEAST_GAIN = 0.03, 0.5
+# Most likelihood evaluations of a candidate that is compared.
+_MOST_EVALUATIONS = 40
 
 #: Fits a model of given options and size to sequences, from given parameters or none.
 Fit = Callable[[Sequences, FitOptions, Size, Parameters | None], LinearGaussianModel]
@@ -58,15 +60,17 @@ class _Candidate(NamedTuple):
         """What the status calls it."""
         return f"{self.size.n_components} with {'AR(1)' if self.noise == 'ar1' else 'white'} noise"
 
-    def asked(self, options: FitOptions) -> FitOptions:
-        """Options of the fit to all values."""
-        return replace(options, noise=self.noise)
+    def asked(self, options: FitOptions, n_features: int) -> FitOptions:
+        """Options of a fit to all values."""
+        of_a_column = self.size.n_components + (4 if self.noise == "ar1" else 2)
+        n_parameters = self.size.n_components + of_a_column * n_features
+        tol = max(_LEAST_GAIN, _WORTH * n_parameters) if options.tol == "auto" else options.tol
+        return replace(options, noise=self.noise, tol=tol)
 
     def compared(self, options: FitOptions, n_features: int) -> FitOptions:
-        """Options of the fit that is compared, which ends sooner."""
-        n_parameters = self.size.n_components * (n_features + 1) + (4 if self.noise == "ar1" else 2) * n_features
-        tol = _WORTH * n_parameters if options.tol == "auto" else options.tol
-        return replace(self.asked(options), tol=tol, max_iter=min(options.max_iter, _MOST_EVALUATIONS))
+        """Options of a fit that is compared."""
+        asked = self.asked(options, n_features)
+        return replace(asked, max_iter=min(asked.max_iter, _MOST_EVALUATIONS))
 
 
 def fit_default_model(data: InMemory, options: FitOptions, fit: Fit) -> LinearGaussianModel:
@@ -86,9 +90,9 @@ def fit_default_model(data: InMemory, options: FitOptions, fit: Fit) -> LinearGa
     LinearGaussianModel
         Its status gives the mean score of each candidate (see :func:`.crps`), in standard deviations.
     """
-    candidates = _candidates(data)
+    candidates, n_features = _candidates(data), data.sequences.n_features
     if len(candidates) == 1:
-        return fit(data.sequences, candidates[0].asked(options), candidates[0].size, None)
+        return fit(data.sequences, candidates[0].asked(options, n_features), candidates[0].size, None)
     rows = _compared_rows(data.sequences, max(c.size.n_components for c in candidates))
     draws, units = _draws(rows), units_of(rows.values)
     scores = np.zeros((len(draws), len(candidates)))
@@ -97,7 +101,7 @@ def fit_default_model(data: InMemory, options: FitOptions, fit: Fit) -> LinearGa
         rest = replace(rows, values=hidden.seen(rows.values))
         for j, candidate in enumerate(candidates):
             start = models[j].fitted.params if i else None
-            model = fit(rest, candidate.compared(options, rows.n_features), Size(candidate.size[0]), start)
+            model = fit(rest, candidate.compared(options, n_features), Size(candidate.size[0]), start)
             if model.fitted.interrupted:
                 return model
             scores[i, j] = _score(model, rows, hidden, units)
@@ -109,7 +113,7 @@ def fit_default_model(data: InMemory, options: FitOptions, fit: Fit) -> LinearGa
     varied = constant is None or np.array_equal(constant, data.columns.constant)
     # What did not vary has loadings of zero, from which no climb would move them.
     start = models[best].fitted.params if varied else None
-    model = fit(data.sequences, candidates[best].asked(options), candidates[best].size, start)
+    model = fit(data.sequences, candidates[best].asked(options, n_features), candidates[best].size, start)
     table = ", ".join(f"{c.words} {s:.3g}" for c, s in zip(candidates, mean, strict=True))
     status = f"{model.fitted.status} Error of hidden values, by number of factors: {table}."
     return replace(model, fitted=replace(model.fitted, status=status))
@@ -144,9 +148,7 @@ def _draws(sequences: Sequences) -> list[HiddenCells]:
     return draws
 
 
-def _score(
-    model: LinearGaussianModel, sequences: Sequences, hidden: HiddenCells, units: FloatArray
-) -> float:
+def _score(model: LinearGaussianModel, sequences: Sequences, hidden: HiddenCells, units: FloatArray) -> float:
     """Mean score of hidden values, each part filled given all others."""
     errors: list[FloatArray] = []
     for part in range(1, int(hidden.part.max()) + 1):

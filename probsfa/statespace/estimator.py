@@ -27,6 +27,7 @@ from probsfa.statespace import persistence, streaming
 from probsfa.statespace.counts import counts_sentence
 from probsfa.statespace.covariates import Ahead, Regression, check_identified, names_of, with_exog
 from probsfa.statespace.criterion import bayesian_criterion
+from probsfa.statespace.default_model import fit_default_model
 from probsfa.statespace.diagnostics import Diagnostics
 from probsfa.statespace.filtering import FilterResult, FilterState
 from probsfa.statespace.learning.budget import Size
@@ -48,7 +49,6 @@ from probsfa.statespace.parameters import Parameters, canonical, make_parameters
 from probsfa.statespace.posterior import Posterior
 from probsfa.statespace.prediction import Forecast, check_probability
 from probsfa.statespace.progress import Progress
-from probsfa.statespace.default_model import fit_default_model
 from probsfa.statespace.student import FEWEST_DEGREES
 from probsfa.statespace.student_model import with_noise
 from probsfa.statespace.timeline import (

@@ -135,7 +135,7 @@ def fit(
     layout = Coordinates(panel.values.shape[1], latents, noise.kind, panel.evenly_sampled, limits=limits)
     whole = layout.with_memories if memory else layout
     evaluate = CountedEStep(panel, max_iter, report, e_step, count_patterns)
-    evaluate.limits = whole.limits_of_states
+    evaluate.limits, evaluate.tol = whole.limits_of_states, tol
     holds = limits is not None and limits.hold
     evaluate.begin_with_prior(noise)
     # Matrices here are as small as there are features.
@@ -593,7 +593,7 @@ def _refine_with_imputed_gaps(
         if not gain > 0.0:
             break
         ranked = [_RankedStart(stats.log_likelihood, refined, stats), *ranked[1:]]
-        if gain < _IMPUTATION_WORTH:
+        if gain < max(_IMPUTATION_WORTH, evaluate.tol):
             break
     return ranked
 

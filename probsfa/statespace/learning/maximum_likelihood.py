@@ -23,6 +23,7 @@ from probsfa.statespace.learning.budget import Size, check_identified, check_mem
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.fit import fit
 from probsfa.statespace.learning.limits import Limits, canonical_where_free
+from probsfa.statespace.learning.memory_starts import with_weak_memory
 from probsfa.statespace.learning.noise import LEAST_KNOWN_NOISE, is_heywood
 from probsfa.statespace.learning.objective import (
     STATUS_SENTENCES,
@@ -96,7 +97,7 @@ class TrainingData(Protocol):
         ...
 
     def default_size(self, *, ar1_noise: bool = False) -> Size:
-        """Number of latents and rows that a fit takes where nobody says; with `ar1_noise` columns have such."""
+        """Return the number of factors and rows of a fit that leaves them open; with AR(1) noise or white."""
         ...
 
     def standardised(

@@ -139,6 +139,8 @@ class CountedEStep:
         Of the states, where something is held or a period has a range: what steps of EM keep to.
     refined : callable
         To be called at each step of a start on Whittle's likelihood.
+    tol : float
+        Gain in nats below which the fit takes no further step.
     best_start : tuple of float and Parameters, or None
         The start that is highest on Whittle's likelihood, and its value, until there is an evaluation.
     """
@@ -156,6 +158,7 @@ class CountedEStep:
         self.count = 0
         self.best: Parameters | None = None
         self.best_log_likelihood = -np.inf
+        self.tol = 0.0
         self._report = report
         self.refined = refinement_report(report)
         self.best_start: tuple[float, Parameters] | None = None

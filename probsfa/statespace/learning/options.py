@@ -35,8 +35,8 @@ _WORTH_OF_FEW, _LARGEST_WORTH = 2e-5, 0.5
 # evaluations; fits to fewer cells take no time.
 _WORTH_OF_A_CELL, _MANY_CELLS = 1e-4, 50_000
 # The same for each free parameter, from how many on: the maximum is half a nat for each above the truth, and
-# a fit of many hundreds creeps upwards for a hundred steps that fill no value better.
-_WORTH_OF_A_PARAMETER, _MANY_PARAMETERS = 5e-3, 300
+# a fit of more than a thousand creeps upwards for a hundred steps that fill no value better.
+_WORTH_OF_A_PARAMETER, _MANY_PARAMETERS = 1e-3, 1_000
 
 
 def gain_worth_filling(n_cells: int, n_parameters: int = 0) -> float | Literal["auto"]:

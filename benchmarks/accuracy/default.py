@@ -1,0 +1,208 @@
+"""The default call on series that nobody curated, beside simple methods with the same masks.
+
+``ProbabilisticSFA().fit(X).impute(X)`` on simulated troubles and on real series as they come. 10 % of the
+observed values are hidden, one by one or in blocks of 24 rows (a tenth of the rows of short series), in up to
+three draws. Of real series the first 3,000 rows are used. Errors are root mean squares in units of each
+column's standard deviation, columns that are constant left out; where simulated readings are wrong, from the
+right ones. Simple methods: column means; linear interpolation; piecewise cubic interpolation (pchip); k
+nearest rows and iterated truncated SVD of columns of unit variance, with the number of neighbours and the
+rank chosen on values that are held out of those seen; and scikit-learn's IterativeImputer. Seconds are
+processor seconds of fit and imputation.
+
+The last lines count the rows in which the default is level with linear interpolation (at most 1.05 times its
+error), with the best simple method (1.10 times) and strictly best, and those in which the 90 % intervals
+cover 85 to 96 % and the fit takes 30 s at most.
+
+    python benchmarks/accuracy/default.py [--draws N] [--only NAME] [--kind KIND] [--store FILE] [--data DIR]
+"""
+
+import argparse
+import json
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+from scipy.interpolate import PchipInterpolator
+from sklearn.experimental import enable_iterative_imputer  # noqa: F401
+from sklearn.impute import IterativeImputer, KNNImputer
+
+from probsfa import ProbabilisticSFA
+from probsfa.datasets import hide_blocks, hide_cells
+from probsfa.imputation import LinearInterpolation
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.data import UNCURATED, add_data_option, uncurated
+from common.side_by_side import setting, table
+from common.troubles import TROUBLES
+
+ROWS = 3000
+# Held out of the seen values to choose a number of neighbours or a rank.
+TUNING = 0.05
+
+
+def standardised(fill):
+    """Return a method that fills standardised columns, and the mean where it fills nothing."""
+
+    def filled(seen, *given):
+        mean, scale = np.nanmean(seen, axis=0), np.nanstd(seen, axis=0)
+        scale = np.where(scale > 0.0, scale, 1.0)
+        values = fill((seen - mean) / scale, *given) * scale + mean
+        return np.where(np.isnan(seen), values, seen)
+
+    return filled
+
+
+def tuned(fill, choices):
+    """Return a method whose parameter is the one that fills held-out values best."""
+
+    def filled(seen):
+        held = hide_cells(seen, TUNING, random_state=0)
+        held[:, np.sum(~np.isnan(seen) & ~held, axis=0) < 2] = False
+        rest, scale = np.where(held, np.nan, seen), np.nanstd(seen, axis=0)
+        scale = np.where(scale > 0.0, scale, 1.0)
+        errors = [np.mean(((fill(rest, c) - seen) / scale)[held] ** 2) for c in choices]
+        return fill(seen, choices[int(np.argmin(errors))])
+
+    return filled
+
+
+@standardised
+def neighbours(z, n_neighbors):
+    """Fill by the nearest rows."""
+    return KNNImputer(n_neighbors=n_neighbors, weights="distance", keep_empty_features=True).fit_transform(z)
+
+
+@standardised
+def svd(z, rank):
+    """Fill by truncated singular value decompositions, fifty times."""
+    missing, z = np.isnan(z), np.nan_to_num(z)
+    for _ in range(50):
+        u, s, v = np.linalg.svd(z, full_matrices=False)
+        z[missing] = ((u[:, :rank] * s[:rank]) @ v[:rank])[missing]
+    return z
+
+
+@standardised
+def iterative(z):
+    """Fill by regressions of each column on all others."""
+    return IterativeImputer(random_state=0, keep_empty_features=True).fit_transform(z)
+
+
+@standardised
+def pchip(z):
+    """Fill by piecewise cubic curves, and by the nearest value beyond the first and the last."""
+    rows = np.arange(len(z))
+    for column in z.T:
+        known = np.flatnonzero(~np.isnan(column))
+        if len(known) >= 2:
+            column[:] = PchipInterpolator(known, column[known])(np.clip(rows, known[0], known[-1]))
+    return np.nan_to_num(z)
+
+
+SIMPLE = {
+    "mean": standardised(np.nan_to_num),
+    "linear": lambda seen: LinearInterpolation().fill(seen).values,
+    "pchip": pchip,
+    "KNN": tuned(neighbours, (1, 3, 10, 30)),
+    "SVD": tuned(svd, (1, 2, 4, 8, 16)),
+    "iterative": iterative,
+}
+
+
+def by_default(seen):
+    """Return fill, standard deviations, processor seconds and what the fit reports."""
+    began = time.process_time()
+    model = ProbabilisticSFA().fit(seen)
+    filled, std = model.impute(seen, return_std=True)
+    return filled, std, time.process_time() - began, model.status_
+
+
+def masks(X, kind, draws):
+    """Return values to hide, a mask for each draw; no column loses all but one of its values."""
+    hidden = []
+    for seed in range(draws):
+        if kind == "values":
+            mask = hide_cells(X, 0.1, random_state=seed)
+        else:
+            mask = hide_blocks(X, max(1, min(24, len(X) // 10)), 0.1, random_state=seed)
+        mask[:, np.sum(~np.isnan(X) & ~mask, axis=0) < 2] = False
+        hidden.append(mask)
+    return hidden
+
+
+def run(X, truth, kind, draws, stored):
+    """Return mean errors of the simple methods, ours, coverage and seconds; add to what is stored."""
+    scale = np.nanstd(truth, axis=0)
+    # A constant column has a spread of rounding.
+    varies = scale > 1e-12 * np.nanmax(np.abs(truth), axis=0)
+    rows = []
+    for seed, hidden in enumerate(masks(X, kind, draws)):
+        seen, scored = np.where(hidden, np.nan, X), hidden & varies
+
+        def error(filled, scored=scored):
+            return float(np.sqrt(np.mean((((filled - truth) / np.where(varies, scale, 1.0))[scored]) ** 2)))
+
+        simple = stored.setdefault(str(seed), {})
+        for name, fill in SIMPLE.items():
+            if name not in simple:
+                simple[name] = error(fill(seen))
+        filled, std, seconds, status = by_default(seen)
+        covered = float(np.mean((np.abs(filled - truth) <= 1.6449 * std)[scored]))
+        rows.append([*simple.values(), error(filled), covered, seconds])
+        print(f"    {rows[-1][-3]:.4f}, linear {simple['linear']:.4f}, {seconds:.1f} s: {status}", flush=True)
+    return np.mean(rows, axis=0)
+
+
+def counts(results):
+    """Return, in words, in how many rows each claim holds."""
+    simple, ours = results[:, : len(SIMPLE)], results[:, len(SIMPLE)]
+    linear, best = simple[:, list(SIMPLE).index("linear")], simple.min(axis=1)
+    claims = {
+        "at most 1.05 times linear interpolation": ours <= 1.05 * linear,
+        "at most 1.10 times the best simple method": ours <= 1.10 * best,
+        "strictly best": ours < best,
+        "90 % intervals cover 85 to 96 %": (results[:, -2] >= 0.85) & (results[:, -2] <= 0.96),
+        "at most 30 processor seconds": results[:, -1] <= 30.0,
+    }
+    return [f"{claim}: {int(np.sum(holds))} of {len(results)}" for claim, holds in claims.items()]
+
+
+def main() -> None:
+    """Print a line for each fit, the table of means, and the counts."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--draws", type=int, default=3, metavar="N", help="masks of each kind (default: 3)")
+    parser.add_argument("--only", metavar="NAME", help="the series whose names contain this")
+    parser.add_argument("--kind", choices=("values", "blocks"), help="one kind of masks (default: both)")
+    parser.add_argument("--store", type=Path, metavar="FILE", help="keep errors of simple methods here")
+    add_data_option(parser, UNCURATED)
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")
+    print(setting("numpy", "scikit-learn"))
+    stored = json.loads(args.store.read_text()) if args.store and args.store.exists() else {}
+    series = {name: make(np.random.default_rng(0)) for name, make in TROUBLES.items()}
+    series |= {name: X[:ROWS] for name, X in uncurated(args.data).items()}
+    lines, results = [], []
+    for name, made in series.items():
+        X, truth = made if isinstance(made, tuple) else (made, made)
+        for kind in ("values", "blocks") if args.kind is None else (args.kind,):
+            if args.only is not None and args.only not in name:
+                continue
+            print(f"{name} ({X.shape[0]:,} x {X.shape[1]}), {kind}", flush=True)
+            results.append(run(X, truth, kind, args.draws, stored.setdefault(f"{name}, {kind}", {})))
+            *errors, covered, seconds = results[-1]
+            lines.append(
+                [f"{name}, {kind}", *(f"{e:.3f}" for e in errors), f"{100 * covered:.0f} %", f"{seconds:.1f}"]
+            )
+            if args.store:
+                args.store.write_text(json.dumps(stored))
+    print("\n" + table(["series", *SIMPLE, "default", "90 % covers", "s"], lines))
+    print("\n" + "\n".join(counts(np.array(results))))
+
+
+if __name__ == "__main__":
+    main()
