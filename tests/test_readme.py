@@ -33,7 +33,8 @@ def test_example_runs_as_printed(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "slow_features.png").stat().st_size > 10_000
-    # The same words, and numbers that agree as far as optimisers on different machines do.
+    # The same words. The maximum that the optimizer reaches differs between processors in the third digit, so that
+    # errors and coverage are compared within a tenth; nothing that is chosen, such as a number of factors, is printed.
     assert NUMBER.sub("#", done.stdout).split() == NUMBER.sub("#", printed).split()
     found, said = ([float(n) for n in NUMBER.findall(text)] for text in (done.stdout, printed))
     assert found == pytest.approx(said, rel=0.1, abs=0.02)
