@@ -27,6 +27,7 @@ from probsfa.statespace import persistence, streaming
 from probsfa.statespace.counts import counts_sentence
 from probsfa.statespace.covariates import Ahead, Regression, check_identified, names_of, with_exog
 from probsfa.statespace.criterion import bayesian_criterion
+from probsfa.statespace.default_model import fit_default_model
 from probsfa.statespace.diagnostics import Diagnostics
 from probsfa.statespace.filtering import FilterResult, FilterState
 from probsfa.statespace.learning.budget import Size
@@ -48,7 +49,6 @@ from probsfa.statespace.parameters import Parameters, canonical, make_parameters
 from probsfa.statespace.posterior import Posterior
 from probsfa.statespace.prediction import Forecast, check_probability
 from probsfa.statespace.progress import Progress
-from probsfa.statespace.default_model import fit_default_model
 from probsfa.statespace.student import FEWEST_DEGREES
 from probsfa.statespace.student_model import with_noise
 from probsfa.statespace.timeline import (
@@ -66,280 +66,128 @@ __all__ = ["ProbabilisticSFA", "load"]
 
 @lists_in_lists_out
 class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Slow feature analysis of noisy series with holes: a factorial AR(1) state-space model.
+    """Dynamic factor model with independent AR(1) factors: probabilistic slow feature analysis.
 
-    A few independent latents, each an AR(1) process of unit variance with a time scale of its own, are seen
-    through a linear map under noise (Turner & Sahani 2007). Missing cells need no filling in: each observed
-    cell counts, and each missing one gets a mean and a standard deviation. Without noise, the model is slow
-    feature analysis.
+    Each latent factor is an AR(1) process of unit variance; columns are linear functions of the factors plus
+    noise. A Kalman filter and smoother gives factors, missing values and forecasts with standard deviations.
+    With ``noise=0.0`` it is slow feature analysis.
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Number of latents; may exceed the number of features. None takes what serves to fill holes: one for
-        each feature that varies, up to 32 and to what data and time allow, learned from evenly spread
-        stretches where there are very many cells; `status_` says what was taken. For a few slow features,
-        give their number.
+        Number of AR(1) factors; may exceed the number of columns. None selects it, for imputation: with
+        ``noise="auto"`` by the error of held-out values, else as many as columns, up to 32 (16 with
+        ``noise="ar1"``) and as data and time allow. For a few slow features, give their number.
     rhythms : int or list, default=0
-        Damped oscillators beside the other latents, for what comes again day by day or wave by wave: how many
-        to look for in the data, or the periods to start from. These are numbers, in rows or in the unit of
-        `times`, or where rows have dates durations such as ``"24h"`` or ``"1D"``. A period that is given ends
-        between 0.8 and 1.25 of it. Each keeps its phase for as long as the data say. Not with ``noise=0.0``.
+        Stochastic cycles (damped oscillators): how many to find, or their initial periods, in rows, in the
+        unit of `times`, or for rows with dates as durations such as ``"24h"``. Not with ``noise=0.0``.
     smooth : int or list, default=0
-        Smooth latents, whose paths have a derivative (Matern-3/2), for motion and all that is sampled faster
-        than it turns: how many, or the time scales to start from, as in `rhythms`. With `rhythms` or
-        `smooth`, `n_components` may be 0. Not with ``noise=0.0``.
+        Smooth factors (Matern-3/2 Gaussian processes): how many, or their initial time scales. Not with
+        ``noise=0.0``. With `rhythms` or `smooth`, `n_components` may be 0.
     noise : {"auto", "diagonal", "isotropic", "ar1"}, float or array-like (D,), default="auto"
-        Observation noise: a variance for each feature, one for all, or known variances in squared data
-        units, the same for all features or one for each. With ``"ar1"`` each feature has, beside white noise
-        of its own variance, noise with memory: an AR(1) process that it alone sees; see Notes. ``"auto"`` is
-        ``"diagonal"``, unless nobody says how many latents either: where cells are then few for as many as
-        features and straight lines nearly as good, it may be ``"ar1"``, as `status_` says. A known
-        variance below 1e-12 of that of the data is held there, and `status_` says so. With ``0.0`` the fit is
-        slow feature analysis itself, in closed form; it is fitted to complete rows, with `n_components` at
-        most the rank of the data, and then fills missing cells of any.
+        Observation noise: one variance for each column, one for all, or known variances in squared data
+        units. ``"ar1"`` adds to each column an AR(1) process of its own (idiosyncratic component). ``"auto"``
+        is ``"diagonal"``, or with ``n_components=None`` selected with the number of factors. ``0.0`` fits
+        slow feature analysis in closed form, to complete rows.
     solver : {"auto", "lbfgs", "em"}, default="auto"
-        How to climb the likelihood: by quasi-Newton steps on the exact score, which is also "auto", or by
-        plain expectation maximisation.
+        Quasi-Newton method with the exact gradient ("auto" too), or EM algorithm.
     max_iter : int, default=200
-        Most posterior evaluations. With `rhythms` or `smooth`, as many each for the model without them, which
-        is fitted first, and with them.
+        Maximum number of likelihood evaluations, for each of the models that are fitted.
     tol : float or "auto", default="auto"
-        Expected gain of log-likelihood, in nats, below which a further step is not worth taking. ``"auto"``
-        is a small part of the half nat for each free parameter by which the maximum exceeds the likelihood
-        of the truth on average: ``2e-5 P**2`` for few parameters ``P``, half a nat for 160 or more. What is
-        left moves fills by a small part of their standard deviation, and by other parts on machines with
-        other numbers of cores; for digits that stay, give ``1e-4``. Where `n_components` is None and more
-        than 50,000 cells are observed, ``1e-4`` for each cell, or more than 1,000 parameters are free,
-        ``1e-3`` for each of them, whichever is more: less does not show in what is filled.
+        Smallest expected gain in nats for which a step is taken. ``"auto"`` leaves an error that is small
+        relative to posterior standard deviations; use 1e-4 for digits that agree across machines.
     noise_floor : float or "auto", default="auto"
-        Smallest noise variance, as a fraction of each feature's variance; ``"auto"`` is 1e-9. Set it where a
-        latent follows one feature alone (a Heywood case) and intervals are too narrow; `status_` says so.
+        Lower bound of noise variances, as a fraction of each column's variance; increase it where `status_`
+        reports a Heywood case.
     n_init : int, default=1
-        Number of climbs, of which the best is taken. The first begins at slow feature analysis, the others
-        at random places, the same each time. More than one is of use where there are more latents than the
-        data show and many cells are missing: there are several maxima then. `rhythms` and `smooth` latents
-        begin where the first climb ended.
+        Number of optimization runs; the best is kept. Increase it for many factors and missing values.
     noise_prior : {"weak"} or None, default="weak"
-        Prior of the noise variances that are learned, in units of each feature's variance. ``"weak"`` takes
-        all sizes to be equally likely on a logarithmic scale down to 1e-4, and less in proportion below: it
-        costs no more than a nat for each factor of e, so that it decides where the likelihood does not, which
-        is flat where a latent follows one feature alone. Estimates are then those of the largest posterior
-        density; None is maximum likelihood.
+        Prior that keeps noise variances away from zero; None is maximum likelihood.
     transforms : None, "auto", str, tuple, mapping or sequence, default=None
-        Scales in which columns are modelled, for amounts that are never negative, percentages, and what is
-        skewed: ``"log"``, ``"log1p"``, ``"sqrt"``, ``"box-cox"``, ``"yeo-johnson"`` (the last two with a
-        power by likelihood), bounds such as ``(0, 100)`` or ``(0, None)``, or None. A kind for all columns, a
-        sequence with one for each, or a mapping from names or numbers of columns to theirs. ``"auto"`` takes
-        for each column what its likelihood clearly asks for, and None where in doubt; `status_` says what.
-        See Notes.
+        Scale in which columns are modelled: ``"log"``, ``"log1p"``, ``"sqrt"``, ``"box-cox"``,
+        ``"yeo-johnson"``, bounds such as ``(0, 100)``, or None; for all, for each, or a mapping. ``"auto"``
+        selects by likelihood.
     robust : bool or {"cell", "row"}, default=False
-        Student-t noise, for data with outliers: each cell (``True`` or ``"cell"``), or each row as a whole
-        (``"row"``), has a weight of its own that is small where it is far from what the others say. The
-        degrees of freedom are learned; `noise_variance_` is the squared scale, and the variance is larger by
-        ``nu / (nu - 2)``. A lower bound of the likelihood is maximised, and stands wherever a log-likelihood
-        does; degrees of freedom and scales of single cells are those under which cells are most probable
-        given all others, as the bound would have them too large. `outlier_scores` ranks the cells. With
-        ``noise="ar1"`` each feature has an AR(1) process beside its Student-t noise. Not with ``noise=0.0``,
-        nor with `fit_stream`.
+        Student-t noise, for outliers, with a weight for each value (True, ``"cell"``) or each row.
     fixed : dict or None, default=None
-        Parameters that are held while the rest is learned, in data units: ``"decays"`` (K,), ``"loadings"``
-        (D, K + 2 R + 2 M), ``"noise"`` (D,), the variances of white noise, and ``"periods"`` (R,), as in
-        `rhythms`. NaN stands where a parameter is learned; loadings may also be booleans, true where they are
-        learned and false where they are zero. Needs `n_components`. See Notes.
+        Known parameters, in data units: ``"decays"`` (K,), ``"loadings"`` (D, K + 2 R + 2 M), ``"noise"``
+        (D,), ``"periods"`` (R,); NaN, or for loadings True, where one is learned.
     init : Parameters, estimator or None, default=None
-        Where the fit starts: parameters in data units, a fitted model of this package that has such, or a
-        fitted `SFA` or `GraphSFA`. None tries several starts and is the best choice where nothing is known. A
-        climb from one place is shorter and may end lower.
+        Initial parameters in data units, or a fitted model. None compares several starting points.
     random_state : int, Generator or None, default=None
-        Default source of randomness of `sample` and `sample_posterior`; fitting uses none.
+        Random numbers of `sample` and `sample_posterior`.
     verbose : bool, default=False
-        Show progress on standard error, and after `fit` how the engine works through these data, and why.
+        Show progress on standard error.
 
     Attributes
     ----------
     params_ : Parameters
-        Decay, loadings, noise variance and offset, in data units.
-    decay_ : ndarray (K,)
-        Correlation of each latent with itself one unit of time later, slowest first.
-    timescales_ : ndarray (K,)
-        ``-time_unit_ / log(decay_)``; NaN where the decay is not positive.
+        All parameters, in data units.
+    decay_, timescales_ : ndarray (K,)
+        Lag-one autocorrelation of each factor, slowest first, and ``-time_unit_ / log(decay_)``.
     time_unit_ : float
-        Unit of time of `decay_`: one row; or the median time between rows if times were given or an uneven
-        index told them, in their unit, which is a second for dates and durations.
+        Time step of `decay_`: one row, or the median time step of irregular data.
     time_unit_seconds_ : float or None
-        The same in seconds, where `times` or the index of a frame were dates or durations; None where that is
-        not known.
-    rhythm_periods_ : ndarray (R,)
-        Periods of the rhythms in the unit of `timescales_`, longest first.
-    rhythm_decays_ : ndarray (R,)
-        What is left of each rhythm's phase one unit of time later.
-    rhythm_amplitudes_ : ndarray (D, R)
-        Root mean square of each rhythm's amplitude in each feature, in data units; its standard deviation
-        there is smaller by the root of two.
-    rhythm_phases_ : ndarray (D, R)
-        By how much each feature follows the one of the largest amplitude, relative to its standard deviation,
-        in radians in (-pi, pi]: half a period is pi.
-    exog_coef_ : ndarray (D, P)
-        With `exog`: change of each column for one unit of each covariate; `mean_` is then where these are 0.
-    exog_names_ : ndarray (P,)
-        With `exog`: what the covariates are called.
-    transforms_ : dict
-        With `transforms`: the map of each column, or None, by the name of the column or its number.
+        The same in seconds, where rows have dates or durations.
+    rhythm_periods_, rhythm_decays_ : ndarray (R,)
+        Periods, longest first, in the unit of `timescales_`; damping in one `time_unit_`.
+    rhythm_amplitudes_, rhythm_phases_ : ndarray (D, R)
+        Root mean square amplitude by column, and phase lag in radians.
     smooth_timescales_ : ndarray (M,)
-        Time scales of the smooth latents in the unit of `timescales_`, longest first: their correlation over
-        ``t`` is ``(1 + sqrt(3) t / timescale) exp(-sqrt(3) t / timescale)``.
-    noise_decay_ : ndarray (D,)
-        With ``noise="ar1"``, correlation over one unit of time of the noise with memory of each feature.
-    memory_timescales_ : ndarray (D,)
-        Its time scale, in the unit of `timescales_`; NaN where the decay is not positive.
-    memory_scale_ : ndarray (D,)
-        Its standard deviation, in data units.
-    memory_share_ : ndarray (D,)
-        Part of each feature's variance, as the model has it, that is noise with memory.
+        Time scales of the smooth factors, longest first.
+    exog_coef_, exog_names_ : ndarray (D, P), (P,)
+        Regression coefficients and names of covariates.
+    transforms_ : dict
+        Transform of each column, or None.
+    noise_decay_, memory_timescales_, memory_scale_, memory_share_ : ndarray (D,)
+        AR(1) noise: autocorrelation, time scale, standard deviation, share of the variance.
     loadings_ : ndarray (D, K + 2 R + 2 M)
-        How each latent shows in each feature, in data units per standard deviation of the latent; of a rhythm
-        its two states, of a smooth latent the value and the velocity, which none sees.
-    noise_variance_ : ndarray (D,)
-        Variance of white observation noise, in squared data units.
-    mean_ : ndarray (D,)
-        Mean of each feature.
+        Effect of each state on each column, in data units.
+    noise_variance_, mean_ : ndarray (D,)
+        Variance of white noise (with `robust` the squared scale), and mean.
     degrees_of_freedom_ : float
-        Degrees of freedom of Student-t noise, from 2.1 to 1000, which is as good as normal; with `robust`
-        alone.
+        Of Student-t noise, from 2.1 to 1000.
     log_likelihood_ : float
-        Log-likelihood of the training data, in nats, without the prior of the noise.
+        Log-likelihood of the training data, in nats.
     history_ : ndarray (n_iter_,)
-        Log-likelihood after each accepted step; never falls. With `robust` that of the last climb, at degrees
-        of freedom that are held. With a prior, its log density is part of it, up
-        to the constant with which it ends at `log_likelihood_`.
-    n_iter_ : int
-        Number of accepted steps.
-    n_evaluations_ : int
-        Number of posterior evaluations.
+        Objective after each accepted step; never decreases.
+    n_iter_, n_evaluations_ : int
+        Numbers of accepted steps and of likelihood evaluations.
     converged_ : bool
-        Whether the fit ended at a maximum.
+        Whether the fit reached a maximum.
     status_ : str
-        How the fit ended, in a sentence, with what to try.
+        How the fit ended, what it selected, what to try.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
     Notes
     -----
-    Latents come slowest first; the largest correlation of a latent with a feature is positive. The fit starts
-    from slow feature analysis of the interpolated data and from its lagged covariances, refined in the
-    frequency domain.
-
-    *States.* The columns of `transform`, of `loadings_` and of all other moments of the latents are, in this
-    order, the AR(1) latents; two states of each rhythm, ``rhythm0_cos`` and ``rhythm0_sin``, of which the
-    second follows the first by a quarter of a period; and of each smooth latent its value ``smooth0`` and
-    its velocity ``smooth0_velocity``, in units of its standard deviation. `get_feature_names_out` has these
-    names.
-
-    *Noise with memory.* With ``noise="ar1"`` what a feature does alone is no latent's business: latents are
-    what features share. `transform` and all moments are of latents only; holes, forecasts and predictions
-    carry the memory on. The model of white noise is fitted first, with as many evaluations, and its
-    likelihood is the least that is reached. The engine has ``K + D`` states in the place of ``K``: a row
-    costs some ``20 (K + D)**3`` operations where cells are missing, and hardly any where the series is
-    complete and covariances are soon steady. It is for tens of features, not for hundreds.
-
-    *Columns in their own scale.* With `transforms` the model is of ``T(x)``, column by column. What is in
-    data units without them is so with them: fills and forecasts are means of the data, never outside the
-    range of a column, `quantile` gives their medians and the ends of intervals, draws are mapped back, and
-    log-likelihoods hold the Jacobian, so that they compare with those without transforms. Parameters (those
-    that are given as `noise` and `init`, too), contributions, news and standard errors are those of ``T(x)``.
-    Values on a bound are taken to be a margin off it; :mod:`probsfa.statespace.transforms` has all maps and
-    says how large that is.
-
-    *Covariates.* With ``exog=U`` the model is ``x_t = mu + B u_t + C z_t + n_t``, and ``B`` is learned by
-    maximum likelihood with all else. The model without covariates is fitted, too, with as many evaluations,
-    and `status_` says what they gain. All verbs then need covariates for the rows that they are given, and
-    those that look ahead for the rows that follow, too: after those of `X`, or by the labels of a frame, so
-    that one long frame serves all. They must be complete, and no combination of each other and the constant.
-    :mod:`probsfa.statespace.covariates` makes them of dates.
-
-    *Parameters that are held.* With `fixed` the rest is learned by maximum likelihood under them. Latents
-    are then in the places that `fixed` gives them, slowest first or not, and those with loadings that are
-    held, other than zeros, keep their signs and phases. `bic` counts what is learned, and `standard_errors`
-    has NaN for what is held. Loadings that are zero say which columns a latent is seen in.
-
-    *Times.* Where no `times` are given, a frame of pandas tells them by its index, if that holds dates (with
-    or without a time zone), periods or durations; `status_` says so. Rows that are one step of the clock or
-    of the calendar apart (hours, months, business days) are evenly sampled, and time scales are in these
-    steps. All other indexes, those with rows left out among them, are read as `times`, and time scales are in
-    seconds. An index of plain numbers is not read.
-
-    A fitted model keeps its unit of time. Data with dates at another rate are converted, ``decay_ ** (dt /
-    time_unit_)``, so that an hourly model serves six-minute data; where a decay is negative and the steps are
-    no whole ones, they are refused, and so are dates for a model of plain numbers, and the other way round.
-    Rows without times are taken as one `time_unit_` apart, with a warning if those of the fit were not.
-    A column that does not vary tells no spread. Its missing cells are filled by the constant, with standard
-    deviation zero, and `status_` says so. Where the noise is given, or one for all columns, that is its
-    spread.
+    Columns of `transform` are the AR(1) factors, then ``rhythm0_cos`` and ``rhythm0_sin`` for each cycle,
+    then ``smooth0`` and ``smooth0_velocity`` for each smooth factor. Attributes of absent parts are not set.
+    Details: :doc:`/fitting`, :doc:`/selection`, :doc:`/latents`, :doc:`/times`, :doc:`/covariates`,
+    :doc:`/scales`, :doc:`/outliers`, :doc:`/limits`.
 
     See Also
     --------
-    probsfa.SFA : The limit of no noise, for complete data.
-    probsfa.BayesianSFA : The same model with a posterior for its parameters.
-    probsfa.select_n_components : How many latents.
+    probsfa.SFA : Slow feature analysis, for complete data.
+    probsfa.BayesianSFA : Posterior intervals of parameters.
+    probsfa.select_model : Factors, cycles and noise by held-out values.
 
     References
     ----------
     Turner & Sahani (2007), Neural Computation 19:1022, doi:10.1162/neco.2007.19.4.1022.
-    Harvey (1989), Forecasting, structural time series models and the Kalman filter, section 2.3 (rhythms).
-    Hartikainen & Sarkka (2010), MLSP, doi:10.1109/MLSP.2010.5589113 (smooth latents).
 
     Examples
     --------
     >>> import numpy as np
     >>> from probsfa import ProbabilisticSFA
     >>> from probsfa.datasets import make_slow_mixture
-    >>> series = make_slow_mixture(500, 5, decay=[0.98, 0.7], noise_variance=0.3, random_state=0)
-    >>> X = series.data
+    >>> X = make_slow_mixture(500, 5, decay=[0.98, 0.7], noise_variance=0.3, random_state=0).data
     >>> X[200:230, 0] = np.nan
     >>> model = ProbabilisticSFA(n_components=2).fit(X)
     >>> filled, std = model.impute(X, return_std=True)
-    >>> filled.shape, bool(np.isnan(filled).any()), bool(std[210, 0] > 0), float(std[0, 0])
-    ((500, 5), False, True, 0.0)
-
-    A rhythm of 24 rows, in both columns and a quarter of it later in the second:
-
-    >>> t = np.arange(600)
-    >>> noise = 0.3 * np.random.default_rng(0).standard_normal((600, 2))
-    >>> X = np.stack([2.0 * np.sin(2 * np.pi * t / 24), -np.cos(2 * np.pi * t / 24)], axis=1) + noise
-    >>> model = ProbabilisticSFA(n_components=0, rhythms=1).fit(X)
-    >>> model.rhythm_periods_.round(1), (model.rhythm_phases_[:, 0] / np.pi).round(1)
-    (array([24.]), array([0. , 0.5]))
-
-    Noise that has memory, in each column its own:
-
-    >>> truth = ProbabilisticSFA.from_parameters(
-    ...     [0.98], [[1.0], [0.8], [-0.6]], 0.1, memory_decay=[0.3, 0.6, 0.8], memory_scale=0.8
-    ... )
-    >>> X, _ = truth.sample(2000, random_state=0)
-    >>> model = ProbabilisticSFA(n_components=1, noise="ar1").fit(X)
-    >>> model.noise_decay_.round(1)
-    array([0.4, 0.6, 0.8])
-
-    Two latents, of which each is seen by columns of its own, besides one that all share:
-
-    >>> seen = np.array([[1, 1, 0], [1, 1, 0], [1, 0, 1], [1, 0, 1]], dtype=bool)
-    >>> X = make_slow_mixture(400, 4, decay=[0.98, 0.9, 0.7], noise_variance=0.3, random_state=0).data
-    >>> fixed = {"loadings": seen, "decays": [0.98, np.nan, np.nan]}
-    >>> model = ProbabilisticSFA(3, fixed=fixed).fit(X)
-    >>> (model.loadings_ != 0.0).sum(axis=0), float(model.decay_[0])
-    (array([4, 2, 2]), 0.98)
-
-    Amounts that are never negative, and a covariate that is known for the rows to come, too:
-
-    >>> rain = series.data[:200, :2] ** 2
-    >>> rain[50:60, 0] = np.nan
-    >>> wet = (np.arange(203) % 7 < 2).astype(float)
-    >>> rain[wet[:200] > 0] += 3.0
-    >>> model = ProbabilisticSFA(1, transforms="sqrt", tol=0.1).fit(rain, exog=wet[:200])
-    >>> low, high = model.impute(rain, quantile=[0.05, 0.95], exog=wet[:200])
-    >>> bool(low.min() >= 0.0), model.forecast(rain, 3, exog=wet).means.shape
-    (True, (3, 2))
+    >>> bool(np.isnan(filled).any()), bool(std[210, 0] > 0), float(std[0, 0])
+    (False, True, 0.0)
     """
 
     _model: FittedModel
