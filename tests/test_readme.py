@@ -33,7 +33,7 @@ def test_example_runs_as_printed(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "slow_features.png").stat().st_size > 10_000
-    # The same words. The maximum that the optimizer reaches differs between processors in the third digit: errors
+    # The maximum that the optimizer reaches differs between processors in the third digit: errors
     # and coverage are compared within a tenth, and nothing that a fit selects is printed.
     assert NUMBER.sub("#", done.stdout).split() == NUMBER.sub("#", printed).split()
     found, said = ([float(n) for n in NUMBER.findall(text)] for text in (done.stdout, printed))
