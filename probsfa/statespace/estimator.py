@@ -1,4 +1,4 @@
-"""Probabilistic slow feature analysis as a scikit-learn estimator, thin over this room's functions."""
+"""Probabilistic slow feature analysis as a scikit-learn estimator."""
 
 import copy
 import numbers
@@ -232,23 +232,22 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     # ------------------------------------------------------------------ fitting
 
     def fit(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Self:
-        """Find the parameters that maximise the likelihood.
+        """Estimate the parameters by maximum likelihood.
 
         Parameters
         ----------
         X : array-like (T, D), or list of array-likes (T_i, D)
-            Rows in order of time, NaN where missing; a list is several independent sequences.
+            Rows in order of time, NaN where missing; a list contains several independent sequences.
         y : ignored
         lengths : array-like of int, optional
-            Cuts one array into consecutive sequences.
+            Lengths of consecutive sequences in one array.
         times : array-like (T,) or list of array-likes, optional
-            Times of the rows, strictly increasing in each sequence, for uneven sampling: numbers in any unit,
-            dates, or durations. Decays are then those of Ornstein-Uhlenbeck processes, hence positive. By
-            default those that the index of a frame of pandas tells; see Notes.
+            Times of the rows, strictly increasing in each sequence: numbers in any unit, dates, or durations.
+            Factors are then Ornstein-Uhlenbeck processes, with positive decays. By default the index of a
+            pandas DataFrame with dates.
         exog : array-like or frame (T, P), or list of them, optional
-            Covariates, known for every row, of which each column is a linear function beside the latents; a
-            list has one for each sequence. A frame of pandas beside a frame is taken by its index and may
-            have more rows. See Notes.
+            Covariates, known for every row; one array for each sequence. A DataFrame is aligned with a
+            DataFrame `X` by its index and may have more rows.
 
         Returns
         -------
@@ -258,14 +257,14 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Raises
         ------
         ValueError
-            If the data or a parameter is not valid; see the message.
+            If the data or a parameter is not valid.
 
         Warns
         -----
         ConvergenceWarning
-            If the fit stopped before a maximum; `status_` says how.
+            If the fit stopped before a maximum; see `status_`.
         UserWarning
-            If a column holds zeros and ones or counts, for which :class:`probsfa.EmissionSFA` is.
+            If a column contains only zeros and ones, or counts; use :class:`probsfa.EmissionSFA` for these.
         """
         options = self._options()
         allow_nan = not options.noise_free
@@ -343,24 +342,24 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return self
 
     def fit_stream(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Self:
-        """Fit to a series too long for memory, read block by block from where it lies.
+        """Fit to a series longer than memory, which is read block by block.
 
-        The result is that of `fit`: each chunk of rows hands the exact distribution of its last state to the
-        next. Only starts are sought on stretches of the series. Memory does not grow with the number of rows,
-        but for four bytes a row and, up to 1.5 GiB, what a forward pass leaves for the backward one.
+        The result is that of `fit`, because each block passes the exact distribution of its last state to the
+        next. Only starting points are computed from segments of the series. Memory is four bytes a row, and
+        up to 1.5 GiB for the forward pass.
 
         Parameters
         ----------
         X : array-like (T, D)
-            Rows in order of time, NaN or under a mask where missing: anything that has a shape and gives rows
-            for a slice, such as `numpy.memmap`, a dataset of an HDF5 or Zarr file, a variable of a netCDF
-            file, or a frame, whose index is used as in `fit`.
+            Rows in order of time, NaN or masked where missing: any object with a shape whose slices are rows,
+            such as `numpy.memmap`, a dataset of an HDF5 or Zarr file, a variable of a netCDF file, or a
+            DataFrame, whose index is used as in `fit`.
         lengths : array-like of int, optional
-            Cuts the rows into consecutive sequences.
+            Lengths of consecutive sequences.
         times : array-like (T,), optional
             Times of the rows, as in `fit`; eight bytes a row.
         exog : None
-            Covariates are for `fit`.
+            Not supported; use `fit`.
 
         Returns
         -------
@@ -370,12 +369,12 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Raises
         ------
         ValueError
-            If the data or a parameter is not valid; see the message.
+            If the data or a parameter is not valid.
 
         Warns
         -----
         UserWarning
-            If the index of a frame tells that rows are not evenly spaced, as which they are taken.
+            If the index of a DataFrame is irregular; its rows are treated as regular.
 
         Examples
         --------
@@ -419,44 +418,43 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         feature_names: Any = None,
         **options: Any,
     ) -> Self:
-        """Make a fitted model of given parameters; nothing is fitted.
+        """Return a fitted model with given parameters.
 
         Parameters
         ----------
         decay : array-like (K,)
-            Correlation of each latent with itself one unit of time later, inside (-1, 1).
+            Lag-one autocorrelation of each factor, inside (-1, 1).
         loadings : array-like (D, K)
-            How each latent shows in each feature, in data units per standard deviation of the latent.
+            Effect of each factor on each column, in data units.
         noise_variance : float or array-like (D,)
-            Observation noise variance, positive, in squared data units.
+            Variance of white noise, positive, in squared data units.
         offset : float or array-like (D,), default=0.0
-            Mean of each feature.
+            Mean of each column.
         memory_decay, memory_scale : float or array-like (D,), optional
-            Correlation over one unit of time, and standard deviation in data units, of the part of each
-            feature's noise that has a memory; the model is then one of ``noise="ar1"``.
+            Autocorrelation and standard deviation, in data units, of the AR(1) noise of each column; implies
+            ``noise="ar1"``.
         degrees_of_freedom : float, optional
-            Of Student-t noise, 2.1 or more, with the option `robust`.
+            Of Student-t noise, 2.1 or more; requires the option `robust`.
         time_unit : str or timedelta or None, default=None
-            How long the unit of time of the decays is, such as ``"1h"``, for data with dates; None for rows.
+            Duration of one time step, such as ``"1h"``, for data with dates; None for rows.
         feature_names : array-like of str (D,), optional
-            What the columns are called.
+            Names of the columns.
         **options
             Parameters of the estimator, for later fits; `n_components` is K.
 
         Returns
         -------
         ProbabilisticSFA
-            With all verbs. Latents come slowest first, with the signs that a fit gives them;
-            ``log_likelihood_`` is NaN, as there are no training data.
+            With all methods. Factors are sorted and have the signs of a fit; ``log_likelihood_`` is NaN.
 
         Raises
         ------
         ValueError
-            If a shape does not fit, or a value is not finite or out of its range.
+            If shapes do not agree, or a value is not finite or outside its range.
 
         See Also
         --------
-        probsfa.statespace.make_parameters : Checks parameters.
+        probsfa.statespace.make_parameters : Validate parameters.
 
         Examples
         --------
@@ -599,20 +597,20 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     # ---------------------------------------------------------------- inference
 
     def transform(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Any:
-        """Return the posterior means of the latents, given all rows of each sequence.
+        """Return the posterior means of the factors, given all rows of each sequence (Kalman smoother).
 
         Parameters
         ----------
         X : array-like (T, D), or list of array-likes (T_i, D)
-            Rows in order of time, NaN where missing. They are inferred together: a row alone tells less.
+            Rows in order of time, NaN where missing.
         lengths, times, exog : optional
             As in `fit`.
 
         Returns
         -------
         ndarray (T, K), or list of ndarrays (T_i, K)
-            Posterior means, slowest first. With ``noise=0.0`` the latents of complete rows, by themselves;
-            `posterior` has those of rows with missing cells too.
+            Posterior means, slowest first. With ``noise=0.0`` rows must be complete; use `posterior` for rows
+            with missing values.
         """
         check_is_fitted(self)
         sequences = self._check(X, lengths, times, exog, complete=self._model.fitted.options.noise_free)
@@ -621,7 +619,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def posterior(
         self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None
     ) -> Posterior | list[Posterior]:
-        """Return the distribution of the latents given all rows of each sequence.
+        """Return the distribution of the factors given all rows of each sequence (Kalman smoother).
 
         Parameters
         ----------
@@ -646,28 +644,28 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         times: Any = None,
         exog: Any = None,
     ) -> FilterResult | list[FilterResult]:
-        """Return the distribution of each latent state given the rows up to its own.
+        """Return the distribution of the factors given the rows so far (Kalman filter).
 
         Parameters
         ----------
         X : array-like (T, D), or list of array-likes (T_i, D)
             Rows in order of time, NaN where missing.
         state : FilterState, optional
-            ``state`` of the result for the rows before, to go on with one sequence.
+            ``state`` of the result for earlier rows, to continue one sequence.
         lengths, times, exog : optional
             As in `fit`.
 
         Returns
         -------
         FilterResult, or list of FilterResult
-            Causal means and covariances, log-likelihoods of the rows, and the state from which to go on. An
-            array cut by `lengths` gives a list. With `robust` the weights of a row are found from it and the
-            rows before, which are not judged again: an approximation, whose log-likelihoods are lower bounds.
+            Filtered means and covariances, log-likelihoods of the rows, one-step predictions, and the state
+            from which to continue; a list if `lengths` is given. With `robust` the weights of a row depend on
+            this row and the rows before; log-likelihoods are lower bounds.
 
         Raises
         ------
         ValueError
-            If a state comes with several sequences, or does not fit the model or the times.
+            If a state is given for several sequences, or does not match the model or the times.
         """
         sequences = self._check(X, lengths, times, exog)
         results = self._model.filter(sequences, state)
@@ -683,7 +681,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         times: Any = None,
         exog: Any = None,
     ) -> Any:
-        """Fill missing cells with their posterior means, or with quantiles.
+        """Impute missing values by their posterior means, or by quantiles.
 
         Parameters
         ----------
@@ -692,25 +690,23 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return_std : bool, default=False
             Whether to return standard deviations too.
         quantile : float or sequence of float, optional
-            Fill with the quantile of this probability in the place of the mean: 0.5 for medians; 0.05 and
-            0.95 for the ends of intervals of 90 %, as ``quantile=[0.05, 0.95]``.
+            Impute quantiles instead of means: 0.5 for medians, ``[0.05, 0.95]`` for 90 % intervals.
         lengths, times, exog : optional
             As in `fit`.
 
         Returns
         -------
         filled : like X, or list of them
-            Observed cells as they were, missing ones filled. Frames come back as frames, lists as lists. With
-            several quantiles a list with one for each.
+            Observed values unchanged, missing values imputed; of the type of `X`. With several quantiles a
+            list with one for each.
         std : like X
-            With `return_std`: standard deviation of each filled cell (of the value that would have been
-            observed, noise included); zero for observed ones.
+            With `return_std`: standard deviation of each imputed value (prediction of the observation, noise
+            included); zero for observed values.
 
         Warns
         -----
         UserWarning
-            If observed cells, left out one at a time, are found no better than by linear interpolation: the
-            model is then no better at filling single cells either.
+            If the leave-one-out error of observed values is not smaller than that of linear interpolation.
         """
         sequences = self._check(X, lengths, times, exog)
         if quantile is not None:
@@ -733,7 +729,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return filled if several else filled[0]
 
     def outlier_scores(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Any:
-        """Say of each observed cell how improbable it is given all others.
+        """Return a score for each observed value that is large for outliers.
 
         Parameters
         ----------
@@ -745,10 +741,10 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Returns
         -------
         scores : like X
-            Distance of each cell from what all other cells say of it, in standard deviations of what they
-            predict; NaN where a cell is missing, or its noise is below 1e-13 of its variance. With `robust`
-            the others count by their weights, and the standard deviation is that of cells that are no
-            outliers: 4 and more are rare among such. Frames come back as frames, lists as lists.
+            Absolute leave-one-out error of each value (given all others), in standard deviations of its
+            prediction; NaN where a value is missing, or its noise is below 1e-13 of its variance. With
+            `robust` the other values are weighted, and the standard deviation is that of regular values: 4
+            and more are rare among these.
 
         Raises
         ------
@@ -757,12 +753,12 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
         See Also
         --------
-        diagnose : Whether the noise has heavy tails, and what else does not fit.
+        diagnose : Test for heavy tails and other misfit.
 
         Notes
         -----
-        Without `robust` outliers widen the noise and bend the latents that they are judged by, and several in
-        one row, or many, excuse each other.
+        Without `robust`, outliers inflate the noise variances and distort the factors, and several outliers
+        can mask each other.
 
         Examples
         --------
@@ -782,7 +778,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def contributions(
         self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None
     ) -> FloatArray | list[FloatArray]:
-        """Say what each latent contributes to each cell.
+        """Return the contribution of each factor to each value.
 
         Parameters
         ----------
@@ -792,16 +788,14 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Returns
         -------
         ndarray (T, D, K), or list of ndarrays (T_i, D, K)
-            Posterior mean of each latent times its loading, in data units (with `transforms` in those of the
-            transformed columns); with covariates the effects of these, too, as the last P of them. With
-            `mean_` they add up to the posterior mean of each cell without its noise, which is what missing
-            cells are filled with. With ``noise=0.0`` those of the latents that are reported. With
-            ``noise="ar1"`` there is one more after the latents, ``(T, D, K + 1)``: what of the noise with
-            memory of its own column is in each cell.
+            Posterior mean of each factor times its loading, in data units (with `transforms` of the
+            transformed columns). With ``noise="ar1"`` a further entry is the AR(1) noise, ``(T, D, K + 1)``.
+            With covariates the last P entries are their effects. The sum over the last axis plus `mean_` is
+            the imputed value.
 
         See Also
         --------
-        news : What each new cell does to a forecast.
+        news : Effect of each new observation on a forecast.
 
         Examples
         --------
@@ -819,35 +813,35 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return restored
 
     def news(self, X_old: Any, X_new: Any, target: tuple[int, Any], *, exog: Any = None) -> News:
-        """Say which new cell moved the prediction of another one, and by how much.
+        """Attribute the revision of a prediction to new observations.
 
         Parameters
         ----------
         X_old : array-like (T_old, D)
-            Rows as they were known, NaN where missing: one `time_unit_` apart, or a frame with dates.
+            Earlier data, NaN where missing: rows one `time_unit_` apart, or a DataFrame with dates.
         X_new : array-like (T_new, D)
-            The same rows and those that follow, with cells that have come in or were revised. With dates,
-            rows may have come in between, too.
+            The same rows and later ones, with new or revised values. With dates, new rows may lie between old
+            ones.
         target : tuple
-            Row and column of what is predicted. The row is a number or a date, in the future if it is beyond
-            the last one; the column goes by its number or its name. It must be missing.
+            Row and column of the predicted value, which must be missing. The row is a number or a date, also
+            after the last row; the column is a number or a name.
         exog : array-like or frame, optional
-            Covariates of the rows of `X_new` and of those that follow, up to the target's.
+            Covariates of the rows of `X_new` and of later rows up to the target.
 
         Returns
         -------
         News
-            ``before`` and ``after``, and the impact of each cell, which sum up to the difference; ``table``
-            has the largest first.
+            Predictions ``before`` and ``after``, and the impact of each new value; impacts add up to the
+            difference. ``table`` lists the largest first.
 
         Raises
         ------
         ValueError
-            If rows or cells are missing that were known, or the target is known.
+            If rows or values of `X_old` are missing in `X_new`, or the target is observed.
 
         See Also
         --------
-        contributions : What each latent has to do with a cell.
+        contributions : Contribution of each factor to each value.
 
         References
         ----------
@@ -900,35 +894,33 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         times: Any = None,
         exog: Any = None,
     ) -> Forecast | list[Forecast]:
-        """Forecast what follows each sequence.
+        """Forecast the rows after each sequence.
 
         Parameters
         ----------
         X, lengths, times
             As in `transform`; the rows from which to forecast.
         exog : array-like or frame (T + H, P), or list of them, optional
-            Covariates of the rows, and then of the steps; or a frame whose index has both.
+            Covariates of the rows and of the forecast steps; or a DataFrame whose index contains both.
         n_steps : int, optional
             Number of steps, each of one `time_unit_`.
         fh : array-like (H,), optional
-            Forecasting horizon, in the place of `n_steps`, rising: numbers of steps ahead of the last row,
-            fractions of one `time_unit_` as well; durations ahead of it; or the dates to forecast, where the
-            rows have dates. Uneven steps are as exact as even ones.
+            Forecasting horizon instead of `n_steps`, increasing: numbers of steps after the last row, also
+            fractions; durations after the last row; or dates.
 
         Returns
         -------
         Forecast, or list of Forecast
-            Means and standard deviations of observations (H, D) and latents (H, K). With `robust` the noise
-            has the variance of Student's t, which is more than its quantiles say: for intervals take those of
-            draws by ``sample_posterior(X, of="cells", n_steps=...)``. An array cut by `lengths` gives a list.
-            Frames give frames, whose index goes on from that of `X`: dates from dates, by their
-            calendar, and row numbers from row numbers; where it cannot, it counts the steps ahead.
+            Means and standard deviations of observations (H, D) and factors (H, K); a list if `lengths` is
+            given. With `robust`, use quantiles of ``sample_posterior(X, of="cells", n_steps=...)`` for
+            prediction intervals. For DataFrames the moments are DataFrames, whose index continues that of
+            `X`, or counts the steps ahead.
 
         Raises
         ------
         ValueError
-            If not exactly one of `n_steps` and `fh` is given, `fh` does not rise or cannot be compared with
-            the times of the rows, or a step is a fraction and a decay is negative.
+            If not exactly one of `n_steps` and `fh` is given, `fh` does not increase or does not match the
+            times of the rows, or a step is a fraction and a decay is negative.
 
         Examples
         --------
@@ -973,23 +965,23 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def sample(
         self, n_steps: int = 1, *, exog: Any = None, random_state: Seed = None
     ) -> tuple[FloatArray, FloatArray]:
-        """Draw a series from the model.
+        """Simulate a series from the model.
 
         Parameters
         ----------
         n_steps : int, default=1
             Number of rows, one `time_unit_` apart.
         exog : array-like (n_steps, P), optional
-            Covariates of the rows, where the model has such.
+            Covariates of the rows, if the model has any.
         random_state : int, Generator or None
-            Source of randomness; the estimator's by default.
+            Random numbers; those of the estimator by default.
 
         Returns
         -------
         X : ndarray (n_steps, D)
             Observations.
         latents : ndarray (n_steps, K)
-            The latents behind them.
+            Factors.
         """
         check_is_fitted(self)
         check_count("n_steps", n_steps)
@@ -1011,7 +1003,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         exog: Any = None,
         random_state: Seed = None,
     ) -> FloatArray | list[FloatArray]:
-        """Draw courses of the latents, or missing cells and what follows, from their joint distribution.
+        """Draw factors, or missing and future values, from their joint posterior distribution.
 
         Parameters
         ----------
@@ -1020,18 +1012,17 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         n_draws : int, default=1
             Number of draws.
         of : {"latents", "cells"}, default="latents"
-            What to draw. ``"cells"`` gives series without holes: observed cells as they were, missing ones
-            with their noise, all of a draw together, so that sums, largest values and times below a threshold
-            of a draw are draws of these.
+            What to draw. ``"cells"`` returns complete series: observed values unchanged, missing values drawn
+            jointly, noise included, so that sums, maxima and other functions of a draw are draws of these.
         n_steps : int, default=0
-            Rows that follow each sequence, each one `time_unit_` after the one before, drawn with the rest.
+            Number of future rows after each sequence, one `time_unit_` apart.
         random_state : int, Generator or None
-            Source of randomness; the estimator's by default.
+            Random numbers; those of the estimator by default.
 
         Returns
         -------
         ndarray (n_draws, T + n_steps, K), or list of ndarrays (n_draws, T_i + n_steps, K)
-            With ``of="cells"`` D in the place of K.
+            With ``of="cells"``, D instead of K.
 
         Examples
         --------
@@ -1042,7 +1033,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         >>> X[40:60, 0] = np.nan
         >>> model = ProbabilisticSFA(1).fit(X)
         >>> draws = model.sample_posterior(X, 200, of="cells", n_steps=5, random_state=0)
-        >>> largest = draws[:, 40:60, 0].max(axis=1)  # of the hole, 200 draws
+        >>> largest = draws[:, 40:60, 0].max(axis=1)  # of the missing block, 200 draws
         >>> draws.shape, largest.shape
         ((200, 105, 3), (200,))
         """
@@ -1076,8 +1067,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def bic(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> float:
         """Return the Bayesian information criterion, smaller is better. Parameters as in `transform`.
 
-        ``-2 log L + P log N``, with ``P`` free parameters and ``N`` rows in which anything is observed. With
-        ``noise=0.0`` the likelihood is that of the square model, whatever `n_components` is, and so is ``P``.
+        ``-2 log L + P log N``, with ``P`` free parameters and ``N`` rows with at least one observed value.
+        With ``noise=0.0``, ``L`` and ``P`` are those of the model with as many factors as columns.
         """
         sequences = self._check_observed(X, lengths, times, exog)
         n_observed = int(np.count_nonzero(sequences.mask.any(axis=1)))
@@ -1086,23 +1077,23 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def diagnose(
         self, X: Any, *, block: int = 24, lengths: Any = None, times: Any = None, exog: Any = None
     ) -> Diagnostics:
-        """Say whether the model fits data, column by column, and what to try where it does not.
+        """Test the fit of the model by column, and suggest options.
 
         Parameters
         ----------
         X : array-like (T, D), or list of array-likes (T_i, D)
             Rows in order of time, NaN where missing: those of the fit, or others.
         block : int, default=24
-            Rows of the blocks that are hidden to see how well intervals hold in longer holes.
+            Number of rows of the hidden blocks for which coverage is measured.
         lengths, times, exog : optional
             As in `fit`.
 
         Returns
         -------
         Diagnostics
-            Predictions one row ahead and their standardised errors, like `X`; autocorrelations, tails,
-            rhythms and drifts of these errors, and how often intervals hold, by column and kind of hole;
-            ``advice``, sentences that say what to try. ``print`` shows a table, ``plot()`` a picture.
+            One-step predictions and their standardized errors, like `X`; tests of these errors for
+            autocorrelation, heavy tails, cycles and drifts; coverage of prediction intervals by column;
+            ``advice``. ``print`` shows a table, ``plot()`` a figure.
 
         Raises
         ------
@@ -1111,8 +1102,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
         See Also
         --------
-        filter : Predictions alone, which can be resumed.
-        probsfa.select_n_components : How many latents.
+        filter : One-step predictions alone, which can be resumed.
+        probsfa.select_model : Compare models.
 
         Examples
         --------
@@ -1142,14 +1133,14 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Parameters
         ----------
         X, lengths, times, exog
-            The data the model was fitted to.
+            The training data.
 
         Returns
         -------
         StandardErrors
-            With the shapes and units of the parameters (and with covariates ``exog_coef``), and intervals by
-            ``interval(name, level)``: those of time scales are on the logarithmic scale. Costs two posterior
-            evaluations for each free parameter, and three for each coefficient of a covariate.
+            With the shapes and units of the parameters (with covariates also ``exog_coef``); confidence
+            intervals by ``interval(name, level)``, those of time scales on the logarithmic scale. Costs two
+            likelihood evaluations for each free parameter, and three for each coefficient of a covariate.
 
         Raises
         ------
@@ -1169,36 +1160,35 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         times: Any = None,
         exog: Any = None,
     ) -> TimescaleProfile:
-        """Return an interval of the time scale of a latent by profile likelihood.
+        """Return a confidence interval of the time scale of a factor by profile likelihood.
 
-        All other parameters are fitted again for each time scale that is tried, on the exact likelihood. The
-        interval is as skewed as the likelihood, and may reach to infinity where the series is too short to
-        tell a slow latent from a drift. Where two latents have nearly the same time scale, another one may
-        take the place of this one, and the interval covers both. Coefficients of covariates are held.
+        All other parameters are fitted again for each value of the time scale, except coefficients of
+        covariates. The interval may be asymmetric, and unbounded if the series is too short to distinguish a
+        slow factor from a drift. If two factors have nearly the same time scale, they can exchange their
+        roles, and the interval covers both.
 
         Parameters
         ----------
         X, lengths, times, exog
-            The data the model was fitted to.
+            The training data.
         component : int, default=0
-            Which latent; they come slowest first.
+            Index of the factor, slowest first.
         level : float, default=0.95
-            Probability to cover.
+            Nominal coverage.
 
         Returns
         -------
         TimescaleProfile
-            ``lower``, ``upper``, and the profile itself. Costs two posterior evaluations for each free
-            parameter, as `standard_errors` does, and some hundred more: about as much as a fit.
+            ``lower``, ``upper``, and the profile. Costs about as much as a fit.
 
         Raises
         ------
         ValueError
-            If the model has no noise (``noise=0.0``), or the latent no positive decay.
+            If the model has no noise (``noise=0.0``), or the decay is not positive.
 
         See Also
         --------
-        standard_errors : Intervals of all parameters, from the curvature at the maximum alone.
+        standard_errors : Intervals of all parameters, from the curvature at the maximum.
 
         References
         ----------
@@ -1222,12 +1212,12 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     # ------------------------------------------------------------------- storage
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to a file that :func:`probsfa.load` reads; no pickle.
+        """Save the fitted model to a file for :func:`probsfa.load`; no pickle.
 
         Parameters
         ----------
         path : path-like
-            File to write; what is there is replaced in one piece.
+            File to write; an existing file is replaced atomically.
         """
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)
@@ -1255,8 +1245,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Returns
         -------
         ndarray of str
-            The name of the class with a number for AR(1) latents, and those of the states of rhythms and
-            smooth latents; see Notes.
+            Class name and number for AR(1) factors; names of the states of cycles and smooth factors.
         """
         names = super().get_feature_names_out(input_features)
         pairs = self.params_.latents.names
@@ -1394,7 +1383,7 @@ def with_times(fitted: MaximumLikelihood, axis: TimeAxis, time_unit: float) -> M
 
 
 def load(path: str | os.PathLike[str]) -> ProbabilisticSFA:
-    """Load a model that :meth:`ProbabilisticSFA.save` wrote.
+    """Load a model that :meth:`ProbabilisticSFA.save` saved.
 
     Parameters
     ----------
@@ -1411,7 +1400,7 @@ def load(path: str | os.PathLike[str]) -> ProbabilisticSFA:
     FileNotFoundError
         If there is no such file.
     ValueError
-        If it is not a model of this package, is broken, or of a later version of the format. Sizes are
+        If it is not a model of this package, is damaged, or has a later version of the format. Sizes are
         checked before anything is unpacked.
     """
     model, options, names = persistence.read(path)
