@@ -150,31 +150,30 @@ def timescale(delta: ArrayLike, *, lag: int = 1) -> Any:
 
 
 def slowness(estimator: Any, X: Any, y: Any = None) -> float:
-    """Score a fitted estimator by how slow its outputs are on data it may not have seen.
+    """Return the slowness of the outputs of a fitted estimator on held-out data.
 
-    Works as ``scoring=`` in scikit-learn's model selection (use splits that keep stretches of time together,
-    such as :class:`probsfa.model_selection.TrajectorySplit`). Every output is divided by its own variance
-    on `X`, so an output cannot become slow by becoming small.
+    Use it as ``scoring=`` in scikit-learn's model selection, with contiguous splits such as
+    :class:`probsfa.model_selection.TrajectorySplit`. Outputs are scaled to unit variance on `X`.
 
     Parameters
     ----------
     estimator : fitted estimator
-        With ``transform`` and, if it is not 1, a ``lag``. Where it has a training graph other than that of
-        time, slowness is along the edges of the graph of `X` and `y`, by its ``score``. A pipeline is
-        judged by its last step.
+        With ``transform`` and, if it is not 1, a ``lag``. For estimators with a training graph other than the
+        temporal one, slowness is measured along the edges of the graph of `X` and `y`, by ``score``. For a
+        pipeline the last step is used.
     X : array-like (T, D) or list of array-likes
-        Data to be transformed.
+        Data to transform.
     y : array-like, optional
-        Labels, where the graph is built from them.
+        Labels, if the graph is built from them.
 
     Returns
     -------
     float
-        Minus the mean delta value of the outputs: greater is slower.
+        Negative mean delta value of the outputs: larger is slower.
 
     See Also
     --------
-    delta_value : The slowness of signals.
+    delta_value : Delta values of signals.
 
     Examples
     --------
