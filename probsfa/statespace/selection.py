@@ -38,38 +38,38 @@ from probsfa.statespace.prediction import observation_moments
 
 
 class Selection(NamedTuple):
-    """Held-out scores of numbers of latents, and the choice among them.
+    """Held-out scores of numbers of factors, and the selected number.
 
-    Scores are in units of each feature's standard deviation; "cells" are those hidden one by one, "blocks"
-    those hidden in blocks of rows.
+    Scores are in units of each column's standard deviation; "cells" are hidden single values, "blocks" hidden
+    blocks of rows.
 
     Attributes
     ----------
     n_components : int
-        The choice.
+        Selected number of factors.
     candidates : ndarray of int of shape (M,)
-        Numbers of latents, rising.
+        Numbers of factors, ascending.
     rmse_cells, rmse_blocks : ndarray of shape (M,)
         Root mean square errors.
     log_density_cells, log_density_blocks : ndarray of shape (M,)
-        Mean log densities of hidden cells, in nats for a cell.
+        Mean log densities of hidden values, in nats per value.
     log_density : ndarray of shape (M,)
-        The same over all hidden cells.
+        The same over all hidden values.
     standard_error : ndarray of shape (M,)
         Standard error of the difference of `log_density` to the best candidate, zero there.
     n_evaluations : ndarray of int of shape (M,)
-        Posterior evaluations of each fit.
+        Number of likelihood evaluations of each fit.
     converged : ndarray of bool of shape (M,)
-        Whether each fit ended at a maximum.
+        Whether each fit converged.
     rule : str
-        How the choice was made.
+        Rule of the selection.
     score : ndarray of shape (M,)
-        Mean continuous ranked probability scores of the hidden cells, smaller is better, in units of each
-        column's spread; by them and by `bic` the rule "evidence" chooses.
+        Mean continuous ranked probability scores of hidden values, smaller is better; used with `bic` by the
+        rule "evidence".
     score_error : ndarray of shape (M,)
         Standard error of the difference of `score` to the best candidate, zero there.
     bic : ndarray of shape (M,)
-        Bayesian information criteria of the cells that were seen, smaller is better.
+        Bayesian information criteria of the values that were not hidden, smaller is better.
     """
 
     n_components: int
