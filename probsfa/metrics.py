@@ -119,7 +119,7 @@ def eta_value(y: Any, *, lag: int = 1, lengths: Sequence[int] | None = None) -> 
 
 
 def timescale(delta: ArrayLike, *, lag: int = 1) -> Any:
-    """Return the decay time that belongs to a delta value.
+    """Return the time scale of an AR(1) process with a given delta value.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ def slowness(estimator: Any, X: Any, y: Any = None) -> float:
 def rmse(
     truth: ArrayLike, estimate: ArrayLike, *, mask: ArrayLike | None = None, scale: ArrayLike | None = None
 ) -> float:
-    """Return the root of the mean squared error over the cells that can be compared.
+    """Return the root mean squared error over values that are present in both arrays.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ def rmse(
 def mae(
     truth: ArrayLike, estimate: ArrayLike, *, mask: ArrayLike | None = None, scale: ArrayLike | None = None
 ) -> float:
-    """Return the mean absolute error over the cells that can be compared.
+    """Return the mean absolute error over values that are present in both arrays.
 
     Parameters
     ----------
@@ -278,7 +278,7 @@ def coverage(
     Parameters
     ----------
     truth, mean, std : array-like, same shape
-        True values, predictive means and standard deviations; cells where any is missing are left out.
+        True values, predictive means and standard deviations; entries where any is missing are omitted.
     level : float, default=0.9
         Probability of the interval, between 0 and 1; an honest predictor's coverage is close to it.
     mask : array-like of bool, optional
@@ -317,12 +317,12 @@ def coverage(
 
 
 class Alignment(NamedTuple):
-    """Which estimate belongs to which reference component, and with what sign.
+    """Assignment of estimated components to reference components, with signs.
 
     Attributes
     ----------
     permutation : ndarray (K,) of int
-        ``permutation[k]`` is the column of the estimate that belongs to column k of the reference.
+        ``permutation[k]`` is the column of the estimate that matches column k of the reference.
     signs : ndarray (K,)
         +1 or -1.
     correlations : ndarray (K,)
