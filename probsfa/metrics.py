@@ -1,4 +1,4 @@
-"""How slow, how well matched, how honest: measures for slow features and their error bars.
+"""Scores: slowness of features, agreement of components, error and coverage of predictions.
 
 Slowness of an output ``y`` with the lag ``h`` (Wiskott & Sejnowski 2002, doi:10.1162/089976602317318938)::
 
@@ -6,7 +6,7 @@ Slowness of an output ``y`` with the lag ``h`` (Wiskott & Sejnowski 2002, doi:10
     eta   = T / (2 pi h) sqrt(delta)              periods in T rows of the sine that is as slow
     timescale = -h / log(1 - delta / 2)           rows until the correlation has fallen to 1/e
 
-The last takes ``1 - delta/2`` for the correlation at lag ``h`` of a process that forgets exponentially.
+The time scale is that of an AR(1) process with autocorrelation ``1 - delta/2`` at lag ``h``.
 """
 
 from collections.abc import Sequence

@@ -217,7 +217,7 @@ class ProcessMonitor(Saved, BaseEstimator):
 
     @property
     def held_out_(self) -> Any:
-        """Statistics (N, S) of the normal rows as a frame, each row by the fit that has not seen it."""
+        """Held-out statistics (N, S) of the normal rows, as a DataFrame."""
         return _frame(self._held_out, self.statistics_)
 
     def score_samples(self, X: Any, *, lengths: Any = None, times: Any = None) -> Any:
@@ -233,21 +233,21 @@ class ProcessMonitor(Saved, BaseEstimator):
         Returns
         -------
         DataFrame (T, S), or list of them
-            A column for each chart, NaN where a row cannot be judged: one without a cell, the first ones of
-            a sequence where changes or a `window` are asked for. The index is that of a frame of pandas.
+            A column for each chart; NaN for rows without observations, and for the first rows of a sequence
+            if the statistic needs earlier rows. The index is that of `X`.
         """
         rows = self._check(X, lengths, times)
         return rows.restore(self._statistics(rows, self._charts(self.model_, rows)), self.statistics_)
 
     def predict(self, X: Any, *, lengths: Any = None, times: Any = None) -> Any:
-        """Say which rows raise an alarm: those with a statistic above its limit.
+        """Return alarms: rows with a statistic above its control limit.
 
         Parameters as in `score_samples`.
 
         Returns
         -------
         ndarray of bool (T,), or list of them
-            Rows that cannot be judged raise none.
+            False for rows without statistics.
         """
         rows = self._check(X, lengths, times)
         values = self._statistics(rows, self._charts(self.model_, rows))
@@ -257,21 +257,21 @@ class ProcessMonitor(Saved, BaseEstimator):
     def contributions(
         self, X: Any, statistic: str | None = None, *, lengths: Any = None, times: Any = None
     ) -> Any:
-        """Say which columns are behind a statistic.
+        """Return the contribution of each column to a statistic (fault diagnosis).
 
         Parameters
         ----------
         X, lengths, times
             As in `score_samples`.
         statistic : str or None, default=None
-            One of `statistics_`. None takes for each row the one that is highest relative to its limit.
+            One of `statistics_`. None selects for each row the highest relative to its limit.
 
         Returns
         -------
         DataFrame (T, D), or list of them
-            By how much the statistic of the row would fall if that cell alone had the value that suits best
-            (averaged over the `window`); zero for missing cells, NaN for rows that cannot be judged. Of a row
-            with holes it is what the statistic was before its tail was made equal to that of complete rows.
+            Decrease of the statistic if the value alone were replaced by its optimal reconstruction (averaged
+            over the `window`); zero for missing values, NaN for rows without statistics. For incomplete rows
+            the statistic is that before the mapping to complete rows.
 
         Raises
         ------
@@ -280,8 +280,8 @@ class ProcessMonitor(Saved, BaseEstimator):
 
         Notes
         -----
-        The column with the largest contribution is the one whose fault alone explains the row best. Where
-        several columns are off together, those beside them may share the blame.
+        The column with the largest contribution is the one whose fault alone explains the row best. If
+        several columns are faulty, correlated columns may rank high too.
         """
         rows = self._check(X, lengths, times)
         if statistic is not None and statistic not in self.statistics_:
@@ -310,9 +310,9 @@ class ProcessMonitor(Saved, BaseEstimator):
         X : array-like or DataFrame (T, D)
             Rows in order of time.
         truth : array-like of bool (T,), optional
-            Rows that are known to be faulty, to shade.
+            Rows that are known to be faulty; they are shaded.
         axes : sequence of matplotlib Axes, optional
-            One for each statistic; in a new figure where not given.
+            One for each statistic; a new figure by default.
         times : array-like (T,), optional
             As in `fit`.
 
@@ -433,7 +433,7 @@ class _Rows:
         return made
 
     def take(self, stretches: list[tuple[int, int, int]]) -> "_Rows":
-        """Some stretches, each a sequence."""
+        """Return segments, each as a sequence."""
         pieces: list[Any] = []
         values, times = [], []
         for i, a, b in stretches:
@@ -444,7 +444,7 @@ class _Rows:
         return _Rows(pieces, values, times)
 
     def without(self, stretches: list[tuple[int, int, int]]) -> "_Rows":
-        """What is left of the sequences without some stretches, of which each has one at most."""
+        """Return the sequences without some segments, at most one in each."""
         left_out = {i: (a, b) for i, a, b in stretches}
         rest = []
         for i, x in enumerate(self.values):
