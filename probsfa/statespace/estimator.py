@@ -299,7 +299,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return self
 
     def _fit_mapped(self, X: Any, sequences: Sequences, exog: Any, options: FitOptions) -> Self:
-        """Fit to columns in their own scale, with covariates."""
+        """Fit to transformed columns, with covariates."""
         regression: Regression | None = None
         if exog is not None:
             if options.noise_free:
@@ -520,7 +520,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return estimator
 
     def _options(self) -> FitOptions:
-        """What is asked for; as many latents as a start has, where nobody says how many."""
+        """Return the options; by default as many factors as `init` has."""
         options = FitOptions.of(self).check()
         params = self.init if isinstance(self.init, Parameters) else getattr(self.init, "params_", None)
         if options.n_components is None and isinstance(params, Parameters):
@@ -558,7 +558,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             self.degrees_of_freedom_ = fitted.degrees_of_freedom
 
     def _take_over_pairs(self, fitted: MaximumLikelihood) -> None:
-        """Take over what rhythms, smooth latents and memory have, where asked for, and nothing else."""
+        """Set the attributes of cycles, smooth factors and AR(1) noise that the model has."""
         params, latents = fitted.params, fitted.options
         of_rhythms = {
             "rhythm_periods_": params.rhythm_periods * fitted.time_unit,
@@ -583,7 +583,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         )
 
     def _take_over_maps(self, model: FittedModel) -> None:
-        """Take over the scales of the columns and the effects of covariates, where there are any."""
+        """Set the attributes of transforms and covariates that the model has."""
         for name in ("transforms_", "exog_coef_", "exog_names_"):
             self.__dict__.pop(name, None)  # of a fit before
         if isinstance(model, MappedModel) and model.regression is not None:
@@ -718,7 +718,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return values if std is None or not return_std else (values, like_input(X, sequences, std))
 
     def _impute_quantiles(self, X: Any, sequences: Sequences, quantile: Any, return_std: bool) -> Any:
-        """Fill with one quantile or with several."""
+        """Impute one quantile or several."""
         if return_std:
             raise ValueError("give either quantile or return_std, not both.")
         several = not isinstance(quantile, numbers.Real)
@@ -1230,7 +1230,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return hasattr(self, "params_")
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what the estimator accepts."""
+        """Return the tags of scikit-learn."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = not (is_number(self.noise) and self.noise == 0.0)
         return tags
@@ -1252,7 +1252,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return names if not pairs else np.append(names[: -len(pairs)], np.array(pairs, dtype=object))
 
     def __sklearn_clone__(self) -> Self:
-        """An unfitted estimator with the same parameters and the same start, which is kept as it is."""
+        """Return an unfitted estimator with the same parameters; `init` is not cloned."""
         params = self.get_params(deep=False)
         init = params.pop("init")
         made = type(self)(**{name: clone(value, safe=False) for name, value in params.items()}, init=init)
@@ -1263,7 +1263,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     @property
     def _advice_on_missing(self) -> str:
-        """What the message on a missing value recommends: noise=0.0 alone does not support them."""
+        """Advice of the error on missing values, which only noise=0.0 does not support."""
         if hasattr(self, "params_"):
             return "Fill them with impute first."
         return (
@@ -1285,7 +1285,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         complete: bool = False,
         later: bool = False,
     ) -> Sequences:
-        """Check data for a verb; covariates follow `later` where rows ahead need them, too."""
+        """Validate data of a method; with `later` covariates are added by the caller."""
         check_is_fitted(self)
         allow_nan, fitted = self._model.takes_missing and not complete, self._model.fitted
         sequences = check_sequences(
@@ -1304,7 +1304,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return sequences if later else self._with_exog(sequences, X, exog)[0]
 
     def _check_observed(self, X: Any, lengths: Any, times: Any, exog: Any) -> Sequences:
-        """Check data by which the model is judged: something must be observed."""
+        """Validate data of a diagnostic, which need at least one observed value."""
         sequences = self._check(X, lengths, times, exog)
         if not sequences.mask.any():
             raise ValueError(
@@ -1323,7 +1323,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         n_steps: int = 0,
         times: Any = None,
     ) -> tuple[Sequences, list[FloatArray] | None]:
-        """Rows with their covariates and those of rows that follow, if the model has any."""
+        """Add covariates of the rows and of later rows, if the model has any."""
         model = self._model
         regression = model.regression if isinstance(model, MappedModel) else None
         if regression is None:
@@ -1347,7 +1347,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 def followed_by_empty_rows(
     sequences: Sequences, n_steps: int, unit: float, ahead: Sequence[FloatArray] | None = None
 ) -> Sequences:
-    """Sequences with rows after each in which nothing is observed, one unit of time apart.
+    """Append rows without observations to each sequence, one unit of time apart.
 
     Their covariates (n_steps, P) are `ahead`, for each sequence, where there are any.
     """
@@ -1370,14 +1370,14 @@ def followed_by_empty_rows(
 
 
 def set_fitted(estimator: ProbabilisticSFA, model: FittedModel) -> None:
-    """Make an estimator a fitted one, wherever its model was fitted; warn if it is not at a maximum."""
+    """Set the fitted attributes of an estimator; warn if the fit did not converge."""
     estimator._take_over(model)
     if not estimator.converged_:
         warnings.warn(estimator.status_, ConvergenceWarning, stacklevel=3)
 
 
 def with_times(fitted: MaximumLikelihood, axis: TimeAxis, time_unit: float) -> MaximumLikelihood:
-    """The outcome of a fit, which knows what the times of its data were counted in."""
+    """Return the result of a fit with the unit of time of its data."""
     status = fitted.status + describe_index(axis, time_unit)
     return replace(fitted, time_unit=time_unit, status=status, axis=axis)
 
