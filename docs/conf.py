@@ -123,6 +123,8 @@ def lead_links(app: Sphinx, docname: str, content: list[str]) -> None:
     if path.suffix == ".md" and path.parent == DOCS:
         here = f"docs/{path.name}"
         text = pages.complete_guide(content[0]) if docname == "guide" else content[0]
+        # Index entries are comments in the sources, which hosts of repositories do not show.
+        text = re.sub(r"^<!-- index: (.+) -->$", r"```{index} \1\n```", text, flags=re.MULTILINE)
         content[0] = pages.moved(text, here, here)
 
 

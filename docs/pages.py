@@ -35,22 +35,22 @@ DOCUMENTS = {
 #: Other places, and the pages that links to them lead to.
 PLACES = {"tutorials": "tutorials/index.md", "tutorials/README.md": "tutorials/index.md"}
 
-#: What stands over the rooms of the package in the reference, in this order; others follow in theirs.
+#: Titles of the modules in the reference, grouped by task, in this order; others follow.
 TITLES = {
-    "probsfa": "Models to disk, compiled programs",
+    "probsfa.statespace": "The probabilistic model: dynamic factors, Kalman smoother, missing data",
+    "probsfa.bayes": "The Bayesian model: posterior intervals of parameters",
+    "probsfa.extensions": "Count data, bilinear models, products of experts, principal curves",
+    "probsfa.imputation": "Imputation methods and their comparison",
+    "probsfa.monitoring": "Process monitoring and anomaly detection",
     "probsfa.sfa": "Slow feature analysis, graphs, eigenmaps, kernels",
-    "probsfa.statespace": "The probabilistic model",
-    "probsfa.bayes": "The Bayesian model",
-    "probsfa.extensions": "Counts, gates, curves: past the linear model",
     "probsfa.graphs": "Training graphs",
     "probsfa.expansions": "Nonlinear expansions",
-    "probsfa.monitoring": "Control charts of processes",
-    "probsfa.imputation": "Ways to fill holes, and their comparison",
+    "probsfa.model_selection": "Cross-validation of trajectories",
     "probsfa.metrics": "Scores",
-    "probsfa.model_selection": "Splits of trajectories",
-    "probsfa.plots": "Pictures",
-    "probsfa.datasets": "Data",
-    "probsfa.distributed": "Fits on a Dask cluster",
+    "probsfa.plots": "Figures",
+    "probsfa.datasets": "Bundled and simulated data",
+    "probsfa.distributed": "Large data: fits on a Dask cluster",
+    "probsfa": "Saving models, compilation cache",
 }
 
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
@@ -196,15 +196,15 @@ def room_page(room: str, names: list[Name]) -> str:
 def index_page(names: list[Name]) -> str:
     """Return the first page of the reference: the rooms, and the names of ``probsfa`` itself."""
     parts = ["Reference", "=========", ""]
-    parts += ["Every public name, with its parameters and an example that runs.", ""]
+    parts += ["Every public name, with its parameters and a tested example.", ""]
     parts += [".. list-table::", "   :widths: 35 65", ""]
     for room in rooms():
         parts += [
             f"   * - :py:mod:`{room}`",
             f"     - {title_of(room)}",
         ]
-    parts += ["", "Straight from ``probsfa``", "-" * 25, ""]
-    parts += ["What is needed most is in the package itself, too: ``from probsfa import SFA``.", ""]
+    parts += ["", "Names in ``probsfa`` itself", "-" * 27, ""]
+    parts += ["The most important names can be imported from the package: ``from probsfa import SFA``.", ""]
     parts += [".. list-table::", "   :widths: 35 65", ""]
     homes = exported()
     package = importlib.import_module("probsfa")
@@ -342,7 +342,7 @@ def tutorial_pages() -> dict[str, str | bytes]:
     text = [
         "# Tutorials",
         "",
-        "Notebooks with their outputs, each run by the checks. They need nothing but the package.",
+        "Notebooks with their outputs, executed by the tests. They need only the package.",
     ]
     if entries:
         text += [

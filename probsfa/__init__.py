@@ -1,11 +1,11 @@
 """Slow feature analysis, classic and probabilistic.
 
-The few slow things behind a multivariate time series: in one eigenproblem where the series is clean and
-complete (:class:`SFA`), and with honest error bars where it is noisy and has holes
-(:class:`ProbabilisticSFA`, and :class:`BayesianSFA` where its parameters are uncertain too).
+Slowly varying signals behind a multivariate time series: by one eigenproblem if the series is complete and
+has little noise (:class:`SFA`), and by a dynamic factor model with missing data and prediction intervals
+(:class:`ProbabilisticSFA`; :class:`BayesianSFA` includes the uncertainty of the parameters).
 
-Importing this package loads none of the numerical libraries it stands on: a name is looked up when it is
-first used. The public names, and the modules they come from, are listed in ``__init__.pyi`` alone.
+Importing this package loads no numerical library: names are imported when they are first used. Public names
+and their modules are listed in ``__init__.pyi`` alone.
 """
 
 import os

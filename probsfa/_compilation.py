@@ -19,22 +19,19 @@ _MOST_BYTES = 2**28
 
 
 def enable_compilation_cache(path: str | os.PathLike[str] | None = None) -> Path:
-    """Keep compiled programs in a folder, for all later processes that use the same one.
+    """Cache compiled JAX programs on disk, for later processes.
 
-    The models are compiled by JAX for each number of latents and each (rounded) length of the data, which
-    takes a second or two the first time in every process. With the cache that is once for a machine. This
-    sets JAX's own persistent compilation cache, for the whole process: other code that uses JAX shares it.
-    Call it before the first fit. Processes that this one starts afterwards, such as the workers of
-    ``GridSearchCV(n_jobs=2)``, use the folder as well: the settings are handed on in environment variables
-    of JAX (``JAX_COMPILATION_CACHE_DIR`` and two for small programs). Without this call nothing is kept,
-    unless you have set JAX's cache yourself (the variable ``JAX_COMPILATION_CACHE_DIR`` does it without a
-    call, for programs that take longer than a second to compile).
+    JAX compiles a model for each number of factors and each (rounded) length of the data, which takes seconds
+    in every process. This function enables JAX's persistent compilation cache for the whole process,
+    including other code that uses JAX. Call it before the first fit. Processes that are started afterwards,
+    such as the workers of ``GridSearchCV(n_jobs=2)``, use the same folder, through environment variables of
+    JAX (``JAX_COMPILATION_CACHE_DIR`` and two for small programs).
 
     Parameters
     ----------
     path : path-like, optional
-        Folder to keep programs in, made where it does not exist. By default ``probsfa`` in the user's folder
-        for caches: ``$XDG_CACHE_HOME``, or ``~/.cache``.
+        Folder of the cache, created if it does not exist. By default ``probsfa`` in the user's cache folder,
+        ``$XDG_CACHE_HOME`` or ``~/.cache``.
 
     Returns
     -------
@@ -44,8 +41,8 @@ def enable_compilation_cache(path: str | os.PathLike[str] | None = None) -> Path
     Raises
     ------
     OSError
-        If the folder cannot be made, or another user owns it or may write to it: programs that are read from
-        it are run.
+        If the folder cannot be created, or another user owns it or may write to it (programs in it are
+        executed).
 
     Examples
     --------

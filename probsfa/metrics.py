@@ -1,4 +1,4 @@
-"""How slow, how well matched, how honest: measures for slow features and their error bars.
+"""Scores: slowness of features, agreement of components, error and coverage of predictions.
 
 Slowness of an output ``y`` with the lag ``h`` (Wiskott & Sejnowski 2002, doi:10.1162/089976602317318938)::
 
@@ -6,7 +6,7 @@ Slowness of an output ``y`` with the lag ``h`` (Wiskott & Sejnowski 2002, doi:10
     eta   = T / (2 pi h) sqrt(delta)              periods in T rows of the sine that is as slow
     timescale = -h / log(1 - delta / 2)           rows until the correlation has fallen to 1/e
 
-The last takes ``1 - delta/2`` for the correlation at lag ``h`` of a process that forgets exponentially.
+The time scale is that of an AR(1) process with autocorrelation ``1 - delta/2`` at lag ``h``.
 """
 
 from collections.abc import Sequence
@@ -119,7 +119,7 @@ def eta_value(y: Any, *, lag: int = 1, lengths: Sequence[int] | None = None) -> 
 
 
 def timescale(delta: ArrayLike, *, lag: int = 1) -> Any:
-    """Return the decay time that belongs to a delta value.
+    """Return the time scale of an AR(1) process with a given delta value.
 
     Parameters
     ----------
@@ -150,31 +150,30 @@ def timescale(delta: ArrayLike, *, lag: int = 1) -> Any:
 
 
 def slowness(estimator: Any, X: Any, y: Any = None) -> float:
-    """Score a fitted estimator by how slow its outputs are on data it may not have seen.
+    """Return the slowness of the outputs of a fitted estimator on held-out data.
 
-    Works as ``scoring=`` in scikit-learn's model selection (use splits that keep stretches of time together,
-    such as :class:`probsfa.model_selection.TrajectorySplit`). Every output is divided by its own variance
-    on `X`, so an output cannot become slow by becoming small.
+    Use it as ``scoring=`` in scikit-learn's model selection, with contiguous splits such as
+    :class:`probsfa.model_selection.TrajectorySplit`. Outputs are scaled to unit variance on `X`.
 
     Parameters
     ----------
     estimator : fitted estimator
-        With ``transform`` and, if it is not 1, a ``lag``. Where it has a training graph other than that of
-        time, slowness is along the edges of the graph of `X` and `y`, by its ``score``. A pipeline is
-        judged by its last step.
+        With ``transform`` and, if it is not 1, a ``lag``. For estimators with a training graph other than the
+        temporal one, slowness is measured along the edges of the graph of `X` and `y`, by ``score``. For a
+        pipeline the last step is used.
     X : array-like (T, D) or list of array-likes
-        Data to be transformed.
+        Data to transform.
     y : array-like, optional
-        Labels, where the graph is built from them.
+        Labels, if the graph is built from them.
 
     Returns
     -------
     float
-        Minus the mean delta value of the outputs: greater is slower.
+        Negative mean delta value of the outputs: larger is slower.
 
     See Also
     --------
-    delta_value : The slowness of signals.
+    delta_value : Delta values of signals.
 
     Examples
     --------
@@ -196,7 +195,7 @@ def slowness(estimator: Any, X: Any, y: Any = None) -> float:
 def rmse(
     truth: ArrayLike, estimate: ArrayLike, *, mask: ArrayLike | None = None, scale: ArrayLike | None = None
 ) -> float:
-    """Return the root of the mean squared error over the cells that can be compared.
+    """Return the root mean squared error over values that are present in both arrays.
 
     Parameters
     ----------
@@ -233,7 +232,7 @@ def rmse(
 def mae(
     truth: ArrayLike, estimate: ArrayLike, *, mask: ArrayLike | None = None, scale: ArrayLike | None = None
 ) -> float:
-    """Return the mean absolute error over the cells that can be compared.
+    """Return the mean absolute error over values that are present in both arrays.
 
     Parameters
     ----------
@@ -279,7 +278,7 @@ def coverage(
     Parameters
     ----------
     truth, mean, std : array-like, same shape
-        True values, predictive means and standard deviations; cells where any is missing are left out.
+        True values, predictive means and standard deviations; entries where any is missing are omitted.
     level : float, default=0.9
         Probability of the interval, between 0 and 1; an honest predictor's coverage is close to it.
     mask : array-like of bool, optional
@@ -318,12 +317,12 @@ def coverage(
 
 
 class Alignment(NamedTuple):
-    """Which estimate belongs to which reference component, and with what sign.
+    """Assignment of estimated components to reference components, with signs.
 
     Attributes
     ----------
     permutation : ndarray (K,) of int
-        ``permutation[k]`` is the column of the estimate that belongs to column k of the reference.
+        ``permutation[k]`` is the column of the estimate that matches column k of the reference.
     signs : ndarray (K,)
         +1 or -1.
     correlations : ndarray (K,)

@@ -1,4 +1,4 @@
-"""Splits of trajectories for cross-validation: rows in the order of time are not independent."""
+"""Cross-validation for time series: rows in order of time are not independent."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,29 +13,29 @@ __all__ = ["TrajectorySplit"]
 
 
 class TrajectorySplit(BaseEstimator):
-    """Hold out stretches of a trajectory, or whole trajectories; for ``cv=`` in scikit-learn.
+    """Hold out contiguous segments of a trajectory, or whole trajectories; for ``cv=`` in scikit-learn.
 
-    Rows next to each other in time are alike, so that rows held out at random are known already. Here a
-    stretch is held out as a whole, rows close to it take no part, and what is learned from is one stretch
-    without a hole: no difference is formed between rows that were not neighbours.
+    Adjacent rows are similar, so that rows held out at random are easily predicted. This splitter holds out a
+    contiguous segment, omits a gap of rows beside it, and trains on one contiguous segment, so that no
+    difference is formed between rows that are not adjacent.
 
     Parameters
     ----------
     n_splits : int, default=5
-        Number of stretches, of lengths that differ by one at most.
+        Number of segments, whose lengths differ by at most one.
     gap : int, default=0
-        Rows that are left out between training and held-out rows: some time scales of what is looked for.
+        Number of rows omitted between training and held-out rows; use some time scales of the slow signals.
 
     See Also
     --------
-    probsfa.metrics.slowness : What to score with.
+    probsfa.metrics.slowness : A score for slow features.
 
     Notes
     -----
-    For one trajectory, an array (T, D), training rows are those before the held-out stretch or those after
-    it, whichever are more. For several, a list of arrays, every trajectory is held out once, in groups of
-    consecutive ones, and all others are learned from; `gap` has no meaning then. Cut a long series into a
-    list of pieces (and drop some rows between them) to learn from both sides.
+    For one trajectory, an array (T, D), training rows are those before or after the held-out segment,
+    whichever are more. For a list of trajectories, each is held out once, in groups of consecutive ones, and
+    `gap` is ignored. To train on both sides of a segment, cut a long series into a list of segments, with
+    some rows omitted between them.
 
     Examples
     --------
@@ -58,13 +58,13 @@ class TrajectorySplit(BaseEstimator):
         self.gap = gap
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        """Return how many times something is held out."""
+        """Return the number of splits."""
         return self.n_splits
 
     def split(
         self, X: Any, y: Any = None, groups: Any = None
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        """Yield training and held-out rows, or trajectories where X is a list of them.
+        """Yield indices of training and held-out rows, or of trajectories if X is a list of them.
 
         Parameters
         ----------
@@ -75,8 +75,7 @@ class TrajectorySplit(BaseEstimator):
         Raises
         ------
         ValueError
-            If there are fewer rows or trajectories than splits, or the gap leaves fewer than two rows to
-            learn from.
+            If there are fewer rows or trajectories than splits, or fewer than two training rows remain.
         """
         n_splits = check_count("n_splits", self.n_splits, minimum=2)
         gap = check_count("gap", self.gap, minimum=0)

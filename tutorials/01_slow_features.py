@@ -75,7 +75,7 @@ assert round(eta_value(slowest), 1) == 1.0
 #
 # Now real data: temperature, dew point, pressure, wind and visibility at the three airports of New York City,
 # every hour of 2013. That is 18 columns. Some hours are incomplete. Classic SFA cannot use an incomplete row,
-# so it is told to skip such rows.
+# so it is set to skip such rows.
 
 # %%
 weather = load_nyc_weather(drop_impossible=True).data
@@ -91,7 +91,7 @@ plots.plot_slow_features(features, times=weather.index, axes=axes)
 _ = axes[0].set_title("the three slowest combinations of 18 columns")
 
 # %% [markdown]
-# The slowest feature is the season. Nobody told the method that there are seasons. No single column is as
+# The slowest feature is the season. The method had no information about seasons. No single column is as
 # slow: hour by hour, a temperature follows day and night as well.
 
 # %%
@@ -102,8 +102,8 @@ assert sfa.delta_values_[0] < 0.7 * slowest_column
 # %% [markdown]
 # ## What is a feature made of?
 #
-# `loadings_` says how a feature shows in each column. Divided by the columns' standard deviations these are
-# correlations.
+# `loadings_` are the effects of a feature on each column. Divided by the columns' standard deviations these
+# are correlations.
 
 # %%
 correlations = sfa.loadings_ / weather.dropna().std().to_numpy()[:, None]
@@ -134,7 +134,7 @@ assert np.all(unseen < 1.5 * sfa.delta_values_)
 #
 # ## What five minutes leave out
 #
-# Every row with a hole was lost, and noise in the columns goes straight into the features.
+# Every incomplete row was lost, and noise in the columns goes straight into the features.
 
 # %%
 lost = np.isnan(features[:, 0]).mean()
@@ -143,12 +143,13 @@ print(f"{100 * empty:.1f} % of the cells are missing, and {100 * lost:.0f} % of 
 assert lost > 4 * empty
 
 # %% [markdown]
-# The [next notebook](02_noise_and_holes.ipynb) brings noise and holes, and the model that can live with them.
+# The [next notebook](02_noise_and_holes.ipynb) adds noise and missing values, and a model that accounts for
+# both.
 #
 # ## What to remember
 #
 # * SFA finds the combinations of your columns that change least from row to row. It is one eigenproblem: no
 #   settings, no starting point, no iterations.
 # * Give it an *expansion* where slow things hide behind products, squares or other curved functions.
-# * The delta value says how slow a feature is; measure it on rows that were not used to find it.
+# * The delta value measures how slow a feature is; measure it on rows that were not used to find it.
 # * Classic SFA needs complete rows and little noise. Where you have neither, read on.

@@ -1,12 +1,13 @@
 # %% [markdown]
-# # When noise and holes come: classic and probabilistic SFA side by side
+# # Noise and missing values: classic and probabilistic SFA side by side
 #
 # Classic slow feature analysis (SFA) is geometry: two covariances, one rotation. The probabilistic form
 # (Turner & Sahani 2007) is a model: a few slow series, mixed into your columns, seen under noise. This
 # notebook
 #
 # 1. draws the geometry (figure 1 of the paper),
-# 2. gives both methods the same data, first clean, then noisy, then with a hole (figure 2 of the paper),
+# 2. gives both methods the same data, first clean, then noisy, then with missing blocks (figure 2 of the
+#    paper),
 # 3. takes the noise away again and watches the model turn into classic SFA, in numbers.
 
 # %%
@@ -124,7 +125,7 @@ assert same[1] < 0.9
 # %% [markdown]
 # ### A footnote on frequency
 #
-# The paper's footnote 2 says what a delta value is in the language of frequencies: the mean squared frequency
+# The paper's footnote 2 interprets the delta value in terms of frequencies: the mean squared frequency
 # of the feature, each frequency weighted by its power. For differences of rows, "squared frequency" is `4
 # sin(w / 2)^2`, which is nearly `w^2` for slow things. The Fourier transform closes the series to a circle,
 # so one more difference is counted, from the last row to the first. With that it is exact.
@@ -146,7 +147,7 @@ assert np.isclose(by_frequency, by_changes, rtol=1e-10)
 #
 # * **A** almost without noise,
 # * **B** under noise,
-# * **C** under the same noise, with stretches of 20 rows missing.
+# * **C** under the same noise, with blocks of 20 rows missing.
 
 # %%
 decay, strength = [0.999, 0.99, 0.5], [1.0, 8.0, 8.0]
@@ -174,9 +175,9 @@ worlds = {
 
 
 # %% [markdown]
-# Both methods get the same rows. Classic SFA skips incomplete rows; as in the paper, a straight line is drawn
-# over them afterwards. The probabilistic model needs no such help. (The sign of a slow feature means nothing,
-# and neither does its level; both are set to those of the truth.)
+# Both methods get the same rows. Classic SFA skips incomplete rows; as in the paper, linear interpolation is
+# drawn over them afterwards. The probabilistic model needs no such help. (The sign of a slow feature means
+# nothing, and neither does its level; both are set to those of the truth.)
 
 
 # %%
@@ -215,8 +216,8 @@ for ax in axes[-1]:
 
 # %% [markdown]
 # The paper measures the gap by `D`: the error of classic SFA less that of the probabilistic model, in units
-# of the source. It reports 0.03, 1.10 and 1.4 (the last one inside a hole), for single series whose settings
-# it does not give.
+# of the source. It reports 0.03, 1.10 and 1.4 (the last one inside a missing block), for single series whose
+# settings it does not give.
 
 # %%
 gap = {}
@@ -242,11 +243,11 @@ for name in ("B  noise", "C  noise and holes"):
     assert rmse(truth, results[name][0]) > np.sqrt(np.mean(truth**2))
 
 # %% [markdown]
-# ### What is in the holes, and how sure is it?
+# ### Imputed values and their uncertainty
 #
-# The model that was fitted last knows world C. It fills the holes of the columns themselves and gives a
-# standard deviation for each cell. We know what was there, so we can count how often its 90 % intervals hold.
-# Around them, a straight line from one end of a hole to the other.
+# The model that was fitted last knows world C. It imputes the missing values of the columns and gives a
+# standard deviation for each of them. We know the true values, so we can measure the coverage of its 90 %
+# intervals. For comparison: linear interpolation from one end of a missing block to the other.
 
 # %%
 X, _ = worlds["C  noise and holes"]
@@ -340,6 +341,6 @@ assert -1.2 < slope < -0.8
 #
 # * SFA spheres the data and rotates to the axes of the changes. Units of columns drop out.
 # * On clean, complete data the classic and the probabilistic form agree; the classic one is quicker.
-# * Noise makes what is slow but weak look fast. The model that knows of noise still finds it, bridges holes,
-#   and says how sure it is.
+# * Noise makes slow but weak signals look fast. The model with noise still finds them, bridges missing
+#   blocks, and quantifies its uncertainty.
 # * Without noise the model *is* SFA: same directions, decay `1 - delta / 2`, but for the ends of the series.

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Fill a sensor network's gaps, with intervals you can trust
 #
-# From a raw CSV file to a filled one and a report: read it, look at the holes, choose a model, ask the model
-# what it does not explain, fill, and **check the error bars on cells that were hidden on purpose**.
+# From a raw CSV file to a filled one and a report: read it, inspect the missing values, choose a model, test
+# its residuals, impute, and **check the prediction intervals on values that were hidden on purpose**.
 #
 # To use it for your own file, change one line, the path, and run all cells.
 
@@ -47,7 +47,7 @@ path = example  # your own: path = Path("my_sensors.csv")
 # ## Read it
 #
 # The delimiter is guessed, and a decimal comma is understood. Columns of text are taken for the date and time
-# of the rows; numbers that are one of the usual codes become holes.
+# of the rows; the usual codes of missing values become NaN.
 
 
 # %%
@@ -90,9 +90,9 @@ print(f"from {data.index[0]} to {data.index[-1]}")
 
 
 # %% [markdown]
-# ## Look at the holes
+# ## Inspect the missing values
 #
-# Single missing cells are easy. Long holes are what needs a model, and what needs honest error bars.
+# Single missing values are easy. Long missing blocks need a model, and calibrated prediction intervals.
 
 
 # %%
@@ -114,7 +114,7 @@ _ = ax.set(xlabel="row", title="black: missing")
 # %% [markdown]
 # ## Set an exam
 #
-# To know how good the filling is, hide cells whose values you have: a few single ones, and blocks of 24 rows
+# To measure the error of imputation, hide values that you know: a few single ones, and blocks of 24 rows
 # as a failing sensor leaves. Nothing below sees them until the marks are given.
 
 # %%
@@ -128,7 +128,7 @@ print(f"{single.sum()} single cells and {blocks.sum()} cells in blocks of {block
 # %% [markdown]
 # ## Choose a model
 #
-# How many slow latents? A rhythm? `select_model` hides cells of its own and compares candidates on them,
+# How many factors? A stochastic cycle? `select_model` hides further values and compares candidates on them,
 # within the seconds you give it. (Without a list of candidates it searches by itself, which takes longer.)
 
 # %%
@@ -150,7 +150,7 @@ _ = fig.suptitle("candidates, by the hidden cells they found again (orange: chos
 # ## Ask what it does not explain
 #
 # If the model is right, its prediction errors are independent and normal, and its intervals hold as often as
-# they say. `diagnose` looks, and says in sentences what stands out and what to try.
+# they say. `diagnose` tests them and suggests options.
 
 # %%
 diagnostics = model.diagnose(seen)
@@ -159,7 +159,8 @@ for sentence in diagnostics.advice or ("Nothing stands out.",):
 
 # %% [markdown]
 # With real sensors something always stands out. What matters here is whether the filling suffers, and that is
-# for the exam to say. (Rhythms, memory and outliers are the matter of [notebook 05](05_real_series.ipynb).)
+# for the exam to say. (Stochastic cycles, AR(1) noise and outliers are the subject of [notebook
+# 05](05_real_series.ipynb).)
 
 # %%
 fig, axes = plt.subplots(2, 2, figsize=(10, 4 + 0.3 * data.shape[1]), layout="constrained")
@@ -202,7 +203,8 @@ _ = ax.legend(fontsize="small")
 # %% [markdown]
 # ## The filled file
 #
-# The exam is over: give the model all cells, and fill the true holes. Observed cells stay as they are.
+# The exam is over: give the model all values, and impute the truly missing ones. Observed values are
+# unchanged.
 
 # %%
 with warnings.catch_warnings():
@@ -214,7 +216,7 @@ assert not filled.isna().to_numpy().any()
 assert np.array_equal(filled.to_numpy()[data.notna()], data.to_numpy()[data.notna()])
 
 # %% [markdown]
-# The longest holes, with their intervals:
+# The longest missing blocks, with prediction intervals:
 
 # %%
 worst = holes["longest hole"].sort_values(ascending=False).index[:3]
@@ -254,10 +256,10 @@ if path == example:  # what this page says of its own file
 # %% [markdown]
 # ## What to remember
 #
-# * Columns that share slow causes fill each other's holes: in blocks the model's error is well below that of
-#   straight lines; at single cells lines are hard to beat.
-# * Hide cells *before* anything is fitted; their marks are the only ones that count.
-# * Intervals are part of the answer. Check that those of 90 % hold about 90 % of the hidden cells, above all
-#   in blocks.
-# * `select_model` chooses, `diagnose` says what is left, `impute(..., return_std=True)` fills. Without
+# * Columns that share slow causes predict each other: in blocks the model's error is well below that of
+#   linear interpolation; at single values interpolation is hard to beat.
+# * Hide values *before* anything is fitted; only their errors count.
+# * Intervals are part of the result. Check that 90 % intervals cover about 90 % of the hidden values, above
+#   all in blocks.
+# * `select_model` chooses, `diagnose` tests the residuals, `impute(..., return_std=True)` imputes. Without
 #   Python: `probsfa impute data.csv -o filled.csv --std std.csv --budget 60`.

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Bayesian slow features: how sure are we?
 #
-# Maximum likelihood gives one number for each time scale. A short, noisy record with holes does not know its
-# time scales that well. `BayesianSFA` gives all values that the record allows, and carries that doubt into
-# filled holes and forecasts.
+# Maximum likelihood gives one number for each time scale. A short, noisy record with missing values does not
+# determine its time scales that well. `BayesianSFA` gives all values that the record allows, and carries that
+# doubt into imputed values and forecasts.
 #
 # We use a record whose truth is known: two latents in four columns, for 110 days only, a fifth of the cells
 # missing.
@@ -69,9 +69,9 @@ _ = ax.legend(fontsize="small")
 #
 # ## Can the sampler be trusted?
 #
-# Two numbers tell. **R-hat** compares the chains: near 1, they agree on where the posterior is. The
-# **effective sample size** (ESS) says how many independent draws the correlated ones are worth. The fit
-# computes both for every parameter.
+# Two numbers show it. **R-hat** compares the chains: near 1, they agree on where the posterior is. The
+# **effective sample size** (ESS) is the number of independent draws that the correlated ones are worth. The
+# fit computes both for every parameter.
 
 # %%
 rhat = max(np.max(values) for values in model.diagnostics_["rhat"].values())
@@ -102,7 +102,7 @@ _ = fig.suptitle("ranks of the slowest time scale (dashed: flat)", fontsize="med
 # ### Labels
 #
 # Latents have no names and no signs: exchange two of them, or turn one upside down, and the data are as
-# likely. So each draw is brought to one labelling before anything is averaged, and the fit says what was
+# likely. So each draw is brought to one labelling before anything is averaged, and the fit reports what was
 # done.
 
 # %%
@@ -202,7 +202,8 @@ _ = ax.set_title("the record beside series drawn from the model")
 #
 # ## Holes and forecasts carry the doubt
 #
-# Every draw of the parameters fills the holes in its own way; the intervals are quantiles over all of them.
+# Every draw of the parameters imputes the missing values in its own way; the intervals are quantiles over all
+# of them.
 
 # %%
 fig, ax = plt.subplots(figsize=(9, 3.2), layout="constrained")
@@ -226,10 +227,10 @@ for ahead in (1, 5, 20):
 # %% [markdown]
 # ## What to remember
 #
-# * A posterior says how much a record knows of its own time scales. A hundred rows may leave a factor of
+# * A posterior shows how well a record determines its time scales. A hundred rows may leave a factor of
 #   three open.
 # * Look at R-hat (near 1) and at the effective sample size (hundreds) before anything else; the fit prints
 #   both.
 # * Priors decide where the record is short. Change them, and see whether the answer moves.
-# * Signs and order of latents mean nothing; draws are brought to one labelling, and the output says so.
+# * Signs and order of latents mean nothing; draws are brought to one labelling, and the output reports it.
 # * `probsfa.bayes.FactorialAR1` is the likelihood as a NumPyro distribution, for models of your own.

@@ -1,9 +1,10 @@
 # %% [markdown]
-# # What is in a real series: rhythms, memory, outliers
+# # Components of a real series: stochastic cycles, AR(1) noise, outliers
 #
 # Real records are more than slow things under white noise. The sun rises, sensors drift, a thermometer has
 # weather of its own, and now and then a reading is plain wrong. This notebook takes two months of real
-# weather apart, one cause after the other. At each step the model itself says what is still missing.
+# weather apart, one cause after the other. At each step the diagnostics of the model show what is still
+# missing.
 
 # %%
 import textwrap
@@ -49,8 +50,8 @@ with warnings.catch_warnings():
 print(textwrap.fill(plain.status_, 100))
 
 # %% [markdown]
-# `robust=True` gives the noise heavy tails, so that wild cells count for little. `outlier_scores` then says
-# of each cell how far it is from what all the others say, in standard deviations.
+# `robust=True` gives the noise heavy tails, so that outliers have little weight. `outlier_scores` then gives
+# for each value its distance from the prediction by all others, in standard deviations.
 
 # %%
 robust = ProbabilisticSFA(6, robust=True).fit(record)
@@ -70,8 +71,8 @@ clean = record.mask(scores > 0.5 * worst.iloc[1])
 print(f"standard deviation of u_EWR: {spread:.1f} mph with the reading, {clean['u_EWR'].std():.1f} without")
 
 # %% [markdown]
-# The two impossible cells come first, far ahead of all others: the rest is weather. They are missing from now
-# on, which the model is used to.
+# The two impossible values come first, far ahead of all others: the rest is weather. They are missing from
+# now on, which the model is used to.
 #
 # ## What does a plain model leave?
 #
@@ -99,8 +100,8 @@ assert abs(rhythmic.rhythm_periods_[0] - 24.0) < 1.0
 assert gain > 50.0
 
 # %% [markdown]
-# Amplitude and phase say how the day shows in each column. The phase is how far a column follows the one in
-# which the rhythm is strongest.
+# Amplitude and phase describe the daily cycle of each column. The phase is how far a column follows the one
+# in which the rhythm is strongest.
 
 # %%
 delay = rhythmic.rhythm_phases_[:, 0] / (2 * np.pi) * rhythmic.rhythm_periods_[0]
@@ -112,8 +113,8 @@ print(day.round(1).to_string())
 # %% [markdown]
 # ## Memory
 #
-# Each airport also has weather of its own, which lasts for hours. White noise says it is forgotten at once.
-# With `noise="ar1"` each column has, beside white noise, noise with a memory.
+# Each airport also has weather of its own, which lasts for hours. White noise is independent from hour to
+# hour. With `noise="ar1"` each column has, beside white noise, an AR(1) process of its own.
 
 # %%
 both = ProbabilisticSFA(6, rhythms=["24h"], noise="ar1").fit(clean)
@@ -168,15 +169,16 @@ assert judged["with a day and memory"][1] < 0.6 * judged["plain"][1]
 assert all(0.78 < held < 0.88 for _, _, held in judged.values())
 
 # %% [markdown]
-# Each step predicts better and leaves less memory in its errors. One thing no step mends: intervals of 90 %
-# hold only a little more than 80 % of April. Weather has calm weeks and restless ones, and the model takes
-# the size of its errors to be the same all the time. It is good to know that before relying on them.
+# Each step predicts better and leaves less autocorrelation in its errors. One thing no step repairs: 90 %
+# intervals cover only a little more than 80 % of April. Weather has calm weeks and restless ones, and the
+# model takes the size of its errors to be the same all the time. It is good to know that before relying on
+# them.
 
 # %% [markdown]
 # ## Taken apart
 #
-# `contributions` says what each part adds to each cell. They sum up to the series, but for white noise. One
-# week of northward wind at Kennedy airport:
+# `contributions` returns what each part adds to each value. They sum up to the series, but for white noise.
+# One week of northward wind at Kennedy airport:
 
 # %%
 parts = both.contributions(clean)
@@ -217,7 +219,7 @@ assert np.nanstd(left) < 0.5 * np.nanstd(recorded)
 # %% [markdown]
 # ## What to remember
 #
-# * Fit, then ask: `status_` names wild cells, `diagnose` says whether rhythms or memory are left.
+# * Fit, then ask: `status_` names outliers, `diagnose` tests for remaining cycles and autocorrelation.
 # * `robust=True` with `outlier_scores` finds wrong readings, without a threshold for each column. Set them to
 #   missing.
 # * `rhythms=["24h"]` for what comes again; `noise="ar1"` for what each column remembers on its own.

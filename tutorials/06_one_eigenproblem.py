@@ -34,8 +34,8 @@ def check(name, one, other):
 # %% [markdown]
 # ## The problem
 #
-# A **training graph** has your rows as its vertices. An edge weight `gamma` says how much two rows should be
-# alike, a vertex weight `v` how much a row counts. Graph-based SFA (GSFA) looks for
+# A **training graph** has your rows as its vertices. An edge weight `gamma` defines how much two rows should
+# be alike, a vertex weight `v` how much a row counts. Graph-based SFA (GSFA) looks for
 #
 # $$ \min_w \; \frac{\sum \gamma_{nn'} \, (w^\top x_{n'} - w^\top x_n)^2}{\sum \gamma_{nn'}}
 #    \quad \text{with mean 0 and variance 1, rows weighted by } v. $$
@@ -176,7 +176,7 @@ check("after t steps mu^t of each is left", ends, free.transform(one_hot) * walk
 # %% [markdown]
 # ## 7. From time to space: Sprekeler's bridge
 #
-# Where do neighbours come from if nobody draws a graph? From time. If the data visit states, take
+# Where do neighbours come from without a given graph? From time. If the data visit states, take
 #
 # $$ W(s, s') = \frac{p(s, s')}{p(s)\,p(s')} $$
 #

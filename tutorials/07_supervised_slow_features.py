@@ -2,9 +2,9 @@
 # # Supervised slow features
 #
 # Slow feature analysis asks that rows which are neighbours *in time* look alike. Nothing forces the
-# neighbours to be neighbours in time. Let a **label** say who belongs together, and the slowest features
-# become the ones that tell labels apart (Escalante-B. & Wiskott 2013). The recipe is always the same: labels
-# make a graph, the graph makes the features.
+# neighbours to be neighbours in time. Let a **label** define which samples belong together, and the slowest
+# features become the ones that tell labels apart (Escalante-B. & Wiskott 2013). The recipe is always the
+# same: labels make a graph, the graph makes the features.
 #
 # This notebook reads handwritten digits, says how far a digit has been turned, and uses pictures that have no
 # label.
@@ -146,8 +146,8 @@ _ = axes[1].set(
 # %% [markdown]
 # ## Few labels, many pictures
 #
-# Suppose only 40 digits have a label. Pictures without one still say what shapes there are: `semi_supervised`
-# joins the labelled ones by their label and *all* of them to their nearest neighbours.
+# Suppose only 40 digits have a label. Pictures without a label still show which shapes exist:
+# `semi_supervised` joins the labelled ones by their label and *all* of them to their nearest neighbours.
 
 # %%
 shares = {"labels alone": [], "labels and neighbours": []}
@@ -180,7 +180,7 @@ assert np.mean(shares["labels and neighbours"]) > np.mean(shares["labels alone"]
 #
 # ## What to remember
 #
-# * "Slow" means "alike where neighbours are alike". A training graph says who is whose neighbour: time,
+# * "Slow" means "alike where neighbours are alike". A training graph defines the neighbours: time,
 #   classes, the order of a number, distances, or a union of these.
 # * A clustered graph gives Fisher's discriminants; with an expansion in front, nonlinear ones.
 # * For numbers take a serial graph: its slowest feature already is a curve of the label.

@@ -173,8 +173,8 @@ if not REAL:
     assert on_new[best] < 0.25 * slowness["linear"]
 
 # %% [markdown]
-# The choice needs no new words: `regularization="auto"`, the default, leaves stretches of the training
-# windows out and takes the least penalty that is as slow there as any.
+# The choice needs no new words: `regularization="auto"`, the default, holds out segments of the training
+# windows and selects the smallest penalty that is as slow there as any.
 
 # %%
 automatic = KernelSFA(**options).fit(train)

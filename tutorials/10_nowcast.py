@@ -32,7 +32,7 @@ print(nowcast.series.iloc[[0, 6, 23, 26]].to_string())
 #
 # ## The edge
 #
-# A cell is dark where it is known. The last two rows are what this notebook is about.
+# A cell of the picture is dark where the value is known. The last two rows are what this notebook is about.
 
 # %%
 year = june.iloc[-15:]
@@ -52,8 +52,8 @@ assert revealed.to_numpy().sum() == 21
 # %% [markdown]
 # ## Choosing a model without looking at July
 #
-# How many latents, and does each series have a memory of its own beside them? We ask June itself. Take the
-# last months away one by one, hide the cells at the end *as they are hidden at the end of June*, and see
+# How many latents, and does each series have AR(1) noise of its own beside them? We ask June itself. Take the
+# last months away one by one, hide the values at the end *as they are missing at the end of June*, and see
 # which model finds them again. The models are fitted once, to what precedes all those months.
 
 # %%
@@ -105,10 +105,10 @@ def by_autoregression(table):
 # ### Memory of each series
 #
 # Growth has a habit: houses that were sold this month are missing in the next one, while a survey that was
-# gloomy stays so. With `noise="ar1"` each series has a memory of its own, beside the latents that all share.
-# Some memories are positive and some negative, and a climb of the likelihood may not get from one side to the
-# other. So we tell it where to start: at the correlation, from month to month, of what the latents leave of
-# each series.
+# gloomy stays so. With `noise="ar1"` each series has AR(1) noise of its own, beside the factors that all
+# share. Some autocorrelations are positive and some negative, and the optimizer may not get from one side to
+# the other. So we give it a starting point: at the correlation, from month to month, of what the latents
+# leave of each series.
 
 
 # %%
@@ -143,14 +143,14 @@ worst_with_memory = max(scores[name] for name in candidates)
 assert worst_with_memory < min(score for name, score in scores.items() if name not in candidates)
 
 # %% [markdown]
-# All models with memory are better than all without, and than the simple rules. Between one latent, two and
-# three there is little to choose: their differences are no larger than chance would make them. Where several
-# models are as good, the **mean of their predictions** is a safer choice than any of them. Only now do we fit
-# to all of June, and only then look at July.
+# All models with AR(1) noise are better than all without, and than the simple rules. Between one latent, two
+# and three there is little to choose: their differences are no larger than chance would make them. Where
+# several models are as good, the **mean of their predictions** is a safer choice than any of them. Only now
+# do we fit to all of June, and only then look at July.
 #
 # ## Twenty-one answers
 #
-# Each model fills all missing cells and says how sure it is of each. The variance of the committee is the
+# Each model imputes all missing values, with standard deviations. The variance of the committee is the
 # mean of theirs, and how far they are apart.
 
 # %%
@@ -202,8 +202,8 @@ ax.set(xlabel="standard deviations from the mean of the series", title="what Jul
 _ = ax.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.9))
 
 # %% [markdown]
-# Twenty-one cells are few, and luck has a say. The benchmark on which this notebook is built has statsmodels'
-# dynamic factor model beside it: that is better on these 21 cells, and worse on the hundreds of cells in
+# Twenty-one values are few, and luck matters. The benchmark on which this notebook is built has statsmodels'
+# dynamic factor model beside it: that is better on these 21 values, and worse on the hundreds of values in
 # hidden edges.
 #
 # ## What the series share
@@ -268,10 +268,11 @@ _ = ax.set(xlabel="moved the nowcast of growth by (percentage points)", title="t
 #
 # ## What to remember
 #
-# * A ragged edge is a table with missing cells at its end. The probabilistic model takes it as it is: monthly
+# * A ragged edge is a table with missing values at its end. The probabilistic model uses it directly: monthly
 #   beside quarterly, late beside early.
-# * Choose the model on *hidden edges* of the data you have: hide cells as they will be hidden when it counts.
+# * Choose the model on *hidden edges* of the data you have: hide values as they will be missing when it
+#   counts.
 # * Memory in the noise (`noise="ar1"`) is for what is particular to a series; latents are for what series
 #   share.
-# * An honest nowcast has an interval. Judge it by how often it holds.
-# * `news` says which release moved a nowcast, and its impacts add up to the whole change.
+# * A nowcast needs a prediction interval. Measure its coverage.
+# * `news` shows which release moved a nowcast, and its impacts add up to the whole change.

@@ -2,7 +2,7 @@
 # # Watching a process
 #
 # A plant has many sensors and a few things that really go on in it. Slow features are those things, and they
-# make good **control charts**: one that says *where* the process is, one that says *how fast it moves*, and
+# make good **control charts**: one for *where* the process is, one for *how fast it moves*, and
 # one for what slow features cannot explain. Shang and colleagues (2015) showed why the second matters: after
 # a disturbance a controller may hold the plant at a new place, steady as ever. The first chart then alarms,
 # the second does not, and the operator knows that this is another operating point and no fault of the
@@ -70,7 +70,7 @@ _ = axes[-1].set_xlabel("row")
 # ## What is normal?
 #
 # `ProcessMonitor` fits a model to normal rows and sets a limit for each chart. A row must not be judged by a
-# model that has seen it: limits would be too tight. So stretches of rows are left out one after the other,
+# model that has seen it: limits would be too tight. So segments of rows are held out one after the other,
 # and limits are quantiles of what is found there. `alpha` is the rate of false alarms of *all charts
 # together*.
 
@@ -85,7 +85,7 @@ print(f"alarms in 20,000 fresh normal rows: {100 * false_alarms:.2f} %")
 assert 0.002 < false_alarms < 0.02
 
 # %% [markdown]
-# The limits hold on rows that nobody has seen before.
+# The limits hold on new rows.
 #
 # ## Three faults
 #
@@ -133,8 +133,8 @@ assert found["new operating point"]["residual"] < 0.03
 # %% [markdown]
 # ## Which sensor?
 #
-# `contributions` asks of each cell: by how much would the statistic fall if this cell, and no other, had read
-# what suits best? A sensor that is wrong by itself explains everything by itself.
+# `contributions` computes for each value: by how much would the statistic fall if this value, and no other,
+# had its most plausible value? A sensor that is wrong by itself explains everything by itself.
 
 # %%
 contributions = monitor.contributions(records["biased sensor"])
@@ -179,10 +179,10 @@ print("largest contribution:", worst)
 assert worst == "bottom"
 
 # %% [markdown]
-# ## A plant with holes
+# ## A plant with missing values
 #
-# Sensors drop out. Take away a fifth of all cells, at random, in the normal rows and in the faulty ones. Each
-# row is judged by the cells that it has, and by those before it.
+# Sensors drop out. Remove a fifth of all values, at random, in the normal rows and in the faulty ones. Each
+# row is judged by its observed values, and by those before it.
 
 # %%
 rng = np.random.default_rng(5)
@@ -206,9 +206,9 @@ assert false_alarms < 0.02
 # %% [markdown]
 # ## What to remember
 #
-# * T2 says where the process is, S2 how fast it moves, the residual what slow features cannot explain. Which
+# * T2 shows where the process is, S2 how fast it moves, the residual what slow features cannot explain. Which
 #   of them alarms tells what kind of fault it is.
-# * Limits must come from rows that the model has not seen; `ProcessMonitor` leaves stretches out to get them.
+# * Limits must come from rows that the model has not seen; `ProcessMonitor` holds out segments for them.
 # * `contributions` names the sensor behind an alarm; `window` finds small faults that stay.
-# * Missing cells need no filling in: with `ProbabilisticSFA` the limits hold for rows with holes.
+# * Missing values need no imputation: with `ProbabilisticSFA` the limits hold for incomplete rows.
 # * Normal rows must cover what is normal. A monitor calls all that it has never seen a fault.

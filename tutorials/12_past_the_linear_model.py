@@ -45,7 +45,7 @@ _ = ax.set(xlabel="bin", ylabel="neuron", title="spike counts: 0 is white, 4 and
 
 # %% [markdown]
 # `EmissionSFA` puts a Poisson count where the linear model has Gaussian noise. Everything else is the same:
-# latents, holes, intervals, forecasts.
+# factors, missing values, intervals, forecasts.
 
 # %%
 poisson = EmissionSFA(2, emission="poisson").fit(spikes)
@@ -232,16 +232,17 @@ _ = axes[0].set_ylabel("second coordinate")
 
 # %% [markdown]
 # Draws of the linear model fill an ellipse across the parabola, and most of them are no squares of anything.
-# Draws of the product stay on it. Both put rows near zero, where there are no data, the product fewer. So
-# it can fill holes with values that can be, and draw new series of `y` itself. Learning it takes thousands of
-# passes over the rows.
+# Draws of the product stay on it. Both put rows near zero, where there are no data, the product fewer. So it
+# can impute missing values with possible values, and draw new series of `y` itself. Learning it takes
+# thousands of passes over the rows.
 #
 # ## What to remember
 #
 # * Counts, zeros and ones, levels and heavy tails have a model of their own: `EmissionSFA`, with the same
-#   latents, holes and intervals. A Gaussian model of small counts finds less and predicts rates below zero.
+#   factors, missing values and intervals. A Gaussian model of small counts finds less and predicts rates
+#   below zero.
 # * *What* and *where* are two kinds of feature. `BilinearSFA` keeps them apart: binary gates, continuous
 #   latents.
 # * Both give lower bounds in the place of the likelihood, and `history_` never falls.
 # * `ProductOfExpertsSFA` holds expanded rows to what an expansion can give.
-# * Try the linear model first. It is exact, quick, and says by `diagnose` where it does not fit.
+# * Try the linear model first. It is exact and quick, and `diagnose` shows where it does not fit.

@@ -1,4 +1,4 @@
-"""Real data that comes with the package, series made from the model, and ways to hide cells of either."""
+"""Bundled data, simulated series, and functions that hide values."""
 
 from probsfa.datasets._half_moons import make_half_moons as make_half_moons
 from probsfa.datasets._masking import hide_blocks as hide_blocks

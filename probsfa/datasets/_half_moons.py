@@ -38,7 +38,7 @@ def make_half_moons(n_samples: int = 2000, *, noise: float = 0.1, random_state: 
 
     See Also
     --------
-    make_slow_mixture : Series, with holes where asked.
+    make_slow_mixture : Simulated series, with missing values.
 
     References
     ----------

@@ -1,7 +1,7 @@
-"""Hiding observed cells, to measure how well they are found again.
+"""Hiding observed values, to measure the error of imputation.
 
-Both functions return a boolean array that is true where a cell is hidden. Only observed cells are hidden, so
-the truth is known for every one of them.
+Both functions return a boolean array that is true where a value is hidden. Only observed values are hidden,
+so that their true values are known.
 """
 
 import numbers
@@ -17,21 +17,21 @@ Seed = int | np.random.Generator | None
 
 
 def hide_cells(X: ArrayLike, fraction: float = 0.1, *, random_state: Seed = None) -> NDArray[np.bool_]:
-    """Hide observed cells one by one, each with the same probability.
+    """Hide single observed values, each with the same probability.
 
     Parameters
     ----------
     X : array-like (T, D)
-        Series; NaN, None, cells under a mask and the NA of pandas are missing.
+        Series; NaN, None, masked values and the NA of pandas are missing.
     fraction : float, default=0.1
-        Probability for an observed cell to be hidden, above 0 and below 1.
+        Probability that an observed value is hidden, above 0 and below 1.
     random_state : int, numpy.random.Generator or None, default=None
         Seed, passed to :func:`numpy.random.default_rng`.
 
     Returns
     -------
     ndarray of bool (T, D)
-        True where a cell is hidden.
+        True where a value is hidden.
 
     Raises
     ------
@@ -40,8 +40,8 @@ def hide_cells(X: ArrayLike, fraction: float = 0.1, *, random_state: Seed = None
 
     See Also
     --------
-    hide_blocks : Hides rows that follow each other.
-    probsfa.imputation.compare_methods : Measures how well methods find hidden cells again.
+    hide_blocks : Hide blocks of consecutive rows.
+    probsfa.imputation.compare_methods : Compare imputation methods on hidden values.
 
     Examples
     --------
@@ -60,26 +60,26 @@ def hide_cells(X: ArrayLike, fraction: float = 0.1, *, random_state: Seed = None
 def hide_blocks(
     X: ArrayLike, length: int = 24, fraction: float = 0.1, *, random_state: Seed = None
 ) -> NDArray[np.bool_]:
-    """Hide blocks of consecutive rows, each in one column, until `fraction` of the observed cells is hidden.
+    """Hide blocks of consecutive rows, each in one column, until `fraction` of the values is hidden.
 
-    Such blocks are what a sensor leaves that fails for a while. First rows and columns are uniform and
+    Such blocks resemble temporary failures of a sensor. First rows and columns are uniform and
     independent; blocks may overlap.
 
     Parameters
     ----------
     X : array-like (T, D)
-        Series; NaN, None, cells under a mask and the NA of pandas are missing.
+        Series; NaN, None, masked values and the NA of pandas are missing.
     length : int, default=24
         Rows of a block, at most T.
     fraction : float, default=0.1
-        Part of the observed cells to hide, above 0 and below 1. The last block may go a little over.
+        Share of the observed values to hide, above 0 and below 1; the last block may exceed it slightly.
     random_state : int, numpy.random.Generator or None, default=None
         Seed, passed to :func:`numpy.random.default_rng`.
 
     Returns
     -------
     ndarray of bool (T, D)
-        True where a cell is hidden.
+        True where a value is hidden.
 
     Raises
     ------
@@ -89,8 +89,8 @@ def hide_blocks(
 
     See Also
     --------
-    hide_cells : Hides single cells.
-    probsfa.imputation.compare_methods : Measures how well methods find hidden cells again.
+    hide_cells : Hide single values.
+    probsfa.imputation.compare_methods : Compare imputation methods on hidden values.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Series drawn from the model of Turner & Sahani (2007), in plain NumPy."""
+"""Simulated series from the model of Turner & Sahani (2007), in NumPy."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,7 @@ def make_slow_mixture(
     lengths: Sequence[int] | None = None,
     random_state: Seed = None,
 ) -> Bunch:
-    """Draw a noisy mixture of slow latent series, with missing cells where asked.
+    """Simulate a noisy mixture of slow factors, optionally with missing values.
 
     The forward model of Turner & Sahani (2007, eqs. 6-9), with the unit stationary variance of section 4::
 
@@ -41,23 +41,22 @@ def make_slow_mixture(
     n_features : int, default=8
         Number of observed columns, D. Taken from `loadings` where they are given.
     decay : array-like (K,) or None, default=None
-        Correlation ``a_k`` of each latent with itself one step later, inside (-1, 1); ``(0.99, 0.9, 0.5)``
-        where neither it nor `timescales` is given.
+        Lag-one autocorrelation ``a_k`` of each factor, inside (-1, 1); ``(0.99, 0.9, 0.5)`` if `timescales`
+        is not given either.
     timescales : array-like (K,) or None, default=None
         The same in steps, ``-1 / log a_k``, instead of `decay`.
     loadings : array-like (D, K) or None, default=None
-        How each latent shows in each column, ``C``. Drawn from the standard normal distribution where not
-        given.
+        Effect of each factor on each column, ``C``; standard normal random numbers by default.
     noise_variance : float or array-like (D,), default=0.1
         Variance of the observation noise, ``r``.
     offset : float or array-like (D,), default=0.0
         Mean of each column, ``mu``.
     missing_fraction : float, default=0.0
-        Part of the cells that is missing.
+        Share of the values that are missing.
     missing_block : int or None, default=None
-        Rows that go missing together in one column. Single cells where not given.
+        Number of rows of missing blocks in one column; single values by default.
     lengths : sequence of int or None, default=None
-        Rows of each of several independent sequences, one below the other.
+        Lengths of several independent sequences, which are concatenated.
     random_state : int, numpy.random.Generator or None, default=None
         Seed, passed to :func:`numpy.random.default_rng`.
 
@@ -71,12 +70,12 @@ def make_slow_mixture(
     Raises
     ------
     ValueError
-        If both `decay` and `timescales` are given, a value is out of range, or shapes do not fit.
+        If both `decay` and `timescales` are given, a value is out of range, or shapes do not agree.
 
     See Also
     --------
     load_nyc_weather : Real series.
-    hide_cells, hide_blocks : Hide cells of any series.
+    hide_cells, hide_blocks : Hide values of any series.
 
     References
     ----------

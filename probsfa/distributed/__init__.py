@@ -1,10 +1,9 @@
-"""Fits of data that lie on a Dask cluster: sums travel, not rows (``pip install 'probsfa[dask]'``).
+"""Large data: fits on a Dask cluster (``pip install 'probsfa[dask]'``).
 
-Second moments of parts add up, and so do the expected statistics of independent sequences. :func:`fit` takes
-an estimator and data in parts, a ``dask.array`` chunked by rows or a list with one sequence to each member,
-and leaves the estimator as ``fit`` on the same data in memory would, up to rounding. Work goes to whatever
-scheduler Dask has at the time: a ``distributed.Client`` where there is one, threads on this machine
-otherwise.
+Workers send sums, not rows: second moments of parts add up, and so do expected statistics of independent
+sequences. :func:`fit` accepts an estimator and data in parts, a ``dask.array`` chunked by rows or a list of
+sequences. The result equals that of ``fit`` in memory up to rounding. The current Dask scheduler is used: a
+``distributed.Client`` if there is one, otherwise threads.
 """
 
 from probsfa.distributed._fit import fit as fit

@@ -1,4 +1,4 @@
-"""One verb for all estimators: fit to data that lie on a cluster."""
+"""Fit estimators to data on a cluster."""
 
 from typing import Any, TypeVar
 
@@ -23,12 +23,12 @@ _Estimator = TypeVar("_Estimator", bound=BaseEstimator)
 
 
 def fit(estimator: _Estimator, X: Any, y: Any = None, *, lengths: Any = None) -> _Estimator:
-    """Fit an estimator to data that lie on a Dask cluster.
+    """Fit an estimator to data on a Dask cluster.
 
     Parameters
     ----------
     estimator : SFA, GraphSFA or ProbabilisticSFA
-        Is fitted, and afterwards is what its own ``fit`` on the same data in memory would have made it.
+        Estimator, which is fitted in place.
     X : dask.array (T, D), or list with one sequence to each member
         Rows in order of time. Members of a list are ``dask.delayed`` objects or futures that give array-likes
         (T_i, D), or dask arrays. For GraphSFA an array or a list of arrays, because a graph has a vertex for
@@ -36,35 +36,35 @@ def fit(estimator: _Estimator, X: Any, y: Any = None, *, lengths: Any = None) ->
     y : array-like (T,), optional
         Labels, for a GraphSFA whose graph is built from them; in memory, or a dask array.
     lengths : array-like of int, optional
-        Cuts an array into consecutive sequences.
+        Lengths of consecutive sequences in an array.
 
     Returns
     -------
     estimator
-        The same one.
+        The fitted estimator.
 
     Raises
     ------
     ImportError
-        Where Dask is not installed.
+        If Dask is not installed.
     TypeError
-        If the estimator is none of these.
+        If the estimator has another type.
     ValueError
         As ``fit`` raises for the same data in memory, naming the part; and for data that are not distributed.
 
     See Also
     --------
-    temporal_moments, graph_moments : Only the moments of distributed rows.
+    temporal_moments, graph_moments : Moments of distributed rows.
 
     Notes
     -----
-    *SFA*: one pass; each chunk gets the last rows of the one before it, so differences across their borders
+    *SFA*: one pass; each chunk receives the last rows of the chunk before, so that differences across borders
     are exact. *GraphSFA*: see :func:`probsfa.distributed.graph_moments`. An expansion is fitted to the first
-    part, as ``partial_fit`` does; expansions that learn nothing from data are not affected.
-    *ProbabilisticSFA*: the rows stay with the workers in packed form, and each step of the fit sends
-    parameters there and sums of expected statistics back; a sequence is the work of one task, so cut very
-    long ones by `lengths`. Starts are sought on this machine, on as many whole sequences as fit into 128 MiB.
-    Rows are evenly spaced: a frame whose index tells otherwise is refused.
+    part, as in ``partial_fit``.
+    *ProbabilisticSFA*: rows stay with the workers; each step of the fit sends parameters to them and sums of
+    expected statistics back. A sequence is one task, so cut very long ones by `lengths`. Starting points are
+    computed on this machine from as many whole sequences as fit into 128 MiB. Rows are treated as regular; a
+    DataFrame with an irregular index raises an error.
 
     Examples
     --------

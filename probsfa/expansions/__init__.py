@@ -1,9 +1,8 @@
-"""Nonlinear expansions: transformers whose outputs span the functions that a linear method then searches.
+"""Nonlinear expansions: transformers whose outputs span the space of functions for a linear method.
 
-All are scikit-learn transformers with names for their outputs. Those that need nothing from the data are
+All are scikit-learn transformers with names for their outputs. Those that learn nothing from data are
 *stateless*: their ``expand`` maps the last axis of an array of any shape, so that a hierarchy expands all of
-its nodes in one call. :class:`DelayEmbedding` alone takes several rows
-together; it stands before an estimator.
+its nodes in one call. Only :class:`DelayEmbedding` combines several rows; use it before an estimator.
 """
 
 from probsfa.expansions._base import Expansion as Expansion

@@ -1,8 +1,8 @@
-"""Watching a process: control charts of slow features, with limits that hold on rows that no fit has seen.
+"""Process monitoring: control charts of slow features, with limits from held-out rows.
 
-:class:`ProcessMonitor` learns what is normal from rows that were, and then says of each new row whether the
-process is somewhere else (T2), moves at another pace (S2), or does what slow features cannot explain
-(residual), and which columns are behind it.
+:class:`ProcessMonitor` is fitted to rows of normal operation. For new rows it detects a change of the
+operating point (T2), of the dynamics (S2), or a deviation from the model (residual), and the columns that
+contribute.
 
 Examples
 --------

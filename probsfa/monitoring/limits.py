@@ -1,4 +1,4 @@
-"""Control limits from statistics of normal rows that no fit has seen."""
+"""Control limits from statistics of held-out normal rows."""
 
 import warnings
 
@@ -24,19 +24,19 @@ _NO_SHAPE = 1e-8
 
 
 def contiguous_folds(lengths: tuple[int, ...], n_folds: int) -> list[list[tuple[int, int, int]]]:
-    """Cut sequences into stretches that are left out together.
+    """Cut sequences into segments that are held out together.
 
     Parameters
     ----------
     lengths : tuple of int
         Rows of each sequence.
     n_folds : int
-        How many folds; all rows in order are cut into that many parts of nearly equal size.
+        Number of folds, of nearly equal size.
 
     Returns
     -------
     list of list of tuple of int
-        For each fold its stretches: number of the sequence, first row, row after the last.
+        For each fold its segments: number of the sequence, first row, row after the last.
     """
     starts = np.concatenate([[0], np.cumsum(lengths)])
     edges = np.linspace(0, starts[-1], n_folds + 1).round().astype(int)
@@ -75,17 +75,15 @@ def rows_with_a_value(statistics: FloatArray) -> BoolArray:
 def control_limits(held_out: FloatArray, alpha: float, *, joint: bool) -> FloatArray:
     """Limits that new rows of the same process exceed with a given probability.
 
-    Of many rows these are quantiles (:func:`empirical_limits`). Of few, in which the event that is asked for
-    has happened fewer than 20 times, quantiles are a handful of rows, and these come from a few excursions:
-    limits too low are then as likely as limits too high, and low ones cost more. The largest tenth of the
-    rows, or more if these are few, then tells how the tail falls off (:func:`tail_limits`), and the limit is
-    the higher one of the two.
+    With many rows these are quantiles (:func:`empirical_limits`). With fewer than 20 expected exceedances,
+    quantiles depend on a few rows, and limits that are too low cost more than limits that are too high. The
+    limit is then the higher of the quantile and the limit by the tail of the largest tenth of the rows
+    (:func:`tail_limits`).
 
     Parameters
     ----------
     held_out : ndarray of shape (N, S)
-        Statistics of normal rows that the model was not fitted to; NaN where they cannot be told, though
-        not in all rows.
+        Held-out statistics of normal rows; NaN where missing, but not in all rows.
     alpha : float
         Part of the rows that may exceed a limit: that of each statistic or, with `joint`, any of them.
     joint : bool
@@ -94,12 +92,12 @@ def control_limits(held_out: FloatArray, alpha: float, *, joint: bool) -> FloatA
     Returns
     -------
     ndarray of shape (S,)
-        Infinite for a statistic that no row has.
+        Infinite for a statistic without values.
 
     Warns
     -----
     UserWarning
-        If there are too few rows to tell so rare an event: limits are then the largest values, or beyond.
+        If there are too few rows for so small a rate; limits are then the largest values or above.
     """
     n, n_statistics = int(np.count_nonzero(rows_with_a_value(held_out))), held_out.shape[1]
     limits, beyond = empirical_limits(held_out, alpha, joint=joint)
@@ -122,7 +120,7 @@ def empirical_limits(values: FloatArray, alpha: float, *, joint: bool) -> tuple[
     Parameters
     ----------
     values : ndarray of shape (N, S)
-        Statistics of rows; NaN where they cannot be told.
+        Statistics of rows; NaN where missing.
     alpha : float
         Part of the rows that may exceed a limit: that of each statistic or, with `joint`, any of them.
     joint : bool
@@ -163,7 +161,7 @@ def tail_limits(values: FloatArray, rate: float) -> FloatArray:
     Parameters
     ----------
     values : ndarray of shape (N, S)
-        Statistics of rows; NaN where they cannot be told.
+        Statistics of rows; NaN where missing.
     rate : float
         Part of the rows that may exceed each limit.
 

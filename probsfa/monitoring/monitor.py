@@ -1,4 +1,4 @@
-"""A monitor of a process as a scikit-learn estimator, thin over this room's functions."""
+"""Process monitoring with control charts, as a scikit-learn estimator."""
 
 import importlib
 import warnings
@@ -31,73 +31,71 @@ __all__ = ["ProcessMonitor"]
 
 
 class ProcessMonitor(Saved, BaseEstimator):
-    """Control charts of slow features: alarms, with limits that hold on rows that no fit has seen.
+    """Control charts of slow features, for process monitoring and anomaly detection.
 
-    The model is fitted to rows of normal operation. Limits come from normal rows as well, but each row is
-    judged by a fit that has not seen it: contiguous stretches are left out one after the other, so that
-    neighbours in time do not give a row away.
+    A model is fitted to rows of normal operation. Control limits are quantiles of statistics of held-out
+    normal rows: contiguous segments are held out one after the other.
 
     Parameters
     ----------
     model : SFA, ProbabilisticSFA or None, default=None
-        What is fitted to normal rows; None is ``SFA()``. Missing cells need ``ProbabilisticSFA(...)``, which
-        judges each row by those before it and by the cells it has.
+        Model of normal rows; None is ``SFA()``. Missing values require ``ProbabilisticSFA(...)``, which
+        predicts each row from the rows before it.
     alpha : float, default=0.01
-        Rate of false alarms: part of the normal rows that are above a limit.
+        Nominal false alarm rate: share of normal rows above a limit.
     n_slow : int or None, default=None
-        How many features are the slow ones; the others have charts of their own. None takes those that change
-        more slowly than the fastest column does (Shang et al. 2015). Rhythms and smooth latents always count
-        as slow.
+        Number of slow features; the others have charts of their own. None selects those that are slower than
+        the fastest column (Shang et al. 2015). Stochastic cycles and smooth factors count as slow.
     window : int, default=1
-        Rows over which each statistic is averaged, the row itself and those before it. More find small faults
-        that stay, later; the first ``window - 1`` rows of a sequence are not judged.
+        Number of rows over which each statistic is averaged: the row and those before it. Increase it for
+        small persistent faults; alarms come later. The first ``window - 1`` rows of a sequence have no
+        statistics.
     n_folds : int, default=5
-        Number of stretches that are left out, one at a time.
+        Number of held-out segments.
     joint : bool, default=True
-        Whether `alpha` is the rate of alarms of all charts together, or of each by itself.
+        Whether `alpha` is the rate of all charts together, or of each chart.
 
     Attributes
     ----------
     model_ : SFA or ProbabilisticSFA
-        The model, fitted to all normal rows.
+        Model fitted to all normal rows.
     n_slow_ : int
         Number of slow features.
     statistics_ : tuple of str
         Names of the charts; see Notes.
     limits_ : dict of float
-        Limit of each chart.
+        Control limit of each chart.
     held_out_ : DataFrame (N, S)
-        Statistics of the normal rows, each by the fit that has not seen it.
+        Held-out statistics of the normal rows.
     false_alarm_rate_ : float
-        Part of these rows, of those that can be judged, that are above a limit.
+        Share of these rows above a limit.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
     See Also
     --------
-    probsfa.ProbabilisticSFA.outlier_scores : Single cells that are off, given all others, before and after.
-    probsfa.ProbabilisticSFA.diagnose : Whether the model fits normal rows in the first place.
+    probsfa.ProbabilisticSFA.outlier_scores : Outliers among single values.
+    probsfa.ProbabilisticSFA.diagnose : Test the fit to normal rows.
 
     Notes
     -----
-    The charts, a column each of `score_samples`:
+    The charts are the columns of `score_samples`:
 
     ``T2``, ``T2 fast``
-        Where the process is: squared slow features, or fast ones, in units of their variance.
+        Operating point: squared slow (or fast) features, in units of their variance.
     ``S2``, ``S2 fast``
-        How fast it moves: their squared changes from row to row. A controller that has brought the process
-        back after a disturbance leaves S2 normal, where T2 says that it now runs elsewhere.
+        Dynamics: squared differences of the features between rows. If a controller holds the process at
+        another operating point, S2 returns to normal while T2 stays high.
     ``residual``
-        What features do not explain. With the probabilistic model, how far a row is from what the rows
-        before it predict; with `SFA`, the error of reconstruction, where fewer features are kept than there
-        are directions.
+        Deviation from the model. With the probabilistic model, the one-step prediction error of a row; with
+        `SFA`, the reconstruction error, if features are omitted.
 
-    With the probabilistic model all are chi-squared if the model is right; a row with holes gets the value
-    that is as improbable among complete ones, and a row without any cell none.
-    :mod:`probsfa.monitoring.statistics` has the formulas.
+    With the probabilistic model the statistics are chi-squared if the model is right. Statistics of
+    incomplete rows are mapped to the same tail probability in complete rows; rows without observations have
+    none. :mod:`probsfa.monitoring.statistics` has the formulas.
 
-    Limits are quantiles of the held-out statistics. Where `alpha` is fewer than 20 of the normal rows, the
-    largest tenth of each statistic also tells how its tail falls off, and the higher limit of the two counts
+    If fewer than 20 normal rows are expected above a limit, a generalized Pareto distribution is fitted to
+    the largest tenth of each statistic, and the higher of the two limits is used
     (:mod:`probsfa.monitoring.limits`).
 
     References
@@ -108,7 +106,7 @@ class ProcessMonitor(Saved, BaseEstimator):
 
     Examples
     --------
-    A sensor with an offset from row 150 on:
+    A sensor with a fault from row 150 on:
 
     >>> import numpy as np
     >>> from probsfa import SFA
@@ -145,7 +143,7 @@ class ProcessMonitor(Saved, BaseEstimator):
         self.joint = joint
 
     def fit(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None) -> Self:
-        """Learn what is normal.
+        """Fit the model and the control limits.
 
         Parameters
         ----------
@@ -153,7 +151,7 @@ class ProcessMonitor(Saved, BaseEstimator):
             Rows of normal operation in order of time; NaN where missing, if the model allows.
         y : ignored
         lengths : array-like of int, optional
-            Cuts one array into consecutive sequences.
+            Lengths of consecutive sequences in one array.
         times : array-like (T,) or list of array-likes, optional
             Times of the rows, for the probabilistic model, as in its ``fit``.
 
@@ -165,13 +163,13 @@ class ProcessMonitor(Saved, BaseEstimator):
         Raises
         ------
         ValueError
-            If a parameter or the data are not valid, or the model is one that cannot be watched with: with
-            ``robust``, ``transforms`` or ``noise=0.0``.
+            If a parameter or the data are not valid, or the model has ``robust``, ``transforms`` or
+            ``noise=0.0``.
 
         Warns
         -----
         UserWarning
-            If there are too few rows for so rare false alarms.
+            If there are too few rows for the nominal false alarm rate.
         """
         template = self._check_parameters()
         sequences = check_sequences(
@@ -219,7 +217,7 @@ class ProcessMonitor(Saved, BaseEstimator):
 
     @property
     def held_out_(self) -> Any:
-        """Statistics (N, S) of the normal rows as a frame, each row by the fit that has not seen it."""
+        """Held-out statistics (N, S) of the normal rows, as a DataFrame."""
         return _frame(self._held_out, self.statistics_)
 
     def score_samples(self, X: Any, *, lengths: Any = None, times: Any = None) -> Any:
@@ -235,21 +233,21 @@ class ProcessMonitor(Saved, BaseEstimator):
         Returns
         -------
         DataFrame (T, S), or list of them
-            A column for each chart, NaN where a row cannot be judged: one without a cell, the first ones of
-            a sequence where changes or a `window` are asked for. The index is that of a frame of pandas.
+            A column for each chart; NaN for rows without observations, and for the first rows of a sequence
+            if the statistic needs earlier rows. The index is that of `X`.
         """
         rows = self._check(X, lengths, times)
         return rows.restore(self._statistics(rows, self._charts(self.model_, rows)), self.statistics_)
 
     def predict(self, X: Any, *, lengths: Any = None, times: Any = None) -> Any:
-        """Say which rows raise an alarm: those with a statistic above its limit.
+        """Return alarms: rows with a statistic above its control limit.
 
         Parameters as in `score_samples`.
 
         Returns
         -------
         ndarray of bool (T,), or list of them
-            Rows that cannot be judged raise none.
+            False for rows without statistics.
         """
         rows = self._check(X, lengths, times)
         values = self._statistics(rows, self._charts(self.model_, rows))
@@ -259,21 +257,21 @@ class ProcessMonitor(Saved, BaseEstimator):
     def contributions(
         self, X: Any, statistic: str | None = None, *, lengths: Any = None, times: Any = None
     ) -> Any:
-        """Say which columns are behind a statistic.
+        """Return the contribution of each column to a statistic (fault diagnosis).
 
         Parameters
         ----------
         X, lengths, times
             As in `score_samples`.
         statistic : str or None, default=None
-            One of `statistics_`. None takes for each row the one that is highest relative to its limit.
+            One of `statistics_`. None selects for each row the highest relative to its limit.
 
         Returns
         -------
         DataFrame (T, D), or list of them
-            By how much the statistic of the row would fall if that cell alone had the value that suits best
-            (averaged over the `window`); zero for missing cells, NaN for rows that cannot be judged. Of a row
-            with holes it is what the statistic was before its tail was made equal to that of complete rows.
+            Decrease of the statistic if the value alone were replaced by its optimal reconstruction (averaged
+            over the `window`); zero for missing values, NaN for rows without statistics. For incomplete rows
+            the statistic is that before the mapping to complete rows.
 
         Raises
         ------
@@ -282,8 +280,8 @@ class ProcessMonitor(Saved, BaseEstimator):
 
         Notes
         -----
-        The column with the largest contribution is the one whose fault alone explains the row best. Where
-        several columns are off together, those beside them may share the blame.
+        The column with the largest contribution is the one whose fault alone explains the row best. If
+        several columns are faulty, correlated columns may rank high too.
         """
         rows = self._check(X, lengths, times)
         if statistic is not None and statistic not in self.statistics_:
@@ -312,9 +310,9 @@ class ProcessMonitor(Saved, BaseEstimator):
         X : array-like or DataFrame (T, D)
             Rows in order of time.
         truth : array-like of bool (T,), optional
-            Rows that are known to be faulty, to shade.
+            Rows that are known to be faulty; they are shaded.
         axes : sequence of matplotlib Axes, optional
-            One for each statistic; in a new figure where not given.
+            One for each statistic; a new figure by default.
         times : array-like (T,), optional
             As in `fit`.
 
@@ -435,7 +433,7 @@ class _Rows:
         return made
 
     def take(self, stretches: list[tuple[int, int, int]]) -> "_Rows":
-        """Some stretches, each a sequence."""
+        """Return segments, each as a sequence."""
         pieces: list[Any] = []
         values, times = [], []
         for i, a, b in stretches:
@@ -446,7 +444,7 @@ class _Rows:
         return _Rows(pieces, values, times)
 
     def without(self, stretches: list[tuple[int, int, int]]) -> "_Rows":
-        """What is left of the sequences without some stretches, of which each has one at most."""
+        """Return the sequences without some segments, at most one in each."""
         left_out = {i: (a, b) for i, a, b in stretches}
         rest = []
         for i, x in enumerate(self.values):

@@ -1,7 +1,7 @@
-"""The statistics of control charts, and which cells of a row are behind them.
+"""Statistics of control charts, and contributions of columns to them.
 
 Every statistic is a squared length ``|v_t|^2`` of a vector that is linear in the row ``x_t``. Its *reduction*
-by a column is by how much it would fall if that cell of the row, and no other, had the value that suits best
+by a column is its decrease if the value of that column alone were replaced by its optimal reconstruction
 (reconstruction-based contributions, Alcala & Qin 2009)::
 
     min over c of |v - b c|^2 = |v|^2 - (b' v)^2 / (b' b)
@@ -16,13 +16,13 @@ Suykens & Huang 2015)::
 over the slow ones, and over the fast ones; and what no feature holds, the squared error of the reconstruction
 in units of the columns' variances.
 
-*The probabilistic model.* ``m_t`` are the means of the latents given the rows so far, ``P_t`` their
+*The probabilistic model.* ``m_t`` are the filtered means of the factors, ``P_t`` their
 covariances. Under the model ``Cov m_t = 1 - P_t`` and ``Cov(m_t, m_t-1) = A (1 - P_t-1)``, so that ::
 
     T2 = m_t' (1 - P_t)^-1 m_t        S2 = (m_t - m_t-1)' Cov(m_t - m_t-1)^-1 (m_t - m_t-1)
 
-are chi-squared whichever cells are missing; and so is the residual, the squared Mahalanobis distance of the
-observed cells of a row from what the rows before it predict.
+are chi-squared for any pattern of missing values; so is the residual, the squared Mahalanobis distance of the
+observed values of a row from their one-step prediction.
 """
 
 from collections.abc import Callable

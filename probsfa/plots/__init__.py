@@ -1,8 +1,8 @@
-"""Pictures: axes in, axes out.
+"""Figures.
 
-Every function draws into the axes it is given, or into a new figure of its own where it is given none, and
-returns the axes. Nothing is shown or saved, and no global setting of matplotlib is changed;
-with axes from ``matplotlib.pyplot`` the pictures appear in notebooks as any other.
+Every function draws on given axes, or on a new figure, and returns the axes. It neither shows nor saves the
+figure, and changes no global setting of matplotlib. With axes from ``matplotlib.pyplot`` figures appear in
+notebooks.
 """
 
 from probsfa.plots.diagnostics import plot_diagnostics as plot_diagnostics

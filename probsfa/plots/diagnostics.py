@@ -25,21 +25,21 @@ _MOST_NAMES = 40
 def plot_diagnostics(
     diagnostics: "Diagnostics", *, axes: "Sequence[Axes] | NDArray[Any] | None" = None
 ) -> "list[Axes]":
-    """Draw what the prediction errors of a model say of it, column by column.
+    """Draw residual diagnostics and coverage by column.
 
     Parameters
     ----------
     diagnostics : Diagnostics
-        What `ProbabilisticSFA.diagnose` returns.
+        Result of `ProbabilisticSFA.diagnose`.
     axes : sequence of 4 matplotlib Axes or None, default=None
-        Where to draw; in a new figure where not given.
+        Axes to draw on; a new figure by default.
 
     Returns
     -------
     list of matplotlib Axes
-        Autocorrelations of the innovations by column and lag; their quantiles against those of the normal
-        distribution, a line for each column; calibration curves by kind of hole, in the mean over columns
-        with a line for the worst one; and how often 90 % intervals hold in each column.
+        Autocorrelations of the innovations by column and lag; normal quantile plots by column; calibration
+        curves by pattern of hidden values, for the mean over columns and the worst column; coverage of 90 %
+        intervals by column.
 
     Raises
     ------
@@ -48,8 +48,8 @@ def plot_diagnostics(
 
     See Also
     --------
-    probsfa.ProbabilisticSFA.diagnose : Makes the diagnostics.
-    plot_predictive_check : The autocorrelation of a feature beside that of series drawn from a model.
+    probsfa.ProbabilisticSFA.diagnose : Compute diagnostics.
+    plot_predictive_check : Posterior predictive check of the autocorrelation.
 
     Examples
     --------

@@ -32,7 +32,7 @@ def plot_embedding(
         Coordinates, such as ``LaplacianEigenmaps.embedding_`` or slow features; with K = 1 they are drawn
         over the row number.
     labels : array-like (N,) or None, default=None
-        What colours stand for. Up to eight different ones, or any that are not numbers, are groups with a
+        Meaning of the colours. Up to eight different values, or any that are not numbers, are groups with a
         legend; other numbers are a scale with a colour bar.
     ax : matplotlib Axes or None, default=None
         Where to draw; in a new figure where not given.
@@ -80,7 +80,7 @@ def plot_embedding(
 def plot_eigengap(
     eigenvalues: ArrayLike, n_clusters: int | None = None, *, ax: "Axes | None" = None
 ) -> "Axes":
-    """Draw the first eigenvalues of a graph and the gap that tells how many clusters there are.
+    """Draw the first eigenvalues of a graph and the eigengap, which suggests the number of clusters.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A picture of a choice of models."""
+"""Figure of a model selection."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -21,21 +21,20 @@ __all__ = ["plot_model_selection"]
 def plot_model_selection(
     selection: "ModelSelection", *, axes: "Sequence[Axes] | NDArray[Any] | None" = None
 ) -> "list[Axes]":
-    """Draw how well hidden cells were found again by each model, and the choice.
+    """Draw held-out scores and errors of each model, and the selected model.
 
     Parameters
     ----------
     selection : ModelSelection
-        What `probsfa.select_model` returns.
+        Result of `probsfa.select_model`.
     axes : sequence of 2 matplotlib Axes or None, default=None
-        Where to draw scores and errors; in a new figure where not given.
+        Axes for scores and errors; a new figure by default.
 
     Returns
     -------
     list of matplotlib Axes
-        Each model that was asked for hidden cells in a row, the best score at the top. On the
-        left by how much its score is behind the best one of that round, with two standard errors; on the
-        right its root mean square error. The choice is orange.
+        One row for each model with held-out scores, the best at the top. Left: difference to the best score
+        of the round, with two standard errors. Right: root mean square error. The selected model is orange.
 
     Raises
     ------
@@ -44,8 +43,8 @@ def plot_model_selection(
 
     See Also
     --------
-    probsfa.select_model : Makes the selection.
-    plot_selection : Numbers of latents alone.
+    probsfa.select_model : Select a model.
+    plot_selection : Numbers of factors alone.
 
     Examples
     --------

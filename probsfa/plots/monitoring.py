@@ -23,14 +23,14 @@ def plot_control_charts(
     times: Any = None,
     axes: "Sequence[Axes] | NDArray[Any] | None" = None,
 ) -> "list[Axes]":
-    """Draw the statistics of a monitor over time, with their limits and the rows above them.
+    """Draw control charts: statistics over time, control limits, and rows above them.
 
     Parameters
     ----------
     statistics : DataFrame (T, S)
-        What `ProcessMonitor.score_samples` returns.
+        Result of `ProcessMonitor.score_samples`.
     limits : mapping of str to float
-        The limit of each column, such as `ProcessMonitor.limits_`.
+        Control limit of each column, such as `ProcessMonitor.limits_`.
     truth : array-like of bool (T,), default=None
         Rows that are known to be faulty; they are shaded.
     times : array-like (T,), default=None

@@ -1,4 +1,4 @@
-"""Pictures of what a fitted `BayesianSFA` knows; public through :mod:`probsfa.plots`."""
+"""Figures of the posterior of a fitted `BayesianSFA`."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,7 @@ def plot_timescales(model: "BayesianSFA", *, ax: "Axes | None" = None) -> "Axes"
     model : BayesianSFA
         Fitted.
     ax : matplotlib Axes or None, default=None
-        Where to draw; in a new figure where not given.
+        Axes to draw on; a new figure by default.
 
     Returns
     -------
@@ -49,7 +49,7 @@ def plot_timescales(model: "BayesianSFA", *, ax: "Axes | None" = None) -> "Axes"
 
     See Also
     --------
-    plot_loadings : The posterior of what each component shows in each feature.
+    plot_loadings : Posterior of the loadings.
 
     Examples
     --------
@@ -90,16 +90,16 @@ def plot_timescales(model: "BayesianSFA", *, ax: "Axes | None" = None) -> "Axes"
 def plot_loadings(
     model: "BayesianSFA", *, level: float = 0.9, axes: "Sequence[Axes] | NDArray[Any] | None" = None
 ) -> "list[Axes]":
-    """Draw a forest of the loadings: medians and intervals of every feature, a panel for each component.
+    """Draw a forest plot of the loadings: medians and credible intervals, a panel for each factor.
 
     Parameters
     ----------
     model : BayesianSFA
         Fitted.
     level : float, default=0.9
-        Probability of the thin intervals; the thick ones have a half.
+        Probability of the thin intervals; that of the thick ones is one half.
     axes : sequence of K matplotlib Axes or None, default=None
-        Where to draw; in a new figure where not given.
+        Axes to draw on; a new figure by default.
 
     Returns
     -------
@@ -112,7 +112,7 @@ def plot_loadings(
 
     See Also
     --------
-    plot_timescales : The posterior of how slow each component is.
+    plot_timescales : Posterior of the time scales.
 
     Examples
     --------
@@ -152,7 +152,7 @@ def plot_loadings(
 def plot_latents(
     model: "BayesianSFA", *, level: float = 0.9, axes: "Sequence[Axes] | NDArray[Any] | None" = None
 ) -> "list[Axes]":
-    """Draw the latents of the training data with bands that carry the uncertainty of the parameters.
+    """Draw the factors of the training data with credible bands that include parameter uncertainty.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def plot_latents(
     level : float, default=0.9
         Probability of the bands, which are quantiles of draws of a simulation smoother.
     axes : sequence of K matplotlib Axes or None, default=None
-        Where to draw; in a new figure where not given.
+        Axes to draw on; a new figure by default.
 
     Returns
     -------
@@ -174,7 +174,7 @@ def plot_latents(
 
     See Also
     --------
-    plot_slow_features : Any features, with bands from standard deviations.
+    plot_slow_features : Features with bands from standard deviations.
 
     Examples
     --------
@@ -207,10 +207,10 @@ def plot_latents(
 def plot_predictive_check(
     model: "BayesianSFA", feature: int = 0, *, lags: int = 30, ax: "Axes | None" = None
 ) -> "Axes":
-    """Compare the autocorrelation of a feature with that of series which the fitted model draws.
+    """Draw a posterior predictive check of the autocorrelation of a column.
 
-    How a series forgets is what the model is about; an observed curve that leaves the band says what it
-    misses, such as a daily rhythm.
+    The observed autocorrelation is compared with that of simulated series. A curve outside the band shows
+    misfit, such as a missing daily cycle.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ def plot_predictive_check(
     lags : int, default=30
         Longest lag, in rows.
     ax : matplotlib Axes or None, default=None
-        Where to draw; in a new figure where not given.
+        Axes to draw on; a new figure by default.
 
     Returns
     -------
@@ -234,7 +234,7 @@ def plot_predictive_check(
 
     See Also
     --------
-    plot_timescales : How fast each component forgets.
+    plot_timescales : Posterior of the time scales.
 
     Examples
     --------
@@ -285,7 +285,7 @@ def plot_imputation_fan(
     times: ArrayLike | None = None,
     ax: "Axes | None" = None,
 ) -> "Axes":
-    """Draw one feature with its holes filled, by a fan of intervals.
+    """Draw imputed values of one column as a fan of prediction intervals.
 
     Parameters
     ----------
@@ -296,7 +296,7 @@ def plot_imputation_fan(
     feature : int, default=0
         Which feature.
     truth : array-like (T,) or None, default=None
-        What would have been observed, drawn in the holes.
+        True values, drawn at missing values.
     rows : slice or None, default=None
         Which rows to draw; all by default.
     levels : sequence of float, default=(0.5, 0.8, 0.95)
@@ -304,7 +304,7 @@ def plot_imputation_fan(
     times : array-like (T,) or None, default=None
         Where the rows are drawn: numbers or dates; the index of a frame, or row numbers, by default.
     ax : matplotlib Axes or None, default=None
-        Where to draw; in a new figure where not given.
+        Axes to draw on; a new figure by default.
 
     Returns
     -------
@@ -313,11 +313,11 @@ def plot_imputation_fan(
     Raises
     ------
     ValueError
-        If lengths do not fit or a level is out of range.
+        If lengths do not agree or a level is out of range.
 
     See Also
     --------
-    plot_imputation : One interval, from any means and standard deviations.
+    plot_imputation : One interval, from means and standard deviations.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Pictures of series with their bands, and of how a fit went; public through :mod:`probsfa.plots`."""
+"""Figures of series with prediction bands, and of the progress of a fit."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -40,22 +40,22 @@ def plot_slow_features(
     level: float = 0.9,
     axes: "Sequence[Axes] | NDArray[Any] | None" = None,
 ) -> "list[Axes]":
-    """Draw slow features under each other, slowest on top, with bands for what is not known.
+    """Draw slow features or factors, slowest on top, with credible bands.
 
     Parameters
     ----------
     means : array-like (T, K)
-        Slow features, such as ``SFA.transform`` gives, or posterior means.
+        Slow features, such as the output of ``SFA.transform``, or posterior means.
     std : array-like (T, K) or None, default=None
         Posterior standard deviations, for the bands.
     times : array-like (T,) or None, default=None
-        When the rows were observed: numbers or dates. Row numbers where not given.
+        Times of the rows: numbers or dates. Row numbers by default.
     names : sequence of str or None, default=None
         A label for each feature.
     level : float, default=0.9
         Probability that a band holds, above 0 and below 1.
     axes : sequence of K matplotlib Axes or None, default=None
-        Where to draw; in a new figure where not given.
+        Axes to draw on; a new figure by default.
 
     Returns
     -------
@@ -111,24 +111,24 @@ def plot_imputation(
     level: float = 0.9,
     ax: "Axes | None" = None,
 ) -> "Axes":
-    """Draw one series with its holes filled, bands around what was filled and the truth where it is known.
+    """Draw one series with imputed values, prediction bands and, if known, true values.
 
     Parameters
     ----------
     observed : array-like (T,)
         The series as observed, NaN where missing.
     filled : array-like (T,)
-        The series without holes.
+        The series with imputed values.
     std : array-like (T,) or None, default=None
-        Standard deviations of the filled values, for the band.
+        Standard deviations of the imputed values, for the band.
     truth : array-like (T,) or None, default=None
-        What would have been observed, NaN where not known. Drawn in the holes only.
+        True values, NaN where unknown. Drawn at missing values only.
     times : array-like (T,) or None, default=None
-        When the rows were observed: numbers or dates. Row numbers where not given.
+        Times of the rows: numbers or dates. Row numbers by default.
     level : float, default=0.9
         Probability that the band holds, above 0 and below 1.
     ax : matplotlib Axes or None, default=None
-        Where to draw; in a new figure where not given.
+        Axes to draw on; a new figure by default.
 
     Returns
     -------
@@ -181,7 +181,7 @@ def plot_delta_values(delta_values: ArrayLike, *, ax: "Axes | None" = None) -> "
     delta_values : array-like (K,)
         Mean squared differences of features of unit variance, such as ``SFA.delta_values_``.
     ax : matplotlib Axes or None, default=None
-        Where to draw; in a new figure where not given.
+        Axes to draw on; a new figure by default.
 
     Returns
     -------
@@ -227,14 +227,14 @@ def plot_delta_values(delta_values: ArrayLike, *, ax: "Axes | None" = None) -> "
 
 
 def plot_history(history: ArrayLike, *, ax: "Axes | None" = None) -> "Axes":
-    """Draw how far the log-likelihood still was from its end during a fit, on a logarithmic scale.
+    """Draw the distance of the log-likelihood from its final value during a fit, on a logarithmic scale.
 
     Parameters
     ----------
     history : array-like (n_iter,)
         Log-likelihood after each iteration, such as ``ProbabilisticSFA.history_``.
     ax : matplotlib Axes or None, default=None
-        Where to draw; in a new figure where not given.
+        Axes to draw on; a new figure by default.
 
     Returns
     -------
@@ -270,14 +270,14 @@ def plot_history(history: ArrayLike, *, ax: "Axes | None" = None) -> "Axes":
 def plot_selection(
     selection: "Selection", *, axes: "Sequence[Axes] | NDArray[Any] | None" = None
 ) -> "list[Axes]":
-    """Draw how well hidden cells were found again with each number of latents, and the choice.
+    """Draw held-out scores and errors by number of factors, and the selected number.
 
     Parameters
     ----------
     selection : Selection
-        What `probsfa.select_n_components` returns.
+        Result of `probsfa.select_n_components`.
     axes : sequence of 2 matplotlib Axes or None, default=None
-        Where to draw log densities and errors; in a new figure where not given.
+        Axes for log densities and errors; a new figure by default.
 
     Returns
     -------

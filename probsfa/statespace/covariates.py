@@ -1,10 +1,9 @@
-"""Known inputs beside the latents: what a model does with them, and covariates that a calendar tells.
+"""Covariates (exogenous variables): validation, and functions that compute them from a calendar.
 
-With covariates ``u_t``, which are known for every row, the model is ``x_t = mu + B u_t + C z_t + n_t``. Here
-are the check of what is given as ``exog=``, and functions that make covariates of times:
-:func:`calendar_terms`, :func:`trend` and :func:`harmonics`. All return frames of pandas with the index of the
-times, which go together by ``pandas.concat([...], axis=1)``; for times that go on beyond the data they serve
-forecasts, too.
+With covariates ``u_t``, which are known for every row, the model is ``x_t = mu + B u_t + C z_t + n_t``. This
+module validates ``exog=`` and computes covariates from times: :func:`calendar_terms`, :func:`trend` and
+:func:`harmonics`. They return pandas DataFrames with the index of the times, which can be combined by
+``pandas.concat([...], axis=1)``; for forecasts, give times beyond the data.
 """
 
 from collections.abc import Sequence
@@ -313,17 +312,17 @@ def _stamps(index: Any) -> Any:
 
 
 def calendar_terms(times: Any, terms: Sequence[str] = ("hour", "weekday"), *, holidays: Any = ()) -> Any:
-    """Make an indicator of each hour, weekday or month, but for the first, and of holidays.
+    """Return indicators of hours, weekdays or months (without the first), and of holidays.
 
     Parameters
     ----------
     times : DatetimeIndex, PeriodIndex, a frame with such an index, or a series of dates
-        Dates of the rows; a column is a wall-clock hour where they have a time zone.
+        Dates of the rows; with a time zone, hours are local hours.
     terms : sequence of {"hour", "weekday", "weekend", "month"}, default=("hour", "weekday")
-        What to indicate. The first hour (0), weekday (Monday) and month (January) have no column: the mean
-        has their effect, and the others are differences from it.
+        Kinds of indicators. The first hour (0), weekday (Monday) and month (January) have no column; effects
+        of the others are differences from it.
     holidays : array-like of dates, default=()
-        Days with a column ``holiday`` of their own.
+        Days indicated by the column ``holiday``.
 
     Returns
     -------
@@ -333,11 +332,11 @@ def calendar_terms(times: Any, terms: Sequence[str] = ("hour", "weekday"), *, ho
     Raises
     ------
     ValueError
-        If the times are no dates, or a term is none.
+        If the times are not dates, or a term is unknown.
 
     See Also
     --------
-    harmonics : Smooth rhythms with few columns.
+    harmonics : Smooth periodic effects with few columns.
 
     Examples
     --------
@@ -369,14 +368,14 @@ def calendar_terms(times: Any, terms: Sequence[str] = ("hour", "weekday"), *, ho
 
 
 def trend(times: Any, degree: int = 1) -> Any:
-    """Make a trend: years since 2000 for dates, the numbers themselves for others, and their powers.
+    """Return a polynomial trend: powers of years since 2000 for dates, or of numbers.
 
-    The origin is the same for all times, so that those of a forecast go on from those of a fit.
+    The origin is fixed, so that the trend of a forecast continues that of the training data.
 
     Parameters
     ----------
     times : DatetimeIndex, PeriodIndex, frame with an index, or array-like of numbers or dates (T,)
-        Of a series whose index holds no dates it is the values.
+        For a series whose index has no dates, its values are used.
     degree : int, default=1
         Highest power.
 
@@ -402,15 +401,15 @@ def trend(times: Any, degree: int = 1) -> Any:
 
 
 def harmonics(times: Any, period: Any, n: int = 1) -> Any:
-    """Make sines and cosines of a period and its parts.
+    """Return sines and cosines of a period and its harmonics.
 
-    They are of a fixed phase and size; for rhythms that lose their phase see the parameter ``rhythms`` of
+    Phase and amplitude are constant; for cycles whose phase drifts see the parameter ``rhythms`` of
     :class:`probsfa.ProbabilisticSFA`.
 
     Parameters
     ----------
     times : DatetimeIndex, PeriodIndex, frame with an index, or array-like of numbers or dates (T,)
-        Of a series whose index holds no dates it is the values.
+        For a series whose index has no dates, its values are used.
     period : number or duration
         In the unit of the numbers; for dates a duration such as ``"24h"`` or ``"365.2425D"``.
     n : int, default=1
@@ -423,7 +422,7 @@ def harmonics(times: Any, period: Any, n: int = 1) -> Any:
     Raises
     ------
     ValueError
-        If the period is not positive, or not of the kind of the times.
+        If the period is not positive, or does not match the type of the times.
 
     Examples
     --------

@@ -1,9 +1,8 @@
-"""Does a model fit? What its prediction errors say of it, column by column, and what to try.
+"""Model diagnostics: residual tests, coverage of prediction intervals, and advice.
 
-If a model is right, the standardised errors of predictions one row ahead are independent and standard normal
-in each column, and intervals hold as often as they say, whatever kind of hole they are for. Here are the
-errors for each kind of hole, the tests of :mod:`.whiteness` on those one row ahead, and the sentences that
-follow from them.
+If a model is right, the standardized one-step prediction errors are independent and standard normal in each
+column, and prediction intervals have their nominal coverage for every pattern of missing values. This module
+computes the errors for each pattern, the tests of :mod:`.whiteness`, and the advice that follows from them.
 """
 
 import importlib
@@ -73,18 +72,17 @@ _FEWEST = 50
 
 
 class PredictionErrors(NamedTuple):
-    """What a model predicts one row ahead, and its standardised errors by kind of hole.
+    """One-step predictions, and standardized errors by pattern of hidden values.
 
     Attributes
     ----------
     predictions, prediction_std : ndarray of shape (N, D)
         Means and standard deviations of observations given the rows before.
     by_kind : dict of ndarray of shape (M, D)
-        Standardised errors of observed cells that were left out, NaN elsewhere: ``"one step"``, given the
-        rows before; ``"cells"``, one cell; ``"rows"``, the whole row; ``"blocks"``, a block of rows in one
-        column.
+        Standardized errors of hidden observed values, NaN elsewhere: ``"one step"``, given the rows before;
+        ``"cells"``, one value; ``"rows"``, the whole row; ``"blocks"``, a block of rows in one column.
     block : int
-        Rows of such a block.
+        Number of rows of such a block.
     """
 
     predictions: FloatArray
@@ -95,59 +93,57 @@ class PredictionErrors(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Diagnostics:
-    """What prediction errors say of a fitted model.
+    """Diagnostics of a fitted model from its prediction errors.
 
     Attributes
     ----------
     predictions, prediction_std : ndarray or frame of shape (T, D), or list of them
         Mean and standard deviation of each row given the rows before it, noise included.
     innovations : ndarray or frame of shape (T, D), or list of them
-        Standardised errors of these predictions; NaN where a cell is missing. If the model is right, those of
-        a column are independent and standard normal.
+        Standardized errors of these predictions; NaN where a value is missing. If the model is right, they
+        are independent and standard normal in each column.
     lags : ndarray of int of shape (L,)
-        Lags in rows: the first ten and, where rows have dates, a day, a week and a year.
+        Lags in rows: the first ten, and for rows with dates a day, a week and a year.
     autocorrelation : ndarray of shape (L, D)
-        Of the innovations, over the pairs of cells that are observed.
+        Autocorrelation of the innovations.
     ljung_box : ndarray of shape (D,)
-        P-values of the test that a column of innovations is white at these lags (Ljung & Box 1978, in the
-        form for missing cells).
+        P-values of the Ljung-Box test for white noise at these lags, in the form for missing values.
     excess_kurtosis, degrees_of_freedom : ndarray of shape (D,)
-        How heavy the tails of the innovations are: zero and infinity for normal ones, the second of the
-        Student's t that fits best.
+        Excess kurtosis of the innovations, and degrees of freedom of the best-fitting Student's t: zero and
+        infinity for normal errors.
     rhythm_periods, rhythm_p_values : ndarray of shape (D,)
-        Highest peak of the innovations' spectrum above its background, in `time_unit_` of the model, and the
-        probability of one as high where there is no rhythm.
+        Period of the highest peak of the innovations' spectrum, in `time_unit_` of the model, and its
+        p-value.
     level_drift : ndarray of shape (D,)
-        Largest difference of the innovations' means between parts of the record.
+        Largest difference of the means of the innovations between segments.
     spread_ratio : ndarray of shape (D,)
-        Largest ratio of their standard deviations between parts.
+        Largest ratio of their standard deviations between segments.
     levels : ndarray of shape (P,)
-        Nominal probabilities of intervals.
+        Nominal coverage of prediction intervals.
     coverage : dict of ndarray of shape (P, D)
-        How often intervals hold, by kind of hole: ``"one step"`` ahead; ``"cells"`` left out one at a time;
-        whole ``"rows"`` left out one at a time; ``"blocks"`` of rows, each in one column.
+        Coverage of prediction intervals: ``"one step"`` ahead; for single ``"cells"`` left out; for whole
+        ``"rows"`` left out; for ``"blocks"`` of rows in one column.
     n_cells : ndarray of shape (D,)
         Number of innovations.
     feature_names : tuple of str
-        What the columns are called.
+        Names of the columns.
     advice : tuple of str
-        Sentences that say what does not fit and what to try; empty where nothing stands out.
+        Descriptions of misfit, each with a suggestion; empty if no test fails.
     suggested : dict
-        Options of :class:`probsfa.ProbabilisticSFA` that these sentences name, such as
-        ``{"rhythms": ["1D"], "noise": "ar1", "smooth": 1}``, for the next fit.
+        Suggested options of :class:`probsfa.ProbabilisticSFA`, such as
+        ``{"rhythms": ["1D"], "noise": "ar1", "smooth": 1}``.
 
     See Also
     --------
-    probsfa.ProbabilisticSFA.diagnose : Makes them.
-    probsfa.plots.plot_diagnostics : The picture.
+    probsfa.ProbabilisticSFA.diagnose : Compute diagnostics.
+    probsfa.plots.plot_diagnostics : Draw them.
 
     Notes
     -----
-    A sentence of advice needs both a fault that is large enough to matter and one that is told by chance with
-    a probability of 1 % for all columns and kinds of fault together. Tails, memory, level and spread are
-    judged after rhythms have been taken out, so that one fault is told once. The numbers by column are of the
-    innovations as they are. A smooth latent is suggested where it makes the data far more probable in place
-    of an AR(1) latent, at the same loadings.
+    Advice is given only for misfit that is both large enough to matter and significant at a level of 1 % for
+    all columns together. Cycles are removed before the other tests, so that each misfit is reported once; the
+    numbers by column are those of the original innovations. A smooth factor is suggested if it gives the data
+    a much higher likelihood than an AR(1) factor with the same loadings.
     """
 
     predictions: Any
@@ -170,7 +166,7 @@ class Diagnostics:
     suggested: Mapping[str, Any] = field(default_factory=dict)
 
     def covered(self, level: float = 0.9) -> dict[str, FloatArray]:
-        """How often intervals of a nominal probability hold, by kind of hole and column.
+        """Return the coverage of prediction intervals, by pattern of hidden values and column.
 
         Parameters
         ----------
@@ -184,7 +180,7 @@ class Diagnostics:
         Raises
         ------
         ValueError
-            If it is none of them.
+            If it is not one of them.
         """
         at = np.flatnonzero(np.isclose(self.levels, level))
         if at.size == 0:
@@ -193,7 +189,7 @@ class Diagnostics:
 
     @property
     def table(self) -> Any:
-        """A row for each column of the data: pandas.DataFrame."""
+        """Diagnostics by column, as a pandas DataFrame."""
         import pandas as pd
 
         largest = _largest(self.autocorrelation)
@@ -214,7 +210,7 @@ class Diagnostics:
         return pd.DataFrame(columns, index=pd.Index(self.feature_names, name="column"))
 
     def plot(self, *, axes: "Sequence[Axes] | NDArray[Any] | None" = None) -> "list[Axes]":
-        """Draw them; see :func:`probsfa.plots.plot_diagnostics`."""
+        """Draw the diagnostics; see :func:`probsfa.plots.plot_diagnostics`."""
         # Pictures stand above this room, which knows of them when it is asked for one only.
         return importlib.import_module("probsfa.plots").plot_diagnostics(self, axes=axes)
 

@@ -1,4 +1,4 @@
-"""Probabilistic slow feature analysis as a scikit-learn estimator, thin over this room's functions."""
+"""Probabilistic slow feature analysis as a scikit-learn estimator."""
 
 import copy
 import numbers
@@ -66,280 +66,128 @@ __all__ = ["ProbabilisticSFA", "load"]
 
 @lists_in_lists_out
 class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Slow feature analysis of noisy series with holes: a factorial AR(1) state-space model.
+    """Dynamic factor model with independent AR(1) factors: probabilistic slow feature analysis.
 
-    A few independent latents, each an AR(1) process of unit variance with a time scale of its own, are seen
-    through a linear map under noise (Turner & Sahani 2007). Missing cells need no filling in: each observed
-    cell counts, and each missing one gets a mean and a standard deviation. Without noise, the model is slow
-    feature analysis.
+    Each latent factor is an AR(1) process of unit variance; columns are linear functions of the factors plus
+    noise. A Kalman filter and smoother gives factors, missing values and forecasts with standard deviations.
+    With ``noise=0.0`` it is slow feature analysis.
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Number of latents; may exceed the number of features. None takes what serves to fill holes: one for
-        each feature that varies, up to 32 and to what data and time allow, learned from evenly spread
-        stretches where there are very many cells; `status_` says what was taken. For a few slow features,
-        give their number.
+        Number of AR(1) factors; may exceed the number of columns. None selects it, for imputation: with
+        ``noise="auto"`` by the error of held-out values, else as many as columns, up to 32 (16 with
+        ``noise="ar1"``) and as data and time allow. For a few slow features, give their number.
     rhythms : int or list, default=0
-        Damped oscillators beside the other latents, for what comes again day by day or wave by wave: how many
-        to look for in the data, or the periods to start from. These are numbers, in rows or in the unit of
-        `times`, or where rows have dates durations such as ``"24h"`` or ``"1D"``. A period that is given ends
-        between 0.8 and 1.25 of it. Each keeps its phase for as long as the data say. Not with ``noise=0.0``.
+        Stochastic cycles (damped oscillators): how many to find, or their initial periods, in rows, in the
+        unit of `times`, or for rows with dates as durations such as ``"24h"``. Not with ``noise=0.0``.
     smooth : int or list, default=0
-        Smooth latents, whose paths have a derivative (Matern-3/2), for motion and all that is sampled faster
-        than it turns: how many, or the time scales to start from, as in `rhythms`. With `rhythms` or
-        `smooth`, `n_components` may be 0. Not with ``noise=0.0``.
+        Smooth factors (Matern-3/2 Gaussian processes): how many, or their initial time scales. Not with
+        ``noise=0.0``. With `rhythms` or `smooth`, `n_components` may be 0.
     noise : {"auto", "diagonal", "isotropic", "ar1"}, float or array-like (D,), default="auto"
-        Observation noise: a variance for each feature, one for all, or known variances in squared data
-        units, the same for all features or one for each. With ``"ar1"`` each feature has, beside white noise
-        of its own variance, noise with memory: an AR(1) process that it alone sees; see Notes. ``"auto"`` is
-        ``"diagonal"``, unless nobody says how many latents either: where cells are then few for as many as
-        features and straight lines nearly as good, it may be ``"ar1"``, as `status_` says. A known
-        variance below 1e-12 of that of the data is held there, and `status_` says so. With ``0.0`` the fit is
-        slow feature analysis itself, in closed form; it is fitted to complete rows, with `n_components` at
-        most the rank of the data, and then fills missing cells of any.
+        Observation noise: one variance for each column, one for all, or known variances in squared data
+        units. ``"ar1"`` adds to each column an AR(1) process of its own (idiosyncratic component). ``"auto"``
+        is ``"diagonal"``, or with ``n_components=None`` selected with the number of factors. ``0.0`` fits
+        slow feature analysis in closed form, to complete rows.
     solver : {"auto", "lbfgs", "em"}, default="auto"
-        How to climb the likelihood: by quasi-Newton steps on the exact score, which is also "auto", or by
-        plain expectation maximisation.
+        Quasi-Newton method with the exact gradient ("auto" too), or EM algorithm.
     max_iter : int, default=200
-        Most posterior evaluations. With `rhythms` or `smooth`, as many each for the model without them, which
-        is fitted first, and with them.
+        Maximum number of likelihood evaluations, for each of the models that are fitted.
     tol : float or "auto", default="auto"
-        Expected gain of log-likelihood, in nats, below which a further step is not worth taking. ``"auto"``
-        is a small part of the half nat for each free parameter by which the maximum exceeds the likelihood
-        of the truth on average: ``2e-5 P**2`` for few parameters ``P``, half a nat for 160 or more. What is
-        left moves fills by a small part of their standard deviation, and by other parts on machines with
-        other numbers of cores; for digits that stay, give ``1e-4``. Where `n_components` is None and more
-        than 50,000 cells are observed, ``1e-4`` for each cell, or more than 1,000 parameters are free,
-        ``1e-3`` for each of them, whichever is more: less does not show in what is filled.
+        Smallest expected gain in nats for which a step is taken. ``"auto"`` leaves an error that is small
+        relative to posterior standard deviations; use 1e-4 for digits that agree across machines.
     noise_floor : float or "auto", default="auto"
-        Smallest noise variance, as a fraction of each feature's variance; ``"auto"`` is 1e-9. Set it where a
-        latent follows one feature alone (a Heywood case) and intervals are too narrow; `status_` says so.
+        Lower bound of noise variances, as a fraction of each column's variance; increase it where `status_`
+        reports a Heywood case.
     n_init : int, default=1
-        Number of climbs, of which the best is taken. The first begins at slow feature analysis, the others
-        at random places, the same each time. More than one is of use where there are more latents than the
-        data show and many cells are missing: there are several maxima then. `rhythms` and `smooth` latents
-        begin where the first climb ended.
+        Number of optimization runs; the best is kept. Increase it for many factors and missing values.
     noise_prior : {"weak"} or None, default="weak"
-        Prior of the noise variances that are learned, in units of each feature's variance. ``"weak"`` takes
-        all sizes to be equally likely on a logarithmic scale down to 1e-4, and less in proportion below: it
-        costs no more than a nat for each factor of e, so that it decides where the likelihood does not, which
-        is flat where a latent follows one feature alone. Estimates are then those of the largest posterior
-        density; None is maximum likelihood.
+        Prior that keeps noise variances away from zero; None is maximum likelihood.
     transforms : None, "auto", str, tuple, mapping or sequence, default=None
-        Scales in which columns are modelled, for amounts that are never negative, percentages, and what is
-        skewed: ``"log"``, ``"log1p"``, ``"sqrt"``, ``"box-cox"``, ``"yeo-johnson"`` (the last two with a
-        power by likelihood), bounds such as ``(0, 100)`` or ``(0, None)``, or None. A kind for all columns, a
-        sequence with one for each, or a mapping from names or numbers of columns to theirs. ``"auto"`` takes
-        for each column what its likelihood clearly asks for, and None where in doubt; `status_` says what.
-        See Notes.
+        Scale in which columns are modelled: ``"log"``, ``"log1p"``, ``"sqrt"``, ``"box-cox"``,
+        ``"yeo-johnson"``, bounds such as ``(0, 100)``, or None; for all, for each, or a mapping. ``"auto"``
+        selects by likelihood.
     robust : bool or {"cell", "row"}, default=False
-        Student-t noise, for data with outliers: each cell (``True`` or ``"cell"``), or each row as a whole
-        (``"row"``), has a weight of its own that is small where it is far from what the others say. The
-        degrees of freedom are learned; `noise_variance_` is the squared scale, and the variance is larger by
-        ``nu / (nu - 2)``. A lower bound of the likelihood is maximised, and stands wherever a log-likelihood
-        does; degrees of freedom and scales of single cells are those under which cells are most probable
-        given all others, as the bound would have them too large. `outlier_scores` ranks the cells. With
-        ``noise="ar1"`` each feature has an AR(1) process beside its Student-t noise. Not with ``noise=0.0``,
-        nor with `fit_stream`.
+        Student-t noise, for outliers, with a weight for each value (True, ``"cell"``) or each row.
     fixed : dict or None, default=None
-        Parameters that are held while the rest is learned, in data units: ``"decays"`` (K,), ``"loadings"``
-        (D, K + 2 R + 2 M), ``"noise"`` (D,), the variances of white noise, and ``"periods"`` (R,), as in
-        `rhythms`. NaN stands where a parameter is learned; loadings may also be booleans, true where they are
-        learned and false where they are zero. Needs `n_components`. See Notes.
+        Known parameters, in data units: ``"decays"`` (K,), ``"loadings"`` (D, K + 2 R + 2 M), ``"noise"``
+        (D,), ``"periods"`` (R,); NaN, or for loadings True, where one is learned.
     init : Parameters, estimator or None, default=None
-        Where the fit starts: parameters in data units, a fitted model of this package that has such, or a
-        fitted `SFA` or `GraphSFA`. None tries several starts and is the best choice where nothing is known. A
-        climb from one place is shorter and may end lower.
+        Initial parameters in data units, or a fitted model. None compares several starting points.
     random_state : int, Generator or None, default=None
-        Default source of randomness of `sample` and `sample_posterior`; fitting uses none.
+        Random numbers of `sample` and `sample_posterior`.
     verbose : bool, default=False
-        Show progress on standard error, and after `fit` how the engine works through these data, and why.
+        Show progress on standard error.
 
     Attributes
     ----------
     params_ : Parameters
-        Decay, loadings, noise variance and offset, in data units.
-    decay_ : ndarray (K,)
-        Correlation of each latent with itself one unit of time later, slowest first.
-    timescales_ : ndarray (K,)
-        ``-time_unit_ / log(decay_)``; NaN where the decay is not positive.
+        All parameters, in data units.
+    decay_, timescales_ : ndarray (K,)
+        Lag-one autocorrelation of each factor, slowest first, and ``-time_unit_ / log(decay_)``.
     time_unit_ : float
-        Unit of time of `decay_`: one row; or the median time between rows if times were given or an uneven
-        index told them, in their unit, which is a second for dates and durations.
+        Time step of `decay_`: one row, or the median time step of irregular data.
     time_unit_seconds_ : float or None
-        The same in seconds, where `times` or the index of a frame were dates or durations; None where that is
-        not known.
-    rhythm_periods_ : ndarray (R,)
-        Periods of the rhythms in the unit of `timescales_`, longest first.
-    rhythm_decays_ : ndarray (R,)
-        What is left of each rhythm's phase one unit of time later.
-    rhythm_amplitudes_ : ndarray (D, R)
-        Root mean square of each rhythm's amplitude in each feature, in data units; its standard deviation
-        there is smaller by the root of two.
-    rhythm_phases_ : ndarray (D, R)
-        By how much each feature follows the one of the largest amplitude, relative to its standard deviation,
-        in radians in (-pi, pi]: half a period is pi.
-    exog_coef_ : ndarray (D, P)
-        With `exog`: change of each column for one unit of each covariate; `mean_` is then where these are 0.
-    exog_names_ : ndarray (P,)
-        With `exog`: what the covariates are called.
-    transforms_ : dict
-        With `transforms`: the map of each column, or None, by the name of the column or its number.
+        The same in seconds, where rows have dates or durations.
+    rhythm_periods_, rhythm_decays_ : ndarray (R,)
+        Periods, longest first, in the unit of `timescales_`; damping in one `time_unit_`.
+    rhythm_amplitudes_, rhythm_phases_ : ndarray (D, R)
+        Root mean square amplitude by column, and phase lag in radians.
     smooth_timescales_ : ndarray (M,)
-        Time scales of the smooth latents in the unit of `timescales_`, longest first: their correlation over
-        ``t`` is ``(1 + sqrt(3) t / timescale) exp(-sqrt(3) t / timescale)``.
-    noise_decay_ : ndarray (D,)
-        With ``noise="ar1"``, correlation over one unit of time of the noise with memory of each feature.
-    memory_timescales_ : ndarray (D,)
-        Its time scale, in the unit of `timescales_`; NaN where the decay is not positive.
-    memory_scale_ : ndarray (D,)
-        Its standard deviation, in data units.
-    memory_share_ : ndarray (D,)
-        Part of each feature's variance, as the model has it, that is noise with memory.
+        Time scales of the smooth factors, longest first.
+    exog_coef_, exog_names_ : ndarray (D, P), (P,)
+        Regression coefficients and names of covariates.
+    transforms_ : dict
+        Transform of each column, or None.
+    noise_decay_, memory_timescales_, memory_scale_, memory_share_ : ndarray (D,)
+        AR(1) noise: autocorrelation, time scale, standard deviation, share of the variance.
     loadings_ : ndarray (D, K + 2 R + 2 M)
-        How each latent shows in each feature, in data units per standard deviation of the latent; of a rhythm
-        its two states, of a smooth latent the value and the velocity, which none sees.
-    noise_variance_ : ndarray (D,)
-        Variance of white observation noise, in squared data units.
-    mean_ : ndarray (D,)
-        Mean of each feature.
+        Effect of each state on each column, in data units.
+    noise_variance_, mean_ : ndarray (D,)
+        Variance of white noise (with `robust` the squared scale), and mean.
     degrees_of_freedom_ : float
-        Degrees of freedom of Student-t noise, from 2.1 to 1000, which is as good as normal; with `robust`
-        alone.
+        Of Student-t noise, from 2.1 to 1000.
     log_likelihood_ : float
-        Log-likelihood of the training data, in nats, without the prior of the noise.
+        Log-likelihood of the training data, in nats.
     history_ : ndarray (n_iter_,)
-        Log-likelihood after each accepted step; never falls. With `robust` that of the last climb, at degrees
-        of freedom that are held. With a prior, its log density is part of it, up
-        to the constant with which it ends at `log_likelihood_`.
-    n_iter_ : int
-        Number of accepted steps.
-    n_evaluations_ : int
-        Number of posterior evaluations.
+        Objective after each accepted step; never decreases.
+    n_iter_, n_evaluations_ : int
+        Numbers of accepted steps and of likelihood evaluations.
     converged_ : bool
-        Whether the fit ended at a maximum.
+        Whether the fit reached a maximum.
     status_ : str
-        How the fit ended, in a sentence, with what to try.
+        How the fit ended, what it selected, what to try.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
     Notes
     -----
-    Latents come slowest first; the largest correlation of a latent with a feature is positive. The fit starts
-    from slow feature analysis of the interpolated data and from its lagged covariances, refined in the
-    frequency domain.
-
-    *States.* The columns of `transform`, of `loadings_` and of all other moments of the latents are, in this
-    order, the AR(1) latents; two states of each rhythm, ``rhythm0_cos`` and ``rhythm0_sin``, of which the
-    second follows the first by a quarter of a period; and of each smooth latent its value ``smooth0`` and
-    its velocity ``smooth0_velocity``, in units of its standard deviation. `get_feature_names_out` has these
-    names.
-
-    *Noise with memory.* With ``noise="ar1"`` what a feature does alone is no latent's business: latents are
-    what features share. `transform` and all moments are of latents only; holes, forecasts and predictions
-    carry the memory on. The model of white noise is fitted first, with as many evaluations, and its
-    likelihood is the least that is reached. The engine has ``K + D`` states in the place of ``K``: a row
-    costs some ``20 (K + D)**3`` operations where cells are missing, and hardly any where the series is
-    complete and covariances are soon steady. It is for tens of features, not for hundreds.
-
-    *Columns in their own scale.* With `transforms` the model is of ``T(x)``, column by column. What is in
-    data units without them is so with them: fills and forecasts are means of the data, never outside the
-    range of a column, `quantile` gives their medians and the ends of intervals, draws are mapped back, and
-    log-likelihoods hold the Jacobian, so that they compare with those without transforms. Parameters (those
-    that are given as `noise` and `init`, too), contributions, news and standard errors are those of ``T(x)``.
-    Values on a bound are taken to be a margin off it; :mod:`probsfa.statespace.transforms` has all maps and
-    says how large that is.
-
-    *Covariates.* With ``exog=U`` the model is ``x_t = mu + B u_t + C z_t + n_t``, and ``B`` is learned by
-    maximum likelihood with all else. The model without covariates is fitted, too, with as many evaluations,
-    and `status_` says what they gain. All verbs then need covariates for the rows that they are given, and
-    those that look ahead for the rows that follow, too: after those of `X`, or by the labels of a frame, so
-    that one long frame serves all. They must be complete, and no combination of each other and the constant.
-    :mod:`probsfa.statespace.covariates` makes them of dates.
-
-    *Parameters that are held.* With `fixed` the rest is learned by maximum likelihood under them. Latents
-    are then in the places that `fixed` gives them, slowest first or not, and those with loadings that are
-    held, other than zeros, keep their signs and phases. `bic` counts what is learned, and `standard_errors`
-    has NaN for what is held. Loadings that are zero say which columns a latent is seen in.
-
-    *Times.* Where no `times` are given, a frame of pandas tells them by its index, if that holds dates (with
-    or without a time zone), periods or durations; `status_` says so. Rows that are one step of the clock or
-    of the calendar apart (hours, months, business days) are evenly sampled, and time scales are in these
-    steps. All other indexes, those with rows left out among them, are read as `times`, and time scales are in
-    seconds. An index of plain numbers is not read.
-
-    A fitted model keeps its unit of time. Data with dates at another rate are converted, ``decay_ ** (dt /
-    time_unit_)``, so that an hourly model serves six-minute data; where a decay is negative and the steps are
-    no whole ones, they are refused, and so are dates for a model of plain numbers, and the other way round.
-    Rows without times are taken as one `time_unit_` apart, with a warning if those of the fit were not.
-    A column that does not vary tells no spread. Its missing cells are filled by the constant, with standard
-    deviation zero, and `status_` says so. Where the noise is given, or one for all columns, that is its
-    spread.
+    Columns of `transform` are the AR(1) factors, then ``rhythm0_cos`` and ``rhythm0_sin`` for each cycle,
+    then ``smooth0`` and ``smooth0_velocity`` for each smooth factor. Attributes of absent parts are not set.
+    Details: :doc:`/fitting`, :doc:`/selection`, :doc:`/latents`, :doc:`/times`, :doc:`/covariates`,
+    :doc:`/scales`, :doc:`/outliers`, :doc:`/limits`.
 
     See Also
     --------
-    probsfa.SFA : The limit of no noise, for complete data.
-    probsfa.BayesianSFA : The same model with a posterior for its parameters.
-    probsfa.select_n_components : How many latents.
+    probsfa.SFA : Slow feature analysis, for complete data.
+    probsfa.BayesianSFA : Posterior intervals of parameters.
+    probsfa.select_model : Factors, cycles and noise by held-out values.
 
     References
     ----------
     Turner & Sahani (2007), Neural Computation 19:1022, doi:10.1162/neco.2007.19.4.1022.
-    Harvey (1989), Forecasting, structural time series models and the Kalman filter, section 2.3 (rhythms).
-    Hartikainen & Sarkka (2010), MLSP, doi:10.1109/MLSP.2010.5589113 (smooth latents).
 
     Examples
     --------
     >>> import numpy as np
     >>> from probsfa import ProbabilisticSFA
     >>> from probsfa.datasets import make_slow_mixture
-    >>> series = make_slow_mixture(500, 5, decay=[0.98, 0.7], noise_variance=0.3, random_state=0)
-    >>> X = series.data
+    >>> X = make_slow_mixture(500, 5, decay=[0.98, 0.7], noise_variance=0.3, random_state=0).data
     >>> X[200:230, 0] = np.nan
     >>> model = ProbabilisticSFA(n_components=2).fit(X)
     >>> filled, std = model.impute(X, return_std=True)
-    >>> filled.shape, bool(np.isnan(filled).any()), bool(std[210, 0] > 0), float(std[0, 0])
-    ((500, 5), False, True, 0.0)
-
-    A rhythm of 24 rows, in both columns and a quarter of it later in the second:
-
-    >>> t = np.arange(600)
-    >>> noise = 0.3 * np.random.default_rng(0).standard_normal((600, 2))
-    >>> X = np.stack([2.0 * np.sin(2 * np.pi * t / 24), -np.cos(2 * np.pi * t / 24)], axis=1) + noise
-    >>> model = ProbabilisticSFA(n_components=0, rhythms=1).fit(X)
-    >>> model.rhythm_periods_.round(1), (model.rhythm_phases_[:, 0] / np.pi).round(1)
-    (array([24.]), array([0. , 0.5]))
-
-    Noise that has memory, in each column its own:
-
-    >>> truth = ProbabilisticSFA.from_parameters(
-    ...     [0.98], [[1.0], [0.8], [-0.6]], 0.1, memory_decay=[0.3, 0.6, 0.8], memory_scale=0.8
-    ... )
-    >>> X, _ = truth.sample(2000, random_state=0)
-    >>> model = ProbabilisticSFA(n_components=1, noise="ar1").fit(X)
-    >>> model.noise_decay_.round(1)
-    array([0.4, 0.6, 0.8])
-
-    Two latents, of which each is seen by columns of its own, besides one that all share:
-
-    >>> seen = np.array([[1, 1, 0], [1, 1, 0], [1, 0, 1], [1, 0, 1]], dtype=bool)
-    >>> X = make_slow_mixture(400, 4, decay=[0.98, 0.9, 0.7], noise_variance=0.3, random_state=0).data
-    >>> fixed = {"loadings": seen, "decays": [0.98, np.nan, np.nan]}
-    >>> model = ProbabilisticSFA(3, fixed=fixed).fit(X)
-    >>> (model.loadings_ != 0.0).sum(axis=0), float(model.decay_[0])
-    (array([4, 2, 2]), 0.98)
-
-    Amounts that are never negative, and a covariate that is known for the rows to come, too:
-
-    >>> rain = series.data[:200, :2] ** 2
-    >>> rain[50:60, 0] = np.nan
-    >>> wet = (np.arange(203) % 7 < 2).astype(float)
-    >>> rain[wet[:200] > 0] += 3.0
-    >>> model = ProbabilisticSFA(1, transforms="sqrt", tol=0.1).fit(rain, exog=wet[:200])
-    >>> low, high = model.impute(rain, quantile=[0.05, 0.95], exog=wet[:200])
-    >>> bool(low.min() >= 0.0), model.forecast(rain, 3, exog=wet).means.shape
-    (True, (3, 2))
+    >>> bool(np.isnan(filled).any()), bool(std[210, 0] > 0), float(std[0, 0])
+    (False, True, 0.0)
     """
 
     _model: FittedModel
@@ -384,23 +232,22 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     # ------------------------------------------------------------------ fitting
 
     def fit(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Self:
-        """Find the parameters that maximise the likelihood.
+        """Estimate the parameters by maximum likelihood.
 
         Parameters
         ----------
         X : array-like (T, D), or list of array-likes (T_i, D)
-            Rows in order of time, NaN where missing; a list is several independent sequences.
+            Rows in order of time, NaN where missing; a list contains several independent sequences.
         y : ignored
         lengths : array-like of int, optional
-            Cuts one array into consecutive sequences.
+            Lengths of consecutive sequences in one array.
         times : array-like (T,) or list of array-likes, optional
-            Times of the rows, strictly increasing in each sequence, for uneven sampling: numbers in any unit,
-            dates, or durations. Decays are then those of Ornstein-Uhlenbeck processes, hence positive. By
-            default those that the index of a frame of pandas tells; see Notes.
+            Times of the rows, strictly increasing in each sequence: numbers in any unit, dates, or durations.
+            Factors are then Ornstein-Uhlenbeck processes, with positive decays. By default the index of a
+            pandas DataFrame with dates.
         exog : array-like or frame (T, P), or list of them, optional
-            Covariates, known for every row, of which each column is a linear function beside the latents; a
-            list has one for each sequence. A frame of pandas beside a frame is taken by its index and may
-            have more rows. See Notes.
+            Covariates, known for every row; one array for each sequence. A DataFrame is aligned with a
+            DataFrame `X` by its index and may have more rows.
 
         Returns
         -------
@@ -410,14 +257,14 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Raises
         ------
         ValueError
-            If the data or a parameter is not valid; see the message.
+            If the data or a parameter is not valid.
 
         Warns
         -----
         ConvergenceWarning
-            If the fit stopped before a maximum; `status_` says how.
+            If the fit stopped before a maximum; see `status_`.
         UserWarning
-            If a column holds zeros and ones or counts, for which :class:`probsfa.EmissionSFA` is.
+            If a column contains only zeros and ones, or counts; use :class:`probsfa.EmissionSFA` for these.
         """
         options = self._options()
         allow_nan = not options.noise_free
@@ -452,7 +299,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return self
 
     def _fit_mapped(self, X: Any, sequences: Sequences, exog: Any, options: FitOptions) -> Self:
-        """Fit to columns in their own scale, with covariates."""
+        """Fit to transformed columns, with covariates."""
         regression: Regression | None = None
         if exog is not None:
             if options.noise_free:
@@ -495,24 +342,24 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return self
 
     def fit_stream(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Self:
-        """Fit to a series too long for memory, read block by block from where it lies.
+        """Fit to a series longer than memory, which is read block by block.
 
-        The result is that of `fit`: each chunk of rows hands the exact distribution of its last state to the
-        next. Only starts are sought on stretches of the series. Memory does not grow with the number of rows,
-        but for four bytes a row and, up to 1.5 GiB, what a forward pass leaves for the backward one.
+        The result is that of `fit`, because each block passes the exact distribution of its last state to the
+        next. Only starting points are computed from segments of the series. Memory is four bytes a row, and
+        up to 1.5 GiB for the forward pass.
 
         Parameters
         ----------
         X : array-like (T, D)
-            Rows in order of time, NaN or under a mask where missing: anything that has a shape and gives rows
-            for a slice, such as `numpy.memmap`, a dataset of an HDF5 or Zarr file, a variable of a netCDF
-            file, or a frame, whose index is used as in `fit`.
+            Rows in order of time, NaN or masked where missing: any object with a shape whose slices are rows,
+            such as `numpy.memmap`, a dataset of an HDF5 or Zarr file, a variable of a netCDF file, or a
+            DataFrame, whose index is used as in `fit`.
         lengths : array-like of int, optional
-            Cuts the rows into consecutive sequences.
+            Lengths of consecutive sequences.
         times : array-like (T,), optional
             Times of the rows, as in `fit`; eight bytes a row.
         exog : None
-            Covariates are for `fit`.
+            Not supported; use `fit`.
 
         Returns
         -------
@@ -522,12 +369,12 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Raises
         ------
         ValueError
-            If the data or a parameter is not valid; see the message.
+            If the data or a parameter is not valid.
 
         Warns
         -----
         UserWarning
-            If the index of a frame tells that rows are not evenly spaced, as which they are taken.
+            If the index of a DataFrame is irregular; its rows are treated as regular.
 
         Examples
         --------
@@ -571,44 +418,43 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         feature_names: Any = None,
         **options: Any,
     ) -> Self:
-        """Make a fitted model of given parameters; nothing is fitted.
+        """Return a fitted model with given parameters.
 
         Parameters
         ----------
         decay : array-like (K,)
-            Correlation of each latent with itself one unit of time later, inside (-1, 1).
+            Lag-one autocorrelation of each factor, inside (-1, 1).
         loadings : array-like (D, K)
-            How each latent shows in each feature, in data units per standard deviation of the latent.
+            Effect of each factor on each column, in data units.
         noise_variance : float or array-like (D,)
-            Observation noise variance, positive, in squared data units.
+            Variance of white noise, positive, in squared data units.
         offset : float or array-like (D,), default=0.0
-            Mean of each feature.
+            Mean of each column.
         memory_decay, memory_scale : float or array-like (D,), optional
-            Correlation over one unit of time, and standard deviation in data units, of the part of each
-            feature's noise that has a memory; the model is then one of ``noise="ar1"``.
+            Autocorrelation and standard deviation, in data units, of the AR(1) noise of each column; implies
+            ``noise="ar1"``.
         degrees_of_freedom : float, optional
-            Of Student-t noise, 2.1 or more, with the option `robust`.
+            Of Student-t noise, 2.1 or more; requires the option `robust`.
         time_unit : str or timedelta or None, default=None
-            How long the unit of time of the decays is, such as ``"1h"``, for data with dates; None for rows.
+            Duration of one time step, such as ``"1h"``, for data with dates; None for rows.
         feature_names : array-like of str (D,), optional
-            What the columns are called.
+            Names of the columns.
         **options
             Parameters of the estimator, for later fits; `n_components` is K.
 
         Returns
         -------
         ProbabilisticSFA
-            With all verbs. Latents come slowest first, with the signs that a fit gives them;
-            ``log_likelihood_`` is NaN, as there are no training data.
+            With all methods. Factors are sorted and have the signs of a fit; ``log_likelihood_`` is NaN.
 
         Raises
         ------
         ValueError
-            If a shape does not fit, or a value is not finite or out of its range.
+            If shapes do not agree, or a value is not finite or outside its range.
 
         See Also
         --------
-        probsfa.statespace.make_parameters : Checks parameters.
+        probsfa.statespace.make_parameters : Validate parameters.
 
         Examples
         --------
@@ -674,7 +520,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return estimator
 
     def _options(self) -> FitOptions:
-        """What is asked for; as many latents as a start has, where nobody says how many."""
+        """Return the options; by default as many factors as `init` has."""
         options = FitOptions.of(self).check()
         params = self.init if isinstance(self.init, Parameters) else getattr(self.init, "params_", None)
         if options.n_components is None and isinstance(params, Parameters):
@@ -712,7 +558,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             self.degrees_of_freedom_ = fitted.degrees_of_freedom
 
     def _take_over_pairs(self, fitted: MaximumLikelihood) -> None:
-        """Take over what rhythms, smooth latents and memory have, where asked for, and nothing else."""
+        """Set the attributes of cycles, smooth factors and AR(1) noise that the model has."""
         params, latents = fitted.params, fitted.options
         of_rhythms = {
             "rhythm_periods_": params.rhythm_periods * fitted.time_unit,
@@ -737,7 +583,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         )
 
     def _take_over_maps(self, model: FittedModel) -> None:
-        """Take over the scales of the columns and the effects of covariates, where there are any."""
+        """Set the attributes of transforms and covariates that the model has."""
         for name in ("transforms_", "exog_coef_", "exog_names_"):
             self.__dict__.pop(name, None)  # of a fit before
         if isinstance(model, MappedModel) and model.regression is not None:
@@ -751,20 +597,20 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     # ---------------------------------------------------------------- inference
 
     def transform(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Any:
-        """Return the posterior means of the latents, given all rows of each sequence.
+        """Return the posterior means of the factors, given all rows of each sequence (Kalman smoother).
 
         Parameters
         ----------
         X : array-like (T, D), or list of array-likes (T_i, D)
-            Rows in order of time, NaN where missing. They are inferred together: a row alone tells less.
+            Rows in order of time, NaN where missing.
         lengths, times, exog : optional
             As in `fit`.
 
         Returns
         -------
         ndarray (T, K), or list of ndarrays (T_i, K)
-            Posterior means, slowest first. With ``noise=0.0`` the latents of complete rows, by themselves;
-            `posterior` has those of rows with missing cells too.
+            Posterior means, slowest first. With ``noise=0.0`` rows must be complete; use `posterior` for rows
+            with missing values.
         """
         check_is_fitted(self)
         sequences = self._check(X, lengths, times, exog, complete=self._model.fitted.options.noise_free)
@@ -773,7 +619,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def posterior(
         self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None
     ) -> Posterior | list[Posterior]:
-        """Return the distribution of the latents given all rows of each sequence.
+        """Return the distribution of the factors given all rows of each sequence (Kalman smoother).
 
         Parameters
         ----------
@@ -798,28 +644,28 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         times: Any = None,
         exog: Any = None,
     ) -> FilterResult | list[FilterResult]:
-        """Return the distribution of each latent state given the rows up to its own.
+        """Return the distribution of the factors given the rows so far (Kalman filter).
 
         Parameters
         ----------
         X : array-like (T, D), or list of array-likes (T_i, D)
             Rows in order of time, NaN where missing.
         state : FilterState, optional
-            ``state`` of the result for the rows before, to go on with one sequence.
+            ``state`` of the result for earlier rows, to continue one sequence.
         lengths, times, exog : optional
             As in `fit`.
 
         Returns
         -------
         FilterResult, or list of FilterResult
-            Causal means and covariances, log-likelihoods of the rows, and the state from which to go on. An
-            array cut by `lengths` gives a list. With `robust` the weights of a row are found from it and the
-            rows before, which are not judged again: an approximation, whose log-likelihoods are lower bounds.
+            Filtered means and covariances, log-likelihoods of the rows, one-step predictions, and the state
+            from which to continue; a list if `lengths` is given. With `robust` the weights of a row depend on
+            this row and the rows before; log-likelihoods are lower bounds.
 
         Raises
         ------
         ValueError
-            If a state comes with several sequences, or does not fit the model or the times.
+            If a state is given for several sequences, or does not match the model or the times.
         """
         sequences = self._check(X, lengths, times, exog)
         results = self._model.filter(sequences, state)
@@ -835,7 +681,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         times: Any = None,
         exog: Any = None,
     ) -> Any:
-        """Fill missing cells with their posterior means, or with quantiles.
+        """Impute missing values by their posterior means, or by quantiles.
 
         Parameters
         ----------
@@ -844,25 +690,23 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return_std : bool, default=False
             Whether to return standard deviations too.
         quantile : float or sequence of float, optional
-            Fill with the quantile of this probability in the place of the mean: 0.5 for medians; 0.05 and
-            0.95 for the ends of intervals of 90 %, as ``quantile=[0.05, 0.95]``.
+            Impute quantiles instead of means: 0.5 for medians, ``[0.05, 0.95]`` for 90 % intervals.
         lengths, times, exog : optional
             As in `fit`.
 
         Returns
         -------
         filled : like X, or list of them
-            Observed cells as they were, missing ones filled. Frames come back as frames, lists as lists. With
-            several quantiles a list with one for each.
+            Observed values unchanged, missing values imputed; of the type of `X`. With several quantiles a
+            list with one for each.
         std : like X
-            With `return_std`: standard deviation of each filled cell (of the value that would have been
-            observed, noise included); zero for observed ones.
+            With `return_std`: standard deviation of each imputed value (prediction of the observation, noise
+            included); zero for observed values.
 
         Warns
         -----
         UserWarning
-            If observed cells, left out one at a time, are found no better than by linear interpolation: the
-            model is then no better at filling single cells either.
+            If the leave-one-out error of observed values is not smaller than that of linear interpolation.
         """
         sequences = self._check(X, lengths, times, exog)
         if quantile is not None:
@@ -874,7 +718,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return values if std is None or not return_std else (values, like_input(X, sequences, std))
 
     def _impute_quantiles(self, X: Any, sequences: Sequences, quantile: Any, return_std: bool) -> Any:
-        """Fill with one quantile or with several."""
+        """Impute one quantile or several."""
         if return_std:
             raise ValueError("give either quantile or return_std, not both.")
         several = not isinstance(quantile, numbers.Real)
@@ -885,7 +729,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return filled if several else filled[0]
 
     def outlier_scores(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Any:
-        """Say of each observed cell how improbable it is given all others.
+        """Return a score for each observed value that is large for outliers.
 
         Parameters
         ----------
@@ -897,10 +741,10 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Returns
         -------
         scores : like X
-            Distance of each cell from what all other cells say of it, in standard deviations of what they
-            predict; NaN where a cell is missing, or its noise is below 1e-13 of its variance. With `robust`
-            the others count by their weights, and the standard deviation is that of cells that are no
-            outliers: 4 and more are rare among such. Frames come back as frames, lists as lists.
+            Absolute leave-one-out error of each value (given all others), in standard deviations of its
+            prediction; NaN where a value is missing, or its noise is below 1e-13 of its variance. With
+            `robust` the other values are weighted, and the standard deviation is that of regular values: 4
+            and more are rare among these.
 
         Raises
         ------
@@ -909,12 +753,12 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
         See Also
         --------
-        diagnose : Whether the noise has heavy tails, and what else does not fit.
+        diagnose : Test for heavy tails and other misfit.
 
         Notes
         -----
-        Without `robust` outliers widen the noise and bend the latents that they are judged by, and several in
-        one row, or many, excuse each other.
+        Without `robust`, outliers inflate the noise variances and distort the factors, and several outliers
+        can mask each other.
 
         Examples
         --------
@@ -934,7 +778,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def contributions(
         self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None
     ) -> FloatArray | list[FloatArray]:
-        """Say what each latent contributes to each cell.
+        """Return the contribution of each factor to each value.
 
         Parameters
         ----------
@@ -944,16 +788,14 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Returns
         -------
         ndarray (T, D, K), or list of ndarrays (T_i, D, K)
-            Posterior mean of each latent times its loading, in data units (with `transforms` in those of the
-            transformed columns); with covariates the effects of these, too, as the last P of them. With
-            `mean_` they add up to the posterior mean of each cell without its noise, which is what missing
-            cells are filled with. With ``noise=0.0`` those of the latents that are reported. With
-            ``noise="ar1"`` there is one more after the latents, ``(T, D, K + 1)``: what of the noise with
-            memory of its own column is in each cell.
+            Posterior mean of each factor times its loading, in data units (with `transforms` of the
+            transformed columns). With ``noise="ar1"`` a further entry is the AR(1) noise, ``(T, D, K + 1)``.
+            With covariates the last P entries are their effects. The sum over the last axis plus `mean_` is
+            the imputed value.
 
         See Also
         --------
-        news : What each new cell does to a forecast.
+        news : Effect of each new observation on a forecast.
 
         Examples
         --------
@@ -971,35 +813,35 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return restored
 
     def news(self, X_old: Any, X_new: Any, target: tuple[int, Any], *, exog: Any = None) -> News:
-        """Say which new cell moved the prediction of another one, and by how much.
+        """Attribute the revision of a prediction to new observations.
 
         Parameters
         ----------
         X_old : array-like (T_old, D)
-            Rows as they were known, NaN where missing: one `time_unit_` apart, or a frame with dates.
+            Earlier data, NaN where missing: rows one `time_unit_` apart, or a DataFrame with dates.
         X_new : array-like (T_new, D)
-            The same rows and those that follow, with cells that have come in or were revised. With dates,
-            rows may have come in between, too.
+            The same rows and later ones, with new or revised values. With dates, new rows may lie between old
+            ones.
         target : tuple
-            Row and column of what is predicted. The row is a number or a date, in the future if it is beyond
-            the last one; the column goes by its number or its name. It must be missing.
+            Row and column of the predicted value, which must be missing. The row is a number or a date, also
+            after the last row; the column is a number or a name.
         exog : array-like or frame, optional
-            Covariates of the rows of `X_new` and of those that follow, up to the target's.
+            Covariates of the rows of `X_new` and of later rows up to the target.
 
         Returns
         -------
         News
-            ``before`` and ``after``, and the impact of each cell, which sum up to the difference; ``table``
-            has the largest first.
+            Predictions ``before`` and ``after``, and the impact of each new value; impacts add up to the
+            difference. ``table`` lists the largest first.
 
         Raises
         ------
         ValueError
-            If rows or cells are missing that were known, or the target is known.
+            If rows or values of `X_old` are missing in `X_new`, or the target is observed.
 
         See Also
         --------
-        contributions : What each latent has to do with a cell.
+        contributions : Contribution of each factor to each value.
 
         References
         ----------
@@ -1052,35 +894,33 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         times: Any = None,
         exog: Any = None,
     ) -> Forecast | list[Forecast]:
-        """Forecast what follows each sequence.
+        """Forecast the rows after each sequence.
 
         Parameters
         ----------
         X, lengths, times
             As in `transform`; the rows from which to forecast.
         exog : array-like or frame (T + H, P), or list of them, optional
-            Covariates of the rows, and then of the steps; or a frame whose index has both.
+            Covariates of the rows and of the forecast steps; or a DataFrame whose index contains both.
         n_steps : int, optional
             Number of steps, each of one `time_unit_`.
         fh : array-like (H,), optional
-            Forecasting horizon, in the place of `n_steps`, rising: numbers of steps ahead of the last row,
-            fractions of one `time_unit_` as well; durations ahead of it; or the dates to forecast, where the
-            rows have dates. Uneven steps are as exact as even ones.
+            Forecasting horizon instead of `n_steps`, increasing: numbers of steps after the last row, also
+            fractions; durations after the last row; or dates.
 
         Returns
         -------
         Forecast, or list of Forecast
-            Means and standard deviations of observations (H, D) and latents (H, K). With `robust` the noise
-            has the variance of Student's t, which is more than its quantiles say: for intervals take those of
-            draws by ``sample_posterior(X, of="cells", n_steps=...)``. An array cut by `lengths` gives a list.
-            Frames give frames, whose index goes on from that of `X`: dates from dates, by their
-            calendar, and row numbers from row numbers; where it cannot, it counts the steps ahead.
+            Means and standard deviations of observations (H, D) and factors (H, K); a list if `lengths` is
+            given. With `robust`, use quantiles of ``sample_posterior(X, of="cells", n_steps=...)`` for
+            prediction intervals. For DataFrames the moments are DataFrames, whose index continues that of
+            `X`, or counts the steps ahead.
 
         Raises
         ------
         ValueError
-            If not exactly one of `n_steps` and `fh` is given, `fh` does not rise or cannot be compared with
-            the times of the rows, or a step is a fraction and a decay is negative.
+            If not exactly one of `n_steps` and `fh` is given, `fh` does not increase or does not match the
+            times of the rows, or a step is a fraction and a decay is negative.
 
         Examples
         --------
@@ -1125,23 +965,23 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def sample(
         self, n_steps: int = 1, *, exog: Any = None, random_state: Seed = None
     ) -> tuple[FloatArray, FloatArray]:
-        """Draw a series from the model.
+        """Simulate a series from the model.
 
         Parameters
         ----------
         n_steps : int, default=1
             Number of rows, one `time_unit_` apart.
         exog : array-like (n_steps, P), optional
-            Covariates of the rows, where the model has such.
+            Covariates of the rows, if the model has any.
         random_state : int, Generator or None
-            Source of randomness; the estimator's by default.
+            Random numbers; those of the estimator by default.
 
         Returns
         -------
         X : ndarray (n_steps, D)
             Observations.
         latents : ndarray (n_steps, K)
-            The latents behind them.
+            Factors.
         """
         check_is_fitted(self)
         check_count("n_steps", n_steps)
@@ -1163,7 +1003,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         exog: Any = None,
         random_state: Seed = None,
     ) -> FloatArray | list[FloatArray]:
-        """Draw courses of the latents, or missing cells and what follows, from their joint distribution.
+        """Draw factors, or missing and future values, from their joint posterior distribution.
 
         Parameters
         ----------
@@ -1172,18 +1012,17 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         n_draws : int, default=1
             Number of draws.
         of : {"latents", "cells"}, default="latents"
-            What to draw. ``"cells"`` gives series without holes: observed cells as they were, missing ones
-            with their noise, all of a draw together, so that sums, largest values and times below a threshold
-            of a draw are draws of these.
+            What to draw. ``"cells"`` returns complete series: observed values unchanged, missing values drawn
+            jointly, noise included, so that sums, maxima and other functions of a draw are draws of these.
         n_steps : int, default=0
-            Rows that follow each sequence, each one `time_unit_` after the one before, drawn with the rest.
+            Number of future rows after each sequence, one `time_unit_` apart.
         random_state : int, Generator or None
-            Source of randomness; the estimator's by default.
+            Random numbers; those of the estimator by default.
 
         Returns
         -------
         ndarray (n_draws, T + n_steps, K), or list of ndarrays (n_draws, T_i + n_steps, K)
-            With ``of="cells"`` D in the place of K.
+            With ``of="cells"``, D instead of K.
 
         Examples
         --------
@@ -1194,7 +1033,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         >>> X[40:60, 0] = np.nan
         >>> model = ProbabilisticSFA(1).fit(X)
         >>> draws = model.sample_posterior(X, 200, of="cells", n_steps=5, random_state=0)
-        >>> largest = draws[:, 40:60, 0].max(axis=1)  # of the hole, 200 draws
+        >>> largest = draws[:, 40:60, 0].max(axis=1)  # of the missing block, 200 draws
         >>> draws.shape, largest.shape
         ((200, 105, 3), (200,))
         """
@@ -1228,8 +1067,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def bic(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> float:
         """Return the Bayesian information criterion, smaller is better. Parameters as in `transform`.
 
-        ``-2 log L + P log N``, with ``P`` free parameters and ``N`` rows in which anything is observed. With
-        ``noise=0.0`` the likelihood is that of the square model, whatever `n_components` is, and so is ``P``.
+        ``-2 log L + P log N``, with ``P`` free parameters and ``N`` rows with at least one observed value.
+        With ``noise=0.0``, ``L`` and ``P`` are those of the model with as many factors as columns.
         """
         sequences = self._check_observed(X, lengths, times, exog)
         n_observed = int(np.count_nonzero(sequences.mask.any(axis=1)))
@@ -1238,23 +1077,23 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def diagnose(
         self, X: Any, *, block: int = 24, lengths: Any = None, times: Any = None, exog: Any = None
     ) -> Diagnostics:
-        """Say whether the model fits data, column by column, and what to try where it does not.
+        """Test the fit of the model by column, and suggest options.
 
         Parameters
         ----------
         X : array-like (T, D), or list of array-likes (T_i, D)
             Rows in order of time, NaN where missing: those of the fit, or others.
         block : int, default=24
-            Rows of the blocks that are hidden to see how well intervals hold in longer holes.
+            Number of rows of the hidden blocks for which coverage is measured.
         lengths, times, exog : optional
             As in `fit`.
 
         Returns
         -------
         Diagnostics
-            Predictions one row ahead and their standardised errors, like `X`; autocorrelations, tails,
-            rhythms and drifts of these errors, and how often intervals hold, by column and kind of hole;
-            ``advice``, sentences that say what to try. ``print`` shows a table, ``plot()`` a picture.
+            One-step predictions and their standardized errors, like `X`; tests of these errors for
+            autocorrelation, heavy tails, cycles and drifts; coverage of prediction intervals by column;
+            ``advice``. ``print`` shows a table, ``plot()`` a figure.
 
         Raises
         ------
@@ -1263,8 +1102,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
         See Also
         --------
-        filter : Predictions alone, which can be resumed.
-        probsfa.select_n_components : How many latents.
+        filter : One-step predictions alone, which can be resumed.
+        probsfa.select_model : Compare models.
 
         Examples
         --------
@@ -1294,14 +1133,14 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Parameters
         ----------
         X, lengths, times, exog
-            The data the model was fitted to.
+            The training data.
 
         Returns
         -------
         StandardErrors
-            With the shapes and units of the parameters (and with covariates ``exog_coef``), and intervals by
-            ``interval(name, level)``: those of time scales are on the logarithmic scale. Costs two posterior
-            evaluations for each free parameter, and three for each coefficient of a covariate.
+            With the shapes and units of the parameters (with covariates also ``exog_coef``); confidence
+            intervals by ``interval(name, level)``, those of time scales on the logarithmic scale. Costs two
+            likelihood evaluations for each free parameter, and three for each coefficient of a covariate.
 
         Raises
         ------
@@ -1321,36 +1160,35 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         times: Any = None,
         exog: Any = None,
     ) -> TimescaleProfile:
-        """Return an interval of the time scale of a latent by profile likelihood.
+        """Return a confidence interval of the time scale of a factor by profile likelihood.
 
-        All other parameters are fitted again for each time scale that is tried, on the exact likelihood. The
-        interval is as skewed as the likelihood, and may reach to infinity where the series is too short to
-        tell a slow latent from a drift. Where two latents have nearly the same time scale, another one may
-        take the place of this one, and the interval covers both. Coefficients of covariates are held.
+        All other parameters are fitted again for each value of the time scale, except coefficients of
+        covariates. The interval may be asymmetric, and unbounded if the series is too short to distinguish a
+        slow factor from a drift. If two factors have nearly the same time scale, they can exchange their
+        roles, and the interval covers both.
 
         Parameters
         ----------
         X, lengths, times, exog
-            The data the model was fitted to.
+            The training data.
         component : int, default=0
-            Which latent; they come slowest first.
+            Index of the factor, slowest first.
         level : float, default=0.95
-            Probability to cover.
+            Nominal coverage.
 
         Returns
         -------
         TimescaleProfile
-            ``lower``, ``upper``, and the profile itself. Costs two posterior evaluations for each free
-            parameter, as `standard_errors` does, and some hundred more: about as much as a fit.
+            ``lower``, ``upper``, and the profile. Costs about as much as a fit.
 
         Raises
         ------
         ValueError
-            If the model has no noise (``noise=0.0``), or the latent no positive decay.
+            If the model has no noise (``noise=0.0``), or the decay is not positive.
 
         See Also
         --------
-        standard_errors : Intervals of all parameters, from the curvature at the maximum alone.
+        standard_errors : Intervals of all parameters, from the curvature at the maximum.
 
         References
         ----------
@@ -1374,12 +1212,12 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     # ------------------------------------------------------------------- storage
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to a file that :func:`probsfa.load` reads; no pickle.
+        """Save the fitted model to a file for :func:`probsfa.load`; no pickle.
 
         Parameters
         ----------
         path : path-like
-            File to write; what is there is replaced in one piece.
+            File to write; an existing file is replaced atomically.
         """
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)
@@ -1392,7 +1230,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return hasattr(self, "params_")
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what the estimator accepts."""
+        """Return the tags of scikit-learn."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = not (is_number(self.noise) and self.noise == 0.0)
         return tags
@@ -1407,15 +1245,14 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Returns
         -------
         ndarray of str
-            The name of the class with a number for AR(1) latents, and those of the states of rhythms and
-            smooth latents; see Notes.
+            Class name and number for AR(1) factors; names of the states of cycles and smooth factors.
         """
         names = super().get_feature_names_out(input_features)
         pairs = self.params_.latents.names
         return names if not pairs else np.append(names[: -len(pairs)], np.array(pairs, dtype=object))
 
     def __sklearn_clone__(self) -> Self:
-        """An unfitted estimator with the same parameters and the same start, which is kept as it is."""
+        """Return an unfitted estimator with the same parameters; `init` is not cloned."""
         params = self.get_params(deep=False)
         init = params.pop("init")
         made = type(self)(**{name: clone(value, safe=False) for name, value in params.items()}, init=init)
@@ -1426,7 +1263,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     @property
     def _advice_on_missing(self) -> str:
-        """What the message on a missing value recommends: noise=0.0 alone does not support them."""
+        """Advice of the error on missing values, which only noise=0.0 does not support."""
         if hasattr(self, "params_"):
             return "Fill them with impute first."
         return (
@@ -1448,7 +1285,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         complete: bool = False,
         later: bool = False,
     ) -> Sequences:
-        """Check data for a verb; covariates follow `later` where rows ahead need them, too."""
+        """Validate data of a method; with `later` covariates are added by the caller."""
         check_is_fitted(self)
         allow_nan, fitted = self._model.takes_missing and not complete, self._model.fitted
         sequences = check_sequences(
@@ -1467,7 +1304,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return sequences if later else self._with_exog(sequences, X, exog)[0]
 
     def _check_observed(self, X: Any, lengths: Any, times: Any, exog: Any) -> Sequences:
-        """Check data by which the model is judged: something must be observed."""
+        """Validate data of a diagnostic, which need at least one observed value."""
         sequences = self._check(X, lengths, times, exog)
         if not sequences.mask.any():
             raise ValueError(
@@ -1486,7 +1323,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         n_steps: int = 0,
         times: Any = None,
     ) -> tuple[Sequences, list[FloatArray] | None]:
-        """Rows with their covariates and those of rows that follow, if the model has any."""
+        """Add covariates of the rows and of later rows, if the model has any."""
         model = self._model
         regression = model.regression if isinstance(model, MappedModel) else None
         if regression is None:
@@ -1510,7 +1347,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 def followed_by_empty_rows(
     sequences: Sequences, n_steps: int, unit: float, ahead: Sequence[FloatArray] | None = None
 ) -> Sequences:
-    """Sequences with rows after each in which nothing is observed, one unit of time apart.
+    """Append rows without observations to each sequence, one unit of time apart.
 
     Their covariates (n_steps, P) are `ahead`, for each sequence, where there are any.
     """
@@ -1533,20 +1370,20 @@ def followed_by_empty_rows(
 
 
 def set_fitted(estimator: ProbabilisticSFA, model: FittedModel) -> None:
-    """Make an estimator a fitted one, wherever its model was fitted; warn if it is not at a maximum."""
+    """Set the fitted attributes of an estimator; warn if the fit did not converge."""
     estimator._take_over(model)
     if not estimator.converged_:
         warnings.warn(estimator.status_, ConvergenceWarning, stacklevel=3)
 
 
 def with_times(fitted: MaximumLikelihood, axis: TimeAxis, time_unit: float) -> MaximumLikelihood:
-    """The outcome of a fit, which knows what the times of its data were counted in."""
+    """Return the result of a fit with the unit of time of its data."""
     status = fitted.status + describe_index(axis, time_unit)
     return replace(fitted, time_unit=time_unit, status=status, axis=axis)
 
 
 def load(path: str | os.PathLike[str]) -> ProbabilisticSFA:
-    """Load a model that :meth:`ProbabilisticSFA.save` wrote.
+    """Load a model that :meth:`ProbabilisticSFA.save` saved.
 
     Parameters
     ----------
@@ -1563,7 +1400,7 @@ def load(path: str | os.PathLike[str]) -> ProbabilisticSFA:
     FileNotFoundError
         If there is no such file.
     ValueError
-        If it is not a model of this package, is broken, or of a later version of the format. Sizes are
+        If it is not a model of this package, is damaged, or has a later version of the format. Sizes are
         checked before anything is unpacked.
     """
     model, options, names = persistence.read(path)

@@ -1,4 +1,4 @@
-"""Causal inference that can stop and go on: the distribution of each state given the rows so far."""
+"""Kalman filter that can be resumed: the distribution of each state given the rows so far."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,16 +25,16 @@ FilterRows = Callable[[Parameters, Panel, FloatArray, FloatArray, Transition | N
 
 
 class FilterState(NamedTuple):
-    """Where a filter stopped, and all it needs to go on.
+    """State of a Kalman filter after its last row, from which it can be resumed.
 
     Attributes
     ----------
     mean : ndarray of shape (K,)
-        Mean of the last latent state given the rows so far.
+        Mean of the last state given the rows so far.
     covariance : ndarray of shape (K, K)
         Its covariance.
     time : float or None
-        Time of the last row, in units of the model's time; None for even sampling.
+        Time of the last row, in units of the model's time; None for regular data.
     """
 
     mean: FloatArray
@@ -98,30 +98,29 @@ class _Filtered:
 
 @dataclass(frozen=True, eq=False)
 class FilterResult:
-    """Causal distributions of the latents, and what they predict one row ahead.
+    """Result of a Kalman filter: distributions of the factors, and one-step predictions.
 
     Attributes
     ----------
     means : ndarray of shape (T, K)
-        Means of the latents given the rows up to their own.
+        Means of the factors given the rows so far.
     covariances : ndarray of shape (T, K, K)
         Their covariances.
     row_log_likelihoods : ndarray of shape (T,)
-        Log density of each row given the rows before it, in nats; zero where nothing is observed.
+        Log density of each row given the rows before it, in nats; zero for rows without observations.
     state : FilterState
-        From which to go on with the rows that follow; with AR(1) noise it contains the noise.
+        State from which to continue; includes AR(1) noise.
     predictions : ndarray of shape (T, D)
-        Means of the observations given the rows before their own. Computed at first use, like the two that
-        follow.
+        Means of the observations given the rows before. Computed at first use, like the next two.
     prediction_std : ndarray of shape (T, D)
-        Standard deviations of the observations given the rows before their own, noise included.
+        Standard deviations of these predictions, noise included.
     innovations : ndarray of shape (T, D)
-        Standardised prediction errors, ``(x - predictions) / prediction_std``; NaN where a cell is missing.
-        If the model is right, those of a column are independent and standard normal.
+        Standardized prediction errors, ``(x - predictions) / prediction_std``; NaN where a value is missing.
+        If the model is right, they are independent and standard normal in each column.
 
     See Also
     --------
-    probsfa.ProbabilisticSFA.diagnose : What innovations say of the model.
+    probsfa.ProbabilisticSFA.diagnose : Tests of the innovations.
     """
 
     means: FloatArray
@@ -180,7 +179,7 @@ def one_step(
     steps : Transition
         Transitions that lead to each row, (T, K); those to the first row of a sequence start it again.
     means : ndarray of shape (T, K)
-        Means of the latents given the rows up to their own.
+        Means of the factors given the rows so far.
     covariances : ndarray of shape (T, K, K)
         Their covariances.
     before : FilterState, optional

@@ -59,25 +59,25 @@ ALTERNATIVES: tuple[tuple[Options, ...], ...] = (
 
 @dataclass(frozen=True, eq=False)
 class ModelSelection:
-    """Models compared by hidden cells, and the choice among them.
+    """Result of a model selection by BIC and held-out values.
 
     Attributes
     ----------
     options : dict
-        Options of the choice, for `ProbabilisticSFA`.
+        Options of the selected model, for `ProbabilisticSFA`.
     best_estimator_ : ProbabilisticSFA
-        The choice, fitted to all cells of all rows.
+        Selected model, fitted to all values.
     records : tuple of dict
-        A row of the table for each fit; see `table`.
+        One record for each fit; see `table`.
     reason : str
-        What was chosen and why, in a sentence.
+        Description of the choice.
     hidden : tuple of str
-        How cells were hidden, in words.
+        How values were held out.
     seconds : float
-        Time of the whole.
+        Total wall-clock time.
     interrupted : bool
-        Whether it was interrupted from the keyboard, so that fewer candidates were compared, and the choice
-        is fitted to the cells that were not hidden alone.
+        Whether the search was interrupted from the keyboard; the selected model is then fitted without the
+        held-out values.
     """
 
     options: dict[str, Any]
@@ -90,13 +90,13 @@ class ModelSelection:
 
     @property
     def table(self) -> "pd.DataFrame":
-        """Every fit as a row of a frame of pandas.
+        """All fits, as a pandas DataFrame.
 
-        ``model`` are the options in words, ``round`` the round of successive halving, ``rows`` the rows of
-        the fit; ``score`` is the mean continuous ranked probability score of the hidden cells, in units of
-        each column's spread, and smaller is better, NaN before the last round; ``behind`` by how much it is
-        worse than the best of the round, with its ``standard_error``; ``rmse`` and ``mae`` errors in
-        standard deviations; ``bic`` the Bayesian information criterion; ``verdict`` what became of it.
+        ``model``: options; ``round``: round of successive halving; ``rows``: number of rows of the fit;
+        ``score``: mean continuous ranked probability score of held-out values, in units of each column's
+        standard deviation (smaller is better, NaN before the last round); ``behind``: difference to the best
+        of the round, with its ``standard_error``; ``rmse`` and ``mae`` in standard deviations; ``bic``;
+        ``verdict``.
         """
         import pandas as pd
 
@@ -138,46 +138,45 @@ def select_model(
     random_state: Seed = 0,
     verbose: bool = False,
 ) -> ModelSelection:
-    """Choose a model by its likelihood and by how well it finds hidden cells again, and fit it.
+    """Select a model by BIC and by held-out values, and fit it.
 
     Parameters
     ----------
     X : array-like (T, D), or list of array-likes (T_i, D)
         Rows in order of time, NaN where missing.
     candidates : iterable of dict, optional
-        Options of :class:`ProbabilisticSFA`, a dictionary for each model. By default they are searched for:
-        numbers of latents up to one for each column, then rhythms, smooth latents and noise with memory
-        beside the best number where that leaves anything to them, then numbers around it again.
+        Options of :class:`ProbabilisticSFA`, a dictionary for each model. By default candidates are searched:
+        numbers of factors up to the number of columns, then cycles, smooth factors and AR(1) noise, where
+        residual diagnostics suggest them, then numbers of factors again.
     alternatives : iterable of iterables of dict, optional
-        Where candidates are searched for: options that are tried beside the number of latents, in groups.
-        Within a group each takes the place of the one before, and the first that does not serve ends it. By
-        default up to three rhythms, a smooth latent, and noise with memory.
+        Options that the search combines with numbers of factors, in groups. Within a group they are tried in
+        order until one does not improve the model. By default up to three cycles, a smooth factor, and AR(1)
+        noise.
     budget : float, optional
-        Seconds that all of it may take. Fewer candidates are tried then, and the last fit may end before it
-        converges. One model is fitted in any case.
+        Maximum time in seconds. Fewer candidates are compared then, and the last fit may stop before it
+        converges. At least one model is fitted.
     fraction : float, default=0.2
-        Part of the observed cells to hide.
+        Share of the observed values that are held out.
     n_masks : int, default=4
-        Number of parts of the hidden cells, each of which is filled given all other cells.
+        Number of parts of the held-out values; each is predicted given all other values.
     block : int, default=24
-        Rows of a hidden block, where `X` has no gaps of its own to take as a pattern.
+        Number of rows of a hidden block, if `X` has too few missing values to provide the pattern.
     lengths, times : optional
         As in `ProbabilisticSFA.fit`.
     random_state : int, Generator, RandomState or None, default=0
-        Chooses the hidden cells.
+        Random numbers that select the held-out values.
     verbose : bool, default=False
         Show progress on standard error.
 
     Returns
     -------
     ModelSelection
-        The choice, fitted to all cells, and a table of all models that were compared. After Ctrl-C with the
-        best so far.
+        Selected model, fitted to all values, and a table of all fits. After Ctrl-C the best model so far.
 
     Raises
     ------
     ValueError
-        If the data or a candidate is not valid, or nothing can be hidden.
+        If the data or a candidate is not valid, or no value can be held out.
 
     Warns
     -----
@@ -186,39 +185,25 @@ def select_model(
 
     See Also
     --------
-    select_n_components : The number of latents alone.
-    ProbabilisticSFA.diagnose : Whether the chosen model fits.
+    select_n_components : Select the number of factors alone.
+    ProbabilisticSFA.diagnose : Test the selected model.
 
     Notes
     -----
-    *Holes.* Where 20 or more cells are missing, the mask of the missing cells is moved in time, and hides the
-    observed cells that it comes to lie on. Else half of the cells are hidden one by one and half in blocks of
-    rows of one column.
+    BIC ranks the candidates. The two or three best are compared by the continuous ranked probability score of
+    held-out values; models within 2.5 standard errors of the best, or within 1 %, count as equal, and the one
+    with the smallest BIC is selected. If held-out values reject the model with the smallest BIC, other values
+    are held out, and both comparisons must agree. Robust and Gaussian models are compared by held-out values
+    alone.
 
-    *Choice.* The Bayesian information criterion of fits to all cells says which models are left for the
-    last round: it asks for no random number. Hidden cells decide between these where they can: models are
-    compared by the difference of their continuous ranked probability scores on the same cells, which a few
-    cells far out cannot dominate. Those that are behind the best by less than 2.5 standard errors, or by
-    less than a hundredth, are as good, and the one of them with the smallest criterion is chosen; where two
-    are close, that of fits that have converged. Where hidden cells refuse the model of the smallest
-    criterion, other cells are hidden, and it is refused where these refuse it, too. Where only some
-    candidates have robust noise, whose lower bound does not compare with a likelihood, the best of each
-    kind reaches the last round, where hidden cells alone say whether noise is robust: where scores are
-    better by a hundredth.
+    If 20 or more values are missing, their pattern, moved in time, selects the held-out values; otherwise
+    half are single values and half are blocks. Values that are six robust standard deviations from the median
+    of four adjacent observations are treated as missing during the comparison, unless a candidate has robust
+    noise.
 
-    *Cells left out.* Cells that are six robust standard deviations from the median of the four observed
-    cells of their column that are nearest in time are taken to be missing while models are compared, unless
-    a candidate has robust noise: two such cells, any number of rows apart, look like a rhythm. The choice
-    is fitted to all cells.
-
-    *Search.* Rhythms, smooth latents and memory are tried where the best model so far leaves something that
-    they could explain: power at a frequency beyond that of its neighbours, or correlated errors one row
-    ahead.
-
-    *Rounds.* All candidates are fitted with up to 30 evaluations to 2,000 rows or more; a fourth of them,
-    two at least, with up to 40 more to sixteen times as many rows, and so on up to all, which two or three
-    of them reach. These fits end where a step would gain less than half a nat, the last one to all cells by
-    its own `tol`.
+    Candidates are compared in rounds (successive halving): all are fitted with up to 30 likelihood
+    evaluations to 2,000 rows or more, the best quarter (at least two) with up to 40 more to sixteen times as
+    many rows, and so on. See :doc:`/selection`.
 
     References
     ----------

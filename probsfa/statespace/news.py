@@ -1,4 +1,4 @@
-"""News: which new cell moved the prediction of another one, and by how much.
+"""News: attribution of the revision of a prediction to new observations.
 
 Posterior means are linear in the observations: a cell ``(s, d)`` enters the noise-free mean of the cell
 ``(t, e)`` with the weight ``C_e' V_ts C_d / r_d``, with ``V_ts`` the posterior covariance of the states of
@@ -30,30 +30,30 @@ _SAME_TIME = 1e-6
 
 
 class News(NamedTuple):
-    """What moved a prediction, cell by cell.
+    """Revision of a prediction, attributed to new observations.
 
-    The table names rows by number and, where they have dates, by these.
+    The table identifies rows by number, or by date if they have dates.
 
     Attributes
     ----------
     before, after : float
         Prediction of the target from the old data and from the new, in data units.
     rows, columns : ndarray of int of shape (M,)
-        Cells that are new or revised.
+        Positions of new or revised values.
     expected : ndarray of shape (M,)
-        What was known of them: predictions from the old data, or the old values of revised cells.
+        Their predictions from the old data, or the old values of revised ones.
     observed : ndarray of shape (M,)
         Their values in the new data.
     weights : ndarray of shape (M,)
-        Change of the prediction for each unit of surprise.
+        Change of the prediction for each unit of ``observed - expected``.
     impacts : ndarray of shape (M,)
-        ``weights * (observed - expected)``; they sum up to ``after - before``.
+        ``weights * (observed - expected)``; they add up to ``after - before``.
     revised : ndarray of bool of shape (M,)
-        Whether a cell had another value in the old data.
+        Whether the old data had another value.
     feature_names : tuple of str
         What the columns are called.
     times : pandas.Index of shape (M,), or None
-        Dates of the rows of these cells, where the new data are a frame with such an index.
+        Dates of these rows, if the new data are a DataFrame with dates.
     """
 
     before: float

@@ -127,7 +127,7 @@ def _none() -> FloatArray:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Parameters:
-    """Parameters of a model with ``K`` AR(1) latents, ``R`` rhythms, ``M`` smooth latents and ``D`` features.
+    """Parameters of a model with ``K`` AR(1) factors, ``R`` cycles, ``M`` smooth factors, ``D`` columns.
 
     Immutable; :meth:`replace` returns changed parameters. Two instances are equal only if they are the same
     object: compare the arrays.
@@ -135,23 +135,22 @@ class Parameters:
     Attributes
     ----------
     decay : ndarray of shape (K,)
-        Correlation of each AR(1) latent over one time step, inside (-1, 1).
+        Lag-one autocorrelation of each AR(1) factor, inside (-1, 1).
     loadings : ndarray of shape (D, K + 2 R + 2 M)
         Observation matrix, in data units per standard deviation of a state. The second column of a smooth
-        latent is zero.
+        factor is zero.
     noise_variance : ndarray of shape (D,)
         Observation noise variance, in squared data units.
     offset : ndarray of shape (D,)
         Mean of the observations, in data units.
     rhythm_decay : ndarray of shape (R,)
-        What is left of each rhythm after one time step, ``rho`` inside (0, 1).
+        Damping of each cycle in one time step, ``rho`` inside (0, 1).
     rhythm_frequency : ndarray of shape (R,)
-        Frequency of each rhythm, ``w`` in radians for one time step, positive.
+        Frequency of each cycle, ``w`` in radians per time step, positive.
     smooth_rate : ndarray of shape (M,)
-        ``sqrt(3) / timescale`` of each smooth latent, for one time step.
+        ``sqrt(3) / timescale`` of each smooth factor, per time step.
     memory_decay : ndarray of shape (D,) or (0,)
-        Correlation over one time step of the AR(1) noise of each column, inside (-1, 1); empty for white
-        noise.
+        Lag-one autocorrelation of the AR(1) noise of each column, inside (-1, 1); empty for white noise.
     memory_scale : ndarray of shape (D,) or (0,)
         Standard deviation of the AR(1) noise, in data units, zero or positive.
 
@@ -373,7 +372,7 @@ def make_parameters(
     memory_decay: ArrayLike | None = None,
     memory_scale: ArrayLike | None = None,
 ) -> Parameters:
-    """Check parameters and bring them to their full shapes.
+    """Validate parameters and broadcast them to their full shapes.
 
     Parameters
     ----------
@@ -386,10 +385,10 @@ def make_parameters(
     offset : float or array-like of shape (D,), default=0.0
         Mean of the observations.
     memory_decay : float or array-like of shape (D,), optional
-        Correlation over one step of the part of the noise that has a memory, inside (-1, 1), of each column
-        or of all. Without, the noise is white.
+        Lag-one autocorrelation of the AR(1) noise, inside (-1, 1), of each column or of all. None is white
+        noise.
     memory_scale : float or array-like of shape (D,), optional
-        Standard deviation of that part, not negative; given with `memory_decay`.
+        Standard deviation of the AR(1) noise, not negative; required with `memory_decay`.
 
     Returns
     -------
@@ -398,7 +397,7 @@ def make_parameters(
     Raises
     ------
     ValueError
-        If a shape does not fit, or a value is not finite or out of its range.
+        If shapes do not agree, or a value is not finite or outside its range.
 
     Examples
     --------

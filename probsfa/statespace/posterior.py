@@ -35,18 +35,18 @@ _LEAST_NOISE = 1e-13
 
 
 class Posterior(NamedTuple):
-    """Distribution of the latents given the observations.
+    """Distribution of the factors given all observations (Kalman smoother).
 
     Attributes
     ----------
     means : ndarray of shape (T, K)
         Posterior means.
     covariances : ndarray of shape (T, K, K)
-        Posterior covariances of the latents of one time step.
+        Posterior covariances of the factors at each row.
     lag_one_covariances : ndarray of shape (T - 1, K, K)
         ``lag_one_covariances[t]`` is the covariance of ``z_t+1`` (rows) with ``z_t`` (columns).
     row_log_likelihoods : ndarray of shape (T,)
-        Log density of each row given the rows before it, in nats; zero where nothing is observed.
+        Log density of each row given the rows before it, in nats; zero for rows without observations.
     """
 
     means: FloatArray
@@ -74,7 +74,7 @@ class Posterior(NamedTuple):
         )
 
     def split(self, parts: Iterable[slice]) -> "list[Posterior]":
-        """The distributions of stretches of the rows, such as the sequences that a list holds."""
+        """Return the distributions of segments of the rows, such as the sequences of a list."""
         return [
             Posterior(
                 self.means[s],

@@ -1,4 +1,4 @@
-"""From the posterior of the latents to that of observations: imputation and forecasts."""
+"""Imputation and forecasts: from the posterior of the factors to that of observations."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -45,18 +45,18 @@ def check_probability(probability: Any) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Forecast:
-    """Distribution of the steps after the last row, ``H`` of them.
+    """Forecast of ``H`` steps after the last row.
 
     Attributes
     ----------
     means : ndarray or frame of shape (H, D)
         Means of the observations.
     std : ndarray or frame of shape (H, D)
-        Standard deviations of the observations, their noise included.
+        Standard deviations of the observations, noise included.
     latent_means : ndarray or frame of shape (H, K)
-        Means of the latents.
+        Means of the factors.
     latent_std : ndarray or frame of shape (H, K)
-        Standard deviations of the latents.
+        Standard deviations of the factors.
     """
 
     means: Any
@@ -75,7 +75,7 @@ class Forecast:
         return replace(self, means=means, std=std, latent_means=latent_means, latent_std=latent_std)
 
     def quantile(self, probability: float) -> Any:
-        """Quantiles of the observations: ends of intervals, and with 0.5 the median.
+        """Return quantiles of the observations: limits of prediction intervals, or with 0.5 the median.
 
         Parameters
         ----------

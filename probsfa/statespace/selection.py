@@ -38,38 +38,38 @@ from probsfa.statespace.prediction import observation_moments
 
 
 class Selection(NamedTuple):
-    """Held-out scores of numbers of latents, and the choice among them.
+    """Held-out scores of numbers of factors, and the selected number.
 
-    Scores are in units of each feature's standard deviation; "cells" are those hidden one by one, "blocks"
-    those hidden in blocks of rows.
+    Scores are in units of each column's standard deviation; "cells" are hidden single values, "blocks" hidden
+    blocks of rows.
 
     Attributes
     ----------
     n_components : int
-        The choice.
+        Selected number of factors.
     candidates : ndarray of int of shape (M,)
-        Numbers of latents, rising.
+        Numbers of factors, ascending.
     rmse_cells, rmse_blocks : ndarray of shape (M,)
         Root mean square errors.
     log_density_cells, log_density_blocks : ndarray of shape (M,)
-        Mean log densities of hidden cells, in nats for a cell.
+        Mean log densities of hidden values, in nats per value.
     log_density : ndarray of shape (M,)
-        The same over all hidden cells.
+        The same over all hidden values.
     standard_error : ndarray of shape (M,)
         Standard error of the difference of `log_density` to the best candidate, zero there.
     n_evaluations : ndarray of int of shape (M,)
-        Posterior evaluations of each fit.
+        Number of likelihood evaluations of each fit.
     converged : ndarray of bool of shape (M,)
-        Whether each fit ended at a maximum.
+        Whether each fit converged.
     rule : str
-        How the choice was made.
+        Rule of the selection.
     score : ndarray of shape (M,)
-        Mean continuous ranked probability scores of the hidden cells, smaller is better, in units of each
-        column's spread; by them and by `bic` the rule "evidence" chooses.
+        Mean continuous ranked probability scores of hidden values, smaller is better; used with `bic` by the
+        rule "evidence".
     score_error : ndarray of shape (M,)
         Standard error of the difference of `score` to the best candidate, zero there.
     bic : ndarray of shape (M,)
-        Bayesian information criteria of the cells that were seen, smaller is better.
+        Bayesian information criteria of the values that were not hidden, smaller is better.
     """
 
     n_components: int
@@ -104,54 +104,51 @@ def select_n_components(
     times: Any = None,
     random_state: Seed = None,
 ) -> Selection:
-    """Choose the number of latents of :class:`ProbabilisticSFA` by hiding observed cells.
+    """Select the number of factors of :class:`ProbabilisticSFA` by held-out values.
 
     Parameters
     ----------
     X : array-like (T, D), or list of array-likes (T_i, D)
         Rows in order of time, NaN where missing.
     candidates : iterable of int
-        Numbers of latents to compare, in any order.
+        Numbers of factors to compare, in any order.
     fraction : float, default=0.1
-        Part of the observed cells to hide: half of them one by one, half in blocks. Features that would keep
-        fewer than two cells are left as they are.
+        Share of the observed values that are held out: half as single values, half in blocks. Columns that
+        would keep fewer than two values are not used.
     block : int, default=24
-        Rows of a hidden block; at most a tenth of the rows are taken.
+        Number of rows of a hidden block; at most a tenth of all rows.
     rule : {"evidence", "two_standard_errors", "best"}, default="evidence"
-        ``"evidence"``: numbers of latents whose continuous ranked probability score of the hidden cells is
-        within 2.5 standard errors of the best one's, or within a hundredth, are as good, and the one of them
-        with the smallest Bayesian information criterion is taken; that of fits to all cells where two are
-        close. The error is that of the difference on the same cells, from its scatter over hidden blocks and
-        cells.
-        ``"two_standard_errors"``: the smallest number whose log density is within two standard errors of the
-        best one's; a few cells can dominate it, and the choice is then too small. ``"best"``: the highest log
-        density, which is the best by chance in part.
+        ``"evidence"``: the smallest BIC among the numbers whose continuous ranked probability score of
+        held-out values is within 2.5 standard errors of the best, or within 1 %. Standard errors are those of
+        the difference on the same values. ``"two_standard_errors"``: the smallest number whose held-out log
+        density is within two standard errors of the best; outliers can dominate it, and the number is then
+        too small. ``"best"``: the highest held-out log density.
     rhythms, smooth : int or list, default=0
-        As in `ProbabilisticSFA`: the same beside each number of latents.
+        As in `ProbabilisticSFA`, combined with each number of factors.
     noise : {"diagonal", "isotropic", "ar1"} or float, default="diagonal"
         As in `ProbabilisticSFA`; not 0.0.
     max_iter : int, default=200
-        Most posterior evaluations of each fit.
+        Maximum number of likelihood evaluations of each fit.
     tol : float, default=1.0
-        As in `ProbabilisticSFA`; the last nats of likelihood change predictions little.
+        As in `ProbabilisticSFA`; larger, because small gains in likelihood hardly change predictions.
     lengths, times : optional
         As in `ProbabilisticSFA.fit`.
     random_state : int, Generator, RandomState or None, default=None
-        Chooses the hidden cells.
+        Random numbers that select the held-out values.
 
     Returns
     -------
     Selection
-        The curve and the choice; `probsfa.plots.plot_selection` draws it.
+        Scores and the selected number; `probsfa.plots.plot_selection` draws them.
 
     Raises
     ------
     ValueError
-        If the data or a parameter is not valid, or nothing can be hidden.
+        If the data or a parameter is not valid, or no value can be held out.
 
     See Also
     --------
-    select_model : Chooses rhythms, smooth latents and the noise too.
+    select_model : Select cycles, smooth factors and noise too.
 
     References
     ----------

@@ -39,22 +39,22 @@ _MOST_EVALUATIONS = 60
 
 
 class TimescaleProfile(NamedTuple):
-    """Profile likelihood of the time scale of one latent.
+    """Profile likelihood of the time scale of a factor.
 
     Attributes
     ----------
     lower, upper : float
-        Ends of the interval; zero where a decay of zero is in it, infinite where a constant is.
+        Limits of the interval; zero if it includes a decay of zero, infinite if it includes a decay of one.
     timescale : float
-        The estimate of maximum likelihood.
+        Maximum likelihood estimate.
     level : float
-        Probability to cover.
+        Nominal coverage.
     timescales : ndarray of shape (G,)
-        Time scales at which all else was fitted again, ascending.
+        Time scales at which the other parameters were fitted, ascending.
     log_likelihoods : ndarray of shape (G,)
-        The log-likelihoods there, in nats, less the largest.
+        Log-likelihoods there, in nats, minus the largest.
     n_evaluations : int
-        Number of posterior evaluations.
+        Number of likelihood evaluations.
     """
 
     lower: float

@@ -54,42 +54,42 @@ class _Errors(NamedTuple):
 
 
 class StandardErrors(_Errors):
-    """Standard errors of the parameters, with the parameters' own shapes and units.
+    """Standard errors of the parameters, in their shapes and units.
 
-    For intervals use :meth:`interval`: an estimate plus or minus standard errors is none for what is positive
-    and skewed, as time scales and variances are.
+    For confidence intervals use :meth:`interval`, which uses a logarithmic scale for time scales and
+    variances.
 
     Attributes
     ----------
     decay : ndarray of shape (K,)
     loadings : ndarray of shape (D, K + 2 R + 2 M)
-        NaN where the loading is held: of a rhythm where its phase is zero, of velocities, and by `fixed`.
+        NaN for loadings that are not free: by `fixed`, velocities, and of a cycle where its phase is zero.
     noise_variance : ndarray of shape (D,)
-        NaN where the variance is held or at its floor.
+        NaN where the variance is fixed or at its lower bound.
     offset : ndarray of shape (D,)
     timescales : ndarray of shape (K,)
         NaN where the decay is not positive.
     rhythm_decays, rhythm_periods : ndarray of shape (R,)
-        Of rhythms.
+        Of stochastic cycles.
     smooth_timescales : ndarray of shape (M,)
-        Of smooth latents.
+        Of smooth factors.
     memory_decay, memory_scale : ndarray of shape (D,) or (0,)
-        Of noise with memory; NaN for a column that has next to none.
+        Of AR(1) noise; NaN for a column with a scale near zero.
     estimates : Parameters
-        The parameters that these are the errors of.
+        The estimated parameters.
     time_unit : float
         Unit of time of the decays.
 
     See Also
     --------
-    probsfa.ProbabilisticSFA.profile_timescale : An interval by profile likelihood, for short series.
+    probsfa.ProbabilisticSFA.profile_timescale : Profile-likelihood interval, for short series.
 
     Notes
     -----
-    These are errors of large samples. Where a series spans few time scales of a latent, intervals are too
-    narrow: those of 90 % cover 82 % of time scales, 84 % of loadings, 83 % of offsets and 91 % of noise
-    variances in 200 series of 300 rows of two latents with time scales of 19 and 4 rows, and 88, 86, 87 and
-    89 % in 60 series of 3,000 rows.
+    These are asymptotic. If a series spans few time scales of a factor, intervals are too narrow. For two
+    factors with time scales of 19 and 4 rows, 90 % intervals cover 82 % of time scales, 84 % of loadings, 83
+    % of offsets and 91 % of noise variances in 200 series of 300 rows, and 88, 86, 87 and 89 % in 60 series
+    of 3,000 rows.
 
     Examples
     --------

@@ -1,10 +1,9 @@
-"""Columns in their own scale: amounts that are never negative, percentages, and what is skewed.
+"""Transforms of columns: positive amounts, percentages, and skewed values.
 
-A model of Gaussian columns fills rain below zero and humidity above 100. A column may be taken in a scale of
-its own instead, ``y = T(x)`` with an increasing ``T``, in which it is closer to Gaussian and knows no bounds.
-The log-likelihood of the data is that of ``y`` plus ``log T'(x)`` for each observed cell. A Gaussian of ``y``
-comes back as a distribution of ``x`` whose quantiles are those of ``y``, mapped, and whose mean and standard
-deviation are integrals.
+A Gaussian model can impute negative rain and humidity above 100 %. With a transform a column is modelled as
+``y = T(x)`` with an increasing ``T``, in which it is unbounded and closer to Gaussian. The log-likelihood of
+the data is that of ``y`` plus ``log T'(x)`` for each observed value. Quantiles of ``x`` are those of ``y``,
+transformed back; means and standard deviations are computed by integration.
 
 ==================  ======================================================  =================================
 kind                ``y``                                                   ``x``
@@ -19,11 +18,11 @@ kind                ``y``                                                   ``x`
 ``(None, b)``       ``-log(b - x)``                                         b or below
 ==================  ======================================================  =================================
 
-Values on a bound have no finite ``y`` in the last three, and no finite slope in ``"sqrt"``: those that are
-closer to it than a margin are taken to be as far from it as the margin. That is half the distance of the
-closest training value that is off the bound, but a thousandth of the range at least, and a hundredth at most
-(of the median distance, where there is one bound, a thousandth and a twentieth). What comes back below the
-range of ``"log1p"``, ``"sqrt"`` and ``"box-cox"`` is zero.
+Values on a bound have no finite ``y`` in the last three, and no finite slope in ``"sqrt"``. Values that are
+closer to the bound than a margin are moved to the margin. The margin is half the distance of the closest
+training value off the bound, at least a thousandth and at most a hundredth of the range (for one bound, at
+least a thousandth and at most a twentieth of the median distance). Back-transformed values below the range of
+``"log1p"``, ``"sqrt"`` and ``"box-cox"`` are zero.
 """
 
 from probsfa.statespace.transforms.asked import make_transforms
