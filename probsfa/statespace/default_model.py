@@ -115,7 +115,7 @@ def fit_default_model(data: InMemory, options: FitOptions, fit: Fit) -> LinearGa
     start = models[best].fitted.params if varied else None
     model = fit(data.sequences, candidates[best].asked(options, n_features), candidates[best].size, start)
     table = ", ".join(f"{c.words} {s:.3g}" for c, s in zip(candidates, mean, strict=True))
-    status = f"{model.fitted.status} Error of hidden values, by number of factors: {table}."
+    status = f"{model.fitted.status} Mean error (CRPS) of held-out values, by number of factors: {table}."
     return replace(model, fitted=replace(model.fitted, status=status))
 
 

@@ -38,7 +38,7 @@ def test_processes_of_single_columns_get_ar1_noise(rng):
     seen = np.where(hidden, np.nan, whole)
     model = ProbabilisticSFA().fit(seen)
     assert model.params_.has_memory and model.noise_decay_.shape == (20,)
-    assert model.get_params()["noise"] == "auto" and "Error of hidden values" in model.status_
+    assert model.get_params()["noise"] == "auto" and "held-out values" in model.status_
     white = ProbabilisticSFA(noise="diagonal").fit(seen)
     errors = [error_of(one.impute(seen), whole, hidden) for one in (model, white)]
     assert errors[0] < errors[1]
@@ -89,4 +89,4 @@ def test_nothing_is_compared_where_something_was_asked_for(asked):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # not converged
         model = ProbabilisticSFA(max_iter=3, **asked).fit(x)
-    assert not hasattr(model, "noise_decay_") and "Error of hidden values" not in model.status_
+    assert not hasattr(model, "noise_decay_") and "held-out values" not in model.status_

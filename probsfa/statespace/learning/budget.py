@@ -70,13 +70,13 @@ class Size(NamedTuple):
     @property
     def sentence(self) -> str:
         """What was chosen, for the status of a fit."""
-        words = f" n_components=None took {self.n_components} latents"
+        words = f" Selected {self.n_components} latent factor{'s' if self.n_components > 1 else ''}"
         if self.stretches is None:
             return words + "."
         used = sum(s.stop - s.start for s in self.stretches)
         return (
-            f"{words}, learned from {used:,} of {self.n_rows:,} rows in {len(self.stretches)} stretches; "
-            "a number of latents learns from all."
+            f"{words}, fitted to {used:,} of {self.n_rows:,} rows in {len(self.stretches)} segments; "
+            "with n_components given, all rows are used."
         )
 
 

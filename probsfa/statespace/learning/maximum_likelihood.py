@@ -565,7 +565,7 @@ def _about_tolerance(result: FitResult, problem: FitProblem) -> str:
     """A sentence on the tolerance that was chosen, where the fit ended by it; or nothing."""
     if problem.options.tol != "auto" or result.status != "converged":
         return ""
-    return f" tol='auto' took {problem.tol:.2g}."
+    return f" tol='auto' is {problem.tol:.2g}."
 
 
 def _about_floors(params: Parameters, problem: FitProblem) -> str:

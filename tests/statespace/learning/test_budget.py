@@ -88,7 +88,7 @@ def test_a_fit_from_stretches_fills_all_rows():
     x[::7, 1] = np.nan
     assert affordable_rows(18, 18) < len(x)
     model = ProbabilisticSFA().fit(x)
-    assert "of 60,000 rows in 8 stretches" in model.status_
+    assert "of 60,000 rows in 8 segments" in model.status_
     filled = model.impute(x)
     assert np.array_equal(filled[~np.isnan(x)], x[~np.isnan(x)]) and not np.isnan(filled).any()
     np.testing.assert_allclose(np.sort(model.decay_)[-2:], [0.9, 0.98], atol=0.01)
@@ -102,7 +102,7 @@ def test_the_first_call_fills_better_than_straight_lines(tmp_path):
     seen = np.where(hidden, np.nan, x)
     model = ProbabilisticSFA().fit(seen)
     k = model.decay_.size
-    assert model.converged_ and f"n_components=None took {k} latents" in model.status_
+    assert model.converged_ and f"Selected {k} latent factor" in model.status_
 
     def error(filled):
         return np.sqrt(np.mean((filled - x)[hidden] ** 2))
@@ -121,7 +121,7 @@ def test_no_noise_and_no_number_of_latents_is_all_slow_features(rng):
 def test_a_stream_chooses_its_number_of_latents(rng):
     x = rng.standard_normal((300, 4)).cumsum(axis=0)
     streamed = ProbabilisticSFA(tol=100.0).fit_stream(x)
-    assert streamed.loadings_.shape == (4, 4) and "took 4 latents" in streamed.status_
+    assert streamed.loadings_.shape == (4, 4) and "Selected 4 latent factors" in streamed.status_
 
 
 def test_a_step_must_be_worth_more_where_there_are_many_parameters():
