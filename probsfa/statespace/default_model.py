@@ -18,7 +18,6 @@ from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.hidden_cells import HiddenCells, crps, hide_for_choice, units_of
 from probsfa.statespace.learning.budget import (
-    STRETCHES,
     Size,
     affordable_rows,
     ar1_noise_affordable,
@@ -42,6 +41,8 @@ _FEWEST_VALUES = 20
 # Gain in nats, for each free parameter and at least, below which a fit ends: the maximum is half a nat for
 # each above the truth, and what is left moves no fill by as much as the candidates differ.
 _WORTH, _LEAST_GAIN = 0.03, 0.5
+# The comparison fits so many candidates, on rows that together cost about as much as the fit to all rows.
+_FITS = 3
 # Most likelihood evaluations of a candidate that is compared.
 _MOST_EVALUATIONS = 40
 
@@ -132,10 +133,10 @@ def _candidates(data: InMemory) -> list[_Candidate]:
 
 def _compared_rows(sequences: Sequences, n_components: int) -> Sequences:
     """Stretches of the rows where comparing candidates on all of them would take long, else all."""
-    affordable = affordable_rows(n_components + sequences.n_features, sequences.n_features)
+    affordable = affordable_rows(n_components + sequences.n_features, sequences.n_features) // _FITS
     if sequences.n_rows <= affordable:
         return sequences
-    sample = stretches(sequences.mask, sequences.lengths, affordable, 3 * STRETCHES)
+    sample = stretches(sequences.mask, sequences.lengths, affordable)
     return sequences if sample is None else sequences.cut_out(sample)
 
 
