@@ -73,6 +73,7 @@ features = probsfa.SFA(2).fit_transform(X)
 if WITH_CORE:
     X[5:9, 1] = np.nan
     filled = probsfa.ProbabilisticSFA().fit(X).impute(X)
+    filled += probsfa.imputation.ProbabilisticImputer().fit_transform(X)
     print(bool(np.isfinite(features).all() and np.isfinite(filled).all()))
 """
 
