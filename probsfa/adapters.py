@@ -107,7 +107,7 @@ class SeriesTransformer(BaseEstimator):
             return result
         import pandas as pd
 
-        joined = pd.concat(result)
+        joined: Any = pd.concat(result)
         joined.index = X.index
         return joined
 
@@ -293,9 +293,7 @@ class SeriesForecaster(BaseEstimator):
     def _forecast(self, fh: Any, X: Any) -> Any:
         check_is_fitted(self)
         if fh is None and self.fh is None:
-            raise ValueError(
-                "fh is None, here and in fit; give a forecasting horizon such as fh=[1, 2, 3]."
-            )
+            raise ValueError("fh is None, here and in fit; give a forecasting horizon such as fh=[1, 2, 3].")
         self.fh = self.fh if fh is None else fh
         given = {}
         if self._X is not None:

@@ -301,13 +301,12 @@ class ProbabilisticImputer(Saved, TransformerMixin, BaseEstimator):
 
     def _like(self, X: Any, series: "_Series", values: FloatArray) -> Any:
         """Return a result in the type of the input."""
-        names = list(self.get_feature_names_out())[: values.shape[1]]
+        names: Any = list(self.get_feature_names_out())[: values.shape[1]]
         first = as_frame(X[0] if series.checked.is_list else X)
-        labels = getattr(first, "columns", None)
         if not hasattr(self, "feature_names_in_") and hasattr(first, "iloc"):
-            if not all(isinstance(label, str) for label in labels):
+            if not all(isinstance(label, str) for label in first.columns):
                 # Labels that are no names to scikit-learn, such as numbers or pairs.
-                own = labels[self._kept]
+                own = first.columns[self._kept]
                 names = own if len(own) == len(names) else [*own, *names[len(own) :]]
         return like_input(X, series.checked, values, columns=names, sources=self._kept.tolist())
 
