@@ -1,6 +1,7 @@
 # The one table of the public names and where they live. Type checkers read it as it stands, and __init__.py
 # looks names up by it when they are first used: a new public name is one line here.
 
+from probsfa import adapters as adapters
 from probsfa import bayes as bayes
 from probsfa import datasets as datasets
 from probsfa import distributed as distributed

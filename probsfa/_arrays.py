@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
+from probsfa._xarray import as_frame
+
 __all__ = [
     "LARGEST",
     "SCAN_ROWS",
@@ -81,7 +83,7 @@ def check_array(
     estimator: Any, X: Any, name: str, *, reset: bool, allow_nan: bool, min_rows: int
 ) -> NDArray[np.float64]:
     """Check one array-like and return it as a float64 array (N, D)."""
-    X = _fill_masked(X)
+    X = as_frame(_fill_masked(X))
     _check_kind(X, name)
     X = _without_na(X)
     try:

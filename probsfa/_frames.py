@@ -5,12 +5,15 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
+import numpy as np
 from sklearn import get_config
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from probsfa._like_input import like_array
 from probsfa._validation import is_list_of_sequences
+from probsfa._xarray import as_frame, is_data_array
 
-__all__ = ["lists_in_lists_out"]
+__all__ = ["lists_in_lists_out", "output_container"]
 
 _Estimator = TypeVar("_Estimator", bound=type)
 
@@ -22,6 +25,9 @@ def lists_in_lists_out(cls: _Estimator) -> _Estimator:
     configured to be frames, this decorator transforms the list as a whole, with whatever else belongs to its
     sequences (times, for example), and makes a frame of each result, with the index of its sequence.
 
+    A DataArray of xarray gives a DataArray, with the coordinates of its rows, unless frames are configured:
+    these have its labels as their index.
+
     ``fit_transform`` hands on to ``transform`` what it takes of the arguments for ``fit``, where
     scikit-learn's own drops them.
     """
@@ -31,12 +37,17 @@ def lists_in_lists_out(cls: _Estimator) -> _Estimator:
 
     @functools.wraps(to_frame)
     def transform(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
-        container = _container(self)
-        if container == "default" or not is_list_of_sequences(X):
-            return to_frame(self, X, *args, **kwargs)
+        container = output_container(self)
+        if not is_list_of_sequences(X):
+            if container != "default":
+                return to_frame(self, as_frame(X), *args, **kwargs)
+            return _labelled(self, X, to_frame(self, X, *args, **kwargs))
+        if container == "default":
+            results = to_frame(self, X, *args, **kwargs)
+            return [_labelled(self, x, result) for x, result in zip(X, results, strict=True)]
         results = plain(self, X, *args, **kwargs)
         return [
-            _Result(self, result).set_output(transform=container).transform(sequence)
+            _Result(self, result).set_output(transform=container).transform(as_frame(sequence))
             for sequence, result in zip(X, results, strict=True)
         ]
 
@@ -46,7 +57,7 @@ def lists_in_lists_out(cls: _Estimator) -> _Estimator:
     @functools.wraps(inherited)
     def fit_transform(self: Any, X: Any, y: Any = None, **fit_params: Any) -> Any:
         for_both = {name: value for name, value in fit_params.items() if name in own_arguments}
-        if knows_lists and not for_both and is_list_of_sequences(X) and _container(self) == "default":
+        if knows_lists and not for_both and is_list_of_sequences(X) and output_container(self) == "default":
             return inherited(self, X, y, **fit_params)
         if for_both or is_list_of_sequences(X):
             return self.fit(X, y, **fit_params).transform(X, **for_both)
@@ -57,7 +68,14 @@ def lists_in_lists_out(cls: _Estimator) -> _Estimator:
     return cls
 
 
-def _container(estimator: Any) -> Any:
+def _labelled(estimator: Any, X: Any, result: Any) -> Any:
+    """Give the outputs of an estimator the coordinates of the rows they belong to, where `X` has such."""
+    if not is_data_array(X) or not isinstance(result, np.ndarray) or len(result) != len(X):
+        return result
+    return like_array(X, result, estimator.get_feature_names_out(), ())
+
+
+def output_container(estimator: Any) -> Any:
     """Return the kind of frames that an estimator gives, "default" for arrays."""
     configured = getattr(estimator, "_sklearn_output_config", {})
     return configured.get("transform", get_config()["transform_output"])

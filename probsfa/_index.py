@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probsfa._times import TimeAxis, check_times
+from probsfa._xarray import is_data_array, labels_of_rows
 
 __all__ = ["IndexTimes", "calendar_seconds", "index_of", "read_dates", "read_index", "tells_times"]
 
@@ -58,7 +59,9 @@ class IndexTimes(NamedTuple):
 
 
 def index_of(X: Any) -> Any:
-    """Return the index of a frame of pandas, None for everything else."""
+    """Return the index of a frame of pandas or of the rows of a DataArray, None for everything else."""
+    if is_data_array(X):
+        return labels_of_rows(X)
     pandas = sys.modules.get("pandas")
     return X.index if pandas is not None and isinstance(X, pandas.DataFrame) else None
 
@@ -110,7 +113,11 @@ def read_index(
     (30.436875, 'month')
     """
     indexes = [index_of(x) for x in (X if as_list else [X])]
-    labels = [f"X[{i}].index" for i in range(len(indexes))] if as_list else ["X.index"]
+    names = [f"X[{i}]" for i in range(len(indexes))] if as_list else ["X"]
+    labels = [
+        f"{name}.indexes[{x.dims[0]!r}]" if is_data_array(x) else f"{name}.index"
+        for name, x in zip(names, X if as_list else [X], strict=True)
+    ]
     if not any(tells_times(index) for index in indexes):
         for index, label in zip(indexes, labels, strict=True):
             _warn_of_unread(index, label)
@@ -126,7 +133,7 @@ def read_index(
         edges = np.cumsum([0, *lengths])
         indexes = [indexes[0][a:b] for a, b in zip(edges[:-1], edges[1:], strict=True)]
         if len(indexes) > 1:
-            labels = [f"X.index (sequence {i})" for i in range(len(indexes))]
+            labels = [f"{labels[0]} (sequence {i})" for i in range(len(indexes))]
     return read_dates(indexes, labels, calendar=calendar, infer=infer, from_index=True)
 
 
@@ -227,14 +234,15 @@ def _checked_seconds(stamps: Any, label: str) -> NDArray[np.float64]:
     except ValueError as error:
         if not label.startswith("X"):
             raise
+        of_array = ".indexes[" in label
+        drop = "the dates: X.drop_vars(X.dims[0])" if of_array else "the index: X.reset_index(drop=True)"
         clocks = (
             " Where clocks are set back, tz_localize(zone, ambiguous='infer') tells the repeated hours apart."
             if "repeats" in str(error) and getattr(stamps, "tz", True) is None
             else ""
         )
         raise ValueError(
-            f"{error}{clocks} To take the rows as evenly spaced in the order that they have, "
-            "drop the index: X.reset_index(drop=True)."
+            f"{error}{clocks} To take the rows as evenly spaced in the order that they have, drop {drop}."
         ) from None
 
 

@@ -1,34 +1,54 @@
 """Results in the shape of the input: frames for frames, lists for lists."""
 
+import re
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
+from probsfa._xarray import is_data_array
 
-__all__ = ["like_input", "like_rows"]
+__all__ = ["like_array", "like_input", "like_rows"]
+
+#: Names of the nullable types of pandas that hold numbers; values become "Float64".
+_NULLABLE = re.compile(r"boolean|U?Int\d+|Float\d+")
 
 
-def like_input(X: Any, sequences: Sequences, values: FloatArray) -> Any:
-    """Give values of all cells (N, D) the type of the input they belong to.
+def like_input(
+    X: Any,
+    sequences: Sequences,
+    values: FloatArray,
+    *,
+    columns: Sequence[Any] | None = None,
+    sources: Sequence[int] | None = None,
+) -> Any:
+    """Give values of all rows (N, C) the type of the input they belong to.
 
     Parameters
     ----------
     X : array-like, DataFrame or Table, or list of them
-        What the caller gave. Frames are those of pandas and polars, tables those of pyarrow.
+        What the caller gave. Frames are those of pandas and polars, tables those of pyarrow; a DataArray of
+        xarray counts as array-like.
     sequences : Sequences
         The same, checked.
-    values : ndarray of shape (N, D)
-        A value for each cell.
+    values : ndarray of shape (N, C)
+        A value for each row and column.
+    columns : sequence, optional
+        Names of the columns of `values`; by default they are those of `X`.
+    sources : sequence of int, optional
+        Which columns of `X` the first columns of `values` are; all by default.
 
     Returns
     -------
-    ndarray, DataFrame or Table, or list of them
-        Frames and tables have the columns of the input; those of pandas its index, too. All else gives
-        arrays.
+    ndarray, DataFrame, Table or DataArray, or list of them
+        Frames and tables have the columns of the input; those of pandas its index, too, and nullable floats
+        for its nullable numbers; a DataArray has its dimensions and coordinates. All else gives arrays.
     """
     if sequences.is_list:
-        return [_like_one(x, values[s]) for x, s in zip(X, sequences.slices, strict=True)]
-    return _like_one(X, values)
+        return [like_array(x, values[s], columns, sources) for x, s in zip(X, sequences.slices, strict=True)]
+    return like_array(X, values, columns, sources)
 
 
 def like_rows(X: Any, values: FloatArray, *, index: Any = None, columns: Any = None) -> Any:
@@ -49,21 +69,64 @@ def like_rows(X: Any, values: FloatArray, *, index: Any = None, columns: Any = N
     -------
     ndarray, DataFrame or Table
     """
-    if hasattr(X, "columns") and hasattr(X, "index") and hasattr(X, "iloc"):
-        return type(X)(values, index=index, columns=X.columns if columns is None else columns)
-    if columns is not None and hasattr(X, "with_columns"):  # polars
-        return type(X)(values, schema=list(columns), orient="row")
-    if columns is not None and hasattr(type(X), "from_arrays"):  # pyarrow
-        return type(X).from_arrays(list(values.T), names=list(columns))
-    return _like_one(X, values)
+    if _is_pandas(X):
+        made = type(X)(values, index=index, columns=X.columns if columns is None else columns)
+        return made if columns is not None else _nullable_as_in(made, X.dtypes)
+    if is_data_array(X):
+        rows, features = X.dims
+        known = {} if index is None else {rows: index}
+        if columns is not None:
+            return type(X)(values, dims=(rows, "component"), coords={**known, "component": list(columns)})
+        if index is None and len(values) == len(X):
+            return X.copy(data=values)
+        known |= {name: each for name, each in X.coords.items() if rows not in each.dims}
+        return type(X)(values, dims=X.dims, coords=known, name=X.name, attrs=X.attrs)
+    return like_array(X, values, columns, ())
 
 
-def _like_one(x: Any, values: FloatArray) -> Any:
-    # Frames are recognised by what is used of them, so that their libraries need not be loaded for arrays.
-    if hasattr(x, "columns") and hasattr(x, "index") and hasattr(x, "iloc"):
-        return type(x)(values, index=x.index, columns=x.columns, copy=False)  # nobody else holds them
-    if hasattr(x, "columns") and hasattr(x, "schema") and hasattr(x, "with_columns"):  # polars
-        return type(x)(values, schema=x.columns, orient="row")
-    if hasattr(x, "column_names") and hasattr(x, "schema") and hasattr(type(x), "from_arrays"):  # pyarrow
-        return type(x).from_arrays(list(values.T), names=x.column_names)
+def like_array(x: Any, values: FloatArray, columns: Any = None, sources: Sequence[int] | None = None) -> Any:
+    """Give values of the rows of one sequence its type; parameters as of :func:`like_input`."""
+    if _is_pandas(x):
+        names = x.columns if columns is None else columns
+        made = type(x)(values, index=x.index, columns=names, copy=False)  # nobody else holds them
+        return _nullable_as_in(made, x.dtypes if sources is None else x.dtypes.iloc[list(sources)])
+    if is_data_array(x):
+        return _like_data_array(x, values, columns, sources)
+    if hasattr(x, "schema") and hasattr(x, "with_columns"):  # polars
+        return type(x)(values, schema=list(x.columns if columns is None else columns), orient="row")
+    if hasattr(x, "column_names") and hasattr(type(x), "from_arrays"):  # pyarrow
+        names = x.column_names if columns is None else list(columns)
+        return type(x).from_arrays(list(values.T), names=names)
     return values
+
+
+def _is_pandas(x: Any) -> bool:
+    # Frames are recognised by what is used of them, so that their libraries need not be loaded for arrays.
+    return hasattr(x, "columns") and hasattr(x, "index") and hasattr(x, "iloc")
+
+
+def _nullable_as_in(frame: Any, dtypes: Any) -> Any:
+    """Give the first columns of a frame nullable floats where the types of other columns are nullable."""
+    for j, dtype in enumerate(dtypes):
+        if isinstance(dtype, np.dtype):
+            continue
+        if hasattr(dtype, "pyarrow_dtype"):
+            frame.isetitem(j, frame.iloc[:, j].astype("double[pyarrow]"))
+        elif _NULLABLE.fullmatch(dtype.name):
+            frame.isetitem(j, frame.iloc[:, j].astype("Float64"))
+    return frame
+
+
+def _like_data_array(x: Any, values: FloatArray, columns: Any, sources: Sequence[int] | None) -> Any:
+    if columns is None:
+        return x.copy(data=values)
+    rows, features = x.dims
+    kept = list(range(x.shape[1]) if sources is None else sources)
+    if len(columns) == len(kept):
+        return x.isel({features: kept}).copy(data=values)
+    by_row = {name: each for name, each in x.coords.items() if features not in each.dims}
+    if not kept:  # of other columns, such as latent factors
+        return type(x)(values, dims=(rows, "component"), coords={**by_row, "component": list(columns)})
+    labels = x.indexes[features][kept] if features in x.indexes else columns[: len(kept)]
+    by_row[features] = [*labels, *columns[len(kept) :]]
+    return type(x)(values, dims=x.dims, coords=by_row, name=x.name, attrs=x.attrs)

@@ -56,6 +56,67 @@ def test_the_default_path_loads_no_jax():
     assert python(DEFAULT_PATH).strip() == "False"
 
 
+MINIMAL = """
+import sys
+absent = {"jax", "numpyro", "matplotlib", "xarray", "arviz", "tqdm", "dask"}
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in absent:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+import numpy as np
+import probsfa
+X = np.cumsum(np.random.default_rng(0).standard_normal((60, 3)), axis=0)
+features = probsfa.SFA(2).fit_transform(X)
+if WITH_CORE:
+    X[5:9, 1] = np.nan
+    filled = probsfa.ProbabilisticSFA().fit(X).impute(X)
+    filled += probsfa.imputation.ProbabilisticImputer().fit_transform(X)
+    print(bool(np.isfinite(features).all() and np.isfinite(filled).all()))
+"""
+
+
+@pytest.mark.parametrize("with_core", [False, pytest.param(True, marks=needs_core)])
+def test_numpy_scipy_scikit_learn_and_pandas_are_enough(with_core):
+    python(MINIMAL.replace("WITH_CORE", str(with_core)))
+
+
+# What takes long to import and neither the first fit nor scikit-learn's base classes need.
+AVOIDABLE = (
+    "jax",
+    "matplotlib",
+    "probsfa.graphs",
+    "probsfa.sfa",
+    "scipy.signal",
+    "sklearn.cluster",
+    "sklearn.linear_model",
+    "sklearn.neighbors",
+    "sklearn.pipeline",
+    "statsmodels",
+    "tqdm",
+    "xarray",
+)
+FIRST_RESULT = """
+import sys, warnings
+import numpy as np
+import sklearn.base, sklearn.utils.validation
+before = set(sys.modules)
+from probsfa import ProbabilisticSFA
+warnings.simplefilter("ignore")
+X = np.cumsum(np.random.default_rng(0).standard_normal((60, 3)), axis=0)
+X[5:9, 1] = np.nan
+ProbabilisticSFA(max_iter=5).fit(X).impute(X, return_std=True)
+print(*(set(sys.modules) - before))
+"""
+
+
+@needs_core
+def test_the_first_imputation_loads_only_what_it_needs():
+    assert not set(AVOIDABLE) & set(python(FIRST_RESULT).split())
+
+
 def seconds(code):
     begin = time.perf_counter()
     python(code)

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
-from sklearn.cluster import KMeans
 from sklearn.utils import check_random_state
 
 from probsfa._arrays import as_float_array
@@ -97,6 +96,8 @@ class RadialBasis(Expansion):
             return distinct[np.sort(rng.choice(len(distinct), size=m, replace=False))]
         if m == len(distinct):
             return distinct
+        from sklearn.cluster import KMeans  # takes long to load
+
         kmeans = KMeans(n_clusters=m, n_init=1, random_state=rng).fit(values)
         return np.asarray(kmeans.cluster_centers_, dtype=np.float64)
 

@@ -1,8 +1,9 @@
-"""Ways to fill the holes of a series, and how well each finds hidden cells again.
+"""Imputation of missing values: a scikit-learn imputer, and methods compared by hidden values.
 
-Every method has a name and ``fill(X, times=None)``, which gives a :class:`Filled`: values without holes and,
-where the method has them, standard deviations. :func:`compare_methods` hides observed cells, lets every
-method fill the same holes and scores what it makes of them with :mod:`probsfa.metrics`.
+:class:`ProbabilisticImputer` is a step of scikit-learn pipelines. The methods that are compared each have a
+name and ``fill(X, times=None)``, which returns a :class:`Filled`: completed values and, where the method has
+them, standard deviations. :func:`compare_methods` hides observed values, lets every method impute them and
+scores the results with :mod:`probsfa.metrics`.
 
 Examples
 --------
@@ -29,6 +30,7 @@ from probsfa.imputation.hiding import HiddenBlocks as HiddenBlocks
 from probsfa.imputation.hiding import HiddenCells as HiddenCells
 from probsfa.imputation.hiding import Hiding as Hiding
 from probsfa.imputation.hiding import hide as hide
+from probsfa.imputation.imputer import ProbabilisticImputer as ProbabilisticImputer
 from probsfa.imputation.methods import ClassicSFA as ClassicSFA
 from probsfa.imputation.methods import ColumnMean as ColumnMean
 from probsfa.imputation.methods import EstimatorImputation as EstimatorImputation
@@ -50,6 +52,7 @@ __all__ = [
     "IterativeRegression",
     "LinearInterpolation",
     "Method",
+    "ProbabilisticImputer",
     "Progress",
     "Score",
     "compare_methods",

@@ -5,12 +5,9 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
-from probsfa.expansions import Polynomial
 from probsfa.graphs.moments import MomentStream, block_rows
 
 __all__ = ["Expander", "extend_stream"]
@@ -99,6 +96,12 @@ def _well_conditioned(expansion: Any, rows: FloatArray) -> Any:
     mean of r standard deviations, monomials of degree g have a share of about ``r^(2 - 2g)`` of their
     variance that is no linear function of those of lower degree.
     """
+    # These take long to load, and linear methods do not need them.
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+
+    from probsfa.expansions import Polynomial
+
     # A range of degrees leaves out functions that centring needs.
     whole = isinstance(expansion, (Polynomial, PolynomialFeatures)) and isinstance(expansion.degree, int)
     if not whole:

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
-from probsfa.sfa import SFA
 from probsfa.statespace.filtering import FilterState
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood, check_lengths_for_timescales
 from probsfa.statespace.learning.objective import STATUS_SENTENCES
@@ -281,6 +280,8 @@ def fit_noise_free(sequences: Sequences, options: FitOptions) -> NoiseFreeModel:
     check_lengths_for_timescales(sequences.lengths)
     if sequences.times is not None:
         raise ValueError("noise=0.0 is the limit of even sampling; it takes no times.")
+    from probsfa.sfa import SFA  # models with noise do not load it
+
     full = SFA().fit(sequences.values, lengths=sequences.lengths)
     n_components = full.rank_ if options.n_components is None else options.n_components
     if n_components > full.rank_:

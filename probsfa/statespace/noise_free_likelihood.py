@@ -37,7 +37,6 @@ from sklearn.base import BaseEstimator
 
 from probsfa._typing import FloatArray
 from probsfa._validation import check_sequences
-from probsfa.graphs.moments import rounding_variance
 from probsfa.linalg import canonical_signs, slow_directions
 from probsfa.statespace.innovations import InnovationParameters, make_innovation_parameters
 
@@ -259,6 +258,8 @@ def noise_free_maximum_likelihood(
      [1.121 1.121 1.121]
      [1.017 1.017 1.017]]
     """
+    from probsfa.graphs.moments import rounding_variance  # graphs take long to load
+
     values, sizes = _rows(X, lengths)
     mean = values.mean(axis=0)
     moments = _moments(values - mean, sizes)

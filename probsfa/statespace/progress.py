@@ -4,8 +4,6 @@ import sys
 import time
 from typing import Any, Self
 
-from tqdm import tqdm
-
 __all__ = ["Progress", "tell"]
 
 # Seconds between two pictures of the bar while starts are refined, whose steps are short.
@@ -14,6 +12,8 @@ _PAUSE = 0.1
 
 def tell(sentence: str) -> None:
     """Write a line to standard error, above any bar."""
+    from tqdm import tqdm
+
     tqdm.write(sentence, file=sys.stderr)
 
 
@@ -42,19 +42,24 @@ class Progress:
         value: str = "log-likelihood",
     ) -> None:
         self._total, self._desc, self._unit, self._value = total, desc, unit, value
-        self._bar: Any = tqdm(total=total, desc=desc, unit=unit, file=sys.stderr, disable=not shown)
-        self._shown, self._n_steps, self._drawn = shown, 0, 0.0
+        self._bar: Any = None
+        if shown:
+            from tqdm import tqdm  # without a bar, it need not be installed
+
+            self._bar = tqdm(total=total, desc=desc, unit=unit, file=sys.stderr)
+        self._n_steps, self._drawn = 0, 0.0
         self._best = ""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._bar.close()
+        if self._bar is not None:
+            self._bar.close()
 
     def __call__(self, count: int, best: float) -> None:
         """Count evaluations, and show the best value so far."""
-        if not self._shown:
+        if self._bar is None:
             return
         if self._n_steps and not self._best:  # from now on evaluations are counted
             self._bar.unit = self._unit
@@ -66,7 +71,7 @@ class Progress:
 
     def refined(self) -> None:
         """Count a step of a start, which costs no evaluation."""
-        if not self._shown:
+        if self._bar is None:
             return
         self._n_steps += 1
         now = time.monotonic()

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import lfilter
 from scipy.special import gammainc
 
 from probsfa._typing import FloatArray
@@ -699,6 +698,8 @@ def transition_table(params: Parameters, gaps: FloatArray) -> Transition:
 
 def simulate_latents(params: Parameters, n_steps: int, rng: np.random.Generator) -> FloatArray:
     """Draw stationary latents, evenly sampled: shape (n_steps, K)."""
+    from scipy.signal import lfilter  # takes long to load
+
     decay = params.decay
     shocks = rng.standard_normal((n_steps, decay.shape[0]))
     shocks[1:] *= np.sqrt((1.0 - decay) * (1.0 + decay))

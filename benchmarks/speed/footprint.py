@@ -1,0 +1,114 @@
+"""Install size, and time to a first imputation in a new process, beside IterativeImputer.
+
+Sizes are of the files of installed distributions, with all that they depend on: what the package needs at
+run time for ``SFA`` and for imputation by ``ProbabilisticSFA`` (NumPy, SciPy, scikit-learn, pandas), and
+what it declares besides. The times are of new processes, in turns, with a series of 300 rows and 6 columns
+of which 10 % are missing: importing NumPy, importing the estimator, ``fit``, and the imputation. Processor
+seconds, which hardly depend on what else the machine does; medians.
+
+    python benchmarks/speed/footprint.py [--repeats 5]
+"""
+
+import argparse
+import re
+import statistics
+import sys
+from importlib import metadata
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.side_by_side import in_fresh_process, setting, table
+
+NEEDED = ("numpy", "scipy", "scikit-learn", "pandas")
+DECLARED = ("jax", "numpyro", "matplotlib", "xarray", "arviz", "tqdm")
+
+CHILD = """
+import json, sys, time
+began = time.process_time()
+import numpy as np
+with_numpy = time.process_time()
+X = np.cumsum(np.random.default_rng(0).standard_normal((300, 6)), axis=0)
+X[np.random.default_rng(1).random(X.shape) < 0.1] = np.nan
+name = json.loads(sys.argv[1])
+ready = time.process_time()
+if name == "IterativeImputer":
+    from sklearn.experimental import enable_iterative_imputer
+    from sklearn.impute import IterativeImputer
+    model = IterativeImputer()
+else:
+    from probsfa import ProbabilisticSFA
+    model = ProbabilisticSFA(**json.loads(name))
+imported = time.process_time()
+model.fit(X)
+fitted = time.process_time()
+model.transform(X) if name == "IterativeImputer" else model.impute(X)
+done = time.process_time()
+print(json.dumps([with_numpy - began, imported - ready, fitted - imported, done - fitted, done - began]))
+"""
+PARTS = ["import numpy", "import the estimator", "fit", "impute", "in all"]
+CONTESTANTS = {
+    "IterativeImputer": "IterativeImputer",
+    "ProbabilisticSFA(2)": '{"n_components": 2}',
+    "ProbabilisticSFA()": "{}",
+}
+
+
+def closure(names: tuple[str, ...]) -> set[str]:
+    """Return distributions and all that they depend on, as far as they are installed."""
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop().lower().replace("_", "-")
+        try:
+            required = metadata.requires(name) or []
+        except metadata.PackageNotFoundError:
+            continue
+        if name not in found:
+            found.add(name)
+            waiting += [re.match(r"[\w.-]+", each)[0] for each in required if "extra ==" not in each]
+    return found
+
+
+def megabytes(name: str) -> float:
+    """Return the size of the files of a distribution."""
+    files = metadata.files(name) or []
+    return sum(Path(file.locate()).stat().st_size for file in files if Path(file.locate()).is_file()) / 1e6
+
+
+def sizes() -> str:
+    """Return the table of sizes."""
+    needed = closure(NEEDED)
+    declared = closure((*NEEDED, *DECLARED)) - needed
+    rows = []
+    for what, names in (("needed at run time", needed), ("declared besides", declared)):
+        each = {name: megabytes(name) for name in sorted(names)}
+        largest = sorted(each, key=each.__getitem__, reverse=True)[:5]
+        of_largest = ", ".join(f"{name} {each[name]:.0f}" for name in largest)
+        rows.append([what, len(each), f"{sum(each.values()):.0f} MB", of_largest])
+    return table(["", "distributions", "size", "the largest, MB"], rows)
+
+
+def main() -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--repeats", type=int, default=5)
+    args = parser.parse_args()
+    print(setting("numpy", "scipy", "scikit-learn", "pandas"))
+    print(f"\n{sizes()}\n")
+    runs: dict[str, list[list[float]]] = {name: [] for name in CONTESTANTS}
+    for _ in range(args.repeats):
+        for name, given in CONTESTANTS.items():
+            runs[name].append(in_fresh_process(CHILD, given))
+    medians = {
+        name: [statistics.median(part) for part in zip(*run, strict=True)] for name, run in runs.items()
+    }
+    peer = medians["IterativeImputer"][-1]
+    rows = [[name, *(f"{x:.2f}" for x in each), f"{each[-1] / peer:.2f}"] for name, each in medians.items()]
+    print(table(["processor seconds", *PARTS, "times IterativeImputer"], rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,377 @@
+"""Imputation as a step of a scikit-learn pipeline, which returns the completed table."""
+
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+
+from probsfa._frames import lists_in_lists_out, output_container
+from probsfa._like_input import like_input
+from probsfa._saving import Saved
+from probsfa._typing import BoolArray, FloatArray
+from probsfa._validation import Sequences, check_estimator_type, check_sequences
+from probsfa._xarray import as_frame
+from probsfa.statespace import ProbabilisticSFA
+
+__all__ = ["ProbabilisticImputer"]
+
+
+@lists_in_lists_out
+class ProbabilisticImputer(Saved, TransformerMixin, BaseEstimator):
+    """Impute missing values of a time series inside a scikit-learn pipeline.
+
+    A drop-in replacement for :class:`sklearn.impute.IterativeImputer` where rows are ordered in time. `fit`
+    learns a state-space model, `transform` returns the completed table: observed values as they were, missing
+    values replaced by their posterior means given all observed values of the same series.
+
+    Parameters
+    ----------
+    estimator : estimator or None, default=None
+        Model with ``fit`` and ``impute(X, return_std=True)``, such as :class:`probsfa.ProbabilisticSFA`; it
+        is cloned. None is ``ProbabilisticSFA()``, which chooses its number of latent factors and its noise.
+    add_indicator : bool, default=False
+        Whether `transform` appends a column of zeros and ones for each column that had missing values in
+        `fit`: one where the value was missing.
+    keep_empty_features : bool, default=False
+        Columns without any observed value in `fit` are dropped by `transform`; with True they are kept, and
+        their missing values are replaced by 0.
+
+    Attributes
+    ----------
+    estimator_ : estimator or None
+        The fitted model of the columns that vary; None if no column varies.
+    indicator_ : sklearn.impute.MissingIndicator or None
+        Indicator of missing values; None unless `add_indicator`.
+    modelled_features_ : ndarray of bool (D,)
+        Columns with two different observed values in `fit`. `estimator_` models these.
+    fill_values_ : ndarray (D,)
+        What replaces missing values of the other columns: the constant of a column that does not vary, 0 for
+        a column without observed values. NaN for the columns in `modelled_features_`.
+    empty_features_ : ndarray of bool (D,)
+        Columns without any observed value in `fit`.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    See Also
+    --------
+    probsfa.ProbabilisticSFA : The model; its ``impute`` also returns quantiles.
+    compare_methods : Compares methods by hidden values.
+
+    Notes
+    -----
+    *Rows are a time series.* The rows given to `transform` are a series of their own, in their order: a
+    missing value is imputed from the rows before and after it in the same call, not from the rows of `fit`,
+    which determine the parameters alone. With cross-validation, use splits that keep the order of rows, such
+    as :class:`sklearn.model_selection.TimeSeriesSplit`, and give the times, so that the rows on both sides of
+    a held-out block are not taken as adjacent.
+
+    *Times.* The index of a pandas DataFrame is used where it holds dates, periods or durations, as in
+    :class:`probsfa.ProbabilisticSFA`; `times` gives them otherwise. Without either, rows are evenly spaced.
+
+    *Several series.* `groups` labels the series of each row; rows of one label are one series in their order,
+    and may be interleaved with others. `lengths` cuts consecutive rows into series. A list of tables is
+    several series, too. All these arguments can be requested by scikit-learn's metadata routing; splitters
+    select the rows of `times` and `groups`, but not of `lengths`.
+
+    *Output.* A DataFrame of pandas or polars gives a DataFrame, with the index of pandas kept; an array gives
+    an array. ``set_output`` overrides this.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import Ridge
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from probsfa import ProbabilisticSFA
+    >>> from probsfa.datasets import make_slow_mixture
+    >>> from probsfa.imputation import ProbabilisticImputer
+    >>> X = make_slow_mixture(200, 4, decay=[0.98], noise_variance=0.1, random_state=0).data
+    >>> y = X.sum(axis=1)
+    >>> X[50:70, 1] = np.nan
+    >>> imputer = ProbabilisticImputer(ProbabilisticSFA(1))
+    >>> bool(np.isnan(imputer.fit_transform(X)).any())
+    False
+    >>> filled, std = imputer.impute(X, return_std=True)
+    >>> bool(std[60, 1] > 0.0), float(std[0, 0])
+    (True, 0.0)
+    >>> pipeline = make_pipeline(imputer, Ridge()).fit(X, y)
+    >>> pipeline.score(X, y) > 0.9
+    True
+    """
+
+    def __init__(
+        self, estimator: Any = None, *, add_indicator: bool = False, keep_empty_features: bool = False
+    ) -> None:
+        self.estimator = estimator
+        self.add_indicator = add_indicator
+        self.keep_empty_features = keep_empty_features
+
+    def fit(
+        self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None, groups: Any = None
+    ) -> Self:
+        """Fit the model to a table with missing values.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame (T, D), or list of them
+            Rows in order of time, NaN where missing; a list is several series.
+        y : ignored
+        lengths : array-like of int, optional
+            Numbers of rows of consecutive series.
+        times : array-like (T,) or list of array-likes, optional
+            Times of the rows, strictly increasing in each series; by default those of the index, where it
+            holds dates, periods or durations.
+        groups : array-like (T,), optional
+            Label of the series that each row belongs to.
+
+        Returns
+        -------
+        ProbabilisticImputer
+            The fitted imputer.
+
+        Raises
+        ------
+        ValueError
+            If no value is observed, or the data or a parameter is not valid; see the message.
+
+        Warns
+        -----
+        sklearn.exceptions.ConvergenceWarning
+            If the fit stopped before a maximum.
+        """
+        if self.estimator is not None:
+            check_estimator_type("estimator", self.estimator, "impute")
+        series = self._read(X, lengths, times, groups, reset=True)
+        values = series.checked.values
+        low, high = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)
+        self.empty_features_ = np.isnan(low)
+        if self.empty_features_.all():
+            raise ValueError("X has nothing observed: every value is NaN. Give rows with observed values.")
+        self.modelled_features_ = low < high
+        constants = np.where(self.empty_features_, 0.0, low)
+        self.fill_values_ = np.where(self.modelled_features_, np.nan, constants)
+        self.indicator_ = None
+        if self.add_indicator:
+            from sklearn.impute import MissingIndicator
+
+            self.indicator_ = MissingIndicator(error_on_new=False).fit(values)
+        self.estimator_ = None
+        if self.modelled_features_.any():
+            estimator = ProbabilisticSFA() if self.estimator is None else clone(self.estimator)
+            self.estimator_ = estimator.fit(self._modelled(series), **series.given)
+        return self
+
+    def transform(self, X: Any, *, lengths: Any = None, times: Any = None, groups: Any = None) -> Any:
+        """Return the completed table.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame (T, D), or list of them
+            Rows in order of time, NaN where missing: a series of their own.
+        lengths, times, groups : optional
+            As in `fit`.
+
+        Returns
+        -------
+        array or DataFrame (T, D_out), or list of them
+            Observed values as they were, missing values imputed; then the indicators of `add_indicator`.
+        """
+        series = self._read(X, lengths, times, groups)
+        filled, _ = self._impute(series, False)
+        if self.indicator_ is not None:
+            missing = ~series.checked.mask[:, self.indicator_.features_]
+            filled = np.hstack([filled, missing])
+        if output_container(self) != "default":
+            return series.checked.restore(filled)  # scikit-learn makes the frames
+        return self._like(X, series, filled)
+
+    def impute(
+        self,
+        X: Any,
+        return_std: bool = False,
+        *,
+        lengths: Any = None,
+        times: Any = None,
+        groups: Any = None,
+    ) -> Any:
+        """Return the completed table, with standard deviations if requested.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame (T, D), or list of them
+            Rows in order of time, NaN where missing: a series of their own.
+        return_std : bool, default=False
+            Whether to return standard deviations, too.
+        lengths, times, groups : optional
+            As in `fit`.
+
+        Returns
+        -------
+        filled : array or DataFrame (T, D'), or list of them
+            As of `transform`, without indicators.
+        std : like `filled`
+            With `return_std`: standard deviation of each imputed value, zero where the value is observed or
+            the column did not vary in `fit`, NaN where nothing of the column was observed in `fit`.
+        """
+        series = self._read(X, lengths, times, groups)
+        filled, std = self._impute(series, return_std)
+        values = self._like(X, series, filled)
+        return values if std is None else (values, self._like(X, series, std))
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Return the names of the columns of `transform`.
+
+        Parameters
+        ----------
+        input_features : array-like of str or None, default=None
+            Names of the input columns; by default those of `fit`, else ``x0``, ``x1``, ...
+
+        Returns
+        -------
+        ndarray of str
+            Names of the columns that are kept, then ``missingindicator_`` with the name of each column that
+            has an indicator.
+        """
+        check_is_fitted(self)
+        names = np.asarray(_check_feature_names_in(self, input_features), dtype=object)
+        kept = names[self._kept]
+        if self.indicator_ is None:
+            return kept
+        of = [f"missingindicator_{name}" for name in names[self.indicator_.features_]]
+        return np.concatenate([kept, np.array(of, dtype=object)])
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether the model is fitted."""
+        return hasattr(self, "estimator_")
+
+    def __sklearn_tags__(self) -> Any:
+        """Return the tags of scikit-learn: missing values are supported."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    # ------------------------------------------------------------------ plumbing
+
+    @property
+    def _kept(self) -> NDArray[np.intp]:
+        """Numbers of the columns that `transform` returns."""
+        dropped: BoolArray = self.empty_features_ & (not self.keep_empty_features)
+        return np.flatnonzero(~dropped)
+
+    def _read(self, X: Any, lengths: Any, times: Any, groups: Any, *, reset: bool = False) -> "_Series":
+        """Check a table, and find the series that its rows belong to."""
+        if not reset:
+            check_is_fitted(self)
+        # The model reads the times, and the index in their place.
+        checked = check_sequences(
+            self, X, reset=reset, allow_nan=True, lengths=lengths, require_observed=False
+        )
+        given = {"lengths": lengths, "times": times}
+        order = None
+        if groups is not None:
+            if lengths is not None or checked.is_list:
+                raise ValueError("groups cannot be given with lengths or with X as a list of series.")
+            order, given["lengths"] = _by_group(groups, checked.n_rows)
+            given["times"] = None if times is None else _in_order(times, order)
+        return _Series(X, checked, {name: value for name, value in given.items() if value is not None}, order)
+
+    def _modelled(self, series: "_Series") -> Any:
+        """Return what the model is given: the columns that vary, by group, with the index of pandas."""
+        columns = np.flatnonzero(self.modelled_features_)
+        names = getattr(self, "feature_names_in_", np.arange(len(self.modelled_features_)))[columns]
+        values = series.checked.values[:, columns]
+        pieces = series.checked.restore(values)
+        if series.checked.is_list:
+            return [_with_index(x, piece, names) for x, piece in zip(series.X, pieces, strict=True)]
+        return _with_index(series.X, values, names, series.order)
+
+    def _impute(self, series: "_Series", return_std: bool) -> tuple[FloatArray, FloatArray | None]:
+        """Return the imputed values of the columns that are kept, and standard deviations or None."""
+        checked, modelled = series.checked, self.modelled_features_
+        filled = np.where(checked.mask, checked.values, self.fill_values_)
+        std = np.where(checked.mask | ~self.empty_features_, 0.0, np.nan)
+        if self.estimator_ is not None:
+            result = self.estimator_.impute(self._modelled(series), return_std=return_std, **series.given)
+            means, spread = result if return_std else (result, None)
+            filled[:, modelled] = series.in_rows(means)
+            if spread is not None:
+                std[:, modelled] = series.in_rows(spread)
+        return filled[:, self._kept], std[:, self._kept] if return_std else None
+
+    def _like(self, X: Any, series: "_Series", values: FloatArray) -> Any:
+        """Return a result in the type of the input."""
+        names: Any = list(self.get_feature_names_out())[: values.shape[1]]
+        first = as_frame(X[0] if series.checked.is_list else X)
+        if not hasattr(self, "feature_names_in_") and hasattr(first, "iloc"):
+            if not all(isinstance(label, str) for label in first.columns):
+                # Labels that are no names to scikit-learn, such as numbers or pairs.
+                own = first.columns[self._kept]
+                names = own if len(own) == len(names) else [*own, *names[len(own) :]]
+        return like_input(X, series.checked, values, columns=names, sources=self._kept.tolist())
+
+
+class _Series(NamedTuple):
+    """A checked table, and the series that its rows belong to.
+
+    Attributes
+    ----------
+    X : object
+        What the caller gave.
+    checked : Sequences
+        The same, checked.
+    given : dict
+        Arguments of the model: lengths and times.
+    order : ndarray (N,) or None
+        Numbers of the rows in the order in which the model is given them; None if it is their own.
+    """
+
+    X: Any
+    checked: Sequences
+    given: dict[str, Any]
+    order: NDArray[np.intp] | None
+
+    def in_rows(self, result: Any) -> FloatArray:
+        """Return a result of the model as one array in the order of the rows."""
+        pieces = result if self.checked.is_list else [result]
+        values = np.concatenate([np.asarray(piece, dtype=np.float64) for piece in pieces])
+        if self.order is None:
+            return values
+        rows = np.empty_like(values)
+        rows[self.order] = values
+        return rows
+
+
+def _by_group(groups: Any, n_rows: int) -> tuple[NDArray[np.intp], list[int]]:
+    """Return the order of rows in which each group is consecutive, and the number of rows of each group."""
+    import pandas as pd
+
+    labels = pd.Series(np.asarray(groups))
+    if len(labels) != n_rows:
+        raise ValueError(f"groups must have one label for each of the {n_rows} rows of X; got {len(labels)}.")
+    codes, found = pd.factorize(labels)
+    if (codes < 0).any():
+        row = int(np.argmax(codes < 0))
+        raise ValueError(f"groups[{row}] is missing. Give a label for every row of X.")
+    return np.argsort(codes, kind="stable"), np.bincount(codes, minlength=len(found)).tolist()
+
+
+def _in_order(times: Any, order: NDArray[np.intp]) -> Any:
+    """Return times in another order of the rows, whatever they are held in."""
+    if hasattr(times, "iloc"):
+        return times.iloc[order]
+    if len(times) != len(order):
+        raise ValueError(
+            f"times must have one value for each of the {len(order)} rows of X; got {len(times)}."
+        )
+    return times[order] if hasattr(times, "dtype") else [times[i] for i in order]
+
+
+def _with_index(X: Any, values: FloatArray, names: Any, order: NDArray[np.intp] | None = None) -> Any:
+    """Return values as a frame with the index of `X` where that is a frame of pandas, else as they are."""
+    if order is not None:
+        values = values[order]
+    X = as_frame(X)
+    if not (hasattr(X, "iloc") and hasattr(X, "columns")):
+        return values
+    return type(X)(values, index=X.index if order is None else X.index[order], columns=names)
