@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from probsfa import plots
 from probsfa._typing import FloatArray
-from probsfa.cli._errors import CommandError
 from probsfa.cli.tables.input import Input
 from probsfa.imputation import Comparison, EstimatorImputation, LinearInterpolation
 from probsfa.plots.style import GREY
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["check_format", "draw_demo", "draw_holes", "longest_hole", "save_picture", "window"]
+__all__ = ["draw_demo", "draw_holes", "longest_hole", "save_picture", "window"]
 
 _SHOWN = "temp_LGA"
 
@@ -99,20 +98,6 @@ def window(hole: slice, n_rows: int, least: int = 60, most: int = 240) -> slice:
     """A hole with as much around it on either side, but not too little; of a very long one the start."""
     margin = min(max(hole.stop - hole.start, least), most)
     return slice(max(hole.start - margin, 0), min(hole.stop + margin, hole.start + 2 * most, n_rows))
-
-
-def check_format(path: Path) -> None:
-    """Refuse a picture's name that ends in no known format.
-
-    Raises
-    ------
-    CommandError
-        If it does.
-    """
-    from matplotlib.backend_bases import FigureCanvasBase
-
-    if path.suffix.lstrip(".").lower() not in FigureCanvasBase.get_supported_filetypes():
-        raise CommandError(f"{path}: no format for pictures is known by that ending; use .png, .pdf or .svg.")
 
 
 def save_picture(figure: "Figure", path: Path) -> None:
