@@ -73,7 +73,7 @@ def fit_model(series: "Input", args: argparse.Namespace, screen: Screen, *, fill
     screen.note(f"model: {description(model)}, {_ending(model)}")
     if not model.converged_:
         screen.warn(_advice(model))
-    for name in _without_noise(model, series):
+    for name in _without_noise(model, series) if n_factors(model) > 1 else []:
         screen.note(
             f"{name}: a slow feature follows this column alone, so standard deviations may be too small; "
             "fewer slow features (-k) avoid it"

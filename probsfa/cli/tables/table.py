@@ -154,17 +154,19 @@ def make_table(
     """Read a text as a table: its structure, and the texts of its values without surrounding blanks.
 
     The arguments are the options of the command. The delimiter is inferred among comma, semicolon, tab and
-    bar, the decimal mark between point and comma. The first record is a header unless it has numbers and dates
-    only.
+    bar, the decimal mark between point and comma. The first record is a header unless it
+    has numbers and dates only.
     """
     source, (_, body) = content.source, _split_lines(content.text, skip_rows)
     delimiter = delimiter or _guess_delimiter(body)
     counts = np.array([len(row) for row in _rows(source, body, delimiter)], dtype=np.intp)
+    if not body.strip():
+        raise CommandError(f"{source}: the file is empty{' behind --skip-rows' * bool(skip_rows)}.")
     texts = _texts(source, body, delimiter, counts)
     blank = (texts == "").all(axis=1).to_numpy()
     written = np.flatnonzero(~blank)
     if not len(written):
-        raise CommandError(f"{source}: the file is empty{' behind --skip-rows' * bool(skip_rows)}.")
+        raise CommandError(f"{source}: the file has delimiters alone.")
     top, last = int(written[0]), int(written[-1])
     if decimal is None:
         decimal = "." if thousands else _guess_decimal(texts.iloc[top : top + _SAMPLE], delimiter)
@@ -176,7 +178,9 @@ def make_table(
     if not len(rows):
         raise CommandError(f"{source}: there is a header and no data.")
     width = int(counts[rows[0]])
-    if counts.max() > 1:  # a line without delimiters is a row of a single column alone
+    if counts.max() <= 1:  # a blank line is a missing value of the only column
+        counts = np.ones_like(counts)
+    else:
         rows = rows[~(blank & (counts <= 1))[rows]]
         width = int(counts[rows[0]])
     if named and width == len(first) + 1:
@@ -188,11 +192,9 @@ def make_table(
     if len(ragged):
         row = int(rows[ragged[0]])
         raise CommandError(
-            f"{source}: row {row + skip_rows + 1} has {int(counts[row])} values and row "
-            f"{top + skip_rows + 1} has "
+            f"{source}: row {row + skip_rows + 1} has {counts[row]} values and row {top + skip_rows + 1} has "
             f"{len(names)}. If {delimiter!r} is not the delimiter, name it with --delimiter; skip lines in "
-            "front "
-            "of the table with --skip-rows."
+            "front of the table with --skip-rows."
         )
     n_blank = int(np.count_nonzero(counts[last + 1 :] > 1))
     known = frozenset(code.lower() for code in split_codes(codes, decimal))
@@ -235,8 +237,6 @@ def _records(text: str, delimiter: str) -> Iterator[str]:
 
 def _texts(source: str, text: str, delimiter: str, counts: NDArray[np.intp]) -> Texts:
     """Read the texts of all records by pandas, "" where a record is short."""
-    if not counts.size:
-        raise CommandError(f"{source}: the file is empty.")
     try:
         texts = pd.read_csv(
             io.StringIO(text),
