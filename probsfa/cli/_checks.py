@@ -33,6 +33,9 @@ def check_arguments(args: argparse.Namespace) -> None:
         if args.output is not None and args.output.exists():
             check_outputs([args.output / name for name in DEMO_FILES], force=args.force)
         return
+    if args.command == "impute":
+        _check_model_options(args)
+    _check_reading_options(args)
     inputs = [path for path in (args.data, getattr(args, "model", None)) if path is not None]
     for path in inputs:
         _check_input(path)
@@ -46,9 +49,6 @@ def check_arguments(args: argparse.Namespace) -> None:
             )
     if plot is not None and plot.suffix.lower() not in PICTURES:
         raise CommandError(f"{plot}: is no format of pictures; let the name end in .png, .pdf or .svg.")
-    if args.command == "impute":
-        _check_model_options(args)
-    _check_reading_options(args)
 
 
 def _check_input(path: Path) -> None:

@@ -3,6 +3,7 @@
 import argparse
 import re
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -244,13 +245,17 @@ def _check_numbers(table: Table, texts: Texts, columns: list[tuple[int, Column]]
     for j, column in columns:
         if not column.bad.any():
             continue
-        tokens = texts[j][column.bad]
-        counts = tokens.value_counts()
-        firsts = {token: table.number(int(rows[0])) for token, rows in tokens.groupby(tokens).groups.items()}
-        listed = [f"{token[:40]!r} ({n}, first in row {firsts[token]})" for token, n in counts[:8].items()]
+        rows = np.flatnonzero(column.bad).tolist()
+        tokens = texts[j].iloc[rows].tolist()
+        counts = Counter(tokens)
+        firsts = dict(zip(reversed(tokens), reversed(rows), strict=True))
+        listed = [
+            f"{token[:40]!r} ({n}, first in row {table.number(firsts[token])})"
+            for token, n in counts.most_common(8)
+        ]
         more = f" and {len(counts) - 8} more" if len(counts) > 8 else ""
         found.append(f"column {column.name!r}: {', '.join(listed)}{more}")
-        all_tokens += counts.index.tolist()
+        all_tokens += [token for token, _ in counts.most_common()]
     if found:
         more = f"; and {len(found) - 5} more columns" if len(found) > 5 else ""
         raise CommandError(

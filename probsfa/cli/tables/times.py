@@ -2,6 +2,7 @@
 
 import argparse
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -198,7 +199,7 @@ def _read_times(
 def _joined(table: Table, texts: Texts, columns: Sequence[int], *, as_they_are: bool) -> pd.Series:
     """Join columns such as date and time of the day, or year, month, day and hour, to one text a row."""
     if as_they_are:
-        return texts[list(columns)].agg(" ".join, axis=1)
+        return _with(" ", [texts[j] for j in columns])
     named = {table.names[j].lower(): j for j in columns}
     parts = {
         part: named[part]
@@ -223,8 +224,10 @@ def _joined(table: Table, texts: Texts, columns: Sequence[int], *, as_they_are: 
 
 def _with(mark: str, columns: Sequence[pd.Series]) -> pd.Series:
     """Join columns of texts with a mark in between."""
-    first, *others = columns
-    return first.str.cat(others, sep=mark) if others else first
+    joined = columns[0]
+    for column in columns[1:]:
+        joined = joined + mark + column
+    return joined
 
 
 def read_texts(texts: pd.Series, form: str | None, dayfirst: bool | None) -> list[Reading]:
@@ -269,8 +272,9 @@ def _check_read(
     if not reading.unread.any():
         return
     first = int(np.argmax(reading.unread))
-    counts = texts.loc[reading.unread, list(columns)].agg(" ".join, axis=1).value_counts()
-    shown = ", ".join(f"{text[:40]!r}" + (f" ({n} rows)" if n > 1 else "") for text, n in counts[:5].items())
+    counts = Counter(_with(" ", [texts[j][reading.unread] for j in columns]))
+    most = counts.most_common(5)
+    shown = ", ".join(f"{text[:40]!r}" + (f" ({n} rows)" if n > 1 else "") for text, n in most)
     more = f" and {len(counts) - 5} more" if len(counts) > 5 else ""
     what = "not read as times" if args.date_format is None else f"not of the form {args.date_format!r}"
     raise CommandError(
@@ -325,7 +329,7 @@ def _in_order(
     if not late.size:
         return rows
     row, before = int(rows[late[0] + 1]), int(rows[late[0]])
-    found = f"{table.where(row, columns[0])}: {' '.join(texts.loc[row, list(columns)])!r}"
+    found = f"{table.where(row, columns[0])}: {' '.join(texts[j][row] for j in columns)!r}"
     by_group = next(
         (
             f" If {table.names[j]!r} has the names of independent sequences, give --group {table.names[j]!r};"
