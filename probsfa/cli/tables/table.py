@@ -126,7 +126,9 @@ def as_numbers(texts: pd.Series, decimal: str = ".", thousands: str = "") -> Flo
         texts = texts.str.replace(rf"(?<=\d){mark}(?=\d{{3}}(?!\d))", "", regex=True)
     if decimal == ",":
         texts = texts.str.replace(".", "?", regex=False).str.replace(",", ".", regex=False)
-    return pd.to_numeric(texts, errors="coerce").to_numpy(dtype=np.float64, copy=True)
+    numbers = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=np.float64, copy=True)
+    numbers[texts.str.contains(r"\s").to_numpy(dtype=bool)] = np.nan  # pandas reads "1e 5"
+    return numbers
 
 
 def split_codes(given: Iterable[str], decimal: str | None = ".") -> list[str]:

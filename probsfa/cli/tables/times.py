@@ -243,16 +243,16 @@ def read_texts(texts: pd.Series, form: str | None, dayfirst: bool | None) -> lis
 def _parsed(texts: pd.Series) -> NDArray[np.datetime64]:
     """Parse dates that begin with the year, or have the month by its name; not-a-time for any other text."""
     iso = texts.where(texts.str.match(r"\d{4}[-/.]"), "")
-    stamps = pd.to_datetime(iso, format="ISO8601", errors="coerce", utc=True)
+    stamps = _naive(pd.to_datetime(iso, format="ISO8601", errors="coerce", utc=True))
     # 10 PM, UTC, hours of one digit; months by their names, which determine the order of day and month.
     words = texts.str.contains(_MONTH)
-    others = np.asarray(stamps.isna() & (texts.str.match(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}[T ]") | words))
+    others = np.isnat(stamps) & np.asarray(texts.str.match(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}[T ]") | words)
     if others.any():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of pandas, that it parses one by one
             read = pd.to_datetime(texts[others], format="mixed", errors="coerce", utc=True)
-        stamps[others] = read.where(read.dt.year >= 1000)  # "3 May" has no year
-    return _naive(stamps)
+        stamps[others] = _naive(read.where(read.dt.year >= 1000))  # "3 May" has no year
+    return stamps
 
 
 def _naive(stamps: pd.Series) -> NDArray[np.datetime64]:
