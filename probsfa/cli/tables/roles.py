@@ -180,7 +180,7 @@ def _has_compact_dates(values: FloatArray, *, months: bool) -> bool:
 
 def _has_dates(table: Table, texts: pd.Series, args: argparse.Namespace) -> bool:
     """Whether most texts of a column are dates."""
-    present = texts[~texts.map(table.is_missing).to_numpy(dtype=bool)]
+    present = texts[~table.missing(texts)]
     if not present.str.contains(r"\d").mean() > 0.5:
         return False
     return is_date(present, args.date_format, args.dayfirst)

@@ -77,9 +77,9 @@ class Table:
         """Return the number of a row of data in the file; the header is row 1."""
         return int(self.rows[row]) + 1
 
-    def is_missing(self, text: str) -> bool:
-        """Whether a text means that a value is missing."""
-        return text.lower() in MISSING | self.codes
+    def missing(self, texts: pd.Series) -> BoolArray:
+        """Return which texts mean that a value is missing."""
+        return np.asarray(texts.str.lower().isin(MISSING | self.codes), dtype=bool)
 
     def numbers(self, texts: pd.Series) -> tuple[FloatArray, BoolArray]:
         """Return the numbers of a column, NaN where there is none, and which texts are bad.
@@ -87,9 +87,8 @@ class Table:
         A text is bad if it is neither a finite number nor missing.
         """
         values = as_numbers(texts, self.decimal, self.thousands)
-        missing = texts.str.lower().isin(MISSING | self.codes).to_numpy(dtype=bool)
         codes = as_numbers(pd.Series(sorted(self.codes), dtype=str), self.decimal, self.thousands)
-        missing = missing | np.isin(values, codes[np.isfinite(codes)])
+        missing = self.missing(texts) | np.isin(values, codes[np.isfinite(codes)])
         bad = ~np.isfinite(values) & ~missing
         values[missing | bad] = np.nan
         return values, bad

@@ -129,11 +129,17 @@ def compact_dates(values: FloatArray) -> Reading | None:
     """Read whole numbers such as 20130131 or 201301311830 as dates; None if they are none."""
     if not len(values) or not np.all((values >= 150_000) & (values < 1e15)) or np.any(values % 1 != 0):
         return None
-    form = _COMPACT.get(len(str(int(values[0]))), "")
-    stamps = pd.to_datetime(pd.Series(values).astype("int64").astype(str), format=form, errors="coerce")
-    if not form or stamps.isna().any() or not stamps.dt.year.between(1500, 2500).all():
+    digits = len(str(int(values[0])))
+    if digits not in _COMPACT:
         return None
-    return Reading(_naive(stamps), "YYYYMMDDHHMMSS"[: int(np.log10(values[0])) + 1])
+    texts = pd.Series(values).astype("int64").astype(str)
+    stamps = pd.to_datetime(texts, format=_COMPACT[digits], errors="coerce")
+    first_year = (
+        1900 if digits == 10 else 1500
+    )  # seconds since 1970 have ten digits, too: 19 in front from 2030 on
+    if stamps.isna().any() or not stamps.dt.year.between(first_year, 2500).all():
+        return None
+    return Reading(_naive(stamps), "YYYYMMDDHHMMSS"[:digits])
 
 
 def is_date(texts: pd.Series, form: str | None = None, dayfirst: bool | None = None) -> bool:
@@ -173,7 +179,7 @@ def _read_times(
 ) -> Reading:
     """Read the columns of times together."""
     for j in columns:
-        empty = np.flatnonzero([table.is_missing(text) for text in texts[j]])
+        empty = np.flatnonzero(table.missing(texts[j]))
         if len(empty):
             raise CommandError(
                 f"{table.where(int(empty[0]), j)}: the row has no time. Fill it in, remove the row, or use "
@@ -209,11 +215,17 @@ def _joined(table: Table, texts: Texts, columns: Sequence[int], *, as_they_are: 
     padded = {p: texts[j].str.replace(r"\.0*$", "", regex=True).str.zfill(2) for p, j in parts.items()}
     clock = [padded[part] for part in PARTS[3:] if part in padded]
     others = [texts[j] for j in columns if j not in parts.values()]
-    if len(others) == 1 and not padded and others[0].str.fullmatch(CLOCK).all() and not is_date(others[0]):
-        others.insert(0, pd.Series("1970-01-01", index=others[0].index))
+    only_clock = len(others) == 1 and not padded and others[0].str.fullmatch(CLOCK).all()
+    if (only_clock and not is_date(others[0])) or (not others and len(clock) == len(padded)):
+        others.insert(0, pd.Series("1970-01-01", index=texts.index))
     if "year" in padded:
         others.insert(0, _with("-", [padded[part] for part in PARTS[:3] if part in padded]))
-    if others and others[0].str.fullmatch(r"\d{8}").all():  # 20130131, beside hours
+    if not others:
+        names = ", ".join(repr(table.names[j]) for j in columns)
+        raise CommandError(
+            f"{table.source}: {names} have no years; name a column of years or dates with --time."
+        )
+    if others[0].str.fullmatch(r"\d{8}").all():  # 20130131, beside hours
         others[0] = others[0].str.replace(r"(\d{4})(\d\d)(\d\d)", r"\1-\2-\3", regex=True)
     if len(others) > 1 and others[-1].str.fullmatch(CLOCK).all():  # 18.00.00
         others[-1] = others[-1].str.replace(".", ":", n=2, regex=False)

@@ -97,6 +97,38 @@ def test_all_bad_times_are_named_at_once(clock):
     assert "row 3, column 'date': not read as times: '2020-13-45' (2 rows), '?'" in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("header", "times", "step"),
+    [
+        ("date,hour", ["2020-01-01,22", "2020-01-01,23", "2020-01-02,0"], "1 h"),
+        ("Year,Month,Day,Hour", ["2020,12,31,22", "2020,12,31,23", "2021,1,1,0"], "1 h"),
+        ("year,month", ["2020,11", "2020,12", "2021,1"], "1 month"),
+        ("hour,minute", ["9,50", "10,0", "10,10"], "10 min"),
+        ("date,clock", ["20200131,9:50", "20200131,10:00", "20200131,10:10"], "10 min"),
+        ("clock,date", ["9:50,20200131", "10:00,20200131", "10:10,20200131"], "10 min"),
+    ],
+)
+def test_columns_that_options_name_are_read_together(clock, header, times, step):
+    found = clock(header, times, "--time", "date,clock" if header == "clock,date" else header)
+    assert (found.times, found.step) == (None, step)
+
+
+def test_parts_of_dates_without_years_are_refused(clock):
+    with pytest.raises(CommandError, match="'month', 'day' have no years"):
+        clock("month,day", ["1,2", "1,3"], "--time", "month,day")
+
+
+def test_day_of_year_is_read_by_its_format(clock):
+    found = clock(
+        "year,doy", ["2020,366", "2021,1", "2021,2"], "--time", "year,doy", "--date-format", "%Y %j"
+    )
+    assert found.step == "1 d"
+
+
+def test_seconds_since_1970_are_no_dates(clock):
+    assert clock("ts", ["1601010100", "1601010110", "1601010120"]).how == "numbers"
+
+
 def test_text_is_no_time(clock):
     found = clock("period", ["spring", "summer", "autumn"])
     assert found.times is None and found.stamps is None
