@@ -160,8 +160,7 @@ def _add_data_options(parser: argparse.ArgumentParser) -> None:
         "data",
         type=Path,
         metavar="DATA.csv",
-        help="delimited text, rows are time; packed by gzip or zip, Parquet and Excel are read too; "
-        "- is standard input",
+        help="delimited text, packed by gzip or zip or plain; rows are time; - is standard input",
     )
     parser.add_argument(
         "--dry-run",

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
     blocks = comparisons[-1]
     model = blocks.filled[EstimatorImputation.name].model
     figure = draw_demo(weather.data, blocks, model)
-    # The model has learned from 90 % of the record; given all of it, it fills the record's own holes.
+    # The model has learned from 90 % of the record; given all of it, it fills its missing values.
     guesses = pd.DataFrame(np.round(model.impute(X), 4), weather.data.index, weather.data.columns)
     folder.mkdir(parents=True, exist_ok=True)
     with replacing(*outputs) as [picture, record, table]:

@@ -44,9 +44,9 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
     with writing(*outputs) as drafts:
         for output, draft in zip(outputs, drafts, strict=True):
             if output is args.plot:
-                from probsfa.cli._pictures import draw_holes, save_picture
+                from probsfa.cli._pictures import draw_missing_blocks, save_picture
 
-                save_picture(draw_holes(series, filled, std), draft)
+                save_picture(draw_missing_blocks(series, filled, std), draft)
             else:
                 texts = filled_texts(series, filled, std) if output is args.output else std_texts(series, std)
                 write_content(draft, series.table.content.encoded(series.table.filled(texts)))
@@ -149,7 +149,7 @@ def filled_texts(series: Input, filled: FloatArray, std: FloatArray) -> NewTexts
     Digits are written down to a thousandth of the smallest standard deviation in the column.
     """
     missing = np.isnan(series.values)
-    digits = [_digits(column, holes) for column, holes in zip(std.T, missing.T, strict=True)]
+    digits = [_digits(column, is_missing) for column, is_missing in zip(std.T, missing.T, strict=True)]
     return _texts(series, missing, lambda row, i: _number(float(filled[row, i]), digits[i]))
 
 

@@ -558,5 +558,5 @@ def test_main_takes_the_arguments_of_the_process(monkeypatch, capsys):
     ],
 )
 def test_what_a_picture_shows_of_a_hole(missing, hole, shown):
-    assert _pictures.longest_hole(np.array(missing, dtype=bool)) == hole
+    assert _pictures.longest_block(np.array(missing, dtype=bool)) == hole
     assert _pictures.window(hole, len(missing)) == shown
