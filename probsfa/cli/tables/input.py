@@ -129,6 +129,7 @@ class Input:
         return [slice(None) if np.array_equal(rows, whole) else rows for rows in self.clock.sequences]
 
 
+@np.errstate(over="ignore", invalid="ignore")  # numbers as huge as 1e308 have no differences
 def read_input(args: argparse.Namespace, screen: Screen, columns: Sequence[str] = ()) -> Input:
     """Read the data file, and report on the screen how it was read.
 
@@ -160,8 +161,7 @@ def read_input(args: argparse.Namespace, screen: Screen, columns: Sequence[str] 
     _check_values(table, plan, values)
     warnings = _missing_codes(table, plan, values, args) + _outliers(table, texts, plan, values)
     groups = [j for j, column in enumerate(plan.columns) if column.role in ("left out", "data")]
-    with np.errstate(over="ignore", invalid="ignore"):  # times as huge as 1e308 have no differences
-        clock = read_clock(table, texts, plan.time, _sequences(table, texts, plan.group), args, groups)
+    clock = read_clock(table, texts, plan.time, _sequences(table, texts, plan.group), args, groups)
     series = Input(table, plan, values, clock, tuple(warnings))
     for line in plan_as_lines(table, plan, clock, sum(series.missing)):
         screen.note(line)

@@ -282,6 +282,8 @@ def _advice(table: Table, tokens: list[str]) -> str:
     if ways:
         return f"They may be numbers written in another way: give {' or '.join(ways[:2])}."
     mark = ";" if table.decimal == "," else ","
-    codes = mark.join(token for token in tokens[:8] if mark not in token)
-    given = shlex.quote(f"--missing-code={codes}")
-    return f"Give {given} if they mean missing, or leave the column out with --exclude."
+    codes = mark.join(token for token in tokens[:8] if mark not in token and token.isprintable())
+    given = (
+        f"Give {shlex.quote(f'--missing-code={codes}')} if they mean missing, or leave" if codes else "Leave"
+    )
+    return f"{given} the column out with --exclude."

@@ -103,6 +103,13 @@ def test_all_values_that_are_not_numbers_are_listed_with_counts():
     )
 
 
+def test_advice_has_no_characters_that_cannot_be_typed():
+    with pytest.raises(
+        CommandError, match=r"'1\\x0b2' \(1, first in row 2\)\. Leave the column out with --exclude"
+    ):
+        roles("a,b\n1\x0b2,1\n3,4\n")
+
+
 def test_many_different_values_that_are_not_numbers_are_cut_short():
     rows = "\n".join(f"{i},x{i}{'y' * 50}\n{i},{i}" for i in range(20))
     with pytest.raises(CommandError, match=r"'x0y{38}' \(1, first in row 2\).* and 12 more\. Give"):
