@@ -2,16 +2,22 @@
 
 import importlib
 import os
+import re
 import sys
 import warnings
 from collections.abc import Sequence
 
 from probsfa._compilation import keep_programs_of_commands
-from probsfa.cli._parser import parse
+from probsfa.cli._checks import check_arguments
+from probsfa.cli._errors import CommandError
+from probsfa.cli._parser import make_parser, parse
 from probsfa.cli._screen import Screen
 from probsfa.cli._signals import Stopped, stopping
 
 __all__ = ["main"]
+
+# Parameters that messages of the package name, and the options that set them.
+_OPTIONS = {"n_components": "-k", "max_iter": "--max-iter", "random_state": "--seed"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -20,19 +26,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv : sequence of str or None
-        Arguments, without the name of the program; those of the process where not given.
+        Arguments, without the name of the program; those of the process if None.
 
     Returns
     -------
     int
-        Exit code: 0; 2 for what the user can put right, which is said in one line; 130 when interrupted, 143
-        when terminated; 141 when whoever read the output has gone.
+        Exit code: 0; 2 for an error that the user can correct, reported in one line; 130 when interrupted,
+        143 when terminated; 141 when the reader of the output has gone.
     """
-    args = parse(sys.argv[1:] if argv is None else argv)
+    argv = sys.argv[1:] if argv is None else argv
+    if not argv:
+        make_parser().print_help()
+        return 0
+    args = parse(argv)
     screen = Screen(args.quiet)
-    keep_programs_of_commands()
     try:
         with stopping(), warnings.catch_warnings():
+            check_arguments(args)
+            keep_programs_of_commands()
             # Without what was kept a program is compiled, as if there were no folder.
             warnings.filterwarnings("ignore", message="Error (reading|writing) persistent compilation cache")
             warnings.showwarning = lambda message, *_, **__: screen.warn(str(message))
@@ -48,7 +59,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         screen.error("interrupted; nothing was written.")
         return 130
-    except (ValueError, OSError, MemoryError) as error:
-        screen.error(str(error) or "there is not enough memory.")
+    except (CommandError, OSError) as error:
+        screen.error(str(error))
+        return 2
+    except MemoryError:
+        screen.error("there is not enough memory.")
+        return 2
+    except ValueError as error:  # of the model, which names parameters
+        screen.error(re.sub("|".join(_OPTIONS), lambda name: _OPTIONS[name[0]], str(error)))
         return 2
     return 0

@@ -1,30 +1,132 @@
-"""The estimator that the commands fit, as their options say."""
+"""The estimator of the commands: made as options ask, fitted, and described by its results."""
 
 import argparse
-from typing import Any
+import warnings
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["make_estimator"]
+import numpy as np
+
+from probsfa._typing import FloatArray
+from probsfa.cli._errors import CommandError
+from probsfa.cli._parser import ENOUGH
+from probsfa.cli._screen import Screen
+
+if TYPE_CHECKING:
+    from probsfa.cli.tables.input import Input
+
+__all__ = ["description", "fit_model", "has_ar1_noise", "make_estimator", "n_factors", "timescales"]
+
+# Part of a column's variance below which its noise is zero to all purposes.
+_NO_NOISE = 1e-4
 
 
-def make_estimator(args: argparse.Namespace, *, verbose: bool = False, n_filling: int = 0) -> Any:
+def make_estimator(args: argparse.Namespace, *, n_filling: int = 0) -> Any:
     """Make the estimator, unfitted.
 
     Parameters
     ----------
     args : argparse.Namespace
         The options of the command.
-    verbose : bool, default=False
-        Whether the fit shows its progress.
     n_filling : int, default=0
-        Observed cells of the record, if the model is for nothing but filling its holes.
+        Number of observed values of the file, if the model only fills its missing ones.
     """
-    from probsfa.statespace import ProbabilisticSFA  # loads JAX
+    from probsfa.statespace import ProbabilisticSFA  # imports JAX
     from probsfa.statespace.learning.options import gain_worth_filling
 
     return ProbabilisticSFA(
-        args.n_components,
-        max_iter=args.max_iter,
-        tol=gain_worth_filling(n_filling),
-        random_state=args.seed,
-        verbose=verbose,
+        args.n_components, max_iter=args.max_iter, tol=gain_worth_filling(n_filling), random_state=args.seed
     )
+
+
+def fit_model(series: "Input", args: argparse.Namespace, screen: Screen, *, filling: bool = False) -> Any:
+    """Fit a model to a file as the options ask, and report how the fit ended.
+
+    Parameters
+    ----------
+    series : Input
+        The file.
+    args : argparse.Namespace
+        The options of the command.
+    screen : Screen
+        Where progress and the report are written.
+    filling : bool, default=False
+        Whether the model only fills missing values of the file: it then ends once these no longer change.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If the fit was interrupted: half of a model is of no use to a command.
+    """
+    if len(series.values) < 2:
+        raise CommandError(f"{series.table.source}: has {len(series.values)} row of data; a model needs two.")
+    if np.all(np.nanmin(series.values, axis=0) == np.nanmax(series.values, axis=0)):
+        raise CommandError(
+            f"{series.table.source}: all data columns are constant; there is nothing to model."
+        )
+    model = make_estimator(args, n_filling=int(np.count_nonzero(~np.isnan(series.values))) if filling else 0)
+    columns = "1 column" if len(series.names) == 1 else f"{len(series.names)} columns"
+    with screen.working(f"fitting a model to {columns}"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # about Python parameters; the report has what matters
+        model.fit(series.X, times=series.times)
+    if not model.converged_ and model.status_.startswith("Interrupted"):
+        raise KeyboardInterrupt
+    screen.note(f"model: {description(model)}, {_ending(model)}")
+    if not model.converged_:
+        screen.warn(_advice(model))
+    for name in _without_noise(model, series) if n_factors(model) > 1 else []:
+        screen.note(
+            f"{name}: a slow feature follows this column alone, so standard deviations may be too small; "
+            "fewer slow features (-k) avoid it"
+        )
+    return model
+
+
+def n_factors(model: Any) -> int:
+    """Return the number of slow features of a model."""
+    return len(model.timescales_)
+
+
+def has_ar1_noise(model: Any) -> bool:
+    """Whether the noise of columns is autocorrelated."""
+    return bool(np.any(getattr(model, "noise_decay_", 0.0)))
+
+
+def timescales(model: Any) -> FloatArray:
+    """Return time scales in steps; a model of unevenly spaced dates counts seconds."""
+    return np.asarray(model.timescales_ / getattr(model, "time_unit_", 1.0), dtype=np.float64)
+
+
+def description(model: Any) -> str:
+    """Describe a model: its slow features and its noise."""
+    n = n_factors(model)
+    parts = [f"{n} slow feature" if n == 1 else f"{n} slow features"]
+    for name, what in (("rhythm_periods_", "cycle"), ("smooth_timescales_", "smooth feature")):
+        m = len(getattr(model, name, ()))
+        parts += [f"{m} {what}" if m == 1 else f"{m} {what}s"] if m else []
+    noise = "autocorrelated noise" if has_ar1_noise(model) else "white noise"
+    return f"{', '.join(parts)} and {noise} in each column"
+
+
+def _ending(model: Any) -> str:
+    """How the fit ended."""
+    iterations = f"{model.n_evaluations_} iteration" + "s" * (model.n_evaluations_ != 1)
+    return f"{'converged' if model.converged_ else 'stopped'} after {iterations}"
+
+
+def _advice(model: Any) -> str:
+    """What a fit that did not converge is good for."""
+    if model.n_evaluations_ < model.max_iter:
+        return "the fit stopped before it had converged. 'probsfa compare' measures how well it fills values."
+    text = f"the fit stopped after {model.max_iter} iterations (--max-iter) and had not converged. "
+    if model.max_iter <= ENOUGH:
+        return text + "Filled values are mostly good enough; 'probsfa compare' measures that."
+    return text + "Raise --max-iter, or use fewer slow features with -k."
+
+
+def _without_noise(model: Any, series: "Input") -> list[str]:
+    """Names of columns that the model explains completely, unless it explains most of them so."""
+    share = model.noise_variance_ / np.maximum(np.nanvar(series.values, axis=0), 1e-300)
+    few = (share < _NO_NOISE) & (np.nanmin(series.values, axis=0) < np.nanmax(series.values, axis=0))
+    if has_ar1_noise(model) or 2 * np.count_nonzero(few) > len(share):
+        return []
+    return [name for name, is_low in zip(series.names, few, strict=True) if is_low]

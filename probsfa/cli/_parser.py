@@ -1,4 +1,4 @@
-"""What can be asked of the `probsfa` command. Imports nothing heavy, so that help comes at once."""
+"""The options of the `probsfa` command. Imports no other library, so that help is printed at once."""
 
 import argparse
 import re
@@ -9,10 +9,12 @@ from probsfa import __version__
 
 __all__ = ["make_parser", "parse"]
 
-# Iterations for filling holes; what a fit still gains after them brings no cell closer to the truth.
+# Iterations that are enough to fill missing values: more of them do not make these more accurate.
 ENOUGH = 200
 
-DESCRIPTION = "The few slow things behind a time series, with error bars, and its holes filled."
+DESCRIPTION = (
+    "Fill missing values of multivariate time series, and estimate their slow features, with uncertainty."
+)
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -66,10 +68,10 @@ def make_parser() -> argparse.ArgumentParser:
 def _add_demo(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = commands.add_parser(
         "demo",
-        help="fill hidden cells of bundled weather data, and compare with other methods",
-        description="Hide observed cells of a year of hourly weather at three airports, one by one and in "
-        "blocks of 24 hours; let several methods find them again; write a picture, the table and the filled "
-        "record into a folder.",
+        help="fill hidden values of bundled weather data, and compare with other methods",
+        description="Hide observed values of a year of hourly weather at three airports, one by one and in "
+        "blocks of 24 hours; fill them by several methods; write a picture, the table of errors and the "
+        "filled record to a folder.",
     )
     parser.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="folder to write into (default: a new probsfa-demo)"
@@ -82,9 +84,9 @@ def _add_demo(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
 def _add_impute(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = commands.add_parser(
         "impute",
-        help="fill the holes of a CSV file",
-        description="Fill the missing cells of a CSV file with the posterior means of probabilistic slow "
-        "feature analysis. All other cells stay as they are, to the last character.",
+        help="fill the missing values of a CSV file",
+        description="Fill the missing values of a CSV file with the posterior means of probabilistic slow "
+        "feature analysis. All other values keep their text, to the last character.",
     )
     _add_data_options(parser)
     parser.add_argument(
@@ -94,10 +96,13 @@ def _add_impute(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         "--std",
         type=Path,
         metavar="STD.csv",
-        help="standard deviations of the filled cells, 0 where observed",
+        help="standard deviations of the filled values, 0 for observed ones",
     )
     parser.add_argument(
-        "--plot", type=Path, metavar="P.png", help="a picture of the longest holes (.png, .pdf, .svg)"
+        "--plot",
+        type=Path,
+        metavar="P.png",
+        help="a picture of the longest missing blocks (.png, .pdf, .svg)",
     )
     parser.add_argument(
         "--model", type=Path, metavar="MODEL.npz", help="use a model that 'probsfa fit' has saved"
@@ -106,7 +111,7 @@ def _add_impute(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         "--budget",
         type=_seconds,
         metavar="SECONDS",
-        help="choose the model by hidden cells in that time: slow features, rhythms, smooth latents",
+        help="choose the model by the errors of hidden values, in that time",
     )
     parser.add_argument("--force", action="store_true", help="replace files that exist")
     _add_model_options(parser)
@@ -116,8 +121,8 @@ def _add_fit(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser = commands.add_parser(
         "fit",
         help="fit a model to a CSV file and save it",
-        description="Fit probabilistic slow feature analysis to a CSV file, save the model and print what "
-        "was found. 'probsfa impute --model' and probsfa.load use the saved model.",
+        description="Fit probabilistic slow feature analysis to a CSV file, save the model and print its "
+        "time scales and noise. 'probsfa impute --model' uses the saved model.",
     )
     _add_data_options(parser)
     parser.add_argument(
@@ -130,9 +135,9 @@ def _add_fit(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 def _add_compare(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = commands.add_parser(
         "compare",
-        help="compare ways to fill the holes of a CSV file",
-        description="Hide observed cells of a CSV file, one by one and in blocks of rows, and let several "
-        "methods find them again. Errors are in units of each column's standard deviation.",
+        help="compare methods that fill missing values on a CSV file",
+        description="Hide observed values of a CSV file, one by one and in blocks of rows, and fill them by "
+        "several methods. Errors are in units of each column's standard deviation.",
     )
     _add_data_options(parser)
     parser.add_argument(
@@ -155,13 +160,12 @@ def _add_data_options(parser: argparse.ArgumentParser) -> None:
         "data",
         type=Path,
         metavar="DATA.csv",
-        help="delimited text, rows are time; packed by gzip or zip, Parquet and Excel are read too; "
-        "- is standard input",
+        help="delimited text, packed by gzip or zip or plain; rows are time; - is standard input",
     )
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="only say how the file is read, column by column; nothing is fitted or written",
+        help="report how the file is read, column by column; nothing is fitted or written",
     )
     parser.add_argument(
         "--json",
@@ -174,25 +178,25 @@ def _add_data_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="CODE",
-        help="stands for missing, such as -200; several are separated by commas (semicolons where those are "
-        "decimal marks) or given one by one; empty cells, NA, NaN and null always do",
+        help="number or text that means missing, such as -200; several are separated by commas "
+        "(semicolons if "
+        "commas are decimal marks) or given one by one; empty values, NA, NaN and null always do; '' if "
+        "numbers that look like such codes are values",
     )
     group.add_argument(
-        "--columns", action="append", metavar="A,B,...", help="columns to work on; the others are only kept"
+        "--columns", action="append", metavar="A,B,...", help="columns of data; the others are only kept"
     )
-    group.add_argument(
-        "--exclude", action="append", metavar="A,B,...", help="columns to keep out of the model"
-    )
+    group.add_argument("--exclude", action="append", metavar="A,B,...", help="columns that are no data")
     group.add_argument(
         "--time",
         action="append",
         metavar="A,B,...",
-        help="columns that tell the time, where they are not recognised; '' for none",
+        help="columns of times, together the time of a row, such as date,hour; '' for none",
     )
     group.add_argument(
         "--group",
         metavar="COLUMN",
-        help="tells independent sequences apart, such as stations; one model is fitted to all of them",
+        help="names of independent sequences, such as stations; one model is fitted to all of them",
     )
     group.add_argument(
         "--date-format", metavar="FORMAT", help="how times are written, such as '%%d.%%m.%%y %%H:%%M'"
@@ -200,27 +204,28 @@ def _add_data_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--dayfirst",
         action=argparse.BooleanOptionalAction,
-        help="whether the day comes before the month in dates such as 01/02/2020 (default: the file tells)",
+        help="whether the day comes before the month in dates such as 01/02/2020 (default: if rows are in "
+        "order of time one way alone, that way)",
     )
     group.add_argument(
         "--epoch",
         choices=["s", "ms", "us", "ns", "min", "h", "d"],
-        help="times are numbers that count this unit from 1970",
+        help="times are numbers of this unit since 1970",
     )
     group.add_argument(
-        "--sort", action="store_true", help="take the rows in order of time; the output keeps their order"
+        "--sort", action="store_true", help="sort the rows by time; the output keeps their order"
     )
     group.add_argument(
-        "--even", action="store_true", help="take rows as evenly spaced, whatever the times are"
+        "--even", action="store_true", help="use the rows as evenly spaced, whatever the times are"
     )
     group.add_argument(
-        "--delimiter", metavar="CHAR", help="what separates cells, 'tab' for a tab (default: guess)"
+        "--delimiter", metavar="CHAR", help="character between values, 'tab' for a tab (default: inferred)"
     )
-    group.add_argument("--decimal", choices=[".", ","], help="the decimal mark (default: guess)")
+    group.add_argument("--decimal", choices=[".", ","], help="decimal mark (default: inferred)")
     group.add_argument(
         "--thousands",
         metavar="CHAR",
-        help="what groups digits in threes, such as , in 1,234 (default: nothing)",
+        help="character between groups of three digits, such as , in 1,234 (default: none)",
     )
     group.add_argument(
         "--skip-rows", type=_whole, default=0, metavar="N", help="lines in front of the table (default: 0)"
@@ -240,28 +245,28 @@ def _add_model_options(parser: argparse.ArgumentParser, max_iter: int = ENOUGH) 
         "--n-components",
         type=_count,
         metavar="K",
-        help="number of slow features (default: one for each column, up to what data and time allow)",
+        help="number of slow features (default: one for each column, fewer for many columns or little data)",
     )
     group.add_argument(
         "--max-iter",
         type=_count,
         default=max_iter,
         metavar="N",
-        help=f"most iterations of the fit (default: {max_iter})",
+        help=f"maximum number of iterations of the fit (default: {max_iter})",
     )
     group.add_argument("--seed", type=int, default=0, help="seed of everything random (default: 0)")
 
 
 def _add_masks(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--fraction", type=_fraction, default=0.1, help="part of the observed cells to hide (default: 0.1)"
+        "--fraction", type=_fraction, default=0.1, help="part of the observed values to hide (default: 0.1)"
     )
     parser.add_argument(
         "--masks",
         type=_count,
         default=1,
         metavar="N",
-        help="average over N random choices of cells (default: 1)",
+        help="average over N random choices of hidden values (default: 1)",
     )
 
 

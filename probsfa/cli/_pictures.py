@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from probsfa import plots
 from probsfa._typing import FloatArray
-from probsfa.cli._errors import CommandError
 from probsfa.cli.tables.input import Input
 from probsfa.imputation import Comparison, EstimatorImputation, LinearInterpolation
 from probsfa.plots.style import GREY
@@ -17,22 +16,25 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["check_format", "draw_demo", "draw_holes", "longest_hole", "save_picture", "window"]
+__all__ = ["draw_demo", "draw_missing_blocks", "longest_block", "save_picture", "window"]
 
 _SHOWN = "temp_LGA"
 
 
-def draw_holes(series: Input, filled: FloatArray, std: FloatArray, most: int = 4) -> "Figure":
-    """Draw the longest hole of each of the columns that have the longest ones."""
+def draw_missing_blocks(series: Input, filled: FloatArray, std: FloatArray, most: int = 4) -> "Figure":
+    """Draw the longest missing block of each of the columns that have the longest ones."""
     from matplotlib.figure import Figure
 
-    holes = [_longest_of(series, j) for j in range(series.values.shape[1])]
-    chosen = sorted(range(len(holes)), key=lambda j: holes[j][1].start - holes[j][1].stop)[:most]
+    blocks_of_columns = [_longest_of(series, j) for j in range(series.values.shape[1])]
+    chosen = sorted(
+        range(len(blocks_of_columns)),
+        key=lambda j: blocks_of_columns[j][1].start - blocks_of_columns[j][1].stop,
+    )[:most]
     figure = Figure(figsize=(8.0, 0.4 + 2.1 * len(chosen)), layout="constrained")
     axes = figure.subplots(len(chosen), 1, squeeze=False)[:, 0]
     for ax, j in zip(axes, chosen, strict=True):
-        sequence, hole = holes[j]
-        rows = sequence[window(hole, len(sequence))]
+        sequence, block = blocks_of_columns[j]
+        rows = sequence[window(block, len(sequence))]
         times = None if series.clock.stamps is None else series.clock.stamps[rows]
         plots.plot_imputation(series.values[rows, j], filled[rows, j], std[rows, j], times=times, ax=ax)
         ax.set_ylabel(series.names[j])
@@ -42,7 +44,7 @@ def draw_holes(series: Input, filled: FloatArray, std: FloatArray, most: int = 4
 
 
 def draw_demo(data: "pd.DataFrame", blocks: Comparison, model: Any) -> "Figure":
-    """Draw a stretch with hidden blocks filled, and the slowest features of the year below it."""
+    """Draw a segment with hidden blocks filled, and the slowest features of the year below it."""
     from matplotlib.figure import Figure
 
     times = np.asarray(data.index, dtype="datetime64[ns]")
@@ -52,19 +54,19 @@ def draw_demo(data: "pd.DataFrame", blocks: Comparison, model: Any) -> "Figure":
 
     column = data.columns.get_loc(_SHOWN)
     rows = _busiest(np.isnan(blocks.seen[:, column]), 14 * 24)
-    stretch = rows, column
+    segment = rows, column
     filled = blocks.filled[EstimatorImputation.name]
     ax = above.subplots()
     plots.plot_imputation(
-        blocks.seen[stretch],
-        filled.values[stretch],
-        None if filled.std is None else filled.std[stretch],
-        truth=data.to_numpy()[stretch],
+        blocks.seen[segment],
+        filled.values[segment],
+        None if filled.std is None else filled.std[segment],
+        truth=data.to_numpy()[segment],
         times=times[rows],
         ax=ax,
     )
     linear = LinearInterpolation.name
-    straight = blocks.filled[linear].values[stretch]
+    straight = blocks.filled[linear].values[segment]
     ax.plot(times[rows], straight, "--", color=GREY, lw=1.0, label=linear, zorder=1.5)
     ax.set_ylabel("LaGuardia, °F")
     ax.set_title("Temperature with blocks of 24 hours hidden", loc="left", fontsize="medium")
@@ -80,12 +82,12 @@ def draw_demo(data: "pd.DataFrame", blocks: Comparison, model: Any) -> "Figure":
 
 
 def _longest_of(series: Input, column: int) -> tuple[NDArray[np.intp], slice]:
-    """Rows of the sequence with the longest hole of a column, and where the hole is in it."""
-    holes = [(rows, longest_hole(np.isnan(series.values[rows, column]))) for rows in series.clock.sequences]
-    return max(holes, key=lambda hole: hole[1].stop - hole[1].start)
+    """Rows of the sequence with the longest missing block of a column, and where the block is in it."""
+    found = [(rows, longest_block(np.isnan(series.values[rows, column]))) for rows in series.clock.sequences]
+    return max(found, key=lambda block: block[1].stop - block[1].start)
 
 
-def longest_hole(missing: NDArray[np.bool_]) -> slice:
+def longest_block(missing: NDArray[np.bool_]) -> slice:
     """The longest run of missing cells, an empty slice where there is none."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], missing, [False]]).astype(np.int8)))
     starts, stops = edges[::2], edges[1::2]
@@ -95,24 +97,10 @@ def longest_hole(missing: NDArray[np.bool_]) -> slice:
     return slice(int(starts[longest]), int(stops[longest]))
 
 
-def window(hole: slice, n_rows: int, least: int = 60, most: int = 240) -> slice:
-    """A hole with as much around it on either side, but not too little; of a very long one the start."""
-    margin = min(max(hole.stop - hole.start, least), most)
-    return slice(max(hole.start - margin, 0), min(hole.stop + margin, hole.start + 2 * most, n_rows))
-
-
-def check_format(path: Path) -> None:
-    """Refuse a picture's name that ends in no known format.
-
-    Raises
-    ------
-    CommandError
-        If it does.
-    """
-    from matplotlib.backend_bases import FigureCanvasBase
-
-    if path.suffix.lstrip(".").lower() not in FigureCanvasBase.get_supported_filetypes():
-        raise CommandError(f"{path}: no format for pictures is known by that ending; use .png, .pdf or .svg.")
+def window(block: slice, n_rows: int, least: int = 60, most: int = 240) -> slice:
+    """A block with as much around it on either side, but not too little; of a very long one the start."""
+    margin = min(max(block.stop - block.start, least), most)
+    return slice(max(block.start - margin, 0), min(block.stop + margin, block.start + 2 * most, n_rows))
 
 
 def save_picture(figure: "Figure", path: Path) -> None:
@@ -121,7 +109,7 @@ def save_picture(figure: "Figure", path: Path) -> None:
 
 
 def _busiest(missing: NDArray[np.bool_], n_rows: int) -> slice:
-    """The stretch of rows with the most missing cells, those near its ends left out of the count."""
+    """The segment of rows with the most missing cells, those near its ends left out of the count."""
     inner = n_rows - 2 * (n_rows // 8)
     total = np.concatenate([[0], np.cumsum(missing)])
     start = max(int(np.argmax(total[inner:] - total[:-inner])) - n_rows // 8, 0)

@@ -4,22 +4,26 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields
+from typing import TYPE_CHECKING
 
-from probsfa.imputation import Comparison, Score
+if TYPE_CHECKING:
+    from probsfa.imputation import Comparison, Score
 
 __all__ = ["align", "scores_as_csv", "scores_as_text"]
 
 _HEADINGS = ("", "RMSE", "MAE", "90 % covers", "seconds")
 
 
-def scores_as_text(comparisons: Iterable[Comparison]) -> str:
+def scores_as_text(comparisons: "Iterable[Comparison]") -> str:
     """Write the scores as tables, errors in units of each column's standard deviation."""
     tables = (f"{c.hidden}\n{align([_HEADINGS, *map(_cells, c.scores)])}" for c in comparisons)
     return "\n\n".join([*tables, "Errors are in units of each column's standard deviation."])
 
 
-def scores_as_csv(comparisons: Iterable[Comparison]) -> str:
+def scores_as_csv(comparisons: "Iterable[Comparison]") -> str:
     """Write the scores as CSV text, one row for each method and way of hiding cells."""
+    from probsfa.imputation import Score
+
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["hidden", *(field.name for field in fields(Score))])
@@ -47,6 +51,6 @@ def align(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def _cells(score: Score) -> tuple[str, ...]:
+def _cells(score: "Score") -> tuple[str, ...]:
     covers = "-" if score.coverage is None else f"{100.0 * score.coverage:.1f} %"
     return score.method, f"{score.rmse:.3f}", f"{score.mae:.3f}", covers, f"{score.seconds:.1f}"

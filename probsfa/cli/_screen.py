@@ -1,10 +1,15 @@
 """What the commands write: results to standard output, notes and progress to standard error."""
 
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 __all__ = ["Screen"]
+
+# Seconds between two reports of progress.
+_PAUSE = 0.5
 
 
 class Screen:
@@ -34,6 +39,29 @@ class Screen:
         """Write what the user should know in any case to standard error, on one line."""
         sys.stderr.write(f"probsfa: note: {_one_line(text.splitlines())}\n")
         sys.stderr.flush()
+
+    @contextmanager
+    def working(self, what: str) -> Iterator[None]:
+        """Show what is being done, and for how many seconds, on a terminal; elsewhere nothing."""
+        if self.quiet or not sys.stderr.isatty():
+            yield
+            return
+        done, begin = threading.Event(), time.monotonic()
+
+        def show() -> None:
+            while not done.wait(_PAUSE):
+                sys.stderr.write(f"\r{what}, {time.monotonic() - begin:.0f} s")
+                sys.stderr.flush()
+
+        thread = threading.Thread(target=show, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+            sys.stderr.write("\r\033[K")
+            sys.stderr.flush()
 
     @contextmanager
     def progress(self) -> Iterator[Callable[[int, int, str], None]]:

@@ -1,21 +1,24 @@
-"""`probsfa compare`: ways to fill holes, compared on the user's data."""
+"""`probsfa compare`: methods that fill missing values, compared on the user's data."""
 
 import argparse
 import json
+import warnings
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from probsfa import imputation
 from probsfa.cli._errors import CommandError
 from probsfa.cli._model import make_estimator
-from probsfa.cli._outputs import check_outputs, is_standard_stream, writing
+from probsfa.cli._outputs import is_standard_stream, writing
 from probsfa.cli._report import scores_as_csv, scores_as_text
 from probsfa.cli._screen import Screen
-from probsfa.cli.tables.content import check_written_as_text, write_content
+from probsfa.cli.tables.content import write_content
 from probsfa.cli.tables.input import read_input
+
+if TYPE_CHECKING:
+    from probsfa import imputation
 
 __all__ = ["compare_on", "run"]
 
@@ -23,9 +26,6 @@ __all__ = ["compare_on", "run"]
 def run(args: argparse.Namespace, screen: Screen) -> None:
     """Run the command."""
     outputs = [] if args.output is None else [args.output]
-    check_outputs(outputs, force=args.force, inputs=[args.data])
-    for path in outputs:
-        check_written_as_text(path)
     series = read_input(args, screen)
     if args.dry_run:
         screen.result(json.dumps(series.plan_as_dict(), indent=2) if args.json else series.plan_as_text())
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
             write_content(draft, [scores_as_csv(comparisons).encode()])
 
 
-def _as_dicts(comparisons: list[imputation.Comparison]) -> list[dict[str, Any]]:
+def _as_dicts(comparisons: "list[imputation.Comparison]") -> list[dict[str, Any]]:
     """Scores as JSON can hold them."""
     return [{"hidden": c.hidden, "scores": [asdict(score) for score in c.scores]} for c in comparisons]
 
@@ -58,7 +58,7 @@ def compare_on(
     *,
     block: int,
     times: Any = None,
-) -> list[imputation.Comparison]:
+) -> "list[imputation.Comparison]":
     """Compare an estimator with other methods on a series, as the options say, showing progress.
 
     Parameters
@@ -76,7 +76,10 @@ def compare_on(
     times : ndarray (T,), list of them, or None
         Times of the rows; None where they are evenly spaced.
     """
-    with screen.progress() as progress:
+    from probsfa import imputation  # imports scikit-learn
+
+    with screen.progress() as progress, warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # about parameters in Python
         return imputation.compare_methods(
             X,
             imputation.default_methods(estimator),

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from probsfa._files import replacing
+from probsfa.cli._checks import DEMO_FILES
 from probsfa.cli._model import make_estimator
-from probsfa.cli._outputs import check_outputs
 from probsfa.cli._pictures import draw_demo, save_picture
 from probsfa.cli._report import scores_as_csv, scores_as_text
 from probsfa.cli._screen import Screen
@@ -22,21 +22,18 @@ __all__ = ["run"]
 
 BLOCK = 24
 _FOLDER = "probsfa-demo"
-_FILES = ("demo.png", "nyc_weather_filled.csv", "comparison.csv")
 
 
 def run(args: argparse.Namespace, screen: Screen) -> None:
     """Run the command."""
     folder = args.output if args.output is not None else _new_folder()
-    outputs = [folder / name for name in _FILES]
-    if folder.exists():
-        check_outputs(outputs, force=args.force)
+    outputs = [folder / name for name in DEMO_FILES]
     weather = load_nyc_weather(drop_impossible=True)
     X = weather.data.to_numpy()
     estimator = make_estimator(args)
     screen.note(
         f"hourly weather of 2013 at three airports: {X.shape[0]} rows of {X.shape[1]} columns, "
-        f"{100.0 * np.isnan(X).mean():.1f} % of the cells missing"
+        f"{100.0 * np.isnan(X).mean():.1f} % of the values missing"
     )
     screen.note("one impossible reading, a wind of 1048 miles per hour, counts as missing")
     comparisons = compare_on(X, estimator, args, screen, block=BLOCK)
@@ -45,14 +42,14 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
     blocks = comparisons[-1]
     model = blocks.filled[EstimatorImputation.name].model
     figure = draw_demo(weather.data, blocks, model)
-    # The model has learned from 90 % of the record; given all of it, it fills the record's own holes.
+    # The model has learned from 90 % of the record; given all of it, it fills its missing values.
     guesses = pd.DataFrame(np.round(model.impute(X), 4), weather.data.index, weather.data.columns)
     folder.mkdir(parents=True, exist_ok=True)
     with replacing(*outputs) as [picture, record, table]:
         save_picture(figure, picture)
         write_content(record, [weather.data.fillna(guesses).to_csv(lineterminator="\n").encode()])
         write_content(table, [scores_as_csv(comparisons).encode()])
-    screen.result(f"Written to {folder}: {', '.join(_FILES)}")
+    screen.result(f"Written to {folder}: {', '.join(DEMO_FILES)}")
 
 
 def _new_folder() -> Path:

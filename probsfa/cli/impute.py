@@ -1,4 +1,4 @@
-"""`probsfa impute`: fill the holes of a file."""
+"""`probsfa impute`: fill the missing values of a file."""
 
 import argparse
 import inspect
@@ -6,51 +6,36 @@ import json
 import math
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
 
-from probsfa._typing import BoolArray, FloatArray
+from probsfa._typing import FloatArray
 from probsfa.cli._errors import CommandError
 from probsfa.cli._memory import give_back
-from probsfa.cli._outputs import check_outputs, writing
-from probsfa.cli._parser import ENOUGH
+from probsfa.cli._model import description, fit_model
+from probsfa.cli._outputs import writing
 from probsfa.cli._screen import Screen
-from probsfa.cli.fit import fit_model
-from probsfa.cli.tables.content import check_written_as_text, write_content
+from probsfa.cli.tables.content import write_content
 from probsfa.cli.tables.input import Input, read_input
-from probsfa.cli.tables.table import NewTexts
-
-# Seconds that a choice takes at least, however long it took to read the file.
-_LEAST_BUDGET = 0.1
 
 __all__ = ["filled_texts", "run", "std_texts"]
+
+# Seconds that a choice of a model takes at least, however long the file took to read.
+_LEAST_BUDGET = 0.1
+NewTexts = Callable[[int], Iterable[tuple[int, str]]]
 
 
 def run(args: argparse.Namespace, screen: Screen) -> None:
     """Run the command."""
     begin = time.perf_counter()
     outputs = [path for path in (args.output, args.std, args.plot) if path is not None]
-    inputs = [path for path in (args.data, args.model) if path is not None]
-    check_outputs(outputs, force=args.force, inputs=inputs)
-    if args.plot is not None:
-        from probsfa.cli._pictures import check_format  # loads all pictures, which most calls do without
-
-        check_format(args.plot)
-    for path in (path for path in (args.output, args.std) if path is not None):
-        check_written_as_text(path)
-    if args.model is not None and (args.n_components or args.max_iter != ENOUGH):
-        raise CommandError("--n-components and --max-iter have no meaning with --model: it is fitted.")
-    if args.budget is not None and (args.model is not None or args.n_components):
-        raise CommandError("--budget chooses a model; it has no meaning with --model or --n-components.")
     model = None if args.model is None else _saved_model(args.model)
-    series = read_input(args, screen, columns=getattr(model, "feature_names_in_", None))
+    series = read_input(args, screen, columns=_columns_of(model))
     if model is not None:
-        _check_columns(args.model, model, series)
+        _check_model(args.model, model, series)
     if args.dry_run:
         screen.result(json.dumps(series.plan_as_dict(), indent=2) if args.json else series.plan_as_text())
         return
@@ -59,44 +44,53 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
     with writing(*outputs) as drafts:
         for output, draft in zip(outputs, drafts, strict=True):
             if output is args.plot:
-                from probsfa.cli._pictures import draw_holes, save_picture
+                from probsfa.cli._pictures import draw_missing_blocks, save_picture
 
-                save_picture(draw_holes(series, filled, std), draft)
+                save_picture(draw_missing_blocks(series, filled, std), draft)
             else:
                 texts = filled_texts(series, filled, std) if output is args.output else std_texts(series, std)
-                write_content(draft, series.table.filled(texts))
-    holes = sum(series.missing)
+                write_content(draft, series.table.content.encoded(series.table.filled(texts)))
+    n_missing = sum(series.missing)
     if args.json:
-        report = {
+        report: dict[str, Any] = {
             "plan": series.plan_as_dict(),
-            "filled_cells": holes,
+            "filled_cells": n_missing,
             "outputs": [str(path) for path in outputs],
         }
         if args.budget is not None:
             report["choice"] = choice
         screen.result(json.dumps(report, indent=2))
-    screen.note(f"{holes} cells filled: {', '.join(map(str, outputs))}")
+    screen.note(f"{n_missing} missing values filled: {', '.join(map(str, outputs))}")
 
 
 def _fill(
     series: Input, model: Any, args: argparse.Namespace, screen: Screen, begin: float
 ) -> tuple[FloatArray, FloatArray, dict[str, Any] | None]:
-    """The series without holes, and standard deviations; a model is fitted first where there is none.
+    """Return the values without missing ones, and standard deviations; fit a model first if there is none.
 
-    Third what was chosen and why, where a model was chosen within the seconds that there are since `begin`.
+    Third the choice, if a model was chosen within the budget, which began at `begin`.
     """
     choice = None
     if not np.isnan(series.values).any():
-        screen.warn("nothing is missing, so nothing is filled: the output is the file as it was.")
+        screen.warn("no value is missing, so none is filled: the output is the file as it was.")
         return series.values, np.zeros_like(series.values), None
-    series.table.release()
     give_back()
     if model is None and args.budget is not None:
         model, choice = _choose(series, args, screen, begin)
     elif model is None:
         model = fit_model(series, args, screen, filling=True)
     give_back()
-    results = model.impute(series.X, return_std=True, times=series.times)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        results = model.impute(series.X, return_std=True, times=series.times)
+    for warning in caught:
+        if "interpolation" in str(warning.message):
+            screen.warn(
+                "linear interpolation fills single missing values of this file as well as the model does; "
+                "'probsfa compare' measures both."
+            )
+        elif not issubclass(warning.category, UserWarning):
+            screen.warn(str(warning.message))
     filled, std = (series.in_order_of_file(result) for result in results)
     _check_finite(series, filled, std)
     return filled, std, choice
@@ -105,26 +99,36 @@ def _fill(
 def _choose(
     series: Input, args: argparse.Namespace, screen: Screen, begin: float
 ) -> tuple[Any, dict[str, Any]]:
-    """A model chosen within the budget, and what was chosen and why.
+    """Choose a model within the budget; return it, and the choice in a form for JSON.
 
     Raises
     ------
     KeyboardInterrupt
-        If the search was interrupted: who interrupts a command wants its end.
+        If the search was interrupted.
     """
-    from probsfa.statespace import select_model  # loads JAX
+    from probsfa.statespace import select_model  # imports JAX
 
     left = max(args.budget - (time.perf_counter() - begin), _LEAST_BUDGET)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the status says so too
-        selection = select_model(
-            series.X, times=series.times, budget=left, random_state=args.seed, verbose=not screen.quiet
-        )
+    with screen.working("choosing a model"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        selection = select_model(series.X, times=series.times, budget=left, random_state=args.seed)
     if selection.interrupted:
         raise KeyboardInterrupt
-    screen.note(selection.reason)
-    options = {name: value for name, value in selection.options.items() if value not in (None, 0)}
-    return selection.best_estimator_, {"options": options, "reason": selection.reason}
+    model = selection.best_estimator_
+    n_models = len({record["model"] for record in selection.records})
+    [chosen] = [record for record in selection.records if record["verdict"] == "chosen"][-1:] or [{}]
+    error = float(chosen.get("rmse", math.nan))
+    choice = {
+        "description": description(model),
+        "compared_models": n_models,
+        "error_of_hidden_values": None if math.isnan(error) else error,
+        "seconds": round(selection.seconds, 1),
+    }
+    measured = "" if math.isnan(error) else f"; error of hidden values {error:.3g} standard deviations"
+    screen.note(
+        f"model: {choice['description']}, chosen among {n_models} in {selection.seconds:.0f} s{measured}"
+    )
+    return model, choice
 
 
 def _check_finite(series: Input, filled: FloatArray, std: FloatArray) -> None:
@@ -133,97 +137,84 @@ def _check_finite(series: Input, filled: FloatArray, std: FloatArray) -> None:
     if len(bad):
         row, column = map(int, bad[0])
         raise CommandError(
-            f"{series.table.where(row, series.plan.data[column])}: the model gives no number for this cell, "
-            "so nothing was written. Cells far beyond all others, or units far from 1, are the usual cause; "
+            f"{series.table.where(row, series.plan.data[column])}: the model gives no number for this value, "
+            "so nothing was written. Values far beyond all others, or units far from 1, are the usual cause; "
             "see --missing-code and --exclude."
         )
 
 
 def filled_texts(series: Input, filled: FloatArray, std: FloatArray) -> NewTexts:
-    """New texts of the missing cells.
+    """New texts of the missing values of a row.
 
     Digits are written down to a thousandth of the smallest standard deviation in the column.
     """
-    digits = [
-        _digits(column, np.isnan(values)) for column, values in zip(std.T, series.values.T, strict=True)
-    ]
-
-    def texts(rows: NDArray[np.intp], i: int, missing: BoolArray) -> dict[int, str]:
-        chosen = rows[missing]
-        numbers = filled[chosen, i].tolist()
-        return dict(zip(chosen.tolist(), (_number(number, digits[i]) for number in numbers), strict=True))
-
-    return _texts(series, texts)
+    missing = np.isnan(series.values)
+    digits = [_digits(column, is_missing) for column, is_missing in zip(std.T, missing.T, strict=True)]
+    return _texts(series, missing, lambda row, i: _number(float(filled[row, i]), digits[i]))
 
 
 def std_texts(series: Input, std: FloatArray) -> NewTexts:
-    """Texts of the standard deviations of all cells, 0 where observed."""
-
-    def texts(rows: NDArray[np.intp], i: int, missing: BoolArray) -> dict[int, str]:
-        of_all = dict.fromkeys(rows.tolist(), "0")
-        chosen = rows[missing]
-        of_all.update(
-            zip(chosen.tolist(), (f"{number:.4g}" for number in std[chosen, i].tolist()), strict=True)
-        )
-        return of_all
-
-    return _texts(series, texts)
+    """Texts of the standard deviations of a row, 0 for observed values."""
+    missing = np.isnan(series.values)
+    return _texts(
+        series, np.ones_like(missing), lambda row, i: f"{std[row, i]:.4g}" if missing[row, i] else "0"
+    )
 
 
-def _texts(
-    series: Input, of_column: Callable[[NDArray[np.intp], int, BoolArray], dict[int, str]]
-) -> NewTexts:
-    """New texts of the data columns, each made of some rows, its number and which of them are missing."""
-    decimal = series.table.style.decimal
+def _texts(series: Input, new: Any, text: Callable[[int, int], str]) -> NewTexts:
+    """New texts of the values of a row, each made of the row and the place among the data columns."""
+    any_new, decimal, data = new.any(axis=1), series.table.decimal, series.plan.data
 
-    def texts(rows: slice) -> dict[int, dict[int, str]]:
-        missing = np.isnan(series.values[rows])
-        numbers = np.arange(rows.start, rows.stop)
-        new = {j: of_column(numbers, i, missing[:, i]) for i, j in enumerate(series.plan.data)}
-        if decimal == ".":
-            return new
-        return {
-            j: {row: text.replace(".", decimal) for row, text in by_row.items()} for j, by_row in new.items()
-        }
+    def of_row(row: int) -> list[tuple[int, str]]:
+        if not any_new[row]:
+            return []
+        places = np.flatnonzero(new[row]).tolist()
+        return [(data[i], text(row, i).replace(".", decimal)) for i in places]
 
-    return texts
+    return of_row
 
 
-def _digits(std: FloatArray, missing: BoolArray) -> int | None:
+def _digits(std: FloatArray, missing: Any) -> int | None:
     """Digits behind the decimal mark that are worth writing in a column; None for all."""
     smallest = float(np.min(std[missing], initial=math.inf))
     return 3 - math.floor(math.log10(smallest)) if 0.0 < smallest < math.inf else None
 
 
 def _number(value: float, digits: int | None) -> str:
-    if digits is None or digits > 15:
-        return repr(float(value))
-    return f"{value:.{max(digits, 0)}f}"
+    return repr(value) if digits is None or digits > 15 else f"{value:.{max(digits, 0)}f}"
 
 
 def _saved_model(path: Path) -> Any:
+    """Load a model that fills missing values."""
     from probsfa import load
 
     try:
         model = load(path)
     except OSError as error:
-        missing = isinstance(error, FileNotFoundError)
-        reason = "there is no such file" if missing else f"cannot be read ({error.strerror or error})"
-        raise CommandError(f"{path}: {reason}.") from None
+        raise CommandError(f"{path}: cannot be read ({error.strerror or error}).") from None
     impute = getattr(model, "impute", None)
     if impute is None or "times" not in inspect.signature(impute).parameters:
         raise CommandError(
-            f"{path}: is a {type(model).__name__}, which fills no holes of rows in time; ProbabilisticSFA, "
-            "BayesianSFA and EmissionSFA do."
+            f"{path}: has a {type(model).__name__}, which fills no missing values. Make a model with "
+            "'probsfa fit'."
         )
     return model
 
 
-def _check_columns(path: Path, model: Any, series: Input) -> None:
-    """Refuse a model of other columns."""
-    expected: Sequence[str] = getattr(model, "feature_names_in_", ())
-    if list(expected) and list(expected) != series.names:
+def _columns_of(model: Any) -> list[str]:
+    return [str(name) for name in getattr(model, "feature_names_in_", ())]
+
+
+def _check_model(path: Path, model: Any, series: Input) -> None:
+    """Refuse a model of other columns, or of another kind of times."""
+    expected = _columns_of(model)
+    if expected and expected != series.names:
         raise CommandError(
             f"{path}: was fitted to the columns {', '.join(expected)}; {series.table.source} has "
             f"{', '.join(series.names)}. Choose them with --columns, in that order."
+        )
+    if getattr(model, "time_unit_seconds_", None) is not None and series.times is not None:
+        raise CommandError(
+            f"{path}: was fitted to rows with dates; {series.table.source} has numbers as times. Name a "
+            "column of dates with --time, or the unit of the numbers with --epoch."
         )

@@ -144,6 +144,7 @@ def _options(draw: st.DrawFn) -> list[str]:
     choices = [
         ["--missing-code", "-999,-99.9"],
         ["--missing-code", "?"],
+        ["--missing-code", ""],
         ["--even"],
         ["--sort"],
         ["--dayfirst"],

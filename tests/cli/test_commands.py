@@ -2,9 +2,12 @@
 
 import csv
 import gzip
+import os
+import re
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -61,16 +64,17 @@ def test_impute_fills_holes_and_keeps_the_text_of_all_other_cells(command, data,
     assert data.read_text() == DATA
 
 
-def test_impute_says_what_it_understood(command, data):
+def test_impute_reports_how_it_read_the_file(command, data):
     err = command(*IMPUTE, "-o", "filled.csv").err
     assert (
-        "data.csv: 4 rows of 2 columns, 37.5 % of the cells missing; rows are evenly spaced, 1 h apart" in err
+        "data.csv: 4 rows of 2 columns, 37.5 % of the values missing; rows are evenly spaced, 1 h apart"
+        in err
     )
     assert "data: temp, rain\n" in err
     assert "time: time, read as year-month-day\n" in err
     assert "left out: note (text)\n" in err
-    assert "Converged: as a stand-in does." in err
-    assert "3 cells filled: filled.csv" in err
+    assert "model: 2 slow features and white noise in each column, converged after 4 iterations\n" in err
+    assert "3 missing values filled: filled.csv" in err
 
 
 def test_quiet_means_quiet(command, data):
@@ -99,7 +103,7 @@ def test_a_spreadsheet_of_semicolons_and_decimal_commas_needs_no_option(command,
     assert filled == text.replace("0,5;;3", "0,5;2,0000;3").replace("2,5;", "2,5;2,5000")
     done = command("impute", "in.csv", "-o", "out2.csv", "--decimal", ".")
     assert done.code == 2
-    assert "for a decimal comma say --decimal ," in done.err
+    assert "give --decimal ," in done.err
 
 
 def test_impute_uneven_times_reach_the_estimator(command, tmp_path, stand_in):
@@ -114,7 +118,6 @@ def test_model_options_reach_the_estimator(command, data, stand_in):
     assert command(*IMPUTE, "-o", "f.csv", "-k", "1", "--max-iter", "9", "--seed", "4").code == 0
     model = stand_in.calls[0].model
     assert (model.n_components, model.max_iter, model.random_state) == (1, 9, 4)
-    assert model.verbose
 
 
 def test_impute_draws_the_holes(command, data, tmp_path):
@@ -128,40 +131,52 @@ def test_impute_with_nothing_missing(command, tmp_path, stand_in):
     assert done.code == 0
     assert (
         done.err
-        == "probsfa: note: nothing is missing, so nothing is filled: the output is the file as it was.\n"
+        == "probsfa: note: no value is missing, so none is filled: the output is the file as it was.\n"
     )
     assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "in.csv").read_bytes()
     assert (tmp_path / "s.csv").read_text() == "a,b\n0,0\n0,0\n0,0\n"
     assert stand_in.calls == []
 
 
-STOPPED = "Stopped at max_iter before converging: the log-likelihood was still rising. Raise max_iter."
-
-
 @pytest.mark.parametrize("verb", ["impute", "fit"])
 @pytest.mark.parametrize(
-    ("status", "options", "said"),
+    ("iterations", "options", "note"),
     [
-        (STOPPED, (), "the fit stopped after {n} evaluations (--max-iter), while"),
-        (STOPPED, ("--max-iter", "9"), "the fit stopped after 9 evaluations (--max-iter), while"),
-        ("Stopped: no step raised it.", (), "Stopped: no step raised it."),
+        (
+            200,
+            (),
+            "the fit stopped after 200 iterations (--max-iter) and had not converged. Filled values are",
+        ),
+        (
+            9,
+            ("--max-iter", "9"),
+            "the fit stopped after 9 iterations (--max-iter) and had not converged. Fil",
+        ),
+        (
+            900,
+            ("--max-iter", "900"),
+            "the fit stopped after 900 iterations (--max-iter) and had not converged. Raise",
+        ),
+        (20, (), "the fit stopped before it had converged."),
     ],
 )
 def test_a_fit_that_stopped_early_is_one_note(
-    command, data, stand_in, monkeypatch, verb, status, options, said
+    command, data, stand_in, monkeypatch, verb, iterations, options, note
 ):
     fit = stand_in.fit
 
     def stop(self, X, y=None, **others):
         fit(self, X, y, **others)
-        self.converged_, self.status_ = False, status
+        self.converged_, self.n_evaluations_ = False, iterations
+        self.status_ = "Stopped: see tol, max_iter and the compiled engine."
         return self
 
     monkeypatch.setattr(stand_in, "fit", stop)
     done = command(verb, *IMPUTE[1:], "-o", "out", "-q", *options)
     assert done.code == 0
-    assert done.err.startswith(f"probsfa: note: {said.format(n=200)}")
+    assert done.err.startswith(f"probsfa: note: {note}")
     assert done.err.count("\n") == 1
+    assert not re.search("tol|max_iter|engine", done.err + done.out)
 
 
 @pytest.mark.filterwarnings("always")
@@ -176,24 +191,57 @@ def test_a_warning_of_any_library_is_one_note(command, data, stand_in, monkeypat
     assert (done.code, done.err) == (0, "probsfa: note: something is odd, look at it\n")
 
 
-def test_a_probable_code_for_missing_is_pointed_out(command, tmp_path):
+@pytest.mark.filterwarnings("always")
+def test_warnings_about_parameters_in_python_are_not_shown(command, data, stand_in, monkeypatch):
+    def fit(self, X, y=None, **others):
+        warnings.warn("Use EmissionSFA(n_components=2) for counts.", UserWarning, stacklevel=1)
+        return stand_in.fit_as_ever(self, X, y, **others)
+
+    def impute(self, X, **others):
+        warnings.warn("X is filled no better than by linear interpolation; see n_components.", stacklevel=1)
+        return stand_in.impute_as_ever(self, X, **others)
+
+    monkeypatch.setattr(stand_in, "fit_as_ever", stand_in.fit, raising=False)
+    monkeypatch.setattr(stand_in, "impute_as_ever", stand_in.impute, raising=False)
+    monkeypatch.setattr(stand_in, "fit", fit)
+    monkeypatch.setattr(stand_in, "impute", impute)
+    done = command(*IMPUTE, "-o", "filled.csv", "-q")
+    assert done.err.startswith("probsfa: note: linear interpolation fills single missing values of this file")
+    assert done.err.count("\n") == 1 and "n_components" not in done.err
+
+
+def test_a_frequent_code_for_missing_stops_the_command(command, tmp_path, stand_in):
     (tmp_path / "in.csv").write_text("a,b\n1,-999\n3,5\n4,-999\n2,7\n")
-    err = command("impute", "in.csv", "-o", "out.csv", "-q").err
-    assert "probsfa: note: 'b' is -999 2 times, far from all other values" in err
-    (tmp_path / "two.csv").write_text("a,b\n-999,-999\n-999,5\n4,-999\n2,7\n3,8\n")
-    both = command("impute", "two.csv", "-o", "two_out.csv").err
-    assert "'a', 'b' are -999 4 times" in both
-    assert "--missing-code -999" in err
-    assert "-999" not in command("impute", "in.csv", "-o", "o.csv", "--missing-code", "-999").err
+    for verb in ("impute", "fit", "compare"):
+        done = command(verb, "in.csv", "-o", "out.csv", "-q")
+        assert done.code == 2
+        assert "likely codes for missing: -999 in 'b' (2 rows). Give --missing-code=-999 if" in done.err
+    assert stand_in.calls == []
+    assert command("impute", "in.csv", "-o", "out.csv", "--missing-code=-999").code == 0
+    assert (tmp_path / "out.csv").read_text() == "a,b\n1,6.000\n3,5\n4,6.000\n2,7\n"
+    done = command("impute", "in.csv", "-o", "same.csv", "--missing-code=", "-q")
+    assert (done.code, done.err.count("-999")) == (0, 0)
+    assert (tmp_path / "same.csv").read_text() == (tmp_path / "in.csv").read_text()
+
+
+def test_all_columns_of_a_code_and_all_codes_are_named_at_once(command, tmp_path):
+    rows = [f"{-200 if i % 3 else i},{-200 if i % 4 else 2 * i},{9999 if i % 5 else i}" for i in range(60)]
+    (tmp_path / "in.csv").write_text("\n".join(["a,b,c", *rows, ""]))
+    err = command("impute", "in.csv", "-o", "out.csv", "--missing-code", "x").err
+    assert "-200 in 'a' (40 rows), 'b' (45 rows); 9999 in 'c' (48 rows)" in err
+    assert "Give --missing-code=x,-200,9999 if they mean missing" in err
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("time,a\n2020-01-01,1\n2020-01-02,x\n", "in.csv: row 3, column 'a': 'x' is not a finite number"),
-        ("a;b\n1;2\n3;x\n", "in.csv: row 3, column 'b': 'x' is not a finite number"),
-        ("a,b\n1,2\n3\n", "in.csv: row 3 has 1 cell where 2 were expected"),
-        ("a,b\n1,\n3,\n", "in.csv: column 'b' has nothing observed"),
+        (
+            "time,a\n2020-01-01,1\n2020-01-02,x\n",
+            "in.csv: values that are not numbers: column 'a': 'x' (1, first in row 3)",
+        ),
+        ("a;b\n1;2\n3;x\n", "in.csv: values that are not numbers: column 'b': 'x' (1, first in row 3)"),
+        ("a,b\n1,2\n3\n", "in.csv: row 3 has 1 values and row 1 has 2"),
+        ("a,b\n1,\n3,\n", "in.csv: column 'b' has no values at all"),
         (
             "time,a\n2020-01-02,1\n2020-01-01,2\n",
             "in.csv: row 3, column 'time': '2020-01-01' does not come after",
@@ -220,7 +268,8 @@ def test_wrong_delimiter(command, tmp_path):
     (tmp_path / "in.csv").write_text("a;b\n1;2\n3;4\n")
     done = command("impute", "in.csv", "-o", "out.csv", "--delimiter", ",", "-q")
     assert done.code == 2
-    assert "row 2, column 'a;b': '1;2' is not a number; is ',' the delimiter?" in done.err
+    assert "column 'a;b': '1;2' (1, first in row 2), '3;4' (1, first in row 3)" in done.err
+    assert "If ',' is not the delimiter, name it with --delimiter" in done.err
 
 
 @pytest.mark.parametrize("delimiter", ["ab", "", '"'])
@@ -257,7 +306,7 @@ def test_the_input_is_never_overwritten(command, data):
 def test_a_picture_of_no_known_format_is_refused_before_the_work(command, data, stand_in):
     done = command(*IMPUTE, "-o", "filled.csv", "--plot", "p.xyz")
     assert done.code == 2
-    assert "p.xyz: no format for pictures" in done.err
+    assert "p.xyz: is no format of pictures" in done.err
     assert stand_in.calls == []
 
 
@@ -268,7 +317,7 @@ def test_an_error_of_the_estimator_is_one_line(command, data, stand_in, monkeypa
     monkeypatch.setattr(stand_in, "fit", fail)
     done = command(*IMPUTE, "-o", "filled.csv", "-q")
     assert done.code == 2
-    assert done.err == "probsfa: error: n_components=9 is too many: the rank is 2.\n"
+    assert done.err == "probsfa: error: -k=9 is too many: the rank is 2.\n"
 
 
 def test_interruption_outside_a_fit(command, data, tmp_path, stand_in, monkeypatch):
@@ -298,8 +347,7 @@ def test_fit_prints_a_summary(command, weather_like):
     assert [line.split() for line in lines[1:3]] == [["1", "10"], ["2", "5"]]
     assert lines[5].split()[0] == "a"
     assert lines[5].split()[2:] == ["25", "%"]
-    assert "log-likelihood -1234.5 nats, -15.43 per row" in lines
-    assert lines[-1] == "after 4 evaluations: Converged: as a stand-in does."
+    assert lines[-1] == "log-likelihood -1234.5 nats, -15.43 per row"
 
 
 def test_a_model_of_other_columns_is_refused(command, weather_like, tmp_path):
@@ -394,13 +442,18 @@ def test_demo_replaces_only_with_force(command, tmp_path, short_weather):
         (["fit", "data.csv", "-o", "m.npz", "-k", "x"], "must be a whole number from 1 up, got 'x'"),
         (["compare", "data.csv", "--fraction", "1"], "must be above 0 and below 1, got '1'"),
         (["frobnicate"], "invalid choice"),
-        ([], "COMMAND"),
     ],
 )
 def test_wrong_arguments(command, arguments, message):
     done = command(*arguments)
     assert done.code == 2
     assert message in done.err
+
+
+def test_probsfa_alone_prints_help(command):
+    done = command()
+    assert (done.code, done.err) == (0, "")
+    assert all(verb in done.out for verb in ("demo", "impute", "fit", "compare"))
 
 
 def run_python(*arguments, **options):
@@ -421,6 +474,53 @@ def test_version_and_help_need_nothing_heavy():
     done = run_python("-c", code, "--help")
     assert done.returncode == 0
     assert all(verb in done.stdout for verb in ("demo", "impute", "fit", "compare"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["impute", "missing.csv", "-o", "out.csv"], "missing.csv: there is no such file."),
+        (["fit", "in.csv", "-o", "old.csv"], "old.csv: exists already; replace it with --force."),
+        (["impute", "in.csv", "-o", "out.csv", "--model", "no.npz"], "no.npz: there is no such file."),
+        (["compare", "in.csv", "-o", "none/out.csv"], "there is no folder"),
+        (["impute", "in.csv", "-o", "out.csv", "--plot", "p.xyz"], "p.xyz: is no format of pictures"),
+        (["impute", "in.csv", "-o", "out.csv", "--delimiter", "ab"], "--delimiter must be one character"),
+        (["impute", "in.csv", "-o", "out.csv", "--budget", "5", "-k", "2"], "--budget chooses a model"),
+        (["impute", "in.csv", "--dry-run", "--sort", "--even"], "--sort needs times"),
+        (
+            ["impute", "in.csv", "--dry-run", "--epoch", "s", "--date-format", "%Y"],
+            "--date-format is for texts",
+        ),
+        (["demo", "-o", "folder"], "demo.png: exists already; replace it with --force."),
+    ],
+)
+def test_files_and_options_are_checked_before_any_library_is_imported(tmp_path, arguments, message):
+    (tmp_path / "in.csv").write_text("a,b\n1,\n2,3\n")
+    (tmp_path / "old.csv").write_text("old")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "demo.png").write_text("old")
+    code = (
+        "import sys; from probsfa.cli import main\n"
+        "code = main(sys.argv[1:])\n"
+        "assert not {'numpy', 'pandas', 'jax', 'sklearn', 'matplotlib'} & set(sys.modules)\n"
+        "sys.exit(code)"
+    )
+    root = Path(probsfa.__file__).parents[1]
+    done = run_python("-c", code, *arguments, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(root)})
+    assert done.returncode == 2 and done.stderr.startswith("probsfa: error: ")
+    assert message in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_file_is_read_before_the_model_is_imported(tmp_path):
+    (tmp_path / "in.csv").write_text("a,b\n1,\n2,x\n3,4\n")
+    code = (
+        "import sys; from probsfa.cli import main\n"
+        "code = main(sys.argv[1:])\n"
+        "assert not {'jax', 'sklearn', 'matplotlib'} & set(sys.modules)\n"
+        "sys.exit(code)"
+    )
+    done = run_python("-c", code, "impute", str(tmp_path / "in.csv"), "-o", str(tmp_path / "out.csv"))
+    assert (done.returncode, "values that are not numbers" in done.stderr) == (2, True)
 
 
 def test_as_a_module():
@@ -458,5 +558,5 @@ def test_main_takes_the_arguments_of_the_process(monkeypatch, capsys):
     ],
 )
 def test_what_a_picture_shows_of_a_hole(missing, hole, shown):
-    assert _pictures.longest_hole(np.array(missing, dtype=bool)) == hole
+    assert _pictures.longest_block(np.array(missing, dtype=bool)) == hole
     assert _pictures.window(hole, len(missing)) == shown

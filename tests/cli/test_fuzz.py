@@ -1,5 +1,7 @@
-"""Whatever a file holds, it is read or refused in a sentence, and filling changes its holes alone."""
+"""Any file is read or refused with one message, and filling changes its missing values alone."""
 
+import csv
+import io
 import json
 import warnings
 
@@ -8,14 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from probsfa.cli import main
+from probsfa.cli._checks import check_arguments
 from probsfa.cli._errors import CommandError
 from probsfa.cli._parser import parse
 from probsfa.cli._screen import Screen
-from probsfa.cli.tables.cells import cut
 from probsfa.cli.tables.content import read_content
 from probsfa.cli.tables.input import read_input
 from tests.cli.csv_files import csv_files, filling_files
-from tests.cli.tables.changes import changes
 
 # The same cases in every run.
 FEW = settings(max_examples=100, derandomize=True, database=None, deadline=None)
@@ -40,6 +41,7 @@ def check_reading(file, path):
     path.write_bytes(file.data)
     args = parse(["impute", str(path), "--dry-run", "-q", *file.options])
     try:
+        check_arguments(args)
         series = read_input(args, Silence(quiet=True))
     except CommandError as error:
         assert str(error).strip()
@@ -56,21 +58,33 @@ def check_reading(file, path):
     check_filling(series, file, path)
 
 
+def records(text, table):
+    """Values of all records, read by Python's own module."""
+    lines = io.StringIO(text, newline="")
+    return list(csv.reader(lines, delimiter=table.delimiter, skipinitialspace=table.delimiter != " "))
+
+
 def check_filling(series, file, path):
-    """Put a number into every hole, and compare the file cell by cell."""
+    """Put a number into every missing value, and compare the file value by value."""
     table = series.table
-    assert b"".join(table.filled(changes({}))) == file.data
-    holes = np.isnan(series.values)
-    rows_of = {j: np.flatnonzero(holes[:, i]).tolist() for i, j in enumerate(series.plan.data)}
-    texts = {j: dict.fromkeys(rows, "7") for j, rows in rows_of.items()}
-    before = table.cells
-    path.write_bytes(b"".join(table.filled(changes(texts))))
-    after = cut(read_content(path), table.delimiter)
-    np.testing.assert_array_equal(after.lines, before.lines)
-    filled = {int(before.lines[table.rows[row]]) + j for j, new in texts.items() for row in new}
-    for cell in range(len(before.starts)):
-        text = after.raw(cell)
-        assert text.strip().strip('"') == "7" if cell in filled else text == before.raw(cell)
+    assert b"".join(table.content.encoded(table.filled(lambda row: []))) == file.data
+    missing = np.isnan(series.values)
+    after = "".join(
+        table.filled(lambda row: [(series.plan.data[i], "7") for i in np.flatnonzero(missing[row])])
+    )
+    # Lines in front of the table may hold any quotation marks.
+    before, after = (
+        records("".join(text.splitlines(keepends=True)[table.n_skipped :]), table)
+        for text in (table.content.text, after)
+    )
+    if not table.n_skipped:
+        expected = [list(record) for record in before]
+        for row, i in np.argwhere(missing):
+            record = expected[table.rows[row]]
+            record[series.plan.data[i] :] = ["7", *record[series.plan.data[i] + 1 :]]
+        assert [[value.strip() for value in r] for r in after] == [
+            [value.strip() for value in r] for r in expected
+        ]
 
 
 @FEW
@@ -98,15 +112,14 @@ def check_impute(file, path):
     if code == 0:
         args = parse(["impute", str(path), "--dry-run", "-q", *file.options])
         series = read_input(args, Silence(quiet=True))
-        after = cut(read_content(output), series.table.delimiter)
-        before, holes = series.table.cells, np.isnan(series.values)
-        for i, j in enumerate(series.plan.data):
-            for row, line in enumerate(series.table.rows):
-                cell = int(before.lines[line]) + j
-                if holes[row, i]:
-                    assert series.table.style.number(after.texts(np.array([cell]))[0]) is not None
+        table, missing = series.table, np.isnan(series.values)
+        before, after = (records(read_content(p).text, table) for p in (path, output))
+        for row, place in enumerate(table.rows):
+            for i, j in enumerate(series.plan.data):
+                if missing[row, i]:
+                    assert np.isfinite(float(after[place][j].replace(table.decimal, ".")))
                 else:
-                    assert after.raw(cell) == before.raw(cell)
+                    assert after[place][j] == before[place][j]
     output.unlink(missing_ok=True)
 
 

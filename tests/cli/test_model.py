@@ -1,4 +1,4 @@
-"""The estimator that the commands fit is the one for filling holes, with what the options say."""
+"""The estimator of the commands is made for filling missing values, with the parameters of the options."""
 
 import argparse
 import inspect
@@ -15,18 +15,18 @@ from probsfa.cli._parser import ENOUGH, make_parser
 @pytest.mark.parametrize("asked", [None, 7])
 def test_options_reach_the_estimator(stand_in, asked):
     args = argparse.Namespace(n_components=asked, max_iter=9, seed=5)
-    model = make_estimator(args, verbose=True)
+    model = make_estimator(args)
     assert (model.n_components, model.random_state, model.max_iter) == (asked, 5, 9)
-    assert model.verbose
+    assert not model.verbose  # its progress is that of the engine
 
 
-def test_filling_a_record_of_many_cells_does_not_look_for_the_last_nats(stand_in):
+def test_a_fit_that_fills_many_values_ends_early(stand_in):
     args = argparse.Namespace(n_components=2, max_iter=9, seed=5)
     assert [make_estimator(args, n_filling=n).tol for n in (0, 50_000)] == ["auto", "auto"]
     assert make_estimator(args, n_filling=100_000).tol == pytest.approx(10.0)
 
 
-def test_the_command_that_fills_holes_loads_no_pictures_unless_asked():
+def test_impute_imports_no_pictures_unless_they_are_asked_for():
     program = (
         "import sys, probsfa.cli.impute; print(*(n for n in sys.modules if n.startswith('probsfa.plots')))"
     )

@@ -130,7 +130,7 @@ def test_compare_takes_groups(command, written, stand_in):
 def test_a_row_without_a_group_is_named(command, written):
     done = command("impute", written("t,site,a\n0,N,1\n1,,2\n"), "--group", "site", "--dry-run", "-q")
     assert done.code == 2
-    assert "row 3, column 'site': is empty; every row needs a group" in done.err
+    assert "row 3, column 'site' is empty; every row needs a group" in done.err
 
 
 def test_sorted_rows_reach_the_model_and_the_file_keeps_its_order(command, written, tmp_path, stand_in):
@@ -154,13 +154,13 @@ def test_two_rows_of_one_time_cannot_be_sorted(command, written):
     text = "time,a\n2020-01-03,3\n2020-01-01,1\n2020-01-03,2\n"
     done = command("impute", written(text), "--sort", "--dry-run", "-q")
     assert done.code == 2
-    assert "row 4, column 'time': '2020-01-03' is the time of row 2, too; remove one of them" in done.err
+    assert "row 4, column 'time': '2020-01-03' is the time of row 2, too. Remove one of them" in done.err
 
 
 def test_sorting_needs_times(command, written):
     done = command("impute", written("a,b\n3,1\n1,2\n"), "--sort", "--dry-run", "-q")
     assert done.code == 2
-    assert "--sort needs times; no column tells the time. See --time" in done.err
+    assert "--sort needs times; name their columns with --time" in done.err
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_thousands(command, written, tmp_path):
     text = 'a,b\n"1,234",1\n,2\n"2,234.5",4\n'
     done = command("impute", written(text), "-o", "out.csv", "-q")
     assert done.code == 2
-    assert "say --thousands , for 1234, or --decimal , for 1.234" in done.err
+    assert "written in another way: give --thousands ,." in done.err
     assert command("impute", "in.csv", "--thousands", ",", "-o", "out.csv", "-q").code == 0
     assert (tmp_path / "out.csv").read_text() == text.replace("\n,2", "\n1734.2,2")
 
@@ -234,7 +234,10 @@ def test_thousands(command, written, tmp_path):
         (["--skip-rows", "9"], "the file is empty behind --skip-rows"),
         (["--epoch", "s"], "--epoch needs one column of numbers"),
         (["--date-format", "%Q"], "'%Q' is no format"),
-        (["--date-format", "%d.%m.%Y"], "'2020-01-03' does not have the form '%d.%m.%Y'"),
+        (
+            ["--time", "time", "--date-format", "%d.%m.%Y"],
+            "not of the form '%d.%m.%Y': '2020-01-03', '2020-01-01'",
+        ),
     ],
 )
 def test_wrong_options_are_one_sentence(command, written, options, said):
@@ -288,15 +291,15 @@ def test_a_fill_that_is_no_number_is_not_written(command, written, tmp_path, sta
     monkeypatch.setattr(stand_in, "impute", overflow)
     done = command("impute", written("a,b\n1,2\n,3\n5,6\n"), "-o", "out.csv", "-q")
     assert done.code == 2
-    assert "row 3, column 'a': the model gives no number for this cell, so nothing was written" in done.err
+    assert "row 3, column 'a': the model gives no number for this value, so nothing was written" in done.err
     assert not (tmp_path / "out.csv").exists()
 
 
 def test_warnings_come_with_quiet_too(command, written):
-    text = "a,b\n" + "".join(f"{i % 3},{1048 if i == 5 else -999 if i == 7 else i}\n" for i in range(30))
+    text = "a,b\n" + "".join(f"{i % 3},{1048 if i == 5 else -999 if i == 7 else i}\n" for i in range(130))
     done = command("impute", written(text), "--dry-run", "--json", "-q")
     notes = done.err.splitlines()
-    assert "'b' is -999 once" in notes[0]
+    assert "-999 in 'b' (1 row) is far from all other values" in notes[0]
     assert "row 7, column 'b': 1048 lies" in notes[1]
     assert len(json.loads(done.out)["warnings"]) == 2
 

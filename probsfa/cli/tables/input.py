@@ -1,4 +1,4 @@
-"""The data file that a command was given, read as its options say."""
+"""The data file of a command, read as its options ask."""
 
 import argparse
 from collections.abc import Sequence
@@ -8,19 +8,23 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from probsfa._typing import FloatArray
 from probsfa.cli._errors import CommandError
 from probsfa.cli._screen import Screen
-from probsfa.cli.tables.choices import Choices
-from probsfa.cli.tables.clock import Clock, read_clock
-from probsfa.cli.tables.missing import Missing, split_codes
+from probsfa.cli.tables.content import read_content
+from probsfa.cli.tables.outliers import codes_of, outliers
 from probsfa.cli.tables.report import plan_as_dict, plan_as_lines, plan_as_table
-from probsfa.cli.tables.roles import Plan, make_plan, without_values
-from probsfa.cli.tables.suspects import outliers, suspects
-from probsfa.cli.tables.table import Table, read_table
+from probsfa.cli.tables.roles import Plan, make_plan
+from probsfa.cli.tables.table import Table, Texts, make_table, split_codes
+from probsfa.cli.tables.times import Clock, Rows, read_clock
 
 __all__ = ["Input", "read_input"]
+
+# Squares of larger numbers overflow.
+_LARGEST = 1e150
+# A code for missing in a larger part of the rows of a column stops the command; a rarer one is a warning.
+_RARE = 0.01
 
 
 @dataclass(frozen=True)
@@ -30,11 +34,11 @@ class Input:
     Attributes
     ----------
     table : Table
-        Its text.
+        The structure of the file.
     plan : Plan
-        What its columns are for.
+        The roles of its columns.
     values : ndarray (T, D)
-        Numbers of the data columns, in their own units and in the order of the file, NaN where missing.
+        Numbers of the data columns in the order of the file, NaN where missing.
     clock : Clock
         When the rows were observed.
     warnings : tuple of str
@@ -43,7 +47,7 @@ class Input:
 
     table: Table
     plan: Plan
-    values: NDArray[np.float64]
+    values: FloatArray
     clock: Clock
     warnings: tuple[str, ...] = ()
 
@@ -54,11 +58,11 @@ class Input:
 
     @property
     def X(self) -> Any:
-        """What an estimator is given: a frame with named columns, or a list of them, in order of time.
+        """The data of an estimator: a frame with named columns, or a list of them, in order of time.
 
         Dates are its index, so that a model that is saved knows its unit of time.
         """
-        stamps = self.clock.stamps if self._is_dated else None
+        stamps = self.clock.stamps if self.is_dated else None
         frames = [
             pd.DataFrame(
                 self.values[rows],
@@ -68,7 +72,7 @@ class Input:
             )
             for rows in self._slices
         ]
-        return frames if self.grouped else frames[0]
+        return frames if self.plan.group is not None else frames[0]
 
     @property
     def arrays(self) -> Any:
@@ -77,51 +81,46 @@ class Input:
 
     @property
     def times(self) -> Any:
-        """Times of `X` that are plain numbers, as they are in the file; dates are its index."""
-        return None if self._is_dated else self._of_sequences(self.clock.stamps)
+        """Times of `X` that are plain numbers; dates are its index."""
+        return None if self.is_dated else self._of_sequences(self.clock.stamps)
 
     @property
     def steps(self) -> Any:
-        """Times of `arrays` in steps, None where rows are evenly spaced."""
+        """Times of `arrays` in steps, None if rows are evenly spaced."""
         return self._of_sequences(self.clock.times)
 
     @property
-    def grouped(self) -> bool:
-        """Whether the rows are independent sequences."""
-        return self.plan.group is not None
+    def is_dated(self) -> bool:
+        """Whether times are dates."""
+        return self.clock.stamps is not None and self.clock.stamps.dtype.kind == "M"
 
     @property
     def missing(self) -> list[int]:
-        """Missing cells of each data column."""
-        return [int(np.count_nonzero(np.isnan(column))) for column in self.values.T]
+        """Number of missing values of each data column."""
+        return [int(n) for n in np.isnan(self.values).sum(axis=0)]
 
-    def in_order_of_file(self, results: Any) -> NDArray[np.float64]:
-        """Put what an estimator gives for `X` into the order of the file's rows."""
-        if not self.grouped and isinstance(self._slices[0], slice):
-            return np.asarray(results)
+    def in_order_of_file(self, results: Any) -> FloatArray:
+        """Put results of an estimator for `X` into the order of the file's rows."""
         values = np.empty_like(self.values)
-        for rows, result in zip(self._slices, results if self.grouped else [results], strict=True):
+        parts = results if self.plan.group is not None else [results]
+        for rows, result in zip(self._slices, parts, strict=True):
             values[rows] = np.asarray(result)
         return values
 
     def plan_as_text(self) -> str:
-        """Write what each column is for, and how the file was read."""
+        """Describe the role of each column, and how the file was read."""
         return plan_as_table(self.table, self.plan, self.clock, self.missing)
 
     def plan_as_dict(self) -> dict[str, Any]:
-        """Give what JSON can hold of how the file was read."""
+        """Return how the file was read in a form for JSON."""
         return plan_as_dict(self.table, self.plan, self.clock, self.missing, self.warnings)
 
-    @property
-    def _is_dated(self) -> bool:
-        return self.clock.stamps is not None and self.clock.stamps.dtype.kind == "M"
-
     def _of_sequences(self, values: Any) -> Any:
-        """Rows of an array in order of time: one array, a list of them, or None where there are none."""
+        """Rows of an array in order of time: one array, a list of them, or None if there are none."""
         if values is None:
             return None
         parts = [values[rows] for rows in self._slices]
-        return parts if self.grouped else parts[0]
+        return parts if self.plan.group is not None else parts[0]
 
     @cached_property
     def _slices(self) -> list[Any]:
@@ -130,8 +129,9 @@ class Input:
         return [slice(None) if np.array_equal(rows, whole) else rows for rows in self.clock.sequences]
 
 
-def read_input(args: argparse.Namespace, screen: Screen, columns: Sequence[str] | None = None) -> Input:
-    """Read the data file, and say on the screen how it was understood.
+@np.errstate(over="ignore", invalid="ignore")  # numbers as huge as 1e308 have no differences
+def read_input(args: argparse.Namespace, screen: Screen, columns: Sequence[str] = ()) -> Input:
+    """Read the data file, and report on the screen how it was read.
 
     Parameters
     ----------
@@ -139,56 +139,30 @@ def read_input(args: argparse.Namespace, screen: Screen, columns: Sequence[str] 
         The options on reading a file.
     screen : Screen
         Where notes and warnings are written.
-    columns : sequence of str, optional
-        Names of the data columns where the options do not say and the file has all of them, as a fitted model
-        knows them.
-
-    Returns
-    -------
-    Input
+    columns : sequence of str, default=()
+        Data columns of a fitted model, used if the file has all of them and no option names others.
 
     Raises
     ------
     CommandError
-        If the file cannot be read, a cell is bad, or a column has nothing observed.
+        If the file cannot be read, a value is bad, or a column has no values.
     """
-    delimiter = _delimiter(args.delimiter, args.decimal)
-    _check_thousands(args.thousands, args.decimal)
-    table = read_table(
-        args.data,
-        delimiter=delimiter,
+    table, texts = make_table(
+        read_content(args.data),
+        delimiter="\t" if args.delimiter in ("tab", "\\t") else args.delimiter,
         decimal=args.decimal,
         thousands=args.thousands or "",
         header=args.header,
         skip_rows=args.skip_rows,
+        codes=args.missing_code,
     )
-    missing = Missing(split_codes(args.missing_code, table.style.decimal))
-    wanted = _names(args.columns, table.names)
-    if wanted is None and columns is not None and set(columns) <= set(table.names):
-        wanted = [str(name) for name in columns]
-    choices = Choices(
-        columns=wanted,
-        exclude=_names(args.exclude, table.names) or [],
-        time=_names(args.time, table.names),
-        group=args.group,
-        dayfirst=args.dayfirst,
-        date_format=args.date_format,
-        epoch=args.epoch,
-        sort=args.sort,
-        even=args.even,
-    )
-    with np.errstate(over="ignore", invalid="ignore"):  # numbers as huge as 1e308 have no differences
-        plan = make_plan(table, missing, choices)
-        clock = read_clock(table, plan, missing, choices)
-    values = np.column_stack([plan.values[j] for j in plan.data])
-    plan = without_values(plan)
-    for j, column in zip(plan.data, values.T, strict=True):
-        if np.isnan(column).all():
-            raise CommandError(
-                f"{table.source}: column {table.names[j]!r} has nothing observed; leave it out with "
-                "--exclude."
-            )
-    series = Input(table, plan, values, clock, tuple(_warnings(table, plan, values)))
+    plan = make_plan(table, texts, args, columns)
+    values = np.column_stack([plan.columns[j].values for j in plan.data])
+    _check_values(table, plan, values)
+    warnings = _missing_codes(table, plan, values, args) + _outliers(table, texts, plan, values)
+    groups = [j for j, column in enumerate(plan.columns) if column.role in ("left out", "data")]
+    clock = read_clock(table, texts, plan.time, _sequences(table, texts, plan.group), args, groups)
+    series = Input(table, plan, values, clock, tuple(warnings))
     for line in plan_as_lines(table, plan, clock, sum(series.missing)):
         screen.note(line)
     for warning in series.warnings:
@@ -196,56 +170,72 @@ def read_input(args: argparse.Namespace, screen: Screen, columns: Sequence[str] 
     return series
 
 
-def _warnings(table: Table, plan: Plan, values: NDArray[np.float64]) -> list[str]:
-    """Say what looks wrong: codes for missing, single cells far from all others."""
-    codes = sorted({code for column in values.T for code in suspects(column)})
-    columns_of: dict[float, list[str]] = {}
-    counts: dict[float, int] = {}
-    wild = []
+def _sequences(table: Table, texts: Texts, group: int | None) -> tuple[Rows, ...]:
+    """Return the rows of each independent sequence, in the order of the file."""
+    if group is None:
+        return (np.arange(len(table.rows)),)
+    labels = texts[group]
+    empty = np.flatnonzero(labels == "")
+    if len(empty):
+        raise CommandError(f"{table.where(int(empty[0]), group)} is empty; every row needs a group.")
+    rows = labels.groupby(labels, sort=False).indices
+    return tuple(np.asarray(rows[label]) for label in labels.unique())
+
+
+def _check_values(table: Table, plan: Plan, values: FloatArray) -> None:
+    """Refuse columns without values, and numbers that overflow."""
     for j, column in zip(plan.data, values.T, strict=True):
-        # A code of one column is one in all others, too, where it lies at their ends.
-        ends = np.nanmin(column), np.nanmax(column)
-        for code in (code for code in codes if code in ends):
-            columns_of.setdefault(code, []).append(repr(table.names[j]))
-            counts[code] = counts.get(code, 0) + int(np.count_nonzero(column == code))
-        for row, distance in outliers(np.where(np.isin(column, codes), np.nan, column)):
-            wild.append(
-                f"{table.where(row, j)}: {table.text(row, j)} lies {distance:.3g} standard deviations beyond "
-                "all other values of the column; if it is an error, leave the cell empty."
+        if np.isnan(column).all():
+            raise CommandError(
+                f"{table.source}: column {table.names[j]!r} has no values at all; leave it out with "
+                "--exclude."
             )
-    said = []
-    for code, names in columns_of.items():
-        times = "once" if counts[code] == 1 else f"{counts[code]} times"
-        shown = f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} {code:g}"
-        said.append(
-            f"{shown} {times}, far from all other values; if that stands for missing, "
-            f"say --missing-code {code:g}"
+    too_large = np.argwhere(np.abs(values) > _LARGEST)
+    if len(too_large):
+        row, i = map(int, too_large[0])
+        raise CommandError(
+            f"{table.where(row, plan.data[i])}: {values[row, i]:g} overflows when it is squared (limit "
+            f"{_LARGEST:g}). Rescale the column, or give --missing-code if the number means missing."
         )
-    return said + wild
 
 
-def _names(given: Sequence[str] | None, known: Sequence[str]) -> list[str] | None:
-    """Names that were given, separated by commas, once or more often; a name may hold commas itself."""
-    if given is None:
-        return None
-    split = (([text] if text and text in known else text.split(",")) for text in given)
-    return [name.strip() for names in split for name in names if name.strip()]
+def _missing_codes(table: Table, plan: Plan, values: FloatArray, args: argparse.Namespace) -> list[str]:
+    """Refuse likely codes for missing that are frequent; return warnings of those that are rare."""
+    found: dict[float, list[tuple[str, int]]] = {}
+    for j, column in zip(plan.data, values.T, strict=True):
+        for code in codes_of(column):
+            found.setdefault(code, []).append((repr(table.names[j]), int(np.count_nonzero(column == code))))
+    declared = any(text.strip() == "" for text in args.missing_code)  # --missing-code ''
+    frequent = {c: cs for c, cs in found.items() if any(n > _RARE * len(values) for _, n in cs)}
+    if frequent and not declared:
+        shown = "; ".join(
+            f"{code:g} in " + ", ".join(f"{name} ({_rows(n)})" for name, n in columns[:20])
+            for code, columns in frequent.items()
+        )
+        given = split_codes(args.missing_code, table.decimal)
+        mark = ";" if table.decimal == "," else ","
+        codes = mark.join([*given, *(f"{code:g}".replace(".", table.decimal) for code in frequent)])
+        raise CommandError(
+            f"{table.source}: likely codes for missing: {shown}. Give --missing-code={codes} if they mean "
+            "missing, or --missing-code='' if they are values."
+        )
+    return [
+        f"{code:g} in {', '.join(f'{name} ({_rows(n)})' for name, n in columns)} is far from all other "
+        f"values; if it means missing, give --missing-code={code:g}"
+        for code, columns in found.items()
+        if not declared
+    ]
 
 
-def _delimiter(text: str | None, decimal: str | None) -> str | None:
-    if text in ("tab", "\\t"):
-        return "\t"
-    if text is not None and (len(text) != 1 or text in '"\n\r'):
-        raise CommandError(f"--delimiter must be one character or 'tab', got {text!r}.")
-    if text is not None and text == decimal:
-        raise CommandError(f"--delimiter and --decimal are both {text!r}.")
-    return text
+def _rows(n: int) -> str:
+    return "1 row" if n == 1 else f"{n} rows"
 
 
-def _check_thousands(text: str | None, decimal: str | None) -> None:
-    if text is None:
-        return
-    if len(text) != 1 or text.isalnum() or text in '+-"\n\r':
-        raise CommandError(f"--thousands must be one character, such as ',' or ' ', got {text!r}.")
-    if text == (decimal or "."):
-        raise CommandError(f"--thousands and --decimal are both {text!r}; say the other one with --decimal.")
+def _outliers(table: Table, texts: Texts, plan: Plan, values: FloatArray) -> list[str]:
+    """Return warnings of single values far beyond all others."""
+    return [
+        f"{table.where(row, j)}: {texts[j][row]} lies {distance:.3g} standard deviations beyond all other "
+        "values of the column; if it is an error, leave the value empty."
+        for j, column in zip(plan.data, values.T, strict=True)
+        for row, distance in outliers(np.where(np.isin(column, codes_of(column)), np.nan, column))
+    ]

@@ -1,35 +1,31 @@
-"""A delimited text file, kept as the text it is.
+"""A delimited text file: its values as texts and as numbers, and the file with some values replaced."""
 
-A cell that is not filled must come out as it went in, to the last character: its digits, its quotes and the
-spaces around it. So a table keeps the bytes of the file and where its cells lie in them, numbers are read
-from copies, and filling replaces the bytes of missing cells alone.
-"""
-
+import csv
+import io
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from probsfa._typing import FloatArray
+from probsfa._typing import BoolArray, FloatArray
 from probsfa.cli._errors import CommandError
-from probsfa.cli.tables.cells import Cells, cut
-from probsfa.cli.tables.content import Content, read_content
-from probsfa.cli.tables.missing import Missing
-from probsfa.cli.tables.numbers import Style, guess_decimal, is_in_thousands, is_with_comma
+from probsfa.cli.tables.content import Content
 
-__all__ = ["NewTexts", "Table", "make_table", "read_table"]
+__all__ = ["MISSING", "Table", "Texts", "as_numbers", "make_table", "split_codes"]
 
-DELIMITERS = (",", ";", "\t", "|")
-NewTexts = Callable[[slice], Mapping[int, Mapping[int, str]]]
+# Texts that mean missing in any file.
+MISSING = frozenset({"", "na", "n/a", "<na>", "nan", "null", "none"})
+Texts = pd.DataFrame
+
+_DELIMITERS = (",", ";", "\t", "|")
 _DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ].*)?")
-# Rows whose new texts are put in at a time.
-_BLOCK_ROWS = 16_384
-# Cells that are looked at to tell decimal marks.
-_ENOUGH_CELLS = 20_000
+_WITH_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
+_IN_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?")
+# Rows from which the decimal mark and the header are inferred.
+_SAMPLE = 2000
 
 
 @dataclass(frozen=True)
@@ -40,159 +36,110 @@ class Table:
     ----------
     content : Content
         Its text.
-    delimiter : str
-        What separates cells.
-    rows : ndarray of int (T,)
-        Which of the lines hold data.
+    delimiter, decimal, thousands : str
+        Characters between values, in front of decimals, and between groups of three digits ("" for none).
     names : tuple of str
         Names of the columns.
     named : bool
-        Whether a line of the file names the columns.
-    style : Style
-        How numbers are written.
+        Whether the file has a header.
+    rows : ndarray of int (T,)
+        Place of each row of data among the records of the file, which count from 0 with the header, blank
+        lines and skipped lines.
+    n_skipped : int
+        Lines in front of the table.
     n_blank : int
-        Lines at the end that hold delimiters and nothing else; they are no rows.
+        Records at the end that have delimiters alone; these are no rows.
+    codes : frozenset of str
+        Texts that mean missing, in lower case, beside `MISSING`.
     """
 
     content: Content
     delimiter: str
-    rows: NDArray[np.int64]
+    decimal: str
+    thousands: str
     names: tuple[str, ...]
     named: bool
-    style: Style
+    rows: NDArray[np.intp]
+    n_skipped: int = 0
     n_blank: int = 0
+    codes: frozenset[str] = field(default=frozenset())
 
     @property
     def source(self) -> str:
-        """What the file is called in messages."""
+        """Name of the file in messages."""
         return self.content.source
 
-    @cached_property
-    def cells(self) -> Cells:
-        """Where the cells of every line lie in the text, the header and blank lines included."""
-        return cut(self.content, self.delimiter)
+    def where(self, row: int, column: int) -> str:
+        """Name a value: file, row (the header is row 1) and column."""
+        return f"{self.source}: row {self.number(row)}, column {self.names[column]!r}"
 
-    def release(self) -> None:
-        """Forget where the cells are, which can take more memory than the text, until that is asked again."""
-        self.__dict__.pop("cells", None)
+    def number(self, row: int) -> int:
+        """Return the number of a row of data in the file; the header is row 1."""
+        return int(self.rows[row]) + 1
 
-    def texts(self, column: int) -> list[str]:
-        """Return the texts of a column, without quotes and surrounding spaces."""
-        return self.cells.texts(self._cells_of(column))
+    def missing(self, texts: pd.Series) -> BoolArray:
+        """Return which texts mean that a value is missing."""
+        return np.asarray(texts.str.lower().isin(MISSING | self.codes), dtype=bool)
 
-    def text(self, index: int, column: int) -> str:
-        """Return the text of one cell."""
-        return self.cells.texts(self._cells_of(column)[index : index + 1])[0]
+    def numbers(self, texts: pd.Series) -> tuple[FloatArray, BoolArray]:
+        """Return the numbers of a column, NaN where there is none, and which texts are bad.
 
-    def where(self, index: int, column: int) -> str:
-        """Name a cell of the data: file, row (the header is row 1) and column."""
-        return f"{self.source}: row {self.rows[index] + 1}, column {self.names[column]!r}"
-
-    def numbers(self, column: int, missing: Missing) -> NDArray[np.float64]:
-        """Return the numbers of a column, NaN where missing.
-
-        Parameters
-        ----------
-        column : int
-            Which column.
-        missing : Missing
-            Which texts and numbers mean that a cell is missing.
-
-        Returns
-        -------
-        ndarray (T,)
-            One number for each row of data.
-
-        Raises
-        ------
-        CommandError
-            If a cell is neither missing nor a finite number; names file, row and column.
+        A text is bad if it is neither a finite number nor missing.
         """
-        values, bad = self.read_numbers(column, missing)
-        if bad:
-            raise self.not_a_number(bad[0], column)
-        return values
+        values = as_numbers(texts, self.decimal, self.thousands)
+        codes = as_numbers(pd.Series(sorted(self.codes), dtype=str), self.decimal, self.thousands)
+        missing = self.missing(texts) | np.isin(values, codes[np.isfinite(codes)])
+        bad = ~np.isfinite(values) & ~missing
+        values[missing | bad] = np.nan
+        return values, bad
 
-    def read_numbers(self, column: int, missing: Missing) -> tuple[FloatArray, list[int]]:
-        """Return the numbers of a column as `Style.numbers` does: NaN where there is none, and bad rows."""
-        values = self.cells.numbers(self._cells_of(column)) if self.style == Style() else None
-        if values is None:
-            return self.style.numbers(self.texts(column), missing)
-        return missing.without_codes(values), []
+    def filled(self, new: Callable[[int], Iterable[tuple[int, str]]]) -> Iterator[str]:
+        """Return the text of the file with some values replaced, in pieces.
 
-    def not_a_number(self, index: int, column: int) -> CommandError:
-        """Make the error of a cell that is neither missing nor a number; it says which option may help."""
-        text = self.text(index, column)
-        where, shown = self.where(index, column), _shorten(text)
-        if len(self.names) == 1 and any(d in text for d in DELIMITERS):
-            return CommandError(
-                f"{where}: {shown} is not a number; is {self.delimiter!r} the delimiter? See --delimiter."
-            )
-        if is_in_thousands(text) and self.style == Style():
-            ungrouped, fraction = text.replace(",", ""), text.replace(",", ".", 1)
-            other = "" if text.count(",") > 1 or "." in text else f", or --decimal , for {fraction}"
-            return CommandError(
-                f"{where}: {shown} is not a number as it stands; say --thousands , for {ungrouped}{other}."
-            )
-        if is_with_comma(text):
-            return CommandError(f"{where}: {shown} is not a number; for a decimal comma say --decimal ,")
-        if Style(self.style.decimal, " ").number(text) is not None:
-            return CommandError(f"{where}: {shown} is not a number as it stands; say --thousands ' '.")
-        if Style(",", ".").number(text) is not None:
-            return CommandError(
-                f"{where}: {shown} is not a number as it stands; say --decimal , --thousands ."
-            )
-        return CommandError(
-            f"{where}: {shown} is not a finite number; say --missing-code if it stands for missing, "
-            "--time if it tells the time, or leave the column out with --exclude."
-        )
-
-    def filled(self, texts: NewTexts) -> Iterator[bytes]:
-        """Give the file's bytes with some cells replaced, piece by piece.
-
-        Parameters
-        ----------
-        texts : callable
-            Called with a slice of rows, one after the other; gives for each column in which cells change the
-            new texts by the number of the row. So few of them are in memory at a time.
-
-        Yields
-        ------
-        bytes
-            The next piece of the file, the header included.
+        Everything else keeps its characters: digits, quotes, blanks, line ends. `new` returns pairs of a
+        column and a text for the values of a row that are replaced.
         """
-        cells, data, position = self.cells, self.cells.data, 0
-        yield self.content.bom
-        for start in range(0, len(self.rows), _BLOCK_ROWS):
-            stop = min(start + _BLOCK_ROWS, len(self.rows))
-            places: list[NDArray[np.int64]] = [np.zeros(0, dtype=np.int64)]
-            new: list[str] = []
-            for column, by_row in texts(slice(start, stop)).items():
-                places.append(np.asarray(cells.lines[self.rows[list(by_row)]] + column, dtype=np.int64))
-                new += by_row.values()
-            changed = np.concatenate(places)
-            order = np.argsort(changed)
-            changed = changed[order]
-            spans = zip(cells.starts[changed].tolist(), cells.ends[changed].tolist(), strict=True)
-            pieces = []
-            for (begin, end), i in zip(spans, order.tolist(), strict=True):
-                pieces.append(data[position:begin])
-                old = data[begin:end].decode(cells.codec)
-                pieces.append(_replace(old, new[i], self.delimiter).encode(cells.codec))
-                position = end
-            last = int(cells.ends[cells.lines[self.rows[stop - 1] + 1] - 1])
-            pieces.append(data[position:last])
-            position = last
-            yield self.content.encoded(b"".join(pieces))
-        yield self.content.encoded(data[position:])
-
-    def _cells_of(self, column: int) -> NDArray[np.int64]:
-        return np.asarray(self.cells.lines[self.rows] + column)
+        preamble, body = _split_lines(self.content.text, self.n_skipped)
+        yield preamble
+        row, next_row = 0, self.rows[0] - self.n_skipped
+        for place, record in enumerate(_records(body, self.delimiter)):
+            if place != next_row:
+                yield record
+                continue
+            changes = dict(new(row))
+            yield _replaced(record, changes, self.delimiter) if changes else record
+            row += 1
+            next_row = self.rows[row] - self.n_skipped if row < len(self.rows) else -1
 
 
-def read_table(path: Path, **options: str | int | None) -> Table:
-    """Read a delimited text file, packed or not; see `make_table` and `read_content`."""
-    return make_table(read_content(path), **options)  # type: ignore[arg-type]
+def as_numbers(texts: pd.Series, decimal: str = ".", thousands: str = "") -> FloatArray:
+    """Return the numbers that texts are, NaN or infinity for any other text.
+
+    Examples
+    --------
+    >>> as_numbers(pd.Series(["1.234,5", "x"]), ",", ".").tolist()
+    [1234.5, nan]
+    """
+    if thousands:
+        mark = "[ \u00a0\u2009\u202f]" if thousands == " " else re.escape(thousands)
+        texts = texts.str.replace(rf"(?<=\d){mark}(?=\d{{3}}(?!\d))", "", regex=True)
+    if decimal == ",":
+        texts = texts.str.replace(".", "?", regex=False).str.replace(",", ".", regex=False)
+    numbers = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=np.float64, copy=True)
+    numbers[texts.str.contains(r"\s").to_numpy(dtype=bool)] = np.nan  # pandas reads "1e 5"
+    return numbers
+
+
+def split_codes(given: Iterable[str], decimal: str | None = ".") -> list[str]:
+    """Split the values of ``--missing-code`` at commas, or at semicolons if numbers have a decimal comma.
+
+    Examples
+    --------
+    >>> split_codes(["-999,-99.9", "?"]), split_codes(["-99,9; bad"], ",")
+    (['-999', '-99.9', '?'], ['-99,9', 'bad'])
+    """
+    mark = ";" if decimal == "," else ","
+    return [code.strip() for text in given for code in text.split(mark) if code.strip()]
 
 
 def make_table(
@@ -203,120 +150,169 @@ def make_table(
     thousands: str = "",
     header: str = "auto",
     skip_rows: int = 0,
-) -> Table:
-    """Cut a text into a table.
+    codes: Sequence[str] = (),
+) -> tuple[Table, Texts]:
+    """Read a text as a table: its structure, and the texts of its values without surrounding blanks.
 
-    Parameters
-    ----------
-    content : Content
-        The text.
-    delimiter : str or None, default=None
-        What separates cells; guessed among comma, semicolon, tab and bar where not given.
-    decimal : str or None, default=None
-        The decimal mark; guessed between point and comma where not given.
-    thousands : str, default=""
-        What groups the digits of numbers in threes.
-    header : {"auto", "yes", "no"}, default="auto"
-        Whether the first line names the columns. "auto" says no where it holds only numbers and dates, unless
-        its first cell is empty and those below are not, as data frames are written.
-    skip_rows : int, default=0
-        Lines in front of the table.
-
-    Returns
-    -------
-    Table
-
-    Raises
-    ------
-    CommandError
-        If the file is empty, or a row has more or fewer cells than the header.
+    The arguments are the options of the command. The delimiter is inferred among comma, semicolon, tab and
+    bar, the decimal mark between point and comma. The first record is a header unless it
+    has numbers and dates only.
     """
-    delimiter = delimiter or _guess_delimiter(content, skip_rows)
-    cells = cut(content, delimiter)
-    written = np.flatnonzero(~cells.blank())
-    written = written[written >= skip_rows]
+    source, (_, body) = content.source, _split_lines(content.text, skip_rows)
+    delimiter = delimiter or _guess_delimiter(body)
+    counts = np.array([len(row) for row in _rows(source, body, delimiter)], dtype=np.intp)
+    if not body.strip():
+        raise CommandError(f"{source}: the file is empty{' behind --skip-rows' * bool(skip_rows)}.")
+    texts = _texts(source, body, delimiter, counts)
+    blank = (texts == "").all(axis=1).to_numpy()
+    written = np.flatnonzero(~blank)
     if not len(written):
-        raise CommandError(f"{content.source}: the file is empty{' behind --skip-rows' * bool(skip_rows)}.")
-    if decimal is None:
-        many = _ENOUGH_CELLS
-        decimal = (
-            guess_decimal(cells.with_byte(",", many), cells.with_byte(".", many)) if not thousands else "."
-        )
-    style = Style(decimal, thousands)
+        raise CommandError(f"{source}: the file has delimiters alone.")
     top, last = int(written[0]), int(written[-1])
-    first = cells.line(top)
-    named = header == "yes" or (header == "auto" and _is_header(first, cells, written, style))
+    if decimal is None:
+        decimal = "." if thousands else _guess_decimal(texts.iloc[top : top + _SAMPLE], delimiter)
+    first = texts.iloc[top].tolist()[: counts[top]]
+    named = header == "yes" or (
+        header == "auto" and _is_header(first, texts.iloc[top + 1 :], decimal, thousands)
+    )
     rows = np.arange(top + named, last + 1)
     if not len(rows):
-        raise CommandError(f"{content.source}: there is a header and no data.")
-    counts = cells.counts()
-    if named and counts[rows[0]] == len(first) + 1:
-        first = ["", *first]  # as R writes tables: the row names have no header
-    names = tuple(first) if named else tuple(f"column {j + 1}" for j in range(len(first)))
-    if len(names) > 1:  # where a row has several cells, a blank line is no row
-        rows = rows[~cells.empty_lines()[rows]]
+        raise CommandError(f"{source}: there is a header and no data.")
+    width = int(counts[rows[0]])
+    if counts.max() <= 1:  # a blank line is a missing value of the only column
+        counts = np.ones_like(counts)
+    else:
+        rows = rows[~(blank & (counts <= 1))[rows]]
+        width = int(counts[rows[0]])
+    if named and width == len(first) + 1:
+        # A delimiter at the end of each row of data, or names of rows in front, which have no header.
+        trailing = bool((texts.iloc[rows, width - 1] == "").all())
+        first = [*first, ""] if trailing else ["", *first]
+    names = tuple(first) if named else tuple(f"column {j + 1}" for j in range(width))
     ragged = np.flatnonzero(counts[rows] != len(names))
     if len(ragged):
         row = int(rows[ragged[0]])
         raise CommandError(
-            f"{content.source}: row {row + 1} has {_count(int(counts[row]))} where {len(names)} were "
-            f"expected; is {delimiter!r} the delimiter? See --delimiter, and --skip-rows for lines in front "
-            "of the table."
+            f"{source}: row {row + skip_rows + 1} has {counts[row]} values and row {top + skip_rows + 1} has "
+            f"{len(names)}. If {delimiter!r} is not the delimiter, name it with --delimiter; skip lines in "
+            "front of the table with --skip-rows."
         )
-    # Rows without anything in them end a file, as spreadsheets write them; elsewhere they are data.
     n_blank = int(np.count_nonzero(counts[last + 1 :] > 1))
-    table = Table(content, delimiter, rows, names, named, style, n_blank)
-    table.__dict__["cells"] = cells  # cut already
-    return table
+    known = frozenset(code.lower() for code in split_codes(codes, decimal))
+    table = Table(
+        content, delimiter, decimal, thousands, names, named, rows + skip_rows, skip_rows, n_blank, known
+    )
+    return table, texts.iloc[rows, : len(names)].reset_index(drop=True)
 
 
-def _is_header(first: list[str], cells: Cells, written: NDArray[np.int64], style: Style) -> bool:
-    """Whether the first line names the columns."""
-    if not all(_is_number_or_date(text, style) for text in first):
+def _split_lines(text: str, n: int) -> tuple[str, str]:
+    """Split a text behind its first lines."""
+    match = re.match(rf"(?:[^\r\n]*(?:\r\n|\r|\n)){{0,{n}}}", text)
+    end = match.end() if match else 0
+    return text[:end], text[end:]
+
+
+def _rows(source: str, text: str, delimiter: str) -> Iterator[list[str]]:
+    """Read the records of a text by the csv module."""
+    lines = io.StringIO(text, newline="")
+    reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=delimiter != " ")
+    try:
+        yield from reader
+    except csv.Error as error:
+        raise CommandError(f"{source}: line {reader.line_num}: {error}.") from None
+
+
+def _records(text: str, delimiter: str) -> Iterator[str]:
+    """Split a text into its records, line ends included; a value in quotes may hold line ends."""
+    taken: list[str] = []
+
+    def lines() -> Iterator[str]:
+        for line in io.StringIO(text, newline=""):
+            taken.append(line)
+            yield line
+
+    for _ in csv.reader(lines(), delimiter=delimiter, skipinitialspace=delimiter != " "):
+        yield "".join(taken)
+        taken.clear()
+
+
+def _texts(source: str, text: str, delimiter: str, counts: NDArray[np.intp]) -> Texts:
+    """Read the texts of all records by pandas, "" where a record is short."""
+    try:
+        texts = pd.read_csv(
+            io.StringIO(text),
+            sep=delimiter,
+            header=None,
+            names=range(max(int(counts.max()), 1)),
+            index_col=False,
+            dtype=str,
+            keep_default_na=False,
+            na_filter=False,
+            skip_blank_lines=False,
+            skipinitialspace=delimiter != " ",
+        )
+    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        if "EOF inside string" in str(error):
+            raise CommandError(f"{source}: a quotation mark is opened and not closed.") from None
+        raise CommandError(f"{source}: cannot be read as a table ({error}).") from None
+    if len(texts) != len(counts):
+        raise CommandError(f"{source}: a quotation mark or a line end is in the wrong place.")
+    return texts.apply(lambda column: column.str.strip())
+
+
+def _is_header(first: list[str], below: Texts, decimal: str, thousands: str) -> bool:
+    """Whether the first record has names: a text, or an empty corner as files of pandas have."""
+    numbers = np.isfinite(as_numbers(pd.Series(first, dtype=str), decimal, thousands))
+    if not all(
+        n or text.lower() in MISSING or _DATE.fullmatch(text) for n, text in zip(numbers, first, strict=True)
+    ):
         return True
-    below = [cells.line(int(line))[:1] for line in written[1:21]]
     corner = len(first) > 1 and first[0] == "" and all(first[1:])
-    return corner and bool(below) and all(cell and cell[0] for cell in below)
+    return corner and len(below) > 0 and bool((below.iloc[:20, 0] != "").all())
 
 
-def _is_number_or_date(text: str, style: Style) -> bool:
-    """Whether a text may be data: a number, a date, or what always means missing."""
-    return Missing().matches(text) or style.number(text) is not None or bool(_DATE.fullmatch(text))
+def _guess_delimiter(text: str) -> str:
+    """Return the delimiter that splits the first lines into the same number of values.
 
-
-def _guess_delimiter(content: Content, skip_rows: int) -> str:
-    """Return the delimiter that cuts the first lines into the same number of cells.
-
-    Where several do, it is one that cuts the header too (decimal commas are in the numbers alone), rather
-    another one than the comma (which may be a decimal mark), and the one that makes the most cells.
+    If several do, it is one that splits the header too (decimal commas are in the numbers alone), preferably
+    not the comma (which may be a decimal mark), and the one that gives the most values.
     """
-    start = content.data[:100_000].decode(content.codec, "replace").replace("\r\n", "\n")
-    if "\n" not in start:
-        start = start.replace("\r", "\n")
-    head = [line for line in start.split("\n")[skip_rows : skip_rows + 50] if line.strip()][:20]
+    head = [line for line in re.split(r"\r\n|\r|\n", text[:100_000])[:50] if line.strip()][:20]
 
     def plausibility(delimiter: str) -> tuple[bool, bool, bool, int]:
-        # Quoted text may hold the delimiter.
         counts = [re.sub(r'"[^"]*"', "", line).count(delimiter) for line in head] or [0]
         header, usual = counts[0], counts[-1]
         same = usual > 0 and sum(n == usual for n in counts) >= 0.8 * len(counts)
         return same, header in (usual, usual - 1) and header > 0, delimiter != ",", usual
 
-    best = max(DELIMITERS, key=plausibility)
+    best = max(_DELIMITERS, key=plausibility)
     return best if plausibility(best)[-1] > 0 else ","
 
 
-def _replace(cell: str, text: str, delimiter: str) -> str:
-    """Put a new text into a raw cell, with the spaces and the quotes that the old one had."""
-    core = cell.strip()
-    before, _, after = cell.partition(core) if core else ("", "", cell)
-    quoted = core.startswith('"') or delimiter in text
-    return f'{before}"{text}"{after}' if quoted else f"{before}{text}{after}"
+def _guess_decimal(texts: Texts, delimiter: str) -> str:
+    """Return a comma if numbers have commas and none has a point, unless all may be thousands."""
+    values = [text for column in texts for text in texts[column] if "," in text or "." in text]
+    commas = [text for text in values if _WITH_COMMA.fullmatch(text)]
+    if not commas or all(map(_IN_THOUSANDS.fullmatch, commas)):
+        return "."
+    return "." if np.isfinite(as_numbers(pd.Series(values, dtype=str))).any() else ","
 
 
-def _shorten(text: str) -> str:
-    return repr(text if len(text) <= 40 else text[:37] + "...")
-
-
-def _count(n: int) -> str:
-    return "1 cell" if n == 1 else f"{n} cells"
+def _replaced(record: str, new: dict[int, str], delimiter: str) -> str:
+    """Replace some values of a record, and keep the blanks and quotes around these."""
+    blanks = "" if delimiter == " " else " *"
+    value = re.compile(rf'{blanks}(?:"(?:[^"]|"")*")?[^{re.escape(delimiter)}\r\n]*')
+    pieces: list[str] = []
+    end = column = 0
+    while match := value.match(record, end):
+        raw, end = match[0], match.end()
+        if column in new:
+            core = raw.strip()
+            before, _, after = raw.partition(core) if core else ("", "", raw)
+            quote = '"' if core.startswith('"') or delimiter in new[column] else ""
+            raw = f"{before}{quote}{new[column]}{quote}{after}"
+        pieces.append(raw)
+        if not record.startswith(delimiter, end):
+            break
+        end, column = end + 1, column + 1
+    return delimiter.join(pieces) + record[end:]

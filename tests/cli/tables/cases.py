@@ -24,7 +24,9 @@ class Case:
     says : tuple of str
         What the notes and warnings contain.
     error : str
-        What the sentence says where the file is refused.
+        What the message contains if the file is refused.
+    values : dict of str to tuple of float
+        Numbers of columns.
     """
 
     kind: str
@@ -56,14 +58,14 @@ def hours(form: str = "2020-01-01 {:02d}:00", n: int = 6) -> list[str]:
 CASES = (
     # The header and the corner
     Case(
-        "a corner cell without a name (`DataFrame.to_csv()`)",
+        "an empty corner (`DataFrame.to_csv()`)",
         ",0,1\n0,1.5,20\n1,2.5,21\n2,1.0,19\n",
         data=("0", "1"),
         time=("",),
         says=("3 rows of 2 columns",),
     ),
     Case(
-        "dates below a corner cell without a name",
+        "dates below an empty corner",
         with_times("", hours()),
         time=("",),
         step="1 h",
@@ -71,7 +73,7 @@ CASES = (
     Case(
         "lines in front of the table",
         "made by a logger\n\n" + with_times("time", hours()),
-        error="--skip-rows",
+        error="row 3 has 3 values and row 1 has 1",
     ),
     Case(
         "lines in front of the table, with `--skip-rows`",
@@ -81,7 +83,7 @@ CASES = (
         step="1 h",
     ),
     Case(
-        "an empty cell before a quoted one, with tabs",
+        "an empty value before a quoted one, with tabs",
         'time\ta\tb\n2020-01-01\t\t"20"\n2020-01-02\t2.5\t21\n2020-01-03\t1.5\t19\n',
         time=("time",),
         step="1 d",
@@ -90,7 +92,7 @@ CASES = (
     Case(
         "rows of delimiters at the end",
         "a,b\n1.5,20\n2.5,\n1.0,19\n,\n,\n",
-        says=("3 rows of 2 columns", "2 lines at the end of the file with delimiters alone"),
+        says=("3 rows of 2 columns", "2 rows without values at the end of the file"),
     ),
     # Dates
     Case(
@@ -118,7 +120,7 @@ CASES = (
         with_times(
             "date", ["01/02/2020", "02/02/2020", "04/02/2020", "05/02/2020", "09/02/2020", "10/02/2020"]
         ),
-        error="may be day/month/year or month/day/year, and nothing in the file tells; say --dayfirst",
+        error="may be day/month/year or month/day/year. Choose with --dayfirst",
     ),
     Case(
         "the same with `--dayfirst`",
@@ -142,7 +144,7 @@ CASES = (
     Case(
         "days or months, both evenly spaced",
         with_times("date", ["1/1/85", "2/1/85", "3/1/85", "4/1/85"]),
-        error="say --dayfirst, --no-dayfirst or --date-format",
+        error="Choose with --dayfirst, --no-dayfirst or --date-format",
     ),
     Case(
         "a day above 12 anywhere",
@@ -167,9 +169,9 @@ CASES = (
         step="1 d",
     ),
     Case(
-        "`01.01.20`, which may be a time of the day, under a name that does not tell",
+        "`01.01.20`, day or month first",
         with_times("when", ["01.01.20", "02.01.20", "03.01.20"]),
-        error="may be a date or a time of the day; say so with --date-format",
+        error="may be day/month/year or month/day/year",
     ),
     Case(
         "the same with `--date-format`",
@@ -187,6 +189,12 @@ CASES = (
     Case(
         "a date, and the hour as a whole number",
         "date,hour,a,b\n2020-01-01,22,1.5,20\n2020-01-01,23,2.5,21\n2020-01-02,0,1.0,19\n",
+        error="name all columns of the time of a row with --time",
+    ),
+    Case(
+        "the same with `--time date,hour`",
+        "date,hour,a,b\n2020-01-01,22,1.5,20\n2020-01-01,23,2.5,21\n2020-01-02,0,1.0,19\n",
+        ("--time", "date,hour"),
         time=("date", "hour"),
         step="1 h",
     ),
@@ -204,23 +212,17 @@ CASES = (
         step="1 h",
     ),
     Case(
-        "two columns of dates, one of which goes up",
+        "two columns of dates",
         "made,read,a,b\n2020-01-05,2020-01-01,1.5,20\n2020-01-05,2020-01-02,2.5,21\n2020-01-05,2020-01-03,1.0,19\n",
+        error="'made', 'read' have dates; choose the time of the rows with --time",
+    ),
+    Case(
+        "the same with `--time read`",
+        "made,read,a,b\n2020-01-05,2020-01-01,1.5,20\n2020-01-05,2020-01-02,2.5,21\n2020-01-05,2020-01-03,1.0,19\n",
+        ("--time", "read"),
         time=("read",),
         step="1 d",
-        says=("made (tells the time, too",),
-    ),
-    Case(
-        "two columns of dates that go up, each in its own way",
-        "start,end,a,b\n2020-01-01,2020-01-02,1.5,20\n2020-01-03,2020-01-05,2.5,21\n2020-01-06,2020-01-07,1.0,19\n",
-        error="'start', 'end' could each tell the time of a row; choose one with --time",
-    ),
-    Case(
-        "dates of something else beside numbers that tell the time",
-        "t,made,a,b\n0,2019-05-03,1.5,20\n1,2019-05-03,2.5,21\n3,2019-05-04,1,19\n",
-        time=("t",),
-        times=(0.0, 1 / 1.5, 2.0),
-        says=("made (tells the time, too; 't' is used",),
+        says=("made (times; --time uses them)",),
     ),
     Case(
         "months by their names",
@@ -238,14 +240,15 @@ CASES = (
         "seconds since 1970 in a column named `ts`",
         with_times("ts", ["1600000000", "1600003600", "1600007200"]),
         time=("ts",),
-        step="1 h",
-        says=("s since 1970",),
+        says=("read as numbers",),
     ),
     Case(
-        "milliseconds since 1970 in a column named `epoch`",
-        with_times("epoch", ["1600000000000", "1600000060000", "1600000120000"]),
-        time=("epoch",),
-        step="1 min",
+        "the same with `--epoch s`",
+        with_times("ts", ["1600000000", "1600003600", "1600007200"]),
+        ("--epoch", "s"),
+        time=("ts",),
+        step="1 h",
+        says=("s since 1970",),
     ),
     Case(
         "numbers since 1970 in a unit that `--epoch` names",
@@ -262,16 +265,14 @@ CASES = (
         times=(0.0, 0.5, 2.0),
     ),
     Case(
-        "a column named `seconds` that goes up",
+        "a column named `seconds` that increases",
         with_times("seconds", ["0", "10", "20"]),
         time=("seconds",),
-        step="10 s",
     ),
     Case(
         "decimal years",
         with_times("year", ["2013.0000", "2013.0833", "2013.1667", "2013.2500"]),
         time=("year",),
-        step="0.0833 years",
     ),
     Case(
         "`YYYYMMDD`",
@@ -295,13 +296,12 @@ CASES = (
     Case(
         "the hour of the day as a whole number, without a date",
         with_times("hour", ["22", "23", "0"]),
-        says=("rows are taken as evenly spaced", "hour (part of the calendar;"),
+        says=("rows are used as evenly spaced", "hour (part of the calendar;"),
     ),
     Case(
-        "the hour as a number that goes up, without a date",
+        "the hour as a number that increases, without a date",
         with_times("hour", ["0", "1", "2", "5"]),
         time=("hour",),
-        step="1 h",
         times=(0, 1, 2, 5),
     ),
     Case(
@@ -311,22 +311,28 @@ CASES = (
         step="30 min",
     ),
     Case(
-        "`YYYYMMDD` and the hour",
+        "`YYYYMMDD` and the hour, with `--time YEARMODA,hour`",
         "YEARMODA,hour,a,b\n20201231,22,1.5,20\n20201231,23,2.5,21\n20210101,0,1,19\n",
+        ("--time", "YEARMODA,hour"),
         time=("YEARMODA", "hour"),
         step="1 h",
     ),
     Case(
-        "a column named `time` that does not go up",
+        "a column named `time` that is not in order",
         with_times("time", ["3.5", "2.5", "1.0", "1.7"]),
+        error="row 3, column 'time': '2.5' does not come after the row before. Sort the rows with --sort",
+    ),
+    Case(
+        "the same with `--time ''`",
+        with_times("time", ["3.5", "2.5", "1.0", "1.7"]),
+        ("--time", ""),
         data=("time", "a", "b"),
-        says=("time: named 'time' but not in order (--time time takes them so)",),
     ),
     # Order
     Case(
         "rows that are not in order of time",
         with_times("time", ["2020-01-01", "2020-01-03", "2020-01-02", "2020-01-04"]),
-        error="'2020-01-02' does not come after the row before; sort the rows with --sort",
+        error="'2020-01-02' does not come after the row before. Sort the rows with --sort",
     ),
     Case(
         "the same with `--sort`",
@@ -339,17 +345,17 @@ CASES = (
     Case(
         "an index that is not in order",
         with_times("t", ["3", "0", "2", "1"]),
-        error="does not come after the row before; sort the rows with --sort",
+        error="does not come after the row before. Sort the rows with --sort",
     ),
     Case(
         "two rows of one time",
         with_times("time", ["2020-01-01", "2020-01-02", "2020-01-02"]),
-        error="does not come after the row before; remove one of them",
+        error="'2020-01-02' is the time of row 3, too. Remove one of them",
     ),
     Case(
         "several stations one below the other",
         "time,site,a,b\n2020-01-01,N,1.5,20\n2020-01-02,N,2.5,21\n2020-01-01,S,1,19\n2020-01-02,S,3.5,23\n",
-        error="if 'site' tells independent sequences apart, say --group 'site'",
+        error="If 'site' has the names of independent sequences, give --group 'site'",
     ),
     Case(
         "the same with `--group`",
@@ -362,13 +368,14 @@ CASES = (
     Case(
         "a row without a time",
         with_times("time", ["2020-01-01", "", "2020-01-03"]),
-        error="row 3, column 'time': the row has no time; write it in, remove the row",
+        error="row 3, column 'time': the row has no time. Fill it in, remove the row",
     ),
     Case(
-        "`--time` with a column that tells none",
+        "`--time` with a column of other texts",
         "when,a,b\nspring,1,20\nsummer,2,21\nautumn,3,19\n",
         ("--time", "when"),
-        error="'spring' is not a time; say --date-format, another column with --time",
+        error="not read as times: 'spring', 'summer', 'autumn'. Give the form of all times with "
+        "--date-format",
     ),
     # What is no data
     Case(
@@ -393,32 +400,37 @@ CASES = (
         says=("note (text)",),
     ),
     Case(
-        "a constant column, and two columns of the same numbers",
-        "a,b,unit,again\n1.5,20,7,20\n2.5,21,7,21\n1.0,19,7,19\n",
-        data=("a", "b", "unit", "again"),
-        says=("unit: constant", "again: the same as in 'b'"),
+        "a constant column, and a column of zeros and ones",
+        "a,b,unit,open\n1.5,20,7,0\n2.5,21,7,1\n1.0,19,7,1\n",
+        data=("a", "b", "unit", "open"),
+        says=("unit: constant", "open: only zeros and ones"),
     ),
     Case(
         "two columns of one name",
         "a,a,b\n1.5,1,20\n2.5,2,21\n1,3,19\n",
         error="columns 1 and 2 both have the name 'a'",
     ),
+    Case(
+        "a delimiter at the end of each row of data",
+        "a,b\n1.5,20,\n2.5,,\n1.0,19,\n",
+        says=("16.7 % of the values missing", "left out: (no name) (empty)"),
+    ),
     Case("a column that `--exclude` leaves out", "a,b,c\n1.5,20,x1\n2.5,21,4\n1,19,5\n", ("--exclude", "c")),
     Case(
-        "a column with nothing in it",
+        "a column without values",
         "a,b,c\n1.5,20,\n2.5,21,\n1,19,\n",
-        error="column 'c' has nothing observed; leave it out",
+        error="column 'c' has no values at all; leave it out",
     ),
     # Numbers
     Case(
-        "a cell that is no number",
-        "a,b\n1.5,20\n2.5,x\n1.0,19\n",
-        error="row 3, column 'b': 'x' is not a finite number",
+        "values that are not numbers",
+        "a,b\n1.5,20\n2.5,x\n1.0,--\n2.0,x\n",
+        error="column 'b': 'x' (2, first in row 3), '--' (1, first in row 4). Give --missing-code=x,--",
     ),
     Case(
         "`1,234` in quotes",
         'a,b\n1.5,"1,234"\n2.5,"2,345"\n1.0,19\n',
-        error="say --thousands , for 1234, or --decimal , for 1.234",
+        error="They may be numbers written in another way: give --decimal , or --thousands ,",
     ),
     Case(
         "the same with `--thousands ,`",
@@ -442,20 +454,30 @@ CASES = (
         "several codes for missing",
         "a,b\n1.5,-999\n-99.9,21\n1.0,?\n2.0,5\n",
         ("--missing-code", "-999,-99.9", "--missing-code", "?"),
-        says=("37.5 % of the cells missing",),
+        says=("37.5 % of the values missing",),
     ),
     Case(
-        "-999 in a single cell",
+        "-999 in more than one row of a hundred",
         "a,b\n1.5,-999\n2.5,21\n1.0,19\n2.0,20\n",
-        says=("'b' is -999 once, far from all other values; if that stands for missing, say --missing",),
+        error="likely codes for missing: -999 in 'b' (1 row). Give --missing-code=-999 if they mean missing",
     ),
     Case(
-        "-99.9 in several cells",
-        "a,b\n1.5,-99.9\n2.5,-99.9\n1.0,19\n2.0,20\n3.0,25\n",
-        says=("'b' is -99.9 2 times",),
+        "the same with `--missing-code ''`",
+        "a,b\n1.5,-999\n2.5,21\n1.0,19\n2.0,20\n",
+        ("--missing-code", ""),
+        says=("0.0 % of the values missing",),
+        values={"b": (-999, 21, 19, 20)},
     ),
     Case(
-        "a single cell far from all others",
+        "-99.9 in one row of 200",
+        "a,b\n" + "\n".join(f"{i % 3},{-99.9 if i == 5 else 20 + i % 7}" for i in range(200)) + "\n",
+        says=(
+            "-99.9 in 'b' (1 row) is far from all other values; if it means missing, give "
+            "--missing-code=-99.9",
+        ),
+    ),
+    Case(
+        "a single value far from all others",
         "a,b\n" + "\n".join(f"{i % 3},{1048 if i == 5 else i}" for i in range(12)) + "\n",
         says=("row 7, column 'b': 1048 lies", "standard deviations beyond all other values"),
     ),

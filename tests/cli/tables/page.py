@@ -32,7 +32,7 @@ class _Notes(Screen):
 
 
 def generated() -> str:
-    """The table, made of what the reader says to each case."""
+    """The table, made of the notes of the reader on each case."""
     rows = [f"| {_cell(case.kind)} | {_cell(_answer(case))} |" for case in CASES]
     return "\n".join([START, "| kind of input | what is done |", "|---|---|", *rows, END])
 
@@ -44,7 +44,7 @@ def current() -> str:
 
 
 def _answer(case: Case) -> str:
-    """What the command says to a file."""
+    """The notes of the command on a file."""
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)

@@ -1,26 +1,19 @@
-"""Columns that tell the time are recognised, and everything else is data."""
+"""The role of each column: as options give it, else by what is in it and by its name."""
 
 import pytest
 
 from probsfa.cli._errors import CommandError
-from probsfa.cli.tables.choices import Choices
-from probsfa.cli.tables.missing import Missing
+from probsfa.cli._parser import parse
+from probsfa.cli.tables.content import Content
 from probsfa.cli.tables.roles import make_plan
-from probsfa.cli.tables.table import read_table
+from probsfa.cli.tables.table import make_table
 
 
-@pytest.fixture
-def roles(tmp_path):
-    """Names of the data columns and of those that tell the time."""
-
-    def assign(content, **options):
-        path = tmp_path / "data.csv"
-        path.write_text(content)
-        table = read_table(path)
-        plan = make_plan(table, Missing(), Choices(**options))
-        return [table.names[j] for j in plan.data], [table.names[j] for j in plan.time]
-
-    return assign
+def roles(text, *options):
+    """Names of the data columns and of those of times."""
+    table, texts = make_table(Content("data.csv", text))
+    plan = make_plan(table, texts, parse(["impute", "data.csv", "--dry-run", *options]))
+    return [table.names[j] for j in plan.data], [table.names[j] for j in plan.time]
 
 
 @pytest.mark.parametrize(
@@ -33,17 +26,20 @@ def roles(tmp_path):
         ("when", ["2020-01", "2020-02", "2020-03"]),
         ("when", ["08:00", "08:10", "08:20"]),
         ("when", ["18.00.00", "19.00.00", "20.00.00"]),
-        ("Date", ["Jan 2020", "Feb 2020", "Mar 2020"]),
-        ("date", ["19580329", "19580405", "19580412"]),
-        ("timestamp", ["1600000000", "1600000060", "1600000060"]),
-        ("time", ["0", "0.5", "2"]),
+        ("when", ["Jan 2020", "Feb 2020", "Mar 2020"]),
+        ("when", ["19580329", "19580405", "19580412"]),
+        ("Timestamp", ["1600000000", "1600000060", "1600000060"]),
+        ("time [s]", ["0", "0.5", "2"]),
+        ("time", ["3.5", "2.5", "1.0"]),  # out of order, which is refused later
         ("t", ["0", "1", "5"]),
+        ("t", ["0", "", "5"]),  # a row without a time is refused later
         ("", ["0", "1", "2"]),
-        ("sample", ["17", "18", "19"]),
+        ("", ["0", "1", "5"]),
         ("year", ["2020", "2021", "2022"]),
+        ("elapsed", ["1", "2", "4"]),
     ],
 )
-def test_a_column_that_tells_the_time(roles, name, times):
+def test_a_column_of_times(name, times):
     rows = "\n".join(f"{time},{5 - i},1.5" for i, time in enumerate(times))
     assert roles(f"{name},a,b\n{rows}\n") == (["a", "b"], [name])
 
@@ -52,58 +48,100 @@ def test_a_column_that_tells_the_time(roles, name, times):
     ("name", "values"),
     [
         ("T", ["13.1", "13.6", "12.9"]),  # a temperature
-        ("level", ["1", "2", "4"]),  # goes up, and counts nothing
-        ("t", ["1", "", "3"]),
-        ("hour", ["1.5", "2.5", "3.5"]),
-        ("time", ["3.5", "2.5", "1.0"]),  # goes down: how long something took
+        ("level", ["1", "2", "4"]),  # increases
+        ("hour", ["1.5", "2.5", "3.0"]),
+        ("elapsed", ["3.5", "2.5", "1.0"]),
         ("a", ["2020", "2020", "2021"]),
+        ("a", ["202001", "202002", "202003"]),  # dates under a name of time alone
     ],
 )
-def test_a_column_of_data(roles, name, values):
-    rows = "\n".join(f"{value},{5 - i}" for i, value in enumerate(values))
-    assert roles(f"{name},b\n{rows}\n") == ([name, "b"], [])
+def test_a_column_of_data(name, values):
+    rows = "\n".join(f"{5 - i},{value}" for i, value in enumerate(values))
+    assert roles(f"b,{name}\n{rows}\n", *(["--time", ""] if name == "hour" else [])) == (["b", name], [])
 
 
-def test_a_count_is_an_index_only_in_front(roles):
-    assert roles("a,n_seen\n3,1\n1,2\n2,3\n") == (["a", "n_seen"], [])
-
-
-def test_date_and_time_in_two_columns(roles):
-    assert roles("Date,Time,a\n10/03/2004,18:00:00,1\n10/03/2004,19:00:00,1\n") == (["a"], ["Date", "Time"])
-
-
-def test_blank_columns_at_the_end_are_no_data(roles):
-    assert roles("t,a,,\n1,5,,\n2,6,,\n") == (["a"], ["t"])
-
-
-@pytest.mark.parametrize(("name", "times"), [("year", "2020 2020 2021"), ("hour", "22 23 0")])
-def test_parts_of_a_calendar_that_do_not_tell_rows_apart_are_left_out(roles, name, times):
-    rows = "\n".join(f"{time},{5 - i},1.5" for i, time in enumerate(times.split()))
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("year", "2020 2020 2021"),
+        ("hour", "22 23 0"),
+        ("sample", "17 18 19"),  # the first column counts the rows
+        ("site_id", "7 9 7"),
+        ("stationId", "7 9 7"),
+        ("note", "dry wet dry"),
+    ],
+)
+def test_a_column_that_is_left_out(name, values):
+    rows = "\n".join(f"{value},{5 - i},1.5" for i, value in enumerate(values.split()))
     assert roles(f"{name},a,b\n{rows}\n") == (["a", "b"], [])
 
 
-def test_text_is_left_out(roles):
+def test_a_count_is_left_out_only_in_front_or_by_its_name():
+    assert roles("a,n_seen\n3,1\n1,2\n2,3\n") == (["a", "n_seen"], [])
+    assert roles("a,row\n3,1\n1,2\n2,3\n") == (["a"], [])
+
+
+def test_date_and_time_in_two_columns():
+    assert roles("Date,Time,a\n10/03/2004,18:00:00,1\n10/03/2004,19:00:00,1\n") == (["a"], ["Date", "Time"])
+    # A date that has its time of the day needs no other.
+    text = "date,a,sunset\n2004-03-10 18:00,1,17:59\n2004-03-10 19:00,2,17:59\n"
+    assert roles(text, "--exclude", "sunset") == (["a"], ["date"])
+
+
+def test_blank_columns_at_the_end_are_no_data():
+    assert roles("t,a,,\n1,5,,\n2,6,,\n") == (["a"], ["t"])
+
+
+def test_all_values_that_are_not_numbers_are_listed_with_counts():
+    rows = ["1,2,x", "n.d.,3,y", "3,--,z", "n.d.,--,w", "4,-- ,v", "5,6,u"]
+    with pytest.raises(CommandError) as error:
+        roles("a,b,note\n" + "\n".join(rows) + "\n")
+    assert str(error.value) == (
+        "data.csv: values that are not numbers: column 'a': 'n.d.' (2, first in row 3); column 'b': '--' "
+        "(3, first "
+        "in row 4). Give --missing-code=n.d.,-- if they mean missing, or leave the column out with --exclude."
+    )
+
+
+def test_advice_has_no_characters_that_cannot_be_typed():
+    with pytest.raises(
+        CommandError, match=r"'1\\x0b2' \(1, first in row 2\)\. Leave the column out with --exclude"
+    ):
+        roles("a,b\n1\x0b2,1\n3,4\n")
+
+
+def test_many_different_values_that_are_not_numbers_are_cut_short():
+    rows = "\n".join(f"{i},x{i}{'y' * 50}\n{i},{i}" for i in range(20))
+    with pytest.raises(CommandError, match=r"'x0y{38}' \(1, first in row 2\).* and 12 more\. Give"):
+        roles(f"a,b\n{rows}\n")
+
+
+def test_text_is_left_out_unless_it_is_asked_for():
     content = "t,site,a\n1,EWR,5\n2,EWR,6\n"
     assert roles(content) == (["a"], ["t"])
-    with pytest.raises(CommandError, match="row 2, column 'site': 'EWR' is not a finite number"):
-        roles(content, columns=["site", "a"])
-    with pytest.raises(CommandError, match="row 3, column 'site': 'EWR' is not a finite number"):
-        roles("t,site,a\n1,7,5\n2,EWR,6\n")  # some numbers, and no identifiers
+    with pytest.raises(CommandError, match=r"column 'site': 'EWR' \(2, first in row 2\)"):
+        roles(content, "--columns", "site,a")
+    with pytest.raises(CommandError, match=r"column 'site': 'EWR' \(1, first in row 3\)"):
+        roles("t,site,a\n1,7,5\n2,EWR,6\n")  # numbers among texts
 
 
-def test_the_user_decides(roles):
+def test_options_come_first():
     content = "t,a,b\n1,5,1\n2,6,2\n"
-    assert roles(content, columns=["t", "a"]) == (["t", "a"], [])
-    assert roles(content, time=["b"]) == (["a"], ["b"])  # t counts the rows
-    assert roles(content, time=[]) == (["a", "b"], [])
-    assert roles(content, time=[], columns=["t", "b"]) == (["t", "b"], [])
-    assert roles(content, columns=["b", "a", "b"]) == (["b", "a"], ["t"])
+    assert roles(content, "--columns", "t,a") == (["t", "a"], [])
+    assert roles(content, "--time", "b") == (["a"], ["b"])  # t counts the rows
+    assert roles(content, "--time", "") == (["a", "b"], [])
+    assert roles(content, "--time", "", "--columns", "t,b") == (["t", "b"], [])
+    assert roles(content, "--columns", "b,a,b") == (["b", "a"], ["t"])
 
 
-def test_refused(roles):
+def test_refused():
     with pytest.raises(CommandError, match=r"no column 'c'; there are t, a"):
-        roles("t,a\n1,5\n2,6\n", columns=["c"])
+        roles("t,a\n1,5\n2,6\n", "--columns", "c")
     with pytest.raises(CommandError, match="2 columns have the name 'a'"):
-        roles("a,a\n1,5\n1,6\n", columns=["a"])
-    with pytest.raises(CommandError, match="no column of numbers"):
+        roles("a,a\n1,5\n1,6\n", "--columns", "a")
+    with pytest.raises(CommandError, match="no column of numbers is data"):
         roles("t\n1\n2\n")
+    with pytest.raises(
+        CommandError, match="'start', 'end' have dates; choose the time of the rows with --time"
+    ):
+        roles("start,end,a\n2020-01-01,2020-01-02,5\n2020-01-03,2020-01-04,6\n")

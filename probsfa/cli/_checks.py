@@ -1,0 +1,86 @@
+"""Checks of options and files before any library is imported, so that a wrong name is reported at once."""
+
+import argparse
+import os
+from pathlib import Path
+
+from probsfa.cli._errors import CommandError
+from probsfa.cli._outputs import check_outputs, is_standard_stream
+from probsfa.cli._parser import ENOUGH
+
+__all__ = ["DEMO_FILES", "PICTURES", "check_arguments"]
+
+DEMO_FILES = ("demo.png", "nyc_weather_filled.csv", "comparison.csv")
+# Formats of pictures, by the endings of their names.
+PICTURES = (".png", ".pdf", ".svg", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".eps", ".ps")
+_BINARY_TABLES = (".xlsx", ".xls", ".ods", ".parquet", ".feather", ".pq")
+
+
+def check_arguments(args: argparse.Namespace) -> None:
+    """Refuse inputs that cannot be read, outputs that cannot be written, and options that do not go together.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        Arguments of a command.
+
+    Raises
+    ------
+    CommandError
+        If there are such.
+    """
+    if args.command == "demo":
+        if args.output is not None and args.output.exists():
+            check_outputs([args.output / name for name in DEMO_FILES], force=args.force)
+        return
+    if args.command == "impute":
+        _check_model_options(args)
+    _check_reading_options(args)
+    inputs = [path for path in (args.data, getattr(args, "model", None)) if path is not None]
+    for path in inputs:
+        _check_input(path)
+    tables = [path for path in (args.output, getattr(args, "std", None)) if path is not None]
+    plot = getattr(args, "plot", None)
+    check_outputs([*tables, plot] if plot is not None else tables, force=args.force, inputs=inputs)
+    for path in tables:
+        if args.command != "fit" and path.suffix.lower() in _BINARY_TABLES:
+            raise CommandError(
+                f"{path}: tables are written as text; let the name end in .csv, .csv.gz or .zip."
+            )
+    if plot is not None and plot.suffix.lower() not in PICTURES:
+        raise CommandError(f"{plot}: is no format of pictures; let the name end in .png, .pdf or .svg.")
+
+
+def _check_input(path: Path) -> None:
+    """Refuse an input that is no file, or that may not be read."""
+    if is_standard_stream(path):
+        return
+    if not path.exists():
+        raise CommandError(f"{path}: there is no such file.")
+    if path.is_dir():
+        raise CommandError(f"{path}: cannot be read (is a folder).")
+    if not os.access(path, os.R_OK):
+        raise CommandError(f"{path}: cannot be read (permission denied).")
+
+
+def _check_model_options(args: argparse.Namespace) -> None:
+    if args.model is not None and (args.n_components or args.max_iter != ENOUGH):
+        raise CommandError("--n-components and --max-iter have no meaning with --model, which is fitted.")
+    if args.budget is not None and (args.model is not None or args.n_components):
+        raise CommandError("--budget chooses a model; it has no meaning with --model or --n-components.")
+
+
+def _check_reading_options(args: argparse.Namespace) -> None:
+    delimiter, thousands, decimal = args.delimiter, args.thousands, args.decimal
+    if delimiter not in (None, "tab", "\\t") and (len(delimiter) != 1 or delimiter in '"\n\r'):
+        raise CommandError(f"--delimiter must be one character or 'tab', got {delimiter!r}.")
+    if delimiter is not None and delimiter == decimal:
+        raise CommandError(f"--delimiter and --decimal are both {delimiter!r}.")
+    if thousands is not None and (len(thousands) != 1 or thousands.isalnum() or thousands in '+-"\n\r'):
+        raise CommandError(f"--thousands must be one character, such as ',' or ' ', got {thousands!r}.")
+    if thousands is not None and thousands == (decimal or "."):
+        raise CommandError(f"--thousands and --decimal are both {thousands!r}; give another --decimal.")
+    if args.sort and args.even:
+        raise CommandError("--sort needs times, which --even does not use; give one of them.")
+    if args.date_format is not None and args.epoch is not None:
+        raise CommandError("--date-format is for texts and --epoch for numbers; give one of them.")

@@ -1,0 +1,175 @@
+"""Times of rows: read from text, checked, and recognised as even or uneven."""
+
+from datetime import datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from probsfa.cli._errors import CommandError
+from probsfa.cli._parser import parse
+from probsfa.cli._screen import Screen
+from probsfa.cli.tables.input import read_input
+from probsfa.cli.tables.times import read_dates
+
+
+@pytest.fixture
+def clock(tmp_path):
+    def read(header, times, *options):
+        path = tmp_path / "data.csv"
+        rows = [f"{time},{(7 * i) % 5}" for i, time in enumerate(times)]
+        path.write_text("\n".join([f"{header},a", *rows]))
+        return read_input(parse(["impute", str(path), "--dry-run", *options]), Screen(quiet=True)).clock
+
+    return read
+
+
+@pytest.mark.parametrize(
+    ("header", "times", "step"),
+    [
+        ("time", ["2020-01-01 00:00", "2020-01-01 01:00", "2020-01-01 02:00"], "1 h"),
+        ("time", ["2020-01-01T00:00:00Z", "2020-01-01T00:10:00Z", "2020-01-01T00:20:00Z"], "10 min"),
+        ("time", ["2020-01-01T00:00:00.000", "2020-01-01T00:00:00.500", "2020-01-01T00:00:01"], "0.5 s"),
+        ("date", [f"{m}/1/85" for m in range(1, 13)] + ["1/1/86"], "1 month"),
+        ("date", ["2020-01-31", "2020-02-29", "2020-03-31"], "1 month"),
+        ("date", ["2020Q1", "2020Q2", "2020Q3"], "1 quarter"),
+        ("date", ["30/12/2019", "31/12/2019", "01/01/2020"], "1 d"),  # days first
+        ("date", ["2020-01-02", "2020-01-03", "2020-01-06", "2020-01-07"], "1 business day"),
+        ("date", ["19580329", "19580405", "19580412"], "7 d"),
+        (
+            "Date,Time",
+            [f"{10 + (22 + i) // 24}/03/2004,{(22 + i) % 24:02d}.00.00" for i in range(5)],
+            "1 h",
+        ),
+        (",date", ["1,2015-02-04 17:51:00", "2,2015-02-04 17:52:00", "3,2015-02-04 17:53:00"], "1 min"),
+        ("time", ["1/31/2020 10:00 PM", "1/31/2020 11:00 PM", "2/1/2020 12:00 AM"], "1 h"),
+        ("time", ["2020-03-29T01:00+01:00", "2020-03-29T03:00+02:00", "2020-03-29T04:00+02:00"], "1 h"),
+        ("Date", ["Jan 2020", "Feb 2020", "Mar 2020"], "1 month"),
+        ("when", ["1st Jan 2020", "2nd Jan 2020", "3rd Jan 2020"], "1 d"),
+        ("when", ["08:00", "08:10", "08:20"], "10 min"),
+        ("when", ["18.00.00", "19.00.00", "20.00.00"], "1 h"),
+        ("t", ["0", "1", "2"], None),
+        ("t", ["0.1", "0.2", "0.3"], None),
+        ("t", ["5"], None),
+        ("date", ["2020-01-01"], None),
+    ],
+)
+def test_even(clock, header, times, step):
+    found = clock(header, times)
+    assert found.times is None
+    assert found.step == step
+    assert "are evenly spaced" in found.note
+    assert len(found.stamps) == len(times)
+
+
+def test_uneven_dates_count_in_median_steps(clock):
+    found = clock("time", ["2020-01-01 00:00", "2020-01-01 01:00", "2020-01-01 02:00", "2020-01-01 05:30"])
+    np.testing.assert_allclose(found.times, [0.0, 1.0, 2.0, 5.5])
+    assert found.step == "1 h"
+    assert "unevenly spaced" in found.note
+
+
+def test_uneven_numbers_count_in_median_steps(clock):
+    found = clock("t", ["10", "12", "14", "20"])
+    np.testing.assert_allclose(found.times, [0.0, 1.0, 2.0, 5.0])
+    np.testing.assert_allclose(found.stamps, [10.0, 12.0, 14.0, 20.0])
+
+
+@pytest.mark.parametrize(
+    ("header", "times", "row", "what"),
+    [
+        ("time", ["2020-01-01", "2020-01-03", "2020-01-02"], 4, "does not come after the row before"),
+        ("time", ["2020-01-01", "2020-01-02", "2020-01-02"], 4, "is the time of row 3, too"),
+        ("time", ["1", "1", "2"], 3, "is the time of row 2, too"),
+    ],
+)
+def test_times_out_of_order_are_named(clock, header, times, row, what):
+    with pytest.raises(CommandError, match=rf"row {row}, column 'time': .* {what}.* --even"):
+        clock(header, times)
+    assert clock(header, times, "--even").times is None
+
+
+def test_all_bad_times_are_named_at_once(clock):
+    with pytest.raises(CommandError) as error:
+        clock(
+            "date", ["2020-01-01", "2020-13-45", "2020-01-03", "2020-01-04", "?", "2020-13-45", "2020-01-07"]
+        )
+    assert "row 3, column 'date': not read as times: '2020-13-45' (2 rows), '?'" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("header", "times", "step"),
+    [
+        ("date,hour", ["2020-01-01,22", "2020-01-01,23", "2020-01-02,0"], "1 h"),
+        ("Year,Month,Day,Hour", ["2020,12,31,22", "2020,12,31,23", "2021,1,1,0"], "1 h"),
+        ("year,month", ["2020,11", "2020,12", "2021,1"], "1 month"),
+        ("hour,minute", ["9,50", "10,0", "10,10"], "10 min"),
+        ("date,clock", ["20200131,9:50", "20200131,10:00", "20200131,10:10"], "10 min"),
+        ("clock,date", ["9:50,20200131", "10:00,20200131", "10:10,20200131"], "10 min"),
+    ],
+)
+def test_columns_that_options_name_are_read_together(clock, header, times, step):
+    found = clock(header, times, "--time", "date,clock" if header == "clock,date" else header)
+    assert (found.times, found.step) == (None, step)
+
+
+def test_parts_of_dates_without_years_are_refused(clock):
+    with pytest.raises(CommandError, match="'month', 'day' have no years"):
+        clock("month,day", ["1,2", "1,3"], "--time", "month,day")
+
+
+def test_day_of_year_is_read_by_its_format(clock):
+    found = clock(
+        "year,doy", ["2020,366", "2021,1", "2021,2"], "--time", "year,doy", "--date-format", "%Y %j"
+    )
+    assert found.step == "1 d"
+
+
+def test_seconds_since_1970_are_no_dates(clock):
+    assert clock("ts", ["1601010100", "1601010110", "1601010120"]).how == "numbers"
+
+
+def test_text_is_no_time(clock):
+    found = clock("period", ["spring", "summer", "autumn"])
+    assert found.times is None and found.stamps is None
+    assert "used as evenly spaced" in found.note
+
+
+@pytest.mark.parametrize("header", ["b", "year"])
+def test_no_times(clock, header):
+    found = clock(header, ["3", "1", "3"])
+    assert found.times is None
+    assert "used as evenly spaced" in found.note
+
+
+FORMS = [
+    "%d/%m/%Y",
+    "%m/%d/%Y",
+    "%d.%m.%y",
+    "%Y-%m-%d %H:%M",
+    "%d/%m/%Y %H:%M:%S",
+    "%d %b %Y",
+    "%b %d, %Y",
+    "%Y/%m/%d",
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_dates_are_those_that_were_written(form):
+    dates = pd.date_range("1995-12-20 13:45", periods=60, freq="37D")
+    written = pd.Series(dates.strftime(form))
+    [reading] = read_dates(written)  # one reading, as some day is above 12
+    expected = np.array([datetime.strptime(text, form) for text in written], dtype="datetime64[us]")
+    np.testing.assert_array_equal(reading.values, expected)
+
+
+def test_years_of_two_digits_are_those_of_posix():
+    [reading] = read_dates(pd.Series(["31/12/68", "31/12/69"]))
+    assert [str(value)[:4] for value in reading.values] == ["2068", "1969"]
+
+
+@pytest.mark.parametrize(
+    "text", ["2020-13-01", "2020-02-30", "31/02/2020", "3 May", "spring 5", "12", "", "24/24/2020"]
+)
+def test_what_is_no_date(text):
+    assert all(reading.unread.all() for reading in read_dates(pd.Series([text])))
