@@ -24,6 +24,7 @@ from probsfa.extensions.emissions.sites import (
     Cells,
     Inference,
     Shapes,
+    Sites,
     engine_params,
     infer,
     make_cells,
@@ -268,6 +269,21 @@ class EmissionFit(NamedTuple):
     status: str
 
 
+def predictor_scales(columns: Sequence[Column], cells: Cells, params: Parameters, sites: Sites) -> FloatArray:
+    """Standard deviations (D,) of what the sign rule correlates the latent factors with.
+
+    For a Gaussian column this is that of its observed values, as in the linear Gaussian model. For other
+    columns it is that of the predictor, with noise of the mean precision of the sites of observed values.
+    """
+    count = np.maximum(cells.mask.sum(axis=0), 1.0)
+    precision = np.sum(cells.mask * sites.precision, axis=0) / count
+    scale = np.sqrt(np.sum(params.loadings**2, axis=1) + 1.0 / np.maximum(precision, 1e-12))
+    for column in columns:
+        if column.emission == "gaussian" and column.link == "identity":
+            scale[column.cells] = 1.0  # cells are standardised by the observed values
+    return scale
+
+
 def fit_model(
     sequences: Sequences,
     asked: Sequence[str],
@@ -320,9 +336,7 @@ def fit_model(
         report=report,
     )
     ending = "interrupted" if start.interrupted else fit.ending
-    variance = np.mean(cells.mask * fit.inference.sites.precision, axis=0)
-    # The sign rule takes the correlation with each column, whose noise is that of its sites.
-    scale = np.sqrt(np.sum(fit.params.loadings**2, axis=1) + 1.0 / np.maximum(variance, 1e-12))
+    scale = predictor_scales(columns, cells, fit.params, fit.inference.sites)
     params, axis = canonical(fit.params, scale), sequences.axis
     model = EmissionModel(
         params.decay,
