@@ -320,6 +320,25 @@ def test_autoencoder_beats_the_line_on_a_curve(rng):
     np.testing.assert_array_equal(model.inverse_transform(model.transform(X)), model.reconstruct(X))
 
 
+@pytest.mark.parametrize(
+    "curve",
+    [
+        lambda t: np.column_stack(
+            [np.sin(3.0 * np.pi * (t - 0.5)), np.sign(t - 0.5) * (np.cos(3.0 * np.pi * (t - 0.5)) - 1.0)]
+        ),
+        lambda t: (0.3 + 2.7 * t)[:, None] * 0.5 * np.column_stack([np.cos(9.0 * t), np.sin(9.0 * t)]),
+        lambda t: np.column_stack([4.0 * t - 2.0, np.sin(4.0 * np.pi * t)]),
+    ],
+    ids=["S", "spiral", "wave"],
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_default_autoencoder_follows_curves_about_as_closely_as_their_noise(curve):
+    rng = np.random.default_rng(1)
+    X, other = (curve(rng.uniform(size=300)) + 0.05 * rng.standard_normal((300, 2)) for _ in range(2))
+    model = Autoencoder(1, random_state=1).fit(X)
+    assert np.sqrt(model.loss_) < 0.13 and np.sqrt(-model.score(other)) < 0.15
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_autoencoder_passes_rows_through_the_network_that_was_trained(rng):
     X = rng.standard_normal((50, 3))
@@ -327,7 +346,7 @@ def test_autoencoder_passes_rows_through_the_network_that_was_trained(rng):
         options = {"activation": activation, "max_iter": 30, "n_init": 1}
         model = Autoencoder(2, hidden=5, random_state=0, **options).fit(X)
         standard = (X - model.mean_) / model.scale_
-        network, _ = model._train(standard, np.random.default_rng(0))
+        network, _ = model._train(standard, np.random.default_rng(0), model._unrolled(standard))
         expected = model.mean_ + model.scale_ * network.predict(standard)
         np.testing.assert_allclose(model.reconstruct(X), expected, atol=1e-8)
 
