@@ -12,6 +12,7 @@ from probsfa.extensions.emissions.columns import Column, blocks_of, encode, make
 from probsfa.extensions.emissions.families import FAMILIES
 from probsfa.extensions.emissions.filtering import EmissionFilter, filter_sequence
 from probsfa.extensions.emissions.learning import Report, climb
+from probsfa.extensions.emissions.level_and_scale import level_and_scale_variances
 from probsfa.extensions.emissions.prediction import (
     CellMoments,
     EmissionForecast,
@@ -76,6 +77,9 @@ class EmissionModel(NamedTuple):
         Unit of time of the decays.
     axis : tuple
         What times are counted in: the parts of a :class:`~probsfa._times.TimeAxis`.
+    level_and_scale : ndarray (2, K), optional
+        Variances of the level and the logarithm of the scale of AR(1) latents; absent from files of earlier
+        versions.
     """
 
     decay: FloatArray
@@ -88,6 +92,7 @@ class EmissionModel(NamedTuple):
     columns: tuple[Column, ...]
     time_unit: float
     axis: tuple[str, str | None, bool, bool, float]
+    level_and_scale: FloatArray | None = None
 
     @property
     def time_axis(self) -> TimeAxis:
@@ -136,11 +141,23 @@ class EmissionModel(NamedTuple):
             )
         return cells, inference
 
-    def posterior(self, sequences: Sequences) -> Posterior:
+    def posterior(self, sequences: Sequences, *, level_and_scale: bool = False) -> Posterior:
         """Distribution of the latents given all rows of each sequence; row by row the lower bound."""
         _, inference = self.infer(sequences)
         bounds = inference.row_bounds - sequences.mask @ self._log_scales
-        return Posterior(inference.means, inference.covariances, inference.lag_one_covariances, bounds)
+        means, covariances = inference.means, inference.covariances
+        lag_one = inference.lag_one_covariances
+        if level_and_scale:
+            if self.level_and_scale is None:
+                raise ValueError(
+                    "level_and_scale=True needs a model that was fitted by this version; fit it again."
+                )
+            level, scale = self.level_and_scale
+            k = np.arange(len(level))
+            covariances, lag_one = covariances.copy(), lag_one.copy()
+            covariances[:, k, k] += level + scale * means[:, k] ** 2
+            lag_one[:, k, k] += level + scale * means[:-1, k] * means[1:, k]
+        return Posterior(means, covariances, lag_one, bounds)
 
     def lower_bound(self, sequences: Sequences) -> float:
         """Lower bound of the log-likelihood of all rows, in nats of the data's units."""
@@ -349,6 +366,7 @@ def fit_model(
         columns,
         start.time_unit,
         (axis.kind, axis.calendar, axis.from_index, axis.even, axis.unit),
+        level_and_scale_variances(params.decay, encoded.retimed(start.time_unit)),
     )
     bound = fit.inference.bound - model.log_scale(sequences)
     history = np.array(fit.history)
