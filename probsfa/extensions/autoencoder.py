@@ -15,6 +15,7 @@ from probsfa._threads import one_blas_thread
 from probsfa._typing import FloatArray, Seed
 from probsfa._validation import check_count, check_option
 from probsfa.expansions._base import check_positive
+from probsfa.extensions._ordering import eigenmap_coordinates, principal_coordinates, ranks
 from probsfa.extensions._reconstruction import Reconstruction, mean_squared_distance
 from probsfa.extensions._status import status_sentence
 from probsfa.linalg import canonical_signs
@@ -207,8 +208,10 @@ class Autoencoder(Reconstruction):
         Weight of the squared weights of the network, which is `alpha` of scikit-learn's.
     solver : {"lbfgs", "adam"}, default="lbfgs"
         How to train: the first for up to some ten thousand rows, the second for more.
-    n_init : int, default=1
-        Number of networks, of which the one with the smallest error on the rows is taken.
+    n_init : int, default=4
+        Number of networks, of which the one with the smallest error on the rows is taken. The first begins
+        with an encoder and a decoder of the ranks of rows in an eigenmap of nearest neighbours, which unrolls
+        curves, and the others at random.
     max_iter : int, default=1000
         Most rounds of the solver.
     random_state : int, Generator or None, default=None
@@ -268,7 +271,7 @@ class Autoencoder(Reconstruction):
         activation: str = "tanh",
         penalty: float = 1e-5,
         solver: str = "lbfgs",
-        n_init: int = 1,
+        n_init: int = 4,
         max_iter: int = 1000,
         random_state: Seed = None,
     ) -> None:
@@ -315,8 +318,8 @@ class Autoencoder(Reconstruction):
         standard = (values - self.mean_) / self.scale_
         rng = generator(self.random_state)
         best: tuple[float, MLPRegressor, str] | None = None
-        for _ in range(self.n_init):
-            network, status = self._train(standard, rng)
+        for i in range(self.n_init):
+            network, status = self._train(standard, rng, self._unrolled(standard) if i == 0 else None)
             self.weights_, self.intercepts_ = network.coefs_, network.intercepts_
             loss = mean_squared_distance(values, self._decode(self._encode(values)))
             if best is None or loss < best[0]:
@@ -349,9 +352,20 @@ class Autoencoder(Reconstruction):
         check_option("activation", self.activation, tuple(_ACTIVATIONS))
         check_option("solver", self.solver, ("lbfgs", "adam"))
 
+    def _unrolled(self, standard: FloatArray) -> FloatArray:
+        """Codes (N, K) to begin with, between the limits of the activation."""
+        k = int(self.n_components)
+        coordinates = eigenmap_coordinates(standard, k)
+        if coordinates is None:
+            coordinates = principal_coordinates(standard, k)
+        within = _WITHIN * (2.0 * ranks(coordinates) - 1.0)
+        return within if self.activation == "tanh" else 0.5 * (1.0 + within)
+
     @one_blas_thread()
-    def _train(self, standard: FloatArray, rng: np.random.Generator) -> tuple[MLPRegressor, str]:
-        """Train a network on standardised rows; also how that ended."""
+    def _train(
+        self, standard: FloatArray, rng: np.random.Generator, codes: FloatArray | None = None
+    ) -> tuple[MLPRegressor, str]:
+        """Train a network on standardised rows, from codes or at random; also how that ended."""
         inputs = targets = standard
         if self.corruption:
             targets = np.tile(standard, (self.n_noisy, 1))
@@ -371,6 +385,8 @@ class Autoencoder(Reconstruction):
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             try:
+                if codes is not None:
+                    _begin_with(network, inputs, np.tile(codes, (len(inputs) // len(codes), 1)), targets)
                 network.fit(inputs, targets)
             except KeyboardInterrupt:
                 if not hasattr(network, "coefs_"):  # nothing has begun
@@ -400,11 +416,39 @@ class Autoencoder(Reconstruction):
         return int(self.weights_[1].shape[1])
 
 
+def _begin_with(network: MLPRegressor, inputs: FloatArray, codes: FloatArray, targets: FloatArray) -> None:
+    """Give an untrained network the weights of an encoder and a decoder that were learned apart."""
+    options, rounds = network.get_params(), network.max_iter
+    hidden, k, _ = options["hidden_layer_sizes"]
+    options.update(hidden_layer_sizes=(hidden,), solver="lbfgs", max_iter=_ROUNDS_OF_START)
+    halves = MLPRegressor(**options), MLPRegressor(**options)
+    sums = _INVERSES[options["activation"]](codes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        # One round, for all that scikit-learn prepares.
+        network.set_params(max_iter=1).fit(inputs, targets)
+        halves[0].fit(inputs, sums[:, 0] if k == 1 else sums)
+        halves[1].fit(codes, targets)
+    network.n_iter_ = 0
+    network.set_params(max_iter=rounds, warm_start=True)
+    network.coefs_ = [weights.copy() for half in halves for weights in half.coefs_]
+    network.intercepts_ = [shift.copy() for half in halves for shift in half.intercepts_]
+
+
 _ACTIVATIONS: dict[str, Callable[[FloatArray], FloatArray]] = {
     "tanh": np.tanh,
     "relu": lambda sums: np.maximum(sums, 0.0),
     "logistic": lambda sums: 0.5 * (1.0 + np.tanh(0.5 * sums)),
 }
+
+# Sums of units from their activities, between which those of the codes to begin with are.
+_INVERSES: dict[str, Callable[[FloatArray], FloatArray]] = {
+    "tanh": np.arctanh,
+    "relu": lambda activities: activities,
+    "logistic": lambda activities: np.log(activities / (1.0 - activities)),
+}
+# How near such codes come to the limits of an activation, and rounds to learn these weights in.
+_WITHIN, _ROUNDS_OF_START = 0.9, 200
 
 
 def _status(status: str, n_iter: int, max_iter: int) -> str:

@@ -4,6 +4,8 @@ import warnings
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
 from probsfa._frames import lists_in_lists_out
@@ -12,17 +14,24 @@ from probsfa._typing import FloatArray
 from probsfa._validation import check_count, check_option
 from probsfa.expansions._base import check_positive
 from probsfa.extensions._kernel_manifold import KernelManifold, landmark_grid, project, solve_coefficients
+from probsfa.extensions._ordering import (
+    MOST_ROWS,
+    eigenmap_coordinates,
+    principal_coordinates,
+    ranks,
+)
 from probsfa.extensions._reconstruction import Reconstruction
 from probsfa.extensions._status import status_sentence
 from probsfa.linalg import canonical_signs
-from probsfa.sfa import LaplacianEigenmaps
 
 __all__ = ["PrincipalCurve"]
 
 _INITS = ("auto", "pca", "eigenmap")
-# Rows that a start by eigenmaps looks at; the others begin where their nearest neighbour among these does.
-_MOST_ROWS_OF_START = 2000
 _ROUNDS_OF_START = 30
+# Widths of the kernel to choose from: from many turns, as of a spiral, to an arc or a line.
+_BANDWIDTHS = (0.1, 0.2, 0.4)
+_FEWEST_ROWS_OF_CHOICE = 20  # fewer rows judge nothing
+_NOISE_STEPS = 30  # that the variance of the noise is learned in
 _NEWTON_STEPS = 3  # of a round, which begins where the one before ended
 _FINE = 4001  # points at which the arc length is tabulated
 
@@ -41,9 +50,10 @@ class PrincipalCurve(Reconstruction):
     n_landmarks : int, optional
         Number ``M`` of points on a regular grid on which the kernels are centred; by default 50 for a curve
         and 100 for a surface.
-    bandwidth : float, default=0.1
+    bandwidth : float or "auto", default="auto"
         Width ``h`` of the kernel ``exp(-|z - u|^2 / (2 h^2))``, as a part of the length of the curve: the
-        smaller, the more turns it can take.
+        smaller, the more turns it can take. "auto" chooses among 0.1, 0.2 and 0.4 for curves, by the
+        likelihood of rows left out; it is 0.1 for surfaces and below 20 rows.
     regularization : float, default=1e-3
         Weight ``lambda`` of half the squared norm of ``f``. The larger, the straighter is the curve.
     coordinate : {"auto", "arc_length", "latent"}, default="auto"
@@ -55,7 +65,7 @@ class PrincipalCurve(Reconstruction):
         first two and keeps the better.
     max_iter : int, default=300
         Most rounds of projection and closed-form update.
-    tol : float, default=1e-4
+    tol : float, default=1e-3
         Relative fall of the objective in a round at which to stop.
 
     Attributes
@@ -68,6 +78,8 @@ class PrincipalCurve(Reconstruction):
         Coordinates ``z`` of the training rows.
     mean_ : ndarray (D,)
         Mean of the training rows.
+    bandwidth_ : float
+        The width of the kernel.
     length_ : float
         Length of the curve from the first training row on it to the last; NaN for surfaces.
     objective_ : float
@@ -91,6 +103,13 @@ class PrincipalCurve(Reconstruction):
 
     Notes
     -----
+    A curve that zigzags across noisy rows is closer to rows left out than the curve that they came from, so
+    that their distances cannot choose the bandwidth. Their likelihood can, with Gaussian noise about the
+    points of the training rows, which are less dense along a longer curve. Each half of the rows, of 2000 at
+    most, judges curves through the other half; the widest kernel that is within a standard error of the best
+    one is taken. Rounds are few for the same reason: with `tol` far below its default a curve goes on to
+    follow the noise.
+
     Distances are those of the columns as they are; scale columns of different units first. The objective has
     several minima; a start that orders the rows rightly matters more than anything else. The curve begins
     where the coordinate that it goes on with correlates positively with the column that it is most
@@ -109,7 +128,7 @@ class PrincipalCurve(Reconstruction):
     >>> angle = np.linspace(0.0, np.pi, 200)
     >>> circle = np.column_stack([np.cos(angle), np.sin(angle)])
     >>> X = circle + 0.05 * np.random.default_rng(0).standard_normal((200, 2))
-    >>> curve = PrincipalCurve(regularization=0.003).fit(X)
+    >>> curve = PrincipalCurve().fit(X)
     >>> bool(abs(curve.length_ - np.pi) < 0.2), curve.transform(X).shape
     (True, (200, 1))
     """
@@ -119,12 +138,12 @@ class PrincipalCurve(Reconstruction):
         n_components: int = 1,
         *,
         n_landmarks: int | None = None,
-        bandwidth: float = 0.1,
+        bandwidth: float | str = "auto",
         regularization: float = 1e-3,
         coordinate: str = "auto",
         init: Any = "auto",
         max_iter: int = 300,
-        tol: float = 1e-4,
+        tol: float = 1e-3,
     ) -> None:
         self.n_components = n_components
         self.n_landmarks = n_landmarks
@@ -167,21 +186,14 @@ class PrincipalCurve(Reconstruction):
             default if self.n_landmarks is None else check_count("n_landmarks", self.n_landmarks, minimum=2)
         )
         landmarks = landmark_grid(count, k)
-        best: _Descent | None = None
-        starts = self._starts(centred, k)
-        # The starts run a short way each, and the best of them on to the end.
-        rounds = self.max_iter if len(starts) == 1 else min(_ROUNDS_OF_START, self.max_iter)
-        for start in starts:
-            descent = _descend(self, centred, start, landmarks, rounds, [])
-            if best is None or descent.history[-1] < best.history[-1]:
-                best = descent
-            if descent.status == "interrupted":
-                best = best._replace(status="interrupted")
-                break
-        assert best is not None
-        if best.status == "max_iter" and rounds < self.max_iter:
-            best = _descend(self, centred, best.coordinates, landmarks, self.max_iter - rounds, best.history)
-        self.mean_ = mean
+        starts = self._starts(centred, k, np.arange(len(centred)))
+        settings, interrupted = self._settings(centred, landmarks)
+        if interrupted:
+            best = _descend(settings._replace(max_iter=0), centred, starts[0], landmarks, [])
+            best = best._replace(status="interrupted")
+        else:
+            best = _descend_from(starts, settings, centred, landmarks)
+        self.mean_, self.bandwidth_ = mean, settings.bandwidth
         self._set_fitted(values, landmarks, best)
         if not self.converged_:
             warnings.warn(self.status_, ConvergenceWarning, stacklevel=2)
@@ -191,7 +203,8 @@ class PrincipalCurve(Reconstruction):
         k = check_count("n_components", self.n_components)
         if k > 2:
             raise ValueError(f"n_components must be 1, for a curve, or 2, for a surface; got {k}.")
-        check_positive("bandwidth", self.bandwidth)
+        if self.bandwidth != "auto":
+            check_positive("bandwidth", self.bandwidth)
         check_positive("regularization", self.regularization)
         check_option("coordinate", self.coordinate, ("auto", "arc_length", "latent"))
         if self.coordinate == "arc_length" and k > 1:
@@ -200,8 +213,36 @@ class PrincipalCurve(Reconstruction):
         check_positive("tol", self.tol)
         return k
 
-    def _starts(self, centred: FloatArray, k: int) -> list[FloatArray]:
-        """Coordinates (N, k) from which to descend."""
+    def _settings(self, centred: FloatArray, landmarks: FloatArray) -> "tuple[_Settings, bool]":
+        """What a descent needs, with the bandwidth, and whether its choice was interrupted."""
+        settings = _Settings(0.0, float(self.regularization), self.max_iter, float(self.tol))
+        if self.bandwidth != "auto":
+            return settings._replace(bandwidth=float(self.bandwidth)), False
+        chosen = settings._replace(bandwidth=_BANDWIDTHS[0])
+        if landmarks.shape[1] > 1 or len(centred) < _FEWEST_ROWS_OF_CHOICE:
+            return chosen, False
+        rows = np.unique(np.linspace(0, len(centred) - 1, MOST_ROWS).astype(int))
+        halves = [(rows[i::2], rows[1 - i :: 2]) for i in range(2)]
+        starts = [self._starts(centred, 1, kept) for kept, _ in halves]
+        judged = []
+        for bandwidth in _BANDWIDTHS:
+            parts = []
+            for (kept, held), from_where in zip(halves, starts, strict=True):
+                tried = settings._replace(bandwidth=bandwidth)
+                descent = _descend_from(from_where, tried, centred[kept], landmarks)
+                if descent.status == "interrupted":
+                    return chosen, True
+                points = descent.manifold(descent.coordinates)
+                parts.append(_log_densities_about(points, centred[held]))
+            judged.append(np.concatenate(parts))
+        best = max(judged, key=np.sum)
+        lacks = [best - each for each in judged]
+        likely = [lack.mean() <= lack.std() / np.sqrt(len(lack)) for lack in lacks]
+        widest = max(width for width, usable in zip(_BANDWIDTHS, likely, strict=True) if usable)
+        return settings._replace(bandwidth=widest), False
+
+    def _starts(self, centred: FloatArray, k: int, rows: NDArray[np.intp]) -> list[FloatArray]:
+        """Coordinates (n, k) from which to descend, of some of all rows (N, D)."""
         if not isinstance(self.init, str):
             given = np.asarray(self.init, dtype=np.float64)
             if given.shape != (len(centred), k) or not np.all((given >= 0.0) & (given <= 1.0)):
@@ -209,16 +250,17 @@ class PrincipalCurve(Reconstruction):
                     f"init must have shape ({len(centred)}, {k}) and numbers from 0 to 1, or be one of "
                     f"{', '.join(map(repr, _INITS))}; got an array of shape {given.shape}."
                 )
-            return [given]
+            return [given[rows]]
         check_option("init", self.init, _INITS)
+        centred = centred[rows]
         starts = []
         if self.init in ("auto", "pca"):
-            starts.append(_ranks(_principal_coordinates(centred, k)))
+            starts.append(ranks(principal_coordinates(centred, k)))
         if self.init in ("auto", "eigenmap"):
-            embedded = _eigenmap_coordinates(centred, k)
+            embedded = eigenmap_coordinates(centred, k)
             if embedded is not None:
-                starts.append(_ranks(embedded))
-        return starts if starts else [_ranks(_principal_coordinates(centred, k))]
+                starts.append(ranks(embedded))
+        return starts if starts else [ranks(principal_coordinates(centred, k))]
 
     def _set_fitted(self, values: FloatArray, landmarks: FloatArray, best: "_Descent") -> None:
         coordinates = best.coordinates
@@ -232,7 +274,6 @@ class PrincipalCurve(Reconstruction):
         coefficients = np.flip(coefficients, axis=tuple(np.flatnonzero(backwards).tolist()))
         self.landmarks_ = landmarks
         self.coefficients_ = np.ascontiguousarray(coefficients).reshape(len(landmarks), -1)
-        self.bandwidth_ = float(self.bandwidth)
         self.is_curve_length_ = self.coordinate == "arc_length" or (
             self.coordinate == "auto" and landmarks.shape[1] == 1
         )
@@ -281,6 +322,15 @@ class PrincipalCurve(Reconstruction):
         return int(self.landmarks_.shape[1])
 
 
+class _Settings(NamedTuple):
+    """Settings of a descent, see :class:`PrincipalCurve`."""
+
+    bandwidth: float
+    regularization: float
+    max_iter: int
+    tol: float
+
+
 class _Descent(NamedTuple):
     """Where alternating projection and update ended."""
 
@@ -290,22 +340,40 @@ class _Descent(NamedTuple):
     status: str
 
 
+def _descend_from(
+    starts: list[FloatArray], settings: _Settings, X: FloatArray, landmarks: FloatArray
+) -> _Descent:
+    """Descend a short way from each start, and on to the end from the best of them."""
+    best: _Descent | None = None
+    rounds = settings.max_iter if len(starts) == 1 else min(_ROUNDS_OF_START, settings.max_iter)
+    for start in starts:
+        descent = _descend(settings._replace(max_iter=rounds), X, start, landmarks, [])
+        if best is None or descent.history[-1] < best.history[-1]:
+            best = descent
+        if descent.status == "interrupted":
+            return best._replace(status="interrupted")
+    assert best is not None
+    if best.status == "max_iter" and rounds < settings.max_iter:
+        more = settings._replace(max_iter=settings.max_iter - rounds)
+        best = _descend(more, X, best.coordinates, landmarks, best.history)
+    return best
+
+
 @one_blas_thread()  # the products are small: threads would only wait for each other
 def _descend(
-    options: PrincipalCurve,
+    settings: _Settings,
     X: FloatArray,
     coordinates: FloatArray,
     landmarks: FloatArray,
-    rounds: int,
     before: list[float],
 ) -> _Descent:
     """Lower the objective in turn over the curve and over the coordinates of the rows."""
     history = list(before)
     status = "max_iter"
-    bandwidth, regularization = float(options.bandwidth), float(options.regularization)
+    bandwidth, regularization = settings.bandwidth, settings.regularization
     manifold = solve_coefficients(X, coordinates, landmarks, bandwidth, regularization)
     try:
-        for _ in range(rounds):
+        for _ in range(settings.max_iter):
             projected = project(manifold, X, coordinates, _NEWTON_STEPS)
             updated = solve_coefficients(X, projected, landmarks, bandwidth, regularization)
             objective = updated.objective(X, projected, regularization)
@@ -314,7 +382,7 @@ def _descend(
                 break
             manifold, coordinates = updated, projected
             history.append(objective)
-            if len(history) > 1 and history[-2] - objective <= options.tol * history[-2]:
+            if len(history) > 1 and history[-2] - objective <= settings.tol * history[-2]:
                 status = "converged"
                 break
     except KeyboardInterrupt:
@@ -324,39 +392,19 @@ def _descend(
     return _Descent(manifold, coordinates, history, status)
 
 
-def _principal_coordinates(centred: FloatArray, k: int) -> FloatArray:
-    """Scores (N, k) on the first principal components; zero where there are fewer."""
-    directions = np.linalg.svd(centred, full_matrices=False)[2][:k]
-    scores = np.zeros((len(centred), k))
-    scores[:, : len(directions)] = centred @ directions.T
-    return scores
+def _log_densities_about(points: FloatArray, rows: FloatArray) -> FloatArray:
+    """Log densities (n,) of rows (n, D) in Gaussian noise about points (m, D), all equally probable.
 
-
-def _eigenmap_coordinates(centred: FloatArray, k: int) -> FloatArray | None:
-    """Coordinates (N, k) in which nearest neighbours are close; None where the rows fall apart."""
-    chosen = np.unique(np.linspace(0, len(centred) - 1, _MOST_ROWS_OF_START).astype(int))
-    rows = centred[chosen]
-    if len(rows) <= k + 2:
-        return None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", UserWarning)  # of a graph in several parts
-            embedded = LaplacianEigenmaps(k).fit(rows).embedding_
-    except (UserWarning, ValueError):
-        return None
-    if len(rows) == len(centred):
-        return np.asarray(embedded)
-    size = np.sum(rows**2, axis=1)
-    nearest = np.concatenate(
-        [
-            np.argmin(size - 2.0 * part @ rows.T, axis=1)
-            for part in np.array_split(centred, -(-len(centred) // 1000))
-        ]
-    )
-    return np.asarray(embedded[nearest])
-
-
-def _ranks(scores: FloatArray) -> FloatArray:
-    """Ranks of the rows in each column, from 0 to 1."""
-    ranks = np.argsort(np.argsort(scores, axis=0, kind="stable"), axis=0)
-    return np.asarray(ranks / max(len(scores) - 1, 1), dtype=np.float64)
+    The variance of the noise is that of the highest likelihood, by expectation maximisation.
+    """
+    squared = np.sum(rows**2, axis=1)[:, None] - 2.0 * rows @ points.T + np.sum(points**2, axis=1)
+    squared = np.maximum(squared, 0.0)
+    n_features = rows.shape[1]
+    least = 1e-12 * float(np.mean(squared))
+    variance = max(float(np.mean(squared.min(axis=1))) / n_features, least)
+    for _ in range(_NOISE_STEPS):
+        weights = np.exp((squared.min(axis=1, keepdims=True) - squared) / (2.0 * variance))
+        weights /= weights.sum(axis=1, keepdims=True)
+        variance = max(float(np.sum(weights * squared)) / rows.size, least)
+    logs = logsumexp(-squared / (2.0 * variance), axis=1) - np.log(len(points))
+    return np.asarray(logs - 0.5 * n_features * np.log(2.0 * np.pi * variance))

@@ -3,6 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.optimize import brentq
+from scipy.special import expit
+from scipy.stats import multivariate_normal
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -13,10 +16,12 @@ from probsfa.expansions import Concatenation, Identity, Polynomial, RadialBasis
 from probsfa.extensions import ProductOfExpertsSFA
 from probsfa.extensions.experts import learning
 from probsfa.extensions.experts.learning import Data, Settings, from_vector, to_vector
+from probsfa.extensions.experts.linear_rows import LinearBase, LinearRows
 from probsfa.extensions.experts.model import ExpertModel
 from probsfa.extensions.experts.potential import CellDensity, Features, GlobalExpert
 from probsfa.extensions.experts.sampling import (
     Columns,
+    LogIntegral,
     Reference,
     State,
     Stepsize,
@@ -263,6 +268,71 @@ def test_integral_is_that_of_the_grid(rng):
         assert ours.error < 0.05
 
 
+def test_error_of_an_integral_covers_what_too_few_temperatures_cost():
+    """Forty rows of three correlated columns, from independent ones: the integral of a Gaussian is one."""
+    params = random_parameters(np.random.default_rng(1)).replace(decay=np.array([0.95, 0.7]))
+    features = Features(Identity().fit(np.zeros((2, 3))), np.zeros(3), np.ones(3), np.ones(3))
+    free, zeros = np.ones((40, 3), dtype=bool), np.zeros((40, 3))
+    variance = np.sum(params.loadings**2, axis=1) + params.noise_variance
+    columns = Columns(params.offset, variance, np.full(3, 0.5))
+    density = CellDensity(features, GlobalExpert(params, (40,)), zeros, free)
+    reference = Reference(columns, (40,), zeros, free)
+    for n_temperatures in (10, 40):
+        found = [
+            log_integral(
+                density,
+                reference,
+                n_chains=8,
+                n_temperatures=n_temperatures,
+                n_leaps=6,
+                rng=np.random.default_rng(seed),
+            )
+            for seed in range(4)
+        ]
+        assert all(abs(each.value) < 3.0 * each.error for each in found)
+        assert np.mean([each.lower for each in found]) < 0.0 < np.mean([each.upper for each in found])
+        assert abs(np.mean([each.value for each in found])) < 0.3 * np.mean(
+            [each.upper - each.lower for each in found]
+        )
+
+
+def test_root_of_the_acceptance_ratio_is_that_of_its_equation(rng):
+    """Weights of Gaussian chains: with variance v the two means are v / 2 below and above the integral."""
+    up, down = 3.0 - 0.5 + rng.standard_normal(300), 3.0 + 0.5 + rng.standard_normal(300)
+    found = LogIntegral.of_weights(up, down)
+    assert abs(found.value - 3.0) < 4.0 * found.error and found.error < 0.15
+    root = brentq(lambda c: np.sum(expit(up - c)) - np.sum(expit(c - down)), 0.0, 6.0)
+    assert found.value == pytest.approx(root, abs=1e-10)
+    assert LogIntegral.of_weights(np.full(4, -np.inf), np.zeros(4)).error == np.inf
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_linear_base_is_the_dense_conditional(rng, noisy):
+    params, lengths = random_parameters(rng), (3, 2)
+    values = rng.standard_normal((5, 3))
+    values[rng.uniform(size=(5, 3)) < 0.5] = np.nan
+    noise = np.array([0.5, 0.7, 1.1]) if noisy else np.zeros(3)
+    free = np.ones((5, 3), dtype=bool) if noisy else np.isnan(values)
+    base = LinearBase(LinearRows(*arrays_of(params)[:4]), lengths, values, free, noise)
+    total = oracle.covariance(params.decay, params.loadings, params.noise_variance, lengths)
+    seen, mean = np.flatnonzero(~np.isnan(values.ravel())), np.tile(params.offset, 5)
+    gain = total[:, seen] @ np.linalg.inv(total[np.ix_(seen, seen)] + np.diag(np.tile(noise**2, 5)[seen]))
+    mean = mean + gain @ (values.ravel()[seen] - mean[seen])
+    covariance = total - gain @ total[seen]
+    # Values column after column, as everywhere in the sampler.
+    order = np.arange(15).reshape(5, 3).T.ravel()
+    places = order[free.T.ravel()]
+    mean, covariance = mean[places], covariance[np.ix_(places, places)]
+    cells = rng.standard_normal((len(places), 2))
+    value, gradient = base(cells)
+    np.testing.assert_allclose(value, multivariate_normal.logpdf(cells.T, mean, covariance), rtol=EXACT)
+    away = -np.linalg.solve(covariance, cells - mean[:, None])
+    np.testing.assert_allclose(gradient, away, atol=1e-8)
+    drawn = base.cells(40_000, rng)
+    np.testing.assert_allclose(drawn.mean(axis=1), mean, atol=6 * np.sqrt(covariance.max() / 40_000))
+    np.testing.assert_allclose(np.cov(drawn), covariance, atol=0.1)
+
+
 # ------------------------------------------------------------------ learning
 
 
@@ -341,7 +411,11 @@ def test_learning_raises_the_likelihood(fitted):
     model, y, _ = fitted
     start = clone(model).set_params(max_iter=1, learning_rate=1e-12, tol=1e6).fit(y)
     other, _ = slow_square(1)
-    assert model.score(other) > start.score(other) + 0.05
+    (after, error), (before, other_error) = (
+        each.log_likelihood(other, n_temperatures=100, return_error=True) for each in (model, start)
+    )
+    assert after - before > 0.05 * len(other)
+    assert after - before > 2.0 * np.hypot(error, other_error)
 
 
 def test_the_slow_size_is_found_and_drawn(fitted):
@@ -368,8 +442,15 @@ def test_without_an_expansion_it_is_the_linear_model():
     scales = len(X) * np.log(X.std(axis=0)).sum()
     np.testing.assert_allclose(model.log_potential(X) - scales, same.log_likelihood(X), atol=1e-7)
     X[10:15, 0] = np.nan
-    value, error = model.log_likelihood(X, return_error=True)
-    assert abs(value - same.log_likelihood(X)) < 6 * error + 0.2
+    for n_temperatures in (25, None):
+        value, error = model.log_likelihood(X, n_temperatures=n_temperatures, return_error=True)
+        assert abs(value - same.log_likelihood(X)) < 4 * error + 0.02
+        assert error < 0.3
+    old = clone(model)
+    old.__dict__.update(model.__dict__)
+    old._fitted = model._fitted._replace(linear=None)  # as in files of earlier versions
+    value, error = old.log_likelihood(X, n_temperatures=50, return_error=True)
+    assert abs(value - same.log_likelihood(X)) < 4 * error
     filled, std = model.impute(X, return_std=True, n_draws=800)
     wanted, spread = same.impute(X, return_std=True)
     np.testing.assert_allclose(filled, wanted, atol=0.2)

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize_scalar
+from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.decomposition import PCA as ScikitPCA
 from sklearn.exceptions import ConvergenceWarning
@@ -94,7 +96,8 @@ def test_derivatives_are_those_of_the_points(rng):
 def test_objective_never_rises(rng, shape, k):
     X = rng.standard_normal(shape) * rng.uniform(0.1, 10.0, shape[1])
     for init in ("pca", "eigenmap"):
-        model = PrincipalCurve(k, init=init, max_iter=6, tol=1e-12, regularization=1e-2).fit(X)
+        options = {"init": init, "max_iter": 6, "tol": 1e-12}
+        model = PrincipalCurve(k, bandwidth=0.1, regularization=1e-2, **options).fit(X)
         assert np.all(np.diff(model.history_) <= 0.0)
         alpha, centred = model.coefficients_, X - model.mean_
         value = oracle.objective(centred, model.coordinates_, model.landmarks_, 0.1, alpha, 1e-2)
@@ -134,7 +137,7 @@ def test_arc_length_and_back(rng):
 
 def test_more_regularization_gives_a_smoother_curve_farther_from_the_rows(rng):
     X = arc(rng)
-    models = [PrincipalCurve(regularization=r, init="pca").fit(X) for r in (1e-3, 0.03, 0.3)]
+    models = [PrincipalCurve(bandwidth=0.1, regularization=r, init="pca").fit(X) for r in (1e-3, 0.03, 0.3)]
     scores = [model.score(X) for model in models]
     norms = [2 * (m.objective_ + s) / m.regularization for m, s in zip(models, scores, strict=True)]
     assert scores[0] > scores[1] > scores[2]
@@ -195,10 +198,57 @@ def test_an_interrupted_curve_is_usable(rng, monkeypatch):
     X = arc(rng)
     interrupt_after(monkeypatch, principal_curve, "project", 4)
     with pytest.warns(ConvergenceWarning, match="Interrupted after 3 rounds"):
-        model = PrincipalCurve(init="pca").fit(X)
+        model = PrincipalCurve(bandwidth=0.1, init="pca").fit(X)
     monkeypatch.undo()
     assert not model.converged_ and len(model.history_) == 3
     assert -model.score(X) < -PCA(1).fit(X).score(X)
+
+
+def test_an_interrupted_choice_of_the_bandwidth_leaves_a_curve(rng, monkeypatch):
+    X = arc(rng)
+    interrupt_after(monkeypatch, principal_curve, "project", 4)
+    with pytest.warns(ConvergenceWarning, match="Interrupted"):
+        model = PrincipalCurve(init="pca").fit(X)
+    monkeypatch.undo()
+    assert not model.converged_ and model.bandwidth_ == 0.1 and np.isfinite(model.score(X))
+
+
+@pytest.mark.parametrize("n_rows", [200, 400])
+@pytest.mark.parametrize(
+    ("curve", "noise", "bandwidths"),
+    [
+        (lambda t: np.column_stack([7.0 * t, 0.0 * t]), 0.3, (0.4,)),
+        (lambda t: np.column_stack([4.0 * t - 2.0, 3.0 * (2.0 * t - 1.0) ** 2]), 0.2, (0.2, 0.4)),
+        (lambda t: np.column_stack([10.0 * t, np.sin(4.0 * np.pi * t)]), 0.2, (0.1, 0.2)),
+        (lambda t: np.column_stack([np.cos(9.0 * t), np.sin(9.0 * t), 3.0 * t]), 0.1, (0.1, 0.2)),
+    ],
+    ids=["line", "parabola", "wave", "helix"],
+)
+def test_default_curves_are_as_long_as_those_that_rows_came_from(curve, noise, bandwidths, n_rows):
+    rng = np.random.default_rng(0)
+    points = curve(rng.uniform(size=n_rows))
+    X = points + noise * rng.standard_normal(points.shape)
+    true = curve(np.linspace(0.0, 1.0, 1000))
+    length = np.linalg.norm(np.diff(true, axis=0), axis=1).sum()
+    model = PrincipalCurve().fit(X)
+    assert model.bandwidth_ in bandwidths
+    assert model.length_ == pytest.approx(length, rel=0.1)
+    along = model.inverse_transform(np.linspace(0.0, model.length_, 200)[:, None])
+    off = np.min(np.sum((along[:, None] - true) ** 2, axis=2), axis=1)
+    assert np.sqrt(np.mean(off)) < 0.5 * noise
+
+
+def test_log_density_about_points_is_that_of_the_mixture(rng):
+    points, rows = rng.standard_normal((7, 2)), rng.standard_normal((9, 2))
+
+    def log_density(log_variance):
+        spread = np.exp(0.5 * log_variance)
+        each = norm.logpdf(rows[:, None], points, spread).sum(axis=2)
+        return np.sum(np.log(np.mean(np.exp(each), axis=1)))
+
+    best = minimize_scalar(lambda v: -log_density(v), bounds=(-4.0, 2.0), method="bounded")
+    found = principal_curve._log_densities_about(points, rows)
+    assert found.shape == (9,) and found.sum() == pytest.approx(-best.fun, abs=1e-3)
 
 
 # ------------------------------------------------------------------ principal components
@@ -270,14 +320,34 @@ def test_autoencoder_beats_the_line_on_a_curve(rng):
     np.testing.assert_array_equal(model.inverse_transform(model.transform(X)), model.reconstruct(X))
 
 
+@pytest.mark.parametrize(
+    "curve",
+    [
+        lambda t: np.column_stack(
+            [np.sin(3.0 * np.pi * (t - 0.5)), np.sign(t - 0.5) * (np.cos(3.0 * np.pi * (t - 0.5)) - 1.0)]
+        ),
+        lambda t: (0.3 + 2.7 * t)[:, None] * 0.5 * np.column_stack([np.cos(9.0 * t), np.sin(9.0 * t)]),
+        lambda t: np.column_stack([4.0 * t - 2.0, np.sin(4.0 * np.pi * t)]),
+    ],
+    ids=["S", "spiral", "wave"],
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_default_autoencoder_follows_curves_about_as_closely_as_their_noise(curve):
+    rng = np.random.default_rng(1)
+    X, other = (curve(rng.uniform(size=300)) + 0.05 * rng.standard_normal((300, 2)) for _ in range(2))
+    model = Autoencoder(1, random_state=1).fit(X)
+    assert np.sqrt(model.loss_) < 0.13 and np.sqrt(-model.score(other)) < 0.15
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_autoencoder_passes_rows_through_the_network_that_was_trained(rng):
     X = rng.standard_normal((50, 3))
     for activation in ("tanh", "relu", "logistic"):
-        model = Autoencoder(2, hidden=5, activation=activation, random_state=0, max_iter=30).fit(X)
-        standard = (X - X.mean(axis=0)) / X.std(axis=0)
-        network, _ = model._train(standard, np.random.default_rng(0))
-        expected = X.mean(axis=0) + X.std(axis=0) * network.predict(standard)
+        options = {"activation": activation, "max_iter": 30, "n_init": 1}
+        model = Autoencoder(2, hidden=5, random_state=0, **options).fit(X)
+        standard = (X - model.mean_) / model.scale_
+        network, _ = model._train(standard, np.random.default_rng(0), model._unrolled(standard))
+        expected = model.mean_ + model.scale_ * network.predict(standard)
         np.testing.assert_allclose(model.reconstruct(X), expected, atol=1e-8)
 
 

@@ -126,7 +126,9 @@ class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     Each cell's likelihood is replaced by a Gaussian site; sites and parameters are moved in turn by steps
     that never lower the bound (Khan & Lin 2017). For Gaussian columns alone the bound is the log-likelihood.
     Expectations are closed forms or Gauss-Hermite sums, those of Student's t a bound in which the weights of
-    cells are independent of the latents.
+    cells are independent of the latents: with four degrees of freedom, standard deviations of the latents
+    were 0.89 to 0.93 of those of a sampler on average, 0.77 in single rows, and means off by up to 0.16 of
+    them.
 
     Weak priors end what data leave open, as the odds of a column of ones only: loadings of columns without a
     scale are ``N(0, 3^2)``, their offsets are within 10 of that of their mean, and noise variances and
@@ -312,22 +314,35 @@ class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         sequences = self._check(X, lengths, times)
         return sequences.restore(self._model.infer(sequences)[1].means)
 
-    def posterior(self, X: Any, *, lengths: Any = None, times: Any = None) -> Posterior | list[Posterior]:
+    def posterior(
+        self, X: Any, *, level_and_scale: bool = False, lengths: Any = None, times: Any = None
+    ) -> Posterior | list[Posterior]:
         """Return the Gaussian distribution of the latents given all rows of each sequence.
 
         Parameters
         ----------
         X, lengths, times
             As in `transform`.
+        level_and_scale : bool, default=False
+            Whether to add the uncertainty of the level and the scale of the AR(1) latent factors, which short
+            series determine badly, to their covariances. Set it for intervals of the factors themselves;
+            predictions and draws of observations have no need of it, as offsets and loadings make up for it.
 
         Returns
         -------
         Posterior, or list of Posterior
             Means (T, K), covariances (T, K, K), lag-one covariances (T - 1, K, K), and in the place of the
             log-likelihood its lower bound.
+
+        Notes
+        -----
+        In simulated series of 100 rows and five columns with one factor of decay 0.95, intervals of 90 %
+        covered the true factor in 53 to 77 % of the rows, depending on the emission, and in 85 to 89 % with
+        `level_and_scale`; in series of 400 rows in 69 to 86 %, and in 91 to 93 %. With two factors, of which
+        further rotations are uncertain, it is 79 to 84 %.
         """
         sequences = self._check(X, lengths, times)
-        whole = self._model.posterior(sequences)
+        whole = self._model.posterior(sequences, level_and_scale=bool(level_and_scale))
         return whole.split(sequences.slices) if sequences.is_list else whole
 
     def filter(

@@ -12,6 +12,7 @@ from probsfa.extensions.emissions.columns import Column, blocks_of, encode, make
 from probsfa.extensions.emissions.families import FAMILIES
 from probsfa.extensions.emissions.filtering import EmissionFilter, filter_sequence
 from probsfa.extensions.emissions.learning import Report, climb
+from probsfa.extensions.emissions.level_and_scale import level_and_scale_variances
 from probsfa.extensions.emissions.prediction import (
     CellMoments,
     EmissionForecast,
@@ -24,6 +25,7 @@ from probsfa.extensions.emissions.sites import (
     Cells,
     Inference,
     Shapes,
+    Sites,
     engine_params,
     infer,
     make_cells,
@@ -75,6 +77,9 @@ class EmissionModel(NamedTuple):
         Unit of time of the decays.
     axis : tuple
         What times are counted in: the parts of a :class:`~probsfa._times.TimeAxis`.
+    level_and_scale : ndarray (2, K), optional
+        Variances of the level and the logarithm of the scale of AR(1) latents; absent from files of earlier
+        versions.
     """
 
     decay: FloatArray
@@ -87,6 +92,7 @@ class EmissionModel(NamedTuple):
     columns: tuple[Column, ...]
     time_unit: float
     axis: tuple[str, str | None, bool, bool, float]
+    level_and_scale: FloatArray | None = None
 
     @property
     def time_axis(self) -> TimeAxis:
@@ -135,11 +141,23 @@ class EmissionModel(NamedTuple):
             )
         return cells, inference
 
-    def posterior(self, sequences: Sequences) -> Posterior:
+    def posterior(self, sequences: Sequences, *, level_and_scale: bool = False) -> Posterior:
         """Distribution of the latents given all rows of each sequence; row by row the lower bound."""
         _, inference = self.infer(sequences)
         bounds = inference.row_bounds - sequences.mask @ self._log_scales
-        return Posterior(inference.means, inference.covariances, inference.lag_one_covariances, bounds)
+        means, covariances = inference.means, inference.covariances
+        lag_one = inference.lag_one_covariances
+        if level_and_scale:
+            if self.level_and_scale is None:
+                raise ValueError(
+                    "level_and_scale=True needs a model that was fitted by this version; fit it again."
+                )
+            level, scale = self.level_and_scale
+            k = np.arange(len(level))
+            covariances, lag_one = covariances.copy(), lag_one.copy()
+            covariances[:, k, k] += level + scale * means[:, k] ** 2
+            lag_one[:, k, k] += level + scale * means[:-1, k] * means[1:, k]
+        return Posterior(means, covariances, lag_one, bounds)
 
     def lower_bound(self, sequences: Sequences) -> float:
         """Lower bound of the log-likelihood of all rows, in nats of the data's units."""
@@ -268,6 +286,21 @@ class EmissionFit(NamedTuple):
     status: str
 
 
+def predictor_scales(columns: Sequence[Column], cells: Cells, params: Parameters, sites: Sites) -> FloatArray:
+    """Standard deviations (D,) of what the sign rule correlates the latent factors with.
+
+    For a Gaussian column this is that of its observed values, as in the linear Gaussian model. For other
+    columns it is that of the predictor, with noise of the mean precision of the sites of observed values.
+    """
+    count = np.maximum(cells.mask.sum(axis=0), 1.0)
+    precision = np.sum(cells.mask * sites.precision, axis=0) / count
+    scale = np.sqrt(np.sum(params.loadings**2, axis=1) + 1.0 / np.maximum(precision, 1e-12))
+    for column in columns:
+        if column.emission == "gaussian" and column.link == "identity":
+            scale[column.cells] = 1.0  # cells are standardised by the observed values
+    return scale
+
+
 def fit_model(
     sequences: Sequences,
     asked: Sequence[str],
@@ -320,9 +353,7 @@ def fit_model(
         report=report,
     )
     ending = "interrupted" if start.interrupted else fit.ending
-    variance = np.mean(cells.mask * fit.inference.sites.precision, axis=0)
-    # The sign rule takes the correlation with each column, whose noise is that of its sites.
-    scale = np.sqrt(np.sum(fit.params.loadings**2, axis=1) + 1.0 / np.maximum(variance, 1e-12))
+    scale = predictor_scales(columns, cells, fit.params, fit.inference.sites)
     params, axis = canonical(fit.params, scale), sequences.axis
     model = EmissionModel(
         params.decay,
@@ -335,6 +366,7 @@ def fit_model(
         columns,
         start.time_unit,
         (axis.kind, axis.calendar, axis.from_index, axis.even, axis.unit),
+        level_and_scale_variances(params.decay, encoded.retimed(start.time_unit)),
     )
     bound = fit.inference.bound - model.log_scale(sequences)
     history = np.array(fit.history)

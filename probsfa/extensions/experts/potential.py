@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve_banded, cholesky_banded, solve_banded
 
 from probsfa._typing import BoolArray, FloatArray
-from probsfa.expansions import Expansion
+from probsfa.expansions import Expansion, Identity
 from probsfa.statespace.parameters import Parameters
 
-__all__ = ["CellDensity", "Expanded", "Features", "GlobalExpert", "starts_of"]
+__all__ = ["CellDensity", "Expanded", "Features", "GlobalExpert", "precision_root", "starts_of"]
 
 # Steps of the differences that give derivatives of an expansion, in standard deviations of the columns.
 _STEP = 1e-5
@@ -59,6 +59,46 @@ class Expanded(NamedTuple):
     means: FloatArray
 
 
+def precision_root(
+    params: Parameters, lengths: Sequence[int], weights: FloatArray
+) -> tuple[FloatArray, float]:
+    """Factorise the precision of the latents given rows that are observed with precisions.
+
+    Parameters
+    ----------
+    params : Parameters
+        AR(1) latents and loadings (E, K).
+    lengths : sequence of int
+        Length of each sequence; ``N`` rows together.
+    weights : ndarray (N, E)
+        Precision of each observed value given the latents, zero where missing.
+
+    Returns
+    -------
+    root : ndarray (K + 1, N K)
+        Upper Cholesky factor in banded form.
+    log_constant : float
+        Logarithm of the root of the determinant of the prior's precision over that of the posterior's.
+    """
+    decay, loadings = params.decay, params.loadings
+    k, starts = len(decay), starts_of(lengths)
+    ends = np.append(starts[1:], True)
+    innovation = 1.0 - decay**2
+    diagonal = np.where(starts[:, None], 1.0, 1.0 / innovation)
+    diagonal = diagonal + np.where(ends[:, None], 0.0, decay**2 / innovation)
+    # Upper banded form: entry (i, j) of the precision is in row k + i - j of column j.
+    bands = np.zeros((k + 1, len(starts), k))
+    for j in range(k):
+        for i in range(j + 1):
+            bands[k + i - j, :, j] = weights @ (loadings[:, i] * loadings[:, j])
+        bands[k, :, j] += diagonal[:, j]
+    bands[0] -= np.where(starts[:, None], 0.0, decay / innovation)
+    root = np.asarray(cholesky_banded(bands.reshape(k + 1, -1), check_finite=False))
+    n_free = len(starts) - len(lengths)
+    log_constant = -float(np.sum(np.log(root[k]))) - 0.5 * n_free * float(np.sum(np.log(innovation)))
+    return root, log_constant
+
+
 class GlobalExpert:
     """The factorial AR(1) model of expanded rows, factorised once for many series of the same lengths.
 
@@ -72,27 +112,12 @@ class GlobalExpert:
 
     def __init__(self, params: Parameters, lengths: Sequence[int]) -> None:
         self.params, self.lengths = params, tuple(lengths)
-        decay, loadings, noise = params.decay, params.loadings, params.noise_variance
-        k, starts = len(decay), starts_of(lengths)
-        ends = np.append(starts[1:], True)
-        innovation = 1.0 - decay**2
-        self._weights = loadings / noise[:, None]
-        information = loadings.T @ self._weights
-        diagonal = np.where(starts[:, None], 1.0, 1.0 / innovation)
-        diagonal = diagonal + np.where(ends[:, None], 0.0, decay**2 / innovation)
-        # Upper banded form: entry (i, j) of the precision is in row k + i - j of column j.
-        bands = np.zeros((k + 1, len(starts), k))
-        for j in range(k):
-            for i in range(j + 1):
-                bands[k + i - j, :, j] = information[i, j]
-            bands[k, :, j] += diagonal[:, j]
-        bands[0] -= np.where(starts[:, None], 0.0, decay / innovation)
-        self._root = cholesky_banded(bands.reshape(k + 1, -1), check_finite=False)
-        n_free = len(starts) - len(self.lengths)
-        self.log_constant = (
-            -float(np.sum(np.log(self._root[k])))
-            - 0.5 * n_free * float(np.sum(np.log(innovation)))
-            - 0.5 * len(starts) * float(np.sum(np.log(2.0 * np.pi * noise)))
+        self._weights = params.loadings / params.noise_variance[:, None]
+        n_rows = sum(lengths)
+        precisions = np.broadcast_to(1.0 / params.noise_variance, (n_rows, params.n_features))
+        self._root, log_constant = precision_root(params, lengths, precisions)
+        self.log_constant = log_constant - 0.5 * n_rows * float(
+            np.sum(np.log(2.0 * np.pi * params.noise_variance))
         )
 
     def evaluate(self, rows: FloatArray) -> Expanded:
@@ -168,6 +193,8 @@ class Features(NamedTuple):
         By central differences, which are exact for polynomials of degree two. A sampler that accepts or
         rejects its moves by the density itself stays exact whatever they lack.
         """
+        if isinstance(self.transformer, Identity):
+            return gradient / self.scale
         n_columns = rows.shape[-1]
         ahead = rows + (self.steps * np.eye(n_columns)).reshape(n_columns, *[1] * (rows.ndim - 1), n_columns)
         behind = 2.0 * rows - ahead

@@ -2,26 +2,39 @@
 
 The momentum of the cells has the precision of a Gaussian reference for its covariance: columns as independent
 AR(1) processes, with the variances and lag-one correlations of the data. Moves along slow courses are then as
-long as those of single cells, which they would not be by far otherwise. The reference is also where annealed
-importance sampling begins, since its integral is known.
+long as those of single cells, which they would not be by far otherwise. Annealed importance sampling goes
+both ways between a density whose integral is known and the one whose integral is wanted.
 
 References
 ----------
 Duane, Kennedy, Pendleton & Roweth (1987), Hybrid Monte Carlo, Physics Letters B 195:216.
 Neal (2001), Annealed importance sampling, Statistics and Computing 11:125.
+Bennett (1976), Efficient estimation of free energy differences, Journal of Computational Physics 22:245.
+Grosse, Ghahramani & Adams (2015), Sandwiching the marginal likelihood using bidirectional Monte Carlo,
+arXiv:1511.02543.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy.linalg import cho_solve_banded, cholesky_banded, solve_banded
-from scipy.special import logsumexp
+from scipy.special import expit, logsumexp
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.extensions.experts.potential import starts_of
 
-__all__ = ["Columns", "LogIntegral", "Reference", "State", "Stepsize", "log_integral", "move", "reflect"]
+__all__ = [
+    "Base",
+    "Columns",
+    "LogIntegral",
+    "Reference",
+    "State",
+    "Stepsize",
+    "log_integral",
+    "move",
+    "reflect",
+]
 
 # Acceptance that the size of the steps is adapted to.
 _ACCEPTANCE = 0.8
@@ -29,6 +42,8 @@ _ACCEPTANCE = 0.8
 _SMALLEST, _LARGEST = 1e-6, 1.0
 # Slowest column of the reference.
 _SLOWEST = 0.995
+# Halvings of an interval some hundred nats wide, to far below a thousandth of a nat.
+_BISECTIONS = 50
 
 #: Log density (c,) and its derivative (F, c) at cells (F, c).
 Density = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
@@ -126,6 +141,10 @@ class Reference:
         if self.n_free == 0:
             return normals
         return np.asarray(solve_banded((0, 1), self._root, normals, check_finite=False))
+
+    def cells(self, n: int, rng: np.random.Generator) -> FloatArray:
+        """Draws (F, n)."""
+        return self.mean + self.draw(n, rng)
 
     def half_square(self, vectors: FloatArray) -> FloatArray:
         """Half of what vectors (F, c) are long in the precision, (c,)."""
@@ -263,56 +282,140 @@ def reflect(density: Density, state: State, reference: Reference, rng: np.random
 
 
 class LogIntegral(NamedTuple):
-    """Logarithm of an integral over cells, with its standard error by the spread of the chains."""
+    """Estimate of the logarithm of an integral over cells.
+
+    Attributes
+    ----------
+    value : float
+        The estimate, in nats.
+    error : float
+        Its standard error: the spread of the chains, and the distance of the two bounds.
+    lower, upper : float
+        Stochastic bounds: in expectation `lower` is not above the logarithm of the integral, and `upper` is
+        not below it as far as the chains at the density itself have mixed.
+    """
 
     value: float
     error: float
+    lower: float
+    upper: float
+
+    @classmethod
+    def of_weights(cls, up: FloatArray, down: FloatArray) -> "LogIntegral":
+        """Estimate from logarithms of weights (n,) of chains from the base up, and of those down to it.
+
+        ``E exp(up)`` and ``1 / E exp(-down)`` both are the integral. Bennett's acceptance ratio is the
+        combination of both with the smallest variance, the root ``c`` of ``sum_i s(up_i - c) = sum_i s(c -
+        down_i)`` with the logistic function ``s``. Chain ``i`` down begins where chain ``i`` up ended, so
+        that pairs are left out together for the standard error (jackknife).
+        """
+        n = len(up)
+        lower = float(logsumexp(up)) - np.log(n)
+        upper = np.log(n) - float(logsumexp(-down))
+        if not np.isfinite(lower):
+            return cls(lower, np.inf, lower, upper)
+        counted = np.ones((n + 1, n))
+        counted[1:][np.diag_indices(n)] = 0.0
+        low, high = (np.full(n + 1, end) for end in (min(lower, upper) - 50.0, max(lower, upper) + 50.0))
+        for _ in range(_BISECTIONS):
+            middle = 0.5 * (low + high)
+            above = np.sum(counted * (expit(up - middle[:, None]) - expit(middle[:, None] - down)), axis=1)
+            low, high = np.where(above > 0.0, middle, low), np.where(above > 0.0, high, middle)
+        roots = 0.5 * (low + high)
+        spread = np.sqrt((n - 1) * np.mean((roots[1:] - roots[1:].mean()) ** 2)) if n > 1 else np.inf
+        # Of a number anywhere between two bounds the standard deviation is their distance by sqrt(12).
+        between = max(upper - lower, 0.0) / np.sqrt(12.0)
+        return cls(float(roots[0]), float(np.hypot(spread, between)), lower, upper)
+
+
+class Base(Protocol):
+    """A normalised density of cells that can be drawn from, where annealing begins."""
+
+    def cells(self, n: int, rng: np.random.Generator) -> FloatArray:
+        """Independent draws (F, n)."""
+
+    def __call__(self, cells: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Log density (c,) and its derivative (F, c) at cells (F, c)."""
 
 
 def log_integral(
     density: Density,
     reference: Reference,
     *,
+    base: Base | None = None,
     n_chains: int,
     n_temperatures: int,
     n_leaps: int,
     rng: np.random.Generator,
 ) -> LogIntegral:
-    """Logarithm of the integral of a density over its cells, by annealed importance sampling.
+    """Logarithm of the integral of a density over its cells, by annealed importance sampling both ways.
+
+    Chains go from the base to the density, which gives too small an integral on average of the logarithms,
+    move there for half as long, and go back by the same moves, which gives too large a one. The distance of
+    the two results shows what too few temperatures cost.
 
     Parameters
     ----------
     density : callable
         Log density and its derivative.
     reference : Reference
-        Normalised Gaussian to begin with.
+        Gaussian whose precision is the covariance of the momentum.
+    base : Base, optional
+        Where to begin; the reference by default.
     n_chains : int
-        Number of chains, whose weights are averaged.
+        Number of chains.
     n_temperatures : int
-        Number of densities between the reference and the density, each visited by one move.
+        Number of densities between the base and the density, each visited by one move.
     n_leaps : int
         Steps of a move.
     rng : Generator
         Source of randomness.
     """
     if reference.n_free == 0:
-        return LogIntegral(float(density(np.zeros((0, 1)))[0][0]), 0.0)
-    cells = reference.mean + reference.draw(n_chains, rng)
-    weights = np.zeros(n_chains)
+        value = float(density(np.zeros((0, 1)))[0][0])
+        return LogIntegral(value, 0.0, value, value)
+    base = reference if base is None else base
+    cells = base.cells(n_chains, rng)
     # Close to either end the densities change most.
     ramp = np.linspace(-1.0, 1.0, n_temperatures + 1)
     shares = 0.5 + 0.25 * ramp * (3.0 - ramp**2)
-    step = Stepsize()
-    for share, following in zip(shares[:-1], shares[1:], strict=True):
-        weights += (following - share) * (density(cells)[0] - reference(cells)[0])
-
-        def tempered(at: FloatArray, share: float = following) -> tuple[FloatArray, FloatArray]:
-            (value, gradient), (base, slope) = density(at), reference(at)
-            return share * value + (1.0 - share) * base, share * gradient + (1.0 - share) * slope
-
-        state, acceptance = move(tempered, State.at(tempered, cells), reference, step.size, n_leaps, rng)
+    step, sizes = Stepsize(), np.zeros(n_temperatures + 1)
+    up, down = np.zeros(n_chains), np.zeros(n_chains)
+    for i in range(n_temperatures):
+        path = _Path(density, base, shares[i + 1])
+        gain, state = path.begin(cells)
+        up += (shares[i + 1] - shares[i]) * gain
+        sizes[i + 1] = step.size
+        state, acceptance = move(path, state, reference, step.size, n_leaps, rng)
         step.adapt(acceptance)
         cells = state.cells
-    value = float(logsumexp(weights)) - np.log(n_chains)
-    error = float(np.std(np.exp(weights - value))) / np.sqrt(n_chains)
-    return LogIntegral(value, error)
+    state = State.at(density, cells)
+    for _ in range(n_temperatures // 2):
+        state, acceptance = move(density, state, reference, step.size, n_leaps, rng)
+        step.adapt(acceptance)
+        state = reflect(density, state, reference, rng)
+    cells = state.cells
+    for i in range(n_temperatures, 0, -1):
+        path = _Path(density, base, shares[i - 1])
+        gain, state = path.begin(cells)
+        down += (shares[i] - shares[i - 1]) * gain
+        if i > 1:
+            cells = move(path, state, reference, sizes[i - 1], n_leaps, rng)[0].cells
+    return LogIntegral.of_weights(up, down)
+
+
+class _Path:
+    """The density at a share of the way from the base, ``density^share base^(1 - share)``."""
+
+    def __init__(self, density: Density, base: Density, share: float) -> None:
+        self._density, self._base, self._share = density, base, share
+
+    def begin(self, cells: FloatArray) -> tuple[FloatArray, State]:
+        """Log density less that of the base (c,), and chains at the cells."""
+        (value, gradient), (normal, slope) = self._density(cells), self._base(cells)
+        here = self._share * value + (1.0 - self._share) * normal
+        return value - normal, State(cells, here, self._share * gradient + (1.0 - self._share) * slope)
+
+    def __call__(self, cells: FloatArray) -> tuple[FloatArray, FloatArray]:
+        _, state = self.begin(cells)
+        return state.log_density, state.gradient

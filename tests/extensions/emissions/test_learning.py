@@ -89,6 +89,18 @@ def mixed():
     return X, tuple(kinds)
 
 
+@pytest.mark.parametrize("seed", [19, 24, 45, 55, 58, 59])
+def test_signs_are_those_of_the_gaussian_model_where_values_are_missing(seed):
+    """Columns with many missing values must not count as noisier in the rule that fixes the signs."""
+    rng = np.random.default_rng(seed)
+    model = ProbabilisticSFA.from_parameters([0.95, 0.7], rng.standard_normal((4, 2)), 0.5)
+    X = model.sample(120, random_state=seed)[0]
+    X[rng.random(X.shape) < np.array([0.05, 0.6, 0.3, 0.5])] = np.nan
+    ours = EmissionSFA(2, emission="gaussian").fit(X).transform(X)
+    theirs = ProbabilisticSFA(2).fit(X).transform(X)
+    assert all(np.corrcoef(ours[:, k], theirs[:, k])[0, 1] > 0.9 for k in range(2))
+
+
 def test_units_of_columns_do_not_matter(mixed):
     X, emission = mixed
     scale = np.array([1e6, 1e-6, 1.0, 1.0, 1.0, 10.0])

@@ -1,0 +1,51 @@
+"""Coordinates in which to begin: principal components, and an eigenmap of nearest neighbours, by ranks."""
+
+import warnings
+
+import numpy as np
+
+from probsfa._typing import FloatArray
+from probsfa.sfa import LaplacianEigenmaps
+
+__all__ = ["MOST_ROWS", "eigenmap_coordinates", "principal_coordinates", "ranks"]
+
+#: Rows of an eigenmap; the others begin where their nearest neighbour among these does.
+MOST_ROWS = 2000
+
+
+def principal_coordinates(centred: FloatArray, k: int) -> FloatArray:
+    """Scores (N, k) on the first principal components; zero where there are fewer."""
+    directions = np.linalg.svd(centred, full_matrices=False)[2][:k]
+    scores = np.zeros((len(centred), k))
+    scores[:, : len(directions)] = centred @ directions.T
+    return scores
+
+
+def eigenmap_coordinates(centred: FloatArray, k: int) -> FloatArray | None:
+    """Coordinates (N, k) in which nearest neighbours are close; None where the rows fall apart."""
+    chosen = np.unique(np.linspace(0, len(centred) - 1, MOST_ROWS).astype(int))
+    rows = centred[chosen]
+    if len(rows) <= k + 2:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)  # of a graph in several parts
+            embedded = LaplacianEigenmaps(k).fit(rows).embedding_
+    except (UserWarning, ValueError):
+        return None
+    if len(rows) == len(centred):
+        return np.asarray(embedded)
+    size = np.sum(rows**2, axis=1)
+    nearest = np.concatenate(
+        [
+            np.argmin(size - 2.0 * part @ rows.T, axis=1)
+            for part in np.array_split(centred, -(-len(centred) // 1000))
+        ]
+    )
+    return np.asarray(embedded[nearest])
+
+
+def ranks(scores: FloatArray) -> FloatArray:
+    """Ranks of the rows in each column, from 0 to 1."""
+    ranks = np.argsort(np.argsort(scores, axis=0, kind="stable"), axis=0)
+    return np.asarray(ranks / max(len(scores) - 1, 1), dtype=np.float64)

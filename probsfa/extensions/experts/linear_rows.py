@@ -1,0 +1,96 @@
+"""Rows under a linear Gaussian model, given what is observed: where annealed importance sampling begins.
+
+The nearer this density is to that of a product of experts, the fewer densities are needed between the two.
+The factorial AR(1) model of the rows themselves has most of their correlations in time and between columns.
+With weights ``w_td`` that are the precisions of observed values, zero where missing, the precision of the
+latent factors given these is that of the prior plus ``C' diag(w_t) C``.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import cho_solve_banded, solve_banded
+
+from probsfa._typing import BoolArray, FloatArray
+from probsfa.expansions import Identity
+from probsfa.extensions.experts.potential import CellDensity, Features, GlobalExpert, precision_root
+from probsfa.statespace.parameters import Parameters
+
+__all__ = ["LinearBase", "LinearRows"]
+
+
+class LinearRows(NamedTuple):
+    """Parameters of the factorial AR(1) model of the rows, in units of the data."""
+
+    decay: FloatArray
+    loadings: FloatArray
+    noise_variance: FloatArray
+    offset: FloatArray
+
+
+class LinearBase:
+    """The distribution of free values under the linear model, given those that are held or seen in noise.
+
+    Parameters
+    ----------
+    rows : LinearRows
+        The model.
+    lengths : sequence of int
+        Length of each sequence.
+    values : ndarray (N, D)
+        Rows; NaN where nothing is observed.
+    free : ndarray of bool (N, D)
+        Which values are drawn.
+    noise : ndarray (D,)
+        Standard deviations with which values are observed; zeros where they are the rows themselves.
+    """
+
+    def __init__(
+        self,
+        rows: LinearRows,
+        lengths: Sequence[int],
+        values: FloatArray,
+        free: BoolArray,
+        noise: FloatArray,
+    ) -> None:
+        params, d = Parameters(*rows), len(rows.offset)
+        observed = ~np.isnan(values)
+        away = np.where(observed, values - params.offset, 0.0)
+        seen = observed / noise**2 if noise.any() else None
+        total = params.noise_variance + noise**2
+        identity = Features(Identity().fit(np.zeros((2, d))), np.zeros(d), np.ones(d), np.ones(d))
+        known = np.where(observed, values, 0.0)
+        self._density = CellDensity(identity, GlobalExpert(params, lengths), known, free, seen)
+        # The latent factors given what is observed.
+        weights = observed / total
+        self._root, log_constant = precision_root(params, lengths, weights)
+        information = ((weights * away) @ params.loadings).ravel()
+        mean = cho_solve_banded((self._root, False), information, check_finite=False)
+        log_observed = (
+            log_constant
+            - 0.5 * float(np.sum(observed * np.log(2.0 * np.pi * total)))
+            + 0.5 * float(information @ mean - np.sum(weights * away**2))
+        )
+        if noise.any():  # the density of what is seen lacks its constant
+            log_observed += float(np.sum(observed * np.log(np.sqrt(2.0 * np.pi) * noise)))
+        self._log_integral, self._mean, self._params = log_observed, mean, params
+        # Rows given the latent factors.
+        precision = 1.0 / params.noise_variance + (0.0 if seen is None else seen)
+        self._spread = 1.0 / np.sqrt(np.broadcast_to(precision, values.shape))
+        self._share = (0.0 if seen is None else seen) / precision * away
+
+    def cells(self, n: int, rng: np.random.Generator) -> FloatArray:
+        """Independent draws (F, n) of the free values."""
+        n_rows, k = len(self._spread), self._params.n_components
+        normals = rng.standard_normal((n_rows * k, n))
+        latents = self._mean[:, None] + solve_banded((0, k), self._root, normals, check_finite=False)
+        by_latents = latents.T.reshape(n, n_rows, k) @ self._params.loadings.T
+        kept = self._spread**2 / self._params.noise_variance
+        centre = self._params.offset + kept * by_latents + self._share
+        return self._density.cells(centre + self._spread * rng.standard_normal(centre.shape))
+
+    def __call__(self, cells: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Log density (c,) and its derivative (F, c) at values (F, c)."""
+        value, gradient = self._density(cells)
+        return value - self._log_integral, gradient
