@@ -121,8 +121,9 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     degrees_of_freedom_ : float
         With `robust` alone: posterior mean of the degrees of freedom; draws are in :meth:`to_datatree`.
     diagnostics_ : dict
-        ``"rhat"`` and ``"ess"`` of all relabelled parameters, and ``"divergences"``. With ``"svi"`` the tail
-        index ``"pareto_k"`` of the importance weights: above 0.7 the approximation is poor.
+        ``"rhat"`` (rank-normalized, of split chains), ``"ess"`` (effective sample size of the bulk) and
+        ``"ess_tail"`` of all relabelled parameters, as in ArviZ, and ``"divergences"``. With ``"svi"`` the
+        tail index ``"pareto_k"`` of the importance weights: above 0.7 the approximation is poor.
     relabelling_ : str
         What was done to bring the draws to one labelling.
     converged_ : bool

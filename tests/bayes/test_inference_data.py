@@ -79,4 +79,4 @@ def test_the_installed_arviz_summarises_it(sampled):
     table = arviz.summary(sampled.inference_data_, var_names=["timescale", "loadings"])
     assert len(table) == 4 and any("loadings" in str(name) for name in table.index)
     ess = float(table["ess_bulk"].iloc[0])
-    assert ess == pytest.approx(float(sampled.diagnostics_["ess"]["decay"][0]), rel=0.5)
+    assert ess == pytest.approx(float(sampled.diagnostics_["ess"]["decay"][0]), abs=1.0)  # ArviZ rounds
