@@ -80,11 +80,8 @@ def report(fitted: FittedPosterior) -> FitReport:
         )
     else:
         rhat = max(float(np.nanmax(x, initial=1.0)) for x in measured["rhat"].values())
-        ess = min(
-            float(np.nanmin(x, initial=np.inf))
-            for kind in ("ess", "ess_tail")
-            for x in measured[kind].values()
-        )
+        sizes = [*measured["ess"].values(), *measured["ess_tail"].values()]
+        ess = min(float(np.nanmin(x, initial=np.inf)) for x in sizes)
         converged = rhat <= MAX_RHAT and ess >= MIN_ESS
         interrupted = "Interrupted: the draws so far are kept. " if inferred.interrupted else ""
         advice = "" if converged else _advice(rhat)
