@@ -1,8 +1,8 @@
 """Convergence of Markov chains: R-hat and effective sample sizes, with the definitions of ArviZ and Stan.
 
 Vehtari, Gelman, Simpson, Carpenter & Buerkner (2021), "Rank-normalization, folding, and localization: an
-improved R-hat for assessing convergence of MCMC", Bayesian Analysis 16:667, doi:10.1214/20-BA1221. Written here
-because importing ArviZ takes longer than the measures of a whole fit.
+improved R-hat for assessing convergence of MCMC", Bayesian Analysis 16:667, doi:10.1214/20-BA1221. Written
+here because importing ArviZ takes longer than the measures of a whole fit.
 
 All functions have draws (C, N, E) of E numbers, of C chains with N draws each, and return (E,).
 """
