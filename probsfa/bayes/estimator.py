@@ -37,7 +37,12 @@ from probsfa.bayes.predictive import (
 )
 from probsfa.bayes.priors import Priors
 from probsfa.bayes.sampling.nuts import SamplerSettings
-from probsfa.bayes.settings import central_interval, check_settings, default_n_components
+from probsfa.bayes.settings import (
+    central_interval,
+    check_settings,
+    default_n_components,
+    refuse,
+)
 from probsfa.statespace.posterior import Posterior
 from probsfa.statespace.timeline import describe_index, in_model_time, make_horizon
 
@@ -94,6 +99,8 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         Show progress on standard error.
     random_state : int, Generator or None, default=None
         Source of all randomness.
+    **unsupported
+        Parameters of other estimators, such as `rhythms`: a TypeError that says what to use instead.
 
     Attributes
     ----------
@@ -195,7 +202,9 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         n_predictive: int = 200,
         progress_bar: bool = True,
         random_state: Seed = None,
+        **unsupported: Any,
     ) -> None:
+        refuse("BayesianSFA", unsupported)
         self.n_components = n_components
         self.noise = noise
         self.priors = priors
@@ -216,7 +225,9 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     # ------------------------------------------------------------------ fitting
 
-    def fit(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None, **unsupported: Any
+    ) -> Self:
         """Draw from the posterior of the parameters.
 
         Parameters
@@ -229,6 +240,8 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         times : array-like (T,) or list of array-likes, optional
             Times of the rows, strictly increasing in each sequence, for uneven sampling; by default those
             that the index of a frame of pandas tells, as for :class:`probsfa.ProbabilisticSFA`.
+        **unsupported
+            Arguments of other estimators, such as `exog`: a TypeError that says what to use instead.
 
         Returns
         -------
@@ -240,6 +253,8 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         ------
         ValueError
             If the data or a parameter is not valid; see the message.
+        TypeError
+            If an argument is not supported.
 
         Warns
         -----
@@ -249,6 +264,7 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         UserWarning
             If two time scales are too close to tell which latent is which.
         """
+        refuse("BayesianSFA.fit", unsupported)
         check_settings(self)
         sequences = check_sequences(
             self, X, reset=True, allow_nan=True, lengths=lengths, times=times, min_rows=2, index="use"
@@ -623,10 +639,21 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             ``posterior``: relabelled draws of ``timescale``, ``decay``, ``loadings``, ``noise_std``,
             ``noise_variance`` and ``offset``, in data units; ``posterior_raw``: the same before
             relabelling; ``posterior_predictive``: ``observations`` and ``latents`` given the data, by a
-            simulation smoother, for draws spread over the chains; ``log_likelihood``: for the same draws the
-            log density of each row given the rows before it, one step ahead, so that sums over later rows
-            leave the future out; ``prior`` and ``prior_predictive``; ``sample_stats``; ``observed_data``;
-            ``constant_data``. Rows have the time index of the data, components run slowest first.
+            simulation smoother, for draws spread over the chains, and ``observed_values``, each value drawn
+            given all others; ``log_likelihood``: for the same draws the log density of each row given the
+            rows before it (``observations``), and of each value given all other values
+            (``observed_values``); ``prior`` and ``prior_predictive``; ``sample_stats``; ``observed_data``,
+            with the values that are not missing also in one row as ``observed_values``; ``constant_data``.
+            Rows have the time index of the data, components run slowest first.
+
+        Notes
+        -----
+        Leave-one-out cross-validation leaves out one value and keeps all others, later ones included. It
+        needs the variable by value: ``arviz.loo(idata, var_name="observed_values")`` and
+        ``arviz.plot_loo_pit(idata, y="observed_values")``. Latents are integrated out, so that the weights
+        are those of the parameters alone (Buerkner, Gabry & Vehtari 2021). The log densities by row are those
+        of one-step-ahead prediction: sums over later rows leave the future out, but their weights do not lead
+        to a posterior without the row, because later rows depend on it.
         """
         check_is_fitted(self)
         if self._tree is None:
