@@ -28,8 +28,8 @@ _COUNTS = (
 # What to use in place of arguments that other estimators have.
 _FACTORS = "Its factors are AR(1) processes alone. Use ProbabilisticSFA, with maximum likelihood."
 _INSTEAD = {
-    "exog": "Regress the columns on covariates first (ProbabilisticSFA.fit has exog), or sample both in a "
-    "NumPyro model of your own: probsfa.bayes.FactorialAR1 has an offset for each row.",
+    "exog": "Give it X - U @ model.exog_coef_.T of a ProbabilisticSFA with exog=U, or sample coefficients "
+    "in a NumPyro model of your own: probsfa.bayes.FactorialAR1 has an offset for each row.",
     "rhythms": _FACTORS,
     "smooth": _FACTORS,
 }
