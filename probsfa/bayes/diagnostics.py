@@ -84,7 +84,7 @@ def report(fitted: FittedPosterior) -> FitReport:
         ess = min(float(np.nanmin(x, initial=np.inf)) for x in sizes)
         converged = rhat <= MAX_RHAT and ess >= MIN_ESS
         interrupted = "Interrupted: the draws so far are kept. " if inferred.interrupted else ""
-        advice = "" if converged else _advice(rhat)
+        advice = "" if converged else _advice(measured["rhat"], bool(_doubts(draws)))
         status = (
             f"{interrupted}{n} draws of {chains} chains: R-hat at most {rhat:.3f}, effective sample "
             f"size at least {ess:.0f}, {divergences} divergences.{advice}"
@@ -118,11 +118,20 @@ def _svi_status(n_draws: int, pareto_k: float, interrupted: bool) -> str:
     )
 
 
-def _advice(rhat: float) -> str:
-    if rhat > _DISAGREEING:
+def _advice(rhat: dict[str, FloatArray], alike: bool) -> str:
+    """What to try, by the R-hat of each parameter and whether two factors have time scales too close."""
+    worst = max(rhat, key=lambda name: float(np.nanmax(rhat[name], initial=1.0)))
+    if float(np.nanmax(rhat[worst], initial=1.0)) > _DISAGREEING:
+        apart = f" The chains do not agree, most of all on {worst}."
+        if alike:
+            return (
+                f"{apart} Two factors have time scales too close to tell apart: lower n_components, or give "
+                "them priors of their own."
+            )
         return (
-            " The chains do not agree: look at raw_draws_; two latents may have the same time scale, or "
-            "n_components may be too large."
+            f"{apart} Compare the chains in draws_. If each stays at values of its own, there are several "
+            "modes: longer chains do not join them, a narrower prior of time scales or noise may. Else raise "
+            "n_warmup and n_draws."
         )
     return f" Raise n_draws: {MIN_ESS:.0f} effective draws and an R-hat of {MAX_RHAT} are wanted."
 

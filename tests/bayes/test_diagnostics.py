@@ -58,9 +58,20 @@ def test_independent_draws_have_converged(rng):
 
 
 def test_chains_apart_are_said_to_disagree_and_few_draws_to_be_more(rng):
-    assert "The chains do not agree" in report(fitted(make_draws(rng, apart=3.0))).status
+    assert (
+        "The chains do not agree, most of all on offset" in report(fitted(make_draws(rng, apart=3.0))).status
+    )
     few = report(fitted(make_draws(rng, n=40)))
     assert not few.converged and "Raise n_draws" in few.status
+
+
+def test_advice_about_chains_apart_fits_the_case(rng):
+    """Two modes of a single factor are no reason for fewer of them; factors of one time scale are."""
+    draws = make_draws(rng, apart=3.0)
+    of_modes = report(fitted(draws)).status
+    assert "several modes" in of_modes and "n_components" not in of_modes
+    twice = draws._replace(decay=rng.uniform(0.85, 0.9, (4, 500, 2)), loadings=np.tile(draws.loadings, 2))
+    assert "lower n_components" in report(fitted(twice)).status
 
 
 def test_divergences_and_interrupts_are_reported(rng):
