@@ -72,7 +72,7 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     inference : {"nuts", "svi"}, default="nuts"
         The no-U-turn sampler; or a Gaussian approximation of full covariance, fitted by stochastic
         variational inference and corrected by importance weights, which takes seconds.
-    n_warmup, n_draws, n_chains : int, default=500, 500, 4
+    n_warmup, n_draws, n_chains : int, default=500, 1000, 4
         Iterations of each chain before its draws (rounded up to a multiple of 50, at least 100), its draws,
         and the number of chains. With ``"svi"`` there is one chain of ``n_draws * n_chains`` draws.
     chain_method : {"auto", "vectorized", "parallel", "sequential"}, default="auto"
@@ -179,7 +179,7 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     >>> X = make_slow_mixture(100, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
     >>> model = BayesianSFA(1, inference="svi", progress_bar=False, random_state=0).fit(X)
     >>> model.draws_.loadings.shape, model.transform(X).shape
-    ((1, 2000, 3, 1), (100, 1))
+    ((1, 4000, 3, 1), (100, 1))
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         priors: Priors | None = None,
         inference: str = "nuts",
         n_warmup: int = 500,
-        n_draws: int = 500,
+        n_draws: int = 1000,
         n_chains: int = 4,
         chain_method: str = "auto",
         target_accept: float = 0.8,
