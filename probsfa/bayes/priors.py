@@ -124,7 +124,7 @@ def _check_prior(name: str, prior: Any) -> None:
         raise ValueError(
             f"Priors({name}={prior!r}): a prior must be a distribution of NumPyro, for example {fix}."
         )
-    base = prior
+    base: Any = prior
     while hasattr(base, "base_dist"):
         base = base.base_dist
     kind = type(base).__name__
@@ -134,10 +134,11 @@ def _check_prior(name: str, prior: Any) -> None:
             f"Priors({name}={kind}): a single value has no density to draw from. {known}Use a narrow "
             f"distribution of the same family as {fix}."
         )
-    if prior.support.is_discrete:
+    support: Any = prior.support
+    if support.is_discrete:
         raise ValueError(f"Priors({name}={kind}): {name} is continuous. Use a density, for example {fix}.")
     if name in _POSITIVE and any(
-        np.any(prior.support(np.full(prior.shape(), -size))) for size in np.logspace(-6.0, 6.0, 13)
+        np.any(support(np.full(prior.shape(), -size))) for size in np.logspace(-6.0, 6.0, 13)
     ):
         raise ValueError(
             f"Priors({name}={kind}): {name} is positive, and this prior allows negative numbers. Use a "
