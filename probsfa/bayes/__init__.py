@@ -14,7 +14,8 @@ Who calls whom, from the top; nothing calls upwards:
 ========================  ==============================================================================
 ``estimator``             ``BayesianSFA``: checks its input, calls the functions below, keeps the result
 ``inference_data``        a fit as a tree for ArviZ
-``diagnostics``           R-hat, effective sample size, and the sentences that a user reads
+``diagnostics``           what is measured of a fit, and the sentences that a user reads; ``convergence``:
+                          R-hat and effective sample sizes of chains
 ``predictive``            latents, missing cells, forecasts and draws from a fit; ``filtering``: causally
 ``persistence``           a fit in a file, and back
 ``mixtures``              mean, covariance and quantiles of mixtures over draws; ``weights`` of cells

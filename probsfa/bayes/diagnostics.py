@@ -3,15 +3,15 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
 from probsfa._typing import FloatArray
+from probsfa.bayes.convergence import bulk_ess, rank_normalized_rhat, tail_ess
 from probsfa.bayes.draws import Draws, timescales
 from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.relabelling.matching import Relabelling, close_pairs
 from probsfa.bayes.sampling.importance import UNRELIABLE
 
-#: Largest R-hat and smallest effective sample size of draws that have converged.
+#: Largest R-hat and smallest effective sample size of draws that have converged (Vehtari et al. 2021).
 MAX_RHAT, MIN_ESS = 1.01, 400.0
 # R-hat above which more draws are not the remedy.
 _DISAGREEING = 1.05
@@ -23,7 +23,8 @@ class FitReport(NamedTuple):
     Attributes
     ----------
     diagnostics : dict
-        ``"rhat"`` and ``"ess"`` of all parameters, ``"divergences"``; ``"pareto_k"`` of a variational fit.
+        ``"rhat"``, ``"ess"`` (bulk) and ``"ess_tail"`` of all parameters, ``"divergences"``; ``"pareto_k"``
+        of a variational fit.
     converged : bool
         Whether the draws are good enough.
     status : str
@@ -41,13 +42,12 @@ class FitReport(NamedTuple):
 def convergence_diagnostics(
     draws: Draws, degrees: FloatArray | None = None
 ) -> dict[str, dict[str, FloatArray]]:
-    """Split R-hat and effective sample size of each entry: ``{"rhat": {...}, "ess": {...}}``.
+    """Rank-normalized split R-hat, and bulk and tail effective sample size, of each entry.
 
-    Of degrees of freedom (C, N) as well, where there are such.
-
-    NaN for what does not vary, such as a known noise, and for R-hat of a single draw.
+    By names of parameters in ``"rhat"``, ``"ess"`` and ``"ess_tail"``; of degrees of freedom (C, N) as well,
+    where there are such. NaN for what does not vary, such as a known noise, and for fewer than four draws.
     """
-    measures = {"rhat": split_gelman_rubin, "ess": effective_sample_size}
+    measures = {"rhat": rank_normalized_rhat, "ess": bulk_ess, "ess_tail": tail_ess}
     out: dict[str, dict[str, FloatArray]] = {kind: {} for kind in measures}
     more = {} if degrees is None else {"degrees_of_freedom": degrees}
     for name, values in {**draws._asdict(), **more}.items():
@@ -56,7 +56,7 @@ def convergence_diagnostics(
         for kind, measure in measures.items():
             entries = np.full(flat.shape[-1], np.nan)
             if flat.shape[1] >= 4 and np.any(varies):
-                entries[varies] = np.asarray(measure(flat[..., varies]))
+                entries[varies] = measure(flat[..., varies])
             out[kind][name] = entries.reshape(values.shape[2:])
     return out
 
@@ -80,10 +80,11 @@ def report(fitted: FittedPosterior) -> FitReport:
         )
     else:
         rhat = max(float(np.nanmax(x, initial=1.0)) for x in measured["rhat"].values())
-        ess = min(float(np.nanmin(x, initial=np.inf)) for x in measured["ess"].values())
+        sizes = [*measured["ess"].values(), *measured["ess_tail"].values()]
+        ess = min(float(np.nanmin(x, initial=np.inf)) for x in sizes)
         converged = rhat <= MAX_RHAT and ess >= MIN_ESS
         interrupted = "Interrupted: the draws so far are kept. " if inferred.interrupted else ""
-        advice = "" if converged else _advice(rhat)
+        advice = "" if converged else _advice(measured["rhat"], bool(_doubts(draws)))
         status = (
             f"{interrupted}{n} draws of {chains} chains: R-hat at most {rhat:.3f}, effective sample "
             f"size at least {ess:.0f}, {divergences} divergences.{advice}"
@@ -117,11 +118,20 @@ def _svi_status(n_draws: int, pareto_k: float, interrupted: bool) -> str:
     )
 
 
-def _advice(rhat: float) -> str:
-    if rhat > _DISAGREEING:
+def _advice(rhat: dict[str, FloatArray], alike: bool) -> str:
+    """What to try, by the R-hat of each parameter and whether two factors have time scales too close."""
+    worst = max(rhat, key=lambda name: float(np.nanmax(rhat[name], initial=1.0)))
+    if float(np.nanmax(rhat[worst], initial=1.0)) > _DISAGREEING:
+        apart = f" The chains do not agree, most of all on {worst}."
+        if alike:
+            return (
+                f"{apart} Two factors have time scales too close to tell apart: lower n_components, or give "
+                "them priors of their own."
+            )
         return (
-            " The chains do not agree: look at raw_draws_; two latents may have the same time scale, or "
-            "n_components may be too large."
+            f"{apart} Compare the chains in draws_. If each stays at values of its own, there are several "
+            "modes: longer chains do not join them, a narrower prior of time scales or noise may. Else raise "
+            "n_warmup and n_draws."
         )
     return f" Raise n_draws: {MIN_ESS:.0f} effective draws and an R-hat of {MAX_RHAT} are wanted."
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jax import Array, random
 from numpyro.distributions import constraints
@@ -32,8 +33,9 @@ class FactorialAR1(dist.Distribution):
         Observation matrix.
     noise_variance : float or Array (..., D)
         Noise variance, positive.
-    offset : float or Array (..., D), default=0.0
-        Mean of the observations.
+    offset : float or Array (..., D) or (..., T, D), default=0.0
+        Mean of the observations; with `T` as the last dimension but one, a mean for each row, such as
+        covariates times their coefficients.
     mask : bool Array (T, D) or (..., T, D), optional
         True where observed. What a series holds where it is not is never looked at, NaN included.
     n_steps : int, optional
@@ -49,13 +51,17 @@ class FactorialAR1(dist.Distribution):
     Raises
     ------
     ValueError
-        If shapes do not fit, or neither `mask` nor `n_steps` is given.
+        If shapes do not fit; if neither `mask` nor `n_steps` is given; if the shape of `offset` fits both the
+        rows and a batch of series; or if a decay is negative and one of `gaps` is not a whole number.
 
     Notes
     -----
-    The gradient by the parameters is exact and costs one posterior (Fisher's identity); reverse mode only,
-    as often as wanted. The gradient by the series is not available: it is data. Low noise needs 64 bits:
-    use it inside ``jax.enable_x64(True)``.
+    The gradients of `log_prob` by the series, by the four parameters and by `gaps` are exact and cost one
+    posterior (Fisher's identity); reverse mode only, as often as wanted. They are zero at missing values. So
+    the distribution can be a latent site, below a likelihood of another kind, and the series can depend on
+    parameters, as in ``log_prob(X - U @ b)``. A latent site must have no missing values: they would be
+    improper. The gradient by `gaps` is NaN where a decay is not positive: such a process has no value between
+    steps. Low noise needs 64 bits: use it inside ``jax.enable_x64(True)``.
 
     Examples
     --------
@@ -76,6 +82,7 @@ class FactorialAR1(dist.Distribution):
     }
     support = constraints.real_matrix
     reparametrized_params = ["decay", "loadings", "noise_variance", "offset"]
+    pytree_aux_fields = ("_offset_by_row",)
     pytree_data_fields = ("decay", "loadings", "noise_variance", "offset", "observed", "gap_index", "gaps")
 
     def __init__(
@@ -119,41 +126,52 @@ class FactorialAR1(dist.Distribution):
         if self.gap_index.shape[-1:] != event_shape[:1]:
             raise ValueError(f"gap_index must have shape ({event_shape[0]},); got {self.gap_index.shape}.")
         self.gaps = jnp.ones(1, dtype) if gaps is None else jnp.asarray(gaps, dtype)
-        batch_shape = jnp.broadcast_shapes(
+        if gaps is not None:
+            _check_decay_between_steps(self.decay, self.gaps)
+        others = jnp.broadcast_shapes(
             self.decay.shape[:-1],
             self.loadings.shape[:-2],
             self.noise_variance.shape[:-1],
-            self.offset.shape[:-1],
             self.observed.shape[:-2],
             self.gap_index.shape[:-1],
         )
+        self._offset_by_row = _is_by_row(self.offset, event_shape, others)
+        batch_shape = jnp.broadcast_shapes(others, self.offset.shape[: -2 if self._offset_by_row else -1])
         super().__init__(batch_shape, event_shape, validate_args=validate_args)
+
+    @property
+    def _row_offset(self) -> Array:
+        """Mean of the observations of each row, (..., T, D), or of all of them, (..., 1, D)."""
+        return self.offset if self._offset_by_row else self.offset[..., None, :]
 
     @property
     @broadcasting()
     def mean(self) -> Array:
-        """Mean of each cell."""
-        return jnp.broadcast_to(self.offset[..., None, :], self.batch_shape + self.event_shape)
+        """Mean of each value."""
+        return jnp.broadcast_to(self._row_offset, self.batch_shape + self.event_shape)
 
     @property
     @broadcasting()
     def variance(self) -> Array:
-        """Variance of each cell."""
-        cells = jnp.sum(self.loadings**2, axis=-1) + self.noise_variance
-        return jnp.broadcast_to(cells[..., None, :], self.batch_shape + self.event_shape)
+        """Variance of each value."""
+        variance = jnp.sum(self.loadings**2, axis=-1) + self.noise_variance
+        return jnp.broadcast_to(variance[..., None, :], self.batch_shape + self.event_shape)
 
     @broadcasting()
     @validate_sample  # type: ignore[untyped-decorator]
     def log_prob(self, value: Array) -> Array:
-        """Log-likelihood of series (..., T, D), in nats: the observed cells alone.
+        """Log-likelihood of series (..., T, D), in nats: the observed values alone.
 
         It is the joint density of a whole series, one number for each; one-step-ahead terms are those of
         ``ProbabilisticSFA.posterior(X).row_log_likelihoods``.
         """
-        # Chosen before any arithmetic, so that NaN where nothing is observed reaches no gradient.
+        offset = self.offset
+        if self._offset_by_row:
+            value, offset = value - self.offset, jnp.zeros_like(self.offset, shape=self.event_shape[-1:])
+        # NaN where nothing is observed reaches no gradient: up to here there is no product with a value.
         values = jnp.where(self.observed, value, 0.0)
         mask = jnp.broadcast_to(self.observed, values.shape).astype(values.dtype)
-        args = (self.decay, self.loadings, self.noise_variance, self.offset, values, mask, self.gap_index)
+        args = (self.decay, self.loadings, self.noise_variance, offset, values, mask, self.gap_index)
         with kernel_hints_outside_loops():
             if values.ndim == 2 and not self.batch_shape:
                 return marginal_log_likelihood(*args, self.gaps)
@@ -165,7 +183,7 @@ class FactorialAR1(dist.Distribution):
 
     @broadcasting()
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Draw complete series (..., T, D), the cells that `mask` hides included."""
+        """Draw complete series (..., T, D), with a value where `mask` has none observed."""
         by_latent, by_noise = random.split(key)
         n_steps, d = self.event_shape
         shape = (*sample_shape, *self.batch_shape)
@@ -174,10 +192,10 @@ class FactorialAR1(dist.Distribution):
         noise = jnp.sqrt(self.noise_variance)[..., None, :] * random.normal(
             by_noise, (*shape, n_steps, d), self.decay.dtype
         )
-        return self.offset[..., None, :] + signal + noise
+        return self._row_offset + signal + noise
 
     def _validate_sample(self, value: Array) -> Array:
-        """Look at observed cells alone."""
+        """Check observed values alone."""
         return super()._validate_sample(jnp.where(self.observed, value, 0.0))
 
     def _steps(self) -> Array:
@@ -197,6 +215,33 @@ def _per_feature(name: str, value: Any, n_features: int, dtype: Any) -> Array:
     if array.shape[-1] != n_features:
         raise ValueError(f"{name} must be a number or have shape (..., {n_features}); got {array.shape}.")
     return array
+
+
+def _is_by_row(offset: Array, event_shape: tuple[int, ...], batch_shape: tuple[int, ...]) -> bool:
+    """Whether an offset has a mean for each row; the batch shape is that of the other arguments."""
+    n_steps = event_shape[0]
+    by_row = offset.ndim >= 2 and offset.shape[-2] == n_steps
+    if by_row and batch_shape[-1:] == (n_steps,) and offset.ndim == len(batch_shape) + 1:
+        whole = (*batch_shape, *event_shape)
+        raise ValueError(
+            f"offset of shape {offset.shape} may have a mean for each of {n_steps} series or for each of "
+            f"{n_steps} rows. Broadcast it to shape {whole}: offset[..., None, :] where it is one of each "
+            "series, offset[None] where it is one of each row."
+        )
+    return by_row
+
+
+def _check_decay_between_steps(decay: Array, gaps: Array) -> None:
+    """Raise a ValueError where a decay is negative and a gap is not a whole number; not while traced."""
+    if isinstance(decay, jax.core.Tracer) or isinstance(gaps, jax.core.Tracer):
+        return
+    between = np.asarray(gaps)[np.asarray(gaps) != np.rint(gaps)]
+    if len(between) and np.any(np.asarray(decay) < 0.0):
+        raise ValueError(
+            f"decay has the negative value {np.min(decay):.4g} and gaps has {between[0]:.4g}: a process that "
+            "alternates from step to step has no value between steps. Use decays in (0, 1), or gaps that are "
+            "whole numbers."
+        )
 
 
 def _latents(key: Array, steps: Array, shape: tuple[int, ...]) -> Array:

@@ -37,7 +37,12 @@ from probsfa.bayes.predictive import (
 )
 from probsfa.bayes.priors import Priors
 from probsfa.bayes.sampling.nuts import SamplerSettings
-from probsfa.bayes.settings import central_interval, check_settings, default_n_components
+from probsfa.bayes.settings import (
+    central_interval,
+    check_settings,
+    default_n_components,
+    refuse,
+)
 from probsfa.statespace.posterior import Posterior
 from probsfa.statespace.timeline import describe_index, in_model_time, make_horizon
 
@@ -67,7 +72,7 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     inference : {"nuts", "svi"}, default="nuts"
         The no-U-turn sampler; or a Gaussian approximation of full covariance, fitted by stochastic
         variational inference and corrected by importance weights, which takes seconds.
-    n_warmup, n_draws, n_chains : int, default=500, 500, 4
+    n_warmup, n_draws, n_chains : int, default=500, 1000, 4
         Iterations of each chain before its draws (rounded up to a multiple of 50, at least 100), its draws,
         and the number of chains. With ``"svi"`` there is one chain of ``n_draws * n_chains`` draws.
     chain_method : {"auto", "vectorized", "parallel", "sequential"}, default="auto"
@@ -94,6 +99,8 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         Show progress on standard error.
     random_state : int, Generator or None, default=None
         Source of all randomness.
+    **unsupported
+        Parameters of other estimators, such as `rhythms`: a TypeError that says what to use instead.
 
     Attributes
     ----------
@@ -121,8 +128,9 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     degrees_of_freedom_ : float
         With `robust` alone: posterior mean of the degrees of freedom; draws are in :meth:`to_datatree`.
     diagnostics_ : dict
-        ``"rhat"`` and ``"ess"`` of all relabelled parameters, and ``"divergences"``. With ``"svi"`` the tail
-        index ``"pareto_k"`` of the importance weights: above 0.7 the approximation is poor.
+        ``"rhat"`` (rank-normalized, of split chains), ``"ess"`` (effective sample size of the bulk) and
+        ``"ess_tail"`` of all relabelled parameters, as in ArviZ, and ``"divergences"``. With ``"svi"`` the
+        tail index ``"pareto_k"`` of the importance weights: above 0.7 the approximation is poor.
     relabelling_ : str
         What was done to bring the draws to one labelling.
     converged_ : bool
@@ -171,7 +179,7 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     >>> X = make_slow_mixture(100, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
     >>> model = BayesianSFA(1, inference="svi", progress_bar=False, random_state=0).fit(X)
     >>> model.draws_.loadings.shape, model.transform(X).shape
-    ((1, 2000, 3, 1), (100, 1))
+    ((1, 4000, 3, 1), (100, 1))
     """
 
     def __init__(
@@ -182,7 +190,7 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         priors: Priors | None = None,
         inference: str = "nuts",
         n_warmup: int = 500,
-        n_draws: int = 500,
+        n_draws: int = 1000,
         n_chains: int = 4,
         chain_method: str = "auto",
         target_accept: float = 0.8,
@@ -194,7 +202,9 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         n_predictive: int = 200,
         progress_bar: bool = True,
         random_state: Seed = None,
+        **unsupported: Any,
     ) -> None:
+        refuse("BayesianSFA", unsupported)
         self.n_components = n_components
         self.noise = noise
         self.priors = priors
@@ -215,7 +225,9 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     # ------------------------------------------------------------------ fitting
 
-    def fit(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None, **unsupported: Any
+    ) -> Self:
         """Draw from the posterior of the parameters.
 
         Parameters
@@ -228,6 +240,8 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         times : array-like (T,) or list of array-likes, optional
             Times of the rows, strictly increasing in each sequence, for uneven sampling; by default those
             that the index of a frame of pandas tells, as for :class:`probsfa.ProbabilisticSFA`.
+        **unsupported
+            Arguments of other estimators, such as `exog`: a TypeError that says what to use instead.
 
         Returns
         -------
@@ -239,6 +253,8 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         ------
         ValueError
             If the data or a parameter is not valid; see the message.
+        TypeError
+            If an argument is not supported.
 
         Warns
         -----
@@ -248,6 +264,7 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         UserWarning
             If two time scales are too close to tell which latent is which.
         """
+        refuse("BayesianSFA.fit", unsupported)
         check_settings(self)
         sequences = check_sequences(
             self, X, reset=True, allow_nan=True, lengths=lengths, times=times, min_rows=2, index="use"
@@ -622,10 +639,21 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             ``posterior``: relabelled draws of ``timescale``, ``decay``, ``loadings``, ``noise_std``,
             ``noise_variance`` and ``offset``, in data units; ``posterior_raw``: the same before
             relabelling; ``posterior_predictive``: ``observations`` and ``latents`` given the data, by a
-            simulation smoother, for draws spread over the chains; ``log_likelihood``: for the same draws the
-            log density of each row given the rows before it, one step ahead, so that sums over later rows
-            leave the future out; ``prior`` and ``prior_predictive``; ``sample_stats``; ``observed_data``;
-            ``constant_data``. Rows have the time index of the data, components run slowest first.
+            simulation smoother, for draws spread over the chains, and ``observed_values``, each value drawn
+            given all others; ``log_likelihood``: for the same draws the log density of each row given the
+            rows before it (``observations``), and of each value given all other values
+            (``observed_values``); ``prior`` and ``prior_predictive``; ``sample_stats``; ``observed_data``,
+            with the values that are not missing also in one row as ``observed_values``; ``constant_data``.
+            Rows have the time index of the data, components run slowest first.
+
+        Notes
+        -----
+        Leave-one-out cross-validation leaves out one value and keeps all others, later ones included. It
+        needs the variable by value: ``arviz.loo(idata, var_name="observed_values")`` and
+        ``arviz.plot_loo_pit(idata, y="observed_values")``. Latents are integrated out, so that the weights
+        are those of the parameters alone (Buerkner, Gabry & Vehtari 2021). The log densities by row are those
+        of one-step-ahead prediction: sums over later rows leave the future out, but their weights do not lead
+        to a posterior without the row, because later rows depend on it.
         """
         check_is_fitted(self)
         if self._tree is None:

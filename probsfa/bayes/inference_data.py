@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 from numpyro.infer import Predictive
+from scipy.stats import norm
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
@@ -26,10 +27,12 @@ from probsfa.bayes.predictive import panels_and_draws
 from probsfa.bayes.tracing import handlers_lock
 from probsfa.bayes.weights import weighted_draws
 from probsfa.statespace.engine.settings import engine_settings
-from probsfa.statespace.posterior import smooth
+from probsfa.statespace.posterior import cells_left_out, smooth
 from probsfa.statespace.simulation import draw_latents
 
-# Most cells of a group of predicted series: 160 MB.
+#: Variables with an entry for each value that is not missing: log densities and draws given all others.
+OBSERVED_VALUES = "observed_values"
+# Most values of a group of predicted series: 160 MB.
 _MOST_CELLS = 20_000_000
 _PRIOR_DRAWS = 200
 
@@ -95,8 +98,12 @@ def build_tree(fitted: FittedPosterior, n_predictive: int, status: str) -> Any:
     groups["posterior"].attrs["relabelling"] = relabelling_sentence(fitted.relabelling)
     groups["posterior"].attrs["inference"] = fitted.method
     if fitted.degrees is None:
-        groups["log_likelihood"].attrs["meaning"] = (
+        logs = groups["log_likelihood"]
+        logs[OBSERVATIONS].attrs["meaning"] = (
             "log density of each row given the rows before it and the parameters (one step ahead)"
+        )
+        logs[OBSERVED_VALUES].attrs["meaning"] = (
+            "log density of each observed value given all other values and the parameters (leave one out)"
         )
     else:
         lead = ("chain", "draw")
@@ -131,12 +138,18 @@ class _Maker:
             "time": fitted.time_index,
             "sequence": np.arange(len(sequences.lengths)),
         }
+        rows, features = np.nonzero(sequences.mask)
+        self._of_values = {
+            "value_time": ("value", self._coordinates["time"][rows]),
+            "value_feature": ("value", self._coordinates["feature"][features]),
+        }
 
     def dataset(self, variables: dict[str, Any], shape: tuple[int, ...] | None, draws: Any = None) -> Any:
         import xarray as xr
 
         used = {dim for dims, _ in variables.values() for dim in dims}
         coords = {dim: (dim, values) for dim, values in self._coordinates.items() if dim in used}
+        coords.update(self._of_values if "value" in used else {})
         if shape is not None:
             coords["chain"] = ("chain", np.arange(shape[0]))
             coords["draw"] = ("draw", np.arange(shape[1]) if draws is None else np.asarray(draws))
@@ -157,7 +170,12 @@ class _Maker:
         return self.dataset(variables, draws.decay.shape[:2])
 
     def given_the_data(self, rng: np.random.Generator) -> dict[str, Any]:
-        """Latents and observations by a simulation smoother, and one-step-ahead log densities."""
+        """Latents and observations by a simulation smoother, and log densities of rows and of values.
+
+        Those of a value are given all other values, latents integrated out, so that smoothed importance
+        weights of the draws lead to the posterior without it (Buerkner, Gabry & Vehtari 2021, Computational
+        Statistics 36:1243).
+        """
         sequences, draws = self._sequences, self._fitted.draws
         chains, _, k = draws.decay.shape
         affordable = max(chains, _MOST_CELLS // (sequences.n_rows * sequences.n_features))
@@ -167,6 +185,7 @@ class _Maker:
         latents = np.empty((*shape, sequences.n_rows, k))
         observed = np.empty((*shape, sequences.n_rows, sequences.n_features))
         logs = np.empty((*shape, sequences.n_rows))
+        left_out, value_logs = np.empty_like(observed), np.empty_like(observed)
         if self._fitted.degrees is not None:
             pairs = [(chain, int(draw)) for chain in range(chains) for draw in chosen]
             for i, one in enumerate(weighted_draws(self._fitted, panels[0], pairs)):
@@ -187,11 +206,23 @@ class _Maker:
                 latents[(*at, rows)] = z
                 observed[(*at, rows)] = params.offset + z @ params.loadings.T + noise
                 logs[(*at, rows)] = smooth(params, panel).row_log_likelihoods
+                means, variances = cells_left_out(params, panel)
+                stds = np.sqrt(variances)
+                left_out[(*at, rows)] = means + stds * rng.standard_normal(means.shape)
+                value_logs[(*at, rows)] = norm.logpdf(panel.values[: panel.n_rows], means, stds)
                 begin = rows.stop
-        lead = ("chain", "draw", "time")
+        by_value = ("chain", "draw", "value")
+        predicted = {
+            **_named(observed, latents),
+            OBSERVED_VALUES: (by_value, left_out[..., sequences.mask]),
+        }
+        densities = {
+            OBSERVATIONS: (("chain", "draw", "time"), logs),
+            OBSERVED_VALUES: (by_value, value_logs[..., sequences.mask]),
+        }
         return {
-            "posterior_predictive": self.dataset(_named(observed, latents), shape, chosen),
-            "log_likelihood": self.dataset({OBSERVATIONS: (lead, logs)}, shape, chosen),
+            "posterior_predictive": self.dataset(predicted, shape, chosen),
+            "log_likelihood": self.dataset(densities, shape, chosen),
         }
 
     def before_the_data(self, seed: int) -> dict[str, Any]:
@@ -234,7 +265,10 @@ class _Maker:
         which = np.repeat(np.arange(len(sequences.lengths)), sequences.lengths)
         cells = ("time", "feature")
         constant = {"observed": (cells, sequences.mask), "sequence_of_row": (("time",), which)}
+        observed: dict[str, Any] = {OBSERVATIONS: (cells, sequences.values)}
+        if self._fitted.degrees is None:
+            observed[OBSERVED_VALUES] = (("value",), sequences.values[sequences.mask])
         return {
-            "observed_data": self.dataset({OBSERVATIONS: (cells, sequences.values)}, None),
+            "observed_data": self.dataset(observed, None),
             "constant_data": self.dataset(constant, None),
         }

@@ -108,13 +108,13 @@ def factorial_ar1_model(
     series = X if isinstance(X, Series) else as_series(X)
     priors = DEFAULT_PRIORS if priors is None else priors
     n_features = series.values.shape[-1]
-    timescale = numpyro.sample("timescale", expand_prior(priors.timescale, (n_components,)))
+    timescale = numpyro.sample("timescale", expand_prior("timescale", priors.timescale, (n_components,)))
     decay = numpyro.deterministic("decay", jnp.exp(-1.0 / timescale))
     loadings = numpyro.sample("loadings", priors.of_loadings(n_features, n_components))
     hierarchical = len(series.values.shape) == 3
     n_sequences = series.values.shape[0] if hierarchical else None
     variance = _noise_variance(priors, noise, n_features, n_sequences, least_noise)
-    offset = numpyro.sample("offset", expand_prior(priors.offset, (n_features,)))
+    offset = numpyro.sample("offset", expand_prior("offset", priors.offset, (n_features,)))
     obs = None if predict else series.values
     if not hierarchical:
         given = _given_parameters(decay, loadings, variance, offset, series)
@@ -158,12 +158,16 @@ def _noise_variance(
         return known if n_sequences is None else jnp.broadcast_to(known, (n_sequences, n_features))
     shape = (n_features,) if noise == "diagonal" else (1,)
     if priors.noise_variance is None:
-        variance = jnp.square(numpyro.sample("noise_std", expand_prior(priors.noise_std, shape)))
+        variance = jnp.square(numpyro.sample("noise_std", expand_prior("noise_std", priors.noise_std, shape)))
     elif n_sequences is None:
-        variance = numpyro.sample("noise_variance", expand_prior(priors.noise_variance, shape))
+        variance = numpyro.sample(
+            "noise_variance", expand_prior("noise_variance", priors.noise_variance, shape)
+        )
         return at_least(jnp.broadcast_to(variance, (n_features,)), least)
     else:
-        variance = numpyro.sample("typical_noise_variance", expand_prior(priors.noise_variance, shape))
+        variance = numpyro.sample(
+            "typical_noise_variance", expand_prior("noise_variance", priors.noise_variance, shape)
+        )
     variance = jnp.broadcast_to(variance, (n_features,))
     if n_sequences is not None:
         spread = numpyro.sample("noise_spread", priors.noise_spread)

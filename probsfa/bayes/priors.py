@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jax import Array, lax, random
 from jax.scipy.special import gammaln
@@ -28,6 +29,17 @@ def _noise_std() -> dist.Distribution:
 
 def _offset() -> dist.Distribution:
     return dist.Normal(0.0, 1.0)
+
+
+# Examples for messages, by parameter.
+_POSITIVE = {
+    "timescale": "LogNormal(2.3, 1.5)",
+    "noise_std": "LogNormal(-1, 1)",
+    "noise_variance": "InverseGamma(2, 0.5)",
+    "noise_spread": "HalfNormal(0.5)",
+    "degrees_of_freedom": "Gamma(2, 0.1)",
+}
+_REAL = {"loadings": "Normal(0, 1)", "offset": "Normal(0, 1)"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +77,8 @@ class Priors:
     Raises
     ------
     ValueError
-        If `shrinkage` is not positive.
+        If `shrinkage` is not positive; if a prior is not a NumPyro distribution with a density; or if that of
+        a positive parameter allows negative numbers.
 
     Examples
     --------
@@ -88,6 +101,10 @@ class Priors:
     def __post_init__(self) -> None:
         if self.shrinkage is not None and not self.shrinkage > 0.0:
             raise ValueError(f"shrinkage must be None or a positive scale; got {self.shrinkage!r}.")
+        for name in (*_POSITIVE, *_REAL):
+            prior = getattr(self, name)
+            if prior is not None or name != "noise_variance":
+                _check_prior(name, prior)
 
     def but(self, **changes: Any) -> "Priors":
         """Return the same priors but for those named."""
@@ -97,23 +114,50 @@ class Priors:
         """Prior of the loadings, with event shape (D, K)."""
         if self.shrinkage is not None:
             return SharedScaleNormal(self.shrinkage, n_features, n_components)
-        return expand_prior(self.loadings, (n_features, n_components))
+        return expand_prior("loadings", self.loadings, (n_features, n_components))
+
+
+def _check_prior(name: str, prior: Any) -> None:
+    """Raise a ValueError unless a prior has a density, on positive numbers if the parameter is positive."""
+    fix = _POSITIVE.get(name, _REAL.get(name))
+    if not isinstance(prior, dist.Distribution):
+        raise ValueError(
+            f"Priors({name}={prior!r}): a prior must be a distribution of NumPyro, for example {fix}."
+        )
+    base: Any = prior
+    while hasattr(base, "base_dist"):
+        base = base.base_dist
+    kind = type(base).__name__
+    if isinstance(base, dist.Delta):
+        known = "Give known noise variances by noise=. " if name.startswith("noise_") else ""
+        raise ValueError(
+            f"Priors({name}={kind}): a single value has no density to draw from. {known}Use a narrow "
+            f"distribution of the same family as {fix}."
+        )
+    support: Any = prior.support
+    if support.is_discrete:
+        raise ValueError(f"Priors({name}={kind}): {name} is continuous. Use a density, for example {fix}.")
+    if name in _POSITIVE and any(
+        np.any(support(np.full(prior.shape(), -size))) for size in np.logspace(-6.0, 6.0, 13)
+    ):
+        raise ValueError(
+            f"Priors({name}={kind}): {name} is positive, and this prior allows negative numbers. Use a "
+            f"distribution of positive numbers, for example {fix}."
+        )
 
 
 #: What is used where no priors are given; one object, so that compiled programs are used again.
 DEFAULT_PRIORS = Priors()
 
 
-def expand_prior(prior: dist.Distribution, shape: tuple[int, ...]) -> dist.Distribution:
+def expand_prior(name: str, prior: dist.Distribution, shape: tuple[int, ...]) -> dist.Distribution:
     """A prior of one number for all entries of an array, or a prior of the whole array as it is.
 
     Raises
     ------
     ValueError
-        If its shape is neither.
+        If its shape is neither; the message has the `name` of the parameter.
     """
-    if not isinstance(prior, dist.Distribution):
-        raise ValueError(f"A prior must be a NumPyro distribution; got {type(prior).__name__}.")
     whole = prior.shape()
     if prior.event_shape == () and len(whole) <= len(shape):
         try:
@@ -123,7 +167,10 @@ def expand_prior(prior: dist.Distribution, shape: tuple[int, ...]) -> dist.Distr
         if expanded is not None and expanded.shape() == shape:
             return expanded.to_event(len(shape))
     if whole != shape:
-        raise ValueError(f"A prior has the shape {whole}, which does not fit a parameter of shape {shape}.")
+        raise ValueError(
+            f"The prior of {name} has shape {whole}, but {name} has shape {shape}. Give a prior of a single "
+            f"number, or one of shape {shape}."
+        )
     return prior.to_event(len(prior.batch_shape)) if prior.batch_shape else prior
 
 

@@ -25,6 +25,23 @@ _COUNTS = (
 )
 
 
+# What to use in place of arguments that other estimators have.
+_FACTORS = "Its factors are AR(1) processes alone. Use ProbabilisticSFA, with maximum likelihood."
+_INSTEAD = {
+    "exog": "Give it X - U @ model.exog_coef_.T of a ProbabilisticSFA with exog=U, or sample coefficients "
+    "in a NumPyro model of your own: probsfa.bayes.FactorialAR1 has an offset for each row.",
+    "rhythms": _FACTORS,
+    "smooth": _FACTORS,
+}
+
+
+def refuse(where: str, unsupported: dict[str, Any]) -> None:
+    """Raise a TypeError for the first of some arguments that are not supported, with what to use instead."""
+    for name in unsupported:
+        fix = _INSTEAD.get(name, "Its parameters are in help(BayesianSFA).")
+        raise TypeError(f"{where} does not support the argument {name!r}. {fix}")
+
+
 def check_settings(model: Any) -> None:
     """Check the parameters of a :class:`probsfa.BayesianSFA`.
 

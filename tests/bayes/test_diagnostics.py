@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from probsfa.bayes.convergence import bulk_ess, rank_normalized_rhat, tail_ess
 from probsfa.bayes.diagnostics import convergence_diagnostics, report
 from probsfa.bayes.draws import Draws
 from probsfa.bayes.fitted import Inferred
@@ -26,21 +27,27 @@ def fitted(draws, **outcome):
     return SimpleNamespace(draws=draws, degrees=None, inferred=Inferred(np.empty((4, 500, 0)), **outcome))
 
 
-def split_rhat(x):
-    """Gelman et al. (2013), Bayesian Data Analysis, 11.4, of chains (C, N) split into halves."""
-    halves = x.reshape(2 * len(x), -1)
-    n = halves.shape[1]
-    within, between = halves.var(axis=1, ddof=1).mean(), n * halves.mean(axis=1).var(ddof=1)
-    return np.sqrt(((n - 1) / n * within + between / n) / within)
-
-
-def test_rhat_is_the_textbooks_and_what_does_not_vary_has_none(rng):
+def test_each_entry_has_its_measures_and_what_does_not_vary_has_none(rng):
     draws = make_draws(rng, apart=0.2)
     out = convergence_diagnostics(draws)
-    expected = [split_rhat(draws.offset[..., i]) for i in range(2)]
-    np.testing.assert_allclose(out["rhat"]["offset"], expected, rtol=1e-6)
-    assert out["rhat"]["loadings"].shape == (2, 1)
-    assert np.isnan(out["rhat"]["noise_variance"]).all() and np.isnan(out["ess"]["noise_variance"]).all()
+    assert set(out) == {"rhat", "ess", "ess_tail"}
+    for kind, measure in (("rhat", rank_normalized_rhat), ("ess", bulk_ess), ("ess_tail", tail_ess)):
+        for i in range(2):
+            assert out[kind]["offset"][i] == pytest.approx(measure(draws.offset[..., i : i + 1])[0])
+            assert out[kind]["loadings"][i, 0] == pytest.approx(measure(draws.loadings[..., i, :])[0])
+        assert np.isnan(out[kind]["noise_variance"]).all()
+    assert np.isnan(convergence_diagnostics(make_draws(rng, n=3))["rhat"]["offset"]).all()
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_heavy_tails_and_chains_of_other_widths_have_not_converged(rng, wide):
+    """Chains with Cauchy draws around two centres, and chains of which one is wider."""
+    draws = make_draws(rng)
+    offset = rng.standard_cauchy((4, 500, 2)) + 1.5 * np.array([0.0, 0.0, 1.0, 1.0])[:, None, None]
+    if wide:
+        offset = draws.offset * np.array([1.0, 1.0, 1.0, 2.0])[:, None, None]
+    judged = report(fitted(draws._replace(offset=offset)))
+    assert not judged.converged and judged.diagnostics["rhat"]["offset"].max() > 1.03
 
 
 def test_independent_draws_have_converged(rng):
@@ -51,9 +58,20 @@ def test_independent_draws_have_converged(rng):
 
 
 def test_chains_apart_are_said_to_disagree_and_few_draws_to_be_more(rng):
-    assert "The chains do not agree" in report(fitted(make_draws(rng, apart=3.0))).status
+    assert (
+        "The chains do not agree, most of all on offset" in report(fitted(make_draws(rng, apart=3.0))).status
+    )
     few = report(fitted(make_draws(rng, n=40)))
     assert not few.converged and "Raise n_draws" in few.status
+
+
+def test_advice_about_chains_apart_fits_the_case(rng):
+    """Two modes of a single factor are no reason for fewer of them; factors of one time scale are."""
+    draws = make_draws(rng, apart=3.0)
+    of_modes = report(fitted(draws)).status
+    assert "several modes" in of_modes and "n_components" not in of_modes
+    twice = draws._replace(decay=rng.uniform(0.85, 0.9, (4, 500, 2)), loadings=np.tile(draws.loadings, 2))
+    assert "lower n_components" in report(fitted(twice)).status
 
 
 def test_divergences_and_interrupts_are_reported(rng):

@@ -76,6 +76,118 @@ def test_gradient_is_that_of_finite_differences_of_the_joint_gaussian(rng, holes
             assert abs(float(slope[at]) - wanted) < 1e-6 * max(1.0, abs(wanted))
 
 
+def test_gradient_by_the_series_and_by_row_offsets_is_that_of_the_joint_gaussian(rng):
+    model = positive_model(rng, 3, 2)
+    (x,) = punch(rng, oracle.simulate(rng, model, [8]), "scattered")
+    mask = ~np.isnan(x)
+    rows = rng.standard_normal(x.shape)
+
+    def log_prob(value, offset):
+        return distribution_of(model._replace(offset=offset), mask).log_prob(value)
+
+    by_value, by_offset = jax.jit(jax.grad(log_prob, argnums=(0, 1)))(x, rows)
+    zero = model._replace(offset=np.zeros(3))
+    for at in np.ndindex(x.shape):
+        shift = np.zeros(x.shape)
+        shift[at] = 1e-5
+        ends = [oracle.log_likelihood(zero, [x + sign * shift - rows]) for sign in (1.0, -1.0)]
+        wanted = (ends[0] - ends[1]) / 2e-5 if mask[at] else 0.0
+        assert abs(float(by_value[at]) - wanted) < 1e-6 * max(1.0, abs(wanted))
+        assert float(by_offset[at]) == -float(by_value[at])
+
+
+def test_gradient_by_gaps_is_that_of_finite_differences_of_the_joint_gaussian(rng):
+    model = positive_model(rng, 3, 2)
+    index, gaps = np.array([2, 0, 1, 0, 0, 2, 1, 0]), np.array([0.5, 2.0])
+    (x,) = punch(rng, oracle.simulate(rng, model, [8]), "scattered")
+
+    def wanted_at(gaps):
+        times = (
+            np.concatenate([[0.0], np.cumsum(gaps[index[1:5]])]),
+            np.append(0.0, np.cumsum(gaps[index[6:]])),
+        )
+        return oracle.log_likelihood(model, [x[:5], x[5:]], list(times))
+
+    def log_prob(gaps):
+        return distribution_of(model, ~np.isnan(x), gap_index=index, gaps=gaps).log_prob(x)
+
+    value, slope = jax.jit(jax.value_and_grad(log_prob))(gaps)
+    assert abs(float(value) - wanted_at(gaps)) < EXACT * abs(value)
+    for u in range(2):
+        step = 1e-5 * np.eye(2)[u]
+        wanted = (wanted_at(gaps + step) - wanted_at(gaps - step)) / 2e-5
+        assert abs(float(slope[u]) - wanted) < 1e-6 * max(1.0, abs(wanted))
+
+
+def test_gradients_of_a_batch_are_those_one_by_one(rng):
+    models = [positive_model(rng, 3, 2) for _ in range(4)]
+    stacked = oracle.Model(*(jnp.stack([jnp.asarray(m[i]) for m in models]) for i in range(4)))
+    xs = np.stack([oracle.simulate(rng, m, [9])[0] for m in models])
+    masks, gaps, index = rng.random(xs.shape) < 0.8, np.array([0.5, 2.0]), np.array([2, *8 * [0, 1]])[:9]
+
+    def log_prob(model, mask, x, gaps):
+        return jnp.sum(distribution_of(model, mask, gap_index=index, gaps=gaps).log_prob(x))
+
+    slope = jax.jit(jax.grad(log_prob, argnums=(0, 2, 3)))
+    by_model, by_value, by_gaps = slope(stacked, masks, xs, gaps)
+    single = [slope(m, mask, x, gaps) for m, mask, x in zip(models, masks, xs, strict=True)]
+    for i, (of_model, of_value, _) in enumerate(single):
+        for found, wanted in zip((*by_model, by_value), (*of_model, of_value), strict=True):
+            np.testing.assert_allclose(found[i], wanted, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(by_gaps, sum(g for _, _, g in single), rtol=1e-9)
+
+
+def test_gradient_by_gaps_of_a_process_without_values_between_steps_is_nan():
+    series = {"loadings": np.ones((2, 1)), "noise_variance": 0.5, "n_steps": 3, "gap_index": [1, 0, 0]}
+    slope = jax.grad(lambda gaps: FactorialAR1([-0.5], **series, gaps=gaps).log_prob(np.ones((3, 2))))
+    assert np.isnan(slope(np.array([2.0])))
+
+
+def test_a_latent_site_has_the_posterior_of_the_joint_gaussian(rng):
+    model = positive_model(rng, 2, 1)._replace(offset=np.array([1.0, -1.0]))
+    (x,) = oracle.simulate(rng, model, [6])
+    y = x + 0.7 * rng.standard_normal(x.shape)
+
+    def below_normal_observations():
+        hidden = numpyro.sample("x", FactorialAR1(*model, n_steps=6))
+        numpyro.sample("y", dist.Normal(hidden, 0.7).to_event(2), obs=y)
+
+    mcmc = MCMC(NUTS(below_normal_observations), num_warmup=300, num_samples=6000, progress_bar=False)
+    mcmc.run(jax.random.key(0))
+    drawn = np.asarray(mcmc.get_samples()["x"]).reshape(6000, -1)
+    H, P = oracle.observation_matrix(model, 6), oracle.latent_covariance(model, [np.zeros((6, 2))])
+    prior = H @ P @ H.T + np.diag(np.tile(model.noise, 6))
+    covariance = np.linalg.inv(np.linalg.inv(prior) + np.eye(12) / 0.49)
+    mean = np.tile(model.offset, 6)
+    mean = mean + covariance @ (y.ravel() - mean) / 0.49
+    std = np.sqrt(np.diag(covariance))
+    assert abs(np.mean(drawn.std(axis=0) / std) - 1.0) < 0.02
+    np.testing.assert_allclose((drawn.mean(axis=0) - mean) / std, 0.0, atol=mc_tolerance(1.0, 3000))
+
+
+def test_offsets_by_row_are_means_of_the_rows(rng):
+    model = positive_model(rng, 3, 1)
+    rows = rng.standard_normal((2, 5, 3))
+    moving = distribution_of(model._replace(offset=rows), None, n_steps=5)
+    assert moving.batch_shape == (2,) and moving.event_shape == (5, 3)
+    np.testing.assert_array_equal(moving.mean, rows)
+    still = distribution_of(model._replace(offset=np.zeros(3)), None, n_steps=5)
+    drawn = jax.jit(lambda key: moving.sample(key, (4,)))(jax.random.key(0))
+    assert drawn.shape == (4, 2, 5, 3)
+    np.testing.assert_allclose(moving.log_prob(drawn), still.log_prob(drawn - rows), rtol=EXACT)
+    with pytest.raises(ValueError, match=r"offset of shape \(5, 3\) may .* shape \(5, 5, 3\)"):
+        FactorialAR1(np.full((5, 1), 0.5), np.ones((3, 1)), 1.0, np.zeros((5, 3)), n_steps=5)
+
+
+def test_negative_decays_between_steps_are_an_error_and_at_whole_steps_are_none():
+    series = {"loadings": np.ones((2, 1)), "noise_variance": 1.0, "n_steps": 3, "gap_index": [1, 0, 0]}
+    with pytest.raises(
+        ValueError, match=r"decay has the negative value -0.5 and gaps has 0.5: .* Use decays"
+    ):
+        FactorialAR1([-0.5], **series, gaps=[0.5])
+    assert np.isfinite(FactorialAR1([-0.5], **series, gaps=[2.0]).log_prob(np.ones((3, 2))))
+
+
 @sparsely("noise", [1e-8, 1e-6, 1e-4, 1e-2, 1.0, 1e3], shown=[1e-8])
 def test_no_nan_from_tiny_to_huge_noise(rng, noise):
     model = positive_model(rng, 4, 2, noise)

@@ -241,6 +241,22 @@ def test_priors_can_be_changed(frame):
     assert abs(model.timescales_[0] - 500.0) < 20.0
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda X: BayesianSFA(rhythms=1), "BayesianSFA does not support .* 'rhythms'. .* ProbabilisticSFA"),
+        (
+            lambda X: BayesianSFA(1).fit(X, exog=X),
+            "BayesianSFA.fit does not support .* 'exog'. .*FactorialAR1",
+        ),
+        (lambda X: BayesianSFA(n_component=1), "does not support the argument 'n_component'"),
+    ],
+)
+def test_arguments_of_other_estimators_are_refused_with_what_to_use(frame, call, message):
+    with pytest.raises(TypeError, match=message):
+        call(frame[0])
+
+
 @pytest.mark.exhaustive
 def test_shrinkage_draws_in_what_is_not_needed():
     # One latent, and two asked for: the other is left with less than under the plain prior.

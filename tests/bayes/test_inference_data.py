@@ -3,6 +3,7 @@
 import arviz
 import numpy as np
 import pytest
+from scipy.stats import kstest
 
 from tests.oracles import statespace as oracle
 
@@ -57,6 +58,44 @@ def test_log_likelihood_is_that_of_each_row_given_the_rows_before(sampled, tree,
     np.testing.assert_allclose(logs.sel(chain=chain, draw=draw), wanted, atol=1e-8)
 
 
+def test_log_likelihood_by_value_is_that_of_each_value_given_all_others(sampled, tree, frame):
+    logs = tree["log_likelihood"]["observed_values"]
+    X = frame[0].to_numpy()
+    mask = ~np.isnan(X)
+    assert logs.dims == ("chain", "draw", "value") and logs.shape[-1] == mask.sum()
+    assert tree["observed_data"]["observed_values"].to_numpy().tolist() == X[mask].tolist()
+    assert set(logs["value_feature"].to_numpy()) == {"a", "b", "c"}
+    chain, draw = 1, int(logs["draw"][2])
+    model = oracle.Model(*(x[chain, draw] for x in sampled.draws_))
+    whole = oracle.kalman_loop(model, [X]).row_log_likelihoods.sum()
+    left_out = []
+    for at in np.argwhere(mask)[::40]:
+        without = X.copy()
+        without[tuple(at)] = np.nan
+        left_out.append(whole - oracle.kalman_loop(model, [without]).row_log_likelihoods.sum())
+    np.testing.assert_allclose(logs.sel(chain=chain, draw=draw)[::40], left_out, atol=1e-8)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_leave_one_out_of_arviz_is_calibrated_on_data_of_the_model(sampled):
+    idata = sampled.inference_data_
+    found = arviz.loo(idata, var_name="observed_values", pointwise=True)
+    assert np.mean(found.pareto_k < 0.7) > 0.9  # of so few draws
+    pit = arviz.loo_pit(idata, y="observed_values")
+    pit = np.asarray(pit["observed_values"] if hasattr(pit, "data_vars") else pit)
+    assert kstest(pit, "uniform").pvalue > 1e-3
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_arviz_plots_the_calibration_of_values_left_out(sampled):
+    if hasattr(arviz, "InferenceData"):
+        assert (
+            arviz.plot_loo_pit(sampled.inference_data_, y="observed_values", backend="matplotlib") is not None
+        )
+    else:
+        assert arviz.plot_loo_pit(sampled.inference_data_, var_names=["observed_values"]) is not None
+
+
 def test_predictive_latents_and_observations_belong_together(sampled, tree):
     group = tree["posterior_predictive"]
     draws = group["observations"]["draw"].to_numpy()
@@ -79,4 +118,4 @@ def test_the_installed_arviz_summarises_it(sampled):
     table = arviz.summary(sampled.inference_data_, var_names=["timescale", "loadings"])
     assert len(table) == 4 and any("loadings" in str(name) for name in table.index)
     ess = float(table["ess_bulk"].iloc[0])
-    assert ess == pytest.approx(float(sampled.diagnostics_["ess"]["decay"][0]), rel=0.5)
+    assert ess == pytest.approx(float(sampled.diagnostics_["ess"]["decay"][0]), abs=1.0)  # ArviZ rounds

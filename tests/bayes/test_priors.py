@@ -43,20 +43,57 @@ def test_shared_scale_draws_what_its_density_says():
 
 
 def test_a_prior_of_one_number_serves_all_entries_and_a_whole_one_stays():
-    assert expand_prior(dist.Normal(0.0, 1.0), (3, 2)).event_shape == (3, 2)
+    assert expand_prior("offset", dist.Normal(0.0, 1.0), (3, 2)).event_shape == (3, 2)
     whole = dist.Normal(jnp.arange(3.0), 1.0)
-    assert expand_prior(whole, (3,)).event_shape == (3,)
-    assert expand_prior(dist.MultivariateNormal(jnp.zeros(3), jnp.eye(3)), (3,)).event_shape == (3,)
+    assert expand_prior("offset", whole, (3,)).event_shape == (3,)
+    assert expand_prior("offset", dist.MultivariateNormal(jnp.zeros(3), jnp.eye(3)), (3,)).event_shape == (3,)
 
 
 @pytest.mark.parametrize(
     "prior", [dist.Normal(jnp.zeros(4), 1.0), dist.MultivariateNormal(jnp.zeros(2), jnp.eye(2))]
 )
 def test_a_prior_of_the_wrong_shape_is_named(prior):
-    with pytest.raises(ValueError, match="does not fit a parameter of shape"):
-        expand_prior(prior, (3,))
-    with pytest.raises(ValueError, match="must be a NumPyro distribution"):
-        expand_prior(3.0, (3,))
+    with pytest.raises(
+        ValueError, match=r"The prior of offset has shape \(.,\), but offset has shape \(3,\)"
+    ):
+        expand_prior("offset", prior, (3,))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"timescale": dist.Normal(0.0, 1.0)}, r"timescale=Normal\): timescale is positive.* LogNormal\(2.3"),
+        ({"timescale": dist.Uniform(-1e-3, 5.0)}, r"timescale=Uniform\): timescale is positive"),
+        ({"timescale": dist.Poisson(3.0)}, r"timescale=Poisson\): timescale is continuous.* LogNormal\(2.3"),
+        ({"noise_std": dist.Normal(jnp.zeros(3), 1.0)}, r"noise_std=Normal\): noise_std is positive"),
+        ({"noise_std": dist.Delta(0.5)}, r"noise_std=Delta\): .*known noise variances by noise="),
+        (
+            {"noise_variance": dist.Cauchy().expand((3,))},
+            r"noise_variance=Cauchy\): .* InverseGamma\(2, 0.5\)",
+        ),
+        ({"offset": dist.Delta(0.0)}, r"offset=Delta\): a single value has no density.* Normal\(0, 1\)"),
+        ({"offset": dist.Delta(jnp.zeros(3)).to_event(1)}, r"offset=Delta\): a single value"),
+        ({"loadings": 1.0}, r"loadings=1.0\): a prior must be a distribution of NumPyro.* Normal\(0, 1\)"),
+        ({"timescale": None}, r"timescale=None\): a prior must be a distribution of NumPyro"),
+    ],
+)
+def test_a_prior_that_cannot_be_sampled_is_named_with_one_that_can(changes, message):
+    with pytest.raises(ValueError, match=message):
+        Priors(**changes)
+
+
+@pytest.mark.parametrize(
+    "prior",
+    [
+        dist.HalfCauchy(1.0),
+        dist.Uniform(0.0, 5.0),
+        dist.TruncatedNormal(0.0, 1.0, low=1.0),
+        dist.LogNormal(jnp.zeros(3), 1.0).to_event(1),
+        dist.TransformedDistribution(dist.Normal(0.0, 1.0), dist.transforms.ExpTransform()),
+    ],
+)
+def test_priors_of_positive_numbers_are_those_of_positive_parameters(prior):
+    assert Priors(timescale=prior, noise_std=prior, noise_variance=prior).timescale is prior
 
 
 def test_shrinkage_must_be_positive():

@@ -59,8 +59,10 @@ def marginal_log_likelihood(
     Returns
     -------
     Array of shape ()
-        Log-likelihood in nats. Its gradient by the first four arguments is exact (Fisher's identity: Olsson,
-        Petersen & Lehn-Schioler 2007) and can be differentiated again; that by the data is zero.
+        Log-likelihood in nats. Its gradient by the first four arguments, `values` and `gaps` is exact
+        (Fisher's identity: Olsson, Petersen & Lehn-Schioler 2007) and can be differentiated again. `mask` and
+        `gap_index` are not differentiated. Where a decay is not positive, the gradient by `gaps` is NaN: such
+        a process has no value between steps.
     """
     model = Model(_transition_table(decay, gaps), loadings, noise_variance, offset)
     problem = make_problem(model, Rows(values, mask, gap_index), model.n_gaps)
@@ -68,7 +70,7 @@ def marginal_log_likelihood(
     return jnp.sum(strategy_for_sampling(values.shape[0], model.n_states).forward(problem, prior)[1])
 
 
-_Residual = tuple[tuple[Array, Array, Array, Array], Array, Array, Array | None]
+_Residual = tuple[tuple[Array, Array, Array, Array, Array], Array | None]
 
 
 @broadcasting()
@@ -82,7 +84,7 @@ def _value_and_score(
     gap_index: Array,
     gaps: Array | None = None,
 ) -> tuple[Array, _Residual]:
-    table, pull_back = jax.vjp(lambda a: _transition_table(a, gaps), decay)
+    table = _transition_table(decay, gaps)
     model = Model(table, loadings, noise_variance, offset)
     rows, n_gaps = Rows(values, mask, gap_index), model.n_gaps
     problem = make_problem(model, rows, n_gaps)
@@ -96,23 +98,33 @@ def _value_and_score(
         problem.following, following_index(rows, n_gaps), n_gaps, moments, nothing
     )
     by_gap = transition_score(table.at(slice(None, -1)), transitions, innovation_power, innovation_moments)
-    (by_decay,) = pull_back(by_gap.map(lambda rows: jnp.concatenate([rows, jnp.zeros_like(rows[-1:])])))
+    by_decay, by_gaps = _through_gaps(by_gap.decay, decay, gaps)
     by_latent = crossed / noise_variance[:, None]
     by_noise = 0.5 * (power / noise_variance - counts) / noise_variance
-    score = (by_decay, by_latent[:, :-1], by_noise, by_latent[:, -1])
-    return jnp.sum(log_likelihoods), (score, values, mask, gaps)
+    # -R^-1 (x - mu - C E[z]), zero where nothing is observed.
+    by_values = -mask * (values - offset - moments.means.T @ loadings.T) / noise_variance
+    score = (by_decay, by_latent[:, :-1], by_noise, by_latent[:, -1], by_values)
+    return jnp.sum(log_likelihoods), (score, by_gaps)
+
+
+def _through_gaps(by_transition: Array, decay: Array, gaps: Array | None) -> tuple[Array, Array | None]:
+    """Scores by the decay over one step and by the gaps, from those (U, K) by the decays over each gap."""
+    if gaps is None:
+        return by_transition[0], None
+    over, pull_back = jax.vjp(lambda a: a ** gaps[:, None], decay)
+    rate = jnp.where(decay > 0.0, jnp.log(jnp.where(decay > 0.0, decay, 1.0)), jnp.nan)
+    return pull_back(by_transition)[0], jnp.sum(by_transition * over * rate, axis=1)
 
 
 @broadcasting()
 def _pull_back(residual: _Residual, cotangent: Array) -> tuple[Array | None, ...]:
-    score, values, mask, gaps = residual
-    data = (
-        jnp.zeros_like(values),
-        jnp.zeros_like(mask),
+    score, by_gaps = residual
+    return (
+        *(cotangent * part for part in score),
         None,
-        None if gaps is None else jnp.zeros_like(gaps),
+        None,
+        None if by_gaps is None else cotangent * by_gaps,
     )
-    return (*(cotangent * part for part in score), *data)
 
 
 marginal_log_likelihood.defvjp(_value_and_score, _pull_back)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+import pytest
 
 from probsfa.bayes import Priors
 from probsfa.bayes.coordinates.chart import choose_chart
@@ -27,6 +28,9 @@ def difference(target, data, values, rng):
             free, _ = target.unravel(x, charted)
             scale = jnp.sqrt(-jnp.expm1(-2.0 / jnp.exp(free["timescale"])))
             parts = {**free, "loadings": free["loadings"] * scale}
+            if target.bend is not None:
+                ratio = jnp.exp(free["noise_std"]) / target.bend
+                parts["noise_std"] = target.bend * jnp.log(jnp.expm1(ratio))
             return jnp.concatenate([parts[name].ravel() for name in target.sites])
 
         volume = np.linalg.slogdet(np.asarray(jax.jit(jax.jacobian(plain))(jnp.asarray(vector))))[1]
@@ -80,3 +84,22 @@ def test_hierarchical_models_are_rotated_but_their_offset_is_plain(rng):
     assert chart.offset_scale is None
     for x, y in zip(chart.rotation, choose_chart(target, values, data).rotation, strict=True):
         np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize("std", [1e-12, 1e-3, 0.1, 0.5, 30.0])
+def test_noise_has_the_density_of_its_logarithm_times_the_volume_of_the_bend(rng, std):
+    target, data, values = small_problem(rng)
+    assert target.bend == pytest.approx(np.exp(-2.0))
+    vector = target.to_vector({**values, "noise_std": np.full(D, std)})
+    part = target.slices["noise_std"]
+    with jax.enable_x64(True):
+
+        def log_std(coordinate):
+            return target.unravel(jnp.asarray(vector).at[part].set(coordinate), data)[0]["noise_std"]
+
+        at = jnp.asarray(vector[part])
+        found, slopes = log_std(at), jnp.diag(jax.jacobian(log_std)(at))
+        flat = target.unravel(jnp.asarray(vector).at[part].set(100.0), data)[1]  # where both are the same
+        volume = target.unravel(jnp.asarray(vector), data)[1] - flat
+    np.testing.assert_allclose(found, np.log(std), rtol=1e-12)
+    np.testing.assert_allclose(volume, np.sum(np.log(slopes)) + D * np.log(100.0), rtol=1e-10)

@@ -1,0 +1,87 @@
+"""Convergence of Markov chains: R-hat and effective sample sizes, with the definitions of ArviZ and Stan.
+
+Vehtari, Gelman, Simpson, Carpenter & Buerkner (2021), "Rank-normalization, folding, and localization: an
+improved R-hat for assessing convergence of MCMC", Bayesian Analysis 16:667, doi:10.1214/20-BA1221. Written
+here because importing ArviZ takes longer than the measures of a whole fit.
+
+All functions have draws (C, N, E) of E numbers, of C chains with N draws each, and return (E,).
+"""
+
+import numpy as np
+import scipy.fft
+import scipy.special
+import scipy.stats
+
+from probsfa._typing import FloatArray
+
+__all__ = ["bulk_ess", "rank_normalized_rhat", "tail_ess"]
+
+_TAIL = 0.05
+
+
+def rank_normalized_rhat(draws: FloatArray) -> FloatArray:
+    """Return the larger R-hat of the ranks of split chains and of those of the distances from the median.
+
+    Of a single chain it compares the two halves.
+    """
+    halves = _split(draws)
+    folded = np.abs(halves - np.median(halves, axis=(0, 1)))
+    return np.maximum(_rhat(_rank_normalized(halves)), _rhat(_rank_normalized(folded)))
+
+
+def bulk_ess(draws: FloatArray) -> FloatArray:
+    """Return the effective sample size of the ranks of split chains."""
+    return _ess(_rank_normalized(_split(draws)))
+
+
+def tail_ess(draws: FloatArray) -> FloatArray:
+    """Return the smaller effective sample size of the estimates of the 5 % and the 95 % quantile."""
+    ends = np.quantile(draws, [_TAIL, 1.0 - _TAIL], axis=(0, 1))
+    return np.minimum(*(_ess(_split((draws <= end).astype(np.float64))) for end in ends))
+
+
+def _split(draws: FloatArray) -> FloatArray:
+    """Halves of chains as chains; the middle draw of an odd number is left out."""
+    half = draws.shape[1] // 2
+    return np.concatenate([draws[:, :half], draws[:, -half:]])
+
+
+def _rank_normalized(draws: FloatArray) -> FloatArray:
+    """Normal scores of the ranks among all chains (Blom 1958)."""
+    flat = draws.reshape(-1, draws.shape[-1])
+    ranks = scipy.stats.rankdata(flat, axis=0)
+    scores: FloatArray = scipy.special.ndtri((ranks - 0.375) / (len(flat) + 0.25))
+    return scores.reshape(draws.shape)
+
+
+def _rhat(draws: FloatArray) -> FloatArray:
+    n = draws.shape[1]
+    within = np.mean(np.var(draws, axis=1, ddof=1), axis=0)
+    between = n * np.var(np.mean(draws, axis=1), axis=0, ddof=1)
+    rhat: FloatArray = np.sqrt((between / within + n - 1.0) / n)
+    return rhat
+
+
+def _ess(draws: FloatArray) -> FloatArray:
+    """Effective sample size by Geyer's initial monotone sequence, of several chains."""
+    chains, n, _ = draws.shape
+    centred = draws - np.mean(draws, axis=1, keepdims=True)
+    size = scipy.fft.next_fast_len(2 * n, real=True)
+    power = np.abs(scipy.fft.rfft(centred, size, axis=1)) ** 2
+    autocovariance = np.mean(scipy.fft.irfft(power, size, axis=1)[:, :n], axis=0) / n
+    within = autocovariance[0] * n / (n - 1.0)
+    total = autocovariance[0] + np.var(np.mean(draws, axis=1), axis=0, ddof=1)
+    constant = np.ptp(draws, axis=(0, 1)) < np.finfo(np.float64).resolution
+    correlation = 1.0 - (within - autocovariance) / np.where(constant, 1.0, total)
+    correlation[0] = 1.0
+    n_pairs = max(1, (n - 1) // 2)
+    pairs = correlation[0 : 2 * n_pairs : 2] + correlation[1 : 2 * n_pairs : 2]
+    # Up to the first pair that is not positive, of which the first number alone counts, where it is positive.
+    positive = np.cumprod(pairs[:-1] > 0.0, axis=0, dtype=bool)
+    last = np.sum(positive, axis=0)
+    kept = np.sum(np.minimum.accumulate(pairs[:-1], axis=0), axis=0, where=positive)
+    at = np.arange(draws.shape[-1])
+    beyond = correlation[2 * last, at]
+    beyond = np.where((beyond > 0.0) | (pairs[last, at] >= 0.0), beyond, 0.0)
+    time = np.maximum(2.0 * kept + beyond - 1.0, 1.0 / np.log10(chains * n))
+    return np.where(constant, float(chains * n), chains * n / time)

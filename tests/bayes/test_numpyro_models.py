@@ -1,0 +1,113 @@
+"""The models of the page on models of one's own run as they are, with the densities of joint Gaussians."""
+
+import re
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from numpyro.infer.util import log_density
+
+from tests.oracles import statespace as oracle
+from tests.tolerances import EXACT
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "numpyro_models.md"
+SWITCH = 'jax.config.update("jax_enable_x64", True)'  # would hold for all other tests
+
+
+@pytest.fixture(autouse=True)
+def double():
+    with jax.enable_x64(True):
+        yield
+
+
+def run_page(draw=None):
+    """Run the code of the page, with another function in the place of its ``draw``; returns its names."""
+    first, *models = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    assert SWITCH in first and len(models) == 4
+    names = {}
+    exec(first.replace(SWITCH, ""), names)
+    if draw is not None:
+        names["draw"] = draw
+    for code in models:
+        exec(code, names)
+    return names
+
+
+@pytest.fixture(scope="module")
+def calls():
+    """Models and data that the page samples, by name."""
+    made = {}
+
+    def record(model, *data):
+        made[model.__name__] = (model, data)
+
+    with jax.enable_x64(True):
+        run_page(record)
+    return made
+
+
+def density_of_series(call, values):
+    """Log density of the site of the series at values of the others."""
+    model, data = call
+    _, trace = log_density(model, data, {}, values)
+    site = trace["x"]
+    return np.asarray(site["fn"].log_prob(site["value"]))
+
+
+def test_groups_have_the_densities_of_joint_gaussians(rng, calls):
+    values = {
+        "centre": 1.5,
+        "spread": 0.4,
+        "loadings": rng.uniform(0.5, 1.0, (2, 1)),
+        "noise_std": np.array([0.4, 0.6]),
+        "deviation": rng.standard_normal(3),
+    }
+    (X,) = calls["groups"][1]
+    assert np.isnan(X).any()
+    found = density_of_series(calls["groups"], values)
+    decays = np.exp(-1.0 / np.exp(1.5 + 0.4 * values["deviation"]))
+    for density, decay, x in zip(found, decays, X, strict=True):
+        model = oracle.Model(np.array([decay]), values["loadings"], values["noise_std"] ** 2, np.zeros(2))
+        assert density == pytest.approx(oracle.log_likelihood(model, [x]), rel=EXACT)
+
+
+def test_covariates_move_the_means_of_the_rows(rng, calls):
+    values = {
+        "coefficients": rng.standard_normal((2, 2)),
+        "timescale": np.array([5.0]),
+        "loadings": rng.uniform(0.5, 1.0, (2, 1)),
+        "noise_std": np.array([0.4, 0.6]),
+    }
+    X, U = calls["regression"][1]
+    model = oracle.Model(np.exp([-0.2]), values["loadings"], values["noise_std"] ** 2, np.zeros(2))
+    wanted = oracle.log_likelihood(model, [X - U @ values["coefficients"]])
+    assert density_of_series(calls["regression"], values) == pytest.approx(wanted, rel=EXACT)
+
+
+def test_tables_share_the_first_factor_alone(rng, calls):
+    loadings = {name: rng.uniform(0.5, 1.0, (2, 1)) for name in ("shared_x", "own_x", "shared_y", "own_y")}
+    values = {"timescale": np.array([9.0, 3.0, 2.0]), "noise_std": np.full(4, 0.5), **loadings}
+    X, Y = calls["tables"][1]
+    matrix = np.zeros((4, 3))
+    matrix[:2, [0, 1]] = np.hstack([loadings["shared_x"], loadings["own_x"]])
+    matrix[2:, [0, 2]] = np.hstack([loadings["shared_y"], loadings["own_y"]])
+    model = oracle.Model(np.exp(-1.0 / values["timescale"]), matrix, np.full(4, 0.25), np.zeros(4))
+    wanted = oracle.log_likelihood(model, [np.hstack([X, Y])])
+    assert density_of_series(calls["tables"], values) == pytest.approx(wanted, rel=EXACT)
+
+
+@pytest.mark.exhaustive
+def test_the_page_runs_and_finds_what_was_simulated():
+    names = run_page()
+    by_group, effect = names["by_group"], names["effect"]
+    logs = np.log(np.asarray(by_group["timescale"]))
+    assert np.all(np.abs(logs.mean(axis=0) - np.log(names["timescales"])) < 4.0 * logs.std(axis=0))
+    coefficients = np.asarray(names["with_covariates"]["coefficients"])
+    assert np.all(np.abs(coefficients.mean(axis=0) - effect) < 4.0 * coefficients.std(axis=0))
+    assert np.all(coefficients[:, 1].std(axis=0) < 0.5)
+    for name in ("shared_x", "shared_y"):
+        assert np.all(np.quantile(names["of_two"][name], 0.05, axis=0) > 0.1)
+    rates = np.asarray(names["of_counts"]["log_rate"])
+    assert np.corrcoef(rates.mean(axis=0).ravel(), np.log1p(names["N"]).ravel())[0, 1] > 0.7
+    assert np.median(rates.std(axis=0)) > 0.2
