@@ -64,6 +64,33 @@ def test_recipe_of_conda_builds_with_what_the_package_is_built_with():
     assert recipe("host") == [f"python {PROJECT['requires-python']}", "pip", *needed]
 
 
+def test_recipe_of_conda_builds_the_compiled_engine():
+    assert "noarch" not in RECIPE
+    assert 'python -c "import _probsfa_core"' in recipe("commands")
+    compilers = re.findall(r'compiler\("(\w+)"\)', RECIPE)
+    assert compilers == ["c", "cxx"]
+    assert 'stdlib("c")' in RECIPE
+
+
+def oldest():
+    """The oldest versions that the package and its tests accept, by name."""
+    extras = PROJECT["optional-dependencies"]
+    asked = [*PROJECT["dependencies"], *extras["test"], *extras["dask"]]
+    pairs = [re.fullmatch(r"([\w-]+)(?:\[.*\])?>=(\S+)", each) for each in asked]
+    return {pair[1]: pair[2] for pair in pairs if pair}
+
+
+def test_oldest_versions_are_pinned_for_the_tests():
+    lines = (ROOT / "constraints-oldest.txt").read_text("utf-8").splitlines()
+    pinned = dict(line.split("==") for line in lines if line and not line.startswith("#"))
+    assert list(pinned) == sorted(pinned)
+    same_release = {"distributed": "dask"}
+    for name, version in pinned.items():
+        asked = oldest()[same_release.get(name, name)]
+        assert (version + ".0").startswith(asked + ".") or version == asked, name
+    assert set(pinned) - set(same_release) == set(oldest())
+
+
 def bundled():
     """Files of the package that are no code, nor made of it."""
     code = {".py", ".pyi", ".md", ".typed", ".pyc", ".c", ".cpp", ".h", ".so"}
