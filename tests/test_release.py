@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import probsfa
+from tests import public_names
 
 ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -118,3 +119,14 @@ def test_supported_versions_of_python_are_those_of_the_classifiers():
     assert listed[0] == PROJECT["requires-python"].removeprefix(">=")
     minors = [int(version.partition(".")[2]) for version in listed]
     assert minors == list(range(minors[0], minors[-1] + 1))
+
+
+def test_public_names_are_those_of_the_page_on_stability():
+    """A name that has gone breaks programs; a new one belongs into the page."""
+    page = public_names.PAGE.read_text("utf-8")
+    frozen, found = public_names.listed(page), public_names.public_names()
+    for module, names in frozen.items():
+        gone = set(names) - set(found.get(module, ()))
+        assert not gone, f"{module} no longer has {gone}, which docs/api_stability.md promises"
+    assert found == frozen, "python -m tests.public_names adds new names to docs/api_stability.md"
+    assert public_names.rewritten(page) == page

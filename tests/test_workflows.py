@@ -159,7 +159,7 @@ def tree(tmp_path):
         "probsfa/__init__.py": '__version__ = "1.2.0rc1"\n',
         "CITATION.cff": "cff-version: 1.2.0\nversion: 1.2.0rc1\n",
         "conda/meta.yaml": '{% set version = "1.2.0rc1" %}\n',
-        "CHANGELOG.md": "# Changelog\n\n## 1.2.0 - unreleased\n\n- New.\n\n### More\n\n- Old.\n\n## 1.1.0\n\n- Older.\n",
+        "CHANGELOG.md": "# Changelog\n\n## 1.2.0\n\n- New.\n\n### More\n\n- Old.\n\n## 1.1.0\n\n- Older.\n",
         ".ci/tag": (ROOT / ".ci" / "tag").read_text("utf-8"),
     }.items():
         (tmp_path / path).parent.mkdir(exist_ok=True)

@@ -51,7 +51,7 @@ def _warn() -> None:
         "The compiled engine of probsfa is not installed: JAX computes the results, which takes seconds more "
         "for each process and shape of data. Install a wheel of probsfa for this system; or install GCC or "
         "Clang and repeat the installation with `pip install -v --no-cache-dir --force-reinstall --no-deps`, "
-        f"where -v shows the errors of the build. {SWITCH}=0 in the environment uses JAX without this warning.",
+        f"where -v shows the errors of the build. Set {SWITCH}=0 to use JAX without this warning.",
         stacklevel=4,
     )
 
