@@ -2,8 +2,8 @@
 
     python -m tests.public_names
 
-writes that list anew. Run it when a public name was added. A name may only go after users were warned in a minor
-version.
+writes that list anew. Run it when a public name was added. A name may only go after users were warned in a
+minor version.
 """
 
 import importlib

@@ -1,8 +1,8 @@
 """The installed package works: public names, the compiled engine at every instruction set, the main methods.
 
-These tests are run on each wheel that is built, beside an installation and without the sources of the package.
-They need NumPy, SciPy, scikit-learn and pandas alone; tests of what is computed with JAX are skipped where it is
-not installed, as there are systems for which JAX has no wheel.
+These tests are run on each wheel that is built, where it is installed and without the sources of the package.
+They need NumPy, SciPy, scikit-learn and pandas alone. Tests of what is computed with JAX are skipped where it
+is not installed: there are systems for which JAX has no wheel.
 """
 
 import importlib.metadata
