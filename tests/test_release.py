@@ -73,6 +73,14 @@ def test_recipe_of_conda_builds_the_compiled_engine():
     assert 'stdlib("c")' in RECIPE
 
 
+def test_wheels_of_the_stable_abi_are_built_with_it():
+    """A module that is not built for it has the name of one version of Python, and no other one finds it."""
+    cmake = (ROOT / "CMakeLists.txt").read_text("utf-8")
+    assert SETTINGS["tool"]["scikit-build"]["wheel"]["py-api"] == "cp312"
+    assert " STABLE_ABI " in cmake and "${SKBUILD_SABI_COMPONENT}" in cmake
+    assert f"cmake >={re.search(r'VERSION ([0-9.]+)', cmake)[1]}" in RECIPE
+
+
 def oldest():
     """The oldest versions that the package and its tests accept, by name."""
     extras = PROJECT["optional-dependencies"]
