@@ -12,7 +12,7 @@ import os
 
 from probsfa._lazy import homes_in_stub, looked_up
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 
 _HOMES = homes_in_stub(os.path.splitext(__file__)[0] + ".pyi")
 __all__ = ["__version__"] + list(_HOMES)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import probsfa
+from tests import public_names
 
 ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -64,6 +65,41 @@ def test_recipe_of_conda_builds_with_what_the_package_is_built_with():
     assert recipe("host") == [f"python {PROJECT['requires-python']}", "pip", *needed]
 
 
+def test_recipe_of_conda_builds_the_compiled_engine():
+    assert "noarch" not in RECIPE
+    assert 'python -c "import _probsfa_core"' in recipe("commands")
+    compilers = re.findall(r'compiler\("(\w+)"\)', RECIPE)
+    assert compilers == ["c", "cxx"]
+    assert 'stdlib("c")' in RECIPE
+
+
+def test_wheels_of_the_stable_abi_are_built_with_it():
+    """A module that is not built for it has the name of one version of Python, and no other one finds it."""
+    cmake = (ROOT / "CMakeLists.txt").read_text("utf-8")
+    assert SETTINGS["tool"]["scikit-build"]["wheel"]["py-api"] == "cp312"
+    assert " STABLE_ABI " in cmake and "${SKBUILD_SABI_COMPONENT}" in cmake
+    assert f"cmake >={re.search(r'VERSION ([0-9.]+)', cmake)[1]}" in RECIPE
+
+
+def oldest():
+    """The oldest versions that the package and its tests accept, by name."""
+    extras = PROJECT["optional-dependencies"]
+    asked = [*PROJECT["dependencies"], *extras["test"], *extras["dask"]]
+    pairs = [re.fullmatch(r"([\w-]+)(?:\[.*\])?>=(\S+)", each) for each in asked]
+    return {pair[1]: pair[2] for pair in pairs if pair}
+
+
+def test_oldest_versions_are_pinned_for_the_tests():
+    lines = (ROOT / "constraints-oldest.txt").read_text("utf-8").splitlines()
+    pinned = dict(line.split("==") for line in lines if line and not line.startswith("#"))
+    assert list(pinned) == sorted(pinned)
+    same_release = {"distributed": "dask"}
+    for name, version in pinned.items():
+        asked = oldest()[same_release.get(name, name)]
+        assert (version + ".0").startswith(asked + ".") or version == asked, name
+    assert set(pinned) - set(same_release) == set(oldest())
+
+
 def bundled():
     """Files of the package that are no code, nor made of it."""
     code = {".py", ".pyi", ".md", ".typed", ".pyc", ".c", ".cpp", ".h", ".so"}
@@ -91,3 +127,14 @@ def test_supported_versions_of_python_are_those_of_the_classifiers():
     assert listed[0] == PROJECT["requires-python"].removeprefix(">=")
     minors = [int(version.partition(".")[2]) for version in listed]
     assert minors == list(range(minors[0], minors[-1] + 1))
+
+
+def test_public_names_are_those_of_the_page_on_stability():
+    """A name that has gone breaks programs; a new one belongs into the page."""
+    page = public_names.PAGE.read_text("utf-8")
+    frozen, found = public_names.listed(page), public_names.public_names()
+    for module, names in frozen.items():
+        gone = set(names) - set(found.get(module, ()))
+        assert not gone, f"{module} no longer has {gone}, which docs/api_stability.md promises"
+    assert found == frozen, "python -m tests.public_names adds new names to docs/api_stability.md"
+    assert public_names.rewritten(page) == page

@@ -9,8 +9,12 @@ from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters
 from tests.oracles import statespace as oracle
 
-# For Python itself: a warning is an error, unless it tells of half a compiled program, which JAX makes anew.
-STRICT = ("-W", "error", "-W", "ignore:Error reading persistent compilation cache")
+# For Python itself: a warning is an error, unless it tells of half a compiled program, which JAX makes anew,
+# or of an installation without the compiled engine.
+STRICT = (
+    *("-W", "error", "-W", "ignore:Error reading persistent compilation cache"),
+    *("-W", "ignore:The compiled engine of probsfa is not installed"),
+)
 
 needs_core = pytest.mark.skipif(
     not available(), reason="probsfa was installed without a compiler, or PROBSFA_CORE is 0"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, get_args
 from probsfa._typing import FloatArray
 from probsfa._validation import check_count
 from probsfa.statespace.engine.core.algorithm import Core, supports
-from probsfa.statespace.engine.core.kernels import MOST_STATES
+from probsfa.statespace.engine.core.kernels import MOST_STATES, warn_if_missing
 from probsfa.statespace.engine.dynamics import Transition
 from probsfa.statespace.engine.moments import Filtering, PanelMoments, Statistics
 from probsfa.statespace.panel import Panel
@@ -173,6 +173,8 @@ def choose(params: Parameters, panel: Panel, *, for_steps: bool = False) -> Algo
         )
     if request.strategy in (None, "core") and supports(params):
         return Core(for_steps)
+    if request.strategy is None and params.n_states <= MOST_STATES:
+        warn_if_missing()
     # Loaded here: importing JAX takes longer than most results of the compiled engine.
     from probsfa.statespace.engine.sweep import Sweep
 

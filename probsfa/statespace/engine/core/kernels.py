@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import warnings
 from functools import cache
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from probsfa._typing import FloatArray
 from probsfa.statespace.panel import Units, aligned_like, pack_rows
 
-__all__ = ["MOST_STATES", "SWITCH", "available", "kernels", "pack"]
+__all__ = ["MOST_STATES", "SWITCH", "available", "kernels", "pack", "warn_if_missing"]
 
 #: Environment variable that switches the compiled engine off when it is "0".
 SWITCH = "PROBSFA_CORE"
@@ -33,6 +34,26 @@ def _module() -> Any:
 def available() -> bool:
     """Return whether the compiled engine is installed, and not switched off in the environment."""
     return os.environ.get(SWITCH) != "0" and _module() is not None
+
+
+def warn_if_missing() -> None:
+    """Warn, once in a process, where the compiled engine is not installed and not switched off.
+
+    Installers show the errors of a build only on request, so that otherwise a failed build is not noticed.
+    """
+    if os.environ.get(SWITCH) != "0" and _module() is None:
+        _warn()
+
+
+@cache
+def _warn() -> None:
+    warnings.warn(
+        "The compiled engine of probsfa is not installed: JAX computes the results, which takes seconds more "
+        "for each process and shape of data. Install a wheel of probsfa for this system; or install GCC or "
+        "Clang and repeat the installation with `pip install -v --no-cache-dir --force-reinstall --no-deps`, "
+        f"where -v shows the errors of the build. Set {SWITCH}=0 to use JAX without this warning.",
+        stacklevel=4,
+    )
 
 
 def kernels() -> Any:

@@ -10,6 +10,10 @@
 #include <string>
 #include <vector>
 
+#ifdef WITH_X86_LEVELS
+#include <cpuid.h>
+#endif
+
 extern "C" {
 #include "kernels.h"
 
@@ -50,16 +54,33 @@ struct Level {
             &rows_kernels_##level \
     }
 
+#ifdef WITH_X86_LEVELS
+// Instruction sets that the processor has, and whose registers the operating system saves. By the instructions themselves:
+// clang-cl does not link the library behind __builtin_cpu_supports. (Intel 64 manual, volume 1, sections 14.3 and 15.2.)
+struct Processor {
+    bool avx2 = false, avx512 = false;
+    Processor() {
+        unsigned a, b, c, d;
+        if (!__get_cpuid(1, &a, &b, &c, &d)) return;
+        const bool saves = c >> 27 & 1, avx = c >> 28 & 1, fma = c >> 12 & 1;
+        if (!saves || !avx || !fma || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return;
+        unsigned saved, unused;
+        __asm__("xgetbv" : "=a"(saved), "=d"(unused) : "c"(0));
+        const bool f = b >> 16 & 1, dq = b >> 17 & 1, vl = b >> 31 & 1;
+        avx2 = (b >> 5 & 1) && (saved & 0x06) == 0x06;
+        avx512 = avx2 && f && dq && vl && (saved & 0xe6) == 0xe6;
+    }
+};
+#endif
+
 // The levels that this processor has, the best first.
 const std::vector<Level> &available() {
     static const std::vector<Level> levels = [] {
         std::vector<Level> found;
 #ifdef WITH_X86_LEVELS
-        __builtin_cpu_init();
-        const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-        if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
-            found.push_back(LEVEL_TABLE(avx512));
-        if (avx2) found.push_back(LEVEL_TABLE(avx2));
+        const Processor processor;
+        if (processor.avx512) found.push_back(LEVEL_TABLE(avx512));
+        if (processor.avx2) found.push_back(LEVEL_TABLE(avx2));
 #endif
         found.push_back(LEVEL_TABLE(portable));
         return found;

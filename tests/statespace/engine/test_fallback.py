@@ -1,0 +1,59 @@
+"""Without the compiled engine JAX computes the results, and one warning tells how to install it."""
+
+import importlib
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+from probsfa import ProbabilisticSFA
+from probsfa.statespace.engine.choose import choose, use_strategy
+from probsfa.statespace.engine.core import kernels
+from probsfa.statespace.engine.sweep import Sweep
+from tests.oracles import statespace as oracle
+from tests.statespace.support import to_panel, to_parameters
+
+MISSING = "The compiled engine of probsfa is not installed.*pip install -v.*PROBSFA_CORE=0"
+
+
+@pytest.fixture
+def case(rng):
+    model = oracle.random_model(rng, 3, 2)
+    return to_parameters(model), to_panel(oracle.simulate(rng, model, [20]))
+
+
+@pytest.fixture
+def without_engine(monkeypatch):
+    """As where the package was installed without a compiler."""
+    monkeypatch.delenv(kernels.SWITCH, raising=False)
+    monkeypatch.setitem(sys.modules, "_probsfa_core", None)
+    kernels._module.cache_clear()
+    kernels._warn.cache_clear()
+    with pytest.raises(ImportError):
+        importlib.import_module("_probsfa_core")
+    yield
+    kernels._module.cache_clear()
+    kernels._warn.cache_clear()
+
+
+def test_one_warning_names_the_fallback_and_how_to_build(case, without_engine):
+    with pytest.warns(UserWarning, match=MISSING):
+        assert choose(*case) == Sweep()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert choose(*case) == Sweep()
+
+
+def test_a_fit_warns(rng, without_engine):
+    with pytest.warns(UserWarning, match=MISSING):
+        ProbabilisticSFA(1).fit(np.cumsum(rng.standard_normal((40, 2)), axis=0))
+
+
+def test_no_warning_where_the_engine_is_not_wanted(case, without_engine, monkeypatch):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with use_strategy("recursions"):
+            choose(*case)
+        monkeypatch.setenv(kernels.SWITCH, "0")
+        choose(*case)
