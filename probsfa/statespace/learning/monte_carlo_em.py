@@ -21,8 +21,6 @@ Levine, R. A. & Casella, G. (2001). Implementations of the Monte Carlo EM algori
 Graphical Statistics 10, 422-439.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 
 from probsfa._threads import one_blas_thread
@@ -30,7 +28,7 @@ from probsfa._typing import BoolArray, FloatArray
 from probsfa.statespace.engine.idiosyncratic import ColumnNoise, FactorSystem, Steps
 from probsfa.statespace.engine.moments import Statistics
 from probsfa.statespace.learning.noise import Noise
-from probsfa.statespace.learning.objective import FitResult, Report, Status
+from probsfa.statespace.learning.objective import FitResult, Status
 from probsfa.statespace.learning.processes import maximize_dynamics
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
@@ -38,15 +36,15 @@ from probsfa.statespace.parameters import Parameters
 __all__ = ["EMIteration", "fit_monte_carlo_em", "with_ar1_noise"]
 
 # Rows times draws: sums over so many have an error of a hundredth or two.
-_ROWS_DRAWN = 4000
+_ROWS_DRAWN = 3000
 # Error of posterior means while learning, in posterior standard deviations.
 _TOLERANCE = 1e-2
 # Conjugate gradient iterations of the regressions, and scoring steps of the noise, in each iteration of EM.
-_REGRESSION_ITERATIONS, _SCORING_STEPS = 4, 2
+_REGRESSION_ITERATIONS, _SCORING_STEPS = 3, 2
 # Part of the white noise that a start takes to be autocorrelated, and its decay.
 _SHARE, _DECAY = 0.5, 0.8
 # Nats for each free parameter below which an iteration is not worth taking: draws resolve no less.
-_WORTH_OF_A_PARAMETER = 1e-3
+_WORTH_OF_A_PARAMETER = 5e-3
 # Ranges of the noise: variance of AR(1) noise, in variances of a column, and the inverse hyperbolic tangent of decays.
 _LEAST_VARIANCE, _MOST_VARIANCE, _MOST_ATANH = 1e-8, 1e2, 6.5
 # Largest scoring step, in each coordinate.
@@ -307,7 +305,6 @@ def fit_monte_carlo_em(
     *,
     max_iter: int,
     tol: float,
-    report: Report | None = None,
 ) -> FitResult:
     """Maximise the likelihood with AR(1) noise of all columns, from a start.
 
@@ -323,8 +320,6 @@ def fit_monte_carlo_em(
         Most iterations.
     tol : float
         Gain to come at which to stop, in nats.
-    report : callable, optional
-        Called with the number of iterations, and the gain so far in place of a log-likelihood.
 
     Returns
     -------
@@ -346,8 +341,6 @@ def fit_monte_carlo_em(
             while len(gains) < max_iter:
                 gains.append(iteration.maximize())
                 iteration.expect()
-                if report is not None:
-                    report(len(gains), sum(gains))
                 if _to_come(gains) < least:
                     status = "converged"
                     break
@@ -368,7 +361,7 @@ def _to_come(gains: list[float]) -> float:
 
 
 def estimate_log_likelihood(iteration: EMIteration) -> float:
-    """Return the log-likelihood and the log prior of the noise at the parameters of the last E-step."""
+    """Return the log-likelihood at the parameters of the last E-step."""
     system = iteration.system
     determinant, _ = system.log_determinant(4, tol=3e-2)
     return system.log_likelihood(iteration.centred(), iteration.means, determinant)
