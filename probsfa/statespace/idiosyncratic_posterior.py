@@ -21,8 +21,10 @@ __all__ = ["IdiosyncraticPosterior"]
 
 # Draws behind variances: the part that comes from the factors has an error of the root of two over so many.
 _DRAWS = 32
-# Draws for covariances of the factors, for each of these.
-_DRAWS_FOR_A_FACTOR = 4
+# Draws behind covariances of the factors, at least, to which nothing exact is added.
+_DRAWS_FOR_COVARIANCES = 64
+# Least part of the precision of a value given the factors that is left where they are not known.
+_LEAST_LEFT = 0.1
 # Draws computed at a time, which take three values for each value of the data in memory each.
 _AT_A_TIME = 8
 # Errors of means and of draws, in posterior standard deviations.
@@ -87,15 +89,23 @@ class IdiosyncraticPosterior:
                     own -= system.noise.smooth(values - system.common(means))
                 yield _Draws(factors - means, own)
 
-    def value_variances(self) -> FloatArray:
-        """Posterior variances (T, D) of values without white noise."""
+    @cached_property
+    def _from_factors(self) -> tuple[FloatArray, FloatArray]:
+        """Variances (D, T) due to the factors: of values without white noise, and of scores of values."""
         noise, system = self._system.noise, self._system
-        added = np.zeros(self._centred.shape)
+        of_values, of_scores = np.zeros((2, *self._centred.shape))
         for draws in self._draws(_DRAWS, np.random.default_rng(0)):
             common = system.common(draws.factors)
+            scores = noise.solve(common)
             common -= noise.scale * noise.smooth(common)
-            added += np.einsum("rdt,rdt->dt", common, common)
-        return np.asarray((noise.scale**2 * noise.moments[0] + added / _DRAWS).T)
+            of_values += np.einsum("rdt,rdt->dt", common, common)
+            of_scores += np.einsum("rdt,rdt->dt", scores, scores)
+        return of_values / _DRAWS, of_scores / _DRAWS
+
+    def value_variances(self) -> FloatArray:
+        """Posterior variances (T, D) of values without white noise."""
+        noise = self._system.noise
+        return np.asarray((noise.scale**2 * noise.moments[0] + self._from_factors[0]).T)
 
     def left_out(self) -> tuple[FloatArray, FloatArray]:
         """Means and variances (T, D), noise included, of values given all others; NaN where they are missing.
@@ -105,12 +115,8 @@ class IdiosyncraticPosterior:
         noise, system, weights = self._system.noise, self._system, self._system.steps.weights
         given_factors = weights / noise.variance
         given_factors = given_factors - given_factors**2 * noise.scale**2 * noise.moments[0]
-        known = np.zeros(self._centred.shape)
-        for draws in self._draws(_DRAWS, np.random.default_rng(0)):
-            scores = noise.solve(system.common(draws.factors))
-            known += np.einsum("rdt,rdt->dt", scores, scores)
-        # The difference is positive, but of draws it may come out as anything where the factors are all that is known.
-        precisions = np.maximum(given_factors - known / _DRAWS, 0.1 * given_factors)
+        # The difference is positive, but with draws it may come out otherwise where it is small.
+        precisions = np.maximum(given_factors - self._from_factors[1], _LEAST_LEFT * given_factors)
         scores = noise.solve(self._centred - system.common(self.means))
         with np.errstate(divide="ignore", invalid="ignore"):
             means = self.params.offset[:, None] + self._centred - scores / precisions
@@ -123,7 +129,7 @@ class IdiosyncraticPosterior:
         Log densities of single rows would take states: each row has the same part of the log-likelihood.
         """
         n, k = self.means.shape
-        n_draws = max(_DRAWS, _DRAWS_FOR_A_FACTOR * k)
+        n_draws = max(_DRAWS_FOR_COVARIANCES, 4 * k)
         here, lagged = np.zeros((n, k, k)), np.zeros((max(n - 1, 0), k, k))
         for factors, _ in self._draws(n_draws, np.random.default_rng(0)):
             here += np.einsum("rti,rtj->tij", factors, factors)
