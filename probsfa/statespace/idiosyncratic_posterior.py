@@ -1,7 +1,8 @@
 """Posterior of factors and values with AR(1) noise of many columns, which is integrated out.
 
-Means are exact. Variances have two parts: that of a column's own AR(1) process given the factors, which is exact, and
-what the factors add to it, which is the mean square of draws of the factors' deviation from their means.
+Means are exact. Variances have two parts: that of a column's own AR(1) process given the factors, which is
+exact, and what the factors add to it, which is the mean square of draws of the factors' deviation from
+their means.
 """
 
 from collections.abc import Iterator
@@ -32,7 +33,7 @@ _TOLERANCE, _TOLERANCE_OF_DRAWS = 1e-4, 3e-2
 
 
 class _Draws(NamedTuple):
-    """Deviations from posterior means: factors (n, T, K), and AR(1) processes of columns (n, D, T) or None."""
+    """Deviations from posterior means: factors (n, T, K), and AR(1) processes of columns (n, D, T)."""
 
     factors: FloatArray
     processes: FloatArray
@@ -73,7 +74,7 @@ class IdiosyncraticPosterior:
 
     @property
     def contributions(self) -> FloatArray:
-        """Contributions (T, D, K + 1) of the factors, and of AR(1) noise, to the posterior means of values."""
+        """Contributions (T, D, K + 1) of factors, and of AR(1) noise, to the posterior means of values."""
         own = (self._system.noise.scale * self._processes).T
         return np.dstack([self.means[:, None, :] * self.params.loadings, own])
 
@@ -110,7 +111,8 @@ class IdiosyncraticPosterior:
     def left_out(self) -> tuple[FloatArray, FloatArray]:
         """Means and variances (T, D), noise included, of values given all others; NaN where they are missing.
 
-        With the inverse ``P`` of the covariance of all values they are ``x - (P (x - mu))_i / P_ii`` and ``1 / P_ii``.
+        With the inverse ``P`` of the covariance of all values they are ``x_i - (P (x - mu))_i / P_ii`` and
+        ``1 / P_ii``.
         """
         noise, system, weights = self._system.noise, self._system, self._system.steps.weights
         given_factors = weights / noise.variance
@@ -176,7 +178,11 @@ class IdiosyncraticPosterior:
         over = np.abs(params.decay) ** steps[:, None] * _signs(params.decay, steps)
         own = np.abs(params.memory_decay) ** steps[:, None] * _signs(params.memory_decay, steps)
         factor_means = over * self.means[row]
-        means = params.offset + factor_means @ params.loadings.T + own * params.memory_scale * self._processes[:, row]
+        means = (
+            params.offset
+            + factor_means @ params.loadings.T
+            + own * params.memory_scale * self._processes[:, row]
+        )
         innovations = 1.0 - over**2
         variances = innovations @ (params.loadings**2).T
         variances += params.memory_scale**2 * (1.0 - own**2 + own**2 * noise.moments[0][:, row])

@@ -425,7 +425,9 @@ class LinearGaussianModel:
         noise = self.fitted.predictive_params.noise_variance
         found = []
         for part, ahead in zip(sequences.slices, steps, strict=True):
-            means, variances, of_factors, spread = integrated.forecast(part.stop - 1, np.asarray(ahead, float))
+            means, variances, of_factors, spread = integrated.forecast(
+                part.stop - 1, np.asarray(ahead, float)
+            )
             found.append(Forecast(means, np.sqrt(variances + noise), of_factors, np.sqrt(spread)))
         return found
 

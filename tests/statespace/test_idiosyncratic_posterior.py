@@ -1,4 +1,4 @@
-"""The posterior with AR(1) noise of columns integrated out is that of the model with a state for each column."""
+"""The posterior with AR(1) noise integrated out is that of the model with a state for each column."""
 
 import subprocess
 import sys
@@ -110,7 +110,7 @@ def test_forecast_is_that_of_missing_rows(rng):
 
 
 def series(rng, n_rows=400, n_features=10):
-    """Columns that share two factors and have AR(1) noise, and the same with a tenth of the values missing."""
+    """Columns that share two factors and have AR(1) noise, and the same with missing values."""
     params = make_params(rng, n_features)
     whole = oracle.draw(rng, params, [np.arange(float(n_rows))])[0]
     return whole, np.where(rng.random(whole.shape) < 0.1, np.nan, whole)

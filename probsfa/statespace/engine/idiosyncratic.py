@@ -1,28 +1,30 @@
 """Inference with AR(1) noise of many columns, without a state for each column.
 
-In the model ``x_td = mu_d + C_d z_t + s_d b_td + n_td`` the AR(1) noise ``b_d`` of a column is integrated out. The
-noise of a column then has the covariance ``S_d = s_d^2 R_d + r_d I`` over the rows in which the column is observed,
-and the posterior precision of the ``T K`` factor values is
+In the model ``x_td = mu_d + C_d z_t + s_d b_td + n_td`` the AR(1) noise ``b_d`` of a column is integrated
+out. The noise of a column then has the covariance ``S_d = s_d^2 R_d + r_d I`` over the rows in which the
+column is observed, and the posterior precision of the ``T K`` factor values is
 
     L = Q^-1 + sum_d C_d C_d' (x) S_d^-1,
 
-``Q`` the prior covariance of the factors. ``S_d^-1 y`` is one scalar smoother: a tridiagonal system in ``b_d``.
-Systems in ``L`` are solved by conjugate gradients. The preconditioner has the same form, with ``S_d^-1`` replaced by
-the precision of the Markov chain that has the covariances of ``s_d b_d + n_d`` between adjacent observations
-(Vecchia 1988): it is exact where a column has no white noise or no AR(1) noise, and banded with ``2 K - 1``
-subdiagonals. An iteration costs ``O(T K (K + D))``, where ``K + D`` states would cost ``O(T (K + D)^3)``.
+``Q`` the prior covariance of the factors. ``S_d^-1 y`` is one scalar smoother: a tridiagonal system in
+``b_d``. Systems in ``L`` are solved by conjugate gradients. The preconditioner has the same form, with
+``S_d^-1`` replaced by the precision of the Markov chain that has the covariances of ``s_d b_d + n_d``
+between adjacent observations (Vecchia 1988): it is exact where a column has no white noise or no AR(1)
+noise, and banded with ``2 K - 1`` subdiagonals. An iteration costs ``O(T K (K + D))``, where ``K + D``
+states would cost ``O(T (K + D)^3)``.
 
-Means are exact up to the tolerance. Draws from the posterior are exact likewise: simulate from the model, and solve
-for the difference to the data (Papandreou & Yuille 2010). ``log det L`` in the log-likelihood is estimated by
-stochastic Lanczos quadrature (Ubaru, Chen & Saad 2017), for which conjugate gradients give the coefficients.
+Means are exact up to the tolerance. Draws from the posterior are exact likewise: simulate from the model,
+and solve for the difference to the data (Papandreou & Yuille 2010). ``log det L`` in the log-likelihood is
+estimated by stochastic Lanczos quadrature (Ubaru, Chen & Saad 2017), for which conjugate gradients give the
+coefficients.
 
 References
 ----------
-Vecchia, A. V. (1988). Estimation and model identification for continuous spatial processes. Journal of the Royal
-Statistical Society B 50, 297-312.
+Vecchia, A. V. (1988). Estimation and model identification for continuous spatial processes. Journal of the
+Royal Statistical Society B 50, 297-312.
 Papandreou, G. & Yuille, A. L. (2010). Gaussian sampling by local perturbations. NeurIPS 23.
-Ubaru, S., Chen, J. & Saad, Y. (2017). Fast estimation of tr(f(A)) via stochastic Lanczos quadrature. SIAM Journal
-on Matrix Analysis and Applications 38, 1075-1099.
+Ubaru, S., Chen, J. & Saad, Y. (2017). Fast estimation of tr(f(A)) via stochastic Lanczos quadrature. SIAM
+Journal on Matrix Analysis and Applications 38, 1075-1099.
 """
 
 from dataclasses import dataclass
@@ -79,7 +81,7 @@ class Steps:
         return np.isfinite(self.elapsed)
 
     def decays(self, decay: FloatArray) -> FloatArray:
-        """Return the decays (M, T) of AR(1) processes over each step, zero on the first row of a sequence."""
+        """Return decays (M, T) of AR(1) processes over each step, zero on the first row of a sequence."""
         elapsed = np.where(self.inside, self.elapsed, 1.0)
         return np.where(self.inside, _power(decay[:, None], elapsed), 0.0)
 
@@ -88,7 +90,9 @@ class Steps:
         """Where adjacent observations of a column are."""
         rows = np.arange(self.n_rows)
         first = np.maximum.accumulate(np.where(self.inside, 0, rows))
-        end = np.minimum.accumulate(np.where(np.append(self.inside[1:], False), self.n_rows, rows)[::-1])[::-1]
+        end = np.minimum.accumulate(np.where(np.append(self.inside[1:], False), self.n_rows, rows)[::-1])[
+            ::-1
+        ]
         seen = self.weights > 0.0
         last = np.maximum.accumulate(np.where(seen, rows, -1), axis=1)
         last = np.concatenate([np.full((len(seen), 1), -1), last[:, :-1]], axis=1)
@@ -100,7 +104,7 @@ class Steps:
 
 
 class _Links(NamedTuple):
-    """Which rows (D, T) are linked with the row before, and between which observations of the column they are."""
+    """Rows (D, T) that are linked with the row before, and the observations between which they are."""
 
     linked: BoolArray
     last: NDArray[np.intp]
@@ -115,7 +119,7 @@ def _power(decay: FloatArray, elapsed: FloatArray) -> FloatArray:
 
 
 def _chain_precision(decays: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the precision of unit-variance AR(1) processes (M, T): its diagonal, and entries with the row before."""
+    """Return the precision of AR(1) processes (M, T): its diagonal, and entries with the row before."""
     diagonal = 1.0 / (1.0 - decays**2)
     before = -decays * diagonal
     diagonal[:, :-1] -= decays[:, 1:] * before[:, 1:]
@@ -156,7 +160,9 @@ class ColumnNoise:
         """Return means (..., D, T) of the unit-variance AR(1) processes given values without the factors."""
         weights = self.steps.weights
         right = np.ascontiguousarray(values * (weights * (self.scale / self.variance)))
-        solved, _ = lapack.dpttrs(self._pivots, self._factors, right.reshape(-1, weights.size).T, overwrite_b=1)
+        solved, _ = lapack.dpttrs(
+            self._pivots, self._factors, right.reshape(-1, weights.size).T, overwrite_b=1
+        )
         return np.asarray(solved.T).reshape(values.shape)
 
     def solve(self, values: FloatArray) -> FloatArray:
@@ -180,11 +186,11 @@ class ColumnNoise:
         return 1.0 / (earlier + later - self._diagonal), lagged
 
     def markov_precision(self) -> tuple[FloatArray, FloatArray]:
-        """Return a tridiagonal approximation (D, T) to the inverse covariance: diagonal, and with the row before.
+        """Approximate the inverse covariance by tridiagonal matrices: diagonals, entries with the row before.
 
         Each observation is conditioned on the one before alone, which is exact where one of the two kinds of
-        noise is zero. Where they are several rows apart, their term is spread over the rows between, such that
-        the least sum over the values there is that term.
+        noise is zero. Where they are several rows apart, their term is spread over the rows between, such
+        that the least sum over the values there is that term.
         """
         weights, (linked, last, following, elapsed) = self.steps.weights, self.steps.links
         own = self.scale**2
@@ -419,7 +425,7 @@ class FactorSystem:
 
 
 def _chains(decays: FloatArray, normals: FloatArray) -> FloatArray:
-    """Return unit-variance AR(1) processes (M, T) that begin anew where the decay is zero, made of normals."""
+    """Return unit-variance AR(1) processes (M, T), begun anew where the decay is zero, from normals."""
     right = np.sqrt(1.0 - decays**2) * normals
     band = np.ones((2, decays.size))
     band[1, :-1] = -decays.ravel()[1:]

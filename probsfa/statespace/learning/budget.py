@@ -4,8 +4,8 @@ For filling holes fast latents count as much as slow ones, so there are as many 
 and time allow. Time is counted in products and not on a clock: the same data get the same model everywhere.
 A posterior costs about ``T K (K (K + D) + 400)`` products.
 
-With AR(1) noise of all columns a posterior has ``K + D`` states in the place of ``K``, or that noise is integrated
-out (:mod:`~probsfa.statespace.engine.idiosyncratic`): :func:`integrates_ar1_noise`.
+With AR(1) noise of all columns a posterior has ``K + D`` states in the place of ``K``, or that noise is
+integrated out (:mod:`~probsfa.statespace.engine.idiosyncratic`): :func:`integrates_ar1_noise`.
 """
 
 import os

@@ -29,6 +29,7 @@ from probsfa.statespace.learning.budget import (
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.fit import fit
 from probsfa.statespace.learning.limits import Limits, canonical_where_free
+from probsfa.statespace.learning.memory_starts import with_weak_memory
 from probsfa.statespace.learning.monte_carlo_em import fit_monte_carlo_em
 from probsfa.statespace.learning.noise import LEAST_KNOWN_NOISE, is_heywood
 from probsfa.statespace.learning.objective import (
@@ -523,9 +524,7 @@ def maximise(
     return result._replace(params=result.params.with_memory_apart()) if options.has_memory else result
 
 
-def _maximise_integrated(
-    problem: FitProblem, start: Parameters | None, report: Report | None
-) -> FitResult:
+def _maximise_integrated(problem: FitProblem, start: Parameters | None, report: Report | None) -> FitResult:
     """Maximise with AR(1) noise of columns integrated out, from the model of white noise."""
     options, panel, scale = problem.options, problem.observations.panel, problem.scale
     noise = options.learned_noise(scale)

@@ -1,24 +1,24 @@
 """Learning with AR(1) noise of many columns: Monte Carlo EM with that noise integrated out.
 
-The factors alone are the hidden variables of this EM algorithm, the AR(1) noise of a column is part of its noise
-covariance ``S_d`` (:mod:`~probsfa.statespace.engine.idiosyncratic`). With the posterior mean ``m`` of the factors and
-draws ``e`` of their deviation from it, the expected log density is
+The factors alone are the hidden variables of this EM algorithm, the AR(1) noise of a column is part of its
+noise covariance ``S_d`` (:mod:`~probsfa.statespace.engine.idiosyncratic`). With the posterior mean ``m`` of
+the factors and draws ``e`` of their deviation from it, the expected log density is
 
-    sum_d log N(x_d - mu_d - m C_d; 0, S_d) - 1/2 mean_e (e C_d)' S_d^-1 (e C_d)  +  log density of the factors,
+    sum_d log N(x_d - mu_d - m C_d; 0, S_d) - 1/2 mean_e (e C_d)' S_d^-1 (e C_d)  +  E log p(z),
 
-whose maximum is sought by parts (expectation conditional maximisation, Meng & Rubin 1993): decays of the factors in
-closed form, loadings and offsets by generalised least squares, and the three parameters of each column's noise by
-scoring steps, which are taken back where they lower it. No part ever lowers it.
+whose maximum is sought by parts (expectation conditional maximisation, Meng & Rubin 1993): decays of the
+factors in closed form, loadings and offsets by generalised least squares, and the three parameters of each
+column's noise by scoring steps, which are taken back where they lower it. No part ever lowers it.
 
-Draws have the same random numbers in each iteration, so that iterations converge. They only replace sums over all
-rows, so that one draw is enough where there are thousands of rows: means are exact.
+Draws have the same random numbers in each iteration, so that iterations converge. They only replace sums
+over all rows, so that one draw is enough where there are thousands of rows: means are exact.
 
 References
 ----------
 Meng, X.-L. & Rubin, D. B. (1993). Maximum likelihood estimation via the ECM algorithm: a general framework.
 Biometrika 80, 267-278.
-Levine, R. A. & Casella, G. (2001). Implementations of the Monte Carlo EM algorithm. Journal of Computational and
-Graphical Statistics 10, 422-439.
+Levine, R. A. & Casella, G. (2001). Implementations of the Monte Carlo EM algorithm. Journal of
+Computational and Graphical Statistics 10, 422-439.
 """
 
 import numpy as np
@@ -45,7 +45,7 @@ _REGRESSION_ITERATIONS, _SCORING_STEPS = 3, 2
 _SHARE, _DECAY = 0.5, 0.8
 # Nats for each free parameter below which an iteration is not worth taking: draws resolve no less.
 _WORTH_OF_A_PARAMETER = 5e-3
-# Ranges of the noise: variance of AR(1) noise, in variances of a column, and the inverse hyperbolic tangent of decays.
+# Ranges of the noise: variances of AR(1) noise, in variances of a column, and atanh of decays.
 _LEAST_VARIANCE, _MOST_VARIANCE, _MOST_ATANH = 1e-8, 1e2, 6.5
 # Largest scoring step, in each coordinate.
 _LONGEST_STEP = 1.5
@@ -224,9 +224,7 @@ class EMIteration:
         self.params = params
         return gain
 
-    def _expected_density(
-        self, params: Parameters, noise: ColumnNoise, residuals: FloatArray
-    ) -> FloatArray:
+    def _expected_density(self, params: Parameters, noise: ColumnNoise, residuals: FloatArray) -> FloatArray:
         """Expected log density of each column (D,) given the factors, with the prior, up to a constant."""
         power = np.einsum("r,rdt,rdt->d", self._shares, noise.solve(residuals), residuals)
         prior = np.log1p(self.noise.prior / params.noise_variance)
@@ -272,7 +270,7 @@ def _solve_with(root: FloatArray, right: FloatArray) -> FloatArray:
 
 
 def _noise_information(params: Parameters) -> FloatArray:
-    """Expected information (D, 3, 3) of one value on log ``s^2``, log ``r`` and ``atanh b`` (Whittle 1953)."""
+    """Expected information (D, 3, 3) of a value on log ``s^2``, log ``r`` and ``atanh b`` (Whittle 1953)."""
     decay, cosine = params.memory_decay[:, None], np.cos(_FREQUENCIES)
     ratio = (1.0 - decay**2) / (1.0 - 2.0 * decay * cosine + decay**2)
     own = params.memory_scale[:, None] ** 2 * ratio
@@ -295,7 +293,9 @@ def _moved(params: Parameters, step: FloatArray, noise: Noise) -> Parameters:
 def _chosen(where: BoolArray, first: Parameters, second: Parameters) -> Parameters:
     """The noise of the first parameters in some columns, of the second in the others."""
     names = ("memory_scale", "noise_variance", "memory_decay")
-    return first.replace(**{name: np.where(where, getattr(first, name), getattr(second, name)) for name in names})
+    return first.replace(
+        **{name: np.where(where, getattr(first, name), getattr(second, name)) for name in names}
+    )
 
 
 def fit_monte_carlo_em(
@@ -324,8 +324,8 @@ def fit_monte_carlo_em(
     Returns
     -------
     FitResult
-        Its log-likelihood is an estimate (:meth:`.FactorSystem.log_determinant`); the history are lower bounds of
-        it after each iteration, as an iteration raises the log-likelihood by the gain of its M-step or more.
+        Its log-likelihood is an estimate (:meth:`.FactorSystem.log_determinant`). Its history is the estimate
+        less the gains of the M-steps to come: the log-likelihood rises by each of them or more.
     """
     if not start.has_memory:
         start = with_ar1_noise(start)

@@ -1,4 +1,4 @@
-"""AR(1) noise of columns that is integrated out: linear systems, draws and log-likelihood of the joint Gaussian."""
+"""AR(1) noise of columns that is integrated out: systems, draws and log-likelihood of the joint Gaussian."""
 
 import numpy as np
 import pytest

@@ -81,7 +81,9 @@ def test_regression_is_generalised_least_squares(rng, monkeypatch):
     total = 0.0
     for d in range(4):
         seen = iteration._seen[d] > 0.0
-        own = params.memory_scale[d] ** 2 * params.memory_decay[d] ** lag + params.noise_variance[d] * np.eye(40)
+        own = params.memory_scale[d] ** 2 * params.memory_decay[d] ** lag + params.noise_variance[d] * np.eye(
+            40
+        )
         inverse = np.linalg.inv(own[np.ix_(seen, seen)])
         mean = np.column_stack([iteration.means, np.ones(40)])[seen]
         draws = [np.column_stack([x, np.zeros(40)])[seen] for x in iteration.deviations]
@@ -90,7 +92,9 @@ def test_regression_is_generalised_least_squares(rng, monkeypatch):
         best = np.linalg.solve(normal, right)
         now = np.append(params.loadings[d], params.offset[d])
         total += 0.5 * (best - now) @ normal @ (best - now)
-        np.testing.assert_allclose(np.append(iteration.params.loadings[d], iteration.params.offset[d]), best, atol=1e-6)
+        np.testing.assert_allclose(
+            np.append(iteration.params.loadings[d], iteration.params.offset[d]), best, atol=1e-6
+        )
     assert gain == pytest.approx(total, rel=1e-6)
 
 
