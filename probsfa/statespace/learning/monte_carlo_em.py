@@ -165,7 +165,7 @@ class EMIteration:
         left = -fitted(np.column_stack([params.loadings, np.zeros(params.n_features)]))
         left[0] += self.centred()
         residual = against(left)
-        root = np.linalg.cholesky(self._normal_matrices(regressors))
+        root = np.asarray(np.linalg.cholesky(self._normal_matrices(regressors)), np.float64)
         change, direction, last = np.zeros_like(residual), np.zeros_like(residual), np.ones(len(residual))
         gain = 0.0
         for i in range(_REGRESSION_ITERATIONS):
