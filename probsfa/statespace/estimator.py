@@ -241,7 +241,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     carry the memory on. The model of white noise is fitted first, with as many evaluations, and its
     likelihood is the least that is reached. The engine has ``K + D`` states in the place of ``K``: a row
     costs some ``20 (K + D)**3`` operations where cells are missing, and hardly any where the series is
-    complete and covariances are soon steady. Where that is much, as for 3,000 rows of 50 features or more, the
+    complete and covariances are soon steady. Where that is much, as for 3,000 rows of 60 features, the
     noise is integrated out instead: means are the same, standard deviations have a Monte Carlo part, and
     log-likelihoods are estimates, as `status_` says. Fits with `rhythms`, `smooth`, `robust` or `fixed`, and
     `filter`, `diagnose`, `news` and `standard_errors`, have the states at any size.
