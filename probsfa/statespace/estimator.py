@@ -614,7 +614,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """
         check_is_fitted(self)
         sequences = self._check(X, lengths, times, exog, complete=self._model.fitted.options.noise_free)
-        return sequences.restore(self._model.posterior(sequences).means)
+        return sequences.restore(self._model.factor_means(sequences))
 
     def posterior(
         self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None

@@ -145,6 +145,10 @@ class MappedModel:
 
     # ------------------------------------------------------------------------------------------ verbs
 
+    def factor_means(self, sequences: Sequences) -> FloatArray:
+        """Posterior means of the factors given all rows of each sequence."""
+        return self.inner.factor_means(self.map(sequences))
+
     def posterior(self, sequences: Sequences) -> Posterior:
         """Distribution of the latents; log-likelihoods are those of the data."""
         whole = self.inner.posterior(self.map(sequences))

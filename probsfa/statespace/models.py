@@ -32,7 +32,13 @@ from probsfa.statespace.filtering import (
     run_filter,
     standardised_errors,
 )
-from probsfa.statespace.learning.budget import STRETCHES, affordable_rows, stretches
+from probsfa.statespace.idiosyncratic_posterior import IdiosyncraticPosterior
+from probsfa.statespace.learning.budget import (
+    STRETCHES,
+    affordable_rows,
+    integrates_ar1_noise,
+    stretches,
+)
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
 from probsfa.statespace.learning.profile import TimescaleProfile, profile_decay
 from probsfa.statespace.learning.standard_errors import (
@@ -106,6 +112,10 @@ class FittedModel(Protocol):
 
     def posterior(self, sequences: Sequences) -> Posterior:
         """Distribution of the latents given all rows of each sequence."""
+        ...
+
+    def factor_means(self, sequences: Sequences) -> FloatArray:
+        """Posterior means of the factors (N, K) given all rows of each sequence."""
         ...
 
     def filter(self, sequences: Sequences, state: FilterState | None) -> list[FilterResult]:
@@ -189,8 +199,27 @@ class LinearGaussianModel:
 
     def posterior(self, sequences: Sequences) -> Posterior:
         """Distribution of the latents given all rows of each sequence."""
+        integrated = self._integrated(sequences)
+        if integrated is not None:
+            return integrated.posterior()
         whole = self._posterior(sequences)
         return whole.of(self.fitted.params.shared_states) if self.fitted.params.has_memory else whole
+
+    def factor_means(self, sequences: Sequences) -> FloatArray:
+        """Posterior means of the factors (N, K) given all rows of each sequence."""
+        integrated = self._integrated(sequences)
+        return self.posterior(sequences).means if integrated is None else integrated.means
+
+    def _integrated(self, sequences: Sequences) -> IdiosyncraticPosterior | None:
+        """The posterior with AR(1) noise of the columns integrated out; None where it is to have states."""
+        params = self.fitted.params
+        if not params.has_memory or params.latents.n_pairs or self.fitted.degrees_of_freedom is not None:
+            return None
+        if not integrates_ar1_noise(sequences.n_rows, params.n_components, params.n_features):
+            return None
+        found = IdiosyncraticPosterior(params, self._panel(sequences))
+        check_finite(sequences, params, found.means)
+        return found
 
     @property
     def _states(self) -> Parameters:
@@ -205,6 +234,9 @@ class LinearGaussianModel:
 
     def left_out(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
         """Means and variances (N, D), noise included, of observed cells given all the others."""
+        integrated = self._integrated(sequences)
+        if integrated is not None:
+            return integrated.left_out()
         params, whole = self.fitted.predictive_params, self._posterior(sequences)
         moments = observation_moments(params, whole.means, whole.covariances)
         means, variances = left_out_moments(sequences.values, *moments, params.noise_variance)
@@ -218,6 +250,9 @@ class LinearGaussianModel:
 
     def contributions(self, sequences: Sequences) -> FloatArray:
         """What each latent contributes to each cell; last, where there is such, the memory."""
+        integrated = self._integrated(sequences)
+        if integrated is not None:
+            return integrated.contributions
         params, means = self.fitted.predictive_params, self._posterior(sequences).means
         if not self.fitted.params.has_memory:
             return np.asarray(means[:, None, :] * params.loadings)
@@ -244,12 +279,18 @@ class LinearGaussianModel:
 
     def log_likelihood(self, sequences: Sequences) -> float:
         """Log-likelihood of all rows, in nats."""
+        integrated = self._integrated(sequences)
+        if integrated is not None:
+            return integrated.log_likelihood()
         value = log_likelihood(self._states, self._panel(sequences))
         check_finite(sequences, self._states, value)
         return value
 
     def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
         """Values with missing cells filled, and the standard deviations of what would have been observed."""
+        integrated = self._integrated(sequences)
+        if integrated is not None:
+            return self._impute_integrated(sequences, integrated, with_std)
         if self._bytes_of_moments(sequences.n_rows) > _LARGE:
             return self._impute_by_chunk(sequences, with_std)
         whole, params = self._posterior(sequences), self.fitted.predictive_params
@@ -260,6 +301,20 @@ class LinearGaussianModel:
             return Imputation(values, std)
         by_model = left_out(sequences.values, *moments, params.noise_variance)
         return Imputation(values, std, compare_with_interpolation(sequences, by_model))
+
+    def _impute_integrated(
+        self, sequences: Sequences, integrated: IdiosyncraticPosterior, with_std: bool
+    ) -> Imputation:
+        """The same with AR(1) noise integrated out."""
+        missing = ~sequences.mask
+        values = np.where(missing, integrated.value_means, sequences.values)
+        std = None
+        if with_std:
+            variances = integrated.value_variances() + self.fitted.predictive_params.noise_variance
+            std = np.where(missing, np.sqrt(variances), 0.0)
+        if not missing.any():
+            return Imputation(values, std)
+        return Imputation(values, std, compare_with_interpolation(sequences, integrated.left_out()[0]))
 
     def _bytes_of_moments(self, n_rows: int) -> int:
         """What covariances of all states, and means and variances of all cells, take."""
@@ -348,6 +403,9 @@ class LinearGaussianModel:
 
     def forecast(self, sequences: Sequences, steps: Sequence[FloatArray]) -> list[Forecast]:
         """Distribution so many units of time after each sequence."""
+        integrated = self._integrated(sequences)
+        if integrated is not None:
+            return self._forecast_integrated(sequences, integrated, steps)
         whole, shared = self._posterior(sequences), self.fitted.params.shared_states
         forecasts = [
             forecast(
@@ -360,6 +418,19 @@ class LinearGaussianModel:
             for one in forecasts
         ]
 
+    def _forecast_integrated(
+        self, sequences: Sequences, integrated: IdiosyncraticPosterior, steps: Sequence[FloatArray]
+    ) -> list[Forecast]:
+        """The same with AR(1) noise integrated out."""
+        noise = self.fitted.predictive_params.noise_variance
+        found = []
+        for part, ahead in zip(sequences.slices, steps, strict=True):
+            means, variances, of_factors, spread = integrated.forecast(
+                part.stop - 1, np.asarray(ahead, float)
+            )
+            found.append(Forecast(means, np.sqrt(variances + noise), of_factors, np.sqrt(spread)))
+        return found
+
     def sample(self, n_steps: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """Observations and latents drawn from the model."""
         values, states = simulate(self.fitted.predictive_params, n_steps, rng)
@@ -367,6 +438,9 @@ class LinearGaussianModel:
 
     def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Courses of the latents, from their joint distribution given the data."""
+        integrated = self._integrated(sequences)
+        if integrated is not None:
+            return integrated.draw_factors(n_draws, rng)
         return self._draw_states(sequences, n_draws, rng)[:, :, self.fitted.params.shared_states]
 
     def _draw_states(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
@@ -378,7 +452,11 @@ class LinearGaussianModel:
     def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Cells, missing ones drawn from their joint distribution given the others."""
         params, values = self.fitted.predictive_params, sequences.values
-        drawn = params.offset + self._draw_states(sequences, n_draws, rng) @ params.loadings.T
+        integrated = self._integrated(sequences)
+        if integrated is not None:
+            drawn = integrated.draw_values(n_draws, rng)
+        else:
+            drawn = params.offset + self._draw_states(sequences, n_draws, rng) @ params.loadings.T
         drawn += rng.standard_normal(drawn.shape) * np.sqrt(params.noise_variance)
         return np.where(np.isnan(values), drawn, values)
 

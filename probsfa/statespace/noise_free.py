@@ -142,6 +142,10 @@ class NoiseFreeModel:
         """Decays, directions and mean of the square model within the data's span."""
         return self.square.rank * (self.square.rank + 2)
 
+    def factor_means(self, sequences: Sequences) -> FloatArray:
+        """Posterior means of the factors given all rows of each sequence."""
+        return self.posterior(sequences).means
+
     def posterior(self, sequences: Sequences) -> Posterior:
         """Latents given all observed cells; those of complete rows have no uncertainty."""
         k, full = self.n_components, self._full_posterior(sequences)

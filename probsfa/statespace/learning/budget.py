@@ -4,7 +4,8 @@ For filling holes fast latents count as much as slow ones, so there are as many 
 and time allow. Time is counted in products and not on a clock: the same data get the same model everywhere.
 A posterior costs about ``T K (K (K + D) + 400)`` products.
 
-With AR(1) noise of all columns a posterior has ``K + D`` states in the place of ``K``.
+With AR(1) noise of all columns a posterior has ``K + D`` states in the place of ``K``, or that noise is
+integrated out (:mod:`~probsfa.statespace.engine.idiosyncratic`): :func:`integrates_ar1_noise`.
 """
 
 import os
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probsfa._typing import BoolArray
+from probsfa.statespace.engine.core.kernels import MOST_STATES
 from probsfa.statespace.parameters import Latents
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "ar1_noise_affordable",
     "check_memory",
     "default_size",
+    "integrates_ar1_noise",
     "most_components",
     "stretches",
 ]
@@ -34,8 +37,10 @@ _POSTERIOR = 1e10
 # Products of a posterior while learning, of which there are some dozens: the compiled engine takes 0.1 to
 # 0.2 s of processor time for so many, and all rows are learned from where they cost no more.
 _EVALUATION = 1e9
-# The most with AR(1) noise of all columns, which is left out rather than learned from a part of the rows.
+# The most with AR(1) noise of all columns. Fewer factors are chosen rather than a part of the rows.
 _EVALUATION_AR1 = 1.5e9
+# Products of a value in a tridiagonal solution, with the weights before and after.
+_TRIDIAGONAL = 12
 # Rows for each latent below which many latents learn what is particular to the rows.
 _ROWS_FOR_A_LATENT = 48
 # What passing through a row costs beside its products, for each latent.
@@ -101,7 +106,13 @@ def default_size(
     Size
     """
     n_rows, n_features = mask.shape
-    k = most_components(n_rows, mask.sum(axis=0), varying, ar1_noise=ar1_noise)
+    counts = mask.sum(axis=0)
+    k = most_components(n_rows, counts, varying, np.inf if ar1_noise else _POSTERIOR, ar1_noise=ar1_noise)
+    if ar1_noise and integrates_ar1_noise(n_rows, k, n_features):
+        while k > 1 and n_rows * _integrated_products(k, n_features) > _EVALUATION_AR1:
+            k -= 1
+        return Size(k)
+    k = most_components(n_rows, counts, varying, ar1_noise=ar1_noise)
     own = n_features if ar1_noise else 0
     affordable = affordable_rows(k + own, n_features)
     if n_rows <= affordable:
@@ -116,7 +127,28 @@ def default_size(
 
 def ar1_noise_affordable(n_rows: int, n_features: int) -> bool:
     """Whether AR(1) noise of all columns can be learned from all rows, beside one factor."""
-    return n_rows * _products(1 + n_features, n_features) <= _EVALUATION_AR1
+    products = min(_products(1 + n_features, n_features), _integrated_products(1, n_features))
+    return n_rows * products <= _EVALUATION_AR1
+
+
+def integrates_ar1_noise(n_rows: int, n_components: int, n_features: int) -> bool:
+    """Return whether inference integrates AR(1) noise of columns out, instead of giving each column a state.
+
+    Parameters
+    ----------
+    n_rows, n_components, n_features : int
+        Numbers of rows, factors and columns.
+
+    Returns
+    -------
+    bool
+        True where a posterior of ``K + D`` states takes more than 1e9 products and more than its alternative,
+        or the compiled engine does not support so many states.
+    """
+    n_states = n_components + n_features
+    by_states = _products(n_states, n_features)
+    dear = n_rows * by_states > _EVALUATION and _integrated_products(n_components, n_features) < by_states
+    return dear or n_states > MOST_STATES
 
 
 def check_identified(latents: Latents, n_observed: int) -> None:
@@ -257,3 +289,14 @@ def stretches(
 def _products(n_components: int, n_features: int) -> int:
     """What a row costs in a posterior, about."""
     return n_components * (n_components * (n_components + n_features) + _OVERHEAD)
+
+
+def _integrated_products(n_components: int, n_features: int) -> int:
+    """What a row costs in an iteration of EM with AR(1) noise of columns integrated out, about.
+
+    Ten iterations of conjugate gradients for the mean and a draw, each with the loadings twice, a tridiagonal
+    solution for each column and a banded one; the bands themselves; and forty more solutions for the columns.
+    """
+    k, d = n_components, n_features
+    iteration = 2 * d * k + _TRIDIAGONAL * d + 8 * k**2
+    return 20 * iteration + 3 * d * k**2 + 4 * k**3 + 40 * _TRIDIAGONAL * d

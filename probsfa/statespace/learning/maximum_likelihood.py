@@ -19,11 +19,18 @@ from probsfa._times import TimeAxis
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.columns import ColumnMoments, column_moments
-from probsfa.statespace.learning.budget import Size, check_identified, check_memory, default_size
+from probsfa.statespace.learning.budget import (
+    Size,
+    check_identified,
+    check_memory,
+    default_size,
+    integrates_ar1_noise,
+)
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.fit import fit
 from probsfa.statespace.learning.limits import Limits, canonical_where_free
 from probsfa.statespace.learning.memory_starts import with_weak_memory
+from probsfa.statespace.learning.monte_carlo_em import fit_monte_carlo_em
 from probsfa.statespace.learning.noise import LEAST_KNOWN_NOISE, is_heywood
 from probsfa.statespace.learning.objective import (
     STATUS_SENTENCES,
@@ -41,6 +48,8 @@ from probsfa.statespace.student import StudentNoise
 
 # Slowest decay of a fit that starts at slow feature analysis, and the noise's least share of a variance.
 _SLOWEST_START, _LEAST_NOISE_SHARE = 1.0 - 1e-4, 0.1
+# Most posterior evaluations with white noise, from whose model AR(1) noise of many columns is learned.
+_WHITE_EVALUATIONS = 15
 
 __all__ = [
     "FitProblem",
@@ -280,6 +289,16 @@ class FitProblem(NamedTuple):
         return self.options.limits(self.scale, self.time_unit, evenly_sampled=even)
 
     @property
+    def integrates_ar1_noise(self) -> bool:
+        """Whether AR(1) noise of columns is integrated out: with many columns, and factors that are AR(1)."""
+        options, observations = self.options, self.observations
+        if not options.has_memory or options.robust or options.fixed is not None or options.latents.n_pairs:
+            return False
+        panel = observations.panel
+        k, d = options.latents.n_components, self.scale.size
+        return observations.e_step is None and integrates_ar1_noise(panel.n_rows, k, d)
+
+    @property
     def tol(self) -> float:
         """Gain of a further step that is worth taking, in nats."""
         return self.options.gain_worth_a_step(self.layout.size)
@@ -412,7 +431,6 @@ def pose(data: TrainingData, options: FitOptions, size: Size | None = None) -> F
         size = data.default_size(ar1_noise=options.has_memory)
     latents = replace(options, n_components=size.n_components).latents
     check_identified(latents, int(data.columns.counts.sum()))
-    check_memory(latents.n_states + (scale.size if options.has_memory else 0))
     observations = data.standardised(shift, scale, size.stretches)
     problem = FitProblem(
         observations,
@@ -424,6 +442,8 @@ def pose(data: TrainingData, options: FitOptions, size: Size | None = None) -> F
         constant if constant is not None and constant.any() else None,
         size.sentence if chosen else "",
     )
+    own_states = options.has_memory and not problem.integrates_ar1_noise
+    check_memory(latents.n_states + (scale.size if own_states else 0))
     if not (chosen and options.tol == "auto"):
         return problem
     # Nobody says how many latents: the model is for filling holes.
@@ -473,6 +493,8 @@ def maximise(
         In standardised units; where the noise has memory, with parameters that say so.
     """
     options, observations = problem.options, problem.observations
+    if problem.integrates_ar1_noise:
+        return _maximise_integrated(problem, start, report)
     even = observations.panel.evenly_sampled
     climb = (
         partial(fit_robust, by_row=options.by_row)
@@ -500,6 +522,29 @@ def maximise(
         report=None if report is None else _InDataUnits(report, problem.log_volume),
     )
     return result._replace(params=result.params.with_memory_apart()) if options.has_memory else result
+
+
+def _maximise_integrated(problem: FitProblem, start: Parameters | None, report: Report | None) -> FitResult:
+    """Maximise with AR(1) noise of columns integrated out, from the model of white noise."""
+    options, panel, scale = problem.options, problem.observations.panel, problem.scale
+    noise = options.learned_noise(scale)
+    in_data_units = None if report is None else _InDataUnits(report, problem.log_volume)
+    if start is None:
+        white = fit(
+            panel,
+            options.latents,
+            noise,
+            None,
+            solver=options.solver,
+            max_iter=min(options.max_iter, _WHITE_EVALUATIONS),
+            tol=problem.tol,
+            report=in_data_units,
+        )
+        if white.status == "interrupted":
+            silent = np.zeros(scale.size)
+            return white._replace(params=white.params.replace(memory_decay=silent, memory_scale=silent))
+        start = white.params
+    return fit_monte_carlo_em(panel, start, noise, max_iter=options.max_iter, tol=problem.tol)
 
 
 def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
@@ -535,6 +580,7 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
         + _about_tolerance(result, problem)
         + problem.about_size
         + _about_degrees(result, problem)
+        + _about_integration(problem)
         + _about_floors(params, problem)
         + _about_constants(problem),
         options=problem.options,
@@ -559,6 +605,16 @@ def _about_degrees(result: FitResult, problem: FitProblem) -> str:
             "held at a tenth of the variance or above, lest all other cells be outliers of a constant."
         )
     return said
+
+
+def _about_integration(problem: FitProblem) -> str:
+    """A sentence on the log-likelihood, where it is an estimate; or nothing."""
+    if not problem.integrates_ar1_noise:
+        return ""
+    return (
+        " AR(1) noise of the columns was integrated out, since a state for each column would take long: the "
+        "log-likelihood is an estimate."
+    )
 
 
 def _about_tolerance(result: FitResult, problem: FitProblem) -> str:

@@ -1,0 +1,202 @@
+"""Posterior of factors and values with AR(1) noise of many columns, which is integrated out.
+
+Means are exact. Variances have two parts: that of a column's own AR(1) process given the factors, which is
+exact, and what the factors add to it, which is the mean square of draws of the factors' deviation from
+their means.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from probsfa._threads import one_blas_thread
+from probsfa._typing import FloatArray
+from probsfa.statespace.engine.idiosyncratic import FactorSystem, Steps
+from probsfa.statespace.panel import Panel
+from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.posterior import Posterior
+
+__all__ = ["IdiosyncraticPosterior"]
+
+# Draws behind variances: the part that comes from the factors has an error of the root of two over so many.
+_DRAWS = 32
+# Draws behind covariances of the factors, at least, to which nothing exact is added.
+_DRAWS_FOR_COVARIANCES = 64
+# Least part of the precision of a value given the factors that is left where they are not known.
+_LEAST_LEFT = 0.1
+# Draws computed at a time, which take three values for each value of the data in memory each.
+_AT_A_TIME = 8
+# Errors of means and of draws, in posterior standard deviations.
+_TOLERANCE, _TOLERANCE_OF_DRAWS = 1e-4, 3e-2
+
+
+class _Draws(NamedTuple):
+    """Deviations from posterior means: factors (n, T, K), and AR(1) processes of columns (n, D, T)."""
+
+    factors: FloatArray
+    processes: FloatArray
+
+
+class IdiosyncraticPosterior:
+    """Distribution of factors, AR(1) noise and values given a panel.
+
+    Parameters
+    ----------
+    params : Parameters
+        Parameters with AR(1) noise, and factors that are AR(1) processes.
+    panel : Panel
+        Packed observations, in the units of the parameters.
+    """
+
+    def __init__(self, params: Parameters, panel: Panel) -> None:
+        self.params, self.panel = params, panel
+        with one_blas_thread():
+            self._system = FactorSystem(params, Steps.of(panel))
+            seen = self._system.steps.weights > 0.0
+            values = np.asarray(panel.values[: panel.n_rows]).T
+            self._centred = np.where(seen, values - params.offset[:, None], 0.0)
+            right = self._system.information(self._centred)[None]
+            #: Posterior means of the factors, (T, K).
+            self.means: FloatArray = self._system.solve(right, tol=_TOLERANCE).values[0]
+
+    @cached_property
+    def _processes(self) -> FloatArray:
+        """Posterior means of the AR(1) processes of the columns, of unit variance (D, T)."""
+        return self._system.noise.smooth(self._centred - self._system.common(self.means))
+
+    @property
+    def value_means(self) -> FloatArray:
+        """Posterior means (T, D) of values without white noise."""
+        whole = self._system.common(self.means) + self._system.noise.scale * self._processes
+        return np.asarray(self.params.offset + whole.T)
+
+    @property
+    def contributions(self) -> FloatArray:
+        """Contributions (T, D, K + 1) of factors, and of AR(1) noise, to the posterior means of values."""
+        own = (self._system.noise.scale * self._processes).T
+        return np.dstack([self.means[:, None, :] * self.params.loadings, own])
+
+    def _draws(self, n_draws: int, rng: np.random.Generator, *, processes: bool = False) -> Iterator[_Draws]:
+        """Draw deviations, some at a time; of the AR(1) processes only where asked for."""
+        system = self._system
+        for first in range(0, n_draws, _AT_A_TIME):
+            with one_blas_thread():
+                n = min(_AT_A_TIME, n_draws - first)
+                factors, own, values = system.simulate(rng, n)
+                means = system.solve(system.information(values), tol=_TOLERANCE_OF_DRAWS).values
+                if processes:
+                    own -= system.noise.smooth(values - system.common(means))
+                yield _Draws(factors - means, own)
+
+    @cached_property
+    def _from_factors(self) -> tuple[FloatArray, FloatArray]:
+        """Variances (D, T) due to the factors: of values without white noise, and of scores of values."""
+        noise, system = self._system.noise, self._system
+        of_values, of_scores = np.zeros((2, *self._centred.shape))
+        for draws in self._draws(_DRAWS, np.random.default_rng(0)):
+            common = system.common(draws.factors)
+            scores = noise.solve(common)
+            common -= noise.scale * noise.smooth(common)
+            of_values += np.einsum("rdt,rdt->dt", common, common)
+            of_scores += np.einsum("rdt,rdt->dt", scores, scores)
+        return of_values / _DRAWS, of_scores / _DRAWS
+
+    def value_variances(self) -> FloatArray:
+        """Posterior variances (T, D) of values without white noise."""
+        noise = self._system.noise
+        return np.asarray((noise.scale**2 * noise.moments[0] + self._from_factors[0]).T)
+
+    def left_out(self) -> tuple[FloatArray, FloatArray]:
+        """Means and variances (T, D), noise included, of values given all others; NaN where they are missing.
+
+        With the inverse ``P`` of the covariance of all values they are ``x_i - (P (x - mu))_i / P_ii`` and
+        ``1 / P_ii``.
+        """
+        noise, system, weights = self._system.noise, self._system, self._system.steps.weights
+        given_factors = weights / noise.variance
+        given_factors = given_factors - given_factors**2 * noise.scale**2 * noise.moments[0]
+        # The difference is positive, but with draws it may come out otherwise where it is small.
+        precisions = np.maximum(given_factors - self._from_factors[1], _LEAST_LEFT * given_factors)
+        scores = noise.solve(self._centred - system.common(self.means))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            means = self.params.offset[:, None] + self._centred - scores / precisions
+            seen = weights > 0.0
+            return np.where(seen, means, np.nan).T, np.where(seen, 1.0 / precisions, np.nan).T
+
+    def posterior(self) -> Posterior:
+        """Return moments of the factors: means that are exact, and covariances of draws.
+
+        Log densities of single rows would take states: each row has the same part of the log-likelihood.
+        """
+        n, k = self.means.shape
+        n_draws = max(_DRAWS_FOR_COVARIANCES, 4 * k)
+        here, lagged = np.zeros((n, k, k)), np.zeros((max(n - 1, 0), k, k))
+        for factors, _ in self._draws(n_draws, np.random.default_rng(0)):
+            here += np.einsum("rti,rtj->tij", factors, factors)
+            lagged += np.einsum("rti,rtj->tij", factors[:, 1:], factors[:, :-1])
+        rows = np.full(n, self.log_likelihood() / n)
+        return Posterior(self.means, here / n_draws, lagged / n_draws, rows)
+
+    def log_likelihood(self) -> float:
+        """Estimate the log-likelihood in nats; see :meth:`.FactorSystem.log_determinant`."""
+        with one_blas_thread():
+            determinant, _ = self._system.log_determinant(tol=3e-2)
+            return self._system.log_likelihood(self._centred, self.means, determinant)
+
+    def draw_factors(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Draw the factors (n_draws, T, K) from their joint distribution."""
+        return np.concatenate([self.means + one.factors for one in self._draws(n_draws, rng)])
+
+    def draw_values(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Draw values without white noise (n_draws, T, D) from their joint distribution."""
+        scale, means = self._system.noise.scale, self.value_means
+        drawn = [
+            means + (self._system.common(one.factors) + scale * one.processes).swapaxes(1, 2)
+            for one in self._draws(n_draws, rng, processes=True)
+        ]
+        return np.concatenate(drawn)
+
+    def forecast(self, row: int, steps: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Predict so many units of time after a row that ends a sequence.
+
+        Parameters
+        ----------
+        row : int
+            The row.
+        steps : ndarray of shape (H,)
+            Units of time after it.
+
+        Returns
+        -------
+        means, variances : ndarray of shape (H, D)
+            Of values without white noise.
+        factor_means, factor_variances : ndarray of shape (H, K)
+        """
+        params, noise = self.params, self._system.noise
+        over = np.abs(params.decay) ** steps[:, None] * _signs(params.decay, steps)
+        own = np.abs(params.memory_decay) ** steps[:, None] * _signs(params.memory_decay, steps)
+        factor_means = over * self.means[row]
+        means = (
+            params.offset
+            + factor_means @ params.loadings.T
+            + own * params.memory_scale * self._processes[:, row]
+        )
+        innovations = 1.0 - over**2
+        variances = innovations @ (params.loadings**2).T
+        variances += params.memory_scale**2 * (1.0 - own**2 + own**2 * noise.moments[0][:, row])
+        factor_variances = innovations.copy()
+        n_draws = 4 * _DRAWS
+        for factors, _ in self._draws(n_draws, np.random.default_rng(0)):
+            common = self._system.common(factors)
+            given = noise.smooth(common)[:, :, row] * params.memory_scale
+            ahead = (over * factors[:, None, row]) @ params.loadings.T - own * given[:, None]
+            variances += np.einsum("rhd,rhd->hd", ahead, ahead) / n_draws
+            factor_variances += over**2 * np.sum(factors[:, row] ** 2, axis=0) / n_draws
+        return means, variances, factor_means, factor_variances
+
+
+def _signs(decay: FloatArray, steps: FloatArray) -> FloatArray:
+    """Signs (H, M) of powers of decays, of which negative ones have whole exponents."""
+    return np.where((decay < 0.0) & (np.rint(steps)[:, None] % 2.0 == 1.0), -1.0, 1.0)

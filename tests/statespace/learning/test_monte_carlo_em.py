@@ -1,0 +1,154 @@
+"""Monte Carlo EM with AR(1) noise integrated out."""
+
+import numpy as np
+import pytest
+
+from probsfa.statespace.engine.idiosyncratic import ColumnNoise
+from probsfa.statespace.learning import monte_carlo_em as learning
+from probsfa.statespace.learning.monte_carlo_em import EMIteration, fit_monte_carlo_em, with_ar1_noise
+from probsfa.statespace.learning.noise import Noise
+from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.posterior import log_likelihood
+from tests.oracles import noise_with_memory as oracle
+from tests.statespace.support import punch, to_panel, uneven_times
+
+
+def make_params(rng, n_components=1, n_features=4):
+    return Parameters(
+        np.array([0.95, 0.7])[:n_components],
+        0.7 * rng.standard_normal((n_features, n_components)),
+        rng.uniform(0.05, 0.2, n_features),
+        np.zeros(n_features),
+        memory_decay=rng.uniform(0.5, 0.95, n_features),
+        memory_scale=rng.uniform(0.4, 0.8, n_features),
+    )
+
+
+def make_panel(rng, params, lengths, *, even=True):
+    times = [np.arange(float(n)) for n in lengths] if even else uneven_times(rng, lengths)
+    return to_panel(punch(rng, oracle.draw(rng, params, times), "scattered"), None if even else times)
+
+
+def make_noise(n_features, prior=1e-4):
+    return Noise("diagonal", np.full(n_features, 1e-6), prior)
+
+
+@pytest.mark.parametrize("even", [True, False])
+def test_score_of_the_noise_is_the_slope_of_the_expected_density(rng, even):
+    params = make_params(rng)
+    iteration = EMIteration(make_panel(rng, params, [30, 12], even=even), params, make_noise(4, 0.05), 3)
+    iteration.expect()
+    residuals = -iteration._seen * iteration.system.common(iteration._factors)
+    residuals[0] += iteration.centred()
+
+    def density(params):
+        return iteration._expected_density(params, ColumnNoise(params, iteration.steps), residuals)
+
+    score = iteration._noise_score(params, ColumnNoise(params, iteration.steps), residuals)
+    for i in range(3):
+        step = np.zeros((4, 3))
+        step[:, i] = 1e-5
+        ahead, back = (density(learning._moved(params, x, iteration.noise)) for x in (step, -step))
+        np.testing.assert_allclose((ahead - back) / 2e-5, score[:, i], rtol=1e-5, atol=1e-5)
+
+
+def test_information_of_the_noise_is_that_of_a_long_series(rng):
+    params = make_params(rng)
+    n = 600
+    lag = np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
+
+    def covariance(params, d):
+        process = params.memory_decay[d] ** lag
+        return params.memory_scale[d] ** 2 * process + params.noise_variance[d] * np.eye(n)
+
+    found, noise = learning._noise_information(params), make_noise(4)
+    for d in range(4):
+        inverse, slopes = np.linalg.inv(covariance(params, d)), []
+        for step in np.eye(3) * 1e-5:
+            ahead, back = (learning._moved(params, np.tile(x, (4, 1)), noise) for x in (step, -step))
+            slopes.append(inverse @ (covariance(ahead, d) - covariance(back, d)) / 2e-5)
+        wanted = [[0.5 * np.sum(left * right.T) / n for left in slopes] for right in slopes]
+        np.testing.assert_allclose(found[d], wanted, rtol=0.1, atol=0.01)
+
+
+def test_regression_is_generalised_least_squares(rng, monkeypatch):
+    monkeypatch.setattr(learning, "_REGRESSION_ITERATIONS", 12)
+    params = make_params(rng, 2)
+    iteration = EMIteration(make_panel(rng, params, [40]), params, make_noise(4), 2)
+    iteration.expect()
+    gain = iteration._regress()
+    lag = np.abs(np.subtract.outer(np.arange(40), np.arange(40)))
+    total = 0.0
+    for d in range(4):
+        seen = iteration._seen[d] > 0.0
+        own = params.memory_scale[d] ** 2 * params.memory_decay[d] ** lag + params.noise_variance[d] * np.eye(
+            40
+        )
+        inverse = np.linalg.inv(own[np.ix_(seen, seen)])
+        mean = np.column_stack([iteration.means, np.ones(40)])[seen]
+        draws = [np.column_stack([x, np.zeros(40)])[seen] for x in iteration.deviations]
+        normal = mean.T @ inverse @ mean + sum(x.T @ inverse @ x for x in draws) / 2.0
+        right = mean.T @ inverse @ iteration._values[d, seen]
+        best = np.linalg.solve(normal, right)
+        now = np.append(params.loadings[d], params.offset[d])
+        total += 0.5 * (best - now) @ normal @ (best - now)
+        np.testing.assert_allclose(
+            np.append(iteration.params.loadings[d], iteration.params.offset[d]), best, atol=1e-6
+        )
+    assert gain == pytest.approx(total, rel=1e-6)
+
+
+def test_log_likelihood_rises_by_the_gain_or_more(rng):
+    truth = make_params(rng)
+    panel = make_panel(rng, truth, [80])
+    start = with_ar1_noise(Parameters(np.array([0.5]), np.full((4, 1), 0.3), np.full(4, 0.5), np.zeros(4)))
+    iteration = EMIteration(panel, start, make_noise(4, 0.0), 500)
+    iteration.expect()
+    before = log_likelihood(iteration.params, panel)
+    for _ in range(6):
+        gain = iteration.maximize()
+        iteration.expect()
+        after = log_likelihood(iteration.params, panel)
+        assert gain >= 0.0
+        assert after - before > gain - 0.05  # the error of 500 draws
+        before = after
+
+
+def test_fit_reaches_the_maximum_of_the_exact_likelihood(rng):
+    truth = make_params(rng, 2, 10)
+    panel = make_panel(rng, truth, [300])
+    white = Parameters(
+        np.array([0.9, 0.5]), 0.5 * rng.standard_normal((10, 2)), np.full(10, 0.5), np.zeros(10)
+    )
+    result = fit_monte_carlo_em(panel, white, make_noise(10), max_iter=150, tol=0.1)
+    assert result.converged
+    assert np.all(np.diff(result.history) >= 0.0)
+    assert result.history[-1] == result.log_likelihood
+    exact = log_likelihood(result.params, panel)
+    # The truth has the likelihood of the maximum less half of the number of parameters, on average.
+    assert exact > log_likelihood(truth, panel) + 10.0
+    assert abs(exact - result.log_likelihood) < 10.0
+
+
+def test_variances_stay_at_their_floor(rng):
+    panel = make_panel(rng, make_params(rng).replace(noise_variance=np.full(4, 1e-9)), [100])
+    noise = Noise("diagonal", np.full(4, 0.01))
+    result = fit_monte_carlo_em(panel, make_params(rng), noise, max_iter=15, tol=0.1)
+    assert np.all(result.params.noise_variance >= 0.01)
+
+
+def test_an_interrupt_keeps_what_was_reached(rng, monkeypatch):
+    panel = make_panel(rng, make_params(rng), [60])
+    maximize, counted = EMIteration.maximize, []
+
+    def interrupted(self):
+        counted.append(1)
+        if len(counted) == 3:
+            raise KeyboardInterrupt
+        return maximize(self)
+
+    monkeypatch.setattr(EMIteration, "maximize", interrupted)
+    result = fit_monte_carlo_em(panel, make_params(rng), make_noise(4), max_iter=50, tol=0.0)
+    assert result.status == "interrupted"
+    assert np.isfinite(result.log_likelihood)
+    assert len(result.history) == 3

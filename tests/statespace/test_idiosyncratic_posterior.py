@@ -1,0 +1,216 @@
+"""The posterior with AR(1) noise integrated out is that of the model with a state for each column."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from probsfa import ProbabilisticSFA
+from probsfa.statespace import models
+from probsfa.statespace.idiosyncratic_posterior import IdiosyncraticPosterior
+from probsfa.statespace.learning import maximum_likelihood
+from probsfa.statespace.learning.budget import integrates_ar1_noise
+from probsfa.statespace.parameters import Parameters
+from tests.oracles import noise_with_memory as oracle
+from tests.statespace.support import punch, to_panel, uneven_times
+
+# Draws behind variances leave an error in the part that comes from the factors.
+_DRAWN = 0.25
+
+
+def make_params(rng, n_features=5):
+    return Parameters(
+        np.array([0.9, 0.6]),
+        rng.standard_normal((n_features, 2)),
+        rng.uniform(0.05, 0.5, n_features),
+        rng.standard_normal(n_features),
+        memory_decay=rng.uniform(0.3, 0.97, n_features),
+        memory_scale=rng.uniform(0.5, 1.5, n_features),
+    )
+
+
+def make_data(rng, params, lengths, *, even=True):
+    times = [np.arange(float(n)) for n in lengths] if even else uneven_times(rng, lengths)
+    data = punch(rng, oracle.draw(rng, params, times), "scattered")
+    return data, times, to_panel(data, None if even else times)
+
+
+@pytest.mark.parametrize("even", [True, False])
+def test_moments_of_values_are_those_of_the_joint_gaussian(rng, even):
+    params = make_params(rng)
+    data, times, panel = make_data(rng, params, [20, 9], even=even)
+    found = IdiosyncraticPosterior(params, panel)
+    missing = np.flatnonzero(np.isnan(np.concatenate(data).ravel()))
+    mean, covariance = oracle.given(params, data, times, missing)
+    np.testing.assert_allclose(found.value_means.ravel()[missing], mean, atol=1e-3)
+    variances = (found.value_variances() + params.noise_variance).ravel()[missing]
+    np.testing.assert_allclose(variances, np.diag(covariance), rtol=2.0 * _DRAWN)
+    assert np.mean(variances / np.diag(covariance)) == pytest.approx(1.0, abs=0.1)
+
+
+def test_values_left_out_are_those_of_the_joint_gaussian(rng):
+    params = make_params(rng)
+    data, times, panel = make_data(rng, params, [25])
+    means, variances = IdiosyncraticPosterior(params, panel).left_out()
+    seen = ~np.isnan(data[0])
+    np.testing.assert_array_equal(np.isnan(means), ~seen)
+    rows = np.flatnonzero(seen.ravel())[::7]
+    wanted = [oracle.given(params, data, times, [row]) for row in rows]
+    std = np.sqrt([float(covariance[0, 0]) for _, covariance in wanted])
+    errors = (means.ravel()[rows] - [float(mean[0]) for mean, _ in wanted]) / std
+    assert np.sqrt(np.mean(errors**2)) < _DRAWN
+    ratio = variances.ravel()[rows] / std**2
+    assert np.median(ratio) == pytest.approx(1.0, abs=0.1)
+
+
+def test_moments_and_draws_of_factors(rng):
+    params = make_params(rng)
+    data, times, panel = make_data(rng, params, [20])
+    found = IdiosyncraticPosterior(params, panel)
+    mean, covariance = oracle.posterior_of_latents(params, data, times)
+    posterior = found.posterior()
+    np.testing.assert_allclose(posterior.means, mean, atol=1e-3)
+    wanted = np.array([covariance[t, :, t] for t in range(20)])
+    lagged = np.array([covariance[t + 1, :, t] for t in range(19)])
+    assert np.abs(posterior.covariances - wanted).mean() < 0.2 * np.abs(wanted).mean()
+    assert np.abs(posterior.lag_one_covariances - lagged).mean() < 0.3 * np.abs(lagged).mean()
+    assert posterior.log_likelihood == pytest.approx(oracle.log_likelihood(params, data, times), abs=2.0)
+    drawn = found.draw_factors(400, rng)
+    assert drawn.shape == (400, 20, 2)
+    np.testing.assert_allclose(drawn.mean(axis=0), mean, atol=0.3)
+    np.testing.assert_allclose(drawn.var(axis=0).mean(), np.trace(wanted.mean(axis=0)) / 2.0, rtol=0.1)
+
+
+def test_draws_of_values_have_their_joint_covariance(rng):
+    params = make_params(rng)
+    data, times, panel = make_data(rng, params, [15])
+    missing = np.flatnonzero(np.isnan(data[0].ravel()))
+    mean, covariance = oracle.given(params, data, times, missing)
+    drawn = IdiosyncraticPosterior(params, panel).draw_values(3000, rng).reshape(3000, -1)[:, missing]
+    white = np.diag(params.noise_variance[missing % 5])
+    np.testing.assert_allclose(drawn.mean(axis=0), mean, atol=0.15)
+    np.testing.assert_allclose(np.cov(drawn.T) + white, covariance, atol=0.2)
+
+
+def test_forecast_is_that_of_missing_rows(rng):
+    params = make_params(rng)
+    data, _, _ = make_data(rng, params, [18])
+    longer = [np.vstack([data[0], np.full((4, 5), np.nan)])]
+    steps = np.array([1.0, 2.0, 4.0])
+    found = IdiosyncraticPosterior(params, to_panel(data))
+    means, variances, factor_means, factor_variances = found.forecast(17, steps)
+    wanted = np.ravel_multi_index(np.ix_([18, 19, 21], range(5)), (22, 5)).ravel()
+    mean, covariance = oracle.given(params, longer, [np.arange(22.0)], wanted)
+    np.testing.assert_allclose(means.ravel(), mean, atol=1e-3)
+    np.testing.assert_allclose((variances + params.noise_variance).ravel(), np.diag(covariance), rtol=0.15)
+    of_factors, spread = oracle.posterior_of_latents(params, longer, [np.arange(22.0)])
+    np.testing.assert_allclose(factor_means, of_factors[[18, 19, 21]], atol=1e-3)
+    np.testing.assert_allclose(factor_variances[:, 0], [spread[t, 0, t, 0] for t in (18, 19, 21)], rtol=0.15)
+
+
+def series(rng, n_rows=400, n_features=10):
+    """Columns that share two factors and have AR(1) noise, and the same with missing values."""
+    params = make_params(rng, n_features)
+    whole = oracle.draw(rng, params, [np.arange(float(n_rows))])[0]
+    return whole, np.where(rng.random(whole.shape) < 0.1, np.nan, whole)
+
+
+def integrate(monkeypatch):
+    """Integrate AR(1) noise out at any size."""
+    for module in (models, maximum_likelihood):
+        monkeypatch.setattr(module, "integrates_ar1_noise", lambda *sizes: True)
+
+
+def test_methods_give_what_states_give(rng, monkeypatch):
+    whole, x = series(rng)
+    model = ProbabilisticSFA(n_components=2, noise="ar1", tol=5.0).fit(x)
+
+    def results():
+        drawn = model.sample_posterior(x, 20, of="cells", random_state=0)
+        ahead = model.forecast(x, 3)
+        filled, std = model.impute(x, return_std=True)
+        return {
+            "factors": model.transform(x),
+            "filled": filled,
+            "contributions": model.contributions(x),
+            "forecast": ahead.means,
+            "factor forecast": ahead.latent_means,
+            "draws": drawn.mean(axis=0)[~np.isnan(x)],
+        }, {
+            "std": std[np.isnan(x)],
+            "forecast std": ahead.std,
+            "factor std": model.posterior(x).std,
+            "outliers": model.outlier_scores(x)[~np.isnan(x)],
+        }
+
+    exact, spread = results()
+    value = model.log_likelihood(x)
+    integrate(monkeypatch)
+    integrated, drawn = results()
+    for name, wanted in exact.items():
+        np.testing.assert_allclose(integrated[name], wanted, atol=5e-3, err_msg=name)
+    for name, wanted in spread.items():
+        assert np.mean(drawn[name]) == pytest.approx(np.mean(wanted), rel=0.05), name
+        assert np.sqrt(np.mean((drawn[name] - wanted) ** 2)) < 0.2 * np.sqrt(np.mean(wanted**2)), name
+    assert model.log_likelihood(x) == pytest.approx(value, abs=10.0)
+
+
+def test_a_fit_is_as_good_as_that_with_states(rng, monkeypatch):
+    whole, x = series(rng)
+    missing = np.isnan(x)
+
+    def error():
+        filled, std = ProbabilisticSFA(n_components=2, noise="ar1").fit(x).impute(x, return_std=True)
+        standardised = (filled - whole)[missing] / std[missing]
+        scaled = (filled - whole) / whole.std(axis=0)
+        return np.sqrt(np.mean(scaled[missing] ** 2)), np.mean(np.abs(standardised) < 1.645)
+
+    exact, _ = error()
+    integrate(monkeypatch)
+    integrated, coverage = error()
+    assert integrated < 1.02 * exact
+    assert 0.85 < coverage < 0.96
+
+
+def test_status_and_history_of_a_fit(rng, monkeypatch):
+    _, x = series(rng, 150, 6)
+    x[:, 5] = 3.0
+    integrate(monkeypatch)
+    model = ProbabilisticSFA(n_components=1, noise="ar1").fit([x[:100], x[100:]])
+    assert "log-likelihood is an estimate" in model.status_
+    assert np.all(np.diff(model.history_) >= 0.0)
+    assert model.history_[-1] == pytest.approx(model.log_likelihood_)
+    assert model.memory_scale_[5] == 0.0
+    np.testing.assert_array_equal(model.impute([x])[0][:, 5], 3.0)
+    again = ProbabilisticSFA(n_components=1, noise="ar1", init=model).fit([x[:100], x[100:]])
+    assert again.log_likelihood_ > model.log_likelihood_ - 2.0
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_options_that_need_states_have_them(rng, monkeypatch):
+    _, x = series(rng, 120, 5)
+    integrate(monkeypatch)
+    for options in ({"rhythms": 1}, {"robust": True}, {"fixed": {"decays": [0.9, np.nan]}}):
+        model = ProbabilisticSFA(n_components=2, noise="ar1", max_iter=5, tol=50.0, **options).fit(x)
+        assert "estimate" not in model.status_
+
+
+def test_sizes_of_which_noise_is_integrated_out():
+    assert not integrates_ar1_noise(3_000, 4, 40)
+    assert integrates_ar1_noise(3_000, 4, 90)
+    assert integrates_ar1_noise(10, 4, 300)
+    # States are cheaper than a system of very many factors and few columns.
+    assert not integrates_ar1_noise(1_000_000, 30, 2)
+
+
+def test_a_wide_fit_loads_no_jax():
+    program = (
+        "import sys, numpy as np, probsfa\n"
+        "x = np.random.default_rng(0).standard_normal((60, 170)).cumsum(axis=0)\n"
+        "x[5:9, :20] = np.nan\n"
+        "model = probsfa.ProbabilisticSFA(n_components=1, noise='ar1').fit(x)\n"
+        "model.impute(x, return_std=True), model.transform(x), model.score(x), model.forecast(x, 2)\n"
+        "assert 'jax' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True)
