@@ -46,6 +46,7 @@ def test_an_expansion_of_a_wrong_type_is_named(rng, expansion):
 
 @parametrize_with_checks(ESTIMATORS)
 @pytest.mark.filterwarnings("ignore:The .* rows vary in:UserWarning", "ignore:.*SCIPY_ARRAY_API")
+@pytest.mark.filterwarnings("ignore:Output [0-9]* .* on rows left out:UserWarning")
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 

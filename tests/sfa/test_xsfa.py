@@ -27,6 +27,7 @@ def spiral(s):
 
 @parametrize_with_checks([XSFA(1), XSFA(2, expansion=Polynomial(2), source_degree=2)])
 @pytest.mark.filterwarnings("ignore:The [0-9]* rows vary in")
+@pytest.mark.filterwarnings("ignore:Output [0-9]* .* on rows left out")
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 
