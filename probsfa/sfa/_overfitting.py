@@ -25,7 +25,7 @@ _LEAST_SQUARE = 0.1  # of an output on a fold, in units of its variance over the
 _NOISE, _LEAST_NOISE, _DEVIATIONS = 1.8, 1.0, 2.0
 # An output whose time scale on rows left out is this share of that in training, and less than so many rows,
 # follows the training rows only.
-_SHARE, _SHORT = 1 / 3, 5.0
+_SHARE, _SHORT = 1 / 4, 3.0
 _ROWS_PER_DIRECTION = 20  # white noise then has a delta value of 1.1 in training
 _MOST_DIRECTIONS = 300  # with more, two folds are left out instead of five
 

@@ -113,7 +113,8 @@ def test_errors_name_the_argument(rng, options, message):
 
 def test_a_fit_that_fails_leaves_an_estimator_that_is_not_fitted(rng):
     X = rng.standard_normal((80, 2))
-    model = XSFA(2).fit(X)
+    with pytest.warns(UserWarning, match="on rows left out"):
+        model = XSFA(2).fit(X)
     with pytest.raises(ValueError, match="nothing is left"):
         model.set_params(n_components=9, expansion=Polynomial(1)).fit(X)
     with pytest.raises(NotFittedError):
