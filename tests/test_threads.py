@@ -224,7 +224,7 @@ def calls_on_fitted_models(rng):
     holey[rng.random(X.shape) < 0.1] = np.nan
     graph = graphs.clustered(np.repeat([0, 1, 2, 3], 16))
     probabilistic = ProbabilisticSFA(2, max_iter=3).fit(holey)
-    slow, kernel = SFA(2).fit(X), KernelSFA(2).fit(X)
+    slow, kernel = SFA(2).fit(X), KernelSFA(2, regularization=1e-3).fit(X)
     labelled = GraphSFA(2, graph=graph).fit(X)
     eigenmaps = LaplacianEigenmaps(2, n_neighbors=5).fit(X)
     return holey, [

@@ -13,6 +13,8 @@ Escalante-B. & Wiskott (2013), weighted by its nodes and edges, in the place of 
 """
 
 import numbers
+import sys
+import time
 import warnings
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Self
@@ -39,6 +41,7 @@ from probsfa.graphs._named import build_graph, needs_labels
 from probsfa.linalg import check_rank_tol
 from probsfa.metrics import timescale
 from probsfa.sfa._labels_of_rows import labels_of_rows
+from probsfa.sfa._overfitting import cut, warn_of_overfitting
 from probsfa.sfa.kernel_columns import (
     KernelColumns,
     KernelFunctions,
@@ -49,14 +52,7 @@ from probsfa.sfa.kernel_columns import (
     rows_at_a_time,
 )
 from probsfa.sfa.kernel_graph import splits_of_graph
-from probsfa.sfa.kernel_held_out import (
-    NOISE_DELTA,
-    Held,
-    HeldOutPath,
-    cut,
-    held_out_path,
-    splits_of_time,
-)
+from probsfa.sfa.kernel_held_out import Held, HeldOutPath, held_out_path, splits_of_time
 from probsfa.sfa.kernel_moments import border_differences, fold_moments, joined_moments, kernel_moments
 from probsfa.sfa.kernel_preimage import PreImage
 from probsfa.sfa.kernel_problem import KernelProblem, KernelSolution, check_rank, pose, solve
@@ -72,6 +68,12 @@ _HELD_OUT_DECADES = range(-10, 2)
 _UNMEASURED = 1e-3  # of the mean of k(z, z), where nothing can be held out
 _N_FOLDS = 5
 _PRE_IMAGE_POINTS = 1000
+_MOST_SUPPORT = 500  # by default: the choice of the regularisation then takes seconds
+_CHOICE = 10.0  # times the moments and the first whitening
+_REMEDY = (
+    "Use fewer components, another kernel or gamma, a larger regularization, or more rows; "
+    "regularization_path(X) has the delta values of each regularization on rows left out."
+)
 
 
 class RegularizationPath(NamedTuple):
@@ -130,12 +132,12 @@ class KernelSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     regularization : float or "auto", default="auto"
         ``lambda``, the weight of the squared norm. 0 is kernel SFA without regularisation, which over-fits
         where the support is a large part of the rows and the kernel narrow. ``"auto"`` chooses by slowness
-        on stretches of rows that are left out, five in turn: of 0 and powers of ten the least that gives the
-        slowest outputs there, to within 1 %, and the largest where none are slower than noise. That takes
-        sixty-five eigenproblems of the size of the support; give a number where the support is large.
+        on consecutive rows that are left out, a fifth at a time: of 0 and powers of ten the least that gives
+        the slowest outputs there, to within 2 %, and the largest where none are slower than noise. That takes
+        some ten times as long as a number, and grows with the cube of the support; see `verbose`.
     n_support : int, optional
-        Number of support vectors; a limit for ``"online_mah"``. By default all rows, or as many as
-        `threshold` asks for.
+        Number of support vectors; a limit for ``"online_mah"``. By default as many as `threshold` asks for;
+        without a threshold all rows, or 500 of more (``"online_mah"`` then uses all).
     selection : {"mp_mah", "online_mah", "mp_kpca", "random"}, default="mp_mah"
         How support vectors are chosen: matching pursuit for the largest approximation error (nested, O(n m)
         memory), one pass over the rows with a threshold (O(m^2) memory), matching pursuit for the sum of
@@ -153,6 +155,9 @@ class KernelSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     graph : TrainingGraph, str or callable, optional
         What is similar to what, in the place of time: a graph, its builder or its name, as in
         :class:`GraphSFA`. Kernel values of all rows with the support are then held in memory.
+    verbose : bool, default=False
+        Whether to write to standard error what is computed, and about how long the choice of the
+        regularisation will take.
     rank_tol : float, optional
         Eigenvalues of the covariance of the kernel functions up to this fraction of the largest count as
         zero, after every function is scaled to unit variance. Default
@@ -240,6 +245,7 @@ class KernelSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         support: Any = None,
         lag: int = 1,
         graph: Any = None,
+        verbose: bool = False,
     ) -> None:
         self.n_components = n_components
         self.kernel = kernel
@@ -256,6 +262,7 @@ class KernelSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.support = support
         self.lag = lag
         self.graph = graph
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, *, lengths: Any = None) -> Self:
         """Choose support vectors and find the slowest functions on them.
@@ -283,13 +290,16 @@ class KernelSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Warns
         -----
         UserWarning
-            If outputs are not slow on rows left out, or could take any course; if rounding hides what kernel
-            functions vary by; and if fewer support vectors than `n_support` span all kernel functions.
+            If outputs are much faster on rows left out than in training, or could take any course; if
+            rounding hides what kernel functions vary by; and if fewer support vectors than `n_support` span
+            all kernel functions.
         """
         # Whatever ends this early, an interrupt among it, leaves an estimator that is not fitted.
         self.__dict__.pop("coefficients_", None)
         self.__dict__.pop("_pre_image", None)
+        started = time.perf_counter()
         posed = self._pose(X, y, lengths, hold_out=self.regularization == "auto")
+        self._report(posed, time.perf_counter() - started)
         problem, n_rows = posed.problem, posed.sequences.n_rows
         check_rank(problem, self.n_components)
         if self.regularization == "auto":
@@ -298,7 +308,15 @@ class KernelSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             chosen, held_out = float(self.regularization), None
         solution = solve(problem, self.n_components, chosen)
         rank = problem.basis.shape[1]
-        _warn_of_overfitting(solution.delta_values, held_out, chosen, rank, n_rows)
+        if held_out is not None:
+            warn_of_overfitting(solution.delta_values, held_out, n_rows, _REMEDY, stacklevel=2)
+        elif chosen == 0 and 2 * rank > n_rows:
+            warnings.warn(
+                f"The kernel functions vary in {rank} directions over {n_rows} rows, so outputs can follow "
+                "nearly any course, however slow. Use regularization='auto' or a number above 0, or fewer "
+                "support vectors.",
+                stacklevel=2,
+            )
         if problem.n_rounded:
             warnings.warn(
                 f"Rounding of the kernel values hides {problem.n_rounded} of {problem.n_rounded + rank} "
@@ -505,7 +523,7 @@ class KernelSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if of_time:
             self.graph_ = None
             if hold_out:
-                folds = cut(sequences.lengths, _N_FOLDS)
+                folds = cut(sequences.lengths)
                 parts = fold_moments(functions, sequences, folds, lag=self.lag)
                 borders = border_differences(functions, sequences, folds, lag=self.lag)
                 moments = joined_moments(parts, borders)
@@ -536,8 +554,23 @@ class KernelSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 stacklevel=3,
             )
             return chosen, None
-        at = path.choose()
+        at = path.choose(posed.sequences.n_rows)
         return float(values[at]), path.delta_values[at]
+
+    def _report(self, posed: _Posed, seconds: float) -> None:
+        """Write what was computed so far, and about how long the choice of the regularisation will take."""
+        if not self.verbose:
+            return
+        n_rows, m = posed.sequences.n_rows, posed.functions.n_functions
+        lines = [
+            f"KernelSFA: {n_rows} rows, {m} support vectors; moments and whitening took {seconds:.1f} s."
+        ]
+        if self.regularization == "auto":
+            lines.append(
+                "KernelSFA: choosing the regularization on rows left out, about "
+                f"{_CHOICE * seconds:.1f} s; a number as regularization, or a smaller n_support, is faster."
+            )
+        sys.stderr.write("\n".join([*lines, ""]))
 
     def _held_out(self, posed: _Posed, values: FloatArray) -> HeldOutPath | None:
         return held_out_path(posed.divisions, posed.gram, self.n_components, values, self.rank_tol)
@@ -577,7 +610,7 @@ class KernelSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if m is not None and m > n:
             raise ValueError(f"n_support={m} is more than the {n} rows of X.")
         if m is None and threshold is None:
-            return np.arange(n)
+            return self._default_support(kernel)
         if self.selection == "random":
             return random_support(n, n if m is None else m, check_random_state(self.random_state))
         if self.selection == "online_mah":
@@ -597,6 +630,19 @@ class KernelSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 stacklevel=4,
             )
         return support
+
+    def _default_support(self, kernel: KernelColumns) -> IntArray:
+        """Return all rows, or 500 of more."""
+        n = kernel.n_rows
+        if n <= _MOST_SUPPORT or self.selection == "online_mah":
+            return np.arange(n)
+        if self.selection == "random":
+            return random_support(n, _MOST_SUPPORT, check_random_state(self.random_state))
+        found = (mp_mah if self.selection == "mp_mah" else mp_kpca)(kernel, _MOST_SUPPORT, 0.0)
+        # Functions that span all others span one dimension less once they are centred on each other.
+        others = np.setdiff1d(np.arange(n), found)
+        more = np.linspace(0, len(others) - 1, _MOST_SUPPORT - len(found)).astype(np.intp)
+        return np.concatenate([found, others[more]])
 
     def _check_parameters(self) -> None:
         check_count("n_components", self.n_components)
@@ -646,27 +692,3 @@ def _variances(
         squares += np.sum(outputs**2, axis=0)
     variances = squares / functions.n_rows - (total / functions.n_rows) ** 2
     return variances.reshape(len(solutions), -1)
-
-
-def _warn_of_overfitting(
-    deltas: FloatArray, held_out: FloatArray | None, regularization: float, rank: int, n_rows: int
-) -> None:
-    """Warn where delta values of the training rows say nothing about other rows."""
-    if held_out is None:
-        if regularization == 0 and 2 * rank > n_rows:
-            warnings.warn(
-                f"The kernel functions vary in {rank} directions over {n_rows} rows, so outputs can follow "
-                "nearly any course, however slow. Take regularization='auto' or a number above 0, or fewer "
-                "support vectors.",
-                stacklevel=3,
-            )
-        return
-    noise = np.flatnonzero((held_out > NOISE_DELTA) & (held_out > deltas))
-    if len(noise):
-        j = int(noise[0])
-        warnings.warn(
-            f"Output {j} is no slower than noise on rows left out: its delta is {held_out[j]:.3g} there, "
-            f"and {deltas[j]:.3g} on the training rows. Take fewer components, another kernel or gamma, or "
-            "more rows.",
-            stacklevel=3,
-        )

@@ -15,18 +15,16 @@ from probsfa._typing import FloatArray
 from probsfa.graphs._graph_moments import GraphMoments
 from probsfa.graphs.moments import Moments
 from probsfa.linalg import RankError
+from probsfa.sfa._overfitting import held_out_delta, noise_delta
 from probsfa.sfa.kernel_moments import BorderDifferences, joined_moments, of_functions
 from probsfa.sfa.kernel_problem import pose, solve
 
-__all__ = ["NOISE_DELTA", "Held", "HeldOutPath", "cut", "held_out_path", "splits_of_time"]
+__all__ = ["Held", "HeldOutPath", "held_out_path", "splits_of_time"]
 
 IntArray = NDArray[np.intp]
 
-_LEAST_VARIANCE = 0.1
-# Delta from which on an output is no slower than noise, which has 2, as far as a few stretches can tell.
-NOISE_DELTA = 1.8
-# Far below what a few stretches can tell apart; where nothing over-fits, nothing is then regularised.
-_AS_SLOW = 1.01
+# Five folds cannot tell less apart; where nothing over-fits, nothing is then regularised.
+_AS_SLOW = 1.02
 
 
 class Held(NamedTuple):
@@ -50,68 +48,29 @@ class HeldOutPath(NamedTuple):
 
     Attributes
     ----------
-    changes, variances : ndarray (F, P, K)
-        Mean squared change and variance of every output on the rows left out, division by division.
+    changes, squares : ndarray (F, P, K)
+        Mean squared change of every output on the rows left out, and its mean square about its mean over the
+        training rows, division by division.
     """
 
     changes: FloatArray
-    variances: FloatArray
+    squares: FloatArray
 
     @property
     def delta_values(self) -> FloatArray:
-        """Change over variance, averaged over the divisions, (P, K).
+        """Delta values on rows left out, (P, K); see :func:`held_out_delta`."""
+        return held_out_delta(self.changes, self.squares)
 
-        An output that is nearly constant on rows left out, as those of a narrow kernel are, is slow or fast
-        by chance. What it lacks of a tenth of the variance that it has in training counts as noise.
-        """
-        lacking = np.maximum(_LEAST_VARIANCE - self.variances, 0.0)
-        deltas: FloatArray = (self.changes + 2.0 * lacking) / (self.variances + lacking)
-        return deltas.mean(axis=0)
-
-    def choose(self) -> int:
+    def choose(self, n_rows: int) -> int:
         """Return the first regularisation, by number, whose mean delta is the least or hardly above it.
 
-        Where none is slower than noise, differences are chance, and the last is returned: the outputs of the
-        smallest norm fit the training rows least.
+        Where none is slower than noise of so many rows, differences are chance, and the last is returned: the
+        outputs of the smallest norm fit the training rows least.
         """
         mean = self.delta_values.mean(axis=1)
-        if mean.min() > NOISE_DELTA:
+        if mean.min() > noise_delta(n_rows):
             return len(mean) - 1
         return int(np.argmax(mean <= _AS_SLOW * mean.min()))
-
-
-def cut(lengths: tuple[int, ...], n_folds: int) -> list[slice]:
-    """Cut rows into consecutive stretches of about equal length.
-
-    Parameters
-    ----------
-    lengths : tuple of int
-        Rows of every sequence. A cut is moved to where a sequence begins if one does within a quarter of a
-        stretch.
-    n_folds : int
-        How many stretches; fewer where there are fewer rows.
-
-    Returns
-    -------
-    list of slice
-
-    Examples
-    --------
-    >>> cut((40, 60), 2)
-    [slice(0, 40, None), slice(40, 100, None)]
-    """
-    n = sum(lengths)
-    n_folds = min(n_folds, n)
-    begins = np.cumsum([0, *lengths])
-    borders = [0]
-    for border in np.linspace(0, n, n_folds + 1)[1:-1]:
-        nearest = int(begins[np.argmin(np.abs(begins - border))])
-        moved = nearest if abs(nearest - border) <= n / n_folds / 4 else int(round(border))
-        if moved > borders[-1]:
-            borders.append(moved)
-    if borders[-1] < n:
-        borders.append(n)
-    return [slice(a, b) for a, b in zip(borders[:-1], borders[1:], strict=True)]
 
 
 def splits_of_time(
@@ -168,19 +127,20 @@ def held_out_path(
     HeldOutPath or None
         None where no division can be trained on and measured.
     """
-    changes, variances = [], []
+    changes, squares = [], []
     for train, test, functions in divisions:
         if len(functions) < 2:
             continue
         try:
             problem = pose(train, gram[np.ix_(functions, functions)], rank_tol)
-            solutions = [solve(problem, n_components, float(value)) for value in regularizations]
+            A = np.array(
+                [solve(problem, n_components, float(value)).coefficients for value in regularizations]
+            )
             moved, spread = test.difference_moment, test.covariance
         except (RankError, ValueError):  # no variation, or no difference, in one of the two parts
             continue
-        A = np.array([solution.coefficients for solution in solutions])
         changes.append(np.einsum("pik,pik->pk", A, moved @ A))
-        variances.append(np.einsum("pik,pik->pk", A, spread @ A))
+        squares.append(np.einsum("pik,pik->pk", A, spread @ A) + ((test.mean - train.mean) @ A) ** 2)
     if not changes:
         return None
-    return HeldOutPath(np.maximum(changes, 0.0), np.maximum(variances, 0.0))
+    return HeldOutPath(np.maximum(changes, 0.0), np.maximum(squares, 0.0))

@@ -20,6 +20,7 @@ from probsfa.graphs.moments import MomentStream
 from probsfa.linalg import RankError, check_rank_tol
 from probsfa.sfa._expand import Expander, extend_stream
 from probsfa.sfa._linear_map import inputs_from, outputs_from, set_linear_map
+from probsfa.sfa._overfitting import check_overfitting
 
 __all__ = ["SFA", "check_parameters", "set_fitted"]
 
@@ -136,6 +137,13 @@ class SFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         ValueError
             If X has missing cells and ``missing="raise"``, holds no difference or no variation, or has a
             lower rank than `n_components`.
+
+        Warns
+        -----
+        UserWarning
+            If outputs can follow any course in time, because rows are too few for the columns; and, with an
+            expansion and at most 20 rows for each of its directions, if the outputs are not slow on rows that
+            are left out.
         """
         check_parameters(self)
         sequences = self._check(X, reset=True, lengths=lengths, min_rows=2, index="warn")
@@ -143,6 +151,18 @@ class SFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         stream = MomentStream.start(expander.n_features_out, self.lag)
         stream = extend_stream(stream, sequences, expander, skip_incomplete=self.missing == "skip")
         set_fitted(self, stream, expander, sequences.lengths)
+        if not expander.is_identity:
+            check_overfitting(
+                sequences,
+                expander,
+                self.delta_values_[: self.n_components or 1],
+                self.rank_,
+                lag=self.lag,
+                rank_tol=self.rank_tol,
+                skip_incomplete=self.missing == "skip",
+                remedy="Use a smaller expansion, fewer components, or more rows.",
+                stacklevel=2,
+            )
         return self
 
     def partial_fit(

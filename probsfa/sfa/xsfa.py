@@ -30,6 +30,7 @@ from probsfa.graphs.moments import MomentStream, block_rows
 from probsfa.linalg import RankError, canonical_signs, check_rank_tol, whiten
 from probsfa.metrics import timescale
 from probsfa.sfa._expand import Expander, extend_stream
+from probsfa.sfa._overfitting import check_overfitting
 
 __all__ = ["XSFA"]
 
@@ -164,6 +165,12 @@ class XSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         ValueError
             If a parameter is out of range, X is incomplete or holds no difference, or nothing is left of the
             expansion before all sources are found.
+
+        Warns
+        -----
+        UserWarning
+            If sources can follow any course in time, because rows are too few for the expansion; and, with at
+            most 20 rows for each direction of it, if the first source is not slow on rows that are left out.
         """
         self.__dict__.pop("extractions_", None)  # whatever ends this early leaves an estimator not fitted
         self._check_parameters()
@@ -215,6 +222,16 @@ class XSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self.delta_values_ = np.array(deltas)
         self.timescales_ = timescale(self.delta_values_, lag=self.lag)
         self.n_directions_ = np.array(directions)
+        check_overfitting(
+            Sequences(scaled, sequences.lengths),
+            expander,
+            self.delta_values_[:1],
+            self.rank_,
+            lag=self.lag,
+            rank_tol=self.rank_tol,
+            remedy="Use a smaller expansion, such as Polynomial(2), or more rows.",
+            stacklevel=2,
+        )
         self.extractions_ = extractions
         return self
 

@@ -160,7 +160,7 @@ def test_contributions_of_slow_features_are_what_a_cell_alone_can_explain(rng):
 def test_features_of_an_expansion_have_no_contributions(rng):
     from probsfa.expansions import Polynomial
 
-    sfa = SFA(2, expansion=Polynomial(2)).fit(rng.standard_normal((80, 2)))
+    sfa = SFA(2, expansion=Polynomial(2)).fit(rng.standard_normal((120, 2)))
     made = of_slow_features(sfa, rng.standard_normal((5, 2)))
     assert list(made) == ["T2", "S2"]
     with pytest.raises(ValueError, match="without expansion"):

@@ -12,10 +12,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from probsfa._validation import Sequences
 from probsfa.graphs import clustered
-from probsfa.sfa import SFA, GraphSFA, kernel_moments
+from probsfa.sfa import SFA, GraphSFA, kernel, kernel_moments
+from probsfa.sfa._overfitting import cut, noise_delta
 from probsfa.sfa.kernel import KernelSFA
 from probsfa.sfa.kernel_columns import KernelColumns, KernelFunctions
-from probsfa.sfa.kernel_held_out import cut
 from probsfa.sfa.kernel_preimage import PreImage
 from tests.oracles import kernel_sfa as oracle
 from tests.oracles import sfa
@@ -39,7 +39,7 @@ def series(rng, n, d=3, fast=0.5):
     ]
 )
 @pytest.mark.filterwarnings("ignore:Only [0-9]* of n_support")
-@pytest.mark.filterwarnings("ignore:Output [0-9]* is no slower than noise")
+@pytest.mark.filterwarnings("ignore:Output [0-9]* .* on rows left out")
 @pytest.mark.filterwarnings("ignore:The [0-9]* rows leave nothing to measure")
 @pytest.mark.filterwarnings("ignore:Rounding of the kernel values hides")
 def test_scikit_learn_contract(estimator, check):
@@ -319,9 +319,9 @@ def held_out_by_hand(X, lengths, folds, n_components, gamma, regularizations, la
             rows = np.flatnonzero(out)
             pairs = [i for i in range(lag, len(rows)) if rows[i] - lag >= first[i]]
             change = np.mean([(y[i] - y[i - lag]) ** 2 for i in pairs], axis=0)
-            variance = y.var(axis=0)
-            lacking = np.maximum(0.1 - variance, 0)
-            found[f, p] = (change + 2 * lacking) / (variance + lacking)
+            square = np.mean(y**2, axis=0)  # about zero, the mean over the training rows
+            lacking = np.maximum(0.1 - square, 0)
+            found[f, p] = (change + 2 * lacking) / (square + lacking)
     return found.mean(axis=0)
 
 
@@ -358,9 +358,9 @@ def test_moments_of_stretches_are_those_of_the_whole(rng, lag):
 def test_noise_is_said_to_be_noise(gamma):
     rng = np.random.default_rng(0)
     X, new = rng.standard_normal((2, 150, 10))
-    with pytest.warns(UserWarning, match="Output 0 is no slower than noise on rows left out: its delta is"):
+    with pytest.warns(UserWarning, match="Output 0 is no slower than white noise on rows left out"):
         model = KernelSFA(gamma=gamma).fit(X)
-    assert (model.held_out_delta_values_ > 1.8).all()
+    assert (model.held_out_delta_values_ > noise_delta(150)).all()
     assert gamma == 20.0 or (model.delta_values_ > 1.2).all()  # no time scale is made up
     y = model.transform(new)
     assert (np.mean(np.diff(y, axis=0) ** 2, axis=0) > 1.8 * y.var(axis=0)).all()
@@ -394,6 +394,49 @@ def test_few_rows_leave_nothing_to_measure(rng):
     with pytest.warns(UserWarning, match="The 4 rows leave nothing to measure.*took 0.001"):
         model = KernelSFA(2).fit(series(rng, 4))
     assert model.held_out_delta_values_ is None and model.regularization_ == pytest.approx(1e-3)
+
+
+def textbook(n):
+    """One period of a sine, with the square of a fast cosine added."""
+    t = np.linspace(0, 2 * np.pi, n)
+    return np.column_stack([np.sin(t) + np.cos(11 * t) ** 2, np.cos(11 * t)]), np.sin(t)
+
+
+def test_a_source_slower_than_a_fold_is_found():
+    X, slow = textbook(200)
+    model = KernelSFA(1).fit(X)
+    assert abs(np.corrcoef(model.transform(X)[:, 0], slow)[0, 1]) > 0.99
+    assert model.held_out_delta_values_[0] < 0.01
+
+
+def test_outputs_that_are_slow_in_training_alone_bring_a_warning():
+    rng = np.random.default_rng(0)
+    X = np.cumsum(rng.standard_normal((150, 10)), axis=0)  # a random walk never comes back
+    with pytest.warns(UserWarning, match="Output 0 .* on rows left out: .* regularization_path"):
+        KernelSFA().fit(X)
+
+
+def test_the_default_support_is_limited(rng, monkeypatch):
+    monkeypatch.setattr(kernel, "_MOST_SUPPORT", 30)
+    X = series(rng, 80)
+    for selection in ("mp_mah", "mp_kpca", "random"):
+        model = KernelSFA(2, gamma=0.5, selection=selection, random_state=0, regularization=1e-3).fit(X)
+        assert len(np.unique(model.support_)) == 30
+    of_all = KernelSFA(2, gamma=0.5, selection="online_mah", regularization=1e-3).fit(X)
+    assert len(of_all.support_) == 80
+    # Three rows span a linear kernel of three columns, but only two dimensions once they are centred.
+    linear = KernelSFA(3, kernel="linear", regularization=0).fit(X)
+    np.testing.assert_allclose(linear.delta_values_, SFA(3).fit(X).delta_values_, rtol=SPECTRAL)
+
+
+def test_verbose_prints_the_cost(rng, capsys):
+    X = series(rng, 40)
+    KernelSFA(2, verbose=True, regularization=1e-3).fit(X)
+    assert re.fullmatch(r"KernelSFA: 40 rows, 40 support vectors; .* took \S+ s\.\n", capsys.readouterr().err)
+    KernelSFA(2, kernel="linear", verbose=True).fit(X)
+    assert re.search(r"choosing the regularization .* about \S+ s; .* n_support", capsys.readouterr().err)
+    KernelSFA(2, regularization=1e-3).fit(X)
+    assert capsys.readouterr().err == ""
 
 
 # ------------------------------------------------------------------ rounding, offsets, kernels that are none

@@ -94,8 +94,8 @@ class Target:
         rows = (1, self.n_features) if self.n_sequences is None else (self.n_sequences, 1, self.n_features)
         nothing = Series(np.zeros(rows), np.zeros(rows, bool), np.ones(rows[:-1], np.int32), np.ones(1))
         data = TargetData(nothing, np.ones(self.n_features))
-        seeded = numpyro.handlers.seed(self.model, jax.random.key(0))
         with engine_settings(), handlers_lock:
+            seeded = numpyro.handlers.seed(self.model, jax.random.key(0))
             trace = numpyro.handlers.trace(seeded).get_trace(data)
         sites = {}
         for name, site in trace.items():

@@ -4,9 +4,11 @@ JAX keeps settings that are made in a ``with`` block for one thread: what starts
 in it.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
+from functools import cache
 
 import jax
 
@@ -50,5 +52,19 @@ def engine_settings() -> Iterator[None]:
     ...     print(jnp.ones(3).dtype)
     float64
     """
+    _check_platform()
     with jax.enable_x64(True), broadcasting():
         yield
+
+
+@cache
+def _check_platform() -> None:
+    """Raise a RuntimeError where JAX cannot use the device it is asked for; its own may have no message."""
+    try:
+        jax.default_backend()
+    except (AssertionError, RuntimeError) as error:
+        asked = os.environ.get("JAX_PLATFORMS")
+        raise RuntimeError(
+            f"JAX cannot use the devices of JAX_PLATFORMS={asked!r}{f' ({error})' if str(error) else ''}. "
+            "Unset JAX_PLATFORMS, set it to 'cpu', or install the JAX of that device, such as jax[cuda12]."
+        ) from error

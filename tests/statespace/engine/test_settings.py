@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from probsfa import ProbabilisticSFA
+from probsfa.statespace.engine import settings
 from probsfa.statespace.engine.likelihood import marginal_log_likelihood
 
 
@@ -63,3 +64,19 @@ def test_rank_promotion_that_the_user_forbids_does_not_break_derivatives(rng, de
         with jax.numpy_rank_promotion("raise"):
             found = jax.jit(derivative(of_decay))(at)
     np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("error", [AssertionError(), RuntimeError("no visible device")])
+def test_a_platform_that_jax_cannot_use_is_named(monkeypatch, error):
+    def fail():
+        raise error
+
+    monkeypatch.setattr(jax, "default_backend", fail)
+    monkeypatch.setenv("JAX_PLATFORMS", "cuda")
+    settings._check_platform.cache_clear()
+    try:
+        with pytest.raises(RuntimeError, match="JAX_PLATFORMS='cuda'.*Unset JAX_PLATFORMS"):
+            with settings.engine_settings():
+                pass
+    finally:
+        settings._check_platform.cache_clear()

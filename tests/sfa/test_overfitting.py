@@ -1,0 +1,97 @@
+"""Delta values on rows left out: by separate fits, of good fits and of over-fitted ones."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from probsfa._validation import Sequences
+from probsfa.expansions import Polynomial
+from probsfa.sfa import SFA, XSFA, _overfitting
+from probsfa.sfa._expand import Expander
+from probsfa.sfa._overfitting import check_overfitting, cut, held_out_delta, noise_delta, warn_of_overfitting
+
+
+def test_folds_are_consecutive_and_begin_with_sequences_where_these_are_near():
+    assert cut((10,), 2) == [slice(0, 5), slice(5, 10)]
+    assert cut((9, 11), 2) == [slice(0, 9), slice(9, 20)]
+    assert cut((3,)) == [slice(0, 1), slice(1, 2), slice(2, 3)]
+
+
+def test_a_delta_value_is_the_mean_over_folds_and_lacking_variance_counts_as_noise():
+    assert held_out_delta([[0.1], [0.3]], [[1.0], [3.0]]) == pytest.approx([0.1])
+    assert held_out_delta([[0.0]], [[0.0]]) == pytest.approx([2.0])
+    assert held_out_delta([[0.0]], [[0.05]]) == pytest.approx([1.0])
+
+
+def test_what_no_white_noise_reaches_depends_on_the_number_of_rows(rng):
+    assert noise_delta(4) == 1.0 and noise_delta(10**6) == 1.8
+    for n in (50, 200):
+        x = rng.standard_normal((2000, n))
+        deltas = np.mean(np.diff(x, axis=1) ** 2, axis=1) / x.var(axis=1)
+        assert np.mean(deltas < noise_delta(n)) < 0.05
+
+
+@pytest.mark.parametrize("lengths", [(60,), (25, 35)])
+def test_held_out_delta_values_are_those_of_separate_fits(rng, monkeypatch, lengths):
+    X = rng.standard_normal((60, 4))
+    found = {}
+    monkeypatch.setattr(
+        _overfitting, "warn_of_overfitting", lambda training, held_out, *_, **__: found.update(d=held_out)
+    )
+    expander = Expander.fit(Polynomial(2), X)
+    check_overfitting(
+        Sequences(X, lengths), expander, np.zeros(2), 14, lag=1, rank_tol=None, remedy="", stacklevel=1
+    )
+    ours = found["d"]
+    changes, squares = [], []
+    start = np.cumsum([0, *lengths])
+    for fold in cut(lengths):
+        pieces = [X[a:b] for a, b in zip(start[:-1], start[1:], strict=True)]
+        kept, tested = [], []
+        for fold_of_piece in cut(lengths):
+            for a, piece in zip(start[:-1], pieces, strict=True):
+                first, last = max(a, fold_of_piece.start), min(a + len(piece), fold_of_piece.stop)
+                if first < last:
+                    (tested if fold_of_piece == fold else kept).append(X[first:last])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            outputs = SFA(2, expansion=Polynomial(2)).fit(kept).transform(tested)
+        changes.append(np.concatenate([np.diff(y, axis=0) for y in outputs]).__pow__(2).mean(axis=0))
+        squares.append(np.mean(np.concatenate(outputs) ** 2, axis=0))
+    np.testing.assert_allclose(ours, held_out_delta(changes, squares), rtol=1e-6)
+
+
+def test_the_warning_names_the_output_both_delta_values_and_the_remedy():
+    with pytest.warns(
+        UserWarning, match="Output 1 changes much faster than in training on rows left out: its"
+    ):
+        warn_of_overfitting(np.array([0.1, 0.1]), np.array([0.1, 0.9]), 1000, "Use less.", stacklevel=1)
+    with pytest.warns(
+        UserWarning, match=r"Output 0 is no slower than white noise .* 1.95 there, and 1.5 .* Use"
+    ):
+        warn_of_overfitting(np.array([1.5]), np.array([1.95]), 1000, "Use less.", stacklevel=1)
+    warn_of_overfitting(np.array([0.01, 0.4]), np.array([0.3, 0.9]), 1000, "Use less.", stacklevel=1)
+
+
+def test_cubic_sfa_of_noise_is_said_to_over_fit():
+    X = np.random.default_rng(0).standard_normal((60, 4))
+    with pytest.warns(UserWarning, match="on rows left out: .* Use a smaller expansion"):
+        SFA(2, expansion=Polynomial(3)).fit(X)
+    with pytest.warns(UserWarning, match="on rows left out"):
+        SFA(2, expansion=Polynomial(3), missing="skip").fit(np.insert(X, 30, np.nan, axis=0))
+
+
+def test_xsfa_of_noise_is_said_to_over_fit():
+    X = np.random.default_rng(0).standard_normal((300, 3))
+    with pytest.warns(UserWarning, match="on rows left out: .* Use a smaller expansion"):
+        XSFA(1).fit(X)
+
+
+@pytest.mark.parametrize("n", [60, 150])
+def test_good_fits_are_quiet(n):
+    t = np.linspace(0, 2 * np.pi, n)
+    X = np.column_stack([np.sin(t) + np.cos(11 * t) ** 2, np.cos(11 * t)])
+    model = SFA(1, expansion=Polynomial(3)).fit(X)  # at most 20 rows for each direction
+    assert n <= 20 * model.rank_
+    assert abs(np.corrcoef(model.transform(X)[:, 0], np.sin(t))[0, 1]) > 0.99
