@@ -95,7 +95,7 @@ def fit_default_model(data: InMemory, options: FitOptions, fit: Fit) -> LinearGa
     if len(candidates) == 1:
         return fit(data.sequences, candidates[0].asked(options, n_features), candidates[0].size, None)
     rows = _compared_rows(data.sequences, max(c.size.n_components for c in candidates))
-    draws, units = _draws(rows), units_of(rows.values)
+    draws = _draws(rows)
     scores = np.zeros((len(draws), len(candidates)))
     models: list[LinearGaussianModel] = []
     for i, hidden in enumerate(draws):
@@ -105,7 +105,7 @@ def fit_default_model(data: InMemory, options: FitOptions, fit: Fit) -> LinearGa
             model = fit(rest, candidate.compared(options, n_features), Size(candidate.size[0]), start)
             if model.fitted.interrupted:
                 return model
-            scores[i, j] = _score(model, rows, hidden, units)
+            scores[i, j] = _score(model, rest, hidden, rows.values)
             if not i:
                 models.append(model)
     mean = scores.mean(axis=0)
@@ -149,14 +149,9 @@ def _draws(sequences: Sequences) -> list[HiddenCells]:
     return draws
 
 
-def _score(model: LinearGaussianModel, sequences: Sequences, hidden: HiddenCells, units: FloatArray) -> float:
-    """Mean score of hidden values, each part filled given all others."""
-    errors: list[FloatArray] = []
-    for part in range(1, int(hidden.part.max()) + 1):
-        here = hidden.part == part
-        rows = replace(sequences, values=np.where(here, np.nan, sequences.values))
-        filled = model.impute(rows)
-        assert filled.std is not None
-        unit = np.broadcast_to(units, here.shape)[here]
-        errors.append(crps((filled.values - sequences.values)[here] / unit, filled.std[here] / unit))
-    return float(np.mean(np.concatenate(errors)))
+def _score(model: LinearGaussianModel, rest: Sequences, hidden: HiddenCells, values: FloatArray) -> float:
+    """Mean score of hidden values (N, D), in units of their columns, given the rest."""
+    filled, here = model.impute(rest), hidden.all
+    assert filled.std is not None
+    unit = np.broadcast_to(units_of(values), here.shape)[here]
+    return float(np.mean(crps((filled.values - values)[here] / unit, filled.std[here] / unit)))
