@@ -95,24 +95,26 @@ def fit_default_model(data: InMemory, options: FitOptions, fit: Fit) -> LinearGa
     if len(candidates) == 1:
         return fit(data.sequences, candidates[0].asked(options, n_features), candidates[0].size, None)
     rows = _compared_rows(data.sequences, max(c.size.n_components for c in candidates))
-    draws = _draws(rows)
+    draws, units = _draws(rows), units_of(rows.values)
     scores = np.zeros((len(draws), len(candidates)))
     models: list[LinearGaussianModel] = []
     for i, hidden in enumerate(draws):
         rest = replace(rows, values=hidden.seen(rows.values))
         for j, candidate in enumerate(candidates):
             start = models[j].fitted.params if i else None
-            model = fit(rest, candidate.compared(options, n_features), Size(candidate.size[0]), start)
+            model = fit(
+                rest, candidate.compared(options, n_features), Size(candidate.size.n_components), start
+            )
             if model.fitted.interrupted:
                 return model
-            scores[i, j] = _score(model, rest, hidden, rows.values)
+            scores[i, j] = _score(model, rest, hidden, rows.values, units)
             if not i:
                 models.append(model)
     mean = scores.mean(axis=0)
     best = int(np.argmin(mean))
     constant = models[best].fitted.constant
     varied = constant is None or np.array_equal(constant, data.columns.constant)
-    # What did not vary has loadings of zero, from which no climb would move them.
+    # Columns that did not vary have loadings of zero, where the score by a loading is zero.
     start = models[best].fitted.params if varied else None
     model = fit(data.sequences, candidates[best].asked(options, n_features), candidates[best].size, start)
     table = ", ".join(f"{c.words} {s:.3g}" for c, s in zip(candidates, mean, strict=True))
@@ -132,7 +134,7 @@ def _candidates(data: InMemory) -> list[_Candidate]:
 
 
 def _compared_rows(sequences: Sequences, n_components: int) -> Sequences:
-    """Stretches of the rows where comparing candidates on all of them would take long, else all."""
+    """Return segments of the rows if comparing candidates on all of them would take long, else all."""
     affordable = affordable_rows(n_components + sequences.n_features, sequences.n_features) // _FITS
     if sequences.n_rows <= affordable:
         return sequences
@@ -149,9 +151,11 @@ def _draws(sequences: Sequences) -> list[HiddenCells]:
     return draws
 
 
-def _score(model: LinearGaussianModel, rest: Sequences, hidden: HiddenCells, values: FloatArray) -> float:
-    """Mean score of hidden values (N, D), in units of their columns, given the rest."""
+def _score(
+    model: LinearGaussianModel, rest: Sequences, hidden: HiddenCells, values: FloatArray, units: FloatArray
+) -> float:
+    """Return the mean score of hidden values (N, D) given the rest, in units (D,) of their columns."""
     filled, here = model.impute(rest), hidden.all
     assert filled.std is not None
-    unit = np.broadcast_to(units_of(values), here.shape)[here]
+    unit = np.broadcast_to(units, here.shape)[here]
     return float(np.mean(crps((filled.values - values)[here] / unit, filled.std[here] / unit)))
