@@ -48,6 +48,7 @@ from probsfa.statespace.noise_free import fit_noise_free
 from probsfa.statespace.parameters import Parameters, canonical, make_parameters
 from probsfa.statespace.posterior import Posterior
 from probsfa.statespace.prediction import Forecast, check_probability
+from probsfa.statespace.processes import KINDS
 from probsfa.statespace.progress import Progress
 from probsfa.statespace.student import FEWEST_DEGREES
 from probsfa.statespace.student_model import with_noise
@@ -198,6 +199,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         *,
         rhythms: int | Sequence[Any] = 0,
         smooth: int | Sequence[Any] = 0,
+        smoothness: float = 1.5,
+        trend: int | str = 0,
         noise: str | float | ArrayLike = "auto",
         solver: str = "auto",
         max_iter: int = 200,
@@ -215,6 +218,8 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.n_components = n_components
         self.rhythms = rhythms
         self.smooth = smooth
+        self.smoothness = smoothness
+        self.trend = trend
         self.noise = noise
         self.solver = solver
         self.max_iter = max_iter
@@ -560,27 +565,20 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def _take_over_pairs(self, fitted: MaximumLikelihood) -> None:
         """Set the attributes of cycles, smooth factors and AR(1) noise that the model has."""
         params, latents = fitted.params, fitted.options
-        of_rhythms = {
-            "rhythm_periods_": params.rhythm_periods * fitted.time_unit,
-            "rhythm_decays_": params.rhythm_decay,
-            "rhythm_amplitudes_": np.sqrt(2.0) * np.abs(params.rhythm_vectors),
-            "rhythm_phases_": np.angle(params.rhythm_vectors),
+        of_processes = {
+            name: value
+            for one in params.processes
+            for name, value in one.attributes(params.loadings_of(one), fitted.time_unit).items()
         }
-        of_smooth = {"smooth_timescales_": params.smooth_timescales * fitted.time_unit}
         of_memory = {
             "noise_decay_": params.memory_decay,
             "memory_timescales_": timescales_from_decay(params.memory_decay, fitted.time_unit),
             "memory_scale_": params.memory_scale,
             "memory_share_": params.memory_share if params.has_memory else params.memory_scale,
         }
-        set_where_asked(
-            self,
-            [
-                (latents.rhythms, of_rhythms),
-                (latents.smooth, of_smooth),
-                (latents.has_memory, of_memory),
-            ],
-        )
+        known = {name: of_processes.get(name) for kind in KINDS for name in kind.attribute_names}
+        have = [(name in of_processes, {name: value}) for name, value in known.items()]
+        set_where_asked(self, [*have, (latents.has_memory, of_memory)])
 
     def _take_over_maps(self, model: FittedModel) -> None:
         """Set the attributes of transforms and covariates that the model has."""

@@ -1,8 +1,8 @@
 """A larger model from a smaller one: where a climb begins that has a fit with fewer latents behind it.
 
-New AR(1) latents are found by slow feature analysis, and from lagged covariances, of what the smaller model
-leaves unexplained; rhythms where that has most power beyond the model; smooth latents as AR(1) ones that are
-made smooth. All are tried as they are and weaker, since what is unexplained is mostly noise, and the exact
+New AR(1) factors are found by slow feature analysis, and from lagged covariances, of what the smaller model
+leaves unexplained; rhythms where that has most power beyond the model; other kinds start in the place of
+AR(1) factors. All are tried as they are and weaker, since what is unexplained is mostly noise, and the exact
 likelihood chooses.
 """
 
@@ -10,16 +10,16 @@ import numpy as np
 
 from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.options import Given
-from probsfa.statespace.learning.pair_starts import (
+from probsfa.statespace.learning.process_starts import (
     MEMORIES,
+    from_slow,
     on_even_grid,
-    smooth_from_slow,
+    rhythm,
     strongest_frequency,
-    with_rhythm,
 )
 from probsfa.statespace.learning.starts import interpolate, starts
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Latents, Parameters, with_more_latents
+from probsfa.statespace.parameters import Latents, Parameters, chosen_processes, with_more_latents
 from probsfa.statespace.posterior import expected_statistics, smooth
 
 __all__ = ["enlarged", "reduced"]
@@ -55,11 +55,12 @@ def enlarged(
     n = panel.n_rows
     left[:n] -= smooth(params, panel).means @ params.state_space.loadings.T
     residual = panel._replace(values=left * panel.mask[:])
-    for kind in (Latents(more.n_components), Latents(0, 0, more.n_smooth)):
+    like_ar1 = [Latents(0, {kind: count}) for kind, count in more.counts.items() if not kind.sought]
+    for kind in (Latents(more.n_components), *like_ar1):
         if kind.n_states:
             params = _best(_with_latents(params, residual, kind, noise, given), panel)
-    for j in range(more.n_rhythms):
-        params = _with_rhythm(params, panel, latents.n_rhythms - more.n_rhythms + j, noise, given)
+    for j in range(more.n_sought):
+        params = _with_rhythm(params, panel, latents.n_sought - more.n_sought + j, noise, given)
     return params
 
 
@@ -73,24 +74,19 @@ def reduced(params: Parameters, latents: Latents) -> Parameters:
     latents : Latents
         Which latents there shall be, as many of each kind as there are or fewer.
     """
-    power = params.loadings**2 / params.noise_variance[:, None]
-    size = power.sum(axis=0)
-    k, r = params.n_components, len(params.rhythm_decay)
-    pairs = size[k:].reshape(-1, 2).sum(axis=1)
-    slow = np.sort(np.argsort(-size[:k], kind="stable")[: latents.n_components])
-    rhythms = np.sort(np.argsort(-pairs[:r], kind="stable")[: latents.n_rhythms])
-    smooth_ones = np.sort(np.argsort(-pairs[r:], kind="stable")[: latents.n_smooth])
-    of_pairs = np.concatenate([rhythms, r + smooth_ones]).astype(int)
-    kept = np.concatenate([slow, (k + 2 * of_pairs[:, None] + np.arange(2)).ravel()]).astype(int)
-    lost = np.sum(np.delete(params.loadings, kept, axis=1) ** 2, axis=1)
-    return params.replace(
+    size = np.sum(params.loadings**2 / params.noise_variance[:, None], axis=0)
+    slow = np.sort(np.argsort(-size[: params.n_components], kind="stable")[: latents.n_components])
+    chosen = {}
+    for one in params.processes:
+        own = size[params.latents.states[type(one)]].reshape(len(one), -1).sum(axis=1)
+        chosen[type(one)] = np.sort(np.argsort(-own, kind="stable")[: latents.counts.get(type(one), 0)])
+    less = chosen_processes(params, chosen)
+    less = less.replace(
         decay=params.decay[slow],
-        loadings=params.loadings[:, kept],
-        noise_variance=params.noise_variance + 0.5 * lost,
-        rhythm_decay=params.rhythm_decay[rhythms],
-        rhythm_frequency=params.rhythm_frequency[rhythms],
-        smooth_rate=params.smooth_rate[smooth_ones],
+        loadings=np.hstack([params.loadings[:, slow], less.loadings[:, params.n_components :]]),
     )
+    lost = np.sum(params.stationary_loadings**2, axis=1) - np.sum(less.stationary_loadings**2, axis=1)
+    return less.replace(noise_variance=params.noise_variance + 0.5 * np.maximum(lost, 0.0))
 
 
 def _best(tried: list[Parameters], panel: Panel) -> Parameters:
@@ -117,12 +113,16 @@ def _joined(params: Parameters, new: Parameters, noise: Noise) -> list[Parameter
 def _with_latents(
     params: Parameters, residual: Panel, more: Latents, noise: Noise, given: Given | None
 ) -> list[Parameters]:
-    """The model with more AR(1) latents, or more smooth ones."""
-    n = more.n_components + more.n_smooth
-    news = starts(interpolate(residual), np.zeros(params.n_features), Latents(n))
-    if more.n_smooth:
-        rates = None if given is None or given.rates is None else given.rates[-more.n_smooth :]
-        news = (smooth_from_slow(new, more.n_smooth, rates) for new in news)
+    """The model with more AR(1) factors, or more processes of another kind that start as these do."""
+    news = starts(
+        interpolate(residual), np.zeros(params.n_features), Latents(more.n_components + more.n_others)
+    )
+    if more.n_others:
+        known = {} if given is None else given.processes
+        last = {
+            kind: known[kind].chosen(np.arange(-n, 0)) for kind, n in more.counts.items() if kind in known
+        }
+        news = (from_slow(new, more, Given(processes=last)) for new in news)
     return [each for new in news for each in _joined(params, new, noise)]
 
 
@@ -136,18 +136,5 @@ def _with_rhythm(
         frequency = strongest_frequency(params.state_space, centred)
     else:
         frequency = float(given.frequencies[which])
-    k = params.latents
-    tried = []
-    for memory in MEMORIES:
-        whole = with_rhythm(params, frequency, centred, memory)
-        first = k.n_components + 2 * k.n_rhythms
-        alone = Parameters(
-            np.zeros(0),
-            whole.loadings[:, first : first + 2],
-            params.noise_variance,
-            params.offset,
-            rhythm_decay=whole.rhythm_decay[-1:],
-            rhythm_frequency=whole.rhythm_frequency[-1:],
-        )
-        tried += _joined(params, alone, noise)
-    return _best(tried, panel)
+    alone = [rhythm(params, frequency, centred, memory) for memory in MEMORIES]
+    return _best([each for one in alone for each in _joined(params, one, noise)], panel)

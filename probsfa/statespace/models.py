@@ -213,7 +213,7 @@ class LinearGaussianModel:
     def _integrated(self, sequences: Sequences) -> IdiosyncraticPosterior | None:
         """The posterior with AR(1) noise of the columns integrated out; None where it is to have states."""
         params = self.fitted.params
-        if not params.has_memory or params.latents.n_pairs or self.fitted.degrees_of_freedom is not None:
+        if not params.has_memory or params.latents.n_others or self.fitted.degrees_of_freedom is not None:
             return None
         if not integrates_ar1_noise(sequences.n_rows, params.n_components, params.n_features):
             return None
@@ -497,7 +497,7 @@ class LinearGaussianModel:
             fitted.axis.seconds(fitted.time_unit),
             own.n_components,
             periods=own.rhythm_periods,
-            n_smooth=own.latents.n_smooth,
+            n_smooth=sum(n for kind, n in own.latents.counts.items() if kind.option == "smooth"),
             memory=own.has_memory,
             robust=robust,
             smoother=smoother,

@@ -1,4 +1,4 @@
-"""Parameters of the factorial AR(1) model.
+"""Parameters of the factorial model.
 
 The model of Turner & Sahani (2007, eqs. 6-9), with unit stationary variance (their section 4, after eq. 8)::
 
@@ -8,155 +8,205 @@ The model of Turner & Sahani (2007, eqs. 6-9), with unit stationary variance (th
 ========= ================= ========= =====================================================
 symbol    field             shape     meaning
 ========= ================= ========= =====================================================
-``a``     decay             ``(K,)``  correlation of a latent with itself one step later
-``C``     loadings          ``(D, K)`` how each latent shows in each feature
-``r``     noise_variance    ``(D,)``  variance of the observation noise of each feature
-``mu``    offset            ``(D,)``  mean of each feature
+``a``     decay             ``(K,)``  correlation of a factor with itself one step later
+``C``     loadings          ``(D, S)`` how each state shows in each column
+``r``     noise_variance    ``(D,)``  variance of the white noise of each column
+``mu``    offset            ``(D,)``  mean of each column
 ========= ================= ========= =====================================================
 
-Beside these latents there may be some of two states each, in the last columns of the loadings. All have unit
-stationary variance and no stationary covariance between their two states, so that the engine knows them only
-by their transitions:
-
-*rhythms*, damped oscillators. ``z`` is the real and ``z*`` the imaginary part of a complex AR(1) process::
-
-    A(dt) = rho ** dt [[cos w dt, -sin w dt], [sin w dt, cos w dt]]
-
-*smooth latents*, Gaussian processes with the Matern-3/2 kernel, whose paths have a derivative. ``z`` is the
-value, ``z*`` the derivative in units of its standard deviation, which no column sees (Hartikainen & Sarkka
-2010)::
-
-    A(dt) = exp(-d) [[1 + d, d], [-d, 1 - d]],        d = sqrt(3) dt / timescale
-
-The noise of the columns may have *memory*: beside ``n_t`` each column ``d`` then has an AR(1) process of unit
-variance of its own, which no other column sees::
+Beside these AR(1) factors there may be processes of other kinds (:mod:`probsfa.statespace.processes`), whose
+states come after theirs. The noise of the columns may be autocorrelated: beside ``n_t`` each column ``d``
+then has an AR(1) process of unit variance of its own, which no other column sees::
 
     x_t,d = mu_d + C_d z_t + s_d b_t,d + n_t,d,        b_d: b -> b ** dt, unit variance
 
-The engine takes these as AR(1) latents with one loading each (:attr:`Parameters.state_space`).
+The engine takes these as AR(1) factors with one loading each (:attr:`Parameters.state_space`).
 """
 
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, NamedTuple, Self
+from dataclasses import FrozenInstanceError
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.linalg import canonical_signs
+from probsfa.statespace.processes import KINDS, Process
+from probsfa.statespace.processes.matern import Matern32, Matern52
+from probsfa.statespace.processes.rhythm import Rhythm
 
 _NONE: FloatArray = np.zeros(0)
 _NONE.flags.writeable = False
-# Arrays that every model has.
+# Arrays that every model has, and those of AR(1) noise.
 _ALWAYS = ("decay", "loadings", "noise_variance", "offset")
+_OF_NOISE = ("memory_decay", "memory_scale")
 
 
-class Latents(NamedTuple):
-    """How many latents of each kind a model has, before there are parameters of them.
+class Latents:
+    """How many latent processes of each kind a model has.
 
-    The states come in this order: one for each AR(1) process, two for each rhythm, two for each smooth
-    latent.
+    The states of AR(1) factors come first, then those of the kinds in the order of
+    :data:`~probsfa.statespace.processes.KINDS`.
 
-    Attributes
+    Parameters
     ----------
     n_components : int
-        Number of AR(1) processes, ``K``.
-    n_rhythms : int, default=0
-        Number of rhythms, ``R``.
-    n_smooth : int, default=0
-        Number of smooth latents, ``M``.
+        Number of AR(1) factors, ``K``.
+    counts : mapping of type to int, optional
+        Numbers of processes of other kinds.
     """
 
-    n_components: int
-    n_rhythms: int = 0
-    n_smooth: int = 0
+    def __init__(self, n_components: int, counts: Mapping[type[Process], int] | None = None) -> None:
+        self.n_components = int(n_components)
+        given = counts or {}
+        self.counts = {kind: int(given[kind]) for kind in KINDS if given.get(kind, 0)}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Latents) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __repr__(self) -> str:
+        others = "".join(f", {kind.__name__}: {count}" for kind, count in self.counts.items())
+        return f"Latents({self.n_components}{others})"
 
     @property
-    def n_pairs(self) -> int:
-        """Number of latents that have two states."""
-        return self.n_rhythms + self.n_smooth
+    def _key(self) -> tuple[Any, ...]:
+        return self.n_components, tuple(self.counts.items())
+
+    def with_components(self, n_components: int) -> "Latents":
+        """The same with another number of AR(1) factors."""
+        return Latents(n_components, self.counts)
+
+    @property
+    def n_others(self) -> int:
+        """Number of processes that are no AR(1) factors."""
+        return sum(self.counts.values())
+
+    @property
+    def n_sought(self) -> int:
+        """Number of processes that are looked for in the periodogram."""
+        return sum(count for kind, count in self.counts.items() if kind.sought)
+
+    @property
+    def n_like_ar1(self) -> int:
+        """Number of processes that start in the place of an AR(1) factor."""
+        return self.n_others - self.n_sought
 
     @property
     def n_states(self) -> int:
         """Dimension of the state, the columns of the loadings."""
-        return self.n_components + 2 * self.n_pairs
+        return self.n_components + sum(kind.n_states * count for kind, count in self.counts.items())
 
     @property
     def n_dynamics(self) -> int:
-        """Number of parameters of the dynamics: a decay or rate for each latent, and rhythms' frequencies."""
-        return self.n_components + 2 * self.n_rhythms + self.n_smooth
+        """Number of free parameters of the dynamics."""
+        return self.n_components + sum(kind.n_free() * count for kind, count in self.counts.items())
 
     @property
     def n_seen(self) -> int:
-        """Number of states that columns see: all but the derivatives of smooth latents."""
-        return self.n_components + 2 * self.n_rhythms + self.n_smooth
+        """Number of states that columns see."""
+        return self.n_components + sum(len(kind.seen) * count for kind, count in self.counts.items())
 
     @property
     def seen(self) -> NDArray[np.intp]:
         """Which states columns see, shape (n_seen,)."""
-        first = self.n_components + 2 * self.n_rhythms
-        return np.concatenate([np.arange(first), np.arange(first, self.n_states, 2)])
+        parts = [np.arange(self.n_components)]
+        for kind, states in self.states.items():
+            own = np.arange(states.start, states.stop).reshape(-1, kind.n_states)
+            parts.append(own[:, list(kind.seen)].ravel())
+        return np.concatenate(parts)
+
+    @property
+    def states(self) -> dict[type[Process], slice]:
+        """States of each kind."""
+        found, first = {}, self.n_components
+        for kind, count in self.counts.items():
+            found[kind] = slice(first, first + kind.n_states * count)
+            first += kind.n_states * count
+        return found
+
+    @property
+    def coordinates(self) -> dict[type[Process], slice]:
+        """Where the free coordinates of each kind lie, after those of decays."""
+        found, first = {}, self.n_components
+        for kind, count in self.counts.items():
+            found[kind] = slice(first, first + kind.n_free() * count)
+            first += kind.n_free() * count
+        return found
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of states of each process, in their order."""
+        others = (size for kind, count in self.counts.items() for size in (kind.n_states,) * count)
+        return (*(1,) * self.n_components, *others)
+
+    @property
+    def n_turned(self) -> int:
+        """Number of loadings that are not free, as changes of the states leave the likelihood as it is."""
+        return sum(kind.n_turned(count) for kind, count in self.counts.items())
 
     def n_free(self, n_features: int) -> int:
-        """Number of free parameters of the latents, with their loadings on so many features.
+        """Number of free parameters of the processes, with their loadings on so many columns.
 
-        Unit variances and different decays leave no change of the latents free but their order and signs, and
-        the phase of each rhythm.
+        Unit variances and different decays leave no change of AR(1) factors free but their order and signs.
         """
-        return self.n_dynamics + self.n_seen * n_features - self.n_rhythms
+        return self.n_dynamics + self.n_seen * n_features - self.n_turned
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Number of AR(1) factors, and of processes of each other kind."""
+        return self.n_components, *(self.counts.get(kind, 0) for kind in KINDS)
 
     def without(self, others: "Latents") -> "Latents":
-        """The latents that these are more than others."""
-        return Latents(*(here - there for here, there in zip(self, others, strict=True)))
+        """The processes that these are more than others; negative where they are fewer."""
+        more = {kind: self.counts.get(kind, 0) - others.counts.get(kind, 0) for kind in KINDS}
+        return Latents(self.n_components - others.n_components, more)
 
     @property
     def names(self) -> list[str]:
-        """What the states of two-state latents are called, in their order."""
-        return [
-            *(f"rhythm{j}_{part}" for j in range(self.n_rhythms) for part in ("cos", "sin")),
-            *(f"smooth{j}{part}" for j in range(self.n_smooth) for part in ("", "_velocity")),
-        ]
+        """Names of the states after those of AR(1) factors, in their order."""
+        return [name for kind, count in self.counts.items() for name in kind.labels(count)]
 
 
-def _none() -> FloatArray:
-    """What a model without such latents or noise has of them."""
-    return _NONE
-
-
-@dataclass(frozen=True, eq=False, repr=False)
 class Parameters:
-    """Parameters of a model with ``K`` AR(1) factors, ``R`` cycles, ``M`` smooth factors, ``D`` columns.
+    """Parameters of a model with ``K`` AR(1) factors, processes of other kinds, and ``D`` columns.
 
     Immutable; :meth:`replace` returns changed parameters. Two instances are equal only if they are the same
     object: compare the arrays.
 
-    Attributes
+    Parameters
     ----------
     decay : ndarray of shape (K,)
         Lag-one autocorrelation of each AR(1) factor, inside (-1, 1).
-    loadings : ndarray of shape (D, K + 2 R + 2 M)
-        Observation matrix, in data units per standard deviation of a state. The second column of a smooth
-        factor is zero.
+    loadings : ndarray of shape (D, S)
+        Observation matrix, in data units per standard deviation of a state. It is zero for states that
+        columns do not see, such as the derivatives of smooth processes.
     noise_variance : ndarray of shape (D,)
         Observation noise variance, in squared data units.
     offset : ndarray of shape (D,)
         Mean of the observations, in data units.
-    rhythm_decay : ndarray of shape (R,)
-        Damping of each cycle in one time step, ``rho`` inside (0, 1).
-    rhythm_frequency : ndarray of shape (R,)
-        Frequency of each cycle, ``w`` in radians per time step, positive.
-    smooth_rate : ndarray of shape (M,)
-        ``sqrt(3) / timescale`` of each smooth factor, per time step.
-    memory_decay : ndarray of shape (D,) or (0,)
+    processes : sequence of Process, optional
+        Processes beside the AR(1) factors, one object for all of a kind.
+    memory_decay : ndarray of shape (D,) or (0,), optional
         Lag-one autocorrelation of the AR(1) noise of each column, inside (-1, 1); empty for white noise.
-    memory_scale : ndarray of shape (D,) or (0,)
+    memory_scale : ndarray of shape (D,) or (0,), optional
         Standard deviation of the AR(1) noise, in data units, zero or positive.
+    **arrays : ndarray
+        Arrays of other kinds of processes by the names they have in :meth:`to_arrays`, in place of
+        `processes`.
+
+    Attributes
+    ----------
+    processes : tuple of Process
+        Those that the model has, in the order of their states.
 
     Notes
     -----
-    The modules of this package that use JAX register the class as a pytree, whose leaves are the nine arrays
+    The modules of this package that use JAX register the class as a pytree, whose leaves are the arrays
     (:mod:`probsfa.statespace.engine.settings`). Arrays are not checked here, because JAX makes instances of
     what are no arrays; :func:`make_parameters` checks them.
     """
@@ -165,13 +215,36 @@ class Parameters:
     loadings: FloatArray
     noise_variance: FloatArray
     offset: FloatArray
-    rhythm_decay: FloatArray = field(default_factory=_none)
-    rhythm_frequency: FloatArray = field(default_factory=_none)
-    smooth_rate: FloatArray = field(default_factory=_none)
-    memory_decay: FloatArray = field(default_factory=_none)
-    memory_scale: FloatArray = field(default_factory=_none)
+    processes: tuple[Process, ...]
+    memory_decay: FloatArray
+    memory_scale: FloatArray
 
-    def __new__(cls, *arrays: FloatArray, **by_name: FloatArray) -> Self:  # noqa: ARG004
+    def __init__(
+        self,
+        decay: FloatArray,
+        loadings: FloatArray,
+        noise_variance: FloatArray,
+        offset: FloatArray,
+        processes: Iterator[Process] | tuple[Process, ...] = (),
+        *,
+        memory_decay: FloatArray = _NONE,
+        memory_scale: FloatArray = _NONE,
+        **arrays: FloatArray,
+    ) -> None:
+        made = tuple(processes) or _processes_of(arrays)
+        self.__dict__.update(
+            decay=decay,
+            loadings=loadings,
+            noise_variance=noise_variance,
+            offset=offset,
+            processes=tuple(
+                sorted((one for one in made if len(one)), key=lambda one: KINDS.index(type(one)))
+            ),
+            memory_decay=memory_decay,
+            memory_scale=memory_scale,
+        )
+
+    def __new__(cls, *arrays: Any, **by_name: Any) -> Self:  # noqa: ARG004
         """Make an instance.
 
         Pickles of versions in which this class was a tuple give the first four arrays here, and the others as
@@ -180,6 +253,18 @@ class Parameters:
         made = super().__new__(cls)
         made.__dict__.update(zip(_ALWAYS, arrays, strict=False))
         return made
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise FrozenInstanceError(f"parameters cannot be changed; use replace({name}=...).")
+
+    def __setstate__(self, state: Any) -> None:
+        """Restore an instance; earlier versions had the arrays of all kinds side by side."""
+        if not isinstance(state, dict):
+            state = {name: value for part in state if part for name, value in part.items()}
+        always = {name: state.get(name, self.__dict__.get(name)) for name in _ALWAYS}
+        others = {name: state[name] for name in ("processes", *_OF_NOISE) if name in state}
+        arrays = {name: state[name] for kind in KINDS for name in kind.names.values() if name in state}
+        self.__init__(**always, **others, **arrays)  # type: ignore[misc]
 
     def __iter__(self) -> Iterator[FloatArray]:
         """Iterate over decay, loadings, noise variance and offset; deprecated."""
@@ -192,7 +277,7 @@ class Parameters:
         return iter([getattr(self, name) for name in _ALWAYS])
 
     def __repr__(self) -> str:
-        """All arrays by name but those of kinds of latents or noise that the model lacks."""
+        """All arrays by name but those of kinds of processes or noise that the model lacks."""
         return f"Parameters({', '.join(f'{name}={array!r}' for name, array in self.to_arrays().items())})"
 
     def replace(self, **changes: Any) -> Self:
@@ -201,18 +286,26 @@ class Parameters:
         Parameters
         ----------
         **changes : ndarray
-            New arrays by the names of the attributes.
+            New arrays by the names of :meth:`to_arrays`, or new `processes`.
 
         Returns
         -------
         params : Parameters
         """
-        return replace(self, **changes)
+        kept = {name: getattr(self, name) for name in (*_ALWAYS, *_OF_NOISE)}
+        of_processes = {name: value for name, value in changes.items() if name not in {*kept, "processes"}}
+        kept |= {name: value for name, value in changes.items() if name in kept}
+        processes = changes.get("processes", self.processes)
+        if of_processes:
+            arrays = {name: array for one in processes for name, array in one.arrays().items()}
+            processes = _processes_of({**arrays, **of_processes})
+        return type(self)(**kept, processes=processes)
 
     def to_arrays(self) -> dict[str, FloatArray]:
-        """Return the arrays by name; those of kinds of latents or noise that the model lacks are left out."""
-        arrays = {one.name: getattr(self, one.name) for one in fields(self)}
-        return {name: array for name, array in arrays.items() if name in _ALWAYS or np.size(array)}
+        """Return the arrays by name; those of kinds that the model lacks are left out."""
+        arrays = {name: getattr(self, name) for name in _ALWAYS}
+        arrays |= {name: array for one in self.processes for name, array in one.arrays().items()}
+        return arrays | {name: getattr(self, name) for name in _OF_NOISE if np.size(getattr(self, name))}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, FloatArray]) -> Self:
@@ -221,7 +314,7 @@ class Parameters:
         Parameters
         ----------
         arrays : mapping of str to ndarray
-            Arrays by name. Those of kinds of latents or noise that the model lacks may be left out. Other
+            Arrays by name. Those of kinds of processes or noise that the model lacks may be left out. Other
             names are ignored.
 
         Returns
@@ -236,7 +329,36 @@ class Parameters:
         missing = [name for name in _ALWAYS if name not in arrays]
         if missing:
             raise ValueError(f"arrays must contain {', '.join(_ALWAYS)}; {', '.join(missing)} missing.")
-        return cls(**{one.name: arrays[one.name] for one in fields(cls) if one.name in arrays})
+        known = (*_ALWAYS, *_OF_NOISE, *(name for kind in KINDS for name in kind.names.values()))
+        given: Any = {name: arrays[name] for name in known if name in arrays}
+        return cls(**given)
+
+    def of_kind(self, kind: type[Process]) -> Process | None:
+        """The processes of a kind, if there are any."""
+        return next((one for one in self.processes if type(one) is kind), None)
+
+    def loadings_of(self, process: Process) -> FloatArray:
+        """Loadings (D, N, B) of the processes of one kind."""
+        own = self.latents.states[type(process)]
+        return self.loadings[:, own].reshape(self.n_features, len(process), process.n_states)
+
+    @property
+    def rhythm_decay(self) -> FloatArray:
+        """Damping of each rhythm in one time step (R,)."""
+        rhythms = self.of_kind(Rhythm)
+        return _NONE if rhythms is None else rhythms.decay  # type: ignore[attr-defined]
+
+    @property
+    def rhythm_frequency(self) -> FloatArray:
+        """Frequency of each rhythm (R,), in radians per time step."""
+        rhythms = self.of_kind(Rhythm)
+        return _NONE if rhythms is None else rhythms.frequency  # type: ignore[attr-defined]
+
+    @property
+    def smooth_rate(self) -> FloatArray:
+        """``sqrt(3) / timescale`` of each Matern-3/2 process (M,), per time step."""
+        smooth = self.of_kind(Matern32)
+        return _NONE if smooth is None else smooth.rate  # type: ignore[attr-defined]
 
     @property
     def rhythm_periods(self) -> FloatArray:
@@ -245,34 +367,24 @@ class Parameters:
 
     @property
     def smooth_timescales(self) -> FloatArray:
-        """Time scales of the smooth latents (M,), in time steps."""
-        return np.sqrt(3.0) / self.smooth_rate
-
-    @property
-    def rhythm_vectors(self) -> NDArray[np.complex128]:
-        """Loadings of the rhythms as complex numbers (D, R).
-
-        Of ``c z + c* z*`` the standard deviation is their size, and their angle is by how much the column
-        follows one whose ``c*`` is zero.
-        """
-        first = self.n_components
-        pairs = self.loadings[:, first : first + 2 * len(self.rhythm_decay)]
-        return pairs[:, 0::2] + 1j * pairs[:, 1::2]
+        """Time scales of the smooth processes (M,), in time steps."""
+        smooth = self.of_kind(Matern32) or self.of_kind(Matern52)
+        return _NONE if smooth is None else smooth.timescales  # type: ignore[attr-defined]
 
     @property
     def latents(self) -> Latents:
-        """How many latents of each kind there are."""
-        return Latents(len(self.decay), len(self.rhythm_decay), len(self.smooth_rate))
+        """How many latent processes of each kind there are."""
+        return Latents(len(self.decay), {type(one): len(one) for one in self.processes})
 
     @property
-    def without_pairs(self) -> Self:
-        """The AR(1) latents without rhythms and smooth ones, which have two states; noise and offset stay."""
+    def ar1_alone(self) -> Self:
+        """The AR(1) factors without processes of other kinds; noise and offset stay."""
         loadings = self.loadings[:, : self.n_components]
         return type(self)(self.decay, loadings, self.noise_variance, self.offset)
 
     @property
     def n_components(self) -> int:
-        """Number of AR(1) latents, ``K``."""
+        """Number of AR(1) factors, ``K``."""
         return int(self.decay.shape[0])
 
     @property
@@ -283,52 +395,64 @@ class Parameters:
     @property
     def seen_loadings(self) -> FloatArray:
         """Loadings of the states that columns see (D, n_seen)."""
-        return self.loadings[:, self.latents.seen] if len(self.smooth_rate) else self.loadings
+        latents = self.latents
+        return self.loadings if latents.n_seen == latents.n_states else self.loadings[:, latents.seen]
 
     def with_seen_loadings(self, seen_loadings: FloatArray) -> Self:
         """The same parameters with other loadings of the states that columns see."""
-        if not len(self.smooth_rate):
+        latents = self.latents
+        if latents.n_seen == latents.n_states:
             return self.replace(loadings=seen_loadings)
-        loadings = np.zeros((len(seen_loadings), self.latents.n_states))
-        loadings[:, self.latents.seen] = seen_loadings
+        loadings = np.zeros((len(seen_loadings), latents.n_states))
+        loadings[:, latents.seen] = seen_loadings
         return self.replace(loadings=loadings)
 
     @property
     def free_loadings(self) -> BoolArray:
         """Which loadings of the states that columns see (D, n_seen) are free.
 
-        All but those that the rule of :func:`canonical` holds: one for each rhythm, whose phase is zero in
-        one column. With the dynamics they are as many as :meth:`Latents.n_free` counts.
+        All but those that the rule of :func:`canonical` holds, such as one for each rhythm, whose phase is
+        zero in one column. With the dynamics they are as many as :meth:`Latents.n_free` counts.
         """
-        free = np.ones((self.n_features, self.latents.n_seen), dtype=bool)
-        for j in range(len(self.rhythm_decay)):
-            first = self.n_components + 2 * j
-            held = np.argmin(np.abs(self.loadings[:, first + 1]) - np.abs(self.loadings[:, first]))
-            free[held, first + 1] = False
-        return free
+        free = np.ones((self.n_features, self.latents.n_states), dtype=bool)
+        for one in self.processes:
+            own = self.latents.states[type(one)]
+            free[:, own] = one.free_loadings(self.loadings_of(one)).reshape(self.n_features, -1)
+        return free[:, self.latents.seen]
 
     @property
     def n_features(self) -> int:
-        """Number of observed features, ``D``."""
+        """Number of columns, ``D``."""
         return int(self.loadings.shape[0])
 
     @property
     def has_memory(self) -> bool:
-        """Whether the noise of the columns has memory."""
+        """Whether the noise of the columns is autocorrelated."""
         return len(self.memory_scale) > 0
 
     @property
     def memory_share(self) -> FloatArray:
-        """Share of each column's variance, as the model has it, that is noise with memory (D,)."""
+        """Share of each column's variance, as the model has it, that is AR(1) noise (D,); trends left out."""
         own = self.memory_scale**2
-        total = np.sum(self.seen_loadings**2, axis=1) + own + self.noise_variance
+        factors = self.stationary_loadings
+        total = np.sum(factors**2, axis=1) + own + self.noise_variance
         return np.asarray(own / total)
 
     @property
-    def state_space(self) -> Self:
-        """The same model with white noise: the memories are AR(1) latents that one column sees each.
+    def stationary_loadings(self) -> FloatArray:
+        """Loadings of the states that columns see, without those of processes that are not stationary."""
+        latents = self.latents
+        kept = np.ones(latents.n_states, dtype=bool)
+        for kind, own in latents.states.items():
+            kept[own] = kind.stationary
+        seen = latents.seen
+        return self.loadings[:, seen[kept[seen]]]
 
-        They come after the other AR(1) latents, and before rhythms and smooth ones.
+    @property
+    def state_space(self) -> Self:
+        """The same model with white noise, where AR(1) noise is an AR(1) factor of one column each.
+
+        They come after the other AR(1) factors, and before processes of other kinds.
         """
         if not self.has_memory:
             return self
@@ -338,13 +462,11 @@ class Parameters:
             np.hstack([self.loadings[:, :k], np.diag(self.memory_scale), self.loadings[:, k:]]),
             self.noise_variance,
             self.offset,
-            self.rhythm_decay,
-            self.rhythm_frequency,
-            self.smooth_rate,
+            self.processes,
         )
 
     def with_memory_apart(self) -> Self:
-        """The model of which this is the :attr:`state_space`: its last ``D`` AR(1) latents are memories."""
+        """The model of which this is the :attr:`state_space`: the last ``D`` AR(1) factors are noise."""
         k = self.n_components - self.n_features
         own = slice(k, self.n_components)
         return self.replace(
@@ -356,11 +478,23 @@ class Parameters:
 
     @property
     def shared_states(self) -> NDArray[np.intp]:
-        """Which states of :attr:`state_space` are those of the latents, and not memories."""
+        """Which states of :attr:`state_space` are those of the factors, and not noise of columns."""
         return np.delete(
             np.arange(self.n_states + len(self.memory_scale)),
             slice(self.n_components, self.n_components + len(self.memory_scale)),
         )
+
+
+def _processes_of(arrays: Mapping[str, FloatArray]) -> tuple[Process, ...]:
+    """Processes from arrays by their names in files; every array of a kind must be there."""
+    left, made = dict(arrays), []
+    for kind in KINDS:
+        own = {field: left.pop(name) for field, name in kind.names.items() if name in left}
+        if own and any(np.size(array) for array in own.values()):
+            made.append(kind(**own))
+    if left:
+        raise TypeError(f"there are no parameters named {', '.join(sorted(left))}.")
+    return tuple(made)
 
 
 def make_parameters(
@@ -444,17 +578,17 @@ def make_parameters(
             f"noise_variance must be positive, got {vectors['noise_variance'][bad]} for feature {bad}; "
             "the noise-free limit is ProbabilisticSFA(noise=0.0)."
         )
-    return Parameters(a, c, **vectors)
+    return Parameters.from_arrays({"decay": a, "loadings": c, **vectors})
 
 
 def canonical(params: Parameters, scale: ArrayLike) -> Parameters:
-    """Order the latents slowest first and fix their signs and phases.
+    """Order the factors slowest first and fix their signs and phases.
 
-    None of these changes the likelihood: latents may be permuted and flipped freely, and the two states of a
+    None of these changes the likelihood: factors may be permuted and flipped freely, and the two states of a
     rhythm turned. What the unit variance and the different decays leave open is fixed by the rule used all
-    over the package. AR(1) latents come slowest first, rhythms that of the longest period first, smooth
-    latents that of the longest time scale first. The column in which a rhythm has its largest amplitude, in
-    units of `scale`, has the phase zero.
+    over the package. AR(1) factors come slowest first; each other kind of process has a rule of its own
+    (:meth:`.Process.canonical`). The column in which a rhythm has its largest amplitude, in units of `scale`,
+    has the phase zero.
 
     Parameters
     ----------
@@ -471,44 +605,13 @@ def canonical(params: Parameters, scale: ArrayLike) -> Parameters:
     units = np.asarray(scale, dtype=np.float64)
     params = params.replace(memory_scale=np.abs(params.memory_scale)) if params.has_memory else params
     order = np.argsort(-params.decay, kind="stable")
-    if params.latents.n_pairs == 0:
-        loadings = params.loadings[:, order]
-        signs = canonical_signs(loadings, units)
-        return params.replace(decay=params.decay[order], loadings=loadings * signs)
-    k, n_rhythms = params.n_components, len(params.rhythm_decay)
-    slow = params.loadings[:, :k][:, order]
-    by_period = np.argsort(np.abs(params.rhythm_frequency), kind="stable")
-    frequency = params.rhythm_frequency[by_period]
-    pairs = params.loadings[:, k : k + 2 * n_rhythms].reshape(params.n_features, n_rhythms, 2)[:, by_period]
-    # Turning backwards is turning forwards with the second state turned round.
-    pairs = np.stack([pairs[..., 0], pairs[..., 1] * np.where(frequency < 0.0, -1.0, 1.0)], axis=2)
-    by_timescale = np.argsort(params.smooth_rate, kind="stable")
-    smooth = params.loadings[:, k + 2 * n_rhythms :: 2][:, by_timescale]
-    smooth = smooth * canonical_signs(smooth, units)
-    return params.replace(
-        decay=params.decay[order],
-        loadings=np.hstack(
-            [
-                slow * canonical_signs(slow, units),
-                _with_phase_zero(pairs, units).reshape(params.n_features, 2 * n_rhythms),
-                np.stack([smooth, np.zeros_like(smooth)], axis=2).reshape(params.n_features, -1),
-            ]
-        ),
-        rhythm_decay=params.rhythm_decay[by_period],
-        rhythm_frequency=np.abs(frequency),
-        smooth_rate=params.smooth_rate[by_timescale],
-    )
-
-
-def _with_phase_zero(pairs: FloatArray, scale: FloatArray) -> FloatArray:
-    """Loadings (D, R, 2) of rhythms, turned such that the phase is zero where the amplitude is largest."""
-    vectors = pairs[..., 0] + 1j * pairs[..., 1]
-    largest = np.argmax(np.abs(vectors) / scale[:, None], axis=0)
-    at_largest = vectors[largest, np.arange(vectors.shape[1])]
-    size = np.abs(at_largest)
-    turned = vectors * np.where(size > 0.0, at_largest.conj() / np.where(size > 0.0, size, 1.0), 1.0)
-    turned[largest, np.arange(vectors.shape[1])] = size  # exactly: no rounding in what is held at zero
-    return np.stack([turned.real, turned.imag], axis=2)
+    slow = params.loadings[:, : params.n_components][:, order]
+    parts, processes = [slow * canonical_signs(slow, units)], []
+    for one in params.processes:
+        ordered, loadings = one.canonical(params.loadings_of(one), units)
+        processes.append(ordered)
+        parts.append(loadings.reshape(params.n_features, -1))
+    return params.replace(decay=params.decay[order], loadings=np.hstack(parts), processes=tuple(processes))
 
 
 def rescale(params: Parameters, shift: FloatArray, scale: FloatArray) -> Parameters:
@@ -523,15 +626,25 @@ def rescale(params: Parameters, shift: FloatArray, scale: FloatArray) -> Paramet
 
 
 def with_more_latents(params: Parameters, new: Parameters) -> Parameters:
-    """Parameters with the latents of both, kind by kind; noise and offset are those of the first."""
-    parts = []
-    for model in (params, new):
-        borders = np.cumsum([model.n_components, 2 * len(model.rhythm_decay)])
-        parts.append(np.split(model.loadings, borders, axis=1))
+    """Parameters with the processes of both, kind by kind; noise and offset are those of the first."""
+    k, n = params.n_components, new.n_components
+    parts, processes = [params.loadings[:, :k], new.loadings[:, :n]], []
+    for kind in KINDS:
+        owners = [(model, one) for model in (params, new) if (one := model.of_kind(kind)) is not None]
+        parts += [model.loadings_of(one).reshape(model.n_features, -1) for model, one in owners]
+        if owners:
+            first, *second = (one for _, one in owners)
+            processes.append(first.joined(second[0]) if second else first)
     return params.replace(
-        decay=np.append(params.decay, new.decay),
-        loadings=np.hstack([part for kind in zip(*parts, strict=True) for part in kind]),
-        rhythm_decay=np.append(params.rhythm_decay, new.rhythm_decay),
-        rhythm_frequency=np.append(params.rhythm_frequency, new.rhythm_frequency),
-        smooth_rate=np.append(params.smooth_rate, new.smooth_rate),
+        decay=np.append(params.decay, new.decay), loadings=np.hstack(parts), processes=tuple(processes)
     )
+
+
+def chosen_processes(params: Parameters, chosen: Mapping[type[Process], NDArray[np.intp]]) -> Parameters:
+    """Parameters with some processes of other kinds alone, by their places; all AR(1) factors stay."""
+    parts, processes = [params.loadings[:, : params.n_components]], []
+    for one in params.processes:
+        index = chosen.get(type(one), np.arange(len(one)))
+        processes.append(one.chosen(index))
+        parts.append(params.loadings_of(one)[:, index].reshape(params.n_features, -1))
+    return params.replace(loadings=np.hstack(parts), processes=tuple(processes))

@@ -7,8 +7,9 @@ from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.filtering import filter_all, one_step, standardised_errors
 from probsfa.statespace.panel import make_panel
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import Parameters, with_more_latents
 from probsfa.statespace.posterior import log_likelihood
+from probsfa.statespace.processes.matern import Matern32
 from probsfa.statespace.whiteness import autocorrelation
 
 __all__ = ["better_as_smooth"]
@@ -70,14 +71,17 @@ def better_as_smooth(params: Parameters, timed: Sequences) -> NDArray[np.intp]:
 def _with_smooth(params: Parameters, timescales: dict[int, float]) -> Parameters:
     """Put smooth factors of some time scales in place of AR(1) factors, at the same loadings."""
     which = sorted(timescales)
-    pairs = np.zeros((params.n_features, 2 * len(which)))
-    pairs[:, ::2] = params.loadings[:, which]
-    rates = np.sqrt(3.0) / np.array([timescales[k] for k in which])
-    return params.replace(
-        decay=np.delete(params.decay, which),
-        loadings=np.hstack([np.delete(params.loadings, which, axis=1), pairs]),
-        smooth_rate=np.append(params.smooth_rate, rates),
+    loadings = np.zeros((params.n_features, len(which), Matern32.n_states))
+    loadings[:, :, Matern32.seen[0]] = params.loadings[:, which]
+    new = params.replace(
+        decay=params.decay[:0],
+        loadings=loadings.reshape(params.n_features, -1),
+        processes=(Matern32.of_timescales(np.array([timescales[k] for k in which])),),
     )
+    less = params.replace(
+        decay=np.delete(params.decay, which), loadings=np.delete(params.loadings, which, axis=1)
+    )
+    return with_more_latents(less, new)
 
 
 def _excess_autocorrelation(states: Parameters, timed: Sequences) -> float:

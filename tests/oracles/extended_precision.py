@@ -1,7 +1,8 @@
 """The dense joint Gaussian of a state-space model in sixty digits, from covariances of its processes.
 
-Shares no code with the package: each process is a stationary Gaussian process of unit variance, given by the
-covariance of its states at two times, and values are loadings times states plus noise.
+Shares no code with the package: each process is a Gaussian process given by the covariance of its states at
+two times, and values are loadings times states plus noise. States have unit variance at the start of a
+sequence.
 """
 
 from typing import NamedTuple
@@ -32,6 +33,56 @@ def ar1(decay):
     return lambda dt: [[mp.mpf(float(decay)) ** abs(dt)]]
 
 
+def level(start):
+    """A random walk: of times since the start of the sequence."""
+    return lambda t, s: [[1 + min(t, s) / mp.mpf(float(start))]]
+
+
+def line(ratio):
+    """A level that is an integrated random walk and a random walk besides, and its slope, from the integrals.
+
+    The variances at the start are 1e12 and 1e8 times those of the steps of the slope.
+    """
+    of_level, of_slope = mp.mpf(10) ** 6, mp.mpf(10) ** 4
+
+    def with_integral(t, s):
+        """Covariance of the integral of a random walk up to t with the walk at s."""
+        return s * t - s**2 / 2 if s < t else t**2 / 2
+
+    def covariance(t, s):
+        first, last = min(t, s), max(t, s)
+        between = first**2 * (3 * last - first) / 6 + mp.mpf(float(ratio)) * first
+        c = of_slope / of_level
+        return [
+            [1 + c**2 * t * s + between / of_level**2, c * t + with_integral(t, s) / (of_level * of_slope)],
+            [c * s + with_integral(s, t) / (of_level * of_slope), 1 + first / of_slope**2],
+        ]
+
+    return covariance
+
+
+def smoother(rate):
+    """Matern-5/2: derivatives of the kernel, in units in which the states at one time are independent."""
+    third = mp.mpf(1) / 3
+    root = mp.cholesky(mp.matrix([[1, 0, -third], [0, third, 0], [-third, 0, 1]]))
+    inverse = np.array(mp.inverse(root).tolist(), dtype=object)
+
+    def covariance(dt):
+        d = mp.mpf(float(rate)) * dt
+        a, e = abs(d), mp.exp(-abs(d))
+        k = [
+            (1 + a + d**2 * third) * e,
+            -d * third * (1 + a) * e,
+            -third * (1 + a - d**2) * e,
+            d * third * (3 - a) * e,
+            third * (3 - 5 * a + d**2) * e,
+        ]
+        raw = np.array([[(-1) ** j * k[i + j] for j in range(3)] for i in range(3)], dtype=object)
+        return inverse @ raw @ inverse.T
+
+    return covariance
+
+
 def rhythm(decay, frequency):
     """Of (cos, sin) at time t + dt with those at t: a rotation that shrinks."""
 
@@ -57,10 +108,18 @@ def smooth(rate):
 def processes(params):
     """Covariance functions of all processes of a model with white noise, in the order of its states."""
     rhythms = zip(params.rhythm_decay, params.rhythm_frequency, strict=True)
+    arrays = params.to_arrays()
+
+    def stationary(kind):
+        return lambda t, s: kind(t - s)
+
     return [
-        *map(ar1, params.decay),
-        *(rhythm(*both) for both in rhythms),
-        *map(smooth, params.smooth_rate),
+        *(stationary(ar1(decay)) for decay in params.decay),
+        *map(level, arrays.get("level_start", ())),
+        *(stationary(rhythm(*both)) for both in rhythms),
+        *(stationary(smooth(rate)) for rate in params.smooth_rate),
+        *map(line, arrays.get("line_ratio", ())),
+        *(stationary(smoother(rate)) for rate in arrays.get("smoother_rate", ())),
     ]
 
 
@@ -75,10 +134,11 @@ def prior(params, times, sequence):
     n, size = len(times), params.loadings.shape[1]
     whole = np.full((n, size, n, size), mp.mpf(0))
     for i in range(n):
+        start = when[np.flatnonzero(np.equal(sequence, sequence[i]))[0]]
         for j in np.flatnonzero(np.equal(sequence, sequence[i])):
             at = 0
             for kind in kinds:
-                block = np.array(kind(when[i] - when[j]), dtype=object)
+                block = np.array(kind(when[i] - start, when[j] - start), dtype=object)
                 own = slice(at, at + len(block))
                 whole[i, own, j, own] = block
                 at += len(block)

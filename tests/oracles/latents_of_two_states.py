@@ -1,7 +1,6 @@
-"""Rhythms and smooth latents by their definitions: their covariances are matrix exponentials.
+"""Latent processes by their stochastic differential equations ``dz = F z dt + dw``, by matrix exponentials.
 
-The covariance of the states at times ``s >= t`` is ``exp(F (s - t))``, ``F`` being the drift of the process;
-all else is the joint Gaussian of states and observations, written out.
+All else is the joint Gaussian of states and observations, written out.
 """
 
 import numpy as np
@@ -9,16 +8,52 @@ from scipy.linalg import block_diag, expm
 
 
 def drifts(params):
-    """Drift of each latent, in the order of the states."""
+    """Drift of each process, in the order of the states."""
+    arrays = params.to_arrays()
     return [
         *(np.array([[np.log(a)]]) for a in params.decay),
+        *(np.zeros((1, 1)) for _ in arrays.get("level_start", ())),
         *(
             np.array([[np.log(r), -w], [w, np.log(r)]])
             for r, w in zip(params.rhythm_decay, params.rhythm_frequency, strict=True)
         ),
         # f'' + 2 rate f' + rate^2 f = noise, with f' in units of its deviation, which is the rate.
         *(rate * np.array([[0.0, 1.0], [-1.0, -2.0]]) for rate in params.smooth_rate),
+        # A line: the slope in units of its start, which is 1e4 of its steps, where the level's is 1e6.
+        *(np.array([[0.0, 1e-2], [0.0, 0.0]]) for _ in arrays.get("line_ratio", ())),
+        *(rate * CHANGED @ MATERN_52 @ np.linalg.inv(CHANGED) for rate in arrays.get("smoother_rate", ())),
     ]
+
+
+MATERN_52 = np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [-1.0, -3.0, -3.0]])
+# From the process and its derivatives, of this covariance, to states of which it is the identity.
+CHANGED = np.linalg.inv(np.linalg.cholesky([[1.0, 0.0, -1 / 3], [0.0, 1 / 3, 0.0], [-1 / 3, 0.0, 1.0]]))
+
+
+def diffusions(params):
+    """Covariance of ``dw`` over ``dt`` of each process, in the order of the states."""
+    arrays = params.to_arrays()
+    return [
+        *(np.array([[-2.0 * np.log(a)]]) for a in params.decay),
+        *(np.array([[1.0 / start]]) for start in arrays.get("level_start", ())),
+        *(-2.0 * np.log(r) * np.eye(2) for r in params.rhythm_decay),
+        *(rate * np.diag([0.0, 4.0]) for rate in params.smooth_rate),
+        *(np.diag([ratio * 1e-12, 1e-8]) for ratio in arrays.get("line_ratio", ())),
+        *(
+            rate * 16.0 / 3.0 * np.outer(CHANGED[:, 2], CHANGED[:, 2])
+            for rate in arrays.get("smoother_rate", ())
+        ),
+    ]
+
+
+def innovation(params, gap):
+    """``Q`` over a gap, of the exponential of both (Van Loan 1978)."""
+    found = []
+    for drift, diffusion in zip(drifts(params), diffusions(params), strict=True):
+        n = len(drift)
+        whole = expm(gap * np.block([[-drift, diffusion], [np.zeros((n, n)), drift.T]]))
+        found.append(whole[n:, n:].T @ whole[:n, n:])
+    return block_diag(*found)
 
 
 def transition(params, gap):
@@ -30,12 +65,17 @@ def prior(params, times):
     """Covariance of the states at the times of one or several sequences: (N S, N S)."""
     sequences = []
     for when in times:
-        gaps = np.subtract.outer(when, when)
-        distinct, which = np.unique(np.abs(gaps), return_inverse=True)
-        later = expm(distinct[:, None, None] * block_diag(*drifts(params)))[which.reshape(gaps.shape)]
-        earlier = later.transpose(1, 0, 3, 2)
-        blocks = np.where(gaps[:, :, None, None] >= 0.0, later, earlier)
-        sequences.append(blocks.transpose(0, 2, 1, 3).reshape(later.shape[0] * later.shape[2], -1))
+        size = sum(map(len, drifts(params)))
+        blocks = np.zeros((len(when), size, len(when), size))
+        blocks[0, :, 0] = np.eye(size)
+        for t in range(1, len(when)):
+            move = transition(params, when[t] - when[t - 1])
+            blocks[t, :, :t] = np.einsum("ij,jsk->isk", move, blocks[t - 1, :, :t])
+            blocks[:t, :, t] = blocks[t, :, :t].transpose(1, 2, 0)
+            blocks[t, :, t] = move @ blocks[t - 1, :, t - 1] @ move.T + innovation(
+                params, when[t] - when[t - 1]
+            )
+        sequences.append(blocks.reshape(len(when) * size, -1))
     return block_diag(*sequences)
 
 
@@ -59,7 +99,8 @@ def draw(rng, params, times):
     """Observations of sequences at those times."""
     states = prior(params, times)
     n_rows = sum(map(len, times))
-    z = np.linalg.cholesky(states + 1e-12 * np.eye(len(states))) @ rng.standard_normal(len(states))
+    variances, directions = np.linalg.eigh(states)
+    z = directions @ (np.sqrt(np.maximum(variances, 0.0)) * rng.standard_normal(len(states)))
     noise = rng.standard_normal((n_rows, len(params.offset))) * np.sqrt(params.noise_variance)
     x = z.reshape(n_rows, -1) @ params.loadings.T + params.offset + noise
     return np.split(x, np.cumsum([len(when) for when in times])[:-1])

@@ -27,11 +27,12 @@ from probsfa.statespace.hidden_cells import (
     weigh_draws,
 )
 from probsfa.statespace.learning.noise import Noise
-from probsfa.statespace.learning.pair_starts import power_of_a_rhythm
+from probsfa.statespace.learning.process_starts import power_of_a_rhythm
 from probsfa.statespace.leave_one_out import straight_lines
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.parameters import Latents, Parameters
 from probsfa.statespace.posterior import log_likelihood
+from probsfa.statespace.processes.rhythm import Rhythm
 from probsfa.statespace.simulation import simulate
 from tests.oracles import statespace as oracle
 from tests.statespace.support import to_model, to_panel
@@ -234,9 +235,9 @@ def test_a_rhythm_is_found_in_what_a_smaller_model_leaves(rng):
         rhythm_frequency=np.array([2.0 * np.pi / 12.0]),
     )
     panel = to_panel([simulate(params, 600, rng)[0]])
-    alone = params.without_pairs
-    larger = enlarged(alone, panel, Latents(1, 1), Noise("diagonal", np.full(3, 1e-9)))
-    assert larger.latents == Latents(1, 1)
+    alone = params.ar1_alone
+    larger = enlarged(alone, panel, Latents(1, {Rhythm: 1}), Noise("diagonal", np.full(3, 1e-9)))
+    assert larger.latents == Latents(1, {Rhythm: 1})
     assert larger.rhythm_periods[0] == pytest.approx(12.0, rel=0.02)
     assert log_likelihood(larger, panel) > log_likelihood(alone, panel) + 50.0
 
@@ -250,7 +251,7 @@ def test_a_smaller_model_keeps_the_latents_that_explain_most():
         rhythm_decay=np.array([0.5, 0.6]),
         rhythm_frequency=np.array([0.1, 0.2]),
     )
-    less = reduced(params, Latents(2, 1))
+    less = reduced(params, Latents(2, {Rhythm: 1}))
     np.testing.assert_array_equal(less.decay, [0.9, 0.7])
     np.testing.assert_array_equal(less.rhythm_frequency, [0.2])
     np.testing.assert_array_equal(less.loadings, params.loadings[:, [0, 2, 5, 6]])
@@ -292,7 +293,7 @@ def test_what_the_right_model_leaves_is_little_and_what_a_wrong_one_leaves_is_no
         leftovers(ProbabilisticSFA(init=each, **latents).fit(values)._model, sequences)
         for each, latents in (
             (params, {"n_components": 1, "rhythms": 1}),
-            (params.without_pairs, {"n_components": 1}),
+            (params.ar1_alone, {"n_components": 1}),
         )
     )
     assert right.rhythm < 30.0 < 100.0 < wrong.rhythm

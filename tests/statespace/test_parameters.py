@@ -75,7 +75,8 @@ NAMES += ("memory_decay", "memory_scale")
 def with_every_part():
     """One AR(1) latent, one stochastic cycle, one smooth latent, and AR(1) noise of two columns."""
     shapes = ((1,), (2, 5), (2,), (2,), (1,), (1,), (1,), (2,), (2,))
-    return Parameters(*(0.1 * (i + 1) + np.zeros(shape) for i, shape in enumerate(shapes)))
+    arrays = (0.1 * (i + 1) + np.zeros(shape) for i, shape in enumerate(shapes))
+    return Parameters(**dict(zip(NAMES, arrays, strict=True)))
 
 
 def assert_same(found, wanted, factor=1.0):
@@ -137,5 +138,5 @@ def test_older_pickles_of_parameters_can_be_read():
     """While the class was a tuple, its pickles held four arrays for `__new__` and a state of the others."""
     arrays = with_every_part().to_arrays()
     found = copyreg.__newobj__(Parameters, *(arrays.pop(name) for name in NAMES[:4]))
-    found.__dict__.update(arrays)
+    found.__setstate__(arrays)
     assert_same(found, with_every_part())

@@ -12,6 +12,7 @@ from probsfa import ProbabilisticSFA, load, select_n_components
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, to_vector
 from probsfa.statespace.parameters import Parameters, with_more_latents
 from probsfa.statespace.posterior import log_likelihood
+from probsfa.statespace.processes.matern import Matern52
 from tests.oracles import latents_of_two_states as oracle
 from tests.oracles.statespace import numerical_hessian
 from tests.statespace.support import to_panel
@@ -199,7 +200,7 @@ def test_the_number_of_other_latents_is_chosen_beside_them(series):
 def test_more_latents_stand_kind_by_kind():
     one = truth()
     both = with_more_latents(one, one.replace(decay=np.array([0.3]), loadings=10.0 * one.loadings))
-    assert tuple(both.latents) == (2, 2, 2)
+    assert both.latents.numbers == (2, *(2 * count for count in one.latents.numbers[1:]))
     columns = [one.loadings[:, :1], one.loadings[:, 1:3], one.loadings[:, 3:]]
     wanted = np.hstack([part for kind in columns for part in (kind, 10.0 * kind)])
     np.testing.assert_array_equal(both.loadings, wanted)
@@ -217,6 +218,19 @@ def test_a_smooth_latent_is_a_gaussian_process_with_scikit_learns_matern_kernel(
     )
     x = rng.standard_normal((40, 1))
     kernel = 1.3**2 * Matern(timescale, nu=1.5)(times[:, None]) + 0.2 * np.eye(40)
+    wanted = -0.5 * (np.linalg.slogdet(2 * np.pi * kernel)[1] + x[:, 0] @ np.linalg.solve(kernel, x[:, 0]))
+    assert abs(log_likelihood(params, to_panel([x], [times])) - wanted) < 1e-10 * abs(wanted)
+
+
+def test_a_smoother_process_is_a_gaussian_process_with_scikit_learns_matern_kernel():
+    rng = np.random.default_rng(0)
+    times, timescale = np.cumsum(rng.uniform(0.2, 2.0, 40)), 6.0
+    smooth = Matern52.of_timescales(np.array([timescale]))
+    params = Parameters(
+        np.zeros(0), np.array([[1.3, 0.0, 0.0]]), np.array([0.2]), np.zeros(1), processes=(smooth,)
+    )
+    x = rng.standard_normal((40, 1))
+    kernel = 1.3**2 * Matern(timescale, nu=2.5)(times[:, None]) + 0.2 * np.eye(40)
     wanted = -0.5 * (np.linalg.slogdet(2 * np.pi * kernel)[1] + x[:, 0] @ np.linalg.solve(kernel, x[:, 0]))
     assert abs(log_likelihood(params, to_panel([x], [times])) - wanted) < 1e-10 * abs(wanted)
 

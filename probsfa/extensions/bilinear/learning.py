@@ -15,8 +15,8 @@ import numpy as np
 from probsfa._typing import FloatArray
 from probsfa.extensions.bilinear.inference import MOST_CHAINS_TOGETHER, Statistics, sweeps, without_dynamics
 from probsfa.extensions.bilinear.parameters import BilinearParameters
-from probsfa.statespace.learning.processes import cubic_decay
 from probsfa.statespace.panel import Panel
+from probsfa.statespace.processes.ar1 import cubic_decay
 
 __all__ = ["LEAST_SWITCHING", "Climb", "climb", "learn", "maximize", "random_starts", "switching"]
 

@@ -107,9 +107,9 @@ class EmissionModel(NamedTuple):
             self.loadings,
             np.ones(len(self.offset)),
             self.offset,
-            self.rhythm_decay,
-            self.rhythm_frequency,
-            self.smooth_rate,
+            rhythm_decay=self.rhythm_decay,
+            rhythm_frequency=self.rhythm_frequency,
+            smooth_rate=self.smooth_rate,
         )
 
     def shape_parameters(self) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -214,4 +214,4 @@ def _number(options: Options) -> dict[str, Any]:
 
 
 def _has_pairs(options: dict[str, Any]) -> bool:
-    return FitOptions.of(ProbabilisticSFA(**{"n_components": 1, **options})).n_pairs > 0
+    return FitOptions.of(ProbabilisticSFA(**{"n_components": 1, **options})).n_others > 0

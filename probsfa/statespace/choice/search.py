@@ -325,7 +325,7 @@ class Search:
         for candidate in self.rounds[-1]:
             have = candidate.model.fitted.options.latents
             rest = {name: value for name, value in candidate.options.items() if name not in _LATENTS}
-            more = wanted.without(have)
+            more = wanted.without(have).numbers
             if rest != others or not (min(more) >= 0 or max(more) <= 0):
                 continue
             distance = (float(max(more) <= 0), float(sum(map(abs, more))))

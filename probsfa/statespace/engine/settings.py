@@ -5,21 +5,37 @@ in it.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 from functools import cache
+from typing import Any
 
 import jax
 
 from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.processes import Process
 
 __all__ = ["broadcasting", "engine_settings"]
 
-# Registered here and not where it is defined: parameters.py must not import JAX. All nine arrays are leaves.
-jax.tree_util.register_dataclass(
-    Parameters, data_fields=[field.name for field in fields(Parameters)], meta_fields=[]
-)
+
+def _flatten(params: Parameters) -> tuple[list[Any], tuple[type[Process], ...]]:
+    arrays = [getattr(params, name) for name in _ARRAYS]
+    arrays += [array for one in params.processes for array in one.arrays().values()]
+    return arrays, tuple(type(one) for one in params.processes)
+
+
+def _unflatten(kinds: tuple[type[Process], ...], leaves: Iterable[Any]) -> Parameters:
+    left = iter(leaves)
+    arrays = {name: next(left) for name in _ARRAYS}
+    processes = tuple(kind(**{field: next(left) for field in kind.names}) for kind in kinds)
+    made = object.__new__(Parameters)  # leaves need not be arrays, so that nothing is looked at
+    made.__dict__.update(arrays, processes=processes)
+    return made
+
+
+_ARRAYS = ("decay", "loadings", "noise_variance", "offset", "memory_decay", "memory_scale")
+# Registered here and not where it is defined: parameters.py must not import JAX. All arrays are leaves.
+jax.tree_util.register_pytree_node(Parameters, _flatten, _unflatten)
 
 
 @contextmanager

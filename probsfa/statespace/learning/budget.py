@@ -161,7 +161,8 @@ def check_identified(latents: Latents, n_observed: int) -> None:
     n_observed : int
         Number of observed values.
     """
-    named = dict(zip(("n_components", "rhythms", "smooth"), latents, strict=True))
+    named = {"n_components": latents.n_components}
+    named |= {kind.option: count for kind, count in latents.counts.items()}
     for name, count in named.items():
         if count > max(n_observed, 1):
             raise ValueError(

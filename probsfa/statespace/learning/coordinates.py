@@ -21,6 +21,7 @@ from probsfa.statespace.engine.moments import Statistics
 from probsfa.statespace.learning import processes
 from probsfa.statespace.learning.limits import Limits
 from probsfa.statespace.parameters import Latents, Parameters
+from probsfa.statespace.processes.rhythm import Rhythm
 
 
 class Coordinates(NamedTuple):
@@ -52,13 +53,13 @@ class Coordinates(NamedTuple):
     @property
     def without_memories(self) -> "Coordinates":
         """The layout of the same latents under white noise."""
-        alone = self.latents._replace(n_components=self.latents.n_components - self.n_memories)
+        alone = self.latents.with_components(self.latents.n_components - self.n_memories)
         return self._replace(latents=alone, n_memories=0)
 
     @property
     def with_memories(self) -> "Coordinates":
         """The layout of the same latents where the noise of each column has memory."""
-        more = self.latents._replace(n_components=self.latents.n_components + self.n_features)
+        more = self.latents.with_components(self.latents.n_components + self.n_features)
         return self._replace(latents=more, n_memories=self.n_features)
 
     @property
@@ -108,11 +109,12 @@ class Coordinates(NamedTuple):
         """The limits of all states, memories among them."""
         if self.limits is None or not self.n_memories:
             return self.limits
-        decays, loadings, noise, frequencies = self.limits
+        decays, loadings, noise, frequencies, rhythms = self.limits
         k, free = len(decays), np.full(self.n_memories, np.nan)
         between = np.full((self.n_features, self.n_memories), np.nan)
         whole = np.hstack([loadings[:, :k], between, loadings[:, k:]])
-        return Limits(np.append(decays, free), whole, noise, frequencies)
+        moved = slice(rhythms.start + self.n_memories, rhythms.stop + self.n_memories)
+        return Limits(np.append(decays, free), whole, noise, frequencies, moved)
 
     @property
     def bounds(self) -> tuple[FloatArray, FloatArray]:
@@ -121,14 +123,14 @@ class Coordinates(NamedTuple):
         limits = self.limits_of_states
         if limits is None:
             return lower, upper
-        dynamics, loadings, noise, _ = self.slices
+        _, loadings, noise, _ = self.slices
         values = np.full(self.size, np.nan)
         decays = limits.decays
         values[: len(decays)] = np.arctanh(decays) if self.evenly_sampled else np.log(-np.log(decays))
         # A start may have fewer rhythms: they are looked for one after the other.
-        n = self.latents.n_rhythms
-        first = self.latents.n_components + n
-        lower[first : first + n], upper[first : first + n] = limits.frequencies[:, :n]
+        if Rhythm in self.latents.counts:
+            n, end = self.latents.counts[Rhythm], self.latents.coordinates[Rhythm].stop
+            lower[end - n : end], upper[end - n : end] = limits.frequencies[:, :n]
         if limits.hold and limits.loadings.shape[1] == self.latents.n_states:
             values[loadings] = limits.loadings[:, self.latents.seen][self.loaded]
             if self.noise == "diagonal":

@@ -64,15 +64,19 @@ def _maximize_observations(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     # The statistics hold residuals, so the regression gives the change of (C, mu).
     moments, crossed = stats.latent_moments, stats.residual_moments
-    if len(params.smooth_rate):
-        regressors = np.append(params.latents.seen, params.n_states)
+    latents = params.latents
+    if latents.n_seen < latents.n_states:
+        regressors = np.append(latents.seen, params.n_states)
         moments, crossed = moments[:, regressors[:, None], regressors], crossed[:, regressors]
     if loaded is not None and not loaded.all():
         # Of what is not learned the change is zero, by an equation of its own.
         apart = ~np.column_stack([loaded, np.ones(len(loaded), dtype=bool)])
         moments = np.where(apart[:, :, None] | apart[:, None, :], np.eye(apart.shape[1]), moments)
         crossed = np.where(apart, 0.0, crossed)
-    change = np.linalg.solve(moments, crossed[:, :, None])[:, :, 0]
+    # In units of the states, of which those of trends are orders of magnitude smaller than others.
+    size = np.sqrt(np.maximum(np.diagonal(moments, axis1=1, axis2=2), np.finfo(np.float64).tiny))
+    scaled = moments / (size[:, :, None] * size[:, None, :])
+    change = np.linalg.solve(scaled, (crossed / size)[:, :, None])[:, :, 0] / size
     power = stats.residual_power - np.einsum("di,di->d", change, crossed)
     variance = params.noise_variance
     if noise.kind == "diagonal":

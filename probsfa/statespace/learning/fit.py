@@ -23,11 +23,11 @@ from probsfa.statespace.learning.objective import (
     make_box,
 )
 from probsfa.statespace.learning.options import Given
-from probsfa.statespace.learning.pair_starts import (
+from probsfa.statespace.learning.process_starts import (
     MEMORIES,
+    from_slow,
     on_even_grid,
-    silent_pairs,
-    smooth_from_slow,
+    silent_processes,
     strongest_frequency,
     with_rhythm,
 )
@@ -142,8 +142,8 @@ def fit(
     with one_blas_thread():
         if start is None and holds:
             result = _fit_held(evaluate, whole, noise, solver, tol, given or Given(), n_init)
-        elif start is None and latents.n_pairs:
-            result = _fit_with_pairs(evaluate, layout, noise, start_noise, solver, tol, given or Given())
+        elif start is None and latents.n_others:
+            result = _fit_with_processes(evaluate, layout, noise, start_noise, solver, tol, given or Given())
         elif start is None:
             result = _fit_from_all_starts(evaluate, layout, noise, start_noise, solver, tol)
         if start is None and not holds:
@@ -220,7 +220,7 @@ def _interrupted(evaluate: CountedEStep, start: Parameters) -> FitResult:
     return FitResult(best, value, (value,), evaluate.count, "interrupted")
 
 
-def _fit_with_pairs(
+def _fit_with_processes(
     evaluate: CountedEStep,
     layout: Coordinates,
     noise: Noise,
@@ -229,22 +229,22 @@ def _fit_with_pairs(
     tol: float,
     given: Given,
 ) -> FitResult:
-    """Climb with rhythms and smooth latents, to no less than what the model without them reaches.
+    """Maximise with processes beside AR(1) factors, to no less than what the model without them reaches.
 
-    That model is fitted first, with as many evaluations. Rhythms and smooth latents are then added to it, and
-    to the starts of :mod:`.starts`, and all are refined on Whittle's likelihood.
+    That model is fitted first, with as many evaluations. The processes are then added to it, and to the
+    starts of :mod:`.starts`, and all are refined on Whittle's likelihood.
     """
     limit, nested = evaluate.limit, None
     if layout.latents.n_components:
         alone = layout._replace(latents=Latents(layout.latents.n_components))
         nested = _fit_from_all_starts(evaluate, alone, noise, start_noise, solver, tol)
-        silent = with_more_latents(nested.params, silent_pairs(layout.latents, nested.params, given))
+        silent = with_more_latents(nested.params, silent_processes(layout.latents, nested.params, given))
         nested = nested._replace(params=silent)
         if nested.status == "interrupted":
             return nested
     evaluate.limit = evaluate.count + limit
     try:
-        candidates = _pair_starts(evaluate, layout, noise, start_noise, nested, given)
+        candidates = _process_starts(evaluate, layout, noise, start_noise, nested, given)
         ranked = _rank(evaluate, candidates)
         if layout.evenly_sampled:
             ranked = _refine_with_imputed_gaps(evaluate, layout, noise, ranked)
@@ -276,8 +276,8 @@ def _fit_held(
     panel, limits = evaluate.panel, layout.limits
     assert limits is not None
     plain = layout.without_memories._replace(limits=limits.of_periods)
-    if plain.latents.n_pairs:
-        firsts = _pair_starts(evaluate, plain, noise, None, None, given)
+    if plain.latents.n_others:
+        firsts = _process_starts(evaluate, plain, noise, None, None, given)
     else:
         firsts = _first_starts(panel, plain, noise, None)
         firsts = [*_refine_all(evaluate, plain, noise, firsts), *firsts]
@@ -349,8 +349,8 @@ def _memory_starts(
     bases = [nested]
     if only:
         pass
-    elif nested.latents.n_pairs:
-        bases += _pair_starts(evaluate, alone, noise, None, None, given)
+    elif nested.latents.n_others:
+        bases += _process_starts(evaluate, alone, noise, None, None, given)
     else:
         bases += _first_starts(panel, alone, noise, None)
     made = [with_memories(params) for params in bases]
@@ -363,7 +363,7 @@ def _memory_starts(
     return [*_refine_all(evaluate, layout, noise, firsts), weak]
 
 
-def _pair_starts(
+def _process_starts(
     evaluate: CountedEStep,
     layout: Coordinates,
     noise: Noise,
@@ -371,38 +371,31 @@ def _pair_starts(
     nested: FitResult | None,
     given: Given,
 ) -> list[Parameters]:
-    """Starts with rhythms and smooth latents, of which those from a nested model come last."""
+    """Starts with processes beside AR(1) factors, of which those from a nested model come last."""
     panel, latents = evaluate.panel, layout.latents
     grid = on_even_grid(panel)
     offset = np.sum([x.sum(axis=0) for x in grid], axis=0) / sum(map(len, grid))
     centred = [x - offset for x in grid]
     data = periodogram(centred) if max(map(len, grid)) >= _SHORTEST_FOR_SPECTRA else None
-    slow = Latents(latents.n_components + latents.n_smooth)
+    slow = Latents(latents.n_components + latents.n_like_ar1)
     if slow.n_components:
-        firsts = [
-            smooth_from_slow(params, latents.n_smooth, given.rates) if latents.n_smooth else params
-            for params in starts(centred, offset, slow)
-        ]
+        firsts = [from_slow(params, latents, given) for params in starts(centred, offset, slow)]
     else:
         variance = np.mean(np.concatenate(centred) ** 2, axis=0)
         firsts = [Parameters(np.zeros(0), np.zeros((len(offset), 0)), variance, offset)]
     firsts = [conform(params, layout, noise, start_noise) for params in firsts]
-    if data is not None and slow.n_components and latents.n_rhythms:
+    if data is not None and slow.n_components and latents.n_sought:
         firsts = [
             _refine(evaluate, one, layout._replace(latents=one.latents), noise, data)[1] for one in firsts
         ]
     made = [_add_rhythms(evaluate, params, layout, noise, data, centred, given) for params in firsts]
     if nested is not None:
-        alone = nested.params.without_pairs
+        alone = nested.params.ar1_alone
         base = alone
-        if latents.n_smooth:
+        if latents.n_like_ar1:
             left, _ = _unexplained(panel, alone)
-            added = smooth_from_slow(
-                next(starts(left, np.zeros_like(offset), Latents(latents.n_smooth))),
-                latents.n_smooth,
-                given.rates,
-            )
-            base = with_more_latents(alone, added)
+            first = next(starts(left, np.zeros_like(offset), Latents(latents.n_like_ar1)))
+            base = with_more_latents(alone, from_slow(first, latents, given))
         whole = _add_rhythms(evaluate, base, layout, noise, data, centred, given)
         made.append(whole)
         for strength in _STRENGTHS:
@@ -431,7 +424,7 @@ def _add_rhythms(
     given: Given,
 ) -> Parameters:
     """The model with rhythms, looked for one by one or given, and refined on Whittle's likelihood."""
-    n_rhythms = layout.latents.n_rhythms
+    n_rhythms = layout.latents.n_sought
     for j in range(n_rhythms):
         if given.frequencies is None:
             frequency = strongest_frequency(params, centred)
@@ -473,13 +466,13 @@ def _random_starts(
     n_starts: int,
     first: Parameters,
 ) -> list[Parameters]:
-    """Random starts that the layout can express; rhythms and smooth latents are those of the first fit."""
+    """Random starts that the layout can express; other processes are those of the first fit."""
     k = layout.latents.n_components
     if n_starts == 0 or k == 0:
         return []
-    pairs = first.replace(decay=first.decay[:0], loadings=first.loadings[:, k:])
+    others = first.replace(decay=first.decay[:0], loadings=first.loadings[:, k:])
     slow = random_starts(*_centred(panel), Latents(k), n_starts)
-    drawn = [with_more_latents(params, pairs) for params in slow]
+    drawn = [with_more_latents(params, others) for params in slow]
     return [conform(params, layout, noise, start_noise) for params in drawn]
 
 

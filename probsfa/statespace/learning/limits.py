@@ -3,19 +3,18 @@
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.linalg import canonical_signs
 from probsfa.statespace.parameters import Parameters, canonical
+from probsfa.statespace.processes.base import Process, closest_order, closest_signs
 
 __all__ = ["PERIOD_RANGE", "Limits", "canonical_where_free", "imposed"]
 
 #: Factor by which a period may become longer or shorter than the one that it is asked to start from.
 PERIOD_RANGE = 1.25
-# Turns of a rhythm that are tried to meet loadings that are held, and what a distance of decays counts
-# beside one of loadings in units of the standard deviations of the columns.
-_TURNS, _WEIGHT_OF_DECAYS = 72, 0.1
+# What a distance of decays counts beside one of loadings in units of the standard deviations of the columns.
+_WEIGHT_OF_DECAYS = 0.1
 
 
 class Limits(NamedTuple):
@@ -32,12 +31,15 @@ class Limits(NamedTuple):
     frequencies : ndarray of shape (2, R)
         Lowest and highest frequency of each rhythm, in radians; equal where it is held. Infinite where there
         is no limit.
+    rhythms : slice
+        Which states are those of rhythms.
     """
 
     decays: FloatArray
     loadings: FloatArray
     noise: FloatArray
     frequencies: FloatArray
+    rhythms: slice
 
     @property
     def hold(self) -> bool:
@@ -58,16 +60,20 @@ class Limits(NamedTuple):
     @property
     def held_phases(self) -> BoolArray:
         """Rhythms (R,) that no turn leaves as they are: loadings are held that are not both states' zeros."""
-        k, n = len(self.decays), self.frequencies.shape[1]
-        pairs = self.loadings[:, k : k + 2 * n].reshape(len(self.loadings), n, 2)
+        n = self.frequencies.shape[1]
+        pairs = self.loadings[:, self.rhythms].reshape(len(self.loadings), n, 2)
         silent = np.all(pairs == 0.0, axis=2)
         return np.asarray(np.any(~np.isnan(pairs) & ~silent[:, :, None], axis=(0, 2)))
+
+    def within(self, process: Process) -> FloatArray | None:
+        """Limits of the frequencies of a kind of process, where there are some."""
+        return self.frequencies if process.sought else None
 
     @property
     def of_periods(self) -> "Limits":
         """The limits of the frequencies alone."""
         free = [np.full_like(part, np.nan) for part in self[:3]]
-        return Limits(free[0], free[1], free[2], self.frequencies)
+        return Limits(free[0], free[1], free[2], *self[3:])
 
 
 def imposed(params: Parameters, limits: Limits) -> Parameters:
@@ -87,19 +93,18 @@ def imposed(params: Parameters, limits: Limits) -> Parameters:
     -------
     params : Parameters
     """
-    latents = params.latents
-    loadings, decay = params.loadings.copy(), params.decay
-    before = np.sum(loadings**2, axis=1)
-    first, last = latents.n_components, latents.n_components + 2 * latents.n_rhythms
-    order = _assigned(loadings[:, :first], limits.loadings[:, :first], decay, limits.decays)
-    decay = decay[order]
-    loadings[:, :first] = _with_signs(loadings[:, :first][:, order], limits.loadings[:, :first])
-    for j in range(latents.n_rhythms):
-        pair = slice(first + 2 * j, first + 2 * j + 2)
-        loadings[:, pair] = _turned(loadings[:, pair], limits.loadings[:, pair])
-    values, held = loadings[:, last::2], limits.loadings[:, last::2]
-    by_rate = _assigned(values, held)
-    loadings[:, last::2] = _with_signs(values[:, by_rate], held)
+    before, k, d = np.sum(params.loadings**2, axis=1), params.n_components, params.n_features
+    slow, held = params.loadings[:, :k], limits.loadings[:, :k]
+    apart = (np.arctanh(limits.decays)[:, None] - np.arctanh(params.decay)) ** 2
+    order = closest_order(slow, held, _WEIGHT_OF_DECAYS * np.where(np.isnan(apart), 0.0, apart))
+    decay = params.decay[order]
+    parts, processes = [slow[:, order] * closest_signs(slow[:, order], held)], []
+    for one in params.processes:
+        own = limits.loadings[:, params.latents.states[type(one)]].reshape(d, len(one), one.n_states)
+        moved, loadings = one.closest(params.loadings_of(one), own, limits.within(one))
+        processes.append(moved)
+        parts.append(loadings.reshape(d, -1))
+    loadings = np.hstack(parts)
     free = np.isnan(limits.loadings)
     loadings = np.where(free, loadings, limits.loadings)
     lost = np.maximum(before - np.sum(loadings**2, axis=1), 0.0)
@@ -108,42 +113,8 @@ def imposed(params: Parameters, limits: Limits) -> Parameters:
         decay=np.where(np.isnan(limits.decays), decay, limits.decays),
         loadings=loadings,
         noise_variance=np.where(np.isnan(limits.noise), noise, limits.noise),
-        rhythm_frequency=np.clip(np.abs(params.rhythm_frequency), *limits.frequencies),
-        smooth_rate=params.smooth_rate[by_rate],
+        processes=tuple(processes),
     )
-
-
-def _assigned(
-    loadings: FloatArray,
-    held: FloatArray,
-    decay: FloatArray | None = None,
-    held_decay: FloatArray | None = None,
-) -> FloatArray:
-    """Which latent comes to which place (K,), such that what is held is closest."""
-    up, down = (
-        np.nansum((sign * loadings[:, None, :] - held[:, :, None]) ** 2, axis=0) for sign in (1.0, -1.0)
-    )
-    cost = np.minimum(up, down)
-    if decay is not None and held_decay is not None:
-        apart = (np.arctanh(held_decay)[:, None] - np.arctanh(decay)) ** 2
-        cost = cost + _WEIGHT_OF_DECAYS * np.where(np.isnan(apart), 0.0, apart)
-    return np.asarray(linear_sum_assignment(cost)[1])
-
-
-def _with_signs(loadings: FloatArray, held: FloatArray) -> FloatArray:
-    """Loadings with the signs in which they are closest to those that are held."""
-    along = np.nansum(loadings * held, axis=0)
-    return loadings * np.where(along < 0.0, -1.0, 1.0)
-
-
-def _turned(pair: FloatArray, held: FloatArray) -> FloatArray:
-    """Loadings (D, 2) of a rhythm, turned to where they are closest to those that are held."""
-    angles = 2.0 * np.pi * np.arange(_TURNS) / _TURNS
-    vectors = (pair[:, 0] + 1j * pair[:, 1])[:, None] * np.exp(1j * angles)
-    away = np.nansum((vectors.real - held[:, :1]) ** 2, axis=0)
-    away += np.nansum((vectors.imag - held[:, 1:]) ** 2, axis=0)
-    best = vectors[:, np.argmin(away)]
-    return np.stack([best.real, best.imag], axis=1)
 
 
 def canonical_where_free(params: Parameters, scale: FloatArray, limits: Limits | None) -> Parameters:
@@ -164,22 +135,16 @@ def canonical_where_free(params: Parameters, scale: FloatArray, limits: Limits |
     """
     if limits is None or not limits.hold:
         return canonical(params, scale)
-    k, n = params.n_components, len(params.rhythm_decay)
-    loadings = params.loadings.copy()
+    k, loadings = params.n_components, params.loadings.copy()
     moved = np.any(limits.loadings != 0.0, axis=0, where=~np.isnan(limits.loadings))
-    single = np.r_[np.arange(k), np.arange(k + 2 * n, params.n_states, 2)]
-    free = single[~moved[single]]
+    free = np.flatnonzero(~moved[:k])
     loadings[:, free] *= canonical_signs(loadings[:, free], scale)
-    for j in np.flatnonzero(~limits.held_phases):
-        pair = slice(k + 2 * int(j), k + 2 * int(j) + 2)
-        alone = Parameters(
-            params.decay[:0],
-            loadings[:, pair],
-            params.noise_variance,
-            params.offset,
-            rhythm_decay=params.rhythm_decay[j : j + 1],
-            rhythm_frequency=params.rhythm_frequency[j : j + 1],
-        )
-        loadings[:, pair] = canonical(alone, scale).loadings
+    for one in params.processes:
+        own = params.latents.states[type(one)]
+        places = np.arange(own.start, own.stop).reshape(len(one), one.n_states)
+        for j in np.flatnonzero(~np.any(moved[places], axis=1)):
+            alone, turned = one.chosen([j]).canonical(loadings[:, places[[j]]], scale)
+            del alone
+            loadings[:, places[j]] = turned[:, 0]
     scales = np.abs(params.memory_scale)
     return params.replace(loadings=loadings, **({"memory_scale": scales} if params.has_memory else {}))

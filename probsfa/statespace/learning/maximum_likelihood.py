@@ -292,7 +292,7 @@ class FitProblem(NamedTuple):
     def integrates_ar1_noise(self) -> bool:
         """Whether AR(1) noise of columns is integrated out: with many columns, and factors that are AR(1)."""
         options, observations = self.options, self.observations
-        if not options.has_memory or options.robust or options.fixed is not None or options.latents.n_pairs:
+        if not options.has_memory or options.robust or options.fixed is not None or options.latents.n_others:
             return False
         panel = observations.panel
         k, d = options.latents.n_components, self.scale.size

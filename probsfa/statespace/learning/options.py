@@ -4,6 +4,7 @@ import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Self, TypeGuard, cast
 
 import numpy as np
@@ -22,8 +23,16 @@ from probsfa.statespace.learning.noise import (
     NoiseKind,
 )
 from probsfa.statespace.parameters import Latents
+from probsfa.statespace.processes import Process
+from probsfa.statespace.processes.matern import Matern32, Matern52
+from probsfa.statespace.processes.rhythm import Rhythm
+from probsfa.statespace.processes.trend import LocalLevel, LocalLinearTrend
 
 __all__ = ["FitOptions", "Given", "gain_worth_filling"]
+
+#: Kinds of smooth processes by the smoothness of their kernel, and of trends by name.
+SMOOTH_KINDS: dict[float, type[Matern32]] = {1.5: Matern32, 2.5: Matern52}
+TREND_KINDS: dict[str, type[Process]] = {"level": LocalLevel, "linear": LocalLinearTrend}
 
 #: What can be held, with the number of dimensions of each: a value, or None where it is learned.
 FIXED = {"decays": 1, "loadings": 2, "noise": 1, "periods": 1}
@@ -194,14 +203,14 @@ def _in_units(name: str, value: Any, axis: TimeAxis) -> float:
 
 
 class Given(NamedTuple):
-    """What is known of rhythms and smooth latents before the fit; None where it is to be found.
+    """What is known of processes before the fit.
 
-    ``frequencies`` in radians and ``rates`` for one unit of time, as they are in
-    :class:`~probsfa.statespace.parameters.Parameters`.
+    ``frequencies`` of rhythms in radians for one unit of time, or None where they are to be found; and
+    ``processes`` of other kinds whose parameters are known to start from.
     """
 
     frequencies: FloatArray | None = None
-    rates: FloatArray | None = None
+    processes: Mapping[type[Process], Process] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -236,6 +245,10 @@ class FitOptions:
         Whether noise is Student-t; with a weight for each cell, which is also True, or for each row.
     fixed : dict or None, default=None
         Parameters that are held, as of :func:`as_fixed`.
+    smoothness : {1.5, 2.5}, default=1.5
+        Smoothness ``nu`` of the Matern kernel of smooth processes.
+    trend : int or {"level", "linear"}, default=0
+        Number of random walks; "level" is one of them, "linear" one local linear trend.
     """
 
     n_components: int | None
@@ -250,6 +263,8 @@ class FitOptions:
     noise_prior: str | None = "weak"
     robust: bool | str = False
     fixed: dict[str, tuple[Any, ...]] | None = None
+    smoothness: float = 1.5
+    trend: int | str = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise", as_noise(self.noise))
@@ -277,19 +292,27 @@ class FitOptions:
         """
         for name in ("rhythms", "smooth"):
             check_count(name, count_of(getattr(self, name)), minimum=0)
-        if self.n_components is not None:
-            check_count("n_components", self.n_components, minimum=0 if self.n_pairs else 1)
-        if self.noise_free and self.n_pairs:
+        if self.smoothness not in SMOOTH_KINDS:
             raise ValueError(
-                "noise=0.0 is the limit of slow feature analysis, which knows neither rhythms nor smooth "
-                "latents; give noise='diagonal', or a small variance."
+                f"smoothness must be one of {', '.join(map(str, SMOOTH_KINDS))}; got {self.smoothness!r}."
+            )
+        if isinstance(self.trend, str):
+            check_option("trend", self.trend, tuple(TREND_KINDS))
+        else:
+            check_count("trend", self.trend, minimum=0)
+        if self.n_components is not None:
+            check_count("n_components", self.n_components, minimum=0 if self.n_others else 1)
+        if self.noise_free and self.n_others:
+            raise ValueError(
+                "noise=0.0 is the limit of slow feature analysis, which has neither rhythms nor smooth "
+                "processes nor trends; give noise='diagonal', or a small variance."
             )
         check_count("max_iter", self.max_iter)
         check_count("n_init", self.n_init)
         if self.n_components == 0 and self.n_init > 1:
             raise ValueError(
-                "n_init > 1 draws AR(1) latents at random, of which n_components=0 has none; rhythms and "
-                "smooth latents stay where they were found."
+                "n_init > 1 draws AR(1) factors at random, of which n_components=0 has none; other "
+                "processes stay where they were found."
             )
         check_option("solver", self.solver, ("auto", "em", "lbfgs"))
         if self.noise_prior is not None:
@@ -338,7 +361,7 @@ class FitOptions:
         if self.noise_free:
             raise ValueError("noise=0.0 is slow feature analysis in closed form, which holds no parameter.")
         latents = self.latents
-        wanted = {"decays": latents.n_components, "periods": latents.n_rhythms}
+        wanted = {"decays": latents.n_components, "periods": count_of(self.rhythms)}
         for name, size in wanted.items():
             if name in fixed and len(fixed[name]) != size:
                 raise ValueError(
@@ -383,7 +406,7 @@ class FitOptions:
     def latents(self) -> Latents:
         """Which latents are asked for, once their number is chosen."""
         assert self.n_components is not None
-        return Latents(int(self.n_components), count_of(self.rhythms), count_of(self.smooth))
+        return Latents(int(self.n_components), self._others)
 
     @property
     def by_row(self) -> bool:
@@ -391,9 +414,21 @@ class FitOptions:
         return self.robust == "row"
 
     @property
-    def n_pairs(self) -> int:
-        """Number of rhythms and smooth latents."""
-        return count_of(self.rhythms) + count_of(self.smooth)
+    def _others(self) -> dict[type[Process], int]:
+        """Numbers of processes beside AR(1) factors."""
+        trend, of_level = (
+            (TREND_KINDS[self.trend], 1) if isinstance(self.trend, str) else (LocalLevel, self.trend)
+        )
+        return {
+            Rhythm: count_of(self.rhythms),
+            SMOOTH_KINDS[self.smoothness]: count_of(self.smooth),
+            trend: int(of_level),
+        }
+
+    @property
+    def n_others(self) -> int:
+        """Number of processes beside AR(1) factors."""
+        return sum(self._others.values())
 
     def with_times(self, axis: TimeAxis) -> Self:
         """The same options with periods and time scales as numbers, in the unit of the times.
@@ -448,7 +483,7 @@ class FitOptions:
         if self.fixed is None and not known:
             return None
         latents, d = self.latents, scale.size
-        frequencies = np.repeat([[-np.inf], [np.inf]], latents.n_rhythms, axis=1)
+        frequencies = np.repeat([[-np.inf], [np.inf]], count_of(self.rhythms), axis=1)
         if known:
             start = 2.0 * np.pi * time_unit / np.array(periods, dtype=np.float64)
             frequencies = np.array([start / PERIOD_RANGE, start * PERIOD_RANGE])
@@ -475,17 +510,20 @@ class FitOptions:
         loadings = parts["loadings"] / scale[:, None]
         unseen = np.setdiff1d(np.arange(latents.n_states), latents.seen)
         loadings[:, unseen] = np.nan
-        return Limits(parts["decays"], loadings, _standardised_noise(parts["noise"], scale), frequencies)
+        noise = _standardised_noise(parts["noise"], scale)
+        rhythms = latents.states.get(Rhythm, slice(0, 0))
+        return Limits(parts["decays"], loadings, noise, frequencies, rhythms)
 
     def given(self, time_unit: float, *, evenly_sampled: bool) -> Given:
-        """What is known of rhythms and smooth latents, for a model whose decays are over `time_unit`.
+        """What is known of processes, for a model whose decays are over `time_unit`.
 
         Raises
         ------
         ValueError
             If a period is too short to be seen.
         """
-        frequencies = rates = None
+        frequencies = None
+        processes: dict[type[Process], Process] = {}
         if isinstance(self.rhythms, tuple):
             periods = np.array(self.rhythms, dtype=np.float64) / time_unit
             if evenly_sampled and np.any(periods <= 2.0):
@@ -494,8 +532,9 @@ class FitOptions:
                 )
             frequencies = 2.0 * np.pi / periods
         if isinstance(self.smooth, tuple):
-            rates = np.sqrt(3.0) * time_unit / np.array(self.smooth, dtype=np.float64)
-        return Given(frequencies, rates)
+            kind = SMOOTH_KINDS[self.smoothness]
+            processes[kind] = kind.of_timescales(np.array(self.smooth, dtype=np.float64) / time_unit)
+        return Given(frequencies, processes)
 
     @property
     def noise_kind(self) -> NoiseKind:

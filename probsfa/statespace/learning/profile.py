@@ -22,11 +22,11 @@ from probsfa.statespace.learning.coordinates import (
     to_vector,
 )
 from probsfa.statespace.learning.noise import Noise
-from probsfa.statespace.learning.processes import SLOWEST_DECAY
 from probsfa.statespace.learning.standard_errors import normal_quantile, observed_information
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import expected_statistics
+from probsfa.statespace.processes.ar1 import SLOWEST_DECAY
 
 __all__ = ["TimescaleProfile", "profile_decay"]
 

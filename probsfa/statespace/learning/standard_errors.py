@@ -227,8 +227,9 @@ def free_coordinates(layout: Coordinates, params: Parameters, floors: tuple[floa
     free = np.ones(layout.size, dtype=bool)
     loadings = params.free_loadings
     if layout.limits is not None:
+        first = layout.limits_of_states.rhythms.start if layout.limits_of_states else 0
         for j in np.flatnonzero(layout.limits.held_phases):
-            loadings[:, layout.latents.n_components + 2 * j + 1] = True
+            loadings[:, np.searchsorted(layout.latents.seen, first + 2 * j + 1)] = True
     if layout.n_memories:
         own = layout.memories
         heard = np.diagonal(params.seen_loadings[:, own]) ** 2 > _LEAST_MEMORY

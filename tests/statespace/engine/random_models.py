@@ -4,7 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import Latents, Parameters
+from probsfa.statespace.processes.matern import Matern32, Matern52
+from probsfa.statespace.processes.rhythm import Rhythm
+from probsfa.statespace.processes.trend import LocalLevel, LocalLinearTrend
 from tests.oracles import extended_precision as oracle
 
 
@@ -26,21 +29,34 @@ def random_case(seed):
     """Return one to three processes and 4 to 12 rows, with noise variances and gaps of many sizes."""
     rng = np.random.default_rng(seed)
     n_features = int(rng.integers(1, 5))
-    n_ar, n_rhythms, n_smooth = rng.multinomial(int(rng.integers(1, 4)), [0.4, 0.3, 0.3])
-    loadings = rng.standard_normal((n_features, n_ar + 2 * (n_rhythms + n_smooth)))
-    loadings[:, n_ar + 2 * n_rhythms + 1 :: 2] = 0.0  # no column measures a derivative
+    n_ar, n_levels, n_rhythms, n_smooth, n_lines, n_smoother = rng.multinomial(
+        int(rng.integers(1, 4)), [0.3, 0.1, 0.2, 0.2, 0.1, 0.1]
+    )
     slow, fast = 1.0 - 10.0 ** rng.uniform(-6, -2, n_ar), rng.uniform(0.01, 0.99, n_ar)
     n_memories = n_features if rng.random() < 0.3 else 0
+    processes = (
+        LocalLevel.silent(n_levels),
+        Rhythm(1.0 - 10.0 ** rng.uniform(-4, -0.5, n_rhythms), rng.uniform(0.05, 2.0, n_rhythms)),
+        Matern32.of_timescales(10.0 ** rng.uniform(0, np.log10(300.0), n_smooth)),
+        LocalLinearTrend(10.0 ** rng.uniform(-2, 4, n_lines)),
+        Matern52.of_timescales(10.0 ** rng.uniform(0, np.log10(300.0), n_smoother)),
+    )
+    latents = Latents(n_ar, {type(one): len(one) for one in processes})
+    loadings = np.zeros((n_features, latents.n_states))  # no column measures a derivative
+    loadings[:, latents.seen] = rng.standard_normal((n_features, latents.n_seen))
+    noise = 10.0 ** rng.uniform(-12, 0.5, n_features)
+    for kind, own in latents.states.items():
+        if not kind.stationary:  # steps of a tenth to ten of other processes, from a start as far as 1e6
+            loadings[:, own] *= 10.0 ** rng.uniform(4, 6)
+            noise = np.maximum(noise, 1e-6)  # or values of 1e6 have not the digits
     params = Parameters(
         np.where(rng.random(n_ar) < 0.3, slow, fast),
         loadings,
-        10.0 ** rng.uniform(-12, 0.5, n_features),
+        noise,
         rng.standard_normal(n_features),
-        1.0 - 10.0 ** rng.uniform(-4, -0.5, n_rhythms),
-        rng.uniform(0.05, 2.0, n_rhythms),
-        np.sqrt(3.0) / 10.0 ** rng.uniform(0, np.log10(300.0), n_smooth),
-        rng.uniform(0.1, 0.99, n_memories),
-        rng.uniform(0.1, 2.0, n_memories),
+        processes,
+        memory_decay=rng.uniform(0.1, 0.99, n_memories),
+        memory_scale=rng.uniform(0.1, 2.0, n_memories),
     ).state_space
     n_rows = int(rng.integers(4, 13))
     cuts = np.sort(rng.choice(np.arange(1, n_rows), int(rng.integers(0, 3)), replace=False))

@@ -78,13 +78,6 @@ def test_a_batch_is_each_by_itself(rng):
         np.testing.assert_allclose(terms, wanted, rtol=1e-12)
 
 
-def test_terms_of_rows_are_those_of_columns(rng):
-    one, innovations, earlier = Transition(DECAY), *rng.standard_normal((2, 3, 5))
-    rows, columns = one.terms_of_rows(innovations.T, earlier.T), one.terms_of_means(innovations, earlier)
-    for found, wanted in zip(rows, columns, strict=True):
-        np.testing.assert_array_equal(found.T, wanted)
-
-
 def test_over_a_gap_composes():
     over = transition_over(of_decay([0.9, 0.3]), np.array([0.25, 0.75, 1.0]))
     steps = [matrices(over.at(i)) for i in range(3)]

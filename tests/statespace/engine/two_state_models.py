@@ -16,19 +16,31 @@ KINDS = {
         "rhythm_frequency": np.array([0.7]),
         "smooth_rate": np.array([0.3]),
     },
+    "smoother": {"smoother_rate": np.array([0.25])},
+    "level": {"level_start": np.array([1e4])},
+    "line": {"line_ratio": np.array([20.0])},
+    "all": {
+        "rhythm_decay": np.array([0.9]),
+        "rhythm_frequency": np.array([0.7]),
+        "smooth_rate": np.array([0.3]),
+        "smoother_rate": np.array([0.2]),
+        "level_start": np.array([1e4]),
+    },
 }
 LENGTHS = [61, 1, 34]
 
 
 def make_model(rng, kind, n_features=4, decay=(0.9,)):
     """A model with latents of some kinds beside AR(1) ones."""
-    extra = KINDS[kind]
-    n_rhythms = len(extra.get("rhythm_decay", ()))
-    n_states = len(decay) + 2 * sum(len(extra.get(name, ())) for name in ("rhythm_decay", "smooth_rate"))
-    loadings = rng.standard_normal((n_features, n_states))
-    loadings[:, len(decay) + 2 * n_rhythms + 1 :: 2] = 0.0
+    shape = Parameters(np.array(decay), np.zeros((n_features, 0)), np.ones(1), np.zeros(1), **KINDS[kind])
+    latents = shape.latents
+    loadings = rng.standard_normal((n_features, latents.n_states))
+    loadings[:, np.setdiff1d(np.arange(latents.n_states), latents.seen)] = 0.0
+    for one, own in latents.states.items():
+        if not one.stationary:  # in units of a start that is wider than steps
+            loadings[:, own] *= 1e2
     noise, offset = rng.uniform(0.2, 0.5, n_features), rng.standard_normal(n_features)
-    return Parameters(np.array(decay), loadings, noise, offset, **extra)
+    return Parameters(np.array(decay), loadings, noise, offset, **KINDS[kind])
 
 
 def make_data(rng, params, *, even, holes="scattered", lengths=LENGTHS):
@@ -56,7 +68,7 @@ def assert_is_the_joint_gaussian(params, data, times, panel, algorithm):
 def assert_are_its_transitions(stats, params, mean, covariance, times, panel):
     """Sums over transitions, beside the moments of all states in the joint Gaussian."""
     moments = oracle.transition_moments(params, mean, covariance, times, panel.gaps, panel.gap_index)
-    needed = entries(params.n_states, 2 * params.latents.n_pairs)
+    needed = entries(params.latents.sizes)
     sums = (stats.innovation_power, stats.innovation_moments, stats.previous_power)
     for found, each in zip(sums, moments, strict=True):
         assert scaled_error(found, each[:, needed.rows, needed.columns]) < EXACT

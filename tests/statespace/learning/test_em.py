@@ -7,9 +7,9 @@ from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.em import fit_em, maximize, warm_up
 from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import STATUS_SENTENCES, CountedEStep, fit_quasi_newton
-from probsfa.statespace.learning.processes import cubic_decay
 from probsfa.statespace.parameters import Latents
 from probsfa.statespace.posterior import expected_statistics
+from probsfa.statespace.processes.ar1 import cubic_decay
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
 from tests.statespace.support import punch, scaled_error, to_model, to_panel, to_parameters, uneven_times

@@ -9,7 +9,13 @@ from probsfa.statespace.parameters import Parameters
 def limits_of(loadings, n_components, n_rhythms=0):
     n_features = len(loadings)
     frequencies = np.repeat([[-np.inf], [np.inf]], n_rhythms, axis=1)
-    return Limits(np.full(n_components, np.nan), loadings, np.full(n_features, np.nan), frequencies)
+    return Limits(
+        np.full(n_components, np.nan),
+        loadings,
+        np.full(n_features, np.nan),
+        frequencies,
+        slice(n_components, n_components + 2 * n_rhythms),
+    )
 
 
 def test_a_factor_of_the_opposite_sign_takes_the_place_that_is_held():

@@ -8,7 +8,7 @@ import scipy.stats
 from probsfa import ProbabilisticSFA
 from probsfa.datasets import make_slow_mixture
 from probsfa.statespace.learning import profile
-from probsfa.statespace.learning.processes import SLOWEST_DECAY
+from probsfa.statespace.processes.ar1 import SLOWEST_DECAY
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
 from tests.statespace.support import punch, to_model, uneven_times

@@ -9,9 +9,12 @@ from probsfa.statespace.learning import em, processes
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
 from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.options import FitOptions
-from probsfa.statespace.learning.pair_starts import strongest_frequency, with_rhythm
-from probsfa.statespace.parameters import Parameters, canonical
+from probsfa.statespace.learning.process_starts import strongest_frequency, with_rhythm
+from probsfa.statespace.parameters import Latents, Parameters, canonical
 from probsfa.statespace.posterior import expected_statistics, log_likelihood
+from probsfa.statespace.processes import BlockMoments
+from probsfa.statespace.processes.matern import Matern32, Matern52
+from probsfa.statespace.processes.rhythm import Rhythm
 from probsfa.statespace.simulation import simulate
 from tests.oracles import latents_of_two_states as oracle
 from tests.sampling import sparsely
@@ -44,26 +47,25 @@ def test_the_m_step_is_a_maximum_and_em_climbs(rng, kind, even):
     stats = expected_statistics(params, panel)
     before = stats.log_likelihood
     moved = processes.maximize_dynamics(params, stats, panel.gaps)
-    over = processes.transition_over(params, panel.gaps)
-    n_rhythms = len(params.rhythm_decay)
-    for pair in range(params.latents.n_pairs):
-        data = processes._PairMoments.of(stats, over, pair)
+    sums = stats.innovation_power, stats.innovation_moments, stats.previous_power
+    for one, *blocks in zip(
+        params.processes, *(processes._of_blocks(params, each) for each in sums), strict=True
+    ):
+        matrix, _ = one.transitions(panel.gaps)
+        data = BlockMoments(stats.transitions, matrix[:, 0], *(each[:, 0] for each in blocks))
 
-        def density(model, pair=pair, data=data):
-            if pair < n_rhythms:
-                part = slice(pair, pair + 1)
-                decay, frequency = model.rhythm_decay[part], model.rhythm_frequency[part]
-                made = processes.rhythm_entries(decay, frequency, panel.gaps)
-            else:
-                rate = model.smooth_rate[pair - n_rhythms : pair - n_rhythms + 1]
-                made = processes.smooth_entries(rate, panel.gaps)
-            return data.expected(*(x.reshape(-1, 2, 2) for x in made))
+        kind = type(one)
+
+        def density(model, kind=kind, data=data):
+            return data.expected(*(each[:, 0] for each in model.of_kind(kind).transitions(panel.gaps)))
 
         best = density(moved)
         assert best >= density(params)
-        for name in params.to_arrays().keys() & {"rhythm_decay", "rhythm_frequency", "smooth_rate"}:
+        if not one.n_free():
+            continue
+        for name, array in moved.of_kind(type(one)).arrays().items():
             for factor in (0.999, 1.001):
-                assert density(moved.replace(**{name: getattr(moved, name) * factor})) <= best + 1e-9
+                assert density(moved.replace(**{name: array * factor})) <= best + 1e-9
     noise = Noise("diagonal", np.full(4, 1e-6))
     for _ in range(3):
         params = em.maximize(params, stats, noise, panel.gaps)
@@ -72,7 +74,7 @@ def test_the_m_step_is_a_maximum_and_em_climbs(rng, kind, even):
         before = stats.log_likelihood
 
 
-@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize("kind", ["rhythms", "smooth", "both", "smoother"])
 def test_spectra_are_sums_of_autocovariances(rng, kind):
     params = make_model(rng, kind)
     omega = np.linspace(0.05, 3.1, 7)
@@ -100,8 +102,16 @@ def test_spectra_are_sums_of_autocovariances(rng, kind):
 def test_spectra_of_slow_smooth_latents_keep_their_digits():
     """Where the time scale is long, the spectrum is ``4 d^3 / (d^2 + w^2)^2``, as in continuous time."""
     rate, omega = np.array([1e-4]), np.array([1e-3, 1e-2])
-    found, _ = processes._smooth_spectrum(rate, omega)
-    np.testing.assert_allclose(found[:, 0], 4 * 1e-12 / (1e-8 + omega**2) ** 2, rtol=1e-4)
+    found, _ = Matern32(rate).spectra(omega)
+    np.testing.assert_allclose(found[:, 0, 0], 4 * 1e-12 / (1e-8 + omega**2) ** 2, rtol=1e-4)
+    found, _ = Matern52(rate).spectra(omega)
+    np.testing.assert_allclose(found[:, 0, 0], 16 / 3 * 1e-20 / (1e-8 + omega**2) ** 3, rtol=1e-4)
+
+
+def vectors(params):
+    """Loadings of rhythms as complex numbers (D, R)."""
+    rhythms = params.of_kind(Rhythm)
+    return rhythms.vectors(params.loadings_of(rhythms))
 
 
 def oscillation(rng, n_rows=500, period=24.0, decay=0.998, n_features=4):
@@ -124,11 +134,9 @@ def test_the_canonical_rule_changes_nothing_but_the_names(rng):
     for model in (params, turned):
         ruled = canonical(model, np.ones(4))
         assert abs(log_likelihood(ruled, panel) - log_likelihood(model, panel)) < 1e-9
-        vectors = ruled.rhythm_vectors[:, 0]
-        largest = np.argmax(np.abs(vectors))
-        assert (
-            vectors[largest].imag == 0.0 and vectors[largest].real > 0.0 and ruled.rhythm_frequency[0] > 0.0
-        )
+        phased = vectors(ruled)[:, 0]
+        largest = np.argmax(np.abs(phased))
+        assert phased[largest].imag == 0.0 and phased[largest].real > 0.0 and ruled.rhythm_frequency[0] > 0.0
         assert (~ruled.free_loadings).sum() == 1 and not ruled.free_loadings[largest, 2]
         again = canonical(ruled, np.ones(4))
         for one, other in zip(again.to_arrays().values(), ruled.to_arrays().values(), strict=True):
@@ -142,7 +150,7 @@ def test_the_start_has_the_phases_of_the_columns(rng):
     white = Parameters(np.zeros(0), np.zeros((2, 0)), np.ones(2), np.zeros(2))
     frequency = strongest_frequency(white, [x])
     assert abs(2 * np.pi / frequency - 24.0) < 0.1
-    found = canonical(with_rhythm(white, frequency, [x], 10.0), np.array([1.0, 2.0])).rhythm_vectors[:, 0]
+    found = vectors(canonical(with_rhythm(white, frequency, [x], 10.0), np.array([1.0, 2.0])))[:, 0]
     np.testing.assert_allclose(np.sqrt(2.0) * np.abs(found), [1.0, 1.0], atol=0.05)
     assert abs(np.angle(found[1]) - np.pi / 2) < 0.05  # the second column follows by six rows of 24
 
@@ -156,10 +164,10 @@ def test_a_rhythm_is_found_and_no_fit_is_below_the_one_without(rng):
         assert model.log_likelihood_ > without.log_likelihood_ + 100.0
         assert abs(model.rhythm_periods_[0] / 24.0 - 1.0) < 0.02
         assert np.all(np.diff(model.history_) >= 0.0)
-        wanted = canonical(params, np.nanstd(x, axis=0)).rhythm_vectors[:, 0]
-        assert abs(np.vdot(wanted, model.params_.rhythm_vectors[:, 0])) > 0.97 * np.linalg.norm(
+        wanted = vectors(canonical(params, np.nanstd(x, axis=0)))[:, 0]
+        assert abs(np.vdot(wanted, vectors(model.params_)[:, 0])) > 0.97 * np.linalg.norm(
             wanted
-        ) * np.linalg.norm(model.params_.rhythm_vectors)
+        ) * np.linalg.norm(vectors(model.params_))
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -197,7 +205,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(rng, asked, said):
 def test_options_count_and_convert():
     options = FitOptions(2, rhythms=["1D", "12h"], smooth=3)
     hourly = TimeAxis("dates", from_index=True, unit=3600.0)
-    assert tuple(options.latents) == (2, 2, 3)
+    assert options.latents == Latents(2, {Rhythm: 2, Matern32: 3})
     assert options.with_times(hourly).rhythms == (24.0, 12.0)
     given = options.with_times(hourly).given(1.0, evenly_sampled=True)
     np.testing.assert_allclose(given.frequencies, [2 * np.pi / 24, 2 * np.pi / 12])

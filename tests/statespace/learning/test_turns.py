@@ -6,6 +6,8 @@ import pytest
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.turns import turn_along
 from probsfa.statespace.parameters import Latents
+from probsfa.statespace.processes.matern import Matern32
+from probsfa.statespace.processes.rhythm import Rhythm
 
 
 def exponential(matrix):
@@ -54,7 +56,9 @@ def test_a_turn_of_the_basis_is_followed_exactly(rng, d, k):
     np.testing.assert_array_equal(reached[rest], vector[rest])
 
 
-@pytest.mark.parametrize("latents,n_memories", [(Latents(3), 0), (Latents(2, 1, 1), 0), (Latents(7), 4)])
+@pytest.mark.parametrize(
+    "latents,n_memories", [(Latents(3), 0), (Latents(2, {Rhythm: 1, Matern32: 1}), 0), (Latents(7), 4)]
+)
 def test_any_step_is_the_same_to_first_order(rng, latents, n_memories):
     layout, vector, noise = problem(rng, 4, latents, n_memories)
     step = rng.standard_normal(layout.size)

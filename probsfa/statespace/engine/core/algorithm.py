@@ -89,7 +89,7 @@ class Core:
                 return {
                     "means": scratch.array("means", n + 1, k),
                     "covariances": scratch.array("moments", n + 1, k * (k + 1)),
-                    "lag_one": scratch.array("lag-one", n, k + whole.n_paired),
+                    "lag_one": scratch.array("lag-one", n, whole.n_terms),
                 }
 
             value = float(sum(map(np.sum, whole.forward())))
@@ -178,6 +178,8 @@ def _settings() -> Iterator[None]:
 def _kind(params: Parameters, panel: Panel, for_steps: bool) -> type[Chunk]:
     """Return segments, which are quicker, where they are accurate."""
     most = _MOST_PRECISION_OF_STEPS if for_steps else _MOST_PRECISION
+    if max(params.latents.sizes, default=1) > Segments.most_states_of_a_block:
+        return Recursions
     return Segments if largest_precision(params, panel) <= most else Recursions
 
 
@@ -188,10 +190,7 @@ def largest_precision(params: Parameters, panel: Panel) -> float:
         gram = scaled.T @ scaled if scaled.shape[0] > scaled.shape[1] else scaled @ scaled.T
         # Innovations grow with the time that passes.
         step = transition_over(params, np.min(panel.gaps, keepdims=True).reshape(1))
-        if params.latents.n_pairs:
-            innovations = np.linalg.eigvalsh(np.asarray(step.at(0).innovation_covariance()))[0]
-        else:
-            innovations = np.min(step.innovation_variance)
+        innovations = np.linalg.eigvalsh(np.asarray(step.at(0).innovation_covariance()))[0]
         if not np.all(np.isfinite(gram)) or not innovations > 0.0:
             return np.inf
     most_weight = 1.0 if panel.weights is None else float(np.max(panel.weights[:]))
@@ -230,7 +229,13 @@ def _add_residuals(
     """Make terms of the likelihood to log densities of rows, from the filtered means."""
     n, d = values.shape
     kernel = kernels().Segments(
-        n_states=params.n_states, n_single=params.n_states, n_features=d, n_rows=n, n_groups=1, n_gaps=0
+        n_states=params.n_states,
+        n_single=params.n_states,
+        n_triples=0,
+        n_features=d,
+        n_rows=n,
+        n_groups=1,
+        n_gaps=0,
     )
     for name, array in Columns.of(params)._asdict().items():
         setattr(kernel, name, array)

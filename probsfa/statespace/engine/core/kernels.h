@@ -14,6 +14,7 @@
 /* Observations, and what is known of the columns. */
 typedef struct {
     int64_t n_states, n_single, n_features, n_rows, length, n_gaps;
+    int64_t n_triples; /* states come alone, then in pairs, then in so many blocks of three */
     int complete; /* whether all values are observed with weight one: sums over rows are then the same for all columns */
     const double *values, *weights;                                /* (T, D) */
     const double *offset, *reciprocal_noise, *log_norm, *loadings; /* (D,), (D,), (D,) and (K, D) */
@@ -23,7 +24,7 @@ typedef struct {
     double *terms;                   /* (T,) */
     const double *moments, *lag_one; /* as `smooth` leaves them for sums */
     const int32_t *next_gap;         /* from each row to the next */
-    const double *transition;        /* (U + 1, 2, K) */
+    const double *transition;        /* (U + 1, B, K): A, of row i of a block of B states its column (i + b) mod B */
 } observations;
 
 /* Segments of rows side by side, by precisions: see segments.c. */
@@ -39,7 +40,7 @@ typedef struct {
     NUMBERS *rows; /* for each group length + 1 rows: filtered mean, and covariance given the next state */
     double *filtered_means, *terms;
     /* Moments given all rows: all of them, or lower triangles of covariances and of products of means, and of covariances
-     * with the next state the diagonals and then, for the states of pairs, what is beside them. */
+     * with the next state the diagonals and then, for the states of blocks, row after row what is beside them. */
     double *means, *covariances, *lag_one;
 } segments_work;
 
@@ -77,7 +78,7 @@ typedef struct {
     /* From and to the distribution of the last state, mean (K,) and N (K, K) with covariance N' N; gives the number of slots. */
     int64_t (*filter)(const rows_work *, double *mean, double *root, double *scratch);
     /* From the state after the rows, mean and covariance (K, K), to that of the first row. */
-    void (*smooth)(const rows_work *, int64_t full, int64_t n_single, double *mean, double *covariance, double *scratch);
+    void (*smooth)(const rows_work *, int64_t full, int64_t n_single, int64_t n_triples, double *mean, double *covariance, double *scratch);
     /* Draws of the state after the rows (M, K) become those of the first row; draws (T, M, K) from normals (T, M, K). */
     void (*draw)(const rows_work *, int64_t n_draws, const double *normals, double *after, double *draws, double *scratch);
     /* Scores e and precisions d (T, D) of values given all others: x - e / d is their mean, 1 / d their variance. */

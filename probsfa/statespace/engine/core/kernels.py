@@ -18,7 +18,7 @@ SWITCH = "PROBSFA_CORE"
 #: Largest dimension of the state that kernels are compiled for.
 MOST_STATES = 160
 # The version of the module's functions that this file calls.
-_INTERFACE = 1
+_INTERFACE = 2
 
 
 @cache

@@ -133,14 +133,20 @@ void check_gaps(const int32_t *index, int64_t count, int64_t n_gaps) {
             throw std::invalid_argument("gap_index[" + std::to_string(i) + "] = " + std::to_string(index[i]) + " is not between 0 and n_gaps.");
 }
 
+void check_blocks(int64_t n_states, int64_t n_single, int64_t n_triples) {
+    const int64_t paired = n_states - n_single - 3 * n_triples;
+    if (n_single < 0 || n_triples < 0 || paired < 0 || paired % 2)
+        throw std::invalid_argument("n_states must be n_single, 3 n_triples and an even number of states in pairs.");
+}
+
 // A chunk of rows in segments side by side; see segments.c.
 class Segments {
   public:
-    Segments(int64_t n_states, int64_t n_single, int64_t n_features, int64_t n_rows, int64_t n_groups, int64_t n_gaps)
+    Segments(int64_t n_states, int64_t n_single, int64_t n_triples, int64_t n_features, int64_t n_rows, int64_t n_groups, int64_t n_gaps)
         : groups_(n_groups), level_(current()) {
         check_sizes(n_states, n_features, n_rows);
-        if (n_groups < 1 || n_gaps < 0 || n_single < 0 || n_single > n_states || (n_states - n_single) % 2)
-            throw std::invalid_argument("n_groups must be positive, n_gaps not negative, and n_states - n_single even.");
+        if (n_groups < 1 || n_gaps < 0) throw std::invalid_argument("n_groups must be positive and n_gaps not negative.");
+        check_blocks(n_states, n_single, n_triples);
         kernels_ = nullptr;
         for (const segments_kernels *one : level_->segments)
             if (!kernels_ && n_states <= one->most_states) kernels_ = one;
@@ -150,6 +156,7 @@ class Segments {
         data = {};
         work.n_states = data.n_states = n_states;
         work.n_single = data.n_single = n_single;
+        data.n_triples = n_triples;
         work.n_rows = data.n_rows = n_rows;
         work.length = data.length = length;
         work.n_gaps = data.n_gaps = n_gaps;
@@ -163,6 +170,8 @@ class Segments {
     int64_t size_of_rows() const { return 4 * groups_ * (work.length + 1) * (work.n_states + packed()); }
     int64_t size_of_collapsed() const { return 4 * groups_ * work.length * (work.n_states + packed()); }
     int64_t table() const { return (work.n_gaps + 1) * 2 * work.n_states; }
+    int64_t size_of_transition() const { return (work.n_gaps + 1) * (data.n_triples ? 3 : 2) * work.n_states; }
+    int64_t beside() const { return work.n_states - work.n_single + 3 * data.n_triples; } // entries beside diagonals of blocks
 
     void tabulate() {
         need({work.transition, work.weight, work.known, work.inverse, work.log_det, work.steps});
@@ -230,7 +239,7 @@ class Segments {
     }
     void add_up(int64_t first, int64_t end, Doubles seen, Doubles residual_moments, Doubles residual_power, Doubles transitions) {
         rows(first, end);
-        const int64_t k = data.n_states, width = (data.n_features + 1 + 3) / 4 * 4, width_seen = data.complete ? 4 : width, terms = 2 * k - data.n_single;
+        const int64_t k = data.n_states, width = (data.n_features + 1 + 3) / 4 * 4, width_seen = data.complete ? 4 : width, terms = k + beside();
         need({data.values, data.weights, data.offset, data.loadings, data.next_gap, data.transition});
         need({data.means, data.moments, data.lag_one});
         if (means_ < (data.n_rows + 1) * k || moments_ < (data.n_rows + 1) * 2 * packed() || lags_ < data.n_rows * terms)
@@ -262,9 +271,12 @@ class Segments {
         for (const void *one : pointers)
             if (!one) throw std::runtime_error("an array that the kernel needs was not set.");
     }
-    void need_passes() const { need({work.gap_index, work.transition, work.weight, work.known, work.inverse, work.log_det, work.group, work.rows}); }
+    void need_passes() const {
+        if (data.n_triples) throw std::invalid_argument("segments have no blocks of three states: use Rows.");
+        need({work.gap_index, work.transition, work.weight, work.known, work.inverse, work.log_det, work.group, work.rows});
+    }
     void need_moments(bool full) const {
-        const int64_t k = work.n_states, per_row = full ? k * k : 2 * packed(), lag = full ? k * k : 2 * k - work.n_single;
+        const int64_t k = work.n_states, per_row = full ? k * k : 2 * packed(), lag = full ? k * k : k + beside();
         need({work.means, work.covariances, work.lag_one});
         if (means_ < work.n_rows * k || moments_ < work.n_rows * per_row || lags_ < work.n_rows * lag)
             throw std::invalid_argument("means, covariances and lag_one are too small for these rows.");
@@ -304,16 +316,17 @@ class Rows {
         nb::gil_scoped_release released;
         level_->rows->filter_student(&work, degrees, by_row, vector, matrix, scratch.get());
     }
-    void smooth(bool full, int64_t n_single, Doubles mean, Doubles covariance) {
+    void smooth(bool full, int64_t n_single, int64_t n_triples, Doubles mean, Doubles covariance) {
         const int64_t k = work.n_states;
+        check_blocks(k, n_single, n_triples);
         need({work.gap_index, work.transition, work.filtered_means, work.slot, work.gain, work.root});
         need({work.means, work.covariances, work.lag_one});
-        if (means_ < work.n_rows * k || moments_ < work.n_rows * (full ? k * k : k * (k + 1)) || lags_ < work.n_rows * (full ? k * k : 2 * k - n_single))
+        if (means_ < work.n_rows * k || moments_ < work.n_rows * (full ? k * k : k * (k + 1)) || lags_ < work.n_rows * (full ? k * k : 2 * k - n_single + 3 * n_triples))
             throw std::invalid_argument("means, covariances and lag_one are too small for these rows.");
         double *const vector = checked(mean, k, "mean"), *const matrix = checked(covariance, k * k, "covariance");
         const auto scratch = room();
         nb::gil_scoped_release released;
-        level_->rows->smooth(&work, full, n_single, vector, matrix, scratch.get());
+        level_->rows->smooth(&work, full, n_single, n_triples, vector, matrix, scratch.get());
     }
     void draw(int64_t n_draws, ReadDoubles normals, Doubles after, Doubles draws) {
         const int64_t k = work.n_states;
@@ -370,7 +383,7 @@ template <typename Kind> void set_moments(Kind &self, Doubles means, Doubles cov
 NB_MODULE(_probsfa_core, m) {
     m.doc() = "Kernels of the compiled engine.";
     m.attr("MOST_STATES") = 160;
-    m.attr("INTERFACE") = 1; // raised when Python must call it in another way
+    m.attr("INTERFACE") = 2; // raised when Python must call it in another way
     m.def("levels", [] {
         std::vector<std::string> names;
         for (const Level &level : available()) names.push_back(level.name);
@@ -395,7 +408,7 @@ NB_MODULE(_probsfa_core, m) {
     }, "Write (rows - shift) / scale, zero where missing, and whether values are present.", "rows"_a, "shift"_a, "scale"_a, "values"_a, "present"_a);
 
     nb::class_<Segments>(m, "Segments", "A chunk of rows in segments side by side, by precisions of states.")
-        .def(nb::init<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t>(), "n_states"_a, "n_single"_a, "n_features"_a, "n_rows"_a, "n_groups"_a, "n_gaps"_a)
+        .def(nb::init<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t>(), "n_states"_a, "n_single"_a, "n_triples"_a, "n_features"_a, "n_rows"_a, "n_groups"_a, "n_gaps"_a)
         .def_prop_ro("length", &Segments::length)
         .def_prop_ro("size_of_groups", &Segments::size_of_groups)
         .def_prop_ro("size_of_steps", &Segments::size_of_steps)
@@ -417,7 +430,7 @@ NB_MODULE(_probsfa_core, m) {
         FIELD(Segments, Bytes, group, self.size_of_groups(), self.work.group)
         FIELD(Segments, Doubles, rows, self.size_of_rows(), self.work.rows)
         .def_prop_rw("transition", [](const Segments &) { return nb::none(); }, [](Segments &self, const nb::object &array) {
-            self.arrays.keep<ReadDoubles>("transition", array, self.table(), self.work.transition);
+            self.arrays.keep<ReadDoubles>("transition", array, self.size_of_transition(), self.work.transition);
             self.data.transition = self.work.transition;
         })
         .def_prop_rw("collapsed", [](const Segments &) { return nb::none(); }, [](Segments &self, const nb::object &array) {
@@ -489,7 +502,7 @@ NB_MODULE(_probsfa_core, m) {
         }, "means"_a, "covariances"_a, "lag_one"_a)
         .def("filter", &Rows::filter, "mean"_a, "root"_a)
         .def("filter_student", &Rows::filter_student, "degrees"_a, "by_row"_a, "mean"_a, "root"_a)
-        .def("smooth", &Rows::smooth, "full"_a, "n_single"_a, "mean"_a, "covariance"_a)
+        .def("smooth", &Rows::smooth, "full"_a, "n_single"_a, "n_triples"_a, "mean"_a, "covariance"_a)
         .def("draw", &Rows::draw, "n_draws"_a, "normals"_a, "after"_a, "draws"_a)
         .def("leave_one_out", &Rows::leave_one_out, "scores"_a, "precisions"_a, "states"_a);
 }

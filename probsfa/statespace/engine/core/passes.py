@@ -80,6 +80,7 @@ class Chunk(ABC):
         self.kernel: Any = kernels().Segments(
             n_states=k,
             n_single=whole.n_single,
+            n_triples=whole.n_triples,
             n_features=whole.n_features,
             n_rows=n,
             n_groups=self._n_groups(),
@@ -127,8 +128,8 @@ class Chunk(ABC):
 
         Moments are written into arrays: ``means`` (n, K), ``covariances`` (n, K, K), and ``lag_one``, those
         of the next state with each (n, K, K); or, for sums, lower triangles of covariances and then of
-        ``m m'`` (n + 1, K (K + 1)), of ``lag_one`` the diagonals and the entries of pairs beside them
-        (n, K + 2 P), and ``means`` (n + 1, K).
+        ``m m'`` (n + 1, K (K + 1)), of ``lag_one`` the diagonals and then, row after row, the entries of
+        blocks beside them (n, L), and ``means`` (n + 1, K).
         """
 
     def filter(self, before: State) -> tuple[FloatArray, State]:
@@ -199,7 +200,9 @@ class PanelPass:
     ) -> None:
         self.kind, self.kept_bytes = kind, kept_bytes
         self.panel, self.n_states, self.n_features = panel, params.n_states, params.n_features
-        self.n_paired = 2 * params.latents.n_pairs
+        sizes = params.latents.sizes
+        self.n_single, self.n_triples = sizes.count(1), sizes.count(3)
+        self.n_terms = sum(size**2 for size in sizes)
         self.steps = transition_table(params, panel.gaps)
         self.diagonals = by_diagonals(self.steps.as_batch().matrix)
         self.columns = Columns.of(params)
@@ -221,14 +224,9 @@ class PanelPass:
         """Number of different gaps, ``U``."""
         return len(self.diagonals) - 1
 
-    @property
-    def n_single(self) -> int:
-        """Number of states of AR(1) processes, which come before the pairs."""
-        return self.n_states - self.n_paired
-
     def no_sums(self) -> Sums:
         """Return sums over no rows."""
-        sizes = self.n_states, self.n_single, self.n_features, self.n_gaps
+        sizes = self.n_states, self.n_terms, self.n_features, self.n_gaps
         return Sums.zero(*sizes, complete=self.panel.complete)
 
     def shared(self, kind: type[_T]) -> _T:

@@ -350,20 +350,23 @@ ALWAYS void store_moments(const rows_work *w, int n, int64_t t, int64_t full, co
         }
 }
 
-ALWAYS void store_lag(const rows_work *w, int n, int64_t t, int64_t full, int64_t n_single, const double *crossed) {
+ALWAYS void store_lag(const rows_work *w, int n, int64_t t, int64_t full, int64_t n_single, int64_t n_triples, const double *crossed) {
     if (full) {
         copy(n * n, crossed, w->lag_one + t * n * n);
         return;
     }
-    double *to = w->lag_one + t * (2 * n - n_single);
+    const int triples = n - 3 * (int)n_triples;
+    double *to = w->lag_one + t * (2 * n - n_single + 3 * n_triples);
     for (int i = 0; i < n; i++) *to++ = crossed[i * n + i];
-    for (int i = (int)n_single; i < n; i += 2) {
-        *to++ = crossed[i * n + i + 1];
-        *to++ = crossed[(i + 1) * n + i];
+    for (int first = (int)n_single, size; first < n; first += size) {
+        size = first < triples ? 2 : 3;
+        for (int i = first; i < first + size; i++)
+            for (int j = first; j < first + size; j++)
+                if (j != i) *to++ = crossed[i * n + j];
     }
 }
 
-ALWAYS void smooth_rows(const rows_work *w, const int n, int64_t full, int64_t n_single, double *mean, double *covariance, double *scratch) {
+ALWAYS void smooth_rows(const rows_work *w, const int n, int64_t full, int64_t n_single, int64_t n_triples, double *mean, double *covariance, double *scratch) {
     double *crossed = part(&scratch, n * n), *next = part(&scratch, n * n), *missed = part(&scratch, n);
     int steady = 0;
     for (int64_t t = w->n_rows - 1; t >= 0; t--) {
@@ -391,7 +394,7 @@ ALWAYS void smooth_rows(const rows_work *w, const int n, int64_t full, int64_t n
             steady = alike && change <= UNCHANGED;
             copy(n * n, next, covariance);
         }
-        store_lag(w, n, t, full, n_single, crossed);
+        store_lag(w, n, t, full, n_single, n_triples, crossed);
         store_moments(w, n, t, full, mean, covariance);
     }
 }
@@ -645,8 +648,8 @@ static int64_t filter(const rows_work *w, double *mean, double *root, double *sc
     FOR_STATES(w->n_states, FILTER)
 }
 
-static void smooth(const rows_work *w, int64_t full, int64_t n_single, double *mean, double *covariance, double *scratch) {
-#define SMOOTH(n) smooth_rows(w, n, full, n_single, mean, covariance, scratch)
+static void smooth(const rows_work *w, int64_t full, int64_t n_single, int64_t n_triples, double *mean, double *covariance, double *scratch) {
+#define SMOOTH(n) smooth_rows(w, n, full, n_single, n_triples, mean, covariance, scratch)
     FOR_STATES(w->n_states, SMOOTH)
 }
 

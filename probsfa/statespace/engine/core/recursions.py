@@ -62,7 +62,7 @@ class Recursions(Chunk):
             mean[:], covariance[:] = after
         self._set_moments(into)
         self._rows.set_moments(into["means"], into["covariances"], into["lag_one"])
-        self._rows.smooth(full, self.whole.n_single, mean, covariance)
+        self._rows.smooth(full, self.whole.n_single, self.whole.n_triples, mean, covariance)
         return State(mean, covariance)
 
     def draw(self, normals: FloatArray, after: FloatArray, draws: FloatArray) -> None:
@@ -75,7 +75,7 @@ def make_rows(
 ) -> Any:
     """Return the kernel of rows (n, D), with an index (n + 1,) of the transitions to them and after them."""
     n, d = values.shape
-    reach = 1 if params.latents.n_pairs else 0
+    reach = max(params.latents.sizes, default=1) - 1
     sizes = {"n_states": params.n_states, "n_features": d, "n_rows": n, "n_gaps": len(roots.transition) - 1}
     rows = kernels().Rows(**sizes, reach=reach)
     rows.values, rows.weights, rows.gap_index = values, weights, gap_index

@@ -637,33 +637,48 @@ static inline void add_products(int n_rows, int height, const double *factors, i
     for (; i < height; i++) add_strip(1, n_rows, factors + i, size, weights, width, out + i * width);
 }
 
-typedef double square[2][2];
-
-/* Adds the terms of the transition of a pair, as for states of their own: E[(z' - A z) (z' - A z)'], E[(z' - A z) z'] and
- * E[z z'], from means, covariances and the covariance of the next state with this one. */
-static inline void add_pair(square a, const double *now, const double *next, square variance, square later, square lag, int n_terms, double *to) {
-    double moved[2];
-    square left; /* Cov(z' - A z, z) */
-    for (int i = 0; i < 2; i++) {
-        moved[i] = next[i] - a[i][0] * now[0] - a[i][1] * now[1];
-        for (int j = 0; j < 2; j++) left[i][j] = lag[i][j] - a[i][0] * variance[0][j] - a[i][1] * variance[1][j];
+/* Adds the terms of the transition of a block of states, as for states of their own: E[(z' - A z) (z' - A z)'],
+ * E[(z' - A z) z'] and E[z z'], from means, covariances and the covariance of the next state with this one. */
+ALWAYS void add_block(const int size, int first, int n, const double *decay, const double *now, const double *next, const double *variances, const double *laters, const double *lags, const double *beside, int n_terms, double *to) {
+    double a[3][3], variance[3][3], later[3][3], lag[3][3], moved[3], left[3][3]; /* left: Cov(z' - A z, z) */
+    for (int i = 0; i < size; i++) {
+        a[i][i] = decay[first + i];
+        lag[i][i] = lags[first + i];
+        for (int b = 1; b < size; b++) a[i][(i + b) % size] = decay[b * n + first + i];
+        for (int j = 0; j < size; j++)
+            if (j != i) lag[i][j] = *beside++;
+        for (int j = 0; j <= i; j++) {
+            variance[i][j] = variance[j][i] = variances[AT(first + i, first + j)];
+            later[i][j] = later[j][i] = laters[AT(first + i, first + j)];
+        }
     }
-    for (int i = 0; i < 2; i++)
-        for (int j = 0; j < 2; j++, to++) {
-            const double gained = later[i][j] - a[i][0] * lag[j][0] - a[i][1] * lag[j][1];
-            to[0] += moved[i] * moved[j] + gained - left[i][0] * a[j][0] - left[i][1] * a[j][1];
-            to[n_terms] += moved[i] * now[j] + left[i][j];
-            to[2 * n_terms] += now[i] * now[j] + variance[i][j];
+    for (int i = 0; i < size; i++) {
+        moved[i] = next[first + i];
+        for (int l = 0; l < size; l++) moved[i] -= a[i][l] * now[first + l];
+        for (int j = 0; j < size; j++) {
+            left[i][j] = lag[i][j];
+            for (int l = 0; l < size; l++) left[i][j] -= a[i][l] * variance[l][j];
+        }
+    }
+    for (int i = 0; i < size; i++)
+        for (int j = 0; j < size; j++, to++) {
+            double gained = later[i][j];
+            for (int l = 0; l < size; l++) gained -= a[i][l] * lag[j][l];
+            for (int l = 0; l < size; l++) gained -= left[i][l] * a[j][l];
+            to[0] += moved[i] * moved[j] + gained;
+            to[n_terms] += moved[i] * now[first + j] + left[i][j];
+            to[2 * n_terms] += now[first + i] * now[first + j] + variance[i][j];
         }
 }
 
 /* Adds up, over rows first..end: of triangles of covariances and of products of means, of means and of one (2 P + K + 1)
  * the sums over the rows in which each column is seen, and in which any is (D + 1, in whole vectors); of the means and of
  * one those times the residuals (K + 1; D + 1 in whole vectors); the squares of these (D,); and the terms of transitions
- * over each gap, four for each pair (U + 1, 3 L + 1). Of complete rows
+ * over each gap, of each block all entries row after row (U + 1, 3 L + 1). Of complete rows
  * there is one column for all, in the first of those vectors. `room` has ROWS_TOGETHER rows of two times those vectors, and of K + 1 numbers. */
 static void add_up(const data *x, int64_t first, int64_t end, double *seen, double *residual_moments, double *residual_power, double *transitions, double *room) {
-    const int n = COUNT(x), alone = (int)x->n_single, packed = n * (n + 1) / 2, n_terms = 2 * n - alone;
+    const int n = COUNT(x), alone = (int)x->n_single, packed = n * (n + 1) / 2;
+    const int triples = n - 3 * (int)x->n_triples, n_terms = 2 * n - alone + 3 * (int)x->n_triples, stride = n * (x->n_triples ? 3 : 2);
     const int64_t n_features = x->n_features, vectors = VECTORS(n_features + 1), width = vectors * LANES;
     const int64_t vectors_seen = x->complete ? 1 : vectors;
     double *const masks = room, *const residual = masks + ROWS_TOGETHER * width, *const extended = residual + ROWS_TOGETHER * width;
@@ -700,7 +715,7 @@ static void add_up(const data *x, int64_t first, int64_t end, double *seen, doub
             if (gap == x->n_gaps) continue;
             const double *now = x->means + r * n, *next = now + n, *lag = x->lag_one + r * n_terms;
             const double *variance = x->moments + r * 2 * packed, *later = variance + 2 * packed;
-            const double *decay = x->transition + 2 * gap * n, *beside = decay + n;
+            const double *decay = x->transition + gap * stride, *beside = lag + n;
             double *to = transitions + gap * (3 * n_terms + 1);
             for (int k = 0; k < alone; k++) {
                 const double a = decay[k], moved = next[k] - a * now[k], own = variance[AT(k, k)];
@@ -708,12 +723,11 @@ static void add_up(const data *x, int64_t first, int64_t end, double *seen, doub
                 to[n_terms + k] += moved * now[k] + lag[k] - a * own;
                 to[2 * n_terms + k] += now[k] * now[k] + own;
             }
-            for (int k = alone; k < n; k += 2)
-                add_pair(
-                    (square){{decay[k], beside[k]}, {beside[k + 1], decay[k + 1]}}, now + k, next + k,
-                    (square){{variance[AT(k, k)], variance[AT(k + 1, k)]}, {variance[AT(k + 1, k)], variance[AT(k + 1, k + 1)]}},
-                    (square){{later[AT(k, k)], later[AT(k + 1, k)]}, {later[AT(k + 1, k)], later[AT(k + 1, k + 1)]}},
-                    (square){{lag[k], lag[n + k - alone]}, {lag[n + k + 1 - alone], lag[k + 1]}}, n_terms, to + 2 * k - alone);
+            double *into = to + alone;
+            for (int k = alone; k < triples; k += 2, beside += 2, into += 4)
+                add_block(2, k, n, decay, now, next, variance, later, lag, beside, n_terms, into);
+            for (int k = triples; k < n; k += 3, beside += 6, into += 9)
+                add_block(3, k, n, decay, now, next, variance, later, lag, beside, n_terms, into);
             to[3 * n_terms] += 1.0;
         }
     }

@@ -30,6 +30,9 @@ _LONG_CHUNK_BYTES, _LONG_CHUNK_ROWS = 64 * 2**20, 8192
 class Segments(Chunk):
     """A chunk whose segments go side by side; see ``segments.c``."""
 
+    #: Blocks of states that segments know.
+    most_states_of_a_block = 2
+
     @classmethod
     def rows_of_chunk(cls, n_states: int, shown: bool) -> int:
         """Return the number of rows of a chunk."""
@@ -96,8 +99,11 @@ class Segments(Chunk):
     def _over_last(self, table: FloatArray) -> FloatArray:
         """Return the matrix (K, K) of a table for the step that follows the rows."""
         diagonal, beside = table[self.following]
-        n = self.whole.n_paired
-        return np.asarray(Blocks(diagonal, beside[-n:] if n else None).matrix())
+        n = self.whole.n_single
+        paired = np.arange(n, self.whole.n_states).reshape(-1, 2)
+        pairs = np.stack([diagonal[paired], beside[paired]], axis=2)
+        pairs[:, 1] = pairs[:, 1, ::-1]
+        return np.asarray(Blocks(diagonal[:n], (pairs,) if len(pairs) else ()).matrix())
 
     def _of_lag_one(self, matrix: FloatArray) -> FloatArray:
         """Return what sums use of the covariance of a state with the one before: see :meth:`smooth`."""

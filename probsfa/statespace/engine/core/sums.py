@@ -22,11 +22,11 @@ class Sums(NamedTuple):
 
     @classmethod
     def zero(
-        cls, n_states: int, n_single: int, n_features: int, n_gaps: int, *, complete: bool = False
+        cls, n_states: int, n_terms: int, n_features: int, n_gaps: int, *, complete: bool = False
     ) -> "Sums":
         """Return sums over no rows; of complete rows, all columns share theirs."""
         k, d = n_states, n_features
-        width, n_terms = d + 1 + -(d + 1) % _LANES, 2 * k - n_single
+        width = d + 1 + -(d + 1) % _LANES
         seen = (k * (k + 1) + k + 1, _LANES if complete else width)
         shapes = (seen, (k + 1, width), (d,), (n_gaps + 1, 3 * n_terms + 1))
         return cls(*(np.zeros(shape) for shape in shapes))

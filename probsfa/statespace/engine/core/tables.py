@@ -14,8 +14,8 @@ from probsfa.statespace.parameters import Parameters
 class Precisions(NamedTuple):
     """Transitions over each gap and, last, the one that starts a sequence, as segments use them.
 
-    ``A' Q^-1``, ``A' Q^-1 A`` and ``Q^-1`` by their diagonals and the entries beside these in the rows of
-    pairs, (U + 1, 2, K); and ``log|Q|`` (U + 1,).
+    ``A' Q^-1``, ``A' Q^-1 A`` and ``Q^-1`` as of :func:`by_diagonals`, (U + 1, 2, K); and ``log|Q|`` (U +
+    1,).
     """
 
     weight: FloatArray
@@ -37,12 +37,22 @@ class Precisions(NamedTuple):
 
 
 def by_diagonals(batch: Blocks) -> FloatArray:
-    """Return a batch of matrices of blocks as (U, 2, K): diagonals, and the entries beside them."""
-    n_states, count = batch.diagonal.shape
-    out = np.zeros((count, 2, n_states))
-    out[:, 0] = batch.diagonal.T
-    if batch.beside is not None:
-        out[:, 1, n_states - len(batch.beside) :] = batch.beside.T
+    """Return a batch of matrices of blocks as (U, B, K), the diagonals first.
+
+    Of row ``i`` of a block follow its columns ``i + 1``, ``i + 2``, counted modulo the size of the block.
+    ``B`` is the size of the largest block, two at least.
+    """
+    first, count = batch.diagonal.shape
+    width = max((2, *(group.shape[1] for group in batch.groups)))
+    out = np.zeros((count, width, batch.n_states))
+    out[:, 0, :first] = batch.diagonal.T
+    for group in batch.groups:
+        n, size = group.shape[:2]
+        rows = np.arange(size)
+        for b in range(size):
+            own = group[:, rows, (rows + b) % size]  # (P, B, U)
+            out[:, b, first : first + n * size] = own.reshape(n * size, count).T
+        first += n * size
     return out
 
 

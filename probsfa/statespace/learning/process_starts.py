@@ -1,12 +1,12 @@
-"""Where learning starts with rhythms and smooth latents.
+"""Where learning starts with processes beside AR(1) factors.
 
 Rhythms are looked for one after the other, each where the whitened periodogram ``x(w)* S(w)^-1 x(w)`` of the
 model so far stands out most from its neighbourhood. Its mean is ``D`` wherever the model is right; where it
 is not, as with few latents, it rises and falls slowly with the frequency, which is no rhythm. Their loadings
 are the main axis of the Fourier transform around that frequency, whose phases are those of the columns.
 
-Smooth latents start as the AR(1) latents of :mod:`.starts` that explain most, with the time scale that gives
-the same mean squared difference.
+Other kinds start in the places of the AR(1) factors of :mod:`.starts` that explain most, as
+:meth:`.Process.like_ar1` has it.
 """
 
 import numpy as np
@@ -14,16 +14,18 @@ import numpy as np
 from probsfa._typing import FloatArray
 from probsfa.statespace.learning.information import factor_spectra
 from probsfa.statespace.learning.options import Given
-from probsfa.statespace.learning.processes import FASTEST_RATE, SLOWEST_RATE, latent_spectra
+from probsfa.statespace.learning.processes import latent_spectra
 from probsfa.statespace.learning.starts import interpolate
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Latents, Parameters, with_more_latents
+from probsfa.statespace.processes.rhythm import Rhythm
 
 __all__ = [
+    "from_slow",
     "on_even_grid",
     "power_of_a_rhythm",
-    "silent_pairs",
-    "smooth_from_slow",
+    "rhythm",
+    "silent_processes",
     "strongest_frequency",
     "with_rhythm",
 ]
@@ -133,7 +135,12 @@ def _background(power: FloatArray) -> FloatArray:
 def with_rhythm(
     params: Parameters, frequency: float, sequences: list[FloatArray], memory: float
 ) -> Parameters:
-    """The same model with a rhythm of that frequency, as it is in centred sequences.
+    """The same model with a rhythm of that frequency; see :func:`rhythm`."""
+    return with_more_latents(params, rhythm(params, frequency, sequences, memory))
+
+
+def rhythm(params: Parameters, frequency: float, sequences: list[FloatArray], memory: float) -> Parameters:
+    """A rhythm of some frequency, as it is in centred sequences; with the noise and offset of a model.
 
     Parameters
     ----------
@@ -154,47 +161,42 @@ def with_rhythm(
     n_rows = np.mean([len(x) for x in sequences]) * len(transforms)
     vector = vectors[0] * sizes[0] * np.sqrt(2.0 / n_rows) * np.sqrt(params.noise_variance)
     # c z + c* z* is the real part of (c - i c*) (z + i z*), which turns as exp(i w t).
-    new = Parameters(
-        np.zeros(0),
-        np.stack([vector.real, -vector.imag], axis=1),
-        params.noise_variance,
-        params.offset,
-        rhythm_decay=np.array([np.exp(-frequency / (2.0 * np.pi * memory))]),
-        rhythm_frequency=np.array([frequency]),
-    )
-    return with_more_latents(params, new)
+    found = Rhythm(np.array([np.exp(-frequency / (2.0 * np.pi * memory))]), np.array([frequency]))
+    loadings = np.stack([vector.real, -vector.imag], axis=1)
+    return params.replace(decay=np.zeros(0), loadings=loadings, processes=(found,))
 
 
-def smooth_from_slow(params: Parameters, n_smooth: int, rates: FloatArray | None = None) -> Parameters:
-    """The same model with the AR(1) latents that explain most made smooth."""
+def from_slow(params: Parameters, latents: Latents, given: Given) -> Parameters:
+    """The same model with the AR(1) factors that explain most in the places of processes of other kinds.
+
+    Those that are not stationary take the slowest of them. Kinds that are looked for in the periodogram are
+    not made here.
+    """
+    kinds = [kind for kind in latents.counts if not kind.sought]
+    n = sum(latents.counts[kind] for kind in kinds)
+    if not n:
+        return params
     size = np.sum(params.loadings[:, : params.n_components] ** 2 / params.noise_variance[:, None], axis=0)
-    chosen = np.sort(np.argsort(-size, kind="stable")[:n_smooth])
+    chosen = np.sort(np.argsort(-size, kind="stable")[:n])
+    slowest_first = chosen[np.argsort(-params.decay[chosen], kind="stable")]
     others = np.setdiff1d(np.arange(params.n_components), chosen)
-    # 2 (1 - a) is the mean squared difference, of a smooth latent d^2 where it is slow.
-    own = np.clip(np.sqrt(2.0 * (1.0 - params.decay[chosen])), SLOWEST_RATE, FASTEST_RATE)
-    seen = params.loadings[:, chosen]
-    loadings = np.stack([seen, np.zeros_like(seen)], axis=2).reshape(len(seen), -1)
-    made = Parameters(
-        params.decay[others],
-        np.hstack([params.loadings[:, others], loadings]),
-        params.noise_variance,
-        params.offset,
-        smooth_rate=own if rates is None else np.asarray(rates),
-    )
+    made = params.replace(decay=params.decay[others], loadings=params.loadings[:, others])
+    for kind in sorted(kinds, key=lambda kind: kind.stationary):
+        count = latents.counts[kind]
+        own, slowest_first = np.sort(slowest_first[:count]), slowest_first[count:]
+        process, factors = kind.like_ar1(params.decay[own])
+        process = given.processes.get(kind, process)
+        loadings = np.zeros((params.n_features, count, kind.n_states))
+        loadings[:, :, kind.seen[0]] = params.loadings[:, own] * factors
+        new = params.replace(
+            decay=np.zeros(0), loadings=loadings.reshape(params.n_features, -1), processes=(process,)
+        )
+        made = with_more_latents(made, new)
     return made
 
 
-def silent_pairs(latents: Latents, like: Parameters, given: Given) -> Parameters:
-    """Rhythms and smooth latents that no column sees, with which a model is the same as without."""
-    n_rhythms, n_smooth = latents.n_rhythms, latents.n_smooth
-    frequencies = np.linspace(0.1, 1.0, n_rhythms) if given.frequencies is None else given.frequencies
-    rates = np.linspace(0.05, 0.5, n_smooth) if given.rates is None else given.rates
-    return Parameters(
-        np.zeros(0),
-        np.zeros((like.n_features, 2 * latents.n_pairs)),
-        like.noise_variance,
-        like.offset,
-        rhythm_decay=np.full(n_rhythms, 0.9),
-        rhythm_frequency=frequencies,
-        smooth_rate=rates,
-    )
+def silent_processes(latents: Latents, like: Parameters, given: Given) -> Parameters:
+    """Processes beside AR(1) factors that no column sees, with which a model is the same as without."""
+    processes = [given.processes.get(kind, kind.silent(count)) for kind, count in latents.counts.items()]
+    loadings = np.zeros((like.n_features, latents.n_states - latents.n_components))
+    return like.replace(decay=np.zeros(0), loadings=loadings, processes=tuple(processes))

@@ -1,0 +1,14 @@
+"""Kinds of latent processes, a file each.
+
+:data:`KINDS` lists those that a model may have beside AR(1) factors, in the order of their states: smaller
+blocks first.
+"""
+
+from probsfa.statespace.processes.base import BlockMoments, Process
+from probsfa.statespace.processes.matern import Matern32, Matern52
+from probsfa.statespace.processes.rhythm import Rhythm
+from probsfa.statespace.processes.trend import LocalLevel, LocalLinearTrend
+
+__all__ = ["KINDS", "BlockMoments", "Process"]
+
+KINDS: tuple[type[Process], ...] = (LocalLevel, Rhythm, Matern32, LocalLinearTrend, Matern52)

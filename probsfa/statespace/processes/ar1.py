@@ -1,0 +1,140 @@
+"""AR(1) processes of unit variance: ``z' = a z + sqrt(1 - a^2) e``, or ``a ** dt`` over a gap.
+
+Their states come first and the engine treats them by themselves, as they are most of what models are made of:
+here are the M-step, the spectrum and the coordinates of their decays, ``atanh a`` where rows are evenly
+sampled, a in (-1, 1), and ``log(-log a)``, the logarithm of the rate, where they are not, a in (0, 1).
+"""
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from probsfa._typing import FloatArray
+
+__all__ = [
+    "FASTEST_DECAY",
+    "SLOWEST_DECAY",
+    "cubic_decay",
+    "from_free",
+    "maximized",
+    "ratio",
+    "slope",
+    "spectra",
+    "to_free",
+]
+
+# Closest that a learned decay may come to one. 1 - a^2 must stay well above rounding, and a time scale of 1e8
+# steps is a constant for any series there is.
+SLOWEST_DECAY = 1.0 - 1e-8
+FASTEST_DECAY = 1e-10
+
+Sums = FloatArray | float
+
+
+def to_free(decay: FloatArray, *, evenly_sampled: bool) -> FloatArray:
+    """Coordinates of decays."""
+    if evenly_sampled:
+        return np.arctanh(np.clip(decay, -SLOWEST_DECAY, SLOWEST_DECAY))
+    return np.log(-np.log(np.clip(decay, FASTEST_DECAY, SLOWEST_DECAY)))
+
+
+def from_free(free: FloatArray, *, evenly_sampled: bool) -> FloatArray:
+    """Decays at coordinates."""
+    if evenly_sampled:
+        return np.clip(np.tanh(free), -SLOWEST_DECAY, SLOWEST_DECAY)
+    return np.clip(np.exp(-np.exp(free)), FASTEST_DECAY, SLOWEST_DECAY)
+
+
+def slope(decay: FloatArray, *, evenly_sampled: bool) -> FloatArray:
+    """Derivative of the decay by its coordinate."""
+    if evenly_sampled:
+        return (1.0 - decay) * (1.0 + decay)
+    return decay * np.log(decay)
+
+
+def ratio(decay: FloatArray, *, evenly_sampled: bool) -> FloatArray:
+    """Derivative of ``atanh a`` by the coordinate."""
+    return slope(decay, evenly_sampled=evenly_sampled) / ((1.0 - decay) * (1.0 + decay))
+
+
+def spectra(decay: FloatArray, omega: FloatArray, *, evenly_sampled: bool) -> tuple[FloatArray, FloatArray]:
+    """Spectra (W, K) at frequencies (W,), and their derivatives by the coordinates."""
+    innovation = (1.0 - decay) * (1.0 + decay)
+    # |1 - a exp(-iw)|^2 as a sum of positive terms, also where a is near -1 and w near pi.
+    half = 0.5 * omega[:, None]
+    size = np.abs(decay)
+    transfer = (1.0 - size) ** 2 + 4.0 * size * np.where(decay >= 0.0, np.sin(half), np.cos(half)) ** 2
+    spectrum = innovation / transfer
+    by_decay = -2.0 * decay - 2.0 * (decay - np.cos(omega[:, None])) * spectrum
+    return spectrum, spectrum * by_decay * ratio(decay, evenly_sampled=evenly_sampled)
+
+
+def maximized(
+    decay: FloatArray,
+    counts: FloatArray,
+    previous: FloatArray,
+    cross: FloatArray,
+    current: FloatArray,
+    gaps: FloatArray,
+) -> FloatArray:
+    """M-step: the decays that maximise the expected log density of the transitions.
+
+    Parameters
+    ----------
+    decay : ndarray of shape (K,)
+        Where to start.
+    counts : ndarray of shape (U,)
+        Number of transitions over each gap.
+    previous, cross, current : ndarray of shape (U, K)
+        Sums of ``E z^2``, ``E z' z`` and ``E z'^2`` over them.
+    gaps : ndarray of shape (U,)
+        Times between successive rows.
+    """
+    if gaps.shape[0] == 1 and gaps[0] == 1.0:
+        n = float(counts[0])
+        if n == 0.0:
+            return decay
+        processes = zip(previous[0], cross[0], current[0], strict=True)
+        return np.array([cubic_decay(n, p, c, q) for p, c, q in processes])
+    each = zip(decay, previous.T, cross.T, current.T, strict=True)
+    return np.array([_uneven_decay(a, counts, p, c, q, gaps) for a, p, c, q in each])
+
+
+def _expected_transition(a: FloatArray, n: Sums, previous: Sums, cross: Sums, current: Sums) -> FloatArray:
+    """Expected log density of the transitions, without constants."""
+    innovation = (1.0 - a) * (1.0 + a)
+    return -0.5 * (n * np.log(innovation) + (current - 2.0 * a * cross + a**2 * previous) / innovation)
+
+
+def cubic_decay(n: float, previous: float, cross: float, current: float) -> float:
+    """Decay of one process under unit stationary variance.
+
+    Setting the derivative to zero gives ``n a^3 - cross a^2 + (previous + current - n) a - cross = 0``. At
+    a = 1 and a = -1 the polynomial is ``E sum (z_t - z_t-1)^2`` and minus ``E sum (z_t + z_t-1)^2``, so
+    there is always a root between.
+    """
+    roots = np.roots([n, -cross, previous + current - n, -cross])
+    real = roots[np.abs(roots.imag) <= 1e-7].real
+    inside = np.clip(
+        np.append(real[np.abs(real) < 1.0], cross / max(previous, current)), -SLOWEST_DECAY, SLOWEST_DECAY
+    )
+    return float(inside[np.argmax(_expected_transition(inside, n, previous, cross, current))])
+
+
+def _uneven_decay(
+    a: float,
+    transitions: FloatArray,
+    previous: FloatArray,
+    cross: FloatArray,
+    current: FloatArray,
+    gaps: FloatArray,
+) -> float:
+    """Decay of one process seen at uneven times: a search over the logarithm of its rate."""
+
+    def loss(log_rate: float) -> float:
+        over = np.clip(np.exp(-np.exp(log_rate) * gaps), FASTEST_DECAY, SLOWEST_DECAY)
+        return -float(np.sum(_expected_transition(over, transitions, previous, cross, current)))
+
+    here = float(np.log(-np.log(a)))
+    minimum = minimize_scalar(loss, bracket=(here - 0.1, here + 0.1), options={"xtol": 1e-10})
+    best = float(minimum.x) if loss(float(minimum.x)) <= loss(here) else here
+    return float(np.clip(np.exp(-np.exp(best)), FASTEST_DECAY, SLOWEST_DECAY))

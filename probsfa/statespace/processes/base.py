@@ -1,0 +1,360 @@
+"""What a kind of latent process is to all other modules.
+
+A kind is a file of this folder: a subclass of :class:`Process` whose fields are arrays of parameters, with an
+entry for each process of the kind. Required are the transition over a gap, free coordinates of the
+parameters, and where to start from an AR(1) factor; the M-step, the score, spectra and what follows from them
+are derived from the transition here, and a kind may have them in closed form.
+
+Each process is a block of states that is independent of all others. Its states have unit variance and no
+covariance at the start of a sequence; in a stationary process they keep these.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment, minimize, minimize_scalar
+
+from probsfa._typing import BoolArray, FloatArray
+from probsfa.linalg import canonical_signs
+
+__all__ = ["BlockMoments", "Process", "Transitions", "closest_order", "closest_signs"]
+
+#: ``A`` and ``Q``, both (U, N, B, B), over each of ``U`` gaps.
+Transitions = tuple[FloatArray, FloatArray]
+
+# Step of central differences by a coordinate of order one: the cube root of the precision of a number.
+_DIFFERENCE = 6e-6
+# By how much the eigenvalues of processes that are not stationary are taken to be below one in their spectra,
+# which steps of an optimizer are made by: frequencies below it hold less than a cycle of most series.
+_SHORT_OF_ONE = 3e-4
+
+
+def closest_order(loadings: FloatArray, held: FloatArray, cost: FloatArray | float = 0.0) -> NDArray[np.intp]:
+    """Which process comes to which place (N,), such that loadings are closest to held ones up to signs.
+
+    ``cost`` (N, N) is added for each place and process.
+    """
+    up, down = (
+        np.nansum((sign * loadings[:, None, :] - held[:, :, None]) ** 2, axis=0) for sign in (1.0, -1.0)
+    )
+    return np.asarray(linear_sum_assignment(np.minimum(up, down) + cost)[1])
+
+
+def closest_signs(loadings: FloatArray, held: FloatArray) -> FloatArray:
+    """Signs (N,) with which loadings are closest to those that are held."""
+    return np.where(np.nansum(loadings * held, axis=0) < 0.0, -1.0, 1.0)
+
+
+class BlockMoments(NamedTuple):
+    """Moments of the transitions of one process over each gap, taken at a transition ``matrix`` (U, B, B).
+
+    ``power``, ``moments`` and ``previous`` (U, B, B) are sums of ``E e e'``, ``E e z'`` and ``E z z'`` over
+    ``counts`` (U,) transitions, where ``e = z' - A z`` are the innovations.
+    """
+
+    counts: FloatArray
+    matrix: FloatArray
+    power: FloatArray
+    moments: FloatArray
+    previous: FloatArray
+
+    def expected(self, matrix: FloatArray, innovation: FloatArray) -> float:
+        """Expected log density of the transitions, without constants, under others ``A`` and ``Q``."""
+        change = matrix - self.matrix
+        crossed = self.moments @ change.swapaxes(1, 2)
+        power = self.power - crossed - crossed.swapaxes(1, 2)
+        power = power + change @ self.previous @ change.swapaxes(1, 2)
+        # In units of the innovations, which are orders of magnitude apart for slow processes.
+        scale = np.sqrt(np.diagonal(innovation, axis1=1, axis2=2))
+        scaled = innovation / (scale[:, :, None] * scale[:, None, :])
+        log_det = np.linalg.slogdet(scaled)[1] + 2.0 * np.log(scale).sum(axis=1)
+        within = np.einsum(
+            "uij,uji->u", np.linalg.inv(scaled), power / (scale[:, :, None] * scale[:, None, :])
+        )
+        return -0.5 * float(self.counts @ log_det + within.sum())
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Process(ABC):
+    """Processes of one kind; the fields of a subclass are arrays (N,), one number for each process.
+
+    Class attributes are facts about the kind.
+
+    Attributes
+    ----------
+    option : str
+        Option of the estimators that asks for processes of this kind.
+    n_states : int
+        Number of states of one process, ``B``.
+    parts : tuple of str
+        What is appended to the name of a process for the name of each state.
+    seen : tuple of int
+        States of a process that columns see.
+    stationary : bool
+        Whether the variance of the states stays what it is at the start.
+    sought : bool
+        Whether processes are looked for in the periodogram; others start in the place of AR(1) factors.
+    longest_steps : tuple of float
+        Longest step of one iteration of an optimizer in each coordinate.
+    names : dict of str
+        Names of the fields in files and in :class:`~probsfa.statespace.parameters.Parameters`.
+    label : str
+        Start of the names of states.
+    attribute_names : tuple of str
+        Names of :meth:`attributes`.
+    """
+
+    option: ClassVar[str]
+    n_states: ClassVar[int]
+    parts: ClassVar[tuple[str, ...]] = ("",)
+    seen: ClassVar[tuple[int, ...]] = (0,)
+    stationary: ClassVar[bool] = True
+    sought: ClassVar[bool] = False
+    longest_steps: ClassVar[tuple[float, ...]] = ()
+    names: ClassVar[dict[str, str]]
+    label: ClassVar[str]
+    attribute_names: ClassVar[tuple[str, ...]] = ()
+
+    # ------------------------------------------------------------------------- required of a kind
+
+    @abstractmethod
+    def transitions(self, gaps: FloatArray) -> Transitions:
+        """``A`` and ``Q``, both (U, N, B, B), over gaps (U,)."""
+
+    @abstractmethod
+    def to_free(self) -> FloatArray:
+        """Free coordinates (C, N) of the parameters."""
+
+    @abstractmethod
+    def at(self, free: FloatArray) -> Self:
+        """Processes at coordinates (C, N)."""
+
+    @classmethod
+    @abstractmethod
+    def like_ar1(cls, decay: FloatArray) -> tuple[Self, FloatArray]:
+        """Processes that start where AR(1) processes are, and the factors (N,) of their loadings."""
+
+    @property
+    @abstractmethod
+    def order(self) -> FloatArray:
+        """Numbers (N,) by which processes are put in order, the smallest first."""
+
+    @classmethod
+    @abstractmethod
+    def silent(cls, count: int) -> Self:
+        """So many processes with any parameters, of which no two are alike."""
+
+    def evenly_sampled(self) -> Self:
+        """The same processes at parameters from which evenly sampled rows cannot tell others."""
+        return self
+
+    # --------------------------------------------------------------------------- arrays of a kind
+
+    def __len__(self) -> int:
+        return len(next(iter(self.arrays().values())))
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{one.name}={getattr(self, one.name)!r}" for one in fields(self))
+        return f"{type(self).__name__}({inside})"
+
+    @classmethod
+    def n_free(cls) -> int:
+        """Number of coordinates of one process, ``C``."""
+        return len(cls.longest_steps)
+
+    def arrays(self) -> dict[str, FloatArray]:
+        """Arrays of parameters by their names in files."""
+        return {name: getattr(self, field) for field, name in self.names.items()}
+
+    def replace(self, **changes: FloatArray) -> Self:
+        """The same processes with other arrays, by names in files."""
+        return replace(
+            self, **{field: changes[name] for field, name in self.names.items() if name in changes}
+        )
+
+    def chosen(self, index: Any) -> Self:
+        """Some of the processes."""
+        return replace(self, **{field: getattr(self, field)[index] for field in self.names})
+
+    def joined(self, others: Self) -> Self:
+        """These processes and then others."""
+        return replace(
+            self, **{field: np.append(getattr(self, field), getattr(others, field)) for field in self.names}
+        )
+
+    @classmethod
+    def labels(cls, count: int) -> Iterator[str]:
+        """Names of the states of so many processes."""
+        for j in range(count):
+            for part in cls.parts:
+                yield f"{cls.label}{j}{part}"
+
+    # ------------------------------------------------------------------------------- order and sign
+
+    @classmethod
+    def n_turned(cls, count: int) -> int:
+        """Number of loadings of so many processes that :meth:`canonical` holds, so that they are not free."""
+        del count
+        return 0
+
+    def free_loadings(self, loadings: FloatArray) -> BoolArray:
+        """Which loadings (D, N, B), of the canonical form, are free."""
+        return np.ones(loadings.shape, dtype=bool)
+
+    def canonical(self, loadings: FloatArray, units: FloatArray) -> tuple[Self, FloatArray]:
+        """Processes in their order, with loadings (D, N, B) whose signs follow the rule of the package."""
+        order = np.argsort(self.order, kind="stable")
+        moved = loadings[:, order]
+        signs = canonical_signs(moved[:, :, self.seen[0]], units)
+        return self.chosen(order), moved * signs[:, None]
+
+    def closest(
+        self, loadings: FloatArray, held: FloatArray, within: FloatArray | None = None
+    ) -> tuple[Self, FloatArray]:
+        """Processes in the places and signs in which loadings (D, N, B) are closest to held ones.
+
+        ``held`` is NaN where a loading is free; ``within`` (2, N) are limits as of :meth:`maximized`.
+        """
+        del within
+        first = self.seen[0]
+        order = closest_order(loadings[:, :, first], held[:, :, first])
+        moved = loadings[:, order]
+        signs = closest_signs(moved[:, :, first], held[:, :, first])
+        return self.chosen(order), moved * signs[:, None]
+
+    # ----------------------------------------------------------------------- learning, by coordinates
+
+    def slopes(self, gaps: FloatArray) -> list[Transitions]:
+        """Derivatives of ``A`` and ``Q``, both (U, N, B, B), by each coordinate."""
+        free, found = self.to_free(), []
+        for one, other in self._sides(free):
+            up, down = self.at(free + one).transitions(gaps), self.at(free + other).transitions(gaps)
+            matrix, innovation = ((x - y) / (2.0 * _DIFFERENCE) for x, y in zip(up, down, strict=True))
+            found.append((matrix, innovation))
+        return found
+
+    def _sides(self, free: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
+        for c in range(len(free)):
+            step = np.zeros_like(free)
+            step[c] = _DIFFERENCE
+            yield step, -step
+
+    def score(
+        self, gaps: FloatArray, counts: FloatArray, power: FloatArray, moments: FloatArray
+    ) -> FloatArray:
+        """Derivative (C, N) of the expected log density of transitions.
+
+        ``counts`` (U,) transitions over each gap, and sums of the moments of innovations, ``E e e'`` and
+        ``E e z'``, both (U, N, B, B).
+        """
+        if not self.n_free():
+            return np.zeros((0, len(self)))
+        inverse = np.linalg.inv(self.transitions(gaps)[1])
+        by_matrix = inverse @ moments
+        by_innovation = 0.5 * (inverse @ power @ inverse - counts[:, None, None, None] * inverse)
+        return np.array(
+            [
+                np.sum(by_matrix * matrix + by_innovation * innovation, axis=(0, 2, 3))
+                for matrix, innovation in self.slopes(gaps)
+            ]
+        )
+
+    def maximized(self, data: list[BlockMoments], gaps: FloatArray, within: FloatArray | None = None) -> Self:
+        # noqa: ARG002
+        """M-step: the processes that maximise the expected log density of the transitions of each.
+
+        ``within`` (2, N) are the lowest and highest frequency of each process of a kind that has some.
+        """
+        if not self.n_free():
+            return self
+        free = self.to_free()
+        best = np.column_stack(
+            [self.chosen([j])._searched(free[:, j], one, gaps) for j, one in enumerate(data)]
+        )
+        return self.at(best)
+
+    def _searched(self, here: FloatArray, data: BlockMoments, gaps: FloatArray) -> FloatArray:
+        """Coordinates (C,) of this one process that maximise its expected log density."""
+        if data.counts.sum() == 0.0:
+            return here
+
+        def loss(free: Any) -> float:
+            matrix, innovation = self.at(np.atleast_1d(free)[:, None]).transitions(gaps)
+            return -data.expected(matrix[:, 0], innovation[:, 0])
+
+        if len(here) == 1:
+            bracket = (float(here[0]) - 0.1, float(here[0]) + 0.1)
+            end: Any = minimize_scalar(loss, bracket=bracket, options={"xtol": 1e-10})
+        else:
+            close: Any = {"xatol": 1e-9, "fatol": 1e-9}
+            end = minimize(loss, here, method="Nelder-Mead", options=close)
+        best = np.atleast_1d(end.x)
+        return best if loss(best) <= loss(here) else here
+
+    # ------------------------------------------------------------------------------------ spectra
+
+    @property
+    def peaks(self) -> tuple[FloatArray, FloatArray]:
+        """Frequencies (N,) of the peaks of spectra, and widths (N,) of these: ``1 - a`` of AR(1)."""
+        if not self.stationary:
+            return np.zeros(len(self)), np.full(len(self), _SHORT_OF_ONE)
+        (matrix,), _ = self.transitions(np.ones(1))
+        largest = np.max(np.abs(np.linalg.eigvals(matrix)), axis=1)
+        return np.zeros(len(self)), np.maximum(1.0 - largest, 0.0)
+
+    def spectra(self, omega: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Spectra (W, N, S) of the states that columns see, and derivatives (W, N, S, C) by coordinates."""
+        free = self.to_free()
+        slopes = [
+            (self.at(free + up)._spectrum(omega) - self.at(free + down)._spectrum(omega))
+            / (2.0 * _DIFFERENCE)
+            for up, down in self._sides(free)
+        ]
+        values = self._spectrum(omega)
+        return values, np.stack(slopes, axis=-1) if slopes else np.zeros((*values.shape, 0))
+
+    def _spectrum(self, omega: FloatArray) -> FloatArray:
+        """``|(e^(iw) - A)^-1 L|^2`` with ``Q = L L'``: a sum of squares, which keeps its digits.
+
+        That of a process that is not stationary is taken to be large, and not infinite, at frequency zero.
+        """
+        (matrix,), (innovation,) = self.transitions(np.ones(1))
+        if not self.stationary:
+            matrix = (1.0 - _SHORT_OF_ONE) * matrix
+        scale = np.sqrt(np.diagonal(innovation, axis1=1, axis2=2))
+        root = scale[:, :, None] * np.linalg.cholesky(innovation / (scale[:, :, None] * scale[:, None, :]))
+        turned = np.exp(1j * omega)[:, None, None, None] * np.eye(self.n_states) - matrix
+        power = np.sum(np.abs(np.linalg.solve(turned, root.astype(np.complex128)[None])) ** 2, axis=3)
+        return np.asarray(power[:, :, list(self.seen)])
+
+    def damping(self, n_rows: float) -> FloatArray:
+        """Information (C, N) of so many transitions on the coordinates, were the states observed."""
+        if not self.n_free():
+            return np.zeros((0, len(self)))
+        inverse = np.linalg.inv(self.transitions(np.ones(1))[1][0])
+        information = []
+        for matrix, innovation in self.slopes(np.ones(1)):
+            scaled = inverse @ innovation[0]
+            by_matrix = np.einsum("nij,njk,nik->n", inverse, matrix[0], matrix[0])
+            information.append(n_rows * (by_matrix + 0.5 * np.einsum("nij,nji->n", scaled, scaled)))
+        return np.array(information)
+
+    def curvature(self, gradient: FloatArray) -> FloatArray:
+        """Curvature (C, N) that the coordinates themselves have, in proportion to the gradient by them."""
+        return np.zeros_like(gradient)
+
+    # --------------------------------------------------------------------------------- what users see
+
+    def standard_errors(self, errors: FloatArray, time_unit: float) -> dict[str, FloatArray]:
+        """Standard errors of what users see, by name, from those of the coordinates (C, N)."""
+        del errors, time_unit
+        return {}
+
+    def attributes(self, loadings: FloatArray, time_unit: float) -> dict[str, FloatArray]:
+        """Fitted attributes of an estimator, by name, from loadings (D, N, B)."""
+        del loadings, time_unit
+        return {}

@@ -1,0 +1,200 @@
+"""Smooth processes: stationary Gaussian processes with a Matern kernel, whose paths have derivatives.
+
+Matern-3/2 has two states, the value and its derivative; Matern-5/2 three, with the second derivative
+(Hartikainen & Sarkka 2010). The columns see the value. States are in units in which their stationary
+covariance is the identity.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+from scipy.special import gammainc
+
+from probsfa._typing import FloatArray
+from probsfa.statespace.processes.base import Process, Transitions
+
+__all__ = ["Matern32", "Matern52"]
+
+# Range of rates: time scales from a small part of a step to 17,000 steps. Far slower ones leave their
+# innovations, of the order of the cube of the rate, below rounding.
+SLOWEST_RATE, FASTEST_RATE = 1e-4, 50.0
+# Nodes of the integral that gives the innovations of Matern-5/2, and the rate beyond which its integrand has
+# fallen below rounding, so that they are what is left of the stationary covariance.
+_NODES, _WHOLE = 24, 20.0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Matern32(Process):
+    """Processes with the kernel ``(1 + d) exp(-d)``, where ``d = rate * gap``.
+
+    The second state is the derivative in units of its standard deviation::
+
+        A(dt) = exp(-d) [[1 + d, d], [-d, 1 - d]]
+
+    Attributes
+    ----------
+    rate : ndarray of shape (N,)
+        ``sqrt(3) / timescale``, per time step.
+    """
+
+    rate: FloatArray
+
+    option: ClassVar[str] = "smooth"
+    attribute_names: ClassVar[tuple[str, ...]] = ("smooth_timescales_",)
+    label: ClassVar[str] = "smooth"
+    n_states: ClassVar[int] = 2
+    parts: ClassVar[tuple[str, ...]] = ("", "_velocity")
+    longest_steps: ClassVar[tuple[float, ...]] = (1.0,)
+    names: ClassVar[dict[str, str]] = {"rate": "smooth_rate"}
+    #: Rate times time scale.
+    unit: ClassVar[float] = np.sqrt(3.0)
+
+    def transitions(self, gaps: FloatArray) -> Transitions:
+        """See :class:`.Process`.
+
+        ``Q = 1 - A A'`` in forms that keep their digits where ``d`` is small: ``1 - exp(-2 d) (1 + 2 d + 2
+        d^2)`` is an incomplete gamma function.
+        """
+        d = self.rate * gaps[:, None]
+        a = np.exp(-d)
+        cross = 2.0 * (a * d) ** 2
+        by_velocity = -np.expm1(-2.0 * d) + 2.0 * a**2 * d * (1.0 - d)
+        matrix = np.stack([a * (1.0 + d), a * d, -a * d, a * (1.0 - d)], axis=2)
+        innovation = np.stack([gammainc(3.0, 2.0 * d), cross, cross, by_velocity], axis=2)
+        return matrix.reshape(*d.shape, 2, 2), innovation.reshape(*d.shape, 2, 2)
+
+    def to_free(self) -> FloatArray:
+        """Logarithms of the rates."""
+        return np.log(np.clip(self.rate, SLOWEST_RATE, FASTEST_RATE))[None]
+
+    def at(self, free: FloatArray) -> Self:
+        """See :class:`.Process`."""
+        return type(self)(np.clip(np.exp(free[0]), SLOWEST_RATE, FASTEST_RATE))
+
+    @classmethod
+    def like_ar1(cls, decay: FloatArray) -> tuple[Self, FloatArray]:
+        """See :class:`.Process`: the same mean squared difference, 2 (1 - a) or about d^2."""
+        rate = np.clip(np.sqrt(2.0 * (1.0 - decay)), SLOWEST_RATE, FASTEST_RATE)
+        return cls(rate), np.ones_like(rate)
+
+    @property
+    def order(self) -> FloatArray:
+        """Slowest first."""
+        return self.rate
+
+    @classmethod
+    def silent(cls, count: int) -> Self:
+        """See :class:`.Process`."""
+        return cls(np.linspace(0.05, 0.5, count))
+
+    @classmethod
+    def of_timescales(cls, timescales: FloatArray) -> Self:
+        """Processes with time scales in steps."""
+        return cls(cls.unit / timescales)
+
+    @property
+    def timescales(self) -> FloatArray:
+        """Time scales (N,), in time steps."""
+        return self.unit / self.rate
+
+    def standard_errors(self, errors: FloatArray, time_unit: float) -> dict[str, FloatArray]:
+        """See :class:`.Process`."""
+        return {"smooth_timescales": time_unit * self.timescales * errors[0]}
+
+    def attributes(self, loadings: FloatArray, time_unit: float) -> dict[str, FloatArray]:
+        """See :class:`.Process`."""
+        del loadings
+        return {"smooth_timescales_": self.timescales * time_unit}
+
+    @property
+    def peaks(self) -> tuple[FloatArray, FloatArray]:
+        """See :class:`.Process`."""
+        return np.zeros(len(self)), 1.0 - np.exp(-self.rate)
+
+    def slopes(self, gaps: FloatArray) -> list[Transitions]:
+        """See :class:`.Process`; ``d A = F A`` and ``d Q = 4 a a'``, ``a`` the second column of ``A``."""
+        d = (self.rate * gaps[:, None])[:, :, None, None]
+        matrix, _ = self.transitions(gaps)
+        drift = np.array([[0.0, 1.0], [-1.0, -2.0]])
+        shocked = matrix[:, :, :, 1:]
+        return [(d * (drift @ matrix), 4.0 * d * shocked * shocked.swapaxes(2, 3))]
+
+    def spectra(self, omega: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """See :class:`.Process`; in closed form.
+
+        The sum of ``(1 + d |h|) exp(-d |h| - i w h)`` over lags ``h``, written with positive terms where
+        ``d`` is small: with ``a = exp(-d)``, ``s = 1 - cos w`` and ``t = (1 - a)^2 + 2 a s`` it is ``((1 -
+        a)^2 (1 - a^2 + 2 d a) + 4 a^2 s (sinh d - d cosh d)) / t^2``.
+        """
+        d = self.rate
+        a, short = np.exp(-d), -np.expm1(-d)
+        s = 2.0 * np.sin(0.5 * omega[:, None]) ** 2
+        level = -np.expm1(-2.0 * d) + 2.0 * d * a
+        series = -(d**3) * (1.0 / 3.0 + d**2 / 30.0 + d**4 / 840.0)
+        steep = np.where(d < 0.1, series, np.sinh(d) - d * np.cosh(d))
+        top = short**2 * level + 4.0 * a**2 * s * steep
+        bottom = short**2 + 2.0 * a * s
+        by_top = (
+            2.0 * a * short * level
+            + short**2 * (2.0 * a**2 + 2.0 * a - 2.0 * d * a)
+            - 4.0 * a**2 * s * (2.0 * steep + d * np.sinh(d))
+        )
+        by_bottom = 2.0 * a * short - 2.0 * a * s
+        slopes = d * (by_top / bottom**2 - 2.0 * top * by_bottom / bottom**3)
+        return (top / bottom**2)[:, :, None], slopes[:, :, None, None]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Matern52(Matern32):
+    """Processes with the kernel ``(1 + d + d^2 / 3) exp(-d)``, where ``d = rate * gap``.
+
+    Attributes
+    ----------
+    rate : ndarray of shape (N,)
+        ``sqrt(5) / timescale``, per time step.
+    """
+
+    n_states: ClassVar[int] = 3
+    parts: ClassVar[tuple[str, ...]] = ("", "_velocity", "_acceleration")
+    names: ClassVar[dict[str, str]] = {"rate": "smoother_rate"}
+    unit: ClassVar[float] = np.sqrt(5.0)
+
+    def transitions(self, gaps: FloatArray) -> Transitions:
+        """See :class:`.Process`.
+
+        With ``F`` the drift, ``exp(F d) = exp(-d) (1 + N d + N^2 d^2 / 2)`` and ``N = F + 1``, as ``N^3 =
+        0``. The innovations are the integral of outer products of the last column of ``exp(F s)``, positive
+        terms alone.
+        """
+        root = np.linalg.cholesky(np.array([[1.0, 0.0, -1 / 3], [0.0, 1 / 3, 0.0], [-1 / 3, 0.0, 1.0]]))
+        drift = np.linalg.solve(root, np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [-1.0, -3.0, -3.0]]) @ root)
+        shock = np.sqrt(16.0 / 3.0) * np.linalg.solve(root, np.array([0.0, 0.0, 1.0]))
+        nilpotent = drift + np.eye(3)
+
+        def moved(d: FloatArray) -> FloatArray:
+            d = d[..., None, None]
+            return np.exp(-d) * (np.eye(3) + nilpotent * d + nilpotent @ nilpotent * (0.5 * d**2))
+
+        d = self.rate * gaps[:, None]
+        nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+        reach = 0.5 * np.minimum(d, _WHOLE)
+        columns = moved(reach[..., None] * (1.0 + nodes)) @ shock
+        innovation = np.einsum(
+            "unq,q,unqi,unqj->unij", reach[..., None] * np.ones(_NODES), weights, columns, columns
+        )
+        return moved(d), innovation
+
+    @classmethod
+    def like_ar1(cls, decay: FloatArray) -> tuple[Self, FloatArray]:
+        """See :class:`.Process`: the same mean squared difference, 2 (1 - a) or about d^2 / 3."""
+        rate = np.clip(np.sqrt(6.0 * (1.0 - decay)), SLOWEST_RATE, FASTEST_RATE)
+        return cls(rate), np.ones_like(rate)
+
+    def slopes(self, gaps: FloatArray) -> list[Transitions]:
+        """See :class:`.Process`."""
+        return Process.slopes(self, gaps)
+
+    def spectra(self, omega: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """See :class:`.Process`."""
+        return Process.spectra(self, omega)

@@ -1,0 +1,249 @@
+"""Rhythms: damped oscillators, also called stochastic cycles.
+
+The two states are the real and the imaginary part of a complex AR(1) process::
+
+    A(dt) = rho ** dt [[cos w dt, -sin w dt], [sin w dt, cos w dt]]
+
+Turning the two states leaves the likelihood as it is; the column in which a rhythm has its largest amplitude
+has the phase zero.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy.optimize import minimize
+
+from probsfa._typing import BoolArray, FloatArray
+from probsfa.statespace.processes.ar1 import FASTEST_DECAY, SLOWEST_DECAY, cubic_decay
+from probsfa.statespace.processes.base import BlockMoments, Process, Transitions
+
+__all__ = ["Rhythm"]
+
+# Turns that are tried to meet loadings that are held.
+_TURNS = 72
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Rhythm(Process):
+    """Damped oscillators.
+
+    Attributes
+    ----------
+    decay : ndarray of shape (N,)
+        Damping in one time step, ``rho`` inside (0, 1).
+    frequency : ndarray of shape (N,)
+        ``w`` in radians per time step, positive in the canonical form.
+    """
+
+    decay: FloatArray
+    frequency: FloatArray
+
+    option: ClassVar[str] = "rhythms"
+    sought: ClassVar[bool] = True
+    attribute_names: ClassVar[tuple[str, ...]] = (
+        "rhythm_periods_",
+        "rhythm_decays_",
+        "rhythm_amplitudes_",
+        "rhythm_phases_",
+    )
+    label: ClassVar[str] = "rhythm"
+    n_states: ClassVar[int] = 2
+    parts: ClassVar[tuple[str, ...]] = ("_cos", "_sin")
+    seen: ClassVar[tuple[int, ...]] = (0, 1)
+    longest_steps: ClassVar[tuple[float, ...]] = (1.0, 0.05)
+    names: ClassVar[dict[str, str]] = {"decay": "rhythm_decay", "frequency": "rhythm_frequency"}
+
+    def transitions(self, gaps: FloatArray) -> Transitions:
+        """See :class:`.Process`: a rotation that shrinks."""
+        elapsed = gaps[:, None]
+        size, angle = self.decay**elapsed, self.frequency * elapsed
+        c, s, zero = size * np.cos(angle), size * np.sin(angle), np.zeros_like(size)
+        spread = -np.expm1(2.0 * elapsed * np.log(self.decay))
+        both = np.stack([c, -s, s, c], axis=2), np.stack([spread, zero, zero, spread], axis=2)
+        return both[0].reshape(*size.shape, 2, 2), both[1].reshape(*size.shape, 2, 2)
+
+    def to_free(self) -> FloatArray:
+        """``log(-log rho)`` and ``w``, which may be negative: the same with its second state turned round."""
+        return np.array([np.log(-np.log(np.clip(self.decay, FASTEST_DECAY, SLOWEST_DECAY))), self.frequency])
+
+    def at(self, free: FloatArray) -> Self:
+        """See :class:`.Process`."""
+        return type(self)(np.clip(np.exp(-np.exp(free[0])), FASTEST_DECAY, SLOWEST_DECAY), free[1])
+
+    def evenly_sampled(self) -> Self:
+        """See :class:`.Process`: frequencies in (-pi, pi], where those beyond look alike."""
+        return type(self)(self.decay, np.pi - np.mod(np.pi - self.frequency, 2.0 * np.pi))
+
+    @classmethod
+    def like_ar1(cls, decay: FloatArray) -> tuple[Self, FloatArray]:
+        """Rhythms are looked for in the periodogram (:func:`.process_starts.rhythm`)."""
+        raise NotImplementedError
+
+    @property
+    def order(self) -> FloatArray:
+        """Longest period first."""
+        return np.abs(self.frequency)
+
+    @classmethod
+    def silent(cls, count: int) -> Self:
+        """See :class:`.Process`."""
+        return cls(np.full(count, 0.9), np.linspace(0.1, 1.0, count))
+
+    @staticmethod
+    def vectors(loadings: FloatArray) -> Any:
+        """Loadings (D, N, 2) as complex numbers (D, N).
+
+        Of ``c z + c* z*`` the standard deviation is their size, and their angle is by how much the column
+        follows one whose ``c*`` is zero.
+        """
+        return loadings[..., 0] + 1j * loadings[..., 1]
+
+    @classmethod
+    def n_turned(cls, count: int) -> int:
+        """One for each rhythm, whose phase is zero in one column."""
+        return count
+
+    def free_loadings(self, loadings: FloatArray) -> BoolArray:
+        """See :class:`.Process`."""
+        free = np.ones(loadings.shape, dtype=bool)
+        held = np.argmin(np.abs(loadings[:, :, 1]) - np.abs(loadings[:, :, 0]), axis=0)
+        free[held, np.arange(len(self)), 1] = False
+        return free
+
+    def canonical(self, loadings: FloatArray, units: FloatArray) -> tuple[Self, FloatArray]:
+        """See :class:`.Process`; and the phase is zero where the amplitude is largest."""
+        chosen = np.argsort(self.order, kind="stable")
+        ordered = self.chosen(chosen)
+        # Turning backwards is turning forwards with the second state turned round.
+        backwards = np.where(ordered.frequency < 0.0, -1.0, 1.0)
+        pairs = loadings[:, chosen]
+        vectors = pairs[..., 0] + 1j * (pairs[..., 1] * backwards)
+        largest = np.argmax(np.abs(vectors) / units[:, None], axis=0)
+        own = np.arange(vectors.shape[1])
+        at_largest = vectors[largest, own]
+        size = np.abs(at_largest)
+        vectors = vectors * np.where(size > 0.0, at_largest.conj() / np.where(size > 0.0, size, 1.0), 1.0)
+        vectors[largest, own] = size  # exactly: no rounding in what is held at zero
+        turned = type(self)(ordered.decay, np.abs(ordered.frequency))
+        return turned, np.stack([vectors.real, vectors.imag], axis=2)
+
+    def closest(
+        self, loadings: FloatArray, held: FloatArray, within: FloatArray | None = None
+    ) -> tuple[Self, FloatArray]:
+        """See :class:`.Process`; rhythms stay in their places, with the phases that are closest."""
+        angles = 2.0 * np.pi * np.arange(_TURNS) / _TURNS
+        vectors = self.vectors(loadings)[:, :, None] * np.exp(1j * angles)
+        away = np.nansum((vectors.real - held[:, :, :1]) ** 2, axis=0)
+        away += np.nansum((vectors.imag - held[:, :, 1:]) ** 2, axis=0)
+        best = np.take_along_axis(vectors, np.argmin(away, axis=1)[None, :, None], axis=2)[:, :, 0]
+        frequency = np.abs(self.frequency) if within is None else np.clip(np.abs(self.frequency), *within)
+        return type(self)(self.decay, frequency), np.stack([best.real, best.imag], axis=2)
+
+    def slopes(self, gaps: FloatArray) -> list[Transitions]:
+        """See :class:`.Process`; in closed form."""
+        matrix, _ = self.transitions(gaps)
+        elapsed = gaps[:, None, None, None]
+        rate = elapsed * np.log(self.decay)[:, None, None]
+        turned = np.array([[0.0, -1.0], [1.0, 0.0]]) @ matrix
+        by_rate = rate * matrix, -2.0 * rate * np.exp(2.0 * rate) * np.eye(2)
+        return [by_rate, (elapsed * turned, np.zeros_like(matrix))]
+
+    def maximized(self, data: list[BlockMoments], gaps: FloatArray, within: FloatArray | None = None) -> Self:
+        """See :class:`.Process`; a frequency stays within its limits.
+
+        Evenly sampled, the frequency is the angle of ``E z' conj(z)``, ``z`` being the complex state, and the
+        decay solves the cubic of an AR(1) process whose cross moment is its size; at the end of a range, the
+        part of it along that angle.
+        """
+        ranges = np.repeat([[-np.inf], [np.inf]], len(self), axis=1) if within is None else within
+        found = [
+            _maximized(float(rho), float(omega), one, gaps, (float(ends[0]), float(ends[1])))
+            for rho, omega, one, ends in zip(self.decay, self.frequency, data, ranges.T, strict=True)
+        ]
+        decay, frequency = np.array(found).reshape(-1, 2).T
+        return type(self)(decay, frequency)
+
+    @property
+    def peaks(self) -> tuple[FloatArray, FloatArray]:
+        """See :class:`.Process`."""
+        return np.abs(self.frequency), 1.0 - self.decay
+
+    def spectra(self, omega: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Either state has half the spectrum of the complex process and half its mirror image.
+
+        What makes the one follow the other, their cross spectrum, is left out: it is imaginary.
+        """
+        decay, shape = self.decay, (len(omega), len(self))
+        values, by_rate, by_frequency = (np.zeros(shape) for _ in range(3))
+        for sign in (1.0, -1.0):
+            away = omega[:, None] - sign * self.frequency
+            transfer = (1.0 - decay) ** 2 + 4.0 * decay * np.sin(0.5 * away) ** 2
+            spectrum = (1.0 - decay) * (1.0 + decay) / transfer
+            slope = (-2.0 * decay - 2.0 * (decay - np.cos(away)) * spectrum) / transfer
+            values += 0.5 * spectrum
+            by_rate += 0.5 * decay * np.log(decay) * slope
+            by_frequency += sign * spectrum * decay * np.sin(away) / transfer
+        slopes = np.stack([by_rate, by_frequency], axis=2)
+        return np.repeat(values[:, :, None], 2, axis=2), np.repeat(slopes[:, :, None], 2, axis=2)
+
+    def curvature(self, gradient: FloatArray) -> FloatArray:
+        """See :class:`.Process`."""
+        bent = np.maximum((-1.0 - np.log(self.decay)) * gradient[0], 0.0)
+        return np.array([bent, np.zeros_like(bent)])
+
+    @property
+    def periods(self) -> FloatArray:
+        """Periods (N,), in time steps."""
+        return 2.0 * np.pi / np.abs(self.frequency)
+
+    def standard_errors(self, errors: FloatArray, time_unit: float) -> dict[str, FloatArray]:
+        """See :class:`.Process`."""
+        return {
+            "rhythm_decays": np.abs(self.decay * np.log(self.decay)) * errors[0],
+            "rhythm_periods": 2.0 * np.pi * time_unit / self.frequency**2 * errors[1],
+        }
+
+    def attributes(self, loadings: FloatArray, time_unit: float) -> dict[str, FloatArray]:
+        """See :class:`.Process`."""
+        vectors = self.vectors(loadings)
+        return {
+            "rhythm_periods_": self.periods * time_unit,
+            "rhythm_decays_": self.decay,
+            "rhythm_amplitudes_": np.sqrt(2.0) * np.abs(vectors),
+            "rhythm_phases_": np.angle(vectors),
+        }
+
+
+def _maximized(
+    decay: float, frequency: float, data: BlockMoments, gaps: FloatArray, within: tuple[float, float]
+) -> tuple[float, float]:
+    if data.counts.sum() == 0.0:
+        return decay, frequency
+    if gaps.shape[0] == 1 and gaps[0] == 1.0:
+        matrix, moments = data.matrix[0], data.moments[0]
+        later = moments + matrix @ data.previous[0]
+        current = data.power[0] + moments @ matrix.T + matrix @ later.T
+        along, across = later[0, 0] + later[1, 1], later[1, 0] - later[0, 1]
+        angle, cross = float(np.arctan2(across, along)), float(np.hypot(along, across))
+        if not within[0] <= angle <= within[1]:
+            angle = max(within, key=lambda limit: float(along * np.cos(limit) + across * np.sin(limit)))
+            cross = float(along * np.cos(angle) + across * np.sin(angle))
+        size = cubic_decay(
+            2.0 * float(data.counts[0]), float(np.trace(data.previous[0])), cross, float(np.trace(current))
+        )
+        return max(size, FASTEST_DECAY), angle
+
+    def one(free: FloatArray) -> Rhythm:
+        size = np.clip(np.exp(-np.exp(free[:1])), FASTEST_DECAY, SLOWEST_DECAY)
+        return Rhythm(size, np.clip(free[1:], *within))
+
+    def loss(free: FloatArray) -> float:
+        return -data.expected(*(x[:, 0] for x in one(free).transitions(gaps)))
+
+    here = np.array([np.log(-np.log(decay)), frequency])
+    corners = here + np.array([[0.0, 0.0], [0.05, 0.0], [0.0, 0.05 * abs(frequency) + 1e-4]])
+    close: Any = {"xatol": 1e-9, "fatol": 1e-9, "initial_simplex": corners}
+    end = minimize(loss, here, method="Nelder-Mead", options=close)
+    best = one(end.x if end.fun <= loss(here) else here)
+    return float(best.decay[0]), float(best.frequency[0])
