@@ -122,7 +122,7 @@ def _with_latents(
         last = {
             kind: known[kind].chosen(np.arange(-n, 0)) for kind, n in more.counts.items() if kind in known
         }
-        news = (from_slow(new, more, Given(processes=last)) for new in news)
+        news = (each for new in news for each in from_slow(new, more, Given(processes=last)))
     return [each for new in news for each in _joined(params, new, noise)]
 
 

@@ -379,7 +379,9 @@ def _process_starts(
     data = periodogram(centred) if max(map(len, grid)) >= _SHORTEST_FOR_SPECTRA else None
     slow = Latents(latents.n_components + latents.n_like_ar1)
     if slow.n_components:
-        firsts = [from_slow(params, latents, given) for params in starts(centred, offset, slow)]
+        firsts = [
+            each for params in starts(centred, offset, slow) for each in from_slow(params, latents, given)
+        ]
     else:
         variance = np.mean(np.concatenate(centred) ** 2, axis=0)
         firsts = [Parameters(np.zeros(0), np.zeros((len(offset), 0)), variance, offset)]
@@ -395,7 +397,7 @@ def _process_starts(
         if latents.n_like_ar1:
             left, _ = _unexplained(panel, alone)
             first = next(starts(left, np.zeros_like(offset), Latents(latents.n_like_ar1)))
-            base = with_more_latents(alone, from_slow(first, latents, given))
+            base = with_more_latents(alone, from_slow(first, latents, given)[0])
         whole = _add_rhythms(evaluate, base, layout, noise, data, centred, given)
         made.append(whole)
         for strength in _STRENGTHS:

@@ -166,8 +166,8 @@ def rhythm(params: Parameters, frequency: float, sequences: list[FloatArray], me
     return params.replace(decay=np.zeros(0), loadings=loadings, processes=(found,))
 
 
-def from_slow(params: Parameters, latents: Latents, given: Given) -> Parameters:
-    """The same model with the AR(1) factors that explain most in the places of processes of other kinds.
+def from_slow(params: Parameters, latents: Latents, given: Given) -> list[Parameters]:
+    """Models with processes of other kinds in the places of the AR(1) factors that explain most.
 
     Those that are not stationary take the slowest of them. Kinds that are looked for in the periodogram are
     not made here.
@@ -175,23 +175,26 @@ def from_slow(params: Parameters, latents: Latents, given: Given) -> Parameters:
     kinds = [kind for kind in latents.counts if not kind.sought]
     n = sum(latents.counts[kind] for kind in kinds)
     if not n:
-        return params
+        return [params]
     size = np.sum(params.loadings[:, : params.n_components] ** 2 / params.noise_variance[:, None], axis=0)
     chosen = np.sort(np.argsort(-size, kind="stable")[:n])
     slowest_first = chosen[np.argsort(-params.decay[chosen], kind="stable")]
     others = np.setdiff1d(np.arange(params.n_components), chosen)
-    made = params.replace(decay=params.decay[others], loadings=params.loadings[:, others])
+    made = [params.replace(decay=params.decay[others], loadings=params.loadings[:, others])]
     for kind in sorted(kinds, key=lambda kind: kind.stationary):
         count = latents.counts[kind]
         own, slowest_first = np.sort(slowest_first[:count]), slowest_first[count:]
-        process, factors = kind.like_ar1(params.decay[own])
-        process = given.processes.get(kind, process)
-        loadings = np.zeros((params.n_features, count, kind.n_states))
-        loadings[:, :, kind.seen[0]] = params.loadings[:, own] * factors
-        new = params.replace(
-            decay=np.zeros(0), loadings=loadings.reshape(params.n_features, -1), processes=(process,)
-        )
-        made = with_more_latents(made, new)
+        news = []
+        for process, factors in kind.like_ar1(params.decay[own]):
+            loadings = np.zeros((params.n_features, count, kind.n_states))
+            loadings[:, :, kind.seen[0]] = params.loadings[:, own] * factors
+            known = given.processes.get(kind, process)
+            news.append(
+                params.replace(
+                    decay=np.zeros(0), loadings=loadings.reshape(params.n_features, -1), processes=(known,)
+                )
+            )
+        made = [with_more_latents(one, new) for one in made for new in news]
     return made
 
 

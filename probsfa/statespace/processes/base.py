@@ -135,8 +135,11 @@ class Process(ABC):
 
     @classmethod
     @abstractmethod
-    def like_ar1(cls, decay: FloatArray) -> tuple[Self, FloatArray]:
-        """Processes that start where AR(1) processes are, and the factors (N,) of their loadings."""
+    def like_ar1(cls, decay: FloatArray) -> list[tuple[Self, FloatArray]]:
+        """Processes to start from in the place of AR(1) ones, with the factors (N,) of their loadings.
+
+        There may be several to choose from by the likelihood.
+        """
 
     @property
     @abstractmethod

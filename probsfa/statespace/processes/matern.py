@@ -73,10 +73,10 @@ class Matern32(Process):
         return type(self)(np.clip(np.exp(free[0]), SLOWEST_RATE, FASTEST_RATE))
 
     @classmethod
-    def like_ar1(cls, decay: FloatArray) -> tuple[Self, FloatArray]:
+    def like_ar1(cls, decay: FloatArray) -> list[tuple[Self, FloatArray]]:
         """See :class:`.Process`: the same mean squared difference, 2 (1 - a) or about d^2."""
         rate = np.clip(np.sqrt(2.0 * (1.0 - decay)), SLOWEST_RATE, FASTEST_RATE)
-        return cls(rate), np.ones_like(rate)
+        return [(cls(rate), np.ones_like(rate))]
 
     @property
     def order(self) -> FloatArray:
@@ -186,10 +186,10 @@ class Matern52(Matern32):
         return moved(d), innovation
 
     @classmethod
-    def like_ar1(cls, decay: FloatArray) -> tuple[Self, FloatArray]:
+    def like_ar1(cls, decay: FloatArray) -> list[tuple[Self, FloatArray]]:
         """See :class:`.Process`: the same mean squared difference, 2 (1 - a) or about d^2 / 3."""
         rate = np.clip(np.sqrt(6.0 * (1.0 - decay)), SLOWEST_RATE, FASTEST_RATE)
-        return cls(rate), np.ones_like(rate)
+        return [(cls(rate), np.ones_like(rate))]
 
     def slopes(self, gaps: FloatArray) -> list[Transitions]:
         """See :class:`.Process`."""

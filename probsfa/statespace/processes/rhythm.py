@@ -76,7 +76,7 @@ class Rhythm(Process):
         return type(self)(self.decay, np.pi - np.mod(np.pi - self.frequency, 2.0 * np.pi))
 
     @classmethod
-    def like_ar1(cls, decay: FloatArray) -> tuple[Self, FloatArray]:
+    def like_ar1(cls, decay: FloatArray) -> list[tuple[Self, FloatArray]]:
         """Rhythms are looked for in the periodogram (:func:`.process_starts.rhythm`)."""
         raise NotImplementedError
 

@@ -58,10 +58,10 @@ class LocalLevel(Process):
         return self
 
     @classmethod
-    def like_ar1(cls, decay: FloatArray) -> tuple[Self, FloatArray]:
+    def like_ar1(cls, decay: FloatArray) -> list[tuple[Self, FloatArray]]:
         """See :class:`.Process`: steps of the same variance."""
         made = cls.silent(len(decay))
-        return made, np.sqrt((1.0 - decay) * (1.0 + decay) * made.start)
+        return [(made, np.sqrt((1.0 - decay) * (1.0 + decay) * made.start))]
 
     @property
     def order(self) -> FloatArray:
@@ -136,11 +136,12 @@ class LocalLinearTrend(Process):
         return type(self)(np.clip(np.exp(free[0]), _LEAST_RATIO, _MOST_RATIO))
 
     @classmethod
-    def like_ar1(cls, decay: FloatArray) -> tuple[Self, FloatArray]:
-        """See :class:`.Process`: steps of the level of the same variance, and a slope that changes slowly."""
-        step = np.sqrt((1.0 - decay) * (1.0 + decay))
-        ratio = 1.0 / np.maximum(1.0 - decay, 1e-3)
-        return cls(ratio), step / np.sqrt(ratio) * np.sqrt(_START_OF_LINE)
+    def like_ar1(cls, decay: FloatArray) -> list[tuple[Self, FloatArray]]:
+        """See :class:`.Process`: smooth, with the same changes over a time scale; or with the same steps."""
+        step, rate = np.sqrt((1.0 - decay) * (1.0 + decay)), np.clip(1.0 - decay, 1e-4, 1.0)
+        start = np.sqrt(_START_OF_LINE)
+        smooth = cls(np.ones_like(decay)), np.sqrt(3.0) * step * rate * start
+        return [smooth, (cls(1.0 / rate), step * np.sqrt(rate) * start)]
 
     @property
     def order(self) -> FloatArray:

@@ -1,0 +1,133 @@
+"""Random walks and local linear trends: likelihood beside statsmodels, fits, forecasts."""
+
+import numpy as np
+import pytest
+from scipy.interpolate import PchipInterpolator
+from scipy.ndimage import gaussian_filter1d
+
+from probsfa import ProbabilisticSFA
+from probsfa.statespace.parameters import Parameters, canonical
+from probsfa.statespace.posterior import log_likelihood
+from probsfa.statespace.processes.trend import LocalLevel, LocalLinearTrend
+from probsfa.statespace.simulation import simulate
+from tests.statespace.support import to_panel
+
+START_OF_LINE, START_OF_SLOPE = 1e12, 1e8  # variances in units of those of a slope's steps
+
+
+def random_walks(rng, n_rows=300, n_features=3, noise=0.3):
+    """Columns that share a random walk, under noise."""
+    level = np.cumsum(rng.standard_normal(n_rows)) * 0.4
+    return np.outer(level, [1.0, 0.5, -0.7][:n_features]) + noise * rng.standard_normal((n_rows, n_features))
+
+
+def line_of(slope_step, ratio, noise, offset=0.0):
+    """A local linear trend in one column, of some standard deviation of the slope's steps."""
+    loadings = np.array([[slope_step * np.sqrt(START_OF_LINE), 0.0]])
+    process = LocalLinearTrend(np.array([ratio]))
+    return Parameters(np.zeros(0), loadings, np.array([noise]), np.array([offset]), (process,))
+
+
+def test_a_local_level_has_the_likelihood_of_statsmodels(rng):
+    structural = pytest.importorskip("statsmodels.tsa.statespace.structural")
+    y, (process,) = random_walks(rng)[:, 0], (LocalLevel(np.array([1e6])),)
+    y[40:60] = np.nan
+    params = Parameters(np.zeros(0), np.array([[400.0]]), np.array([0.1]), np.array([0.5]), (process,))
+    model = structural.UnobservedComponents(y - 0.5, "local level")
+    model.ssm.initialize_known(np.zeros(1), np.array([[400.0**2]]))
+    model.ssm.loglikelihood_burn = model.loglikelihood_burn = 0
+    wanted = model.loglike([0.1, 400.0**2 / 1e6])
+    assert log_likelihood(params, to_panel([y[:, None]])) == pytest.approx(wanted, rel=1e-9)
+
+
+def test_a_local_linear_trend_has_the_likelihood_of_statsmodels(rng):
+    """Over unit gaps it is statsmodels' with the variances of the level ``ratio - 1 / 6`` and of the slope 1.
+
+    Their starts differ in what a diffuse start forgets, which is the same for all parameters of one slope.
+    """
+    structural = pytest.importorskip("statsmodels.tsa.statespace.structural")
+    y = np.cumsum(np.cumsum(0.05 * rng.standard_normal(200))) + 0.3 * rng.standard_normal(200)
+    differences = []
+    for ratio, noise in ((2.0, 0.1), (20.0, 0.03), (0.5, 0.3)):
+        found = log_likelihood(line_of(0.05, ratio, noise), to_panel([y[:, None]]))
+        model = structural.UnobservedComponents(y, "local linear trend")
+        slope = 0.05**2
+        model.ssm.initialize_known(np.zeros(2), np.diag([START_OF_LINE, START_OF_SLOPE]) * slope)
+        model.ssm.loglikelihood_burn = model.loglikelihood_burn = 0
+        differences.append(found - model.loglike([noise, (ratio - 1.0 / 6.0) * slope, slope]))
+    assert np.ptp(differences) < 1e-5
+
+
+def test_random_walks_are_turned_to_main_axes(rng):
+    """They may be mixed freely: the likelihood is the same, and the rule decides."""
+    loadings = 1e5 * rng.standard_normal((4, 3))
+    turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    models = [
+        canonical(Parameters(np.zeros(0), one, np.ones(4), np.zeros(4), (LocalLevel.silent(3),)), np.ones(4))
+        for one in (loadings, loadings @ turn)
+    ]
+    np.testing.assert_allclose(models[0].loadings, models[1].loadings, rtol=1e-9)
+    between = models[0].loadings.T @ models[0].loadings
+    assert np.abs(between - np.diag(np.diag(between))).max() < 1e-9 * between.max()
+    assert models[0].latents.n_free(4) == 12 - 3
+
+
+def test_steps_of_a_level_are_learned(rng):
+    x = random_walks(rng, 600)
+    x[100:140, 0] = np.nan
+    model = ProbabilisticSFA(0, trend="level").fit(x)
+    np.testing.assert_allclose(model.trend_steps_[:, 0], [0.4, 0.2, 0.28], rtol=0.15)
+    np.testing.assert_allclose(model.noise_variance_, 0.09, rtol=0.25)
+    assert model.get_feature_names_out().tolist() == ["level0"]
+
+
+def test_a_trend_is_filled_along_its_slope_and_continued():
+    rng = np.random.default_rng(0)
+    line = 0.05 * np.arange(300.0) + np.cumsum(np.cumsum(0.002 * rng.standard_normal(300)))
+    x = np.outer(line, [1.0, 0.6]) + 0.1 * rng.standard_normal((300, 2))
+    holed = x.copy()
+    holed[120:150] = np.nan
+    model = ProbabilisticSFA(0, trend="linear").fit(holed)
+    filled, std = model.impute(holed, return_std=True)
+    errors = np.abs(filled - x)[120:150]
+    assert np.sqrt(np.mean(errors**2)) < 0.3
+    assert np.mean(errors < 1.645 * std[120:150]) > 0.8
+    ahead = model.forecast(x, 20)
+    slope = np.diff(ahead.means[:, 0])
+    np.testing.assert_allclose(slope, slope[0], rtol=1e-6)  # a straight line
+    assert np.all(np.diff(ahead.std[:, 0]) > 0.0)
+    assert model.get_feature_names_out().tolist() == ["line0", "line0_slope"]
+
+
+def test_simulated_trends_start_at_zero(rng):
+    params = line_of(0.05, 2.0, 1e-12)
+    drawn = np.array([simulate(params, 3, rng)[0][:, 0] for _ in range(500)])
+    assert np.abs(drawn[:, 0]).max() < 1e-4
+    # Var of the level after two steps: 2 ratio + 2^3 / 3, in units of the slope's steps.
+    assert np.var(drawn[:, 2]) == pytest.approx(0.05**2 * (4.0 + 8.0 / 3.0), rel=0.2)
+
+
+@pytest.mark.parametrize("trend", ["cubic", -1, 1.5])
+def test_trend_must_be_a_kind_or_a_number(trend):
+    with pytest.raises(ValueError, match="trend"):
+        ProbabilisticSFA(1, trend=trend).fit(np.random.default_rng(0).standard_normal((30, 2)))
+
+
+def test_smooth_motion_is_filled_better_than_by_splines():
+    """Sums of filtered noise, which are not of the model's family: blocks of 20 rows, with coverage."""
+    rng = np.random.default_rng(0)
+    paths = np.stack([gaussian_filter1d(rng.standard_normal(500), width)[100:-100] for width in (12, 18)], 1)
+    x = paths / paths.std(axis=0) @ rng.standard_normal((2, 6)) + 0.02 * rng.standard_normal((300, 6))
+    holed, t = x.copy(), np.arange(300)
+    for d in range(6):
+        holed[40 * d : 40 * d + 30, d] = np.nan
+    holed[250:270] = np.nan
+    hidden = np.isnan(holed)
+    spline = np.column_stack([PchipInterpolator(t[~hidden[:, d]], x[~hidden[:, d], d])(t) for d in range(6)])
+    model = ProbabilisticSFA(0, smooth=2, smoothness=2.5, noise="diagonal").fit(holed)
+    filled, std = model.impute(holed, return_std=True)
+    errors, of_spline = ((each - x)[hidden] for each in (filled, spline))
+    assert np.sqrt(np.mean(errors**2)) < 0.3 * np.sqrt(np.mean(of_spline**2))
+    assert np.mean(np.abs(errors) < 1.645 * std[hidden]) > 0.8
+    names = model.get_feature_names_out().tolist()
+    assert names[:3] == ["smooth0", "smooth0_velocity", "smooth0_acceleration"]
