@@ -22,7 +22,6 @@ from probsfa.statespace.learning.maximum_likelihood import (
     maximum_likelihood,
 )
 from probsfa.statespace.learning.options import FitOptions
-from probsfa.statespace.learning.pattern_metric import PatternCounts, add_patterns, count_patterns
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters
@@ -52,11 +51,6 @@ class DistributedPanel(NamedTuple):
         """Sums of expected moments over all panels."""
         step = delayed(_sums_for_a_step)
         return compute(reduce_tree(_add, [step(params, panel) for panel in self.panels]))[0]
-
-    def count_patterns(self) -> PatternCounts:
-        """Rows of all panels by the columns that are unseen for long in them."""
-        count = delayed(count_patterns)
-        return compute(reduce_tree(add_patterns, [count(panel) for panel in self.panels]))[0]
 
 
 class OnCluster:
@@ -103,7 +97,7 @@ class OnCluster:
         panel = DistributedPanel(persist(*(delayed(make_panel)(part) for part in scaled)))
         n_cells = sum(self.columns.lengths) * self.columns.counts.size
         sample = _sample(scaled, n_cells)
-        return Observations(sample, self.columns.counts, panel.expected_statistics, panel.count_patterns)
+        return Observations(sample, self.columns.counts, panel.expected_statistics)
 
 
 def fit_probabilistic(model: ProbabilisticSFA, X: Any, lengths: Any) -> None:

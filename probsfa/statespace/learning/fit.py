@@ -15,7 +15,6 @@ from probsfa.statespace.learning.memory_starts import signs_of_memory, with_memo
 from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import (
     CountedEStep,
-    CountPatterns,
     EStep,
     FitResult,
     Report,
@@ -84,7 +83,6 @@ def fit(
     limits: Limits | None = None,
     report: Report | None = None,
     e_step: EStep | None = None,
-    count_patterns: CountPatterns | None = None,
     one_start: bool = False,
 ) -> FitResult:
     """Maximise the likelihood of standardised data.
@@ -122,8 +120,6 @@ def fit(
         Called with the number of evaluations and the best log-likelihood so far.
     e_step : callable, optional
         Expected statistics of parameters, where the panel is only a sample of the data, to start from.
-    count_patterns : callable, optional
-        Gives, for all the data then, rows by the columns that are unseen for long in them.
     one_start : bool, default=False
         Whether a climb with AR(1) noise starts from the model of white noise alone.
 
@@ -134,7 +130,7 @@ def fit(
     """
     layout = Coordinates(panel.values.shape[1], latents, noise.kind, panel.evenly_sampled, limits=limits)
     whole = layout.with_memories if memory else layout
-    evaluate = CountedEStep(panel, max_iter, report, e_step, count_patterns)
+    evaluate = CountedEStep(panel, max_iter, report, e_step)
     evaluate.limits, evaluate.tol = whole.limits_of_states, tol
     holds = limits is not None and limits.hold
     evaluate.begin_with_prior(noise)

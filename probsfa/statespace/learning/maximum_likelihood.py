@@ -34,7 +34,6 @@ from probsfa.statespace.learning.monte_carlo_em import fit_monte_carlo_em
 from probsfa.statespace.learning.noise import LEAST_KNOWN_NOISE, is_heywood
 from probsfa.statespace.learning.objective import (
     STATUS_SENTENCES,
-    CountPatterns,
     EStep,
     FitResult,
     Report,
@@ -77,14 +76,11 @@ class Observations(NamedTuple):
         Number of observed cells of each feature, in all the data.
     e_step : callable or None, default=None
         Expected statistics of parameters over all the data, where these are not in the panel.
-    count_patterns : callable or None, default=None
-        Rows of all the data by the columns that are unseen for long in them, likewise.
     """
 
     panel: Panel
     counts: FloatArray
     e_step: EStep | None = None
-    count_patterns: CountPatterns | None = None
 
 
 class TrainingData(Protocol):
@@ -502,7 +498,6 @@ def maximise(
         else partial(
             fit,
             e_step=observations.e_step,
-            count_patterns=observations.count_patterns,
             one_start=bool(problem.about_size),
         )
     )

@@ -1,27 +1,17 @@
 """The exact log-likelihood as an objective, what a fit returns, and the climb by quasi-Newton steps."""
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.moments import Statistics
-from probsfa.statespace.learning.centred_metric import CentredMetric, means_of_latents
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
 from probsfa.statespace.learning.fisher_metric import Metric, complete_data_of
 from probsfa.statespace.learning.limits import Limits
 from probsfa.statespace.learning.memory_metric import MemoryMetric, make_metric
 from probsfa.statespace.learning.noise import Noise, slope_for_metric
-from probsfa.statespace.learning.pattern_metric import (
-    Pattern,
-    PatternCounts,
-    PatternMetric,
-    count_patterns,
-    patterns_of,
-    suits,
-)
 from probsfa.statespace.learning.processes import longest_steps
 from probsfa.statespace.learning.quasi_newton import Ascent, Box, Evaluation, Transport, ascend, straight
 from probsfa.statespace.learning.turns import turn_along
@@ -110,8 +100,6 @@ def _not_told() -> None:
 
 #: Expected statistics of the latents at given parameters.
 EStep = Callable[[Parameters], Statistics]
-#: Rows by the columns that are unseen for long in them.
-CountPatterns = Callable[[], PatternCounts | None]
 
 
 class CountedEStep:
@@ -127,8 +115,6 @@ class CountedEStep:
         Called with the number of evaluations and the best log-likelihood so far.
     e_step : callable, optional
         Expected statistics of parameters, where the panel is only a sample of the data.
-    count_patterns : callable, optional
-        Gives, for all the data then, rows by the columns that are unseen for long in them.
 
     Attributes
     ----------
@@ -151,7 +137,6 @@ class CountedEStep:
         limit: int,
         report: Report | None = None,
         e_step: EStep | None = None,
-        count_patterns: CountPatterns | None = None,
     ) -> None:
         self.panel = panel
         self.limit = limit
@@ -162,7 +147,7 @@ class CountedEStep:
         self._report = report
         self.refined = refinement_report(report)
         self.best_start: tuple[float, Parameters] | None = None
-        self._e_step, self._count_patterns = e_step, count_patterns
+        self._e_step = e_step
         self.noise: Noise | None = None
         self.limits: Limits | None = None
 
@@ -182,13 +167,6 @@ class CountedEStep:
     def log_prior(self, params: Parameters) -> float:
         """Log density of the prior at given parameters, in nats, up to a constant."""
         return 0.0 if self.noise is None else self.noise.log_prior(params.noise_variance)
-
-    @cached_property
-    def pattern_counts(self) -> PatternCounts | None:
-        """Rows by the columns that are unseen for long in them, where that is known."""
-        if self._count_patterns is not None:
-            return self._count_patterns()
-        return count_patterns(self.panel) if self._e_step is None else None
 
     @property
     def exhausted(self) -> bool:
@@ -255,25 +233,15 @@ class ExactObjective:
         size = self.layout.n_noise
         return np.zeros(size) if noise is None else noise.prior_slope(params.noise_variance)
 
-    @cached_property
-    def _patterns(self) -> tuple[Pattern, ...]:
-        """Which columns are seen in how many rows, where some are unseen for long."""
-        return patterns_of(self.evaluate.pattern_counts) if suits(self.layout) else ()
-
-    def metric(self, vector: FloatArray, evaluation: Evaluation) -> CentredMetric:
+    def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric | MemoryMetric:
         """Expected information, damped by that of complete data: with full damping a step is one of EM."""
         params = from_vector(self.layout, vector, self.template)
         noise, place = self.evaluate.noise, self.layout.slices[2]
         slope = slope_for_metric(evaluation.gradient, place, noise, params.noise_variance)
         stats: Statistics = evaluation.detail
-        metric: Metric | MemoryMetric | PatternMetric
-        if self._patterns:
-            metric = PatternMetric(self.layout, params, stats, self._patterns, slope)
-        else:
-            # One stretch at least: what more sequences or long gaps make of it would be more.
-            complete = complete_data_of(stats, params, 1.0, centred=True)
-            metric = make_metric(self.layout, params, complete, slope)
-        return CentredMetric(metric, self.layout, means_of_latents(stats, params))
+        # One stretch at least: what more sequences or long gaps make of it would be more.
+        complete = complete_data_of(stats, params, 1.0, centred=True)
+        return make_metric(self.layout, params, complete, slope)
 
 
 # Longest step of one iteration: in the loadings (standard deviations), log r, mu.
