@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -41,6 +42,7 @@ from probsfa.expansions import (
     RadialBasis,
 )
 from probsfa.graphs import Serial, from_sparse, temporal
+from tests.saved import cases
 
 N = 60
 
@@ -202,6 +204,26 @@ def test_what_is_not_fitted_is_refused(tmp_path):
         SFA().save(tmp_path / "model.npz")
     with pytest.raises(ValueError, match="Estimators can be saved; this is a dict"):
         probsfa.save({}, tmp_path / "model.npz")
+
+
+# ------------------------------------------------------------------ files of earlier versions
+
+VERSION1 = Path(__file__).parent / "saved" / "version1"
+EXPECTED = cases.read_results(VERSION1)
+
+
+@pytest.mark.parametrize("case", EXPECTED)
+def test_files_of_earlier_versions_are_read(case):
+    estimator, data, given = cases.CASES[case]
+    loaded = probsfa.load(VERSION1 / f"{case}.npz")
+    assert type(loaded) is type(estimator)
+    found = cases.results(loaded, data, given)
+    for name, expected in EXPECTED[case].items():
+        if expected.dtype.kind == "f":
+            size = np.nanmax(np.abs(expected), initial=0.0)
+            np.testing.assert_allclose(found[name], expected, rtol=1e-7, atol=1e-7 * size, err_msg=name)
+        else:
+            assert found[name].astype(str).tolist() == expected.astype(str).tolist(), name
 
 
 # ------------------------------------------------------------------ files that are none
