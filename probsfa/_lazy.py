@@ -1,10 +1,11 @@
 """Names of packages that are looked up when they are first used."""
 
 import importlib
+import warnings
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["homes_in_stub", "looked_up"]
+__all__ = ["homes_in_stub", "looked_up", "renamed"]
 
 
 def homes_in_stub(path: str) -> dict[str, str]:
@@ -43,3 +44,26 @@ def looked_up(
         return value
 
     return look_up, lambda: sorted({*namespace, *homes})
+
+
+def renamed(package: str, now: dict[str, str]) -> Callable[[str], object]:
+    """Return ``__getattr__`` of a module that still has some public names of the version before.
+
+    Parameters
+    ----------
+    package : str
+        Name of the module.
+    now : dict of str
+        The present name of every old one, as "module:name".
+    """
+
+    def look_up(name: str) -> object:
+        if name not in now:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        home, _, new = now[name].partition(":")
+        warnings.warn(
+            f"{package}.{name} will be removed in version 2.0. Use {home}.{new}.", FutureWarning, stacklevel=2
+        )
+        return getattr(importlib.import_module(home), new)
+
+    return look_up

@@ -1,6 +1,5 @@
 """Bayesian slow feature analysis as a scikit-learn estimator, thin over this room's functions."""
 
-import os
 import sys
 import warnings
 from typing import Any, Self
@@ -12,10 +11,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 from tqdm import tqdm
 
-from probsfa import _storage
 from probsfa._frames import lists_in_lists_out
 from probsfa._like_input import like_input, like_rows
 from probsfa._random import generator
+from probsfa._saving import Saved
 from probsfa._typing import FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_sequences
 from probsfa.bayes import inference_data, persistence
@@ -50,7 +49,7 @@ __all__ = ["BayesianForecast", "BayesianSFA"]
 
 
 @lists_in_lists_out
-class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class BayesianSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Slow feature analysis with a posterior for everything: time scales, loadings, noise, latents, holes.
 
     The model is that of :class:`probsfa.ProbabilisticSFA`, with priors on its parameters. The latents are
@@ -662,25 +661,22 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     # ------------------------------------------------------------------- storage
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the posterior to a file that :func:`probsfa.load` reads; no pickle.
-
-        The file holds the draws, the training data, which ArviZ is told of, and the priors by name and
-        numbers; not the coordinates of the sampler.
-
-        Parameters
-        ----------
-        path : path-like
-            File to write; what is there is replaced in one piece.
-
-        Raises
-        ------
-        ValueError
-            If a prior is not one of NumPyro's distributions that are made of numbers by their name.
-        """
-        check_is_fitted(self)
+    def _to_arrays(self) -> dict[str, Any]:
+        """Return the posterior as values for a file."""
         names = getattr(self, "feature_names_in_", None)
-        persistence.write(path, self.fitted_, self.get_params(), names)
+        return persistence.to_arrays(self.fitted_, self.get_params(deep=False), names)
+
+    @classmethod
+    def _from_arrays(cls, state: dict[str, Any]) -> Self:
+        """Return the estimator of these values."""
+        fitted, options = persistence.from_arrays(state)
+        estimator = cls(**options)
+        check_settings(estimator)
+        estimator._set_fitted(fitted, report(fitted))
+        estimator.n_features_in_ = fitted.target.n_features
+        if "feature_names" in state:
+            estimator.feature_names_in_ = np.asarray(state["feature_names"], dtype=object)
+        return estimator
 
     # ------------------------------------------------------------------ plumbing
 
@@ -715,21 +711,6 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     def _bar(self, total: int, unit: str) -> Any:
         return tqdm(total=total, desc="fit", unit=unit, file=sys.stderr, disable=not self.progress_bar)
-
-
-def load(path: str | os.PathLike[str]) -> BayesianSFA:
-    """Load a model that :meth:`BayesianSFA.save` wrote; errors as of :func:`probsfa.load`."""
-    fitted, options, names = persistence.read(path)
-    _storage.check_parameters(path, options, BayesianSFA().get_params())
-    estimator = BayesianSFA(**options)
-    with _storage.usable(path):
-        check_settings(estimator)
-        outcome = report(fitted)
-    estimator._set_fitted(fitted, outcome)
-    estimator.n_features_in_ = fitted.target.n_features
-    if names is not None:
-        estimator.feature_names_in_ = names
-    return estimator
 
 
 def _with_missing(values: FloatArray, observed: FloatArray, cells: FloatArray) -> FloatArray:

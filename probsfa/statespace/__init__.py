@@ -32,13 +32,13 @@ Samplers alone go to the engine directly, by the likelihood as a function that J
 (:mod:`probsfa.statespace.engine.likelihood`).
 """
 
+from probsfa._lazy import renamed
 from probsfa.statespace.covariates import calendar_terms as calendar_terms
 from probsfa.statespace.covariates import harmonics as harmonics
 from probsfa.statespace.covariates import trend as trend
 from probsfa.statespace.diagnostics import Diagnostics as Diagnostics
 from probsfa.statespace.engine.choose import use_strategy as use_strategy
 from probsfa.statespace.estimator import ProbabilisticSFA as ProbabilisticSFA
-from probsfa.statespace.estimator import load as load
 from probsfa.statespace.filtering import FilterResult as FilterResult
 from probsfa.statespace.filtering import FilterState as FilterState
 from probsfa.statespace.innovations import InnovationParameters as InnovationParameters
@@ -79,7 +79,6 @@ __all__ = [
     "calendar_terms",
     "harmonics",
     "innovation_parameters",
-    "load",
     "make_innovation_parameters",
     "make_parameters",
     "noise_free_log_likelihood",
@@ -89,3 +88,5 @@ __all__ = [
     "trend",
     "use_strategy",
 ]
+
+__getattr__ = renamed(__name__, {"load": "probsfa:load"})

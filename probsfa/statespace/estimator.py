@@ -2,7 +2,6 @@
 
 import copy
 import numbers
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,11 +13,11 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from probsfa import _storage
 from probsfa._frames import lists_in_lists_out
 from probsfa._like_input import like_input, like_rows
 from probsfa._optional_attributes import set_where_asked
 from probsfa._random import generator
+from probsfa._saving import Saved
 from probsfa._times import TimeAxis
 from probsfa._timescales import timescales_from_decay
 from probsfa._typing import FloatArray, Seed
@@ -61,11 +60,11 @@ from probsfa.statespace.timeline import (
 )
 from probsfa.statespace.transforms import make_transforms
 
-__all__ = ["ProbabilisticSFA", "load"]
+__all__ = ["ProbabilisticSFA"]
 
 
 @lists_in_lists_out
-class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class ProbabilisticSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Dynamic factor model with independent AR(1) factors: probabilistic slow feature analysis.
 
     Each latent factor is an AR(1) process of unit variance; columns are linear functions of the factors plus
@@ -1211,17 +1210,22 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     # ------------------------------------------------------------------- storage
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Save the fitted model to a file for :func:`probsfa.load`; no pickle.
-
-        Parameters
-        ----------
-        path : path-like
-            File to write; an existing file is replaced atomically.
-        """
-        check_is_fitted(self)
+    def _to_arrays(self) -> dict[str, Any]:
+        """Return the fitted model as values for a file."""
         names = getattr(self, "feature_names_in_", None)
-        persistence.write(path, self._model, self.get_params(deep=False), names)
+        return persistence.to_arrays(self._model, self.get_params(deep=False), names)
+
+    @classmethod
+    def _from_arrays(cls, state: dict[str, Any]) -> Self:
+        """Return the estimator of these values."""
+        model, options = persistence.from_arrays(state)
+        estimator = cls(**options)
+        FitOptions.of(estimator).check()
+        estimator.n_features_in_ = model.fitted.params.n_features
+        if "feature_names" in state:
+            estimator.feature_names_in_ = np.asarray(state["feature_names"], dtype=object)
+        estimator._take_over(model)
+        return estimator
 
     # ------------------------------------------------------------------ plumbing
 
@@ -1380,42 +1384,3 @@ def with_times(fitted: MaximumLikelihood, axis: TimeAxis, time_unit: float) -> M
     """Return the result of a fit with the unit of time of its data."""
     status = fitted.status + describe_index(axis, time_unit)
     return replace(fitted, time_unit=time_unit, status=status, axis=axis)
-
-
-def load(path: str | os.PathLike[str]) -> ProbabilisticSFA:
-    """Load a model that :meth:`ProbabilisticSFA.save` saved.
-
-    Parameters
-    ----------
-    path : path-like
-        File to read.
-
-    Returns
-    -------
-    ProbabilisticSFA
-        The fitted estimator.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    ValueError
-        If it is not a model of this package, is damaged, or has a later version of the format. Sizes are
-        checked before anything is unpacked.
-    """
-    model, options, names = persistence.read(path)
-    _storage.check_parameters(path, options, ProbabilisticSFA().get_params())
-    estimator = ProbabilisticSFA(**options)
-    try:
-        FitOptions.of(estimator).check()
-        if estimator.random_state is not None:
-            check_count("random_state", estimator.random_state, minimum=0)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"{os.fspath(path)} has a parameter that is none: {str(error).rstrip('.')}."
-        ) from None
-    estimator.n_features_in_ = model.fitted.params.n_features
-    if names is not None:
-        estimator.feature_names_in_ = names
-    estimator._take_over(model)
-    return estimator
