@@ -223,7 +223,9 @@ def _digest(tree: Any, arrays: dict[str, NDArray[Any]]) -> str:
 def _probe(estimator: Any) -> dict[str, Any] | None:
     """Return a method, two rows and its outputs for them; None if the estimator rejects such rows."""
     n_features = getattr(estimator, "n_features_in_", None)
-    for method in _METHODS if n_features is not None else ():
+    if n_features is None:
+        return None
+    for method in _METHODS:
         for first in (0.0, 1.0):
             rows = np.full((2, n_features), first)
             rows[1] = 0.5 * first
@@ -271,9 +273,10 @@ class _Arrays:
         if isinstance(value, np.ndarray):
             return self._array(value, where)
         if scipy.sparse.issparse(value):
-            value = value if value.format in ("csr", "csc") else value.tocsr()
-            parts = [self._array(getattr(value, part), where) for part in ("data", "indices", "indptr")]
-            return {"sparse": type(value).__name__, "shape": [int(n) for n in value.shape], "parts": parts}
+            matrix: Any = value
+            matrix = matrix if matrix.format in ("csr", "csc") else matrix.tocsr()
+            parts = [self._array(getattr(matrix, part), where) for part in ("data", "indices", "indptr")]
+            return {"sparse": type(matrix).__name__, "shape": [int(n) for n in matrix.shape], "parts": parts}
         if isinstance(value, np.random.RandomState | np.random.Generator):
             return None  # the state of a generator is no part of the fit
         if isinstance(value, dict):

@@ -164,6 +164,18 @@ def test_unknown_name():
         from probsfa import PFA  # noqa: F401
 
 
+# Public names, classes named in a saved file, and the compiled engine, which may be absent.
+BY_STRING = {"_lazy.py", "_saving.py", "kernels.py"}
+
+
+def test_no_module_is_imported_by_a_string():
+    """The import contract sees only import statements."""
+    named = ("import_module(", "__import__(", "resolve_name(")
+    sources = Path(probsfa.__file__).parent.rglob("*.py")
+    found = {path.name for path in sources if any(one in path.read_text(encoding="utf-8") for one in named)}
+    assert found == BY_STRING
+
+
 def test_version_is_that_of_the_installed_package():
     from importlib import metadata
 
