@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["homes_in_stub", "looked_up", "renamed"]
+__all__ = ["deprecated", "homes_in_stub", "looked_up"]
 
 
 def homes_in_stub(path: str) -> dict[str, str]:
@@ -43,27 +43,28 @@ def looked_up(
         namespace[name] = value  # looked up once, then as cheap as any other name
         return value
 
-    return look_up, lambda: sorted({*namespace, *homes})
+    return look_up, lambda: sorted(namespace["__all__"])
 
 
-def renamed(package: str, now: dict[str, str]) -> Callable[[str], object]:
-    """Return ``__getattr__`` of a module that still has some public names of the version before.
+def deprecated(module: str, names: dict[str, tuple[str, str]]) -> Callable[[str], object]:
+    """Return ``__getattr__`` of a module for names that were public in the version before.
 
     Parameters
     ----------
-    package : str
+    module : str
         Name of the module.
-    now : dict of str
-        The present name of every old one, as "module:name".
+    names : dict of (str, str)
+        For each old name, the place of the object as "module:name", and a sentence with the replacement.
     """
 
     def look_up(name: str) -> object:
-        if name not in now:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        home, _, new = now[name].partition(":")
+        if name not in names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        place, advice = names[name]
+        home, _, now = place.partition(":")
         warnings.warn(
-            f"{package}.{name} will be removed in version 2.0. Use {home}.{new}.", FutureWarning, stacklevel=2
+            f"{module}.{name} will be removed in version 2.0. {advice}", FutureWarning, stacklevel=2
         )
-        return getattr(importlib.import_module(home), new)
+        return getattr(importlib.import_module(home), now)
 
     return look_up

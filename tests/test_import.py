@@ -157,6 +157,25 @@ def test_public_names_are_the_objects_themselves():
     assert python("import probsfa; print(probsfa.datasets.__name__)") == "probsfa.datasets\n"
 
 
+def test_dir_lists_public_names_only():
+    assert dir(probsfa) == sorted(probsfa.__all__)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        *[("statespace", name) for name in ("load", "innovation_parameters", "make_innovation_parameters")],
+        *[("imputation", name) for name in ("Errors", "Hiding", "Method", "Progress")],
+        *[("imputation", name) for name in ("fit_quietly", "hide", "score")],
+    ],
+)
+def test_names_that_were_public_warn(module, name):
+    home = getattr(probsfa, module)
+    assert name not in home.__all__
+    with pytest.warns(FutureWarning, match=f"probsfa.{module}.{name} will be removed in version 2.0"):
+        assert callable(getattr(home, name))
+
+
 def test_unknown_name():
     with pytest.raises(AttributeError, match="module 'probsfa' has no attribute 'PFA'"):
         _ = probsfa.PFA
