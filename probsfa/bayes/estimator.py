@@ -119,8 +119,8 @@ class BayesianSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     decay_, timescales_, loadings_, noise_variance_, mean_ : ndarray
         Posterior means, slowest first; the time scales are medians.
     time_unit_ : float
-        Unit of time of `decay_`: one row; or the median time between rows if times were given or an uneven
-        index told them, in their unit, which is a second for dates and durations.
+        Time step of `decay_`: 1.0, which is a row, or the median step of dates; the median step of `times`
+        that are numbers.
     time_unit_seconds_ : float or None
         The same in seconds, where `times` or the index of a frame were dates or durations; None where that is
         not known.
@@ -512,7 +512,7 @@ class BayesianSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         ends = central_interval(interval)
         sequences = self._check(X, lengths, times)
         axis = self.fitted_.sequences.axis
-        horizon = make_horizon(X, sequences, times, axis, self.time_unit_, n_steps=n_steps, fh=fh)
+        horizon = make_horizon(X, sequences, axis, self.time_unit_, n_steps=n_steps, fh=fh)
         steps = [each.steps for each in horizon]
         mixed = predict_ahead(self.fitted_, sequences, self.n_predictive, steps, ends)
         frames = X if sequences.is_list else [X] * len(mixed)

@@ -56,7 +56,6 @@ from probsfa.statespace.timeline import (
     in_model_time,
     make_horizon,
     refuse_uneven,
-    times_of_stream,
 )
 from probsfa.statespace.transforms import make_transforms
 
@@ -125,7 +124,7 @@ class ProbabilisticSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
     decay_, timescales_ : ndarray (K,)
         Lag-one autocorrelation of each factor, slowest first, and ``-time_unit_ / log(decay_)``.
     time_unit_ : float
-        Time step of `decay_`: one row, or the median time step of irregular data.
+        Time step of `decay_`: 1.0, which is a row, or the median step of dates; the median step of numbers.
     time_unit_seconds_ : float or None
         The same in seconds, where rows have dates or durations.
     rhythm_periods_, rhythm_decays_ : ndarray (R,)
@@ -370,11 +369,6 @@ class ProbabilisticSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         ValueError
             If the data or a parameter is not valid.
 
-        Warns
-        -----
-        UserWarning
-            If the index of a DataFrame is irregular; its rows are treated as regular.
-
         Examples
         --------
         >>> import numpy as np
@@ -395,11 +389,9 @@ class ProbabilisticSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
                 "fit_stream reads rows as they lie and takes no transforms; transform the columns before, or "
                 "fit in memory."
             )
-        streaming.check_source(X)
-        seconds, axis = times_of_stream(X, lengths, times)
-        options = options.with_times(axis)
-        model = self._maximise(streaming.InBlocks(self, X, lengths, seconds), options)
-        set_fitted(self, replace(model, fitted=with_times(model.fitted, axis, model.fitted.time_unit)))
+        data = streaming.InBlocks(self, X, lengths, times)
+        model = self._maximise(data, options.with_times(data.axis))
+        set_fitted(self, replace(model, fitted=with_times(model.fitted, data.axis, data.time_unit)))
         return self
 
     @classmethod
@@ -880,7 +872,7 @@ class ProbabilisticSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             raise ValueError(
                 f"target is row {row}, column {column}, which is observed: nothing is predicted."
             )
-        news, dates = self._model.news(old, new, (row, int(column))), dates_of(X_new)
+        news, dates = self._model.news(old, new, (row, int(column))), dates_of(new)
         return news if dates is None else news._replace(times=dates[news.rows])
 
     def forecast(
@@ -937,9 +929,7 @@ class ProbabilisticSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         if n_steps is not None:
             check_count("n_steps", n_steps)
         sequences = self._check(X, lengths, times, later=True)
-        horizon = make_horizon(
-            X, sequences, times, self._model.fitted.axis, self.time_unit_, n_steps=n_steps, fh=fh
-        )
+        horizon = make_horizon(X, sequences, self._model.fitted.axis, self.time_unit_, n_steps=n_steps, fh=fh)
         steps = [each.steps for each in horizon]
         sequences, following = self._with_exog(
             sequences, X, exog, [Ahead(len(each.steps), each.index) for each in horizon]
@@ -1338,9 +1328,7 @@ class ProbabilisticSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             names = ", ".join(map(repr, regression.names[:10]))
             raise ValueError(f"The model was fitted with exog, {names}; give exog= for these rows, too.")
         if n_steps:
-            horizon = make_horizon(
-                X, sequences, times, model.fitted.axis, self.time_unit_, n_steps=n_steps, fh=None
-            )
+            horizon = make_horizon(X, sequences, model.fitted.axis, self.time_unit_, n_steps=n_steps, fh=None)
             ahead = [Ahead(n_steps, each.index) for each in horizon]
         return with_exog(sequences, X, exog, regression.names, ahead)
 
