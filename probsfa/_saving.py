@@ -428,14 +428,14 @@ def _build(kind: str, cls: Any, state: dict[str, Any]) -> Any:
 def _class(kind: str, name: str) -> Any:
     """Return the class "module:name", if it is one that is saved as this kind.
 
-    A class that was moved since is found by its name in the public module, such as ``probsfa.sfa``.
+    A class that was moved since is found by its name in the package, such as ``probsfa.graphs``.
     """
     module, _, path = name.partition(":")
     packages = _RECORDS if kind in ("record", "object") else _PACKAGES
     if not _is_in(module, packages):
         raise ValueError(f"{module!r:.60} is no module that models are saved from")
     found: Any = None
-    for place in (module, ".".join(module.split(".")[:2])):
+    for place in _places(module):
         try:
             found = pkgutil.resolve_name(f"{place}:{path}")
             break
@@ -499,6 +499,16 @@ def checked_sizes(
         if name in positive and not np.all(array > 0.0):
             raise ValueError(f"{name} must be positive, got {array.min()}")
     return sizes
+
+
+def _places(module: str) -> Iterator[str]:
+    """Yield a module, its package, and the modules of a package with records, which may be private."""
+    home = ".".join(module.split(".")[:2])
+    yield module
+    yield home
+    if home in _RECORDS:
+        folder = Path(__file__).parent / home.split(".")[1]
+        yield from (one.name for one in pkgutil.walk_packages([str(folder)], f"{home}."))
 
 
 # ------------------------------------------------------------------ the archive

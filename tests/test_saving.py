@@ -1,6 +1,7 @@
 """Any estimator saved as arrays and text, loaded again, and refused where it cannot be."""
 
 import json
+import re
 import zipfile
 from pathlib import Path
 
@@ -336,6 +337,21 @@ def test_a_file_runs_no_other_code(saved, tmp_path, kind, name):
     target = rewritten(saved[0], tmp_path / "changed.npz", change)
     with pytest.raises(ValueError, match="contains no usable model: .*(is no module|is no )"):
         probsfa.load(target)
+
+
+def test_a_class_that_was_moved_is_found(tmp_path):
+    """A public class, and one that only a saved graph names."""
+    source = VERSION1 / "graph_builder.npz"
+
+    def change(header, arrays):
+        text = json.dumps(header["tree"])
+        for name in ("GraphSFA", "Serial", "GraphMoments"):
+            text = re.sub(rf"probsfa\.(\w+)\.[\w.]+:{name}\b", rf"probsfa.\1.moved_since:{name}", text)
+        assert text.count("moved_since") == 4  # moments twice
+        header["tree"] = json.loads(text)
+
+    loaded = probsfa.load(rewritten(source, tmp_path / "moved.npz", change))
+    np.testing.assert_array_equal(loaded.transform(cases.X), probsfa.load(source).transform(cases.X))
 
 
 def test_any_damage_of_the_directory_names_the_file(saved, tmp_path):
