@@ -14,7 +14,7 @@ from probsfa import model_selection as model_selection
 from probsfa import monitoring as monitoring
 from probsfa import plots as plots
 from probsfa._compilation import enable_compilation_cache as enable_compilation_cache
-from probsfa._models import load as load
+from probsfa._saving import load as load
 from probsfa._saving import save as save
 from probsfa.bayes import BayesianSFA as BayesianSFA
 from probsfa.extensions import Autoencoder as Autoencoder

@@ -1,23 +1,23 @@
-"""Times that the index of a frame tells: dates, durations and periods.
+"""Times of rows, from `times=` or from the index of a frame: dates, durations, periods, or numbers.
 
 Steps that are all alike are even sampling, whether they are alike by the clock (hours) or by the calendar
 (months, business days, days of a time zone that sets its clocks forward and back). All other indexes are read
-as times of observation. An index of plain numbers or of text tells no times.
+as times of observation. An index of plain numbers or of text is not used.
 """
 
 import re
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from probsfa._times import TimeAxis, check_times
+from probsfa._times import TimeAxis, TimeIndex, check_times, median_step, read_times
 from probsfa._xarray import is_data_array, labels_of_rows
 
-__all__ = ["IndexTimes", "calendar_seconds", "index_of", "read_dates", "read_index", "tells_times"]
+__all__ = ["calendar_seconds", "index_of", "read_time_index", "tells_times"]
 
 #: Seconds of one step of each calendar, in the mean.
 CALENDARS = {"day": 86_400.0, "month": 365.2425 / 12.0 * 86_400.0, "business day": 7.0 / 5.0 * 86_400.0}
@@ -34,30 +34,6 @@ TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _LOOKS_LIKE_A_DATE = re.compile(r"\s*\d{4}[-/.]\d{1,2}([-/.]\d{1,2})?([T ]\d{1,2}:\d{2}.*)?\s*$")
 
 
-class IndexTimes(NamedTuple):
-    """Times of all rows, read from the index of frames.
-
-    Attributes
-    ----------
-    times : ndarray (N,)
-        Seconds.
-    step : float or None
-        Seconds between rows, where that is the same throughout.
-    axis : TimeAxis
-        What the times are counted in.
-    """
-
-    times: NDArray[np.float64]
-    step: float | None
-    axis: TimeAxis
-
-    def in_steps(self) -> "IndexTimes":
-        """Return even times in units of their step, others as they are."""
-        if self.step is None:
-            return self
-        return IndexTimes(self.times / self.step, 1.0, self.axis._replace(unit=self.step))
-
-
 def index_of(X: Any) -> Any:
     """Return the index of a frame of pandas or of the rows of a DataArray, None for everything else."""
     if is_data_array(X):
@@ -71,28 +47,35 @@ def tells_times(index: Any) -> bool:
     return index is not None and index.nlevels == 1 and index.inferred_type in _KINDS
 
 
-def read_index(
-    X: Any, lengths: Sequence[int], *, as_list: bool, calendar: str | None = None, infer: bool = True
-) -> IndexTimes | None:
-    """Read the times that the index of a frame tells.
+def read_time_index(
+    X: Any,
+    lengths: Sequence[int],
+    *,
+    as_list: bool,
+    times: Any = None,
+    axis: TimeAxis | None = None,
+) -> TimeIndex | None:
+    """Return the times of all rows.
 
     Parameters
     ----------
     X : object
-        What the caller gave: a frame of pandas, or a list of them where `as_list`; nothing else has an index.
+        Argument of the caller: a frame of pandas, or a list of them where `as_list`; nothing else has an
+        index.
     lengths : sequence of int
         Rows of every sequence.
     as_list : bool
         Whether the data came as a list of sequences.
-    calendar : {"day", "month", "business day"} or None, default=None
-        Calendar to count by, where the dates allow.
-    infer : bool, default=True
-        Whether to look for the calendar by which the steps are alike.
+    times : array-like or list of array-likes, optional
+        Times that were given; they have priority over the index.
+    axis : TimeAxis, optional
+        What the times of a fitted model are counted in: dates are counted by its calendar, in seconds. None
+        in a fit, where dates are counted in units of their median step.
 
     Returns
     -------
-    IndexTimes or None
-        None where no index tells times.
+    TimeIndex or None
+        None if there are neither `times` nor an index of dates, durations or periods.
 
     Raises
     ------
@@ -102,15 +85,36 @@ def read_index(
     Warns
     -----
     UserWarning
-        If an index seems to tell times in a form that is not read.
+        If an index seems to contain times in a form that is not read.
 
     Examples
     --------
     >>> import pandas as pd
     >>> months = pd.date_range("2024-01-01", periods=3, freq="MS")
-    >>> read = read_index(pd.DataFrame({"a": [1.0, 2.0, 3.0]}, index=months), [3], as_list=False)
-    >>> read.step / 86_400, read.axis.calendar
-    (30.436875, 'month')
+    >>> read = read_time_index(pd.DataFrame({"a": [1.0, 2.0, 3.0]}, index=months), [3], as_list=False)
+    >>> read.step, read.axis.unit / 86_400, read.axis.calendar
+    (1.0, 30.436875, 'month')
+    """
+    calendar = None if axis is None else axis.calendar
+    if times is None:
+        infer = axis is None or axis.kind != "dates"
+        found = _read_index(X, lengths, as_list=as_list, calendar=calendar, infer=infer)
+    else:
+        found = read_times(times, lengths, as_list=as_list)
+        if calendar is not None and found.labels is not None:
+            import pandas as pd  # the calendar came from an index of pandas
+
+            indexes = [pd.Index(piece) for piece in found.labels]
+            found = _read_dates(indexes, ["times"] * len(indexes), calendar=calendar)
+    return found if found is None or axis is not None else found.in_steps()
+
+
+def _read_index(
+    X: Any, lengths: Sequence[int], *, as_list: bool, calendar: str | None, infer: bool
+) -> TimeIndex | None:
+    """Return the times of the index of frames, in seconds.
+
+    With `infer`, the calendar is found by which the steps are the same, if there is one.
     """
     indexes = [index_of(x) for x in (X if as_list else [X])]
     names = [f"X[{i}]" for i in range(len(indexes))] if as_list else ["X"]
@@ -134,30 +138,18 @@ def read_index(
         indexes = [indexes[0][a:b] for a, b in zip(edges[:-1], edges[1:], strict=True)]
         if len(indexes) > 1:
             labels = [f"{labels[0]} (sequence {i})" for i in range(len(indexes))]
-    return read_dates(indexes, labels, calendar=calendar, infer=infer, from_index=True)
+    return _read_dates(indexes, labels, calendar=calendar, infer=infer, from_index=True)
 
 
-def read_dates(
+def _read_dates(
     pieces: Sequence[Any],
     labels: Sequence[str],
     *,
     calendar: str | None = None,
     infer: bool = False,
     from_index: bool = False,
-) -> IndexTimes:
-    """Read an index of times for each sequence; parameters as of :func:`read_index`.
-
-    Parameters
-    ----------
-    pieces : sequence of Index
-        Dates, durations or periods of every sequence.
-    labels : sequence of str
-        How to call each in error messages.
-    calendar, infer
-        As in :func:`read_index`.
-    from_index : bool, default=False
-        Whether they are the index of a frame.
-    """
+) -> TimeIndex:
+    """Return the times of an index for each sequence; `labels` are their names in messages."""
     if infer:
         calendar = _calendar_of_periods(pieces)
     stamps = [_stamps(piece, label) for piece, label in zip(pieces, labels, strict=True)]
@@ -167,16 +159,23 @@ def read_dates(
         assert calendar is not None
         unit = CALENDARS[calendar]
         step = _common([np.diff(count) * unit for count in counted])
-        times = np.concatenate([count * unit for count in counted])
-        return IndexTimes(times, step, TimeAxis("dates", calendar, from_index, _even(step, counted)))
+        seconds = [count * unit for count in counted]
+        axis = TimeAxis("dates", calendar, from_index, _even(step, counted))
+        return _time_index(seconds, axis, step, pieces)
     step = _common([_clock_steps(piece) for piece in stamps])
     if step is None and infer:
         for each in CALENDARS:
             counted = _counts(stamps, each)
             if counted is not None and _common([np.diff(count) for count in counted]) is not None:
-                return read_dates(pieces, labels, calendar=each, from_index=from_index)
-    axis = TimeAxis("dates", None, from_index, _even(step, seconds))
-    return IndexTimes(np.concatenate(seconds), step, axis)
+                return _read_dates(pieces, labels, calendar=each, from_index=from_index)
+    return _time_index(seconds, TimeAxis("dates", None, from_index, _even(step, seconds)), step, pieces)
+
+
+def _time_index(
+    seconds: list[NDArray[np.float64]], axis: TimeAxis, step: float | None, labels: Sequence[Any]
+) -> TimeIndex:
+    median = median_step(seconds) if step is None else step
+    return TimeIndex(np.concatenate(seconds), axis, step, median, tuple(labels))
 
 
 def calendar_seconds(stamps: Any, calendar: str | None) -> NDArray[np.float64]:

@@ -1,10 +1,11 @@
 """Names of packages that are looked up when they are first used."""
 
 import importlib
+import warnings
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["homes_in_stub", "looked_up"]
+__all__ = ["deprecated", "homes_in_stub", "looked_up"]
 
 
 def homes_in_stub(path: str) -> dict[str, str]:
@@ -42,4 +43,28 @@ def looked_up(
         namespace[name] = value  # looked up once, then as cheap as any other name
         return value
 
-    return look_up, lambda: sorted({*namespace, *homes})
+    return look_up, lambda: sorted(namespace["__all__"])
+
+
+def deprecated(module: str, names: dict[str, tuple[str, str]]) -> Callable[[str], object]:
+    """Return ``__getattr__`` of a module for names that were public in the version before.
+
+    Parameters
+    ----------
+    module : str
+        Name of the module.
+    names : dict of (str, str)
+        For each old name, the place of the object as "module:name", and a sentence with the replacement.
+    """
+
+    def look_up(name: str) -> object:
+        if name not in names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        place, advice = names[name]
+        home, _, now = place.partition(":")
+        warnings.warn(
+            f"{module}.{name} will be removed in version 2.0. {advice}", FutureWarning, stacklevel=2
+        )
+        return getattr(importlib.import_module(home), now)
+
+    return look_up

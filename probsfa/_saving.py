@@ -1,27 +1,33 @@
-"""Any estimator as arrays and plain text, and back: no pickle.
+"""Save and load fitted estimators: arrays and plain text, no pickle.
 
-An estimator is its parameters and fitted attributes. These are numbers, text, arrays, sparse matrices, lists
-of such, records of this package, and estimators of this package and of scikit-learn. Each becomes a node
-of a tree that JSON can hold, with the arrays beside it (:mod:`probsfa._storage`). A fitted estimator with a
-format of its own, such as :class:`probsfa.ProbabilisticSFA` within a pipeline, is the bytes of the file that
-it would write. What is none of these, a function for example, is refused: it cannot be made again from a file
-without running what the file says.
+A file is a NumPy archive (``.npz``) of arrays and one JSON text, the header. The header contains the version
+of the format and a tree of nodes: numbers, texts, arrays by their names in the archive, collections, records
+of this package, and estimators of this package and of scikit-learn. An estimator is its parameters and fitted
+attributes, or what its method ``_to_arrays`` returns (:class:`Saved`). A function is refused: it could only
+be restored by running code from the file.
 
-A file also holds what the estimator made of two rows. An estimator that makes anything else of them after
-loading is damaged, or another than it was.
+The header also has a checksum of tree and arrays, and the outputs of the estimator for two rows, which must
+be reproduced after loading.
+
+Version 1 of the format is read too. There a :class:`probsfa.ProbabilisticSFA` or a
+:class:`probsfa.BayesianSFA` was a file of another kind, or the bytes of such a file within a pipeline.
 """
 
 import dataclasses
 import hashlib
-import importlib
 import inspect
+import io
 import json
+import math
 import os
-import tempfile
+import pkgutil
 import warnings
-from collections.abc import Callable
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import scipy.sparse
@@ -31,21 +37,35 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from probsfa import _storage
+from probsfa._files import replacing
+from probsfa._times import seconds_of
 
-__all__ = ["KIND", "Saved", "load", "save"]
+__all__ = ["VERSION", "Saved", "checked_sizes", "load", "save"]
 
-KIND = "estimator"
+VERSION = 2
 
 _PACKAGES = ("probsfa", "sklearn")
-# Whose records are saved.
-_ROOMS = ("probsfa.expansions", "probsfa.extensions", "probsfa.graphs", "probsfa.linalg", "probsfa.sfa")
-_VERBS = ("transform", "predict")
-_SAME = 1e-6  # relative; what another release of the libraries below may make of the same numbers
+# Modules whose records are saved.
+_RECORDS = ("probsfa.expansions", "probsfa.extensions", "probsfa.graphs", "probsfa.linalg", "probsfa.sfa")
+_METHODS = ("transform", "predict")
+_SAME = 1e-6  # relative difference that other releases of the libraries may make
+_PLAIN = (bool, int, float, str)
+_COLLECTIONS: dict[str, type] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
+_SPARSE = ("csr_array", "csc_array", "csr_matrix", "csc_matrix")
+# Kinds of files of version 1 other than "estimator", and their classes.
+_VERSION1 = {
+    "ProbabilisticSFA": "probsfa.statespace.estimator:ProbabilisticSFA",
+    "BayesianSFA": "probsfa.bayes.estimator:BayesianSFA",
+}
 
 
 class Saved:
-    """Mixin for estimators that can be saved."""
+    """Mixin for estimators that can be saved.
+
+    A class that restores itself from other values than its parameters and fitted attributes defines
+    ``_to_arrays()``, which returns a dictionary of numbers, texts, arrays and collections, and the class
+    method ``_from_arrays(state)``, which raises an error for values that make no model.
+    """
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the fitted estimator to a file of arrays and plain text, without pickle.
@@ -53,16 +73,16 @@ class Saved:
         Parameters
         ----------
         path : path-like
-            File to write; what is there is replaced in one piece.
+            File to write; an existing file is replaced atomically.
 
         Raises
         ------
         ValueError
-            If a parameter or a fitted attribute cannot be saved, as a function cannot.
+            If a parameter or a fitted attribute cannot be saved, for example a function.
 
         See Also
         --------
-        probsfa.load : Reads it.
+        probsfa.load : Load it.
         """
         save(self, path)
 
@@ -74,18 +94,18 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     ----------
     estimator : scikit-learn estimator
         An estimator or expansion of this package, or one of scikit-learn that is made of numbers, such as a
-        scaler or a pipeline. Those with a ``save`` of their own are saved by it.
+        scaler or a pipeline.
     path : path-like
-        File to write; what is there is replaced in one piece.
+        File to write; an existing file is replaced atomically.
 
     Raises
     ------
     ValueError
-        If a parameter or a fitted attribute cannot be saved, as a function cannot.
+        If a parameter or a fitted attribute cannot be saved, for example a function.
 
     See Also
     --------
-    probsfa.load : Reads it.
+    probsfa.load : Load it.
 
     Examples
     --------
@@ -103,115 +123,149 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     >>> bool(np.array_equal(again.transform(X), pipeline.transform(X)))
     True
     """
-    if _saves_itself(estimator):
-        estimator.save(path)
-        return
     if not isinstance(estimator, BaseEstimator):
-        raise ValueError(f"Estimators can be saved; this is a {type(estimator).__name__}.")
+        raise ValueError(f"estimator must be a fitted estimator; got a {type(estimator).__name__}.")
     check_is_fitted(estimator)
-    writer = _Writer()
-    tree = writer.encode(estimator, type(estimator).__name__)
-    probe = _probe(estimator)
-    scalars = {"estimator": type(estimator).__name__, "tree": tree, "sklearn": sklearn.__version__}
+    arrays = _Arrays()
+    tree = arrays.encode(estimator, type(estimator).__name__)
+    header = {"format": "probsfa", "version": VERSION, "kind": "estimator", "sklearn": sklearn.__version__}
+    probe = None if "model" in tree else _probe(estimator)
     if probe is not None:
-        verb, rows, result = probe
-        scalars["probe"] = {"verb": verb, "rows": writer.encode(rows, "rows")}
-        scalars["probe"]["result"] = writer.encode(result, "result")
-    scalars["digest"] = _digest(tree, writer.arrays)
-    _storage.write(path, KIND, scalars, writer.arrays)
-
-
-def _saves_itself(estimator: Any) -> bool:
-    """Whether an estimator has a way of saving that is not the one of this module."""
-    own = getattr(type(estimator), "save", None)
-    return own is not None and own is not Saved.save
+        header["probe"] = {name: arrays.encode(value, name) for name, value in probe.items()}
+    header |= {"tree": tree, "digest": _digest(tree, arrays.by_name)}
+    with replacing(path) as [draft], draft.open("wb") as file:
+        np.savez_compressed(file, header=np.array(json.dumps(header)), **arrays.by_name)  # type: ignore[arg-type]
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Load what :func:`save` saved; errors as of :func:`probsfa._storage.read`."""
-    scalars, arrays = _storage.read(path, KIND)
-    if scalars.get("digest") != _digest(scalars.get("tree"), arrays):
-        raise ValueError(f"{os.fspath(path)} holds no usable model: it was changed after it was saved.")
+    """Load an estimator that was saved by its ``save``, or by :func:`probsfa.save`.
+
+    Parameters
+    ----------
+    path : path-like
+        File to read.
+
+    Returns
+    -------
+    estimator
+        The fitted estimator, of the class that was saved.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If it is not a model of this package, is damaged, or has a later version of the format. Sizes are
+        checked before anything is unpacked.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import probsfa
+    >>> from probsfa.datasets import make_slow_mixture
+    >>> X = make_slow_mixture(100, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "model.npz")
+    ...     probsfa.ProbabilisticSFA(1).fit(X).save(path)
+    ...     type(probsfa.load(path)).__name__
+    'ProbabilisticSFA'
+    """
+    with Path(path).open("rb") as stream:
+        header, arrays = _read(stream, os.fstat(stream.fileno()).st_size, os.fspath(path))
+    with _usable(path), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _restore(header, arrays)
+
+
+@contextmanager
+def _usable(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Raise a ValueError that names the file for all errors from its contents."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            estimator = _decode(scalars["tree"], arrays)
-            if not isinstance(estimator, BaseEstimator):
-                raise ValueError(f"it holds a {type(estimator).__name__}, which is no estimator")
-            check_is_fitted(estimator)
-            same = "probe" not in scalars or _is_as_saved(estimator, scalars["probe"], arrays)
-    # A file may say anything, and what it leads to in the libraries below raises as many kinds of errors.
+        yield
+    # A changed file can lead to any error in the libraries below.
     except Exception as error:
-        said = f"it has no {error.args[0]!r}" if isinstance(error, KeyError) else str(error)
-        said = " ".join(said.split()).rstrip(".")[:200]
-        raise ValueError(f"{os.fspath(path)} holds no usable model: {said}.") from error
-    if not same:
+        reason = f"it has no {error.args[0]!r}" if isinstance(error, KeyError) else str(error)
+        reason = " ".join(reason.split()).rstrip(".")[:300]
+        raise ValueError(f"{os.fspath(path)} contains no usable model: {reason}.") from error
+
+
+def _restore(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Any:
+    """Return the estimator of a file."""
+    if header["kind"] in _VERSION1:
+        state = {**header, **arrays}
+        if isinstance(header.get("time_index"), str) and np.dtype(header["time_index"]).kind == "M":
+            state["time_index"] = arrays["time_index"].astype(header["time_index"])
+        return _class("model", _VERSION1[header["kind"]])._from_arrays(state)
+    if header.get("digest") != _digest(header.get("tree"), arrays):
+        raise ValueError("it was changed after it was saved")
+    estimator = _decode(header["tree"], arrays)
+    if not isinstance(estimator, BaseEstimator):
+        raise ValueError(f"it contains a {type(estimator).__name__}, which is no estimator")
+    check_is_fitted(estimator)
+    if "probe" in header and not _reproduces(estimator, header["probe"], arrays):
         raise ValueError(
-            f"{os.fspath(path)} holds no usable model: it gives other results than when it was saved, so it "
-            "is damaged, or was saved with other versions of the libraries (scikit-learn "
-            f"{scalars.get('sklearn')!r:.20})."
+            "its outputs differ from those when it was saved. It is damaged, or was saved with other "
+            f"versions of the libraries (scikit-learn {header.get('sklearn')!r:.20})"
         )
     return estimator
 
 
 def _digest(tree: Any, arrays: dict[str, NDArray[Any]]) -> str:
-    """Return a text that is another for any other tree or arrays."""
-    seen = hashlib.sha256(json.dumps(tree, sort_keys=True).encode())
+    """Return a checksum of a tree and arrays."""
+    digest = hashlib.sha256(json.dumps(tree, sort_keys=True).encode())
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
-        seen.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        seen.update(array.tobytes())
-    return seen.hexdigest()
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
-# ------------------------------------------------------------------ what it does to two rows
-
-
-def _probe(estimator: Any) -> tuple[str, NDArray[np.float64], NDArray[Any]] | None:
-    """Return a verb, two rows and what the estimator makes of them; None where it takes no such rows."""
+def _probe(estimator: Any) -> dict[str, Any] | None:
+    """Return a method, two rows and its outputs for them; None if the estimator rejects such rows."""
     n_features = getattr(estimator, "n_features_in_", None)
     if n_features is None:
         return None
-    for verb in _VERBS:
-        for rows in (np.zeros((2, n_features)), np.ones((2, n_features))):
-            rows[1] *= 0.5
+    for method in _METHODS:
+        for first in (0.0, 1.0):
+            rows = np.full((2, n_features), first)
+            rows[1] = 0.5 * first
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    result = np.asarray(getattr(estimator, verb)(rows))
-            except Exception:  # rows of zeros are not for every estimator, nor is every verb
+                    result = np.asarray(getattr(estimator, method)(rows))
+            except Exception:  # not every estimator accepts rows of zeros, or has both methods
                 continue
             if result.dtype.kind in "fiu" and np.isfinite(result).all():
-                return verb, rows, result
+                return {"verb": method, "rows": rows, "result": result}
     return None
 
 
-def _is_as_saved(estimator: Any, probe: Any, arrays: dict[str, NDArray[Any]]) -> bool:
-    """Whether the estimator makes of two rows what it made of them when it was saved."""
-    verb, rows, expected = probe["verb"], _decode(probe["rows"], arrays), _decode(probe["result"], arrays)
-    if verb not in _VERBS:
-        raise ValueError(f"it asks for {verb!r:.40}")
-    result = np.asarray(getattr(estimator, verb)(rows))
-    if result.shape != expected.shape:
-        return False
+def _reproduces(estimator: Any, probe: Any, arrays: dict[str, NDArray[Any]]) -> bool:
+    """Whether the estimator has the outputs for two rows that it had when it was saved."""
+    if probe["verb"] not in _METHODS:
+        raise ValueError(f"its method is {probe['verb']!r:.40}")
+    result = np.asarray(getattr(estimator, probe["verb"])(_decode(probe["rows"], arrays)))
+    expected = _decode(probe["result"], arrays)
     scale = float(np.abs(expected).max(initial=0.0))
-    return bool(np.allclose(result, expected, rtol=_SAME, atol=_SAME * scale))
+    return result.shape == expected.shape and np.allclose(result, expected, rtol=_SAME, atol=_SAME * scale)
 
 
-# ------------------------------------------------------------------ to a tree and arrays
+# ------------------------------------------------------------------ values to nodes, and back
 
 
-class _Writer:
-    """Turns values into nodes and collects their arrays, each once."""
+class _Arrays:
+    """Encode values as nodes, and collect their arrays, each once."""
 
     def __init__(self) -> None:
-        self.arrays: dict[str, NDArray[Any]] = {}
-        self._known: dict[int, tuple[Any, str]] = {}  # the array itself is held, so that its id stays its own
+        self.by_name: dict[str, NDArray[Any]] = {}
+        self._known: dict[int, tuple[Any, str]] = {}  # with the array, whose id is then not used again
 
     def encode(self, value: Any, where: str) -> Any:
-        """Return the node of a value; `where` names it in messages."""
-        if value is None or isinstance(value, (bool, int, float, str)) and type(value) in _PLAIN:
+        """Return the node of a value; `where` is its name in messages."""
+        if value is None or type(value) in _PLAIN:
             return value
+        if isinstance(value, timedelta | np.timedelta64):
+            return f"{seconds_of(value)} s"
         if isinstance(value, np.generic):
             if value.dtype.kind not in "biufU":
                 raise ValueError(f"{where} is a {value.dtype}, which cannot be saved.")
@@ -219,9 +273,12 @@ class _Writer:
         if isinstance(value, np.ndarray):
             return self._array(value, where)
         if scipy.sparse.issparse(value):
-            return self._sparse(value, where)
+            matrix: Any = value
+            matrix = matrix if matrix.format in ("csr", "csc") else matrix.tocsr()
+            parts = [self._array(getattr(matrix, part), where) for part in ("data", "indices", "indptr")]
+            return {"sparse": type(matrix).__name__, "shape": [int(n) for n in matrix.shape], "parts": parts}
         if isinstance(value, np.random.RandomState | np.random.Generator):
-            return None  # where draws begin is no part of what was fitted
+            return None  # the state of a generator is no part of the fit
         if isinstance(value, dict):
             pairs = [[self.encode(k, where), self.encode(v, f"{where}[{k!r:.40}]")] for k, v in value.items()]
             return {"dict": pairs}
@@ -229,64 +286,56 @@ class _Writer:
             return {"slice": [self.encode(part, where) for part in (value.start, value.stop, value.step)]}
         if isinstance(value, range):
             return {"range": [value.start, value.stop, value.step]}
-        if type(value) in (list, tuple, set, frozenset):
+        if type(value) in _COLLECTIONS.values():
             items = [self.encode(item, f"{where}[{i}]") for i, item in enumerate(value)]
             return {type(value).__name__: items}
         return self._object(value, where)
 
     def _object(self, value: Any, where: str) -> Any:
         cls = type(value)
-        home, name = cls.__module__, cls.__qualname__
-        if home.split(".")[0] == "probsfa" and _saves_itself(value) and _is_fitted(value):
-            return {"file": self._array(_bytes_of(value), where)["array"]}
-        if isinstance(value, BaseEstimator) and home.split(".")[0] in _PACKAGES:
+        of_record = _is_in(cls.__module__, _RECORDS)
+        own = next((one for one in cls.__mro__ if "_to_arrays" in vars(one)), None)
+        if own is not None and _is_fitted(value):
+            cls, state, kind = own, value._to_arrays(), "model"
+        elif isinstance(value, BaseEstimator) and _is_in(cls.__module__, _PACKAGES):
             state, kind = vars(value), "estimator"
-        elif home.startswith(_ROOMS) and hasattr(cls, "_fields"):
+        elif of_record and hasattr(cls, "_fields"):
             state, kind = value._asdict(), "record"
-        elif home.startswith(_ROOMS) and dataclasses.is_dataclass(value):
+        elif of_record and dataclasses.is_dataclass(value):
             fields = [field.name for field in dataclasses.fields(value) if field.init]
             state, kind = {field: getattr(value, field) for field in fields}, "record"
-        elif home.startswith(_ROOMS) and hasattr(value, "__dict__") and not callable(value):
+        elif of_record and hasattr(value, "__dict__") and not callable(value):
             state, kind = vars(value), "object"
         else:
-            what = f"a function ({name})" if callable(value) else f"a {name} of {home.split('.')[0]}"
+            home, name = cls.__module__.split(".")[0], cls.__qualname__
+            what = f"a function ({name})" if callable(value) else f"a {name} of {home}"
             raise ValueError(
                 f"{where} is {what}, which cannot be saved: numbers, text, arrays, lists of such, and "
-                "estimators of probsfa and scikit-learn that are made of these can. Where it is a parameter, "
+                "estimators of probsfa and scikit-learn that are made of these can. If it is a parameter, "
                 "give it by its name, or set it to None after the fit."
             )
         members = {key: self.encode(item, f"{where}.{key}") for key, item in state.items()}
-        return {kind: f"{home}:{name}", "state": members}
+        return {kind: f"{cls.__module__}:{cls.__qualname__}", "state": members}
 
     def _array(self, value: NDArray[Any], where: str) -> Any:
-        if id(value) in self._known:
-            return {"array": self._known[id(value)][1], **_flags(value)}
-        stored = value
-        if value.dtype == object:
-            if not all(isinstance(item, str) for item in value.ravel()):
-                raise ValueError(f"{where} is an array of objects that are no text, which cannot be saved.")
-            stored = value.astype(str)
-        elif value.dtype.kind == "b":
-            stored = value.astype(np.uint8)
-        if stored.dtype.kind not in "fiuU" or stored.dtype.itemsize == 0 or stored.ndim > 5:
+        stored, kind = value, value.dtype.kind
+        node: dict[str, Any] = {} if value.flags.writeable else {"read_only": True}
+        if kind == "O" and all(isinstance(item, str) for item in value.ravel()):
+            stored, node["of"] = value.astype(str), "object"
+        elif kind == "b":
+            stored, node["of"] = value.astype(np.uint8), "bool"
+        elif kind == "M":
+            stored, node["of"] = value.astype(np.int64), str(value.dtype)
+        if stored.dtype.kind not in "fiuU" or stored.dtype.itemsize == 0 or stored.ndim > _MOST_DIMENSIONS:
             raise ValueError(f"{where} is an array of {value.dtype}, which cannot be saved.")
-        name = f"a{len(self.arrays)}"
-        self.arrays[name] = np.asarray(stored)
-        self._known[id(value)] = (value, name)
-        return {"array": name, **_flags(value)}
-
-    def _sparse(self, value: Any, where: str) -> Any:
-        compressed = value if value.format in ("csr", "csc") else value.tocsr()
-        return {
-            "sparse": type(compressed).__name__,
-            "shape": [int(n) for n in compressed.shape],
-            "parts": [
-                self._array(getattr(compressed, part), where) for part in ("data", "indices", "indptr")
-            ],
-        }
+        if id(value) not in self._known:
+            self._known[id(value)] = value, f"a{len(self.by_name)}"
+            self.by_name[self._known[id(value)][1]] = np.asarray(stored)
+        return {"array": self._known[id(value)][1], **node}
 
 
-_PLAIN = (bool, int, float, str)
+def _is_in(module: str, packages: tuple[str, ...]) -> bool:
+    return any(module == one or module.startswith(f"{one}.") for one in packages)
 
 
 def _is_fitted(estimator: Any) -> bool:
@@ -297,54 +346,37 @@ def _is_fitted(estimator: Any) -> bool:
     return True
 
 
-def _bytes_of(estimator: Any) -> NDArray[np.uint8]:
-    """The file that an estimator writes by itself."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.npz"
-        estimator.save(path)
-        return np.frombuffer(path.read_bytes(), dtype=np.uint8)
-
-
-def _flags(value: NDArray[Any]) -> dict[str, Any]:
-    flags: dict[str, Any] = {} if value.flags.writeable else {"read_only": True}
-    if value.dtype.kind in "bO":
-        flags["of"] = {"b": "bool", "O": "object"}[value.dtype.kind]
-    return flags
-
-
-# ------------------------------------------------------------------ from a tree and arrays
-
-_SPARSE = ("csr_array", "csc_array", "csr_matrix", "csc_matrix")
-_COLLECTIONS: dict[str, Callable[[Any], Any]] = {
-    "list": list,
-    "tuple": tuple,
-    "set": set,
-    "frozenset": frozenset,
-}
-
-
 def _decode(node: Any, arrays: dict[str, NDArray[Any]]) -> Any:
-    """Return the value of a node; whatever is wrong with it raises."""
-    if not isinstance(node, dict):
-        if not (node is None or isinstance(node, _PLAIN)):
-            raise ValueError(f"{node!r:.40} is no node of a model")
+    """Return the value of a node; an invalid node raises an error of any kind."""
+    if node is None or isinstance(node, _PLAIN):
         return node
-    kind = next(iter(node), None)
+    kind = next(iter(node), None) if isinstance(node, dict) else None
     if kind == "array":
         return _decode_array(node, arrays)
     if kind == "scalar":
-        dtype = np.dtype(str(node["dtype"]))
-        value = node["scalar"]
-        if dtype.kind not in "biufU" or not isinstance(value, _PLAIN):
-            raise ValueError(f"{node!r:.60} is no number")
-        # Text of NumPy has a fixed length, which must not ask for more memory than the file has.
-        if dtype.kind == "U" and not (isinstance(value, str) and dtype.itemsize <= 4 * len(value)):
-            raise ValueError(f"{node!r:.60} is shorter than its type")
+        value, dtype = node["scalar"], np.dtype(str(node["dtype"]))
+        # NumPy pads text to its dtype, which must not take more memory than the file.
+        longest = len(value) if isinstance(value, str) else 0
+        if (
+            dtype.kind not in "biufU"
+            or not isinstance(value, _PLAIN)
+            or dtype.itemsize > max(4 * longest, 16)
+        ):
+            raise ValueError(f"{node!r:.60} is no number or text of its type")
         return np.asarray(value, dtype=dtype)[()]
-    if kind == "file":
-        return _decode_file(arrays[node["file"]])
+    if kind == "file":  # of version 1
+        content = arrays[node["file"]].astype(np.uint8).tobytes()
+        header, inner = _read(io.BytesIO(content), len(content), "a model within it")
+        if header["kind"] not in _VERSION1:  # nor can a file contain itself
+            raise ValueError("a model within it is of a kind that is never saved so")
+        return _restore(header, inner)
     if kind == "sparse":
-        return _decode_sparse(node, arrays)
+        if node["sparse"] not in _SPARSE:
+            raise ValueError(f"{node['sparse']!r:.40} is no kind of sparse matrix")
+        parts = tuple(_decode_array(part, arrays) for part in node["parts"])
+        matrix = getattr(scipy.sparse, node["sparse"])(parts, shape=tuple(node["shape"]))
+        matrix.check_format(full_check=True)
+        return matrix
     if kind == "dict":
         return {_decode(key, arrays): _decode(item, arrays) for key, item in node["dict"]}
     if kind == "slice":
@@ -353,47 +385,29 @@ def _decode(node: Any, arrays: dict[str, NDArray[Any]]) -> Any:
         return range(*node["range"])
     if kind in _COLLECTIONS:
         return _COLLECTIONS[kind](_decode(item, arrays) for item in node[kind])
-    if kind in ("estimator", "record", "object"):
+    if kind in ("model", "estimator", "record", "object"):
         state = {str(key): _decode(item, arrays) for key, item in node["state"].items()}
-        return _build(kind, str(node[kind]), state)
-    raise ValueError(f"{kind!r:.40} is no kind of node")
+        return _build(kind, _class(kind, str(node[kind])), state)
+    raise ValueError(f"{node!r:.40} is no node of a model")
 
 
 def _decode_array(node: Any, arrays: dict[str, NDArray[Any]]) -> NDArray[Any]:
     array = arrays[node["array"]]
-    of = node.get("of")
-    if of is not None:
-        array = array.astype({"bool": bool, "object": object}[of])
+    if "of" in node:
+        dtype = np.dtype(str(node["of"]))
+        if dtype.kind not in "bOM":
+            raise ValueError(f"{node['of']!r:.40} is no type of saved arrays")
+        array = array.astype(dtype)
     if node.get("read_only"):
-        array = array.copy() if of is None else array
+        array = array.copy()
         array.flags.writeable = False
     return array
 
 
-def _decode_file(content: NDArray[Any]) -> Any:
-    """The estimator that a file of its own holds."""
-    # Who reads which file stands above this module.
-    read = importlib.import_module("probsfa._models").load
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.npz"
-        path.write_bytes(np.asarray(content, dtype=np.uint8).tobytes())
-        if _storage.kind_of(path) == KIND:  # these are written as trees, so that no file is within itself
-            raise ValueError("it holds a file of a kind that is not held so")
-        return read(path)
-
-
-def _decode_sparse(node: Any, arrays: dict[str, NDArray[Any]]) -> Any:
-    if node["sparse"] not in _SPARSE:
-        raise ValueError(f"{node['sparse']!r:.40} is no kind of sparse matrix")
-    parts = tuple(_decode_array(part, arrays) for part in node["parts"])
-    matrix = getattr(scipy.sparse, node["sparse"])(parts, shape=tuple(node["shape"]))
-    matrix.check_format(full_check=True)
-    return matrix
-
-
-def _build(kind: str, name: str, state: dict[str, Any]) -> Any:
-    """Make an estimator, a record or another object of this package from its members."""
-    cls = _class(kind, name)
+def _build(kind: str, cls: Any, state: dict[str, Any]) -> Any:
+    """Return an estimator, a record or another object of this package with these members."""
+    if kind == "model":
+        return cls._from_arrays(state)
     if kind == "record":
         return cls(**state)
     made = cls.__new__(cls)
@@ -401,7 +415,7 @@ def _build(kind: str, name: str, state: dict[str, Any]) -> Any:
         defaults = inspect.signature(cls.__init__).parameters
         missing = set(cls._get_param_names()) - set(state)
         # A file may be older than a parameter with a default.
-        state = {**{p: defaults[p].default for p in missing}, **state}
+        state = {**{name: defaults[name].default for name in missing}, **state}
         if any(value is inspect.Parameter.empty for value in state.values()):
             raise ValueError(f"a {cls.__name__} lacks a parameter")
     for key in state:
@@ -412,19 +426,157 @@ def _build(kind: str, name: str, state: dict[str, Any]) -> Any:
 
 
 def _class(kind: str, name: str) -> Any:
-    """Return the class of that name, if it is one that is saved so."""
+    """Return the class "module:name", if it is one that is saved as this kind.
+
+    A class that was moved since is found by its name in the package, such as ``probsfa.graphs``.
+    """
     module, _, path = name.partition(":")
-    homes = _PACKAGES if kind == "estimator" else _ROOMS
-    if not any(module == home or module.startswith(f"{home}.") for home in homes):
+    packages = _RECORDS if kind in ("record", "object") else _PACKAGES
+    if not _is_in(module, packages):
         raise ValueError(f"{module!r:.60} is no module that models are saved from")
-    found: Any = importlib.import_module(module)
-    for part in path.split("."):
-        found = getattr(found, part)
-    fits = isinstance(found, type) and found.__module__ == module
+    found: Any = None
+    for place in _places(module):
+        try:
+            found = pkgutil.resolve_name(f"{place}:{path}")
+            break
+        except (ImportError, AttributeError):
+            continue
+    fits = isinstance(found, type) and _is_in(found.__module__, packages)
     if fits and kind == "estimator":
         fits = issubclass(found, BaseEstimator)
+    elif fits and kind == "model":
+        fits = hasattr(found, "_from_arrays")
     elif fits and kind == "record":
         fits = hasattr(found, "_fields") or dataclasses.is_dataclass(found)
     if not fits:
         raise ValueError(f"{name!r:.60} is no {kind}")
     return found
+
+
+def checked_sizes(
+    state: dict[str, Any],
+    shapes: Mapping[str, Sequence[str]],
+    optional: Iterable[str],
+    positive: Iterable[str],
+) -> dict[str, int]:
+    """Check arrays that an estimator is restored from, and return their lengths.
+
+    Parameters
+    ----------
+    state : dict
+        Arrays and other values by name.
+    shapes : mapping of str to sequence of str
+        A letter or word for each dimension of every array; equal ones are equal lengths, "*" is any length.
+    optional : iterable of str
+        Arrays that may be absent.
+    positive : iterable of str
+        Arrays whose values are above zero.
+
+    Returns
+    -------
+    sizes : dict of int
+        Lengths by letter.
+
+    Raises
+    ------
+    KeyError, ValueError
+        That name the array that is absent, or has a wrong shape or value. Only "values" may have NaN.
+    """
+    sizes: dict[str, int] = {}
+    for name, letters in shapes.items():
+        if name in optional and name not in state:
+            continue
+        array = np.asarray(state[name])
+        if array.ndim != len(letters) or any(
+            letter != "*" and sizes.setdefault(letter, n) != n
+            for letter, n in zip(letters, array.shape, strict=True)
+        ):
+            raise ValueError(f"{name} has the shape {array.shape}, which does not fit the other arrays")
+        is_text = name == "feature_names"
+        if is_text != (array.dtype.kind in "OU"):
+            raise ValueError(f"{name} must contain {'texts' if is_text else 'numbers'}")
+        if not is_text and (np.isinf(array) if name == "values" else ~np.isfinite(array)).any():
+            raise ValueError(f"{name} has a value that is no finite number")
+        if name.endswith("decay") and np.any(np.abs(array) >= 1.0):
+            raise ValueError(f"{name} must lie between -1 and 1")
+        if name in positive and not np.all(array > 0.0):
+            raise ValueError(f"{name} must be positive, got {array.min()}")
+    return sizes
+
+
+def _places(module: str) -> Iterator[str]:
+    """Yield a module, its package, and the modules of a package with records, which may be private."""
+    home = ".".join(module.split(".")[:2])
+    yield module
+    yield home
+    if home in _RECORDS:
+        folder = Path(__file__).parent / home.split(".")[1]
+        yield from (one.name for one in pkgutil.walk_packages([str(folder)], f"{home}."))
+
+
+# ------------------------------------------------------------------ the archive
+
+# Numbers are compressed to a tenth of their size at best, and zeros, which compress better, are few in a
+# model.
+_MOST_BYTES, _MOST_RATIO, _MOST_MEMBERS = 2**28, 100, 1000
+# The header of an array is a line; the JSON text contains parameters and a few sentences.
+_MOST_HEADER, _MOST_TEXT, _MOST_DIMENSIONS = 2**16, 2**24, 5
+_READERS: Any = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
+
+class _TooLarge(Exception):
+    """A file takes more memory than its size allows."""
+
+
+def _read(stream: BinaryIO, size: int, name: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return header and arrays of a file.
+
+    The directory of the archive and the header of each array are checked before data are unpacked, so that a
+    file cannot take more memory than its size allows.
+    """
+    try:
+        with zipfile.ZipFile(stream) as archive:
+            members = archive.infolist()
+            whole = sum(member.file_size for member in members)
+            if whole > max(_MOST_BYTES, _MOST_RATIO * size) or len(members) > _MOST_MEMBERS:
+                raise _TooLarge(
+                    f"its {size} bytes contain {len(members)} arrays of {whole} bytes; no model does."
+                )
+            arrays = {member.filename.removesuffix(".npy"): _unpack(archive, member) for member in members}
+        if len(arrays) != len(members):
+            raise ValueError("two arrays have one name")
+        header = json.loads(str(arrays.pop("header")))
+    except _TooLarge as error:
+        raise ValueError(f"{name} is not read: {error}") from None
+    # At arbitrary bytes, NumPy, zipfile, zlib and json raise a dozen kinds of errors.
+    except Exception as error:
+        raise ValueError(f"{name} is broken, or is not a model saved by probsfa.") from error
+    kind = header.get("kind") if isinstance(header, dict) and header.get("format") == "probsfa" else header
+    if kind not in ("estimator", *_VERSION1):
+        raise ValueError(f"{name} is not a model saved by probsfa; its kind is {kind!r:.80}.")
+    version = header.get("version")
+    if type(version) is not int or version < 1:
+        raise ValueError(f"{name} is broken: its version of the format is {version!r:.80}.")
+    if version > VERSION:
+        raise ValueError(
+            f"{name} has version {version} of the format; this release reads up to {VERSION}. Install a "
+            "newer probsfa."
+        )
+    return header, arrays
+
+
+def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
+    """Return one array, if its size is what its header tells; the archive has a checksum of it."""
+    with archive.open(member) as packed:
+        read_header = _READERS[np.lib.format.read_magic(packed)]
+        shape, in_fortran_order, dtype = read_header(packed, max_header_size=_MOST_HEADER)
+        n_bytes = math.prod(shape) * dtype.itemsize
+        if dtype.kind not in "fiuU" or min(shape, default=0) < 0 or len(shape) > _MOST_DIMENSIONS:
+            raise ValueError("an array of neither numbers nor text, or of an impossible shape")
+        if n_bytes != member.file_size - packed.tell() or (shape == () and n_bytes > _MOST_TEXT):
+            raise ValueError("an array of another size than its header tells")
+        data = np.frombuffer(packed.read(), dtype=dtype).copy()
+        return data.reshape(shape, order="F" if in_fortran_order else "C")

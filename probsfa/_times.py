@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["TimeAxis", "check_times", "duration_text", "read_times", "seconds_of"]
+__all__ = ["TimeAxis", "TimeIndex", "check_times", "duration_text", "read_times", "seconds_of"]
 
 _DURATIONS = (
     (86_400.0, "d"),
@@ -86,7 +86,8 @@ class TimeAxis(NamedTuple):
     even : bool
         Whether all rows are one step apart.
     unit : float
-        Seconds of one unit of times that are dates or durations: the step of an even index, else 1.
+        Seconds of one unit of times that are dates or durations: the step or the median step in a fit, and 1
+        where a fitted model reads times.
     """
 
     kind: str = "rows"
@@ -98,6 +99,47 @@ class TimeAxis(NamedTuple):
     def seconds(self, time_unit: float) -> float | None:
         """Return how long so many units of the times are, in seconds; None where that is not known."""
         return self.unit * time_unit if self.kind == "dates" else None
+
+
+class TimeIndex(NamedTuple):
+    """Times of all rows: one object for `times=` and for the index of frames, read once in a call.
+
+    Attributes
+    ----------
+    times : ndarray (N,)
+        Numbers as given; dates and durations in units of ``axis.unit`` seconds.
+    axis : TimeAxis
+        What the times are counted in.
+    step : float or None
+        Time between rows, if it is exactly known and the same throughout.
+    median_step : float or None
+        Median time between the rows of a sequence; None if no sequence has two rows.
+    labels : tuple or None
+        Dates, durations or periods of each sequence as they were given; None for numbers.
+    """
+
+    times: NDArray[np.float64]
+    axis: TimeAxis
+    step: float | None
+    median_step: float | None
+    labels: tuple[Any, ...] | None
+
+    def in_steps(self) -> "TimeIndex":
+        """Return dates and durations in units of their median step, the unit of time of a fit.
+
+        Numbers stay in their own unit.
+        """
+        unit = self.median_step
+        if self.axis.kind != "dates" or unit is None:
+            return self
+        step = None if self.step is None else 1.0
+        return TimeIndex(self.times / unit, self.axis._replace(unit=unit), step, 1.0, self.labels)
+
+
+def median_step(pieces: Sequence[NDArray[np.float64]]) -> float | None:
+    """Return the median time between the rows of sequences; None if no sequence has two rows."""
+    gaps = np.concatenate([np.diff(piece) for piece in pieces])
+    return float(np.median(gaps)) if gaps.size else None
 
 
 def check_times(
@@ -143,7 +185,7 @@ def check_times(
     >>> check_times(dates, [2], as_list=False)
     array([    0., 21600.])
     """
-    return read_times(times, lengths, as_list=as_list, name=name, even_steps_known=even_steps_known)[0]
+    return read_times(times, lengths, as_list=as_list, name=name, even_steps_known=even_steps_known).times
 
 
 def read_times(
@@ -153,20 +195,13 @@ def read_times(
     as_list: bool,
     name: str = "times",
     even_steps_known: bool = False,
-) -> tuple[NDArray[np.float64], TimeAxis]:
-    """Check times as :func:`check_times` does, and tell what they are counted in.
-
-    Returns
-    -------
-    times : ndarray (N,)
-        As of :func:`check_times`.
-    axis : TimeAxis
-        Of ``"numbers"`` or ``"dates"``.
-    """
+) -> TimeIndex:
+    """Return times that are checked as :func:`check_times` does; dates and durations are in seconds."""
     if not as_list:
         edges = np.cumsum([0, *lengths])
         ticks = _ticks(times, int(edges[-1]), name)
-        pieces = [ticks[a:b] for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        rows = [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        pieces = [ticks[each] for each in rows]
         labels = [name if len(pieces) == 1 else f"{name} (sequence {i})" for i in range(len(pieces))]
     else:
         if not isinstance(times, list) or len(times) != len(lengths):
@@ -186,8 +221,13 @@ def read_times(
         seconds = _to_float(piece)
         _check_told_apart(piece, seconds, label, even_steps_known)
         checked.append(seconds)
-    axis = TimeAxis("numbers" if _unit(pieces[0]) == "numbers" else "dates", even=_is_even(checked))
-    return np.concatenate(checked), axis
+    kind = "numbers" if _unit(pieces[0]) == "numbers" else "dates"
+    axis = TimeAxis(kind, even=_is_even(checked))
+    given = None
+    if kind == "dates":
+        by_position = getattr(times, "iloc", times)
+        given = tuple(times) if as_list else tuple(by_position[each] for each in rows)
+    return TimeIndex(np.concatenate(checked), axis, None, median_step(checked), given)
 
 
 def _is_even(pieces: list[NDArray[np.float64]]) -> bool:

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probsfa._arrays import SCAN_ROWS, check_array, check_spread
-from probsfa._index import IndexTimes, read_dates, read_index
-from probsfa._times import TimeAxis, read_times
+from probsfa._index import read_time_index
+from probsfa._times import TimeAxis
 
 __all__ = [
     "Sequences",
@@ -40,7 +40,7 @@ class Sequences:
     lengths : tuple of int
         Rows of every sequence, all positive, summing to N.
     times : ndarray (N,) or None
-        Times of observation; dates are in seconds since 1970-01-01 UTC, or in the unit that `axis` says.
+        Times of observation: numbers, or time since 1970-01-01 UTC in units of ``axis.unit`` seconds.
     is_list : bool
         Whether the input was a list of sequences, so that results go back as a list.
     feature_names : tuple of str or None
@@ -49,6 +49,9 @@ class Sequences:
         Time between rows, where an index tells that it is the same throughout; `times` round it.
     axis : TimeAxis
         What `times` are counted in.
+    labels : tuple or None
+        Dates, durations or periods of each sequence as they were given, by `times` or by the index of a
+        frame.
     exog : ndarray (N, P) or None
         Known inputs of the rows, where the model has such.
     """
@@ -60,6 +63,7 @@ class Sequences:
     feature_names: tuple[str, ...] | None = None
     step: float | None = None
     axis: TimeAxis = TimeAxis()
+    labels: tuple[Any, ...] | None = None
     exog: NDArray[np.float64] | None = None
 
     def take(self, order: NDArray[np.intp]) -> "Sequences":
@@ -101,6 +105,8 @@ class Sequences:
             return 1.0
         if self.step is not None:
             return self.step
+        if self.axis.unit != 1.0:  # times are in units of their median step
+            return 1.0
         return float(np.median(np.concatenate([np.diff(self.times[s]) for s in self.slices])))
 
     def retimed(self, unit: float) -> "Sequences":
@@ -118,6 +124,7 @@ class Sequences:
             lengths=(self.lengths[which],),
             times=None if self.times is None else self.times[rows],
             is_list=False,
+            labels=None if self.labels is None else self.labels[which : which + 1],
             exog=None if self.exog is None else self.exog[rows],
         )
 
@@ -131,7 +138,7 @@ class Sequences:
         times = None if self.times is None else self.times[rows]
         lengths = tuple(s.stop - s.start for s in stretches)
         exog = None if self.exog is None else self.exog[rows]
-        return replace(self, values=self.values[rows], times=times, lengths=lengths, exog=exog)
+        return replace(self, values=self.values[rows], times=times, lengths=lengths, labels=None, exog=exog)
 
     def restore(self, result: Any) -> Any:
         """Give a result with one entry per row the shape of the input.
@@ -180,7 +187,7 @@ def check_sequences(
     lengths : array-like of int, optional
         Cuts one array into consecutive sequences (as hmmlearn does).
     times : array-like (T,) or list of array-likes, optional
-        Strictly increasing inside each sequence. Dates become seconds since 1970-01-01 UTC.
+        Strictly increasing inside each sequence.
     min_rows : int
         Fewest rows of all sequences together.
     require_observed : bool, optional
@@ -190,7 +197,7 @@ def check_sequences(
         periods are the times, or a warning says that they are not used where rows are not evenly spaced.
     axis : TimeAxis, optional
         What the times of a fitted model are counted in; dates are counted by its calendar, in seconds.
-        Without one, an even index is in units of its step.
+        Without one, dates are counted in units of their median step.
 
     Returns
     -------
@@ -241,7 +248,9 @@ def check_sequences(
     if reset:
         check_spread(estimator, values, "X")
     names = getattr(estimator, "feature_names_in_", None)
-    timed = _times_of_rows(X, sizes, is_list, times, index, axis)
+    timed = None
+    if times is not None or index == "use":
+        timed = read_time_index(X, sizes, as_list=is_list, times=times, axis=axis)
     if timed is None and index == "warn":
         _warn_of_uneven_index(estimator, X, sizes, is_list)
     sequences = Sequences(
@@ -252,32 +261,11 @@ def check_sequences(
         feature_names=None if names is None else tuple(str(n) for n in names),
         step=None if timed is None else timed.step,
         axis=TimeAxis() if timed is None else timed.axis,
+        labels=None if timed is None else timed.labels,
     )
     if allow_nan and (reset if require_observed is None else require_observed):
         check_observed(sequences)
     return sequences
-
-
-def _times_of_rows(
-    X: Any, lengths: tuple[int, ...], is_list: bool, times: Any, index: str, axis: TimeAxis | None
-) -> IndexTimes | None:
-    """Return the times that were given, else those of the index where it is to be used."""
-    calendar = None if axis is None else axis.calendar
-    infer = axis is None or axis.kind != "dates"
-    if times is None:
-        if index != "use":
-            return None
-        read = read_index(X, lengths, as_list=is_list, calendar=calendar, infer=infer)
-        return read.in_steps() if read is not None and axis is None else read
-    floats, of_times = read_times(times, lengths, as_list=is_list)
-    if calendar is not None and of_times.kind == "dates":
-        import pandas as pd  # the calendar came from an index of pandas
-
-        edges = np.cumsum([0, *lengths])
-        pieces = times if is_list else [times[a:b] for a, b in zip(edges[:-1], edges[1:], strict=True)]
-        indexes = [pd.Index(piece) for piece in pieces]
-        return read_dates(indexes, ["times"] * len(indexes), calendar=calendar)
-    return IndexTimes(floats, None, of_times)
 
 
 def _warn_of_uneven_index(estimator: Any, X: Any, lengths: tuple[int, ...], is_list: bool) -> None:
@@ -285,7 +273,7 @@ def _warn_of_uneven_index(estimator: Any, X: Any, lengths: tuple[int, ...], is_l
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            read = read_index(X, lengths, as_list=is_list)
+            read = read_time_index(X, lengths, as_list=is_list)
         why = None if read is None or read.axis.even else "its rows are unevenly spaced"
     except ValueError as error:
         why = str(error).partition(":")[0]

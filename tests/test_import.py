@@ -157,11 +157,42 @@ def test_public_names_are_the_objects_themselves():
     assert python("import probsfa; print(probsfa.datasets.__name__)") == "probsfa.datasets\n"
 
 
+def test_dir_lists_public_names_only():
+    assert dir(probsfa) == sorted(probsfa.__all__)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        *[("statespace", name) for name in ("load", "innovation_parameters", "make_innovation_parameters")],
+        *[("imputation", name) for name in ("Errors", "Hiding", "Method", "Progress")],
+        *[("imputation", name) for name in ("fit_quietly", "hide", "score")],
+    ],
+)
+def test_names_that_were_public_warn(module, name):
+    home = getattr(probsfa, module)
+    assert name not in home.__all__
+    with pytest.warns(FutureWarning, match=f"probsfa.{module}.{name} will be removed in version 2.0"):
+        assert callable(getattr(home, name))
+
+
 def test_unknown_name():
     with pytest.raises(AttributeError, match="module 'probsfa' has no attribute 'PFA'"):
         _ = probsfa.PFA
     with pytest.raises(ImportError, match="cannot import name 'PFA'"):
         from probsfa import PFA  # noqa: F401
+
+
+# Public names, classes named in a saved file, and the compiled engine, which may be absent.
+BY_STRING = {"_lazy.py", "_saving.py", "kernels.py"}
+
+
+def test_no_module_is_imported_by_a_string():
+    """The import contract sees only import statements."""
+    named = ("import_module(", "__import__(", "resolve_name(")
+    sources = Path(probsfa.__file__).parent.rglob("*.py")
+    found = {path.name for path in sources if any(one in path.read_text(encoding="utf-8") for one in named)}
+    assert found == BY_STRING
 
 
 def test_version_is_that_of_the_installed_package():

@@ -6,18 +6,18 @@ import pytest
 from sklearn.base import BaseEstimator
 
 from probsfa import SFA, GraphSFA, HierarchicalSFA, KernelSFA
-from probsfa._index import read_index
-from probsfa._times import duration_text
+from probsfa._index import read_time_index
+from probsfa._times import TimeAxis, duration_text
 from probsfa._validation import check_sequences
 from probsfa.sfa.hierarchical import Layer
 
 DAY = 86_400.0
 
 
-def read(index, **options):
-    return read_index(
-        pd.DataFrame({"a": np.zeros(len(index))}, index=index), [len(index)], as_list=False, **options
-    )
+def read(index, axis=TimeAxis("rows")):  # noqa: B008 (a named tuple)
+    """Return times as for a fitted model, in seconds; with axis=None as for a fit."""
+    frame = pd.DataFrame({"a": np.zeros(len(index))}, index=index)
+    return read_time_index(frame, [len(index)], as_list=False, axis=axis)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_steps_are_those_of_the_clock_or_of_the_calendar(index, step, calendar):
     assert np.all(np.diff(found.times) > 0.0)
     if step is not None:
         np.testing.assert_allclose(np.diff(found.times), step, rtol=1e-3)
-        assert found.in_steps().step == 1.0 and found.in_steps().axis.unit == found.step
+        assert read(index, None).step == 1.0 and read(index, None).axis.unit == found.step
 
 
 def test_steps_that_seconds_since_1970_do_not_resolve_are_refused_by_their_length():
@@ -69,8 +69,27 @@ def test_periods_of_months_are_whole_months_across_a_gap():
 
 def test_dates_are_counted_by_a_given_calendar_where_they_lie_on_it():
     on, off = pd.DatetimeIndex(["2024-01-05", "2024-02-05"]), pd.DatetimeIndex(["2024-01-05", "2024-02-06"])
-    assert np.diff(read(on, calendar="month", infer=False).times) == pytest.approx(30.436875 * DAY)
-    assert np.diff(read(off, calendar="month", infer=False).times) == pytest.approx(32 * DAY)
+    assert np.diff(read(on, TimeAxis("dates", "month")).times) == pytest.approx(30.436875 * DAY)
+    assert np.diff(read(off, TimeAxis("dates", "month")).times) == pytest.approx(32 * DAY)
+
+
+@pytest.mark.parametrize("given", ["index", "times"])
+def test_dates_are_in_units_of_their_median_step(given):
+    """Also if a row is missing: seconds since 1970 are no unit that a user asked for."""
+    hours = pd.date_range("2024-01-01", periods=9, freq="h")
+    for dates, even in ((hours, True), (hours.delete(4), False)):
+        if given == "index":
+            found = read(dates, None)
+        else:
+            found = read_time_index(np.zeros((len(dates), 1)), [len(dates)], as_list=False, times=dates)
+        assert found.axis.unit == 3600.0 and found.median_step == 1.0 and found.axis.even == even
+        expected = np.diff(np.arange(9.0) if even else np.delete(np.arange(9.0), 4))
+        np.testing.assert_allclose(np.diff(found.times), expected, rtol=1e-9)
+        assert list(found.labels[0]) == list(dates)
+    numbers = read_time_index(np.zeros((3, 1)), [3], as_list=False, times=[0.0, 60.0, 120.0])
+    assert (
+        numbers.times.tolist() == [0.0, 60.0, 120.0] and numbers.axis.unit == 1.0 and numbers.labels is None
+    )
 
 
 def test_years_far_from_now_are_read():
@@ -84,7 +103,7 @@ def test_numbers_and_text_are_no_times(index):
 
 
 def test_arrays_have_no_index():
-    assert read_index(np.zeros((3, 1)), [3], as_list=False) is None
+    assert read_time_index(np.zeros((3, 1)), [3], as_list=False) is None
     found = check_sequences(BaseEstimator(), np.zeros((3, 1)), reset=True, allow_nan=True, index="use")
     assert found.times is None and found.axis.kind == "rows"
 

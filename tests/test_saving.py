@@ -1,7 +1,9 @@
 """Any estimator saved as arrays and text, loaded again, and refused where it cannot be."""
 
 import json
+import re
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -28,7 +30,6 @@ from probsfa import (
     ProbabilisticSFA,
     SpectralClustering,
     _saving,
-    _storage,
 )
 from probsfa.expansions import (
     Clip,
@@ -41,8 +42,10 @@ from probsfa.expansions import (
     RadialBasis,
 )
 from probsfa.graphs import Serial, from_sparse, temporal
+from tests.saved import cases
 
 N = 60
+VERSION1 = Path(__file__).parent / "saved" / "version1"
 
 
 def data(rng):
@@ -77,6 +80,7 @@ ESTIMATORS = {
     "RadialBasis": RadialBasis(5, random_state=0),
     "DelayEmbedding": DelayEmbedding(3),
     "pipeline": make_pipeline(DelayEmbedding(2), PCA(3), SFA(1)),
+    "ProbabilisticSFA": ProbabilisticSFA(1, tol=10.0),
 }
 
 
@@ -146,13 +150,16 @@ def test_labels_that_are_text_are_kept(rng, tmp_path):
     assert set(probsfa.load(tmp_path / "model.npz").predict(X)) <= {"low", "mid", "high"}
 
 
-def test_probabilistic_models_are_saved_by_their_own(rng, tmp_path):
-    class Own(SFA):
-        def save(self, path):
-            path.write_text("own")
+def test_a_subclass_of_a_probabilistic_model_is_saved_as_that_model(rng, tmp_path):
+    class Own(ProbabilisticSFA):
+        pass
 
-    probsfa.save(Own(), tmp_path / "own")
-    assert (tmp_path / "own").read_text() == "own"
+    X, _, _ = data(rng)
+    own = Own(1, tol=10.0).fit(X)
+    own.save(tmp_path / "model.npz")
+    loaded = probsfa.load(tmp_path / "model.npz")
+    assert type(loaded) is ProbabilisticSFA
+    np.testing.assert_array_equal(loaded.transform(X), own.transform(X))
 
 
 def test_a_pipeline_with_a_probabilistic_model_is_saved(rng, tmp_path):
@@ -163,12 +170,16 @@ def test_a_pipeline_with_a_probabilistic_model_is_saved(rng, tmp_path):
     np.testing.assert_allclose(again.transform(X), pipeline.transform(X), rtol=1e-12)
     assert again[-1].status_ == pipeline[-1].status_
 
-    def nest(header, arrays):  # a file that would hold itself
-        [name] = [one["file"] for one, key in nodes(header["tree"]) if key == "file"]
-        arrays[name] = np.frombuffer((tmp_path / "model.npz").read_bytes(), dtype=np.uint8)
 
-    with pytest.raises(ValueError, match="a file of a kind that is not held so"):
-        probsfa.load(rewritten(tmp_path / "model.npz", tmp_path / "nested.npz", nest))
+def test_a_file_of_version_1_does_not_contain_itself(tmp_path):
+    source = VERSION1 / "probabilistic_pipeline.npz"
+
+    def nest(header, arrays):
+        [name] = [one["file"] for one, key in nodes(header["tree"]) if key == "file"]
+        arrays[name] = np.frombuffer(source.read_bytes(), dtype=np.uint8)
+
+    with pytest.raises(ValueError, match="a model within it is of a kind that is never saved so"):
+        probsfa.load(rewritten(source, tmp_path / "nested.npz", nest))
 
 
 @pytest.mark.parametrize(
@@ -200,8 +211,27 @@ def test_what_cannot_be_saved_is_refused(rng, tmp_path, make, message):
 def test_what_is_not_fitted_is_refused(tmp_path):
     with pytest.raises(NotFittedError):
         SFA().save(tmp_path / "model.npz")
-    with pytest.raises(ValueError, match="Estimators can be saved; this is a dict"):
+    with pytest.raises(ValueError, match="estimator must be a fitted estimator; got a dict"):
         probsfa.save({}, tmp_path / "model.npz")
+
+
+# ------------------------------------------------------------------ files of earlier versions
+
+EXPECTED = cases.read_results(VERSION1)
+
+
+@pytest.mark.parametrize("case", EXPECTED)
+def test_files_of_earlier_versions_are_read(case):
+    estimator, data, given = cases.CASES[case]
+    loaded = probsfa.load(VERSION1 / f"{case}.npz")
+    assert type(loaded) is type(estimator)
+    found = cases.results(loaded, data, given)
+    for name, expected in EXPECTED[case].items():
+        if expected.dtype.kind == "f":
+            size = np.nanmax(np.abs(expected), initial=0.0)
+            np.testing.assert_allclose(found[name], expected, rtol=1e-7, atol=1e-7 * size, err_msg=name)
+        else:
+            assert found[name].astype(str).tolist() == expected.astype(str).tolist(), name
 
 
 # ------------------------------------------------------------------ files that are none
@@ -305,8 +335,23 @@ def test_a_file_runs_no_other_code(saved, tmp_path, kind, name):
         header["tree"] = {kind: name, "state": {}}
 
     target = rewritten(saved[0], tmp_path / "changed.npz", change)
-    with pytest.raises(ValueError, match="holds no usable model: .*(is no module|is no )"):
+    with pytest.raises(ValueError, match="contains no usable model: .*(is no module|is no )"):
         probsfa.load(target)
+
+
+def test_a_class_that_was_moved_is_found(tmp_path):
+    """A public class, and one that only a saved graph names."""
+    source = VERSION1 / "graph_builder.npz"
+
+    def change(header, arrays):
+        text = json.dumps(header["tree"])
+        for name in ("GraphSFA", "Serial", "GraphMoments"):
+            text = re.sub(rf"probsfa\.(\w+)\.[\w.]+:{name}\b", rf"probsfa.\1.moved_since:{name}", text)
+        assert text.count("moved_since") == 4  # moments twice
+        header["tree"] = json.loads(text)
+
+    loaded = probsfa.load(rewritten(source, tmp_path / "moved.npz", change))
+    np.testing.assert_array_equal(loaded.transform(cases.X), probsfa.load(source).transform(cases.X))
 
 
 def test_any_damage_of_the_directory_names_the_file(saved, tmp_path):
@@ -328,22 +373,24 @@ def test_a_text_cannot_ask_for_more_memory_than_it_has(saved, tmp_path):
     def change(header, arrays):
         header["tree"] = {"scalar": "a", "dtype": "U400000"}
 
-    with pytest.raises(ValueError, match="is shorter than its type"):
+    with pytest.raises(ValueError, match="is no number or text of its type"):
         probsfa.load(rewritten(saved[0], tmp_path / "changed.npz", change))
     assert _saving._decode({"scalar": "ab", "dtype": "<U2"}, {}) == "ab"
 
 
 @pytest.mark.parametrize(("megabytes", "read"), [(1.5, True), (3.0, False)])
 def test_a_file_may_pack_to_a_hundredth_and_no_less(rng, tmp_path, monkeypatch, megabytes, read):
-    monkeypatch.setattr(_storage, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(_saving, "_MOST_BYTES", 1000)
     path = tmp_path / "model.npz"
     noise, zeros = rng.integers(256, size=20_000, dtype=np.uint8), np.zeros(int(megabytes * 1e6), np.uint8)
-    _storage.write(path, "test", {}, {"noise": noise, "zeros": zeros})
-    if read:
-        assert _storage.read(path, "test")[1]["zeros"].size == zeros.size
-    else:
-        with pytest.raises(ValueError, match="which no model does"):
-            _storage.read(path, "test")
+    header = json.dumps({"format": "probsfa", "version": 1, "kind": "estimator"})
+    np.savez_compressed(path, header=np.array(header), noise=noise, zeros=zeros)
+    with path.open("rb") as file:
+        if read:
+            assert _saving._read(file, path.stat().st_size, "it")[1]["zeros"].size == zeros.size
+        else:
+            with pytest.raises(ValueError, match="no model does"):
+                _saving._read(file, path.stat().st_size, "it")
 
 
 def test_a_later_version_and_a_swapped_array_are_refused(saved, tmp_path):
@@ -356,14 +403,14 @@ def test_a_later_version_and_a_swapped_array_are_refused(saved, tmp_path):
             if array.shape == (2, 9):
                 arrays[name] = array[::-1].copy()
 
-    with pytest.raises(ValueError, match="gives other results than when it was saved"):
+    with pytest.raises(ValueError, match="outputs differ from those when it was saved"):
         probsfa.load(rewritten(saved[0], tmp_path / "turned.npz", turn))
     with pytest.raises(ValueError, match="was changed after it was saved"):
         probsfa.load(rewritten(saved[0], tmp_path / "turned.npz", turn, told=False))
 
 
 @pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("name", ["XSFA", "spectral clustering", "HierarchicalSFA"])
+@pytest.mark.parametrize("name", ["XSFA", "spectral clustering", "HierarchicalSFA", "ProbabilisticSFA"])
 def test_any_change_of_a_model_is_told(rng, tmp_path, name, seed):
     path = tmp_path / "model.npz"
     probsfa.save(fitted(name, rng)[1], path)

@@ -9,6 +9,7 @@ import scipy.sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from probsfa._frames import lists_in_lists_out
+from probsfa._times import TimeAxis
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 
 
@@ -228,6 +229,8 @@ def test_lengths_that_do_not_fit():
 
 # ---- times
 
+MODEL = TimeAxis("dates")  # of a fitted model, for which dates are in seconds
+
 
 def test_times_keep_their_unit():
     times = check(X, times=[0, 1, 2, 5, 7, 8]).times
@@ -290,12 +293,14 @@ def test_times_that_are_refused(times, match):
 )
 def test_dates_become_seconds_since_1970_utc(index):
     first = datetime(2024, 3, 30, tzinfo=UTC).timestamp()
-    np.testing.assert_array_equal(check(X, times=index).times, first + 21600.0 * np.arange(6))
+    np.testing.assert_array_equal(check(X, times=index, axis=MODEL).times, first + 21600.0 * np.arange(6))
 
 
 def test_days_become_seconds_since_1970_utc():
     days = [datetime(2024, 3, 30).date() + timedelta(days=i) for i in range(6)]
-    np.testing.assert_array_equal(check(X, times=days).times, 19812 * 86400.0 + 86400.0 * np.arange(6))
+    np.testing.assert_array_equal(
+        check(X, times=days, axis=MODEL).times, 19812 * 86400.0 + 86400.0 * np.arange(6)
+    )
     refused("numbers or dates; got date", X, times=[*days[:5], 3])
     refused("numbers or dates; got date", X, times=[*days[:5], datetime(2024, 4, 4, 12)])
 
@@ -307,14 +312,16 @@ def test_large_counts_that_doubles_hold_are_taken_as_they_are():
 
 def test_durations_become_seconds():
     times = pd.timedelta_range("0s", periods=6, freq="250ms")
-    np.testing.assert_allclose(check(X, times=times).times, 0.25 * np.arange(6), rtol=0, atol=0)
+    np.testing.assert_allclose(check(X, times=times, axis=MODEL).times, 0.25 * np.arange(6), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("gap", [1, 300])
 def test_dates_too_close_for_float_seconds_are_refused_rather_than_merged_or_moved(gap):
     times = np.datetime64("2024-01-01T00:00:00.000000000") + gap * np.arange(6).astype("timedelta64[ns]")
     refused(rf"times has rows that are {gap} ns apart.* to 238.419 ns.*dates - dates\[0\]", X, times=times)
-    np.testing.assert_allclose(check(X, times=times - times[0]).times, 1e-9 * gap * np.arange(6), rtol=1e-12)
+    np.testing.assert_allclose(
+        check(X, times=times - times[0], axis=MODEL).times, 1e-9 * gap * np.arange(6), rtol=1e-12
+    )
 
 
 # ---- parameters and frames out

@@ -22,10 +22,10 @@ from scipy.optimize import minimize
 from probsfa import SFA
 from probsfa.datasets import make_slow_mixture
 from probsfa.statespace import (
-    make_innovation_parameters,
     noise_free_log_likelihood,
     noise_free_maximum_likelihood,
 )
+from probsfa.statespace.innovations import make_innovation_parameters
 
 HELD = [
     (0.9, 0.6, 0.3),

@@ -1,6 +1,5 @@
 """Bayesian slow feature analysis as a scikit-learn estimator, thin over this room's functions."""
 
-import os
 import sys
 import warnings
 from typing import Any, Self
@@ -12,10 +11,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 from tqdm import tqdm
 
-from probsfa import _storage
 from probsfa._frames import lists_in_lists_out
 from probsfa._like_input import like_input, like_rows
 from probsfa._random import generator
+from probsfa._saving import Saved
 from probsfa._typing import FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_sequences
 from probsfa.bayes import inference_data, persistence
@@ -50,7 +49,7 @@ __all__ = ["BayesianForecast", "BayesianSFA"]
 
 
 @lists_in_lists_out
-class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class BayesianSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Slow feature analysis with a posterior for everything: time scales, loadings, noise, latents, holes.
 
     The model is that of :class:`probsfa.ProbabilisticSFA`, with priors on its parameters. The latents are
@@ -120,8 +119,8 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     decay_, timescales_, loadings_, noise_variance_, mean_ : ndarray
         Posterior means, slowest first; the time scales are medians.
     time_unit_ : float
-        Unit of time of `decay_`: one row; or the median time between rows if times were given or an uneven
-        index told them, in their unit, which is a second for dates and durations.
+        Time step of `decay_`: 1.0, which is a row, or the median step of dates; the median step of `times`
+        that are numbers.
     time_unit_seconds_ : float or None
         The same in seconds, where `times` or the index of a frame were dates or durations; None where that is
         not known.
@@ -513,7 +512,7 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         ends = central_interval(interval)
         sequences = self._check(X, lengths, times)
         axis = self.fitted_.sequences.axis
-        horizon = make_horizon(X, sequences, times, axis, self.time_unit_, n_steps=n_steps, fh=fh)
+        horizon = make_horizon(X, sequences, axis, self.time_unit_, n_steps=n_steps, fh=fh)
         steps = [each.steps for each in horizon]
         mixed = predict_ahead(self.fitted_, sequences, self.n_predictive, steps, ends)
         frames = X if sequences.is_list else [X] * len(mixed)
@@ -662,25 +661,22 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     # ------------------------------------------------------------------- storage
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the posterior to a file that :func:`probsfa.load` reads; no pickle.
-
-        The file holds the draws, the training data, which ArviZ is told of, and the priors by name and
-        numbers; not the coordinates of the sampler.
-
-        Parameters
-        ----------
-        path : path-like
-            File to write; what is there is replaced in one piece.
-
-        Raises
-        ------
-        ValueError
-            If a prior is not one of NumPyro's distributions that are made of numbers by their name.
-        """
-        check_is_fitted(self)
+    def _to_arrays(self) -> dict[str, Any]:
+        """Return the posterior as values for a file."""
         names = getattr(self, "feature_names_in_", None)
-        persistence.write(path, self.fitted_, self.get_params(), names)
+        return persistence.to_arrays(self.fitted_, self.get_params(deep=False), names)
+
+    @classmethod
+    def _from_arrays(cls, state: dict[str, Any]) -> Self:
+        """Return the estimator of these values."""
+        fitted, options = persistence.from_arrays(state)
+        estimator = cls(**options)
+        check_settings(estimator)
+        estimator._set_fitted(fitted, report(fitted))
+        estimator.n_features_in_ = fitted.target.n_features
+        if "feature_names" in state:
+            estimator.feature_names_in_ = np.asarray(state["feature_names"], dtype=object)
+        return estimator
 
     # ------------------------------------------------------------------ plumbing
 
@@ -715,21 +711,6 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     def _bar(self, total: int, unit: str) -> Any:
         return tqdm(total=total, desc="fit", unit=unit, file=sys.stderr, disable=not self.progress_bar)
-
-
-def load(path: str | os.PathLike[str]) -> BayesianSFA:
-    """Load a model that :meth:`BayesianSFA.save` wrote; errors as of :func:`probsfa.load`."""
-    fitted, options, names = persistence.read(path)
-    _storage.check_parameters(path, options, BayesianSFA().get_params())
-    estimator = BayesianSFA(**options)
-    with _storage.usable(path):
-        check_settings(estimator)
-        outcome = report(fitted)
-    estimator._set_fitted(fitted, outcome)
-    estimator.n_features_in_ = fitted.target.n_features
-    if names is not None:
-        estimator.feature_names_in_ = names
-    return estimator
 
 
 def _with_missing(values: FloatArray, observed: FloatArray, cells: FloatArray) -> FloatArray:

@@ -1,22 +1,19 @@
-"""What of a posterior goes into a file, and back: arrays and plain text, no pickle.
+"""The posterior of a :class:`probsfa.BayesianSFA` as values for a file, and back.
 
-A file holds the draws and how they came about, the training data, and the priors by name and numbers, so that
-all verbs and the groups for ArviZ are there after loading. The coordinates of the sampler, which nothing else
-needs, are not kept.
+The values are the draws and their diagnostics, the training data, and the priors by name and numbers. They
+restore all methods and the groups for ArviZ. The coordinates of the sampler are not saved, because no method
+uses them. Names and meanings are those of version 1 of the file format (:mod:`probsfa._saving`).
 """
 
 import dataclasses
-import numbers
-import os
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import numpyro.distributions as dist
-from numpy.typing import NDArray
 
-from probsfa import _storage
+from probsfa._saving import checked_sizes
 from probsfa._times import TimeAxis
-from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_lengths
 from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.target import Target
@@ -25,226 +22,152 @@ from probsfa.bayes.fitted import FittedPosterior, Inferred, Units
 from probsfa.bayes.packing import pack
 from probsfa.bayes.priors import DEFAULT_PRIORS, Priors
 from probsfa.bayes.relabelling.matching import Relabelling
-from probsfa.statespace.learning.options import as_noise, is_number
+from probsfa.statespace.learning.options import is_number
 from probsfa.statespace.parameters import Parameters
 
-__all__ = ["KIND", "read", "write"]
+__all__ = ["from_arrays", "to_arrays"]
 
-KIND = "BayesianSFA"
-_DATE = "datetime64"
+# Chains C, draws N, columns D, factors K, rows T (:func:`probsfa._saving.checked_sizes`).
+_OF_DRAWS = dict(decay="CNK", loadings="CNDK", noise_variance="CND", offset="CND")
+_REQUIRED = {
+    f"{kind}_{name}": shape for kind in ("draws", "raw") for name, shape in _OF_DRAWS.items()
+} | dict(
+    **{"maximum_decay": "K", "maximum_loadings": "DK", "maximum_noise_variance": "D", "maximum_offset": "D"},
+    **{"permutations": "LK", "signs": "LK", "shift": "D", "scale": "D", "values": "TD"},
+)
+_OPTIONAL = dict(times="T", known_noise="D", least_noise="D", degrees="CN", feature_names="D")
+_POSITIVE = ("scale", "draws_noise_variance", "raw_noise_variance", "degrees")
 
 
-def write(
-    path: str | os.PathLike[str], fitted: FittedPosterior, options: dict[str, Any], feature_names: Any = None
-) -> None:
-    """Write a posterior to a file.
+def to_arrays(fitted: FittedPosterior, options: dict[str, Any], feature_names: Any = None) -> dict[str, Any]:
+    """Return a posterior as numbers, texts, arrays and collections of them.
 
     Parameters
     ----------
-    path : path-like
-        File to write; what is there is replaced in one piece.
     fitted : FittedPosterior
         The fit.
     options : dict
         Parameters of its estimator.
     feature_names : array-like of str, optional
-        Names of the features.
+        Names of the columns.
 
     Raises
     ------
     ValueError
         If a prior is not one of NumPyro's distributions by name.
     """
-    if not (options["random_state"] is None or isinstance(options["random_state"], numbers.Integral)):
-        options = {**options, "random_state": None}
+    sequences, inferred, used = fitted.sequences, fitted.inferred, fitted.target.priors
     priors = options["priors"]
-    options = {
-        **options,
-        "noise": as_noise(options["noise"]),
-        "priors": None if priors is None else _describe_priors(priors),
-    }
-    index, used = np.asarray(fitted.time_index), fitted.target.priors
-    scalars = {
-        "options": options,
+    state = {
+        "options": {**options, "priors": None if priors is None else _describe_priors(priors)},
         "fitted_priors": None if used is DEFAULT_PRIORS else _describe_priors(used),
         "method": fitted.method,
         "noise_kind": fitted.target.noise,
         "hierarchical": fitted.hierarchical,
-        "time_unit": fitted.units.time_unit,
-        "time_index": str(index.dtype),
-        "time_axis": fitted.sequences.axis._asdict(),
-        "step": fitted.sequences.step,
         "seed": fitted.seed,
-        "interrupted": fitted.inferred.interrupted,
-        "pareto_k": None if fitted.inferred.pareto_k is None else float(fitted.inferred.pareto_k),
-    }
-    arrays: dict[str, NDArray[Any]] = {
+        "interrupted": inferred.interrupted,
+        "pareto_k": inferred.pareto_k,
         **{f"draws_{name}": x for name, x in fitted.draws._asdict().items()},
         **{f"raw_{name}": x for name, x in fitted.raw_draws._asdict().items()},
         **{f"maximum_{name}": x for name, x in fitted.maximum.to_arrays().items()},
-        **{f"stats_{name}": _plain(np.asarray(x)) for name, x in fitted.inferred.sample_stats.items()},
-        "permutations": fitted.relabelling.permutations,
-        "signs": fitted.relabelling.signs,
-        "shift": fitted.units.shift,
-        "scale": fitted.units.scale,
-        "values": fitted.sequences.values,
-        "lengths": np.array(fitted.sequences.lengths),
-        "time_index": index.astype(np.int64) if index.dtype.kind == "M" else index,
+        **{f"stats_{name}": np.asarray(x) for name, x in inferred.sample_stats.items()},
+        **fitted.relabelling._asdict(),
+        **fitted.units._asdict(),
+        "values": sequences.values,
+        "lengths": np.array(sequences.lengths),
+        "step": sequences.step,
+        "time_axis": sequences.axis._asdict(),
+        "time_index": np.asarray(fitted.time_index),
     }
     optional = {
-        "times": fitted.sequences.times,
-        "elbo": fitted.inferred.elbo,
+        "times": sequences.times,
+        "elbo": inferred.elbo,
         "known_noise": fitted.data.known_noise,
         "degrees": fitted.degrees,
         "least_noise": fitted.data.least_noise,
-        "feature_names": None if feature_names is None else np.asarray(feature_names, dtype=str),
+        "feature_names": feature_names,
     }
-    arrays |= {name: np.asarray(x) for name, x in optional.items() if x is not None}
-    _storage.write(path, KIND, scalars, arrays)
+    return state | {name: np.asarray(x) for name, x in optional.items() if x is not None}
 
 
-def _plain(array: NDArray[Any]) -> NDArray[Any]:
-    """Truth values as numbers; a file holds numbers and text."""
-    return array.astype(np.uint8) if array.dtype.kind == "b" else array
+def from_arrays(state: dict[str, Any]) -> tuple[FittedPosterior, dict[str, Any]]:
+    """Return the posterior and the parameters of its estimator from the values of :func:`to_arrays`.
 
-
-def read(path: str | os.PathLike[str]) -> tuple[FittedPosterior, dict[str, Any], Any]:
-    """Read what :func:`write` wrote; errors as of :func:`probsfa._storage.read`.
-
-    Returns
-    -------
-    fitted : FittedPosterior
-        The fit.
-    options : dict
-        Parameters of its estimator.
-    feature_names : ndarray of object, or None
-        Names of the features, if they have any.
+    Raises
+    ------
+    KeyError, TypeError, ValueError
+        If they make no posterior.
     """
-    scalars, arrays = _storage.read(path, KIND)
-    with _storage.usable(path):
-        return _assemble(scalars, arrays)
-
-
-def _assemble(
-    scalars: dict[str, Any], arrays: dict[str, NDArray[Any]]
-) -> tuple[FittedPosterior, dict[str, Any], Any]:
-    options = dict(scalars["options"])
+    options = dict(state["options"])
     if isinstance(options["noise"], list):
         options["noise"] = np.array(options["noise"])
     options["priors"] = None if options["priors"] is None else _rebuild_priors(options["priors"])
-    names = arrays.get("feature_names")
-    values = _numbers(arrays, "values", 2)
-    lengths = check_lengths(arrays["lengths"], len(values))
-    d, hierarchical = values.shape[1], bool(scalars["hierarchical"])
-    noise_shape = (len(lengths), d) if hierarchical else (d,)
-    draws, raw = (_draws(arrays, prefix, d, noise_shape) for prefix in ("draws_", "raw_"))
-    lead, k = draws.decay.shape[:2], draws.decay.shape[2]
-    maximum = Parameters(
-        _numbers(arrays, "maximum_decay", 1, (k,)),
-        _numbers(arrays, "maximum_loadings", 2, (d, k)),
-        _numbers(arrays, "maximum_noise_variance", 1, (d,)),
-        _numbers(arrays, "maximum_offset", 1, (d,)),
+    sizes = _check(state)
+    lengths = check_lengths(np.asarray(state["lengths"]).astype(np.int64), sizes["T"])
+    names = state.get("feature_names")
+    units = Units(*(state[name] for name in Units._fields))
+    sequences = Sequences(
+        state["values"],
+        lengths,
+        state.get("times"),
+        feature_names=None if names is None else tuple(np.asarray(names).tolist()),
+        step=state["step"],
+        axis=TimeAxis(**state["time_axis"]),
     )
-    units = Units(
-        _numbers(arrays, "shift", 1, (d,)), _numbers(arrays, "scale", 1, (d,)), scalars["time_unit"]
-    )
-    if not (is_number(units.time_unit) and np.isfinite(units.time_unit) and units.time_unit > 0.0):
-        raise ValueError(f"time_unit must be positive, got {units.time_unit!r:.80}")
-    if np.any(units.scale <= 0.0):
-        raise ValueError("scale must be positive")
-    times = _numbers(arrays, "times", 1, (len(values),)) if "times" in arrays else None
-    feature_names = None if names is None else tuple(names.tolist())
-    if names is not None and (names.dtype.kind != "U" or names.shape != (d,)):
-        raise ValueError("feature_names must be a name for each feature")
-    step, axis = scalars["step"], TimeAxis(**scalars["time_axis"])
-    if step is not None and not (is_number(step) and np.isfinite(step) and step > 0.0):
-        raise ValueError("the step between rows must be a positive number")
-    sequences = Sequences(values, lengths, times, feature_names=feature_names, step=step, axis=axis)
-    if scalars["method"] not in ("nuts", "svi") or not isinstance(scalars["seed"], int):
-        raise ValueError("the method must be 'nuts' or 'svi', and the seed a number")
-    fitted_priors = scalars["fitted_priors"]
+    priors, hierarchical = state["fitted_priors"], bool(state["hierarchical"])
     target = Target(
-        k,
-        d,
-        scalars["noise_kind"],
-        DEFAULT_PRIORS if fitted_priors is None else _rebuild_priors(fitted_priors),
+        sizes["K"],
+        sizes["D"],
+        state["noise_kind"],
+        DEFAULT_PRIORS if priors is None else _rebuild_priors(priors),
         len(lengths) if hierarchical else None,
     )
-    known, least = (
-        _numbers(arrays, name, 1, (d,)) if name in arrays else None for name in ("known_noise", "least_noise")
-    )
-    data = TargetData(pack(units.standardized(sequences), hierarchical), known, least_noise=least)
-    count = int(np.prod(lead))
-    inferred = Inferred(
-        np.zeros((*lead, 0)),
-        {name.removeprefix("stats_"): x for name, x in arrays.items() if name.startswith("stats_")},
-        bool(scalars["interrupted"]),
-        arrays.get("elbo"),
-        scalars["pareto_k"],
-    )
-    if "diverging" in inferred.sample_stats:
-        inferred.sample_stats["diverging"] = inferred.sample_stats["diverging"] > 0
-    permutations = arrays["permutations"].astype(np.intp)
-    if permutations.shape != (count, k) or np.any(np.sort(permutations, axis=1) != np.arange(k)):
-        raise ValueError("permutations must be an order of the latents for each draw")
-    relabelling = Relabelling(permutations, _numbers(arrays, "signs", 2, (count, k)))
-    index, dtype = arrays["time_index"], np.dtype(scalars["time_index"])
+    packed = pack(units.standardized(sequences), hierarchical)
+    stats = {name.removeprefix("stats_"): x for name, x in state.items() if name.startswith("stats_")}
+    if "diverging" in stats:
+        stats["diverging"] = stats["diverging"] > 0
     fitted = FittedPosterior(
-        method=scalars["method"],
-        draws=draws,
-        raw_draws=raw,
-        maximum=maximum,
-        relabelling=relabelling,
-        inferred=inferred,
+        method=state["method"],
+        draws=Draws(*(state[f"draws_{name}"] for name in Draws._fields)),
+        raw_draws=Draws(*(state[f"raw_{name}"] for name in Draws._fields)),
+        maximum=Parameters.from_arrays(
+            {name.removeprefix("maximum_"): x for name, x in state.items() if name.startswith("maximum_")}
+        ),
+        relabelling=Relabelling(state["permutations"].astype(np.intp), state["signs"]),
+        inferred=Inferred(
+            np.zeros((sizes["C"], sizes["N"], 0)),
+            stats,
+            bool(state["interrupted"]),
+            state.get("elbo"),
+            state["pareto_k"],
+        ),
         units=units,
         target=target,
-        data=data,
+        data=TargetData(packed, state.get("known_noise"), least_noise=state.get("least_noise")),
         sequences=sequences,
-        time_index=index.astype(dtype) if dtype.kind == "M" else index,
-        seed=scalars["seed"],
-        degrees=_degrees(arrays, lead) if "degrees" in arrays else None,
+        time_index=state["time_index"],
+        seed=state["seed"],
+        degrees=state.get("degrees"),
     )
-    if (fitted.degrees is not None) != bool(options.get("robust", False)):
-        raise ValueError("degrees must be there where noise is robust, and only there")
-    return fitted, options, None if names is None else names.astype(object)
+    return fitted, options
 
 
-def _degrees(arrays: dict[str, NDArray[Any]], lead: tuple[int, ...]) -> FloatArray:
-    """Degrees of freedom of the draws, in their range."""
-    degrees = _numbers(arrays, "degrees", 2, lead)
-    if np.any(degrees <= 2.0):
-        raise ValueError("degrees must be above two")
-    return degrees
-
-
-def _draws(
-    arrays: dict[str, NDArray[Any]], prefix: str, n_features: int, noise_shape: tuple[int, ...]
-) -> Draws:
-    """Draws whose shapes fit each other, all of them finite and in range."""
-    decay = _numbers(arrays, f"{prefix}decay", 3)
-    lead, k = decay.shape[:2], decay.shape[2]
-    draws = Draws(
-        decay,
-        _numbers(arrays, f"{prefix}loadings", 4, (*lead, n_features, k)),
-        _numbers(arrays, f"{prefix}noise_variance", 2 + len(noise_shape), (*lead, *noise_shape)),
-        _numbers(arrays, f"{prefix}offset", 3, (*lead, n_features)),
-    )
-    if decay.size == 0 or np.any(np.abs(decay) >= 1.0) or np.any(draws.noise_variance <= 0.0):
-        raise ValueError(f"{prefix}decay must lie between -1 and 1, and {prefix}noise_variance be positive")
-    return draws
-
-
-def _numbers(
-    arrays: dict[str, NDArray[Any]], name: str, ndim: int, shape: tuple[int, ...] | None = None
-) -> FloatArray:
-    """An array of a file as floats; only the training data may have missing cells."""
-    array = arrays[name]
-    if array.dtype.kind not in "fiu" or array.ndim != ndim or shape not in (None, array.shape):
-        raise ValueError(f"{name} has the shape {array.shape}, which does not fit the other arrays")
-    bad = np.isinf(array) if name == "values" else ~np.isfinite(array)
-    if bad.any():
-        raise ValueError(f"{name} holds what is no finite number")
-    return array.astype(np.float64)
+def _check(state: dict[str, Any]) -> dict[str, int]:
+    """Return the lengths of the arrays; an error names the value whose shape or range is wrong."""
+    if state["method"] not in ("nuts", "svi") or not isinstance(state["seed"], int | np.integer):
+        raise ValueError("method must be 'nuts' or 'svi', and seed an integer")
+    if not 0.0 < state["time_unit"] < np.inf:
+        raise ValueError(f"time_unit must be positive and finite, got {state['time_unit']}")
+    shapes = _REQUIRED | _OPTIONAL
+    if state["hierarchical"]:
+        shapes |= dict(draws_noise_variance="CNGD", raw_noise_variance="CNGD")
+    sizes = checked_sizes(state, shapes, _OPTIONAL, _POSITIVE)
+    orders = np.sort(state["permutations"], axis=1)
+    if sizes["L"] != sizes["C"] * sizes["N"] or np.any(orders != np.arange(sizes["K"])):
+        raise ValueError("permutations must be an order of the factors for each draw")
+    if ("degrees" in state) != bool(state["options"].get("robust", False)):
+        raise ValueError("degrees must be given if noise is robust, and only then")
+    return sizes
 
 
 # ------------------------------------------------------------------ priors
@@ -256,27 +179,18 @@ def _describe_priors(priors: Priors) -> dict[str, Any]:
 
 
 def _describe(prior: Any) -> Any:
-    """A distribution of NumPyro by its name and numbers; None and numbers as they are.
-
-    Raises
-    ------
-    ValueError
-        If it cannot be made again so.
-    """
+    """Return a distribution of NumPyro as its name and numbers; None and numbers as they are."""
     if prior is None or is_number(prior):
         return prior
-    name = type(prior).__name__
-    described: dict[str, Any] = {"distribution": name}
-    if getattr(dist, name, None) is type(prior) and hasattr(prior, "arg_constraints"):
-        described["parameters"] = {
-            parameter: np.asarray(getattr(prior, parameter)).tolist() for parameter in prior.arg_constraints
-        }
-        try:
-            again = _rebuild(described)
-            if type(again) is type(prior) and again.shape() == prior.shape():
-                return described
-        except (TypeError, ValueError):
-            pass
+    name, parameters = type(prior).__name__, getattr(prior, "arg_constraints", {})
+    described = {
+        "distribution": name,
+        "parameters": {one: np.asarray(getattr(prior, one)).tolist() for one in parameters},
+    }
+    with suppress(KeyError, TypeError, ValueError):
+        again = _rebuild(described)
+        if type(again) is type(prior) and again.shape() == prior.shape():
+            return described
     raise ValueError(
         f"A prior that is a {name} cannot be saved: distributions of NumPyro that are made of numbers by "
         "their name can, such as Normal or LogNormal."

@@ -1,6 +1,6 @@
 """The `probsfa` command: from arguments to an exit code."""
 
-import importlib
+import argparse
 import os
 import re
 import sys
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             # Without what was kept a program is compiled, as if there were no folder.
             warnings.filterwarnings("ignore", message="Error (reading|writing) persistent compilation cache")
             warnings.showwarning = lambda message, *_, **__: screen.warn(str(message))
-            importlib.import_module(f"probsfa.cli.{args.command}").run(args, screen)
+            _run(args, screen)
             sys.stdout.flush()
     except BrokenPipeError:
         # Python would complain once more when it closes the stream.
@@ -69,3 +69,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         screen.error(re.sub("|".join(_OPTIONS), lambda name: _OPTIONS[name[0]], str(error)))
         return 2
     return 0
+
+
+def _run(args: argparse.Namespace, screen: Screen) -> None:
+    """Run the selected command. Only its module is imported, because they load different libraries."""
+    if args.command == "compare":
+        from probsfa.cli.compare import run
+    elif args.command == "demo":
+        from probsfa.cli.demo import run
+    elif args.command == "fit":
+        from probsfa.cli.fit import run
+    else:
+        from probsfa.cli.impute import run
+    run(args, screen)

@@ -92,7 +92,7 @@ def has_ar1_noise(model: Any) -> bool:
 
 
 def timescales(model: Any) -> FloatArray:
-    """Return time scales in steps; a model of unevenly spaced dates counts seconds."""
+    """Return time scales in steps; a model with plain numbers as times has their unit."""
     return np.asarray(model.timescales_ / getattr(model, "time_unit_", 1.0), dtype=np.float64)
 
 

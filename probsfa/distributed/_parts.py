@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from probsfa._arrays import check_array
-from probsfa._index import read_index
+from probsfa._index import read_time_index
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_lengths
 from probsfa.distributed._dask import compute, delayed, is_array, is_delayed
@@ -213,7 +213,7 @@ def _learn_columns(estimator: BaseEstimator, rows: Any) -> BaseEstimator:
 def _checked_sequence(border: BaseEstimator, rows: Any, name: str) -> FloatArray:
     """Checked rows of a sequence, which must not have an index that tells of uneven times."""
     checked = _checked(border, rows, name, True)
-    times = read_index(rows, (len(checked),), as_list=False)
+    times = read_time_index(rows, (len(checked),), as_list=False)
     if times is not None and not times.axis.even:
         raise ValueError(
             f"{name} has an index that tells that its rows are unevenly spaced, and a fit on a cluster takes "

@@ -18,18 +18,13 @@ Examples
 True
 """
 
+from probsfa._lazy import deprecated
 from probsfa.imputation.comparison import Comparison as Comparison
-from probsfa.imputation.comparison import Errors as Errors
-from probsfa.imputation.comparison import Progress as Progress
 from probsfa.imputation.comparison import Score as Score
 from probsfa.imputation.comparison import compare_methods as compare_methods
-from probsfa.imputation.comparison import score as score
 from probsfa.imputation.filled import Filled as Filled
-from probsfa.imputation.filled import Method as Method
 from probsfa.imputation.hiding import HiddenBlocks as HiddenBlocks
 from probsfa.imputation.hiding import HiddenCells as HiddenCells
-from probsfa.imputation.hiding import Hiding as Hiding
-from probsfa.imputation.hiding import hide as hide
 from probsfa.imputation.imputer import ProbabilisticImputer as ProbabilisticImputer
 from probsfa.imputation.methods import ClassicSFA as ClassicSFA
 from probsfa.imputation.methods import ColumnMean as ColumnMean
@@ -37,27 +32,41 @@ from probsfa.imputation.methods import EstimatorImputation as EstimatorImputatio
 from probsfa.imputation.methods import IterativeRegression as IterativeRegression
 from probsfa.imputation.methods import LinearInterpolation as LinearInterpolation
 from probsfa.imputation.methods import default_methods as default_methods
-from probsfa.imputation.methods import fit_quietly as fit_quietly
 
 __all__ = [
     "ClassicSFA",
     "ColumnMean",
     "Comparison",
-    "Errors",
     "EstimatorImputation",
     "Filled",
     "HiddenBlocks",
     "HiddenCells",
-    "Hiding",
     "IterativeRegression",
     "LinearInterpolation",
-    "Method",
     "ProbabilisticImputer",
-    "Progress",
     "Score",
     "compare_methods",
     "default_methods",
-    "fit_quietly",
-    "hide",
-    "score",
 ]
+
+_INTERNAL = "It is internal."
+_MEASURES = "Use compare_methods, or the functions of probsfa.metrics."
+_MASKS = "Use probsfa.datasets.hide_cells or hide_blocks, which return the mask of hidden values."
+__getattr__ = deprecated(
+    __name__,
+    {
+        "Errors": ("probsfa.imputation.comparison:Errors", _MEASURES),
+        "score": ("probsfa.imputation.comparison:errors_of", _MEASURES),
+        "Progress": ("probsfa.imputation.comparison:Progress", _INTERNAL),
+        "Method": (
+            "probsfa.imputation.filled:Method",
+            "Any object with a name and a method fill is accepted.",
+        ),
+        "Hiding": (
+            "probsfa.imputation.hiding:Hiding",
+            "Any object with a name and a method choose is accepted.",
+        ),
+        "hide": ("probsfa.imputation.hiding:without_hidden", _MASKS),
+        "fit_quietly": ("probsfa.imputation.methods:fit_quietly", _INTERNAL),
+    },
+)

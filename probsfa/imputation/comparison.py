@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from probsfa import metrics
 from probsfa._arrays import as_float_array
 from probsfa.imputation.filled import Filled, Method, check_series
-from probsfa.imputation.hiding import Hiding, hide
+from probsfa.imputation.hiding import Hiding, without_hidden
 
-__all__ = ["LEVEL", "Comparison", "Errors", "Progress", "Score", "average", "compare_methods", "score"]
+__all__ = ["LEVEL", "Comparison", "Errors", "Progress", "Score", "average", "compare_methods", "errors_of"]
 
 Progress = Callable[[int, int, str], None]
 
@@ -96,10 +96,12 @@ def compare_methods(
     ----------
     X : array-like or DataFrame (T, D), or list of them
         The series, NaN where missing; a list is several independent sequences.
-    methods : sequence of Method
-        What is compared; their names differ.
-    hidings : sequence of Hiding
-        Ways of hiding cells. A column that would keep fewer than two observed cells has none hidden.
+    methods : sequence of objects
+        Methods with different names. Each has a `name` and a method ``fill(X, times=None)``, which returns a
+        :class:`Filled`.
+    hidings : sequence of HiddenCells, HiddenBlocks or other objects
+        Choices of the values that are hidden. Each has a `name` and a method ``choose(X, seed)``, which
+        returns a mask. A column that would keep fewer than two observed values has none hidden.
     seeds : sequence of int, default=(0,)
         One choice of cells for each, averaged over.
     times : array-like (T,) or list of array-likes, optional
@@ -123,7 +125,7 @@ def compare_methods(
     See Also
     --------
     default_methods : Methods that are worth comparing.
-    score : What each of them is measured by.
+    probsfa.metrics.rmse, probsfa.metrics.mae, probsfa.metrics.coverage : The measures.
 
     Examples
     --------
@@ -149,7 +151,7 @@ def compare_methods(
         runs: dict[str, list[Score]] = {name: [] for name in names}
         for seed in seeds:
             truth = series.restore(series.values)
-            seen = series.restore(hide(series.values, hiding.choose(series.values, seed)))
+            seen = series.restore(without_hidden(series.values, hiding.choose(series.values, seed)))
             filled = {}
             for method in methods:
                 if progress is not None:
@@ -157,7 +159,7 @@ def compare_methods(
                 begin = time.perf_counter()
                 result = method.fill(seen, times=when)
                 seconds = time.perf_counter() - begin
-                errors = _score(truth, seen, result, method.name)
+                errors = errors_of(truth, seen, result, method.name)
                 runs[method.name].append(Score(method.name, *errors, seconds))
                 filled[method.name] = result
                 done += 1
@@ -166,43 +168,37 @@ def compare_methods(
     return comparisons
 
 
-def score(truth: Any, seen: Any, filled: Filled) -> Errors:
-    """Compare filled cells with the truth where a series has holes that the truth has not.
+def errors_of(truth: Any, seen: Any, filled: Filled, name: str = "filled") -> Errors:
+    """Compare imputed values with the truth, where they are missing in the series that the method saw.
 
     Parameters
     ----------
     truth : array-like or DataFrame (T, D), or list of them
-        The series, NaN where not even the truth is known.
+        The series, NaN where the truth is not known.
     seen : like `truth`
-        What the method saw.
+        The series that the method imputed.
     filled : Filled
-        What it made of that.
+        The result of the method.
+    name : str, default="filled"
+        Name of the method in error messages.
 
     Returns
     -------
     Errors
-        In units of each column's standard deviation over the cells seen; errors of a column that is constant
-        there count as they are.
+        In units of each column's standard deviation over the observed values; errors of a column that is
+        constant there are not divided.
 
     Raises
     ------
     ValueError
-        If no cell is hidden, or a hidden one is not filled.
-
-    See Also
-    --------
-    probsfa.metrics.rmse, probsfa.metrics.mae, probsfa.metrics.coverage : The measures.
+        If no value is hidden, or a hidden one is not imputed.
 
     Examples
     --------
-    >>> errors = score([[1.0], [3.0], [4.0]], [[1.0], [3.0], [np.nan]], Filled([[1.0], [3.0], [3.0]]))
+    >>> errors = errors_of([[1.0], [3.0], [4.0]], [[1.0], [3.0], [np.nan]], Filled([[1.0], [3.0], [3.0]]))
     >>> errors.rmse, errors.mae, errors.coverage
     (1.0, 1.0, None)
     """
-    return _score(truth, seen, filled, "filled")
-
-
-def _score(truth: Any, seen: Any, filled: Filled, name: str) -> Errors:
     truth, seen, values = _joined(truth, "truth"), _joined(seen, "seen"), _joined(filled.values, name)
     hidden = np.isnan(seen) & ~np.isnan(truth)
     if not hidden.any():

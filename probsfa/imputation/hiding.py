@@ -10,7 +10,7 @@ from probsfa._arrays import as_float_array
 from probsfa._typing import BoolArray
 from probsfa.datasets import hide_blocks, hide_cells
 
-__all__ = ["HiddenBlocks", "HiddenCells", "Hiding", "hide"]
+__all__ = ["HiddenBlocks", "HiddenCells", "Hiding", "without_hidden"]
 
 _FEWEST = 2  # observed cells of a column, without which no method could fill it
 
@@ -54,7 +54,7 @@ class HiddenCells:
         return f"{_part(self.fraction)}, one by one"
 
     def choose(self, X: NDArray[np.float64], seed: int) -> BoolArray:
-        """Choose cells, see :class:`Hiding`."""
+        """Choose cells, an array of bool like X; ``seed`` is the seed of the choice."""
         return hide_cells(X, self.fraction, random_state=seed)
 
 
@@ -90,11 +90,11 @@ class HiddenBlocks:
         return f"{_part(self.fraction)}, in blocks of {self.length} rows"
 
     def choose(self, X: NDArray[np.float64], seed: int) -> BoolArray:
-        """Choose cells, see :class:`Hiding`."""
+        """Choose cells, an array of bool like X; ``seed`` is the seed of the choice."""
         return hide_blocks(X, self.length, self.fraction, random_state=seed)
 
 
-def hide(X: ArrayLike, hidden: ArrayLike) -> NDArray[np.float64]:
+def without_hidden(X: ArrayLike, hidden: ArrayLike) -> NDArray[np.float64]:
     """Return a series without its hidden cells.
 
     A column that would keep fewer than two observed cells is left as it is: no method could fill it.
@@ -117,7 +117,8 @@ def hide(X: ArrayLike, hidden: ArrayLike) -> NDArray[np.float64]:
 
     Examples
     --------
-    >>> hide([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]], [[True, True], [False, True], [False, False]]).tolist()
+    >>> hidden = [[True, True], [False, True], [False, False]]
+    >>> without_hidden([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]], hidden).tolist()
     [[nan, 1.0], [2.0, 2.0], [3.0, 3.0]]
     """
     values = as_float_array(X, "X")

@@ -50,7 +50,7 @@ class ColumnMean:
     name: str = "mean"
 
     def fill(self, X: Any, *, times: Any = None) -> Filled:
-        """Fill the holes of a series, see :class:`Method`."""
+        """Fill the holes of a series, see :func:`compare_methods`."""
         series = check_series(X, times)
         return fill_holes(X, series, np.nanmean(series.values, axis=0))
 
@@ -81,7 +81,7 @@ class LinearInterpolation:
     name: str = "linear interpolation"
 
     def fill(self, X: Any, *, times: Any = None) -> Filled:
-        """Fill the holes of a series, see :class:`Method`."""
+        """Fill the holes of a series, see :func:`compare_methods`."""
         series = check_series(X, times)
         return fill_holes(X, series, _interpolated(series))
 
@@ -111,7 +111,7 @@ class IterativeRegression:
     name: str = "IterativeImputer"
 
     def fill(self, X: Any, *, times: Any = None) -> Filled:
-        """Fill the holes of a series, see :class:`Method`."""
+        """Fill the holes of a series, see :func:`compare_methods`."""
         from sklearn.experimental import (
             enable_iterative_imputer as enable_iterative_imputer,  # makes it importable
         )
@@ -153,7 +153,7 @@ class ClassicSFA:
     name: str = "classic SFA"
 
     def fill(self, X: Any, *, times: Any = None) -> Filled:
-        """Fill the holes of a series, see :class:`Method`."""
+        """Fill the holes of a series, see :func:`compare_methods`."""
         series = check_series(X, times)
         interpolated = np.where(series.mask, series.values, _interpolated(series))
         sfa = SFA().fit(interpolated, lengths=series.lengths)
@@ -192,7 +192,7 @@ class EstimatorImputation:
     name: str = "probabilistic SFA"
 
     def fill(self, X: Any, *, times: Any = None) -> Filled:
-        """Fill the holes of a series, see :class:`Method`; `Filled.model` is the fitted estimator.
+        """Fill the holes of a series, see :func:`compare_methods`; `Filled.model` is the fitted estimator.
 
         Raises
         ------
@@ -220,7 +220,7 @@ def default_methods(estimator: Any) -> tuple[Method, ...]:
 
     Returns
     -------
-    tuple of Method
+    tuple of methods
 
     See Also
     --------

@@ -1,6 +1,5 @@
 """Process monitoring with control charts, as a scikit-learn estimator."""
 
-import importlib
 import warnings
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -320,10 +319,9 @@ class ProcessMonitor(Saved, BaseEstimator):
         -------
         list of matplotlib Axes
         """
-        # Pictures stand above this room, which knows of them when it is asked for one only.
-        draw = importlib.import_module("probsfa.plots").plot_control_charts
-        drawn: list[Axes] = draw(self.score_samples(X, times=times), self.limits_, truth=truth, axes=axes)
-        return drawn
+        from probsfa.plots import plot_control_charts
+
+        return plot_control_charts(self.score_samples(X, times=times), self.limits_, truth=truth, axes=axes)
 
     # ------------------------------------------------------------------ plumbing
 

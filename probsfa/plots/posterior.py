@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from probsfa._times import duration_text
 from probsfa._typing import FloatArray
 from probsfa.plots.arguments import (
     check_axes,
@@ -80,11 +81,20 @@ def plot_timescales(model: "BayesianSFA", *, ax: "Axes | None" = None) -> "Axes"
     ax.set_xscale("log")
     ax.set_ylim(bottom=0.0)
     ax.set_yticks([])
-    ax.set_xlabel("time scale")
+    ax.set_xlabel(_time_scale_label(model))
     ax.set_ylabel("density of its logarithm")
     ax.legend(frameon=False, fontsize="small")
     tidy(ax)
     return ax
+
+
+def _time_scale_label(model: "BayesianSFA") -> str:
+    """Return the label of an axis of time scales, with their unit if it is known."""
+    seconds = model.time_unit_seconds_
+    if seconds is None:
+        return "time scale"
+    # Models of earlier versions, with uneven dates, have seconds.
+    return f"time scale (steps of {duration_text(seconds)})" if model.time_unit_ == 1.0 else "time scale (s)"
 
 
 def plot_loadings(

@@ -32,18 +32,16 @@ Samplers alone go to the engine directly, by the likelihood as a function that J
 (:mod:`probsfa.statespace.engine.likelihood`).
 """
 
+from probsfa._lazy import deprecated
 from probsfa.statespace.covariates import calendar_terms as calendar_terms
 from probsfa.statespace.covariates import harmonics as harmonics
 from probsfa.statespace.covariates import trend as trend
 from probsfa.statespace.diagnostics import Diagnostics as Diagnostics
 from probsfa.statespace.engine.choose import use_strategy as use_strategy
 from probsfa.statespace.estimator import ProbabilisticSFA as ProbabilisticSFA
-from probsfa.statespace.estimator import load as load
 from probsfa.statespace.filtering import FilterResult as FilterResult
 from probsfa.statespace.filtering import FilterState as FilterState
 from probsfa.statespace.innovations import InnovationParameters as InnovationParameters
-from probsfa.statespace.innovations import innovation_parameters as innovation_parameters
-from probsfa.statespace.innovations import make_innovation_parameters as make_innovation_parameters
 from probsfa.statespace.learning.profile import TimescaleProfile as TimescaleProfile
 from probsfa.statespace.learning.standard_errors import StandardErrors as StandardErrors
 from probsfa.statespace.model_choice import ModelSelection as ModelSelection
@@ -78,9 +76,6 @@ __all__ = [
     "TimescaleProfile",
     "calendar_terms",
     "harmonics",
-    "innovation_parameters",
-    "load",
-    "make_innovation_parameters",
     "make_parameters",
     "noise_free_log_likelihood",
     "noise_free_maximum_likelihood",
@@ -89,3 +84,16 @@ __all__ = [
     "trend",
     "use_strategy",
 ]
+
+_INTERNAL = "It is internal: noise_free_log_likelihood checks its parameters."
+__getattr__ = deprecated(
+    __name__,
+    {
+        "load": ("probsfa:load", "Use probsfa.load."),
+        "innovation_parameters": ("probsfa.statespace.innovations:innovation_parameters", _INTERNAL),
+        "make_innovation_parameters": (
+            "probsfa.statespace.innovations:make_innovation_parameters",
+            _INTERNAL,
+        ),
+    },
+)

@@ -5,7 +5,6 @@ column, and prediction intervals have their nominal coverage for every pattern o
 computes the errors for each pattern, the tests of :mod:`.whiteness`, and the advice that follows from them.
 """
 
-import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -211,8 +210,9 @@ class Diagnostics:
 
     def plot(self, *, axes: "Sequence[Axes] | NDArray[Any] | None" = None) -> "list[Axes]":
         """Draw the diagnostics; see :func:`probsfa.plots.plot_diagnostics`."""
-        # Pictures stand above this room, which knows of them when it is asked for one only.
-        return importlib.import_module("probsfa.plots").plot_diagnostics(self, axes=axes)
+        from probsfa.plots import plot_diagnostics  # loads scikit-learn
+
+        return plot_diagnostics(self, axes=axes)
 
     def __str__(self) -> str:
         lines = [self.table.to_string(float_format=lambda x: f"{x:.3g}"), ""]

@@ -2,7 +2,6 @@
 
 import copy
 import numbers
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,11 +13,11 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from probsfa import _storage
 from probsfa._frames import lists_in_lists_out
 from probsfa._like_input import like_input, like_rows
 from probsfa._optional_attributes import set_where_asked
 from probsfa._random import generator
+from probsfa._saving import Saved
 from probsfa._times import TimeAxis
 from probsfa._timescales import timescales_from_decay
 from probsfa._typing import FloatArray, Seed
@@ -58,15 +57,14 @@ from probsfa.statespace.timeline import (
     in_model_time,
     make_horizon,
     refuse_uneven,
-    times_of_stream,
 )
 from probsfa.statespace.transforms import make_transforms
 
-__all__ = ["ProbabilisticSFA", "load"]
+__all__ = ["ProbabilisticSFA"]
 
 
 @lists_in_lists_out
-class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class ProbabilisticSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Dynamic factor model with independent AR(1) factors: probabilistic slow feature analysis.
 
     Each latent factor is an AR(1) process of unit variance; columns are linear functions of the factors plus
@@ -127,7 +125,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     decay_, timescales_ : ndarray (K,)
         Lag-one autocorrelation of each factor, slowest first, and ``-time_unit_ / log(decay_)``.
     time_unit_ : float
-        Time step of `decay_`: one row, or the median time step of irregular data.
+        Time step of `decay_`: 1.0, which is a row, or the median step of dates; the median step of numbers.
     time_unit_seconds_ : float or None
         The same in seconds, where rows have dates or durations.
     rhythm_periods_, rhythm_decays_ : ndarray (R,)
@@ -376,11 +374,6 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         ValueError
             If the data or a parameter is not valid.
 
-        Warns
-        -----
-        UserWarning
-            If the index of a DataFrame is irregular; its rows are treated as regular.
-
         Examples
         --------
         >>> import numpy as np
@@ -401,11 +394,9 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 "fit_stream reads rows as they lie and takes no transforms; transform the columns before, or "
                 "fit in memory."
             )
-        streaming.check_source(X)
-        seconds, axis = times_of_stream(X, lengths, times)
-        options = options.with_times(axis)
-        model = self._maximise(streaming.InBlocks(self, X, lengths, seconds), options)
-        set_fitted(self, replace(model, fitted=with_times(model.fitted, axis, model.fitted.time_unit)))
+        data = streaming.InBlocks(self, X, lengths, times)
+        model = self._maximise(data, options.with_times(data.axis))
+        set_fitted(self, replace(model, fitted=with_times(model.fitted, data.axis, data.time_unit)))
         return self
 
     @classmethod
@@ -879,7 +870,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             raise ValueError(
                 f"target is row {row}, column {column}, which is observed: nothing is predicted."
             )
-        news, dates = self._model.news(old, new, (row, int(column))), dates_of(X_new)
+        news, dates = self._model.news(old, new, (row, int(column))), dates_of(new)
         return news if dates is None else news._replace(times=dates[news.rows])
 
     def forecast(
@@ -936,9 +927,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if n_steps is not None:
             check_count("n_steps", n_steps)
         sequences = self._check(X, lengths, times, later=True)
-        horizon = make_horizon(
-            X, sequences, times, self._model.fitted.axis, self.time_unit_, n_steps=n_steps, fh=fh
-        )
+        horizon = make_horizon(X, sequences, self._model.fitted.axis, self.time_unit_, n_steps=n_steps, fh=fh)
         steps = [each.steps for each in horizon]
         sequences, following = self._with_exog(
             sequences, X, exog, [Ahead(len(each.steps), each.index) for each in horizon]
@@ -1209,17 +1198,22 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     # ------------------------------------------------------------------- storage
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Save the fitted model to a file for :func:`probsfa.load`; no pickle.
-
-        Parameters
-        ----------
-        path : path-like
-            File to write; an existing file is replaced atomically.
-        """
-        check_is_fitted(self)
+    def _to_arrays(self) -> dict[str, Any]:
+        """Return the fitted model as values for a file."""
         names = getattr(self, "feature_names_in_", None)
-        persistence.write(path, self._model, self.get_params(deep=False), names)
+        return persistence.to_arrays(self._model, self.get_params(deep=False), names)
+
+    @classmethod
+    def _from_arrays(cls, state: dict[str, Any]) -> Self:
+        """Return the estimator of these values."""
+        model, options = persistence.from_arrays(state)
+        estimator = cls(**options)
+        FitOptions.of(estimator).check()
+        estimator.n_features_in_ = model.fitted.params.n_features
+        if "feature_names" in state:
+            estimator.feature_names_in_ = np.asarray(state["feature_names"], dtype=object)
+        estimator._take_over(model)
+        return estimator
 
     # ------------------------------------------------------------------ plumbing
 
@@ -1332,9 +1326,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             names = ", ".join(map(repr, regression.names[:10]))
             raise ValueError(f"The model was fitted with exog, {names}; give exog= for these rows, too.")
         if n_steps:
-            horizon = make_horizon(
-                X, sequences, times, model.fitted.axis, self.time_unit_, n_steps=n_steps, fh=None
-            )
+            horizon = make_horizon(X, sequences, model.fitted.axis, self.time_unit_, n_steps=n_steps, fh=None)
             ahead = [Ahead(n_steps, each.index) for each in horizon]
         return with_exog(sequences, X, exog, regression.names, ahead)
 
@@ -1378,42 +1370,3 @@ def with_times(fitted: MaximumLikelihood, axis: TimeAxis, time_unit: float) -> M
     """Return the result of a fit with the unit of time of its data."""
     status = fitted.status + describe_index(axis, time_unit)
     return replace(fitted, time_unit=time_unit, status=status, axis=axis)
-
-
-def load(path: str | os.PathLike[str]) -> ProbabilisticSFA:
-    """Load a model that :meth:`ProbabilisticSFA.save` saved.
-
-    Parameters
-    ----------
-    path : path-like
-        File to read.
-
-    Returns
-    -------
-    ProbabilisticSFA
-        The fitted estimator.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    ValueError
-        If it is not a model of this package, is damaged, or has a later version of the format. Sizes are
-        checked before anything is unpacked.
-    """
-    model, options, names = persistence.read(path)
-    _storage.check_parameters(path, options, ProbabilisticSFA().get_params())
-    estimator = ProbabilisticSFA(**options)
-    try:
-        FitOptions.of(estimator).check()
-        if estimator.random_state is not None:
-            check_count("random_state", estimator.random_state, minimum=0)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"{os.fspath(path)} has a parameter that is none: {str(error).rstrip('.')}."
-        ) from None
-    estimator.n_features_in_ = model.fitted.params.n_features
-    if names is not None:
-        estimator.feature_names_in_ = names
-    estimator._take_over(model)
-    return estimator

@@ -42,11 +42,11 @@ class InnovationParameters(NamedTuple):
 
     See Also
     --------
-    make_innovation_parameters : Checks them.
-    innovation_parameters : From parameters of unit variance.
+    probsfa.statespace.noise_free_maximum_likelihood : Estimate them.
 
     Examples
     --------
+    >>> from probsfa.statespace.innovations import make_innovation_parameters
     >>> theta = make_innovation_parameters([0.9, 0.5], [[1.0, 0.0], [1.0, 2.0]], [1.0, 3.0])
     >>> print(theta.stationary_variance.round(3))
     [5.263 4.   ]

@@ -7,7 +7,6 @@ halving, Jamieson & Talwalkar 2016). The last few are fitted without some cells,
 larger one begins with its latents (:mod:`.growth`).
 """
 
-import importlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -104,8 +103,9 @@ class ModelSelection:
 
     def plot(self, *, axes: "Sequence[Axes] | None" = None) -> "list[Axes]":
         """Draw the scores of all candidates; see :func:`probsfa.plots.plot_model_selection`."""
-        # By name, because pictures stand above the models in the package.
-        return importlib.import_module("probsfa.plots").plot_model_selection(self, axes=axes)
+        from probsfa.plots import plot_model_selection  # loads scikit-learn
+
+        return plot_model_selection(self, axes=axes)
 
     def __repr__(self) -> str:
         """The last rounds as a table, and the reason."""

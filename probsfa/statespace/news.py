@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from probsfa._index import index_of, tells_times
 from probsfa._times import TimeAxis
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count
@@ -87,10 +86,13 @@ class News(NamedTuple):
         return pd.DataFrame(columns)
 
 
-def dates_of(X: Any) -> Any:
-    """The index of a frame that holds dates, durations or periods; None for everything else."""
-    index = index_of(X)
-    return index if tells_times(index) else None
+def dates_of(sequences: Sequences) -> Any:
+    """Return dates, durations or periods of the rows of one sequence as an index; None without such."""
+    if sequences.labels is None:
+        return None
+    import pandas as pd
+
+    return pd.Index(sequences.labels[0])
 
 
 def row_of(row: Any, X: Any, sequences: Sequences, axis: TimeAxis, time_unit: float) -> int:
@@ -114,7 +116,7 @@ def row_of(row: Any, X: Any, sequences: Sequences, axis: TimeAxis, time_unit: fl
     """
     if isinstance(row, numbers.Integral):
         return check_count("target's row", row, minimum=0)
-    index = dates_of(X)
+    index = dates_of(sequences)
     if index is None:
         raise ValueError(f"target's row must be a number where X_new has no dates; got {row!r}.")
     import pandas as pd
@@ -128,7 +130,7 @@ def row_of(row: Any, X: Any, sequences: Sequences, axis: TimeAxis, time_unit: fl
         return at
     steps = np.nan
     if wanted[0] > index[-1]:
-        [horizon] = make_horizon(X, sequences, None, axis, time_unit, n_steps=None, fh=wanted)
+        [horizon] = make_horizon(X, sequences, axis, time_unit, n_steps=None, fh=wanted)
         steps = float(horizon.steps[0])
     if not abs(steps - np.rint(steps)) <= _SAME_TIME * steps:
         raise ValueError(

@@ -125,8 +125,8 @@ def noise_free_log_likelihood(
     Raises
     ------
     ValueError
-        If cells are missing or not finite, shapes do not fit, there is noise, a variance is not positive, or
-        no sequence has two rows.
+        If cells are missing or not finite, shapes of data or parameters do not fit, there is noise, a
+        variance is not positive, or no sequence has two rows.
 
     See Also
     --------
@@ -142,10 +142,8 @@ def noise_free_log_likelihood(
     --------
     >>> import numpy as np
     >>> from probsfa.datasets import make_slow_mixture
-    >>> from probsfa.statespace import make_innovation_parameters
-    >>> mixture = make_slow_mixture(500, 3, decay=[0.9, 0.7, 0.2], noise_variance=0.0, random_state=0)
-    >>> truth = make_innovation_parameters(mixture.decay, np.linalg.inv(mixture.loadings))
-    >>> likelihood = noise_free_log_likelihood(mixture.data, truth)
+    >>> X = make_slow_mixture(500, 3, decay=[0.9, 0.7, 0.2], noise_variance=0.0, random_state=0).data
+    >>> likelihood = noise_free_log_likelihood(X, noise_free_maximum_likelihood(X))
     >>> bool(np.isclose(likelihood.exact, likelihood.without_edges + likelihood.edge_terms))
     True
     """
@@ -153,6 +151,9 @@ def noise_free_log_likelihood(
         raise ValueError(
             "params must have no noise (noise_variance=0.0); ProbabilisticSFA.log_likelihood takes noise."
         )
+    params = make_innovation_parameters(
+        params.decay, params.weights, params.innovation_variance, params.noise_variance, params.offset
+    )
     values, sizes = _rows(X, lengths, params.decay.shape[0])
     centred = values - params.offset
     decay, sigma2 = params.decay, params.innovation_variance

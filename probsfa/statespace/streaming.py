@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from probsfa._arrays import as_float_array, check_array
-from probsfa._times import check_times
+from probsfa._index import read_time_index
+from probsfa._times import TimeAxis
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_lengths
 from probsfa.statespace.columns import ColumnMoments, column_moments, merge_columns
@@ -58,13 +59,12 @@ class InBlocks:
         self.X = X
         self.lengths = check_lengths(lengths, int(X.shape[0]))
         check_lengths_for_timescales(self.lengths)
+        timed = read_time_index(X, self.lengths, as_list=False, times=times)
+        self.axis = TimeAxis() if timed is None else timed.axis
         self.time_unit, self.times = 1.0, None
-        if times is not None:
-            # Sequences know the unit of their times from no values.
-            checked = check_times(times, self.lengths, as_list=False)
-            timed = Sequences(np.empty((int(X.shape[0]), 0)), self.lengths, checked)
-            self.time_unit = timed.time_unit
-            self.times = timed.retimed(timed.time_unit).times
+        if timed is not None and timed.step is None:
+            self.time_unit = 1.0 if timed.median_step is None else timed.median_step
+            self.times = timed.times / self.time_unit
         self.columns = scan(estimator, X)
         names = getattr(estimator, "feature_names_in_", None)
         self.feature_names = None if names is None else tuple(str(name) for name in names)

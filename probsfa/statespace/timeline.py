@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from probsfa._index import CALENDARS, TICKS_PER_SECOND, calendar_seconds, index_of, read_index, tells_times
-from probsfa._times import TimeAxis, duration_text, read_times
+from probsfa._index import CALENDARS, TICKS_PER_SECOND, calendar_seconds, index_of, tells_times
+from probsfa._times import TimeAxis, duration_text
 from probsfa._typing import FloatArray
-from probsfa._validation import Sequences, check_count, check_lengths
+from probsfa._validation import Sequences, check_count
 from probsfa.statespace.panel import whole_if_close
 
 __all__ = [
@@ -25,13 +25,20 @@ __all__ = [
     "in_model_time",
     "make_horizon",
     "refuse_uneven",
-    "times_of_stream",
 ]
 
 
 def describe_index(axis: TimeAxis, time_unit: float) -> str:
-    """Return a sentence, with a space before it, on the index whose times were used; nothing without one."""
-    if not axis.from_index:
+    """Return a sentence, with a space before it, on dates that were used as times and on the unit of time.
+
+    Parameters
+    ----------
+    axis : TimeAxis
+        What times are counted in.
+    time_unit : float
+        Unit of time of the model. It is one median step; models of earlier versions have seconds.
+    """
+    if axis.kind != "dates":
         return ""
     seconds = axis.unit * time_unit
     length = duration_text(seconds)
@@ -40,16 +47,12 @@ def describe_index(axis: TimeAxis, time_unit: float) -> str:
     elif axis.calendar == "month":
         months = round(seconds / CALENDARS["month"])
         length = {1: "1 month", 3: "1 quarter", 12: "1 year"}.get(months, f"{months} months")
-    if axis.even and axis.unit != 1.0:
-        return (
-            f" The index of X is used as times: rows are evenly spaced, {length} apart, and time scales are "
-            "in such steps."
-        )
-    spacing = "evenly" if axis.even else "unevenly"
-    return (
-        f" The index of X is used as times: rows are {spacing} spaced, {length} apart at the median "
-        "(time_unit_), and time scales are in seconds."
+    source = "The index of X is used as times" if axis.from_index else "Times are dates or durations"
+    spacing = (
+        f"evenly spaced, {length} apart" if axis.even else f"unevenly spaced, {length} apart at the median"
     )
+    scales = "in such steps (time_unit_)" if time_unit == 1.0 else "in seconds"
+    return f" {source}: rows are {spacing}, and time scales are {scales}."
 
 
 def refuse_uneven(sequences: Sequences) -> Sequences:
@@ -161,25 +164,6 @@ def _in_unknown_units(sequences: Sequences, time_unit: float) -> Sequences:
     )
 
 
-def times_of_stream(X: Any, lengths: Any, times: Any) -> tuple[FloatArray | None, TimeAxis]:
-    """Times of the rows of a stream, given or told by the index of a frame, and what they are counted in.
-
-    Returns
-    -------
-    times : ndarray (T,) or None
-        None where rows are one step apart.
-    axis : TimeAxis
-        What they are counted in.
-    """
-    cuts = check_lengths(lengths, int(X.shape[0]))
-    if times is not None:
-        return read_times(times, cuts, as_list=False)
-    read = read_index(X, cuts, as_list=False)
-    if read is None:
-        return None, TimeAxis()
-    return (read.times, read.axis) if read.step is None else (None, read.in_steps().axis)
-
-
 def check_steps_of_limit(sequences: Sequences, time_unit: float) -> None:
     """Raise a ValueError unless rows are one unit apart, as the limit of no noise takes them."""
     steps = np.ones(1)
@@ -213,7 +197,6 @@ class Horizon(NamedTuple):
 def make_horizon(
     X: Any,
     sequences: Sequences,
-    times: Any,
     axis: TimeAxis,
     time_unit: float,
     *,
@@ -224,8 +207,8 @@ def make_horizon(
 
     Parameters
     ----------
-    X, times : object
-        What the caller gave.
+    X : object
+        Argument of the caller, of whose type results are.
     sequences : Sequences
         The same, in the time of the model.
     axis, time_unit
@@ -252,7 +235,7 @@ def make_horizon(
         given = _read_fh(fh)
     out = []
     for i in range(len(sequences.lengths)):
-        index = _index_of_sequence(X, sequences, times, i)
+        index = None if sequences.labels is None else _as_index(sequences.labels[i])
         steps = _steps(given, index, seconds, calendar)
         frame = index_of(X[i] if sequences.is_list else X)
         by_rows = sequences.step is not None and (sequences.times is None or sequences.step == time_unit)
@@ -294,17 +277,11 @@ def _read_fh(fh: Any) -> Any:
     return index
 
 
-def _index_of_sequence(X: Any, sequences: Sequences, times: Any, which: int) -> Any:
-    """Return the index of one sequence: its times where these are dates, else that of its frame, or None."""
-    rows = sequences.slices[which]
-    if times is not None:
-        if sequences.axis.kind != "dates":
-            return None
-        import pandas as pd
+def _as_index(labels: Any) -> Any:
+    """Return dates, durations or periods of a sequence as an index of pandas."""
+    import pandas as pd
 
-        return pd.Index(times[which] if sequences.is_list else times[rows])
-    index = index_of(X[which] if sequences.is_list else X)
-    return index if index is None or sequences.is_list else index[rows]
+    return pd.Index(labels)
 
 
 def _steps(given: Any, index: Any, seconds: float, calendar: str | None) -> FloatArray:
@@ -321,7 +298,7 @@ def _steps(given: Any, index: Any, seconds: float, calendar: str | None) -> Floa
     if isinstance(given, pd.TimedeltaIndex):
         ahead = given.to_numpy() / np.timedelta64(1, "s")
     else:
-        if not tells_times(index) or index.inferred_type.startswith("timedelta"):
+        if index is None or index.inferred_type.startswith("timedelta"):
             raise ValueError(
                 "fh holds dates, and the rows of X have none. Give numbers of steps, or durations."
             )
@@ -366,7 +343,7 @@ def _continued(
 
     if isinstance(given, (pd.DatetimeIndex, pd.PeriodIndex)):
         return given.rename(frame.name)
-    if tells_times(index) and np.isfinite(seconds):
+    if index is not None and np.isfinite(seconds):
         ahead = _dates_ahead(given, index, steps, by_rows, seconds, calendar)
         if ahead is not None:
             return ahead.rename(frame.name)

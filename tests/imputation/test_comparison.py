@@ -16,10 +16,9 @@ from probsfa.imputation import (
     Score,
     compare_methods,
     default_methods,
-    hide,
-    score,
 )
-from probsfa.imputation.comparison import average
+from probsfa.imputation.comparison import average, errors_of
+from probsfa.imputation.hiding import without_hidden
 from tests.stand_in import StandIn
 from tests.tolerances import EXACT, mc_tolerance
 
@@ -55,12 +54,12 @@ def test_score_by_hand():
     values = np.array([[0.0, 10.0], [1.0, 20.0], [2.0, 25.0], [4.0, 99.0]])
     scales = np.std([0.0, 1.0, 2.0]), np.std([10.0, 20.0])
     errors = np.array([1.0 / scales[0], 5.0 / scales[1]])
-    rmse, mae, coverage = score(truth, seen, Filled(values))
+    rmse, mae, coverage = errors_of(truth, seen, Filled(values))
     assert rmse == pytest.approx(np.sqrt(np.mean(errors**2)), rel=EXACT)
     assert mae == pytest.approx(np.mean(errors), rel=EXACT)
     assert coverage is None
     # The first error is 1 and the second 5: intervals of half width 1.645 and 1.645 hold the first.
-    assert score(truth, seen, Filled(values, np.ones((4, 2)))).coverage == 0.5
+    assert errors_of(truth, seen, Filled(values, np.ones((4, 2)))).coverage == 0.5
 
 
 def test_scores_of_frames_and_lists_are_those_of_the_rows():
@@ -68,11 +67,11 @@ def test_scores_of_frames_and_lists_are_those_of_the_rows():
     truth = rng.standard_normal((30, 2))
     seen = np.where(rng.random((30, 2)) < 0.3, NAN, truth)
     filled = Filled(np.nan_to_num(seen), np.ones((30, 2)))
-    expected = score(truth, seen, filled)
+    expected = errors_of(truth, seen, filled)
     frames = [pd.DataFrame(X) for X in (truth, seen, filled.values, filled.std)]
-    assert score(frames[0], frames[1], Filled(*frames[2:])) == expected
+    assert errors_of(frames[0], frames[1], Filled(*frames[2:])) == expected
     lists = [[X[:10], X[10:]] for X in (truth, seen, filled.values, filled.std)]
-    assert score(lists[0], lists[1], Filled(*lists[2:])) == expected
+    assert errors_of(lists[0], lists[1], Filled(*lists[2:])) == expected
 
 
 def test_coverage_of_honest_intervals():
@@ -80,28 +79,28 @@ def test_coverage_of_honest_intervals():
     truth = rng.standard_normal((20_000, 2))
     seen = np.where(rng.random(truth.shape) < 0.5, NAN, truth)
     honest = Filled(np.where(np.isnan(seen), 0.0, truth), np.isnan(seen).astype(float))
-    covered = score(truth, seen, honest).coverage
+    covered = errors_of(truth, seen, honest).coverage
     assert abs(covered - 0.9) < mc_tolerance(0.09, np.isnan(seen).sum())
 
 
 def test_errors_of_a_constant_column_count_as_they_are():
     truth = np.array([[1.0], [1.0], [4.0]])
     seen = np.array([[1.0], [1.0], [NAN]])
-    assert score(truth, seen, Filled(np.ones((3, 1))))[:2] == (3.0, 3.0)
+    assert errors_of(truth, seen, Filled(np.ones((3, 1))))[:2] == (3.0, 3.0)
 
 
 def test_nothing_hidden_is_refused():
     with pytest.raises(ValueError, match="too few observed cells"):
-        score(np.ones((3, 2)), np.ones((3, 2)), Filled(np.ones((3, 2))))
+        errors_of(np.ones((3, 2)), np.ones((3, 2)), Filled(np.ones((3, 2))))
 
 
 def test_a_hole_that_is_left_is_not_passed_over():
     truth, seen = np.array([[1.0], [2.0], [3.0], [4.0]]), np.array([[1.0], [2.0], [NAN], [NAN]])
     left = Filled(np.array([[1.0], [2.0], [3.0], [NAN]]))
     with pytest.raises(ValueError, match="filled has cells that were not filled"):
-        score(truth, seen, left)
+        errors_of(truth, seen, left)
     with pytest.raises(ValueError, match="filled has cells that were not filled"):
-        score(truth, seen, Filled(np.ones((3, 1))))
+        errors_of(truth, seen, Filled(np.ones((3, 1))))
 
 
 def test_average():
@@ -118,7 +117,7 @@ def test_all_methods_fill_the_same_holes_and_leave_the_rest(series):
     comparisons = compare_methods(series, default_methods(StandIn()), hidings, seeds=[0, 1])
     assert [comparison.hidden for comparison in comparisons] == [hiding.name for hiding in hidings]
     for comparison, hiding in zip(comparisons, hidings, strict=True):
-        seen = hide(series, hiding.choose(series, 1))
+        seen = without_hidden(series, hiding.choose(series, 1))
         np.testing.assert_array_equal(comparison.seen, seen)
         assert [each.method for each in comparison.scores] == list(comparison.filled)
         for name, filled in comparison.filled.items():
@@ -132,8 +131,8 @@ def test_scores_are_averages_over_the_seeds(series):
     [comparison] = compare_methods(series, [method], [hiding], seeds=[3, 4])
     errors = []
     for seed in (3, 4):
-        seen = hide(series, hiding.choose(series, seed))
-        errors.append(score(series, seen, method.fill(seen)))
+        seen = without_hidden(series, hiding.choose(series, seed))
+        errors.append(errors_of(series, seen, method.fill(seen)))
     [mean] = comparison.scores
     assert mean.rmse == pytest.approx(np.mean([each.rmse for each in errors]), rel=EXACT)
     assert mean.mae == pytest.approx(np.mean([each.mae for each in errors]), rel=EXACT)
@@ -169,7 +168,7 @@ def test_sequences_and_their_times_stay_apart(series):
     assert [len(piece) for piece in seen] == [80, 120]
     for given, expected in zip(when, times, strict=True):
         np.testing.assert_array_equal(given, expected)
-    whole = hide(series, HiddenCells().choose(series, 0))
+    whole = without_hidden(series, HiddenCells().choose(series, 0))
     np.testing.assert_array_equal(np.concatenate(comparison.seen), whole)
     [alone] = compare_methods(series, [Recorder("r", 0.0, [])], [HiddenCells()])
     assert comparison.scores[0].rmse == alone.scores[0].rmse

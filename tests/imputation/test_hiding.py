@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 from probsfa.datasets import hide_blocks, hide_cells, make_slow_mixture
-from probsfa.imputation import HiddenBlocks, HiddenCells, hide
+from probsfa.imputation import HiddenBlocks, HiddenCells
+from probsfa.imputation.hiding import without_hidden
 
 NAN = np.nan
 
@@ -14,9 +15,9 @@ def test_hiding_leaves_every_column_something():
     X = np.array([[1.0, 5.0], [2.0, NAN], [3.0, NAN], [4.0, 6.0]])
     hidden = np.array([[True, True], [False, False], [False, False], [False, False]])
     expected = [[NAN, 5.0], [2.0, NAN], [3.0, NAN], [4.0, 6.0]]
-    np.testing.assert_array_equal(hide(X, hidden), expected)
-    np.testing.assert_array_equal(hide(pd.DataFrame(X).convert_dtypes(), hidden), expected)
-    np.testing.assert_array_equal(hide(np.ma.masked_invalid(X), hidden), expected)
+    np.testing.assert_array_equal(without_hidden(X, hidden), expected)
+    np.testing.assert_array_equal(without_hidden(pd.DataFrame(X).convert_dtypes(), hidden), expected)
+    np.testing.assert_array_equal(without_hidden(np.ma.masked_invalid(X), hidden), expected)
     assert not np.isnan(X[0]).any()
 
 

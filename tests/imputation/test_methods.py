@@ -19,8 +19,8 @@ from probsfa.imputation import (
     LinearInterpolation,
     compare_methods,
     default_methods,
-    fit_quietly,
 )
+from probsfa.imputation.methods import fit_quietly
 from probsfa.statespace.learning.objective import STATUS_SENTENCES
 from tests.stand_in import StandIn
 from tests.tolerances import EXACT, SPECTRAL

@@ -6,11 +6,10 @@ import pytest
 from probsfa import ProbabilisticSFA
 from probsfa.statespace import (
     Parameters,
-    innovation_parameters,
-    make_innovation_parameters,
     make_parameters,
     noise_free_log_likelihood,
 )
+from probsfa.statespace.innovations import innovation_parameters, make_innovation_parameters
 from tests.oracles import statespace as oracle
 from tests.statespace.support import scaled_error
 from tests.tolerances import EXACT, mc_tolerance

@@ -8,10 +8,10 @@ from scipy.optimize import minimize
 from probsfa import SFA, ProbabilisticSFA
 from probsfa.datasets import make_slow_mixture
 from probsfa.statespace import (
-    make_innovation_parameters,
     noise_free_log_likelihood,
     noise_free_maximum_likelihood,
 )
+from probsfa.statespace.innovations import make_innovation_parameters
 from tests.oracles import statespace as oracle
 from tests.statespace.support import scaled_error
 from tests.tolerances import EXACT

@@ -8,7 +8,8 @@ import pytest
 
 import probsfa
 from probsfa import ProbabilisticSFA
-from probsfa.statespace import innovation_parameters, make_parameters
+from probsfa.statespace import make_parameters
+from probsfa.statespace.innovations import innovation_parameters
 from probsfa.statespace.leave_one_out import left_out_moments
 from probsfa.statespace.parameters import canonical, rescale
 from probsfa.statespace.posterior import log_likelihood

@@ -84,7 +84,7 @@ def test_an_uneven_index_is_times(values, uneven, dated):
 
 
 def test_an_uneven_index_equals_the_joint_gaussian(values, uneven, dated):
-    units = [np.asarray((uneven - uneven[0]).total_seconds()) / dated.time_unit_]
+    units = [np.asarray((uneven - uneven[0]).total_seconds()) / dated.time_unit_seconds_]
     wanted = oracle.joint_posterior(fitted_model(dated), [values], units)
     assert dated.log_likelihood_ == pytest.approx(wanted.log_likelihood, rel=1e-9)
     assert scaled_error(dated.transform(framed(values, uneven)), wanted.means) < 1e-7
@@ -132,9 +132,22 @@ def test_steps_are_named_in_the_status(values):
 def test_time_units_are_known_in_seconds(hourly, plain, dated, values):
     assert hourly.time_unit_ == 1.0 and hourly.time_unit_seconds_ == 3600.0
     np.testing.assert_array_equal(hourly.timescales_, -1.0 / np.log(hourly.decay_))
-    assert dated.time_unit_seconds_ == dated.time_unit_ and dated.time_unit_ % 3600.0 == 0.0
+    assert dated.time_unit_ == 1.0 and dated.time_unit_seconds_ % 3600.0 == 0.0
     assert plain.time_unit_seconds_ is None
     assert fit(values, times=np.arange(60.0)).time_unit_seconds_ is None
+
+
+def test_time_scales_are_in_one_unit_with_a_row_missing_or_not(values, hourly):
+    """Also with times=, and with periods given as numbers."""
+    fewer = framed(values, HOURS).drop(HOURS[20])
+    dropped, timed = fit(fewer), fit(fewer.to_numpy(), times=fewer.index)
+    for model in (dropped, timed):
+        assert (model.time_unit_, model.time_unit_seconds_) == (1.0, 3600.0)
+        np.testing.assert_array_equal(model.timescales_, -1.0 / np.log(model.decay_))
+        np.testing.assert_allclose(model.timescales_, hourly.timescales_, rtol=0.5)
+        assert "time scales are in such steps (time_unit_)" in model.status_
+    cycles = [ProbabilisticSFA(1, rhythms=[6.0], tol=1.0).fit(X) for X in (framed(values, HOURS), fewer)]
+    np.testing.assert_allclose(cycles[0].rhythm_periods_, cycles[1].rhythm_periods_, rtol=0.1)
 
 
 def test_rows_left_out_of_an_index_are_missing_rows(values):
@@ -188,7 +201,7 @@ def test_lists_of_frames_have_an_index_each(values, uneven):
     assert cut.log_likelihood_ == pytest.approx(one.log_likelihood_, rel=1e-9)
     ahead = one.forecast(pieces, 2)
     assert [a.means.index[0] - x.index[-1] for a, x in zip(ahead, pieces, strict=True)] == [
-        pd.Timedelta(seconds=one.time_unit_)
+        pd.Timedelta(seconds=one.time_unit_seconds_)
     ] * 2
     with pytest.raises(ValueError, match=r"X\[0\] has an index of times and X\[1\] has none"):
         fit([pieces[0], pieces[1].reset_index(drop=True)])

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from scipy.interpolate import PchipInterpolator
 from scipy.ndimage import gaussian_filter1d
+from sklearn.exceptions import ConvergenceWarning
 
+import probsfa
 from probsfa import ProbabilisticSFA
 from probsfa.statespace.parameters import Parameters, canonical
 from probsfa.statespace.posterior import log_likelihood
@@ -131,3 +133,14 @@ def test_smooth_motion_is_filled_better_than_by_splines():
     assert np.mean(np.abs(errors) < 1.645 * std[hidden]) > 0.8
     names = model.get_feature_names_out().tolist()
     assert names[:3] == ["smooth0", "smooth0_velocity", "smooth0_acceleration"]
+
+
+@pytest.mark.parametrize("options", [{"trend": 2}, {"trend": "linear"}, {"smooth": 1, "smoothness": 2.5}])
+def test_models_of_every_kind_are_saved(rng, tmp_path, options):
+    x = random_walks(rng, 80)
+    with pytest.warns(ConvergenceWarning):
+        model = ProbabilisticSFA(1, **options, max_iter=10).fit(x)
+    model.save(tmp_path / "model")
+    again = probsfa.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.posterior(x).means, model.posterior(x).means)
+    assert again.get_params()["trend"] == model.trend and again.smoothness == model.smoothness

@@ -539,9 +539,7 @@ class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             check_count("n_steps", n_steps)
         ends = _central_interval(interval)
         sequences = self._check(X, lengths, times)
-        horizon = make_horizon(
-            X, sequences, times, self._model.time_axis, self.time_unit_, n_steps=n_steps, fh=fh
-        )
+        horizon = make_horizon(X, sequences, self._model.time_axis, self.time_unit_, n_steps=n_steps, fh=fh)
         forecasts = self._model.forecast(sequences, [each.steps for each in horizon], ends)
         frames = X if sequences.is_list else [X] * len(forecasts)
         latents = self.get_feature_names_out()
