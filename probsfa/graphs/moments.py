@@ -277,23 +277,30 @@ def rounding_variance(mean: FloatArray) -> FloatArray:
 
 def _add_rows(moments: Moments, rows: FloatArray, skip_incomplete: bool) -> Moments:
     """Return the moments with rows added and no differences."""
+    n, origin, offset = moments.n_rows, moments.origin, moments.offset
+    scatter = moments.scatter.copy()
     size = block_rows(rows.shape[1])
-    empty = Moments.empty(rows.shape[1], moments.lag)
     for start in range(0, len(rows), size):
         block = rows[start : start + size]
         if skip_incomplete:
             complete = ~np.isnan(block).any(axis=1)
             if not complete.all():
                 block = block[complete]
-        if len(block) == 0:
+        m = len(block)
+        if m == 0:
             continue
-        origin = moments.origin if moments.n_rows else block[0].copy()
-        centred = block - origin
-        offset = np.ones(len(block), dtype=np.float64) @ centred / len(block)
-        centred -= offset
-        part = replace(empty, n_rows=len(block), origin=origin, offset=offset, scatter=centred.T @ centred)
-        moments = moments.merge(part)
-    return moments
+        if n == 0:
+            origin = block[0].copy()
+        centred = np.empty((m + 1, rows.shape[1]), dtype=np.float64)
+        np.subtract(block, origin, out=centred[:m])
+        mean = np.ones(m, dtype=np.float64) @ centred[:m] / m
+        centred[:m] -= mean
+        # The update of the means is one more row, so that a block costs one product and one sum of matrices.
+        centred[m] = (mean - offset) * np.sqrt(n * (m / (n + m)))
+        scatter += centred.T @ centred
+        offset = offset + (mean - offset) * (m / (n + m))
+        n += m
+    return replace(moments, n_rows=n, origin=origin, offset=offset, scatter=scatter)
 
 
 def _difference_scatter(
