@@ -463,10 +463,10 @@ class Union(GraphBuilder):
         """Return the graph of some rows."""
         return union([build_graph(graph, X, y, lengths=lengths) for graph in self.graphs], self.weights)
 
-
-def _members(graph: Any) -> Sequence[Any]:
-    return graph if isinstance(graph, (list, tuple)) else [graph]
-
     def reference(self) -> Any:
         """Return the union of the references of its graphs."""
         return Union([reference_graph(graph) for graph in self.graphs], weights=self.weights)
+
+
+def _members(graph: Any) -> Sequence[Any]:
+    return graph if isinstance(graph, (list, tuple)) else [graph]
