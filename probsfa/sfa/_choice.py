@@ -16,9 +16,8 @@ from sklearn.base import clone
 
 from probsfa._threads import one_blas_thread
 from probsfa._typing import FloatArray
-from probsfa.graphs._graph_moments import GraphMoments, graph_moments
 from probsfa.graphs._named import build_graph
-from probsfa.graphs.training_graph import TrainingGraph
+from probsfa.graphs.training_graph import GraphMoments, TrainingGraph, graph_moments
 from probsfa.linalg import RankError, SlowDirections, default_rank_tol, slow_directions
 from probsfa.sfa._expand import Expander
 from probsfa.sfa._shrinkage import ledoit_wolf, shrunk_moments, slowest_of_shrunk

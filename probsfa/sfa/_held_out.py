@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 
 from probsfa._validation import Sequences
-from probsfa.graphs._graph_moments import graph_moments
 from probsfa.graphs._named import build_graph
-from probsfa.graphs.training_graph import TrainingGraph
+from probsfa.graphs.training_graph import TrainingGraph, graph_moments
 from probsfa.sfa._labels_of_rows import labels_of_rows
 
 __all__ = ["graph_score"]

@@ -8,8 +8,8 @@ from sklearn.utils.validation import check_array
 from probsfa._arrays import as_float_array
 from probsfa._typing import FloatArray
 from probsfa._validation import is_list_of_sequences
-from probsfa.graphs._graph_moments import GraphMoments
 from probsfa.graphs.moments import Moments, block_rows
+from probsfa.graphs.training_graph import GraphMoments
 from probsfa.linalg import slow_directions
 from probsfa.metrics import timescale
 from probsfa.sfa._expand import Expander

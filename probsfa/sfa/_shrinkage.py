@@ -20,8 +20,7 @@ import scipy.linalg
 
 from probsfa._typing import FloatArray
 from probsfa._validation import check_option
-from probsfa.graphs._graph_moments import GraphMoments
-from probsfa.graphs.training_graph import TrainingGraph
+from probsfa.graphs.training_graph import GraphMoments, TrainingGraph
 from probsfa.linalg import SlowDirections, canonical_directions
 
 __all__ = ["TARGETS", "check_shrinkage", "ledoit_wolf", "shrunk_moments", "slowest_of_shrunk"]

@@ -9,8 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
-from probsfa.graphs._builder import GraphBuilder
-from probsfa.graphs._named import in_time
+from probsfa.graphs._named import GraphBuilder, in_time
 from probsfa.graphs.training_graph import TrainingGraph
 from probsfa.linalg import RankError, check_rank_tol
 from probsfa.sfa._choice import Basis, canonical_order, whole_blocks

@@ -16,8 +16,8 @@ from sklearn.utils.validation import validate_data
 from probsfa._arrays import as_float_array
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
-from probsfa.graphs._nearest_neighbors import TREE_FEATURES
 from probsfa.graphs._rows import exact_shift
+from probsfa.graphs._sparse import TREE_FEATURES
 from probsfa.graphs.training_graph import TrainingGraph
 from probsfa.sfa.bandwidth import check_gamma, choose_gamma
 from probsfa.sfa.edges import DistanceEdges, Edges, FunctionEdges, HeatEdges, NeighborEdges, NewEdges

@@ -25,7 +25,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.neighbors import NearestNeighbors
 
 from probsfa._typing import FloatArray
-from probsfa.graphs._nearest_neighbors import TREE_FEATURES, neighbor_edges
+from probsfa.graphs._sparse import TREE_FEATURES, neighbor_edges
 from probsfa.sfa.laplacian import is_sparse
 
 __all__ = [

@@ -15,9 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from probsfa._frames import lists_in_lists_out
 from probsfa._saving import Saved
 from probsfa._validation import check_count, check_sequences
-from probsfa.graphs._graph_moments import GraphMoments, GraphSums, graph_moments
 from probsfa.graphs._named import build_graph, check_joined, in_time, needs_labels, reference_graph
-from probsfa.graphs.training_graph import TrainingGraph
+from probsfa.graphs.training_graph import GraphMoments, GraphSums, TrainingGraph, graph_moments
 from probsfa.linalg import RankError, check_rank_tol
 from probsfa.sfa._expand import Expander
 from probsfa.sfa._held_out import graph_score

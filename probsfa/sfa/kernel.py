@@ -36,8 +36,8 @@ from probsfa._validation import (
     check_sequences,
     is_list_of_sequences,
 )
-from probsfa.graphs._graph_moments import graph_moments
 from probsfa.graphs._named import build_graph, needs_labels
+from probsfa.graphs.training_graph import graph_moments
 from probsfa.linalg import check_rank_tol
 from probsfa.metrics import timescale
 from probsfa.sfa._labels_of_rows import labels_of_rows

@@ -7,10 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
-from probsfa.graphs._graph_moments import graph_moments
 from probsfa.graphs._named import build_graph
 from probsfa.graphs._sparse import from_sparse
-from probsfa.graphs.training_graph import TrainingGraph
+from probsfa.graphs.training_graph import TrainingGraph, graph_moments
 from probsfa.sfa.kernel_held_out import Held
 
 __all__ = ["splits_of_graph"]

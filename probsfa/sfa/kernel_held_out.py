@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
-from probsfa.graphs._graph_moments import GraphMoments
 from probsfa.graphs.moments import Moments
+from probsfa.graphs.training_graph import GraphMoments
 from probsfa.linalg import RankError
 from probsfa.sfa._overfitting import held_out_delta, noise_delta
 from probsfa.sfa.kernel_moments import BorderDifferences, joined_moments, of_functions

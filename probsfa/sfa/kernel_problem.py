@@ -11,8 +11,8 @@ import numpy as np
 import scipy.linalg
 
 from probsfa._typing import FloatArray
-from probsfa.graphs._graph_moments import GraphMoments
 from probsfa.graphs.moments import Moments
+from probsfa.graphs.training_graph import GraphMoments
 from probsfa.linalg import RankError, canonical_signs, whiten
 from probsfa.sfa.kernel_moments import center_support
 
