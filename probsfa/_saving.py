@@ -32,6 +32,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from probsfa import _storage
+from probsfa._moved import present_home
 
 __all__ = ["KIND", "Saved", "load", "save"]
 
@@ -414,6 +415,7 @@ def _build(kind: str, name: str, state: dict[str, Any]) -> Any:
 def _class(kind: str, name: str) -> Any:
     """Return the class of that name, if it is one that is saved so."""
     module, _, path = name.partition(":")
+    module = present_home(module)
     homes = _PACKAGES if kind == "estimator" else _ROOMS
     if not any(module == home or module.startswith(f"{home}.") for home in homes):
         raise ValueError(f"{module!r:.60} is no module that models are saved from")

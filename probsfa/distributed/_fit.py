@@ -15,7 +15,7 @@ from probsfa.graphs.moments import MomentStream
 from probsfa.graphs.training_graph import TrainingGraph
 from probsfa.sfa import SFA, GraphSFA, linear
 from probsfa.sfa import graph as graph_based
-from probsfa.sfa._labels_of_rows import labels_of_rows
+from probsfa.sfa._shrinkage import labels_of_rows
 
 __all__ = ["fit"]
 

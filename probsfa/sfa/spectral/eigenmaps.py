@@ -23,14 +23,11 @@ from probsfa._saving import Saved
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_option
 from probsfa.linalg import canonical_signs
-from probsfa.sfa.affinity import affinity_graph, affinity_tags, new_edges
-from probsfa.sfa.edges import NewEdges
-from probsfa.sfa.extension import extend_random_walk, extend_unnormalized
-from probsfa.sfa.landmarks import LowRankAffinity
-from probsfa.sfa.laplacian import GraphSpectrum, graph_spectrum, spectrum_by_products
+from probsfa.sfa.spectral.affinity import LowRankAffinity, affinity_graph, affinity_tags, new_edges
+from probsfa.sfa.spectral.edges import NewEdges, extend_random_walk, extend_unnormalized
+from probsfa.sfa.spectral.laplacian import GraphSpectrum, graph_spectrum, spectrum_by_products
 
 __all__ = ["LaplacianEigenmaps", "spectrum_of_graph", "warn_if_disconnected"]
-
 
 _USUAL_WEIGHTS = (1e-100, 1e100)  # largest weights outside are brought to about 1: their squares overflow
 
@@ -64,7 +61,7 @@ class LaplacianEigenmaps(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         Decay of the kernel. None is ``1 / n_features``, which suits columns of unit variance. "median" takes
         1 over twice the median squared distance, "neighbors" 1 over twice the mean squared distance to
         neighbour number ``3/4 sqrt(n)``, and "self_tuning" scales every squared distance by the distances of
-        both points to their seventh neighbours (:mod:`probsfa.sfa.bandwidth` has the sources).
+        both points to their seventh neighbours (:mod:`probsfa.sfa.spectral.affinity` has the sources).
     n_landmarks : int, "auto" or None, default="auto"
         Points through which the heat kernel of very many points is taken (Nystroem's method): an array of n
         by n_landmarks in place of n by n. None takes all pairs; "auto" does so up to 20,000 points, and

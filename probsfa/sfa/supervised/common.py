@@ -1,25 +1,122 @@
 """What classification and regression by slow features have in common: data, features, choices."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
+from probsfa.expansions import Polynomial
 from probsfa.graphs._named import GraphBuilder, in_time
 from probsfa.graphs.training_graph import TrainingGraph
-from probsfa.linalg import RankError, check_rank_tol
-from probsfa.sfa._choice import Basis, canonical_order, whole_blocks
-from probsfa.sfa._image_expansion import PrincipalProducts
-from probsfa.sfa._images import flat_images, image_shape
-from probsfa.sfa._labels_of_rows import labels_of_rows
-from probsfa.sfa._shrinkage import check_shrinkage
+from probsfa.linalg import RankError, blocks_of, canonical_axes, check_rank_tol, default_rank_tol
+from probsfa.sfa._shrinkage import check_shrinkage, labels_of_rows
 from probsfa.sfa.graph import GraphSFA, keep_components
+from probsfa.sfa.supervised.choice import Basis, canonical_order, whole_blocks
 
-__all__ = ["SlowFeatureStep", "check_labelled", "concatenated"]
+__all__ = [
+    "PrincipalProducts",
+    "SlowFeatureStep",
+    "check_labelled",
+    "concatenated",
+    "flat_images",
+    "image_shape",
+]
+
+# ---- images as rows
+
+
+def flat_images(X: Any) -> Any:
+    """Return images (N, H, W) or (N, H, W, C), or a list of such, as rows (N, H W C); else X as it is."""
+    if isinstance(X, list) and X and all(_is_images(x) for x in X):
+        return [x.reshape(len(x), -1) for x in X]
+    return X.reshape(len(X), -1) if _is_images(X) else X
+
+
+def image_shape(X: Any) -> tuple[int, ...] | None:
+    """Return (H, W, C) of images, or of those in a list; None for anything else.
+
+    Raises
+    ------
+    ValueError
+        If the images of a list differ.
+    """
+    pieces = X if isinstance(X, list) else [X]
+    shapes = {(*x.shape[1:], 1)[:3] for x in pieces if _is_images(x)}
+    if len(shapes) > 1:
+        raise ValueError(f"X has images of different shapes, {sorted(shapes)}; all must have one.")
+    return shapes.pop() if shapes else None
+
+
+def _is_images(X: Any) -> bool:
+    return isinstance(X, np.ndarray) and X.ndim in (3, 4) and X.shape[0] > 0
+
+
+# ---- products of principal components: quadratic functions of many columns
+
+
+_EQUAL = 1e-9  # relative; standard deviations closer than this are equal
+
+
+class PrincipalProducts(TransformerMixin, BaseEstimator):
+    """Leading principal components, and their products.
+
+    Parameters
+    ----------
+    n_components : int, default=40
+        How many components, or as many as the rows allow, or fewer where this would divide components of
+        equal variance.
+    standardize : bool, default=False
+        Whether the columns are scaled to unit variance first.
+    whiten : bool, default=False
+        Whether every component is scaled to unit variance; otherwise all are divided by the standard
+        deviation of the first.
+    """
+
+    standardize = False  # of estimators that were saved without these
+    whiten = False
+
+    def __init__(self, n_components: int = 40, standardize: bool = False, whiten: bool = False) -> None:
+        self.n_components = n_components
+        self.standardize = standardize
+        self.whiten = whiten
+
+    def fit(self, X: FloatArray, y: Any = None) -> Self:
+        """Find the components of rows (N, D)."""
+        self.mean_ = X[0] + (X - X[0]).mean(axis=0)
+        centred = X - self.mean_
+        scales = np.ones(X.shape[1], dtype=np.float64)
+        if self.standardize:
+            spread = centred.std(axis=0)
+            floor = np.sqrt(default_rank_tol(1)) * np.abs(self.mean_)
+            scales = np.where(spread > floor, spread, np.inf)
+        unit = np.ones(X.shape[1], dtype=np.float64)
+        _, d, Vt = np.linalg.svd(centred / scales, full_matrices=False)
+        rank = int(np.sum(d**2 > default_rank_tol(X.shape[1]) * d[0] ** 2)) if d[0] > 0 else 0
+        # Which components of equal variance come first is a matter of rounding: all are used, or none.
+        apart = np.append(-np.diff(d[:rank]) > _EQUAL * d[0], True) if rank else np.array([True])
+        ends = np.flatnonzero(apart) + 1
+        K = int(max(ends[ends <= max(self.n_components, ends[0])]))
+        for block in blocks_of(apart[:K]):
+            Vt[block] = canonical_axes(Vt[block].T, unit).T @ Vt[block]
+        units = d[:K] / np.sqrt(len(X)) if rank else np.ones(K, dtype=np.float64)
+        if not self.whiten:
+            units = units[:1]
+        self.components_ = Vt[:K] / units[:, None] / scales
+        return self
+
+    def transform(self, X: FloatArray) -> FloatArray:
+        """Return the components and products of rows, (N, K + K (K + 1) / 2)."""
+        Y = (X - self.mean_) @ self.components_.T
+        return Polynomial(2).expand(Y)
+
+
+# ---- what classification and regression by slow features have in common: data, features, choices
+
 
 _PRESETS = ("images",)
 # Intensities of shrinkage. Small ones keep what is exact, large ones are for few samples.

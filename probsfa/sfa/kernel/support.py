@@ -21,7 +21,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
-from probsfa.sfa.kernel_columns import KernelColumns, rows_at_a_time
+from probsfa.sfa.kernel.problem import KernelColumns, rows_at_a_time
 
 __all__ = ["mp_kpca", "mp_mah", "online_mah", "random_support"]
 

@@ -38,7 +38,6 @@ __all__ = [
     "spectrum_by_products",
 ]
 
-
 _DENSE_ROWS = 300  # below, a full eigendecomposition takes milliseconds and repeated eigenvalues no thought
 _PROBE_STEPS = 5
 _LANCZOS_EXTRA = 3  # more than wanted: the last ones wanted may be close together

@@ -22,14 +22,12 @@ from probsfa._arrays import as_float_array
 from probsfa._saving import Saved
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_estimator_type
-from probsfa.sfa.affinity import affinity_graph, affinity_tags, new_edges
-from probsfa.sfa.eigenmaps import spectrum_of_graph
-from probsfa.sfa.extension import extend_random_walk
-from probsfa.sfa.landmarks import LowRankAffinity
-from probsfa.sfa.laplacian import is_sparse
+from probsfa.sfa.spectral.affinity import LowRankAffinity, affinity_graph, affinity_tags, new_edges
+from probsfa.sfa.spectral.edges import extend_random_walk
+from probsfa.sfa.spectral.eigenmaps import spectrum_of_graph
+from probsfa.sfa.spectral.laplacian import is_sparse
 
 __all__ = ["SpectralClustering", "eigengap"]
-
 
 _KMEANS_STARTS = 10
 _MOST_BY_GAP = 20  # clusters that the gap between eigenvalues is looked for among

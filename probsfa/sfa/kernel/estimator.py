@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted
 
@@ -40,25 +41,107 @@ from probsfa.graphs._named import build_graph, needs_labels
 from probsfa.graphs.training_graph import graph_moments
 from probsfa.linalg import check_rank_tol
 from probsfa.metrics import timescale
-from probsfa.sfa._labels_of_rows import labels_of_rows
-from probsfa.sfa._overfitting import cut, warn_of_overfitting
-from probsfa.sfa.kernel_columns import (
+from probsfa.sfa._expand import cut, warn_of_overfitting
+from probsfa.sfa._shrinkage import labels_of_rows
+from probsfa.sfa.kernel.held_out import Held, HeldOutPath, held_out_path, splits_of_graph, splits_of_time
+from probsfa.sfa.kernel.problem import (
     KernelColumns,
     KernelFunctions,
+    KernelProblem,
+    KernelSolution,
+    border_differences,
     check_kernel,
     check_positive_semidefinite,
+    check_rank,
+    fold_moments,
     is_translation_invariant,
+    joined_moments,
     kernel_block,
+    kernel_moments,
+    pose,
     rows_at_a_time,
+    solve,
 )
-from probsfa.sfa.kernel_graph import splits_of_graph
-from probsfa.sfa.kernel_held_out import Held, HeldOutPath, held_out_path, splits_of_time
-from probsfa.sfa.kernel_moments import border_differences, fold_moments, joined_moments, kernel_moments
-from probsfa.sfa.kernel_preimage import PreImage
-from probsfa.sfa.kernel_problem import KernelProblem, KernelSolution, check_rank, pose, solve
-from probsfa.sfa.support import mp_kpca, mp_mah, online_mah, random_support
+from probsfa.sfa.kernel.support import mp_kpca, mp_mah, online_mah, random_support
 
-__all__ = ["KernelSFA", "RegularizationPath"]
+__all__ = ["KernelSFA", "PreImage", "RegularizationPath"]
+
+# ---- from outputs back to inputs, by a kernel ridge regression that is fitted to support vectors
+#
+# Bakir, Weston & Schoelkopf (2004), Learning to find pre-images, Advances in Neural Information Processing
+# Systems 16: a map from the outputs of known points to these points, learned like any other regression.
+
+
+_WIDTHS = (0.1, 1.0, 10.0)  # gamma times the number of outputs, which have unit variance
+_RIDGES = 10.0 ** np.arange(-10, 1)
+
+
+class PreImage(NamedTuple):
+    """A Gaussian kernel ridge regression.
+
+    Attributes
+    ----------
+    outputs : ndarray (m, K)
+        Outputs of known points.
+    coefficients : ndarray (m, D)
+        The regression is ``k(y, outputs) @ coefficients + mean``.
+    mean : ndarray (D,)
+        Mean of the points.
+    gamma : float
+        Inverse squared width of the kernel of outputs.
+    ridge : float
+        Penalty of the squared norm.
+    """
+
+    outputs: FloatArray
+    coefficients: FloatArray
+    mean: FloatArray
+    gamma: float
+    ridge: float
+
+    @classmethod
+    def fit(cls, outputs: FloatArray, points: FloatArray) -> "PreImage":
+        """Fit the width and the ridge that predict a point best from the others.
+
+        Parameters
+        ----------
+        outputs : ndarray (m, K)
+            Outputs of the points.
+        points : ndarray (m, D)
+            Known points.
+
+        Notes
+        -----
+        With ``H = K (K + ridge)^-1`` the residual of a point that is left out is
+        ``((1 - H) x)_i / (1 - H_ii)``, so one eigenproblem serves all ridges of a width.
+        """
+        mean = points.mean(axis=0)
+        centred = points - mean
+        best = (np.inf, 0.0, 0.0, np.zeros_like(centred))
+        for width in _WIDTHS:
+            gamma = width / outputs.shape[1]
+            values, vectors = np.linalg.eigh(rbf_kernel(outputs, gamma=gamma))
+            values = np.maximum(values, 0.0)
+            rotated = vectors.T @ centred
+            for ridge in _RIDGES:
+                # (K + ridge)^-1 is (1 - H) / ridge, and the ridge cancels in the residual.
+                inverse = 1.0 / (values + ridge)
+                coefficients = vectors @ (inverse[:, None] * rotated)
+                diagonal = vectors**2 @ inverse
+                error = float(np.sum((coefficients / diagonal[:, None]) ** 2))
+                if error < best[0]:
+                    best = (error, gamma, float(ridge), coefficients)
+        _, gamma, ridge, coefficients = best
+        return cls(outputs, coefficients, mean, gamma, ridge)
+
+    def __call__(self, Y: FloatArray) -> FloatArray:
+        """Return the points that outputs (T, K) come from, (T, D)."""
+        points: FloatArray = rbf_kernel(Y, self.outputs, gamma=self.gamma) @ self.coefficients + self.mean
+        return points
+
+
+# ---- regularised sparse kernel slow feature analysis (RSK-SFA)
+
 
 IntArray = NDArray[np.intp]
 

@@ -32,11 +32,10 @@ from probsfa._frames import lists_in_lists_out
 from probsfa._saving import Saved
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_option
-from probsfa.sfa.affinity import affinity_graph, affinity_tags, new_edges
-from probsfa.sfa.edges import NewEdges
-from probsfa.sfa.eigenmaps import spectrum_of_graph, warn_if_disconnected
-from probsfa.sfa.landmarks import LowRankAffinity
-from probsfa.sfa.laplacian import is_sparse
+from probsfa.sfa.spectral.affinity import LowRankAffinity, affinity_graph, affinity_tags, new_edges
+from probsfa.sfa.spectral.edges import NewEdges
+from probsfa.sfa.spectral.eigenmaps import spectrum_of_graph, warn_if_disconnected
+from probsfa.sfa.spectral.laplacian import is_sparse
 
 __all__ = ["DiffusionMap"]
 
