@@ -83,21 +83,9 @@ def check_array(
     estimator: Any, X: Any, name: str, *, reset: bool, allow_nan: bool, min_rows: int
 ) -> NDArray[np.float64]:
     """Check one array-like and return it as a float64 array (N, D)."""
-    X = as_frame(_fill_masked(X))
-    _check_kind(X, name)
-    X = _without_na(X)
-    try:
-        values: NDArray[np.float64] = validate_data(
-            estimator,
-            X,
-            reset=reset,
-            dtype=np.float64,
-            ensure_all_finite=False,  # done below, so that the message names the cell
-            ensure_min_samples=min_rows,
-        )
-    except ValueError as error:
-        prefix = "" if name == "X" and str(error).startswith("X ") else f"{name}: "
-        raise ValueError(f"{prefix}{error}") from None
+    values = _plain(estimator, X, reset, min_rows)
+    if values is None:
+        values = _converted(estimator, X, name, reset, min_rows)
     _check_finite(estimator, values, name, allow_nan)
     place = too_large(values)
     if place is not None:
@@ -107,6 +95,42 @@ def check_array(
             f"in double precision, nor of anything beyond {LARGEST:g}. Give the column in larger units, "
             "or replace the value by NaN where it stands for a missing measurement."
         )
+    return values
+
+
+def _plain(estimator: Any, X: Any, reset: bool, min_rows: int) -> NDArray[np.float64] | None:
+    """Return an array of floats that needs no conversion, None for any other.
+
+    For small arrays, :func:`sklearn.utils.validation.validate_data` takes as long as a fit.
+    """
+    ready = type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and X.flags.aligned
+    if not ready or len(X) < max(min_rows, 1) or X.shape[1] == 0 or hasattr(estimator, "feature_names_in_"):
+        return None
+    if reset:
+        estimator.n_features_in_ = X.shape[1]
+    elif getattr(estimator, "n_features_in_", None) != X.shape[1]:
+        return None
+    array: NDArray[np.float64] = X
+    return array
+
+
+def _converted(estimator: Any, X: Any, name: str, reset: bool, min_rows: int) -> NDArray[np.float64]:
+    """Return any array-like as floats, or raise an error that names the argument."""
+    X = as_frame(_fill_masked(X))
+    _check_kind(X, name)
+    X = _without_na(X)
+    try:
+        values: NDArray[np.float64] = validate_data(
+            estimator,
+            X,
+            reset=reset,
+            dtype=np.float64,
+            ensure_all_finite=False,  # done by the caller, so that the message names the cell
+            ensure_min_samples=min_rows,
+        )
+    except ValueError as error:
+        prefix = "" if name == "X" and str(error).startswith("X ") else f"{name}: "
+        raise ValueError(f"{prefix}{error}") from None
     return values
 
 

@@ -39,6 +39,8 @@ __all__ = [
 ]
 
 
+_SMALL = 32  # up to so many directions, all take no longer than a few
+_WELL_CONDITIONED = 1e-6  # leaves ten digits, as many as delta values are compared to
 _TIE = 1e-8  # relative; correlations closer than this count as equal, whatever the rounding
 _ROUNDING = 1e4 * float(np.finfo(np.float64).eps)  # of moments that are sums over up to some 1e8 rows
 
@@ -138,20 +140,24 @@ def whiten(B: ArrayLike, *, rank_tol: float | None = None, variance_floor: Array
     (3, True)
     """
     B = np.asarray(B, dtype=np.float64)
-    n_features = B.shape[0]
-    tol = default_rank_tol(n_features) if rank_tol is None else rank_tol
-    variances = np.diagonal(B)
-    varying = variances > np.maximum(variance_floor, 0.0)
-    scales = np.where(varying, np.sqrt(np.maximum(variances, 0.0)), 0.0)
+    scales = _scales(B, variance_floor)
+    varying = scales > 0
     if not varying.any():
-        return Whitening(np.zeros((n_features, 0), dtype=np.float64), scales, 0)
+        return Whitening(np.zeros((len(B), 0), dtype=np.float64), scales, 0)
     s = scales[varying]
     R = B[np.ix_(varying, varying)] / s / s[:, None]
     eigenvalues, vectors = np.linalg.eigh((R + R.T) / 2)
+    tol = default_rank_tol(len(B)) if rank_tol is None else rank_tol
     kept = eigenvalues > tol * eigenvalues[-1]
-    matrix = np.zeros((n_features, int(kept.sum())), dtype=np.float64)
+    matrix = np.zeros((len(B), int(kept.sum())), dtype=np.float64)
     matrix[varying] = vectors[:, kept] / np.sqrt(eigenvalues[kept]) / s[:, None]
     return Whitening(matrix, scales, matrix.shape[1])
+
+
+def _scales(B: FloatArray, variance_floor: ArrayLike) -> FloatArray:
+    """Return the standard deviations of the columns, zero for those that count as constant."""
+    variances = np.diagonal(B)
+    return np.where(variances > np.maximum(variance_floor, 0.0), np.sqrt(np.maximum(variances, 0.0)), 0.0)
 
 
 def slow_directions(
@@ -203,18 +209,39 @@ def slow_directions(
     (array([0.1, 2. ]), 2)
     """
     A, B = np.asarray(A, dtype=np.float64), np.asarray(B, dtype=np.float64)
-    W, scales, rank = whiten(B, rank_tol=rank_tol, variance_floor=variance_floor)
+    W, scales, rank = _whiten_fast(B, rank_tol, variance_floor)
     _check_rank(n_components, rank, B.shape[0])
     K = rank if n_components is None else n_components
     inner = W.T @ A @ W
     inner = (inner + inner.T) / 2
     solved = min(K + 1, rank)  # the next one tells whether the last block of equal delta values is complete
-    if solved < rank:
+    partial = solved < rank and rank > _SMALL
+    if partial:
         deltas, rotation = scipy.linalg.eigh(inner, subset_by_index=(0, solved - 1))
-    if solved == rank or not _separated(A, deltas, W @ rotation, scales)[K - 1]:
+    if not partial or not _separated(A, deltas, W @ rotation, scales)[K - 1]:
         deltas, rotation = np.linalg.eigh(inner)  # faster than scipy's where all are wanted
     directions = canonical_directions(A, B, deltas, W @ rotation, scales, K)
     return directions._replace(rank=rank)
+
+
+def _whiten_fast(B: FloatArray, rank_tol: float | None, variance_floor: ArrayLike) -> Whitening:
+    """Return a whitening by triangular factors where the rank is full beyond doubt, else :func:`whiten`.
+
+    The factorization takes a tenth of the time of the eigenproblem. Its reciprocal condition number in the
+    1-norm is no more than the smallest eigenvalue over the largest; the estimate of LAPACK is rarely wrong
+    by more than a factor of 3 (Higham 1987, SIAM Review 29:575).
+    """
+    tol = default_rank_tol(len(B)) if rank_tol is None else rank_tol
+    scales = _scales(B, variance_floor)
+    if scales.all() and len(B):
+        R = B / scales / scales[:, None]
+        factor, failed = scipy.linalg.lapack.dpotrf((R + R.T) / 2)
+        if not failed:
+            reciprocal, _ = scipy.linalg.lapack.dpocon(factor, np.abs(R).sum(axis=0).max())
+            if reciprocal > max(_WELL_CONDITIONED, 10 * tol):
+                inverse, _ = scipy.linalg.lapack.dtrtri(factor)
+                return Whitening(inverse / scales[:, None], scales, len(B))
+    return whiten(B, rank_tol=rank_tol, variance_floor=variance_floor)
 
 
 def canonical_directions(

@@ -6,6 +6,7 @@ import pytest
 import scipy.sparse
 from sklearn.base import BaseEstimator
 
+from probsfa import SFA
 from probsfa._arrays import as_float_array, check_array
 
 NAN = np.nan
@@ -123,3 +124,26 @@ def test_a_lazy_frame_of_polars_is_to_be_collected():
     with pytest.raises(ValueError, match=r"X is a LazyFrame.*X\.collect\(\)"):
         check(frame.lazy())
     np.testing.assert_array_equal(check(frame), [[1.0, 3.0], [2.0, 4.0]])
+
+
+@pytest.mark.parametrize("make", [np.asarray, pd.DataFrame, np.asfortranarray, lambda X: X.astype(">f8")])
+def test_an_array_of_floats_passes_the_same_checks_as_any_other(make):
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    expected = SFA().fit(X)
+    fitted = SFA().fit(make(X))
+    np.testing.assert_allclose(fitted.components_, expected.components_, rtol=1e-12)
+    assert fitted.n_features_in_ == 3
+    with pytest.raises(ValueError, match="features"):
+        fitted.transform(make(X[:, :2]))
+    with pytest.raises(ValueError, match="minimum of 2"):
+        SFA().fit(make(X[:1]))
+    with pytest.raises(ValueError, match="0 feature|at least one array"):
+        SFA().fit(make(X[:, :0]))
+
+
+def test_a_frame_then_an_array_forgets_the_names():
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    sfa = SFA().fit(pd.DataFrame(X, columns=list("abc")))
+    with pytest.warns(UserWarning, match="feature names"):
+        sfa.transform(X)
+    assert not hasattr(sfa.fit(X), "feature_names_in_")

@@ -11,7 +11,9 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from probsfa import GraphSFA, KernelSFA, LaplacianEigenmaps, ProbabilisticSFA
 from probsfa._interrupts import interrupts_kept
-from probsfa.sfa import eigenmaps, graph, kernel
+from probsfa.sfa import graph
+from probsfa.sfa.kernel import estimator as kernel
+from probsfa.sfa.spectral import eigenmaps
 from probsfa.statespace.learning import objective
 
 

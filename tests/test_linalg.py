@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.linalg
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -162,3 +163,30 @@ def test_signs_undo_any_flip_and_ignore_units(seed, n):
     reference = loadings * canonical_signs(loadings, np.ones(n))
     flipped = loadings * flips
     np.testing.assert_array_equal(flipped * canonical_signs(flipped * units[:, None], units), reference)
+
+
+@pytest.mark.parametrize("condition", [1e2, 1e5, 1e8])
+@pytest.mark.parametrize("n_components", [None, 3])
+def test_delta_values_are_right_at_any_condition_number(rng, condition, n_components):
+    """Of two whitenings, one for well-conditioned covariances alone; both find what SciPy finds."""
+    D = 40  # beyond the size up to which all directions are computed
+    Q, _ = np.linalg.qr(rng.standard_normal((D, D)))
+    A, B = spd(rng, D), (Q * np.geomspace(1, 1 / condition, D)) @ Q.T
+    found = slow_directions(A, B, n_components)
+    assert found.rank == D
+    np.testing.assert_allclose(
+        found.delta_values,
+        scipy.linalg.eigh(A, B, eigvals_only=True)[:n_components],
+        rtol=1e-8,
+        atol=1e-15 * condition,
+    )
+    W = found.weights
+    np.testing.assert_allclose(W.T @ B @ W, np.eye(W.shape[1]), atol=1e-12 + 1e-14 * condition)
+
+
+def test_a_nearly_singular_covariance_is_judged_by_its_eigenvalues(rng):
+    B = spd(rng, 6)
+    B[:, 5] = B[:, 4] * (1 + 1e-13)
+    B[5] = B[4] * (1 + 1e-13)
+    assert slow_directions(np.eye(6), B).rank == 5
+    assert slow_directions(np.eye(6), spd(rng, 6), rank_tol=0.5).rank < 6

@@ -23,7 +23,7 @@ import probsfa
 from probsfa.datasets import make_half_moons
 from probsfa.graphs import heat_kernel
 from probsfa.sfa import HierarchicalSFA, cascade_layers
-from probsfa.sfa.eigenmaps import LaplacianEigenmaps
+from probsfa.sfa.spectral.eigenmaps import LaplacianEigenmaps
 
 SIGMA, N_LEVELS, N_OUTPUTS = 0.05, 4, 4
 

@@ -37,10 +37,15 @@ import numpy as np
 from probsfa._validation import Sequences
 from probsfa.metrics import delta_value
 from probsfa.sfa import SFA
-from probsfa.sfa.kernel_columns import KernelColumns, KernelFunctions, kernel_block
-from probsfa.sfa.kernel_moments import kernel_moments
-from probsfa.sfa.kernel_problem import pose, solve
-from probsfa.sfa.support import mp_kpca, mp_mah, online_mah, random_support
+from probsfa.sfa.kernel.problem import (
+    KernelColumns,
+    KernelFunctions,
+    kernel_block,
+    kernel_moments,
+    pose,
+    solve,
+)
+from probsfa.sfa.kernel.support import mp_kpca, mp_mah, online_mah, random_support
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 

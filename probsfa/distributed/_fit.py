@@ -10,12 +10,12 @@ from probsfa.distributed._graph_moments import of_time, sum_graph_moments
 from probsfa.distributed._moments import expander_of, sum_moments
 from probsfa.distributed._parts import DistributedRows, checked_parts
 from probsfa.graphs._named import build_graph, check_joined, needs_rows
-from probsfa.graphs._temporal import temporal
+from probsfa.graphs._ordered import temporal
 from probsfa.graphs.moments import MomentStream
 from probsfa.graphs.training_graph import TrainingGraph
 from probsfa.sfa import SFA, GraphSFA, linear
 from probsfa.sfa import graph as graph_based
-from probsfa.sfa._labels_of_rows import labels_of_rows
+from probsfa.sfa._shrinkage import labels_of_rows
 
 __all__ = ["fit"]
 

@@ -11,9 +11,9 @@ from probsfa.distributed._dask import compute, delayed, reduce_tree
 from probsfa.distributed._moments import expander_of, sum_moments
 from probsfa.distributed._parts import DistributedRows, NoEstimator, checked_parts
 from probsfa.graphs import TrainingGraph
-from probsfa.graphs._graph_moments import GraphMoments
-from probsfa.graphs._temporal import TemporalGraph
+from probsfa.graphs._ordered import TemporalGraph
 from probsfa.graphs.moments import Moments, rounding_variance
+from probsfa.graphs.training_graph import GraphMoments
 from probsfa.sfa._expand import Expander
 
 __all__ = ["graph_moments", "of_time", "sum_graph_moments"]

@@ -1,24 +1,22 @@
 """Training graphs, and the second moments of the samples they join."""
 
-from probsfa.graphs._clustered import clustered as clustered
+from probsfa.graphs._combined import union as union
 from probsfa.graphs._exact_label import exact_label as exact_label
 from probsfa.graphs._free_responses import FreeResponses as FreeResponses
 from probsfa.graphs._free_responses import free_responses as free_responses
-from probsfa.graphs._graph_moments import GraphMoments as GraphMoments
-from probsfa.graphs._graph_moments import graph_moments as graph_moments
-from probsfa.graphs._heat_kernel import heat_kernel as heat_kernel
-from probsfa.graphs._mixed import mixed as mixed
+from probsfa.graphs._group import clustered as clustered
+from probsfa.graphs._group import mixed as mixed
+from probsfa.graphs._group import serial as serial
+from probsfa.graphs._group import transition as transition
 from probsfa.graphs._multi_label import multi_label as multi_label
-from probsfa.graphs._nearest_neighbors import nearest_neighbors as nearest_neighbors
-from probsfa.graphs._reordering import reordering as reordering
-from probsfa.graphs._ring import ring as ring
-from probsfa.graphs._semi_supervised import semi_supervised as semi_supervised
-from probsfa.graphs._serial import serial as serial
-from probsfa.graphs._sliding_window import sliding_window as sliding_window
+from probsfa.graphs._multi_label import semi_supervised as semi_supervised
+from probsfa.graphs._ordered import reordering as reordering
+from probsfa.graphs._ordered import ring as ring
+from probsfa.graphs._ordered import sliding_window as sliding_window
+from probsfa.graphs._ordered import temporal as temporal
 from probsfa.graphs._sparse import from_sparse as from_sparse
-from probsfa.graphs._temporal import temporal as temporal
-from probsfa.graphs._transition import transition as transition
-from probsfa.graphs._union import union as union
+from probsfa.graphs._sparse import heat_kernel as heat_kernel
+from probsfa.graphs._sparse import nearest_neighbors as nearest_neighbors
 from probsfa.graphs.builders import Clustered as Clustered
 from probsfa.graphs.builders import ExactLabel as ExactLabel
 from probsfa.graphs.builders import FromSparse as FromSparse
@@ -38,4 +36,6 @@ from probsfa.graphs.builders import Union as Union
 from probsfa.graphs.moments import Moments as Moments
 from probsfa.graphs.moments import MomentStream as MomentStream
 from probsfa.graphs.moments import temporal_moments as temporal_moments
+from probsfa.graphs.training_graph import GraphMoments as GraphMoments
 from probsfa.graphs.training_graph import TrainingGraph as TrainingGraph
+from probsfa.graphs.training_graph import graph_moments as graph_moments

@@ -1,6 +1,8 @@
-"""Graphs in which all samples of a group are alike: clustered, serial, mixed, transition."""
+"""Graphs of groups of samples: clustered, serial, mixed, and of transitions between states."""
 
+import warnings
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -9,11 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
 
 from probsfa._typing import FloatArray
-from probsfa.graphs._centred_rows import CentredRows
-from probsfa.graphs._walk import SparseWalk
-from probsfa.graphs.training_graph import IntArray, TrainingGraph, check_edges
+from probsfa._validation import check_count, check_lengths, check_option
+from probsfa.graphs._combined import check_masses, check_sample_weight, weighted
+from probsfa.graphs._labels import check_classes, from_labels, label_groups, warn_of_heavy_samples
+from probsfa.graphs.moments import CentredRows
+from probsfa.graphs.training_graph import IntArray, SparseWalk, TrainingGraph, check_edges
 
-__all__ = ["GroupGraph"]
+__all__ = ["GroupGraph", "clustered", "mixed", "serial", "transition"]
 
 
 class GroupGraph(TrainingGraph):
@@ -148,3 +152,299 @@ class GroupGraph(TrainingGraph):
         path = self._members.indices[self._members.indptr[visited] + picks].astype(np.intp)
         path[0] = start
         return path
+
+
+# ---- clustered graph: all samples of a class are joined to each other
+
+
+@from_labels
+def clustered(y: Any, weighting: str = "samples", *, sample_weight: Any = None) -> TrainingGraph:
+    """Return the graph of a classification, which makes GSFA Fisher's discriminant analysis.
+
+    Samples of one class are joined pairwise, each to itself too; there are no other edges. With S classes
+    the first S - 1 features tell them apart. The graph is consistent.
+
+    Parameters
+    ----------
+    y : array-like (N,)
+        Classes, numbers or strings.
+    weighting : {"samples", "classes"}, default="samples"
+        Whether all samples are equally important, ``v_n = 1`` and ``gamma_nn' = 1 / N_s`` in a class of N_s
+        samples, or all classes, ``v_n = 1 / N_s`` and ``gamma_nn' = 1 / N_s^2``.
+    sample_weight : array-like (N,), optional
+        How many times each sample counts: the graph is that of samples which stand there so many times.
+
+    Raises
+    ------
+    ValueError
+        If a label is missing, or there is one class only.
+
+    Warns
+    -----
+    UserWarning
+        Where labels look like numbers rather than classes, or -1 stands beside classes numbered from 0; with
+        ``weighting="classes"`` where a sample weighs more than ten times the mean.
+
+    See Also
+    --------
+    serial, mixed : For labels that are numbers.
+    semi_supervised : For samples only some of which have a class.
+
+    Notes
+    -----
+    Section 4.1 of the paper and its footnote 2; equivalence to Fisher's discriminant in section 7.2.
+
+    Examples
+    --------
+    >>> clustered(["a", "b", "a"]).to_sparse().toarray()
+    array([[0.5, 0. , 0.5],
+           [0. , 1. , 0. ],
+           [0.5, 0. , 0.5]])
+    """
+    classes = check_classes(y)
+    if sample_weight is not None:
+        sample_weight = check_sample_weight(sample_weight, len(classes))
+    sizes = np.bincount(classes, weights=sample_weight).astype(np.float64)
+    check_masses(sizes)
+    if len(sizes) < 2:
+        raise ValueError(
+            "y has one class; a graph of classes needs at least two, or there is nothing to tell apart."
+        )
+    _warn_of_numbers(np.asarray(y), len(sizes))
+    by_classes = check_option("weighting", weighting, ("samples", "classes")) == "classes"
+    inside = 1.0 / sizes**2 if by_classes else 1.0 / sizes
+    weights = 1.0 / sizes if by_classes else np.ones_like(sizes)
+    of_class = GroupGraph(classes, scipy.sparse.diags_array(inside).tocsr(), weights)
+    graph = weighted(of_class, sample_weight)
+    if by_classes:
+        warn_of_heavy_samples(graph, "merge rare classes, or take weighting='samples'.")
+    return graph
+
+
+def _warn_of_numbers(labels: NDArray[Any], n_classes: int) -> None:
+    """Warn where labels were hardly meant as classes."""
+    kind = labels.dtype.kind
+    if kind == "f" and 2 * n_classes > len(labels) and (labels != np.round(labels)).any():
+        warnings.warn(
+            f"y holds {n_classes} different numbers for {len(labels)} samples, and each is taken for a "
+            "class; for labels that are numbers take serial, mixed or sliding_window.",
+            stacklevel=3,
+        )
+    if kind == "i" and n_classes > 2 and labels.min() == -1 and (labels == 0).any():
+        warnings.warn(
+            "y has the label -1 beside classes numbered from 0, and it is taken for a class of its own. If "
+            "it stands for no label, take semi_supervised(X, y, missing=-1), as an object "
+            "SemiSupervised(missing=-1), or leave those rows out.",
+            stacklevel=3,
+        )
+
+
+# ---- serial graph: all samples of a group of labels are joined to all of the next group
+
+
+#: What helps against groups of few samples.
+ADVICE = (
+    "take fewer groups (n_groups, balanced=True), or sliding_window, in which all samples weigh the same."
+)
+
+
+@from_labels
+def serial(
+    y: Any, n_groups: int | None = None, *, balanced: bool = True, sample_weight: Any = None
+) -> TrainingGraph:
+    """Return the serial graph of numeric labels.
+
+    The sorted labels are cut into at most L groups, equal labels staying together. Every sample is joined
+    to every sample of the groups below and above its own, and to none of its own. For groups of equal
+    size all edges weigh 1 and all samples 2, but 1 in the first and in the last group, so that the graph
+    is consistent.
+
+    Parameters
+    ----------
+    y : array-like (N,)
+        Numeric labels.
+    n_groups : int, optional
+        L, at least 2, better 4 or more. Default ``sqrt(N)``, at most 50.
+    balanced : bool, default=True
+        Whether groups of less than half of ``N / L`` samples, those of rare labels, are merged with the
+        smaller one of their neighbours. Otherwise labels that take no more than L values are groups of their
+        own, however few samples these have.
+    sample_weight : array-like (N,), optional
+        How many times each sample counts: the graph is that of samples which stand there so many times.
+
+    Warns
+    -----
+    UserWarning
+        Where there are less than 4 groups, which have no slow function of the label; or where a sample
+        weighs more than ten times the mean.
+
+    See Also
+    --------
+    mixed : With edges inside each group, too.
+    sliding_window : Without groups.
+    clustered : For classes.
+
+    Notes
+    -----
+    Section 5.3 of the paper, which assumes groups of equal size. Labels are cut by their midranks: groups
+    depend on the labels and not on the order of the rows. For sizes ``N_l`` and their mean ``M``,
+    node weights are divided by ``N_l / M`` here and edge weights by ``N_l N_l' / M^2``: groups stay equally
+    important, and the graph consistent.
+
+    Examples
+    --------
+    >>> graph = serial([1, 2, 3, 4, 5, 6, 7, 8], n_groups=4)
+    >>> graph.to_sparse().toarray().astype(int)
+    array([[0, 0, 1, 1, 0, 0, 0, 0],
+           [0, 0, 1, 1, 0, 0, 0, 0],
+           [1, 1, 0, 0, 1, 1, 0, 0],
+           [1, 1, 0, 0, 1, 1, 0, 0],
+           [0, 0, 1, 1, 0, 0, 1, 1],
+           [0, 0, 1, 1, 0, 0, 1, 1],
+           [0, 0, 0, 0, 1, 1, 0, 0],
+           [0, 0, 0, 0, 1, 1, 0, 0]])
+    >>> graph.node_weights
+    array([1., 1., 2., 2., 2., 2., 1., 1.])
+    """
+    groups = label_groups(y, n_groups, balanced=balanced, sample_weight=sample_weight)
+    sizes = np.bincount(groups, weights=sample_weight)
+    sizes = sizes / (sizes.sum() / len(sizes))
+    importance = np.full(len(sizes), 2.0, dtype=np.float64)
+    importance[[0, -1]] = 1.0
+    graph = weighted(GroupGraph(groups, neighbour_edges(sizes), importance / sizes), sample_weight)
+    warn_of_heavy_samples(graph, ADVICE)
+    if len(sizes) < 4:
+        warnings.warn(
+            f"The serial graph of {len(sizes)} groups has no slow function of the label: with no edges "
+            "inside groups, the label itself has a delta value of 2 or more, no less than noise. Take 4 "
+            "groups or more, or mixed or clustered where labels take few values.",
+            stacklevel=2,
+        )
+    return graph
+
+
+def neighbour_edges(sizes: np.ndarray) -> scipy.sparse.csr_array:
+    """Return edge weights between neighbouring groups of the given relative sizes, 1 where they are 1."""
+    above = 1.0 / (sizes[:-1] * sizes[1:])
+    return scipy.sparse.diags_array([above, above], offsets=[1, -1]).tocsr()
+
+
+# ---- mixed graph: the serial graph with edges inside the groups
+
+
+@from_labels
+def mixed(
+    y: Any, n_groups: int | None = None, *, balanced: bool = True, sample_weight: Any = None
+) -> TrainingGraph:
+    """Return the mixed graph of numeric labels, serial and clustered in one.
+
+    The sorted labels are cut into at most L groups, equal labels staying together. Every sample is joined
+    to every sample of its own group and of the groups below and above. For groups of equal size all
+    samples and edges weigh 1, but the edges inside the first and inside the last group 2, so that the
+    graph is consistent.
+
+    Parameters
+    ----------
+    y : array-like (N,)
+        Numeric labels.
+    n_groups : int, optional
+        L, at least 2. Default ``sqrt(N)``, at most 50.
+    balanced : bool, default=True
+        Whether groups of less than half of ``N / L`` samples, those of rare labels, are merged with the
+        smaller one of their neighbours. Otherwise labels that take no more than L values are groups of their
+        own, however few samples these have.
+    sample_weight : array-like (N,), optional
+        How many times each sample counts: the graph is that of samples which stand there so many times.
+
+    Warns
+    -----
+    UserWarning
+        Where a sample weighs more than ten times the mean.
+
+    See Also
+    --------
+    serial : Without edges inside a group.
+    sliding_window : Without groups.
+    clustered : For classes.
+
+    Notes
+    -----
+    Section 5.4 of the paper. For groups of unequal size, node and edge weights are divided as in
+    :func:`serial`.
+
+    Examples
+    --------
+    >>> mixed([1, 2, 3, 4, 5, 6], n_groups=3).to_sparse().toarray().astype(int)
+    array([[2, 2, 1, 1, 0, 0],
+           [2, 2, 1, 1, 0, 0],
+           [1, 1, 1, 1, 1, 1],
+           [1, 1, 1, 1, 1, 1],
+           [0, 0, 1, 1, 2, 2],
+           [0, 0, 1, 1, 2, 2]])
+    """
+    groups = label_groups(y, n_groups, balanced=balanced, sample_weight=sample_weight)
+    sizes = np.bincount(groups, weights=sample_weight)
+    sizes = sizes / (sizes.sum() / len(sizes))
+    inside = np.ones(len(sizes), dtype=np.float64)
+    inside[[0, -1]] = 2.0
+    edges = neighbour_edges(sizes) + scipy.sparse.diags_array(inside / sizes**2)
+    graph = weighted(GroupGraph(groups, edges.tocsr(), 1.0 / sizes), sample_weight)
+    warn_of_heavy_samples(graph, ADVICE)
+    return graph
+
+
+# ---- transition graph: discrete states are similar where one often follows the other
+
+
+def transition(states: Any, lag: int = 1, lengths: Any = None) -> GroupGraph:
+    """Return the graph of the transition probabilities of a sequence of discrete states.
+
+    Every moment in time is a vertex of weight 1. The edge of two moments in the states s and s' weighs
+    ``p(s, s') / (p(s) p(s'))``, where p(s) is the fraction of time spent in s and p(s, s') the fraction of
+    steps from s to s' or back. Laplacian eigenmaps of these weights are slow feature analysis of functions
+    of the state: on any such function, A and B are the moments of :class:`probsfa.SFA` exactly.
+
+    Parameters
+    ----------
+    states : array-like (N,)
+        State at every moment, numbers or strings.
+    lag : int, default=1
+        Moments from the first to the second state of a step.
+    lengths : array-like of int, optional
+        Moments of every sequence. No step leads from one sequence to the next.
+
+    Raises
+    ------
+    ValueError
+        If there is no step at all.
+
+    See Also
+    --------
+    temporal : The same steps, for features that are no states.
+
+    Notes
+    -----
+    Sprekeler (2011), Neural Computation 23:3287, eq. 4.3. p(s, s') is made symmetric because the objective,
+    eq. 4.1, does not see the direction of a step.
+
+    Examples
+    --------
+    >>> transition(["a", "b", "b", "b"]).to_sparse().toarray()[0].round(3)
+    array([0.   , 0.889, 0.889, 0.889])
+    """
+    state_numbers = check_classes(states)
+    n, lag = len(state_numbers), check_count("lag", lag)
+    sizes = check_lengths(lengths, n)
+    sequence = np.repeat(np.arange(len(sizes)), sizes)
+    joined = sequence[lag:] == sequence[:-lag]
+    if not joined.any():
+        raise ValueError(
+            f"No sequence has two states {lag} apart (lag={lag}); the longest has {max(sizes)}. Give longer "
+            "sequences or a smaller lag."
+        )
+    before, after = state_numbers[:-lag][joined], state_numbers[lag:][joined]
+    n_states = int(state_numbers.max()) + 1
+    steps = np.full(len(before), 0.5 / len(before), dtype=np.float64)
+    forth = scipy.sparse.csr_array((steps, (before, after)), shape=(n_states, n_states))
+    rarity = scipy.sparse.diags_array(n / np.bincount(state_numbers))
+    return GroupGraph(state_numbers, (rarity @ (forth + forth.T) @ rarity).tocsr(), np.ones(n_states))

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array, column_or_1d
 
 from probsfa._validation import check_count
+from probsfa.graphs._combined import check_masses, check_sample_weight
 from probsfa.graphs._rows import check_unmasked
-from probsfa.graphs._sample_weights import check_masses, check_sample_weight
 from probsfa.graphs.training_graph import TrainingGraph
 
 __all__ = [

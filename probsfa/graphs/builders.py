@@ -4,23 +4,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from probsfa._typing import FloatArray
-from probsfa.graphs._builder import GraphBuilder
-from probsfa.graphs._clustered import clustered
+from probsfa.graphs._combined import union
 from probsfa.graphs._exact_label import exact_label
-from probsfa.graphs._heat_kernel import heat_kernel
-from probsfa.graphs._mixed import mixed
-from probsfa.graphs._multi_label import multi_label
-from probsfa.graphs._named import build_graph, in_time, needs_labels, needs_rows, reference_graph
-from probsfa.graphs._nearest_neighbors import default_neighbors, nearest_neighbors
-from probsfa.graphs._reordering import reordering
-from probsfa.graphs._ring import ring
-from probsfa.graphs._semi_supervised import semi_supervised
-from probsfa.graphs._serial import serial
-from probsfa.graphs._sliding_window import WindowWeights, sliding_window
-from probsfa.graphs._sparse import from_sparse
-from probsfa.graphs._temporal import temporal
-from probsfa.graphs._transition import transition
-from probsfa.graphs._union import union
+from probsfa.graphs._group import clustered, mixed, serial, transition
+from probsfa.graphs._multi_label import multi_label, semi_supervised
+from probsfa.graphs._named import (
+    GraphBuilder,
+    build_graph,
+    in_time,
+    needs_labels,
+    needs_rows,
+    reference_graph,
+)
+from probsfa.graphs._ordered import WindowWeights, reordering, ring, sliding_window, temporal
+from probsfa.graphs._sparse import default_neighbors, from_sparse, heat_kernel, nearest_neighbors
 from probsfa.graphs.training_graph import TrainingGraph
 
 __all__ = [
@@ -463,10 +460,10 @@ class Union(GraphBuilder):
         """Return the graph of some rows."""
         return union([build_graph(graph, X, y, lengths=lengths) for graph in self.graphs], self.weights)
 
-
-def _members(graph: Any) -> Sequence[Any]:
-    return graph if isinstance(graph, (list, tuple)) else [graph]
-
     def reference(self) -> Any:
         """Return the union of the references of its graphs."""
         return Union([reference_graph(graph) for graph in self.graphs], weights=self.weights)
+
+
+def _members(graph: Any) -> Sequence[Any]:
+    return graph if isinstance(graph, (list, tuple)) else [graph]

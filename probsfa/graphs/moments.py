@@ -15,7 +15,7 @@ numbers cancel. Means are kept relative to an origin, the first row: at an offse
 means then has all its digits.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,8 +26,7 @@ from probsfa._typing import FloatArray
 from probsfa._validation import check_count, check_lengths
 from probsfa.graphs._rows import check_rows
 
-__all__ = ["MomentStream", "Moments", "block_rows", "rounding_variance", "temporal_moments"]
-
+__all__ = ["CentredRows", "MomentStream", "Moments", "block_rows", "rounding_variance", "temporal_moments"]
 
 _BLOCK_CELLS = 2**17  # 1 MiB of float64: with the differences beside it, about what a core's cache holds
 _BLOCK_ROWS = (256, 8192)  # fewer rows waste the matrix product, more gain nothing
@@ -277,23 +276,30 @@ def rounding_variance(mean: FloatArray) -> FloatArray:
 
 def _add_rows(moments: Moments, rows: FloatArray, skip_incomplete: bool) -> Moments:
     """Return the moments with rows added and no differences."""
+    n, origin, offset = moments.n_rows, moments.origin, moments.offset
+    scatter = moments.scatter.copy()
     size = block_rows(rows.shape[1])
-    empty = Moments.empty(rows.shape[1], moments.lag)
     for start in range(0, len(rows), size):
         block = rows[start : start + size]
         if skip_incomplete:
             complete = ~np.isnan(block).any(axis=1)
             if not complete.all():
                 block = block[complete]
-        if len(block) == 0:
+        m = len(block)
+        if m == 0:
             continue
-        origin = moments.origin if moments.n_rows else block[0].copy()
-        centred = block - origin
-        offset = np.ones(len(block), dtype=np.float64) @ centred / len(block)
-        centred -= offset
-        part = replace(empty, n_rows=len(block), origin=origin, offset=offset, scatter=centred.T @ centred)
-        moments = moments.merge(part)
-    return moments
+        if n == 0:
+            origin = block[0].copy()
+        centred = np.empty((m + 1, rows.shape[1]), dtype=np.float64)
+        np.subtract(block, origin, out=centred[:m])
+        mean = np.ones(m, dtype=np.float64) @ centred[:m] / m
+        centred[:m] -= mean
+        # The update of the means is one more row, so that a block costs one product and one sum of matrices.
+        centred[m] = (mean - offset) * np.sqrt(n * (m / (n + m)))
+        scatter += centred.T @ centred
+        offset = offset + (mean - offset) * (m / (n + m))
+        n += m
+    return replace(moments, n_rows=n, origin=origin, offset=offset, scatter=scatter)
 
 
 def _difference_scatter(
@@ -323,3 +329,56 @@ def _difference_scatter(
         count += len(change)
         total += change.T @ change
     return count, total
+
+
+# ---- rows of the data relative to their mean, read block by block in any order
+
+
+IntArray = NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class CentredRows:
+    """Samples minus their mean; nothing is copied before it is read.
+
+    Attributes
+    ----------
+    rows : ndarray (N, D)
+        Samples as they are.
+    origin, offset : ndarray (D,)
+        Their mean in two parts: a sample, and the mean relative to it.
+    order : ndarray (n,), int, or None
+        Which samples are read, and in which order; None is all of them as they stand.
+    """
+
+    rows: FloatArray
+    origin: FloatArray
+    offset: FloatArray
+    order: IntArray | None = None
+
+    def __len__(self) -> int:
+        """Return the number of rows to read."""
+        return len(self.rows) if self.order is None else len(self.order)
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns, D."""
+        return self.rows.shape[1]
+
+    def reordered(self, order: IntArray) -> "CentredRows":
+        """Return the same samples with row i at place ``order[i]`` of this order."""
+        return replace(self, order=order if self.order is None else self.order[order])
+
+    def take(self, index: slice | IntArray, columns: slice = slice(None)) -> FloatArray:
+        """Return some rows and columns, centred, as a new array."""
+        places = index if self.order is None else self.order[index]
+        centred: FloatArray = self.rows[places, columns] - self.origin[columns]
+        centred -= self.offset[columns]
+        return centred
+
+    def blocks(self, n_rows: int | None = None) -> Iterator[slice]:
+        """Cut `n_rows` rows (by default all) into blocks that fit the cache."""
+        n = len(self) if n_rows is None else n_rows
+        size = block_rows(self.n_features)
+        for start in range(0, n, size):
+            yield slice(start, min(start + size, n))

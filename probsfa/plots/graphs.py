@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from probsfa._arrays import as_float_array
 from probsfa.plots.arguments import vector
 from probsfa.plots.style import BLUE, GREY, ORANGE, PALETTE, axes_or_new, tidy
-from probsfa.sfa.spectral_clustering import eigengap
+from probsfa.sfa.spectral.clustering import eigengap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,4 +1,4 @@
-"""Shrinkage of the moments of a graph, where there are few samples for so many columns.
+"""Shrinkage of covariances, and the labels and thresholds of graph-based estimators.
 
 With a target ``T``, the diagonal of ``A / 2`` or its mean, and an intensity ``s`` from 0 to 1 the shrunken
 moments are::
@@ -20,11 +20,82 @@ import scipy.linalg
 
 from probsfa._typing import FloatArray
 from probsfa._validation import check_option
-from probsfa.graphs._graph_moments import GraphMoments
-from probsfa.graphs.training_graph import TrainingGraph
+from probsfa.graphs._rows import check_unmasked
+from probsfa.graphs.training_graph import GraphMoments, TrainingGraph
 from probsfa.linalg import SlowDirections, canonical_directions
 
-__all__ = ["TARGETS", "check_shrinkage", "ledoit_wolf", "shrunk_moments", "slowest_of_shrunk"]
+__all__ = [
+    "TARGETS",
+    "check_delta_threshold",
+    "check_shrinkage",
+    "labels_of_rows",
+    "ledoit_wolf",
+    "shrunk_moments",
+    "slowest_of_shrunk",
+]
+
+# ---- the delta value up to which a feature counts as slow
+
+
+def check_delta_threshold(name: str, value: Any) -> None:
+    """Raise a ValueError unless a threshold is a number of at least 0."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not float(value) >= 0:
+        raise ValueError(f"{name} must be a number of at least 0; got {value!r}.")
+
+
+# ---- labels that come with the rows of one array or of several sequences
+
+
+def labels_of_rows(y: Any, lengths: Sequence[int]) -> Any:
+    """Return labels of all rows in one array; what they are is for the graph to judge.
+
+    Parameters
+    ----------
+    y : array-like (N,) or (N, n_targets), list of such for every sequence, or None
+        One label, or one row of targets, for every row. Where there are several sequences, one label for each
+        of them is that of all its rows.
+    lengths : sequence of int
+        Rows of every sequence.
+
+    Returns
+    -------
+    ndarray (N,) or (N, n_targets), or None
+        None where there are no labels.
+
+    Raises
+    ------
+    ValueError
+        If there is not one label for every row, or one is masked.
+
+    Examples
+    --------
+    >>> labels_of_rows([[0, 1], [1]], (2, 1)).tolist()
+    [0, 1, 1]
+    >>> labels_of_rows(["a", "b"], (2, 1)).tolist()
+    ['a', 'a', 'b']
+    """
+    if y is None:
+        return None
+    if isinstance(y, list) and len(y) == len(lengths):
+        pieces = [np.asarray(check_unmasked(piece, f"y[{i}]")) for i, piece in enumerate(y)]
+        shapes = [piece.shape for piece in pieces]
+        if [shape[:1] for shape in shapes] == [(n,) for n in lengths] and len({s[1:] for s in shapes}) == 1:
+            return np.concatenate(pieces)
+    labels = np.asarray(check_unmasked(y))
+    n_rows = sum(lengths)
+    if labels.ndim == 1 and 1 < len(lengths) == len(labels) != n_rows:
+        return np.repeat(labels, lengths)
+    if labels.ndim == 0 or len(labels) != n_rows:
+        came = f"shape {labels.shape}" if labels.ndim else repr(y)
+        raise ValueError(
+            f"y must have one label per row of X, {n_rows}, or be a list of one array or label per sequence; "
+            f"got {came}."
+        )
+    return labels
+
+
+# ---- shrinkage of the moments of a graph, where there are few samples for so many columns
+
 
 TARGETS = ("diagonal", "identity")
 

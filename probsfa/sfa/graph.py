@@ -8,24 +8,21 @@ identity or an expansion (Escalante-B. & Wiskott 2013, JMLR 14:3683, eqs. 6-9).
 import warnings
 from typing import Any, Self
 
+import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from probsfa._frames import lists_in_lists_out
 from probsfa._saving import Saved
-from probsfa._validation import check_count, check_sequences
-from probsfa.graphs._graph_moments import GraphMoments, GraphSums, graph_moments
+from probsfa._validation import Sequences, check_count, check_sequences
 from probsfa.graphs._named import build_graph, check_joined, in_time, needs_labels, reference_graph
-from probsfa.graphs.training_graph import TrainingGraph
+from probsfa.graphs.training_graph import GraphMoments, GraphSums, TrainingGraph, graph_moments
 from probsfa.linalg import RankError, check_rank_tol
-from probsfa.sfa._expand import Expander
-from probsfa.sfa._held_out import graph_score
-from probsfa.sfa._labels_of_rows import labels_of_rows
-from probsfa.sfa._linear_map import inputs_from, outputs_from, set_linear_map
-from probsfa.sfa._shrinkage import check_shrinkage, ledoit_wolf, shrunk_moments
+from probsfa.sfa._expand import Expander, inputs_from, outputs_from, set_linear_map
+from probsfa.sfa._shrinkage import check_shrinkage, labels_of_rows, ledoit_wolf, shrunk_moments
 
-__all__ = ["GraphSFA", "check_parameters", "keep_components", "set_fitted"]
+__all__ = ["GraphSFA", "check_parameters", "graph_score", "keep_components", "set_fitted"]
 
 
 def _takes_batches(gsfa: Any) -> bool:
@@ -405,3 +402,41 @@ def set_fitted(
             'on them. Take fewer columns (or a smaller expansion), more rows, or shrinkage="auto".',
             stacklevel=3,
         )
+
+
+# ---- how slow outputs are on the graph of rows that may be new
+
+
+def graph_score(graph: Any, sequences: Sequences, y: Any, outputs: Any) -> float:
+    """Return minus the mean delta value of outputs on the graph of their rows.
+
+    Parameters
+    ----------
+    graph : TrainingGraph, str or callable
+        As an estimator has it; "temporal" where there is none.
+    sequences : Sequences
+        The rows.
+    y : array-like or None
+        Their labels.
+    outputs : ndarray (N, K)
+        Of the rows. Each is divided by its own variance, so that none is slow for being small.
+
+    Raises
+    ------
+    ValueError
+        If the graph is one of other rows.
+    """
+    if isinstance(graph, TrainingGraph) and graph.n_vertices != sequences.n_rows:
+        raise ValueError(
+            f"graph is a graph of {graph.n_vertices} training rows, so there is none of these "
+            f"{sequences.n_rows} rows to score on. Give graph= as a name or a function of (X, y)."
+        )
+    labels = labels_of_rows(y, sequences.lengths)
+    of_rows = build_graph(graph, sequences.values, labels, lengths=sequences.lengths)
+    moments = graph_moments(of_rows, outputs)
+    variances = np.diagonal(moments.covariance)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        deltas = np.diagonal(moments.difference_moment) / np.where(
+            variances > moments.variance_floor, variances, np.nan
+        )
+    return -float(np.mean(deltas))

@@ -18,9 +18,7 @@ from probsfa._typing import FloatArray
 from probsfa._validation import check_count, check_option, check_sequences, is_list_of_sequences
 from probsfa.graphs._named import build_graph, needs_labels
 from probsfa.linalg import RankError, blocks_of, canonical_axes, canonical_signs, default_rank_tol
-from probsfa.sfa._labels_of_rows import labels_of_rows
-from probsfa.sfa._shrinkage import check_shrinkage
-from probsfa.sfa._thresholds import check_delta_threshold
+from probsfa.sfa._shrinkage import check_delta_threshold, check_shrinkage, labels_of_rows
 from probsfa.sfa.graph import GraphSFA
 
 __all__ = ["IGSFA"]

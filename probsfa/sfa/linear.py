@@ -18,9 +18,14 @@ from probsfa._saving import Saved
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.graphs.moments import MomentStream
 from probsfa.linalg import RankError, check_rank_tol
-from probsfa.sfa._expand import Expander, extend_stream
-from probsfa.sfa._linear_map import inputs_from, outputs_from, set_linear_map
-from probsfa.sfa._overfitting import check_overfitting
+from probsfa.sfa._expand import (
+    Expander,
+    check_overfitting,
+    extend_stream,
+    inputs_from,
+    outputs_from,
+    set_linear_map,
+)
 
 __all__ = ["SFA", "check_parameters", "set_fitted"]
 

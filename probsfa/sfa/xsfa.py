@@ -29,8 +29,7 @@ from probsfa.expansions import Polynomial
 from probsfa.graphs.moments import MomentStream, block_rows
 from probsfa.linalg import RankError, canonical_signs, check_rank_tol, whiten
 from probsfa.metrics import timescale
-from probsfa.sfa._expand import Expander, extend_stream
-from probsfa.sfa._overfitting import check_overfitting
+from probsfa.sfa._expand import Expander, check_overfitting, extend_stream
 
 __all__ = ["XSFA"]
 

@@ -249,3 +249,20 @@ def test_the_page_on_graphs_runs_as_printed():
         exec(example, names)
     assert names["search"].set_params(cv=2).fit(rows, rows[:, 0]).best_score_ > 0.9
     assert names["responses"].values.shape == (300, 3)
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [graphs.Serial(4), graphs.MultiLabel(graphs.Mixed(4)), graphs.Union([graphs.Serial(4), "temporal"])],
+)
+def test_features_are_scored_on_one_graph_whatever_the_settings(graph):
+    """Fewer groups, or more, change the delta values and not what features are worth."""
+    fitted = GraphSFA(1, graph=graph).fit(X, Y[:, None] if isinstance(graph, graphs.MultiLabel) else Y)
+    labels = Y[:, None] if isinstance(graph, graphs.MultiLabel) else Y
+    before = fitted.score(X, labels)
+    (name,) = [name for name in graph.get_params() if name.endswith("n_groups")] or [None]
+    if name is None:
+        fitted.set_params(graph=graphs.Union([graphs.Serial(8), "temporal"]))
+    else:
+        fitted.set_params(**{f"graph__{name}": 8})
+    assert fitted.score(X, labels) == before

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from probsfa import graphs
-from probsfa.graphs import _centred_rows, _window, graph_moments, training_graph
+from probsfa.graphs import _window, graph_moments, moments, training_graph
 from tests.sampling import sparsely
 from tests.tolerances import STREAM
 
@@ -45,7 +45,7 @@ def expected_moment(graph, X):
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_blocks_change_nothing(monkeypatch, rng, kind, size):
     X, y = rng.standard_normal((100, 7)), rng.random(100)
-    for module in (_centred_rows, _window):
+    for module in (moments, _window):
         monkeypatch.setattr(module, "block_rows", lambda n_features: size)
     graph = MORE_KINDS[kind](y)
     found = graph_moments(graph, X).difference_moment

@@ -5,7 +5,7 @@ import pytest
 import scipy.linalg
 
 from probsfa import graphs
-from probsfa.graphs._subset import SubsetGraph
+from probsfa.graphs._combined import SubsetGraph
 from probsfa.linalg import slow_directions, whiten
 from tests.tolerances import EXACT, mc_tolerance
 

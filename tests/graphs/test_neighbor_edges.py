@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from probsfa.graphs._nearest_neighbors import neighbor_edges
+from probsfa.graphs._sparse import neighbor_edges
 
 
 def distances(rows, points):

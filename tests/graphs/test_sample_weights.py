@@ -5,7 +5,7 @@ import pytest
 
 from probsfa import graphs
 from probsfa.expansions import Polynomial
-from probsfa.graphs._sample_weights import SampleWeightedGraph
+from probsfa.graphs._combined import SampleWeightedGraph
 from probsfa.linalg import slow_directions
 from probsfa.sfa import SFA, GraphSFA
 from tests.oracles import graphs as oracle

@@ -105,10 +105,10 @@ def test_walks_on_tied_windows_have_their_probabilities(seed):
 
 
 def test_energy_of_tied_windows_in_blocks(monkeypatch, rng):
-    from probsfa.graphs import _centred_rows, _window
+    from probsfa.graphs import _window, moments
 
     y, X = np.round(2 * rng.standard_normal(100)), rng.standard_normal((100, 3))
-    for module in (_centred_rows, _window):
+    for module in (moments, _window):
         monkeypatch.setattr(module, "block_rows", lambda n_features: 7)
     for graph in (graphs.reordering(y), graphs.sliding_window(y, 5), graphs.sliding_window(y, 40)):
         _, _, A = oracle.moments(graph.to_sparse().toarray(), graph.node_weights, X)

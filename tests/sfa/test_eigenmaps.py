@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from probsfa.graphs import heat_kernel as graph_of_heat
 from probsfa.graphs import nearest_neighbors, serial, transition
 from probsfa.sfa import SFA
-from probsfa.sfa.eigenmaps import LaplacianEigenmaps
+from probsfa.sfa.spectral.eigenmaps import LaplacianEigenmaps
 from tests.oracles import sfa
 from tests.oracles.eigenmaps import eigenvalues, gsfa, heat_kernel, nystroem, path, ring
 from tests.tolerances import EXACT, SPECTRAL

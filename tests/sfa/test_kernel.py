@@ -12,11 +12,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from probsfa._validation import Sequences
 from probsfa.graphs import clustered
-from probsfa.sfa import SFA, GraphSFA, kernel, kernel_moments
-from probsfa.sfa._overfitting import cut, noise_delta
-from probsfa.sfa.kernel import KernelSFA
-from probsfa.sfa.kernel_columns import KernelColumns, KernelFunctions
-from probsfa.sfa.kernel_preimage import PreImage
+from probsfa.sfa import SFA, GraphSFA
+from probsfa.sfa._expand import cut, noise_delta
+from probsfa.sfa.kernel import estimator as kernel
+from probsfa.sfa.kernel import problem
+from probsfa.sfa.kernel.estimator import KernelSFA, PreImage
+from probsfa.sfa.kernel.problem import KernelColumns, KernelFunctions
 from tests.oracles import kernel_sfa as oracle
 from tests.oracles import sfa
 from tests.tolerances import EXACT, SPECTRAL
@@ -93,12 +94,12 @@ def test_outputs_fulfil_the_constraints(rng):
 @pytest.mark.parametrize("offset", [0.0, 3.0])
 @pytest.mark.parametrize("rows", [1, 7, 64, 10_000])
 def test_streamed_moments_are_those_of_the_whole(rng, monkeypatch, rows, offset):
-    monkeypatch.setattr(kernel_moments, "rows_at_a_time", lambda m: rows)
+    monkeypatch.setattr(problem, "rows_at_a_time", lambda m: rows)
     X = series(rng, 100) + offset
     lengths = (30, 1, 1, 68)
     support = np.array([5, 80, 31, 2])
     functions = KernelFunctions(KernelColumns(X, "poly", {"degree": 2}), support)
-    ours = kernel_moments.kernel_moments(functions, Sequences(X, lengths))
+    ours = problem.kernel_moments(functions, Sequences(X, lengths))
     G = pairwise_kernels(X, X[support], metric="poly", degree=2)
     n, mean, B, n_pairs, A = sfa.moments(np.split(G, np.cumsum(lengths)[:-1]))
     assert (ours.n_rows, ours.n_differences) == (n, n_pairs)
@@ -112,7 +113,7 @@ def test_a_wide_kernel_keeps_its_digits(rng):
     X = series(rng, 400)
     support = np.arange(0, 400, 40)
     functions = KernelFunctions(KernelColumns(X, "rbf", {"gamma": 0.5e-9}), support)
-    B = kernel_moments.kernel_moments(functions, Sequences(X, (400,))).covariance
+    B = problem.kernel_moments(functions, Sequences(X, (400,))).covariance
     distances = -0.5e-9 * np.array([np.sum((X - z) ** 2, axis=1) for z in X[support]]).T
     G = np.expm1(distances)  # the kernel minus one, without the loss
     expected = np.cov(G, rowvar=False, ddof=0)
@@ -343,9 +344,9 @@ def test_moments_of_stretches_are_those_of_the_whole(rng, lag):
     functions = KernelFunctions(KernelColumns(X, "rbf", {"gamma": 0.3}), np.array([3, 50, 71]))
     sequences = Sequences(X, lengths)
     folds = [slice(0, 20), slice(20, 32), slice(32, 33), slice(33, 90)]
-    parts = kernel_moments.fold_moments(functions, sequences, folds, lag=lag)
-    borders = kernel_moments.border_differences(functions, sequences, folds, lag=lag)
-    joined = kernel_moments.joined_moments(parts, borders)
+    parts = problem.fold_moments(functions, sequences, folds, lag=lag)
+    borders = problem.border_differences(functions, sequences, folds, lag=lag)
+    joined = problem.joined_moments(parts, borders)
     G = functions(slice(None))
     n, mean, B, n_pairs, A = sfa.moments(np.split(G, np.cumsum(lengths)[:-1]), lag)
     assert (joined.n_rows, joined.n_differences) == (n, n_pairs)

@@ -8,8 +8,9 @@ import pytest
 from sklearn.datasets import make_moons
 from sklearn.metrics import adjusted_rand_score
 
-from probsfa.sfa import DiffusionMap, LaplacianEigenmaps, SpectralClustering, affinity
-from probsfa.sfa.landmarks import LandmarkEdges, LowRankAffinity
+from probsfa.sfa import DiffusionMap, LaplacianEigenmaps, SpectralClustering
+from probsfa.sfa.spectral import affinity
+from probsfa.sfa.spectral.affinity import LandmarkEdges, LowRankAffinity
 from tests.oracles.eigenmaps import heat_kernel
 from tests.tolerances import EXACT, SPECTRAL
 

@@ -6,8 +6,8 @@ import scipy.sparse as sp
 from scipy.linalg import block_diag
 from sklearn.neighbors import kneighbors_graph
 
-from probsfa.sfa import laplacian
-from probsfa.sfa.laplacian import choose_method, graph_spectrum
+from probsfa.sfa.spectral import laplacian
+from probsfa.sfa.spectral.laplacian import choose_method, graph_spectrum
 from tests.oracles.eigenmaps import eigenvalues, path, product, ring
 from tests.tolerances import EXACT, SPECTRAL
 

@@ -7,9 +7,15 @@ import pytest
 
 from probsfa._validation import Sequences
 from probsfa.expansions import Polynomial
-from probsfa.sfa import SFA, XSFA, _overfitting
-from probsfa.sfa._expand import Expander
-from probsfa.sfa._overfitting import check_overfitting, cut, held_out_delta, noise_delta, warn_of_overfitting
+from probsfa.sfa import SFA, XSFA, _expand
+from probsfa.sfa._expand import (
+    Expander,
+    check_overfitting,
+    cut,
+    held_out_delta,
+    noise_delta,
+    warn_of_overfitting,
+)
 
 
 def test_folds_are_consecutive_and_begin_with_sequences_where_these_are_near():
@@ -37,7 +43,7 @@ def test_held_out_delta_values_are_those_of_separate_fits(rng, monkeypatch, leng
     X = rng.standard_normal((60, 4))
     found = {}
     monkeypatch.setattr(
-        _overfitting, "warn_of_overfitting", lambda training, held_out, *_, **__: found.update(d=held_out)
+        _expand, "warn_of_overfitting", lambda training, held_out, *_, **__: found.update(d=held_out)
     )
     expander = Expander.fit(Polynomial(2), X)
     check_overfitting(

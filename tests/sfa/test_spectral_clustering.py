@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, scale
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from probsfa.sfa.spectral_clustering import SpectralClustering, eigengap
+from probsfa.sfa.spectral.clustering import SpectralClustering, eigengap
 from tests.oracles.eigenmaps import path, product
 from tests.tolerances import EXACT, SPECTRAL
 

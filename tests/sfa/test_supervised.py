@@ -18,10 +18,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from probsfa import graphs
 from probsfa.expansions import Polynomial
 from probsfa.sfa import GraphSFA, GraphSFAClassifier, GraphSFARegressor
-from probsfa.sfa._choice import _in_row_space, whole_blocks
-from probsfa.sfa._gaussian import GaussianClassifier
-from probsfa.sfa._regression_steps import RidgeStep
 from probsfa.sfa._shrinkage import slowest_of_shrunk
+from probsfa.sfa.supervised.choice import _in_row_space, whole_blocks
+from probsfa.sfa.supervised.classifier import GaussianClassifier
+from probsfa.sfa.supervised.regressor import RidgeStep
 from tests.tolerances import EXACT
 
 

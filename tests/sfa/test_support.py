@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from probsfa.sfa import support
-from probsfa.sfa.kernel_columns import KernelColumns
-from probsfa.sfa.support import mp_kpca, mp_mah, online_mah, random_support
+from probsfa.sfa.kernel import support
+from probsfa.sfa.kernel.problem import KernelColumns
+from probsfa.sfa.kernel.support import mp_kpca, mp_mah, online_mah, random_support
 from tests.oracles import kernel_sfa as oracle
 from tests.tolerances import EXACT
 

@@ -21,15 +21,21 @@ from probsfa._validation import check_count, check_option, check_sequences
 from probsfa.graphs import Temporal, TrainingGraph
 from probsfa.graphs._named import build_graph, check_joined, needs_labels, needs_rows, reference_graph
 from probsfa.linalg import check_rank_tol
-from probsfa.sfa._held_out import graph_score
-from probsfa.sfa._images import flat_images, image_shape
-from probsfa.sfa._labels_of_rows import labels_of_rows
+from probsfa.sfa._shrinkage import labels_of_rows
+from probsfa.sfa.graph import graph_score
 from probsfa.sfa.hierarchical.layers import Layer, Stage, plan_stages
-from probsfa.sfa.hierarchical.nodes import NodeBank
-from probsfa.sfa.hierarchical.passes import SlownessObjective
-from probsfa.sfa.hierarchical.signals import ArraySource, StreamSource, check_stream_lengths, peek
-from probsfa.sfa.hierarchical.stack import default_chunk_rows, outputs, train_stages
-from probsfa.sfa.hierarchical.workers import start_workers
+from probsfa.sfa.hierarchical.nodes import NodeBank, start_workers
+from probsfa.sfa.hierarchical.stack import (
+    ArraySource,
+    SlownessObjective,
+    StreamSource,
+    check_stream_lengths,
+    default_chunk_rows,
+    outputs,
+    peek,
+    train_stages,
+)
+from probsfa.sfa.supervised.common import flat_images, image_shape
 
 __all__ = ["HierarchicalSFA"]
 

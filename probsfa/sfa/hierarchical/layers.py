@@ -1,7 +1,8 @@
-"""What a layer is, and the linear stages that layers are made of."""
+"""Layers of a network: descriptions, receptive fields, published networks."""
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +11,100 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from probsfa._validation import check_count, check_option
-from probsfa.expansions import is_stateless
-from probsfa.sfa._thresholds import check_delta_threshold
-from probsfa.sfa.hierarchical.fields import Grid, receptive_fields
+from probsfa.expansions import Polynomial, Power, is_stateless
+from probsfa.sfa._shrinkage import check_delta_threshold
 
-__all__ = ["Layer", "Stage", "plan_stages"]
+__all__ = [
+    "Grid",
+    "Layer",
+    "Stage",
+    "cascade_layers",
+    "escalante_wiskott_layers",
+    "plan_stages",
+    "receptive_fields",
+]
+
+# ---- receptive fields: which positions of the layer below every node of a layer looks at
+#
+# Positions form a grid with one axis (a line) or two (an image), counted row by row. A field of shape ``f``
+# moved by strides ``s`` gives ``(n - f) / s + 1`` nodes along an axis of ``n`` positions; strides smaller
+# than the field make neighbours overlap. Fields must cover the grid exactly, so that no input is lost unseen.
+
+
+Grid = tuple[int, ...]
+
+
+def receptive_fields(grid: Grid, field: Any, stride: Any, name: str) -> tuple[NDArray[np.intp], Grid]:
+    """Return the positions every node sees, and the grid that the nodes form.
+
+    Parameters
+    ----------
+    grid : tuple of int
+        Positions along each axis of the layer below.
+    field : int, tuple of int or None
+        Positions a node sees along each axis; all of them when None.
+    stride : int, tuple of int or None
+        Positions from one node to the next; the field itself, so without overlap, when None.
+    name : str
+        How to call the layer in error messages.
+
+    Returns
+    -------
+    positions : ndarray (n_nodes, n_positions)
+        Indices into the flattened grid, nodes and the positions of each counted row by row.
+    grid : tuple of int
+        Nodes along each axis.
+
+    Raises
+    ------
+    ValueError
+        If a field or stride has the wrong number of axes, leaves positions out, or does not fit.
+
+    Examples
+    --------
+    >>> positions, grid = receptive_fields((5,), 3, 2, "layers[0]")
+    >>> positions.tolist(), grid
+    ([[0, 1, 2], [2, 3, 4]], (2,))
+    """
+    fields = grid if field is None else _per_axis(field, grid, f"{name}.field")
+    strides = fields if stride is None else _per_axis(stride, grid, f"{name}.stride")
+    for axis, (n, f, s) in enumerate(zip(grid, fields, strides, strict=True)):
+        _check_fit(n, f, s, axis, name)
+    nodes = tuple((n - f) // s + 1 for n, f, s in zip(grid, fields, strides, strict=True))
+    corners = itertools.product(*(range(0, m * s, s) for m, s in zip(nodes, strides, strict=True)))
+    inside = np.array(list(np.ndindex(*fields)), dtype=np.intp)
+    positions = [np.ravel_multi_index(tuple((inside + corner).T), grid) for corner in corners]
+    return np.array(positions, dtype=np.intp), nodes
+
+
+def _per_axis(value: Any, grid: Grid, name: str) -> Grid:
+    sizes = value if isinstance(value, (tuple, list)) else (value,) * len(grid)
+    if len(sizes) != len(grid) or not all(
+        isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n >= 1 for n in sizes
+    ):
+        raise ValueError(
+            f"{name} must be a positive integer or {len(grid)} of them, one for each axis of the layer "
+            f"below, which has shape {grid}; got {value!r}."
+        )
+    return tuple(int(n) for n in sizes)
+
+
+def _check_fit(n: int, f: int, s: int, axis: int, name: str) -> None:
+    if f > n:
+        raise ValueError(f"{name}.field is {f} on axis {axis}, where the layer below has only {n} positions.")
+    if s > f:
+        raise ValueError(
+            f"{name}.stride is {s} on axis {axis} and its field only {f}, so some positions would never be "
+            "seen. Give a stride of at most the field."
+        )
+    if (n - f) % s:
+        raise ValueError(
+            f"{name}: fields of {f} with stride {s} leave {(n - f) % s} of the {n} positions on axis {axis} "
+            "uncovered. Choose them so that (positions - field) is a multiple of the stride."
+        )
+
+
+# ---- what a layer is, and the linear stages that layers are made of
 
 
 @dataclass(frozen=True)
@@ -222,3 +312,138 @@ def _check_clip(clip: Any, name: str) -> None:
         return
     if isinstance(clip, (str, bool)) or not isinstance(clip, (int, float)) or not 0 < clip < np.inf:
         raise ValueError(f'{name} must be "range", a positive number or None; got {clip!r}.')
+
+
+# ---- layers of networks from the papers, ready for :class:`HierarchicalSFA`
+
+
+# Table 1 of the paper: outputs of a node by layer; the last number holds for all further layers.
+_TABLE_1 = {"sfa": (13, 20, 35, 60), "igsfa": (13, 20, 35, 60), "pca": (13, 20, 35, 60, 100, 120)}
+_FIRST_FIELD = 4  # pixels along each axis
+_FIRST_PCA = 13  # principal components kept of the 16 pixels of a first node
+
+
+def escalante_wiskott_layers(
+    image_shape: tuple[int, int] = (128, 128), *, method: str = "sfa", expansion: Any = None
+) -> list[Layer]:
+    """Return the deep network of Escalante-B. & Wiskott (2013, table 1).
+
+    Nodes of the first layer see 4 x 4 pixels, keep 13 of 16 principal components and expand them; those of
+    every further layer see two nodes of the layer below, in turns along the first and the second axis, until
+    one node sees the whole image: 11 layers for 128 x 128 pixels. There is no weight sharing.
+
+    Parameters
+    ----------
+    image_shape : tuple of two int, default=(128, 128)
+        Pixels along each axis, multiples of 4. Where a layer has an odd number of nodes along an axis (which
+        128 x 128 never has), nodes of the next see three and overlap by one.
+    method : {"sfa", "igsfa", "pca"}, default="sfa"
+        Slow features; slow features and principal components of what they leave, in the same network; or the
+        paper's hierarchical principal components: same structure, no expansion, up to 120 outputs instead of
+        60.
+    expansion : transformer or None, default=None
+        Expansion of all nodes of slow features; the paper's ``Power(0.8)`` when None.
+
+    Returns
+    -------
+    list of Layer
+        From the bottom to the top.
+
+    Raises
+    ------
+    ValueError
+        If the shape is not two multiples of 4, or an expansion is given for principal components.
+
+    See Also
+    --------
+    cascade_layers : One node after the other.
+    HierarchicalSFA : The estimator that is given the layers.
+
+    References
+    ----------
+    Escalante-B., A. N. & Wiskott, L. (2013). How to solve classification and regression problems on
+    high-dimensional data with a supervised extension of slow feature analysis. Journal of Machine Learning
+    Research 14, 3683-3719.
+
+    Examples
+    --------
+    >>> layers = escalante_wiskott_layers((128, 128))
+    >>> len(layers), [layer.n_components for layer in layers[:5]]
+    (11, [13, 20, 35, 60, 60])
+    """
+    check_option("method", method, ("sfa", "igsfa", "pca"))
+    shape = tuple(image_shape)
+    if len(shape) != 2 or not all(n >= _FIRST_FIELD and n % _FIRST_FIELD == 0 for n in shape):
+        raise ValueError(f"image_shape must be two multiples of {_FIRST_FIELD}; got {image_shape!r}.")
+    if method == "pca" and expansion is not None:
+        raise ValueError("expansion is for slow features; principal components are taken without one.")
+    outputs = _TABLE_1[method]
+    pca = None
+    if method != "pca":
+        expansion = Power() if expansion is None else expansion
+        pca = _FIRST_PCA
+    layers = [Layer(outputs[0], field=(4, 4), pca=pca, expansion=expansion, method=method)]
+    for field, stride in _merges([n // _FIRST_FIELD for n in shape]):
+        n = outputs[min(len(layers), len(outputs) - 1)]
+        layers.append(Layer(n, field=field, stride=stride, expansion=expansion, method=method))
+    return layers
+
+
+def cascade_layers(
+    n_levels: int,
+    n_components: int = 4,
+    *,
+    expansion: Any = None,
+    clip: float | str | None = "range",
+) -> list[Layer]:
+    """Return the levels of Sprekeler's algorithm 1: one node each, over all outputs of the level below.
+
+    With a training graph, which is the same on all levels, each level solves the generalised slow feature
+    problem for polynomials of the outputs of the last, and so approaches the Laplacian eigenmap of the graph.
+
+    Parameters
+    ----------
+    n_levels : int
+        Number of levels.
+    n_components : int, default=4
+        Outputs of every level.
+    expansion : transformer or None, default=None
+        Of every level; the paper's ``Polynomial(3)`` when None.
+    clip : {"range"}, float or None, default="range"
+        As in :class:`Layer`.
+
+    Returns
+    -------
+    list of Layer
+
+    See Also
+    --------
+    escalante_wiskott_layers : Receptive fields over images.
+    HierarchicalSFA : The estimator that is given the layers.
+
+    References
+    ----------
+    Sprekeler, H. (2011). On the relation of slow feature analysis and Laplacian eigenmaps. Neural Computation
+    23, 3287-3302, algorithm 1. https://doi.org/10.1162/NECO_a_00214
+
+    Examples
+    --------
+    >>> [layer.n_components for layer in cascade_layers(4)]
+    [4, 4, 4, 4]
+    """
+    check_count("n_levels", n_levels)
+    expansion = Polynomial(3) if expansion is None else expansion
+    return [Layer(n_components, expansion=expansion, clip=clip) for _ in range(n_levels)]
+
+
+def _merges(nodes: list[int]) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    """Yield field and stride of layers that halve the two axes in turns until one node is left."""
+    axis = 0
+    while max(nodes) > 1:
+        if nodes[axis] > 1:
+            field, stride = [1, 1], [1, 1]
+            field[axis] = 2 + nodes[axis] % 2
+            stride[axis] = 2
+            nodes[axis] //= 2
+            yield (field[0], field[1]), (stride[0], stride[1])
+        axis = 1 - axis

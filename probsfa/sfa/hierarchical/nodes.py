@@ -1,17 +1,423 @@
-"""Trained nodes: gather what each sees, expand it, apply its linear map, clip."""
+"""Nodes of a layer: moments, eigenproblems, fitted maps."""
 
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from joblib import effective_n_jobs  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
+from probsfa._threads import one_blas_thread
 from probsfa.expansions._base import FloatArray
+from probsfa.graphs.moments import rounding_variance
+from probsfa.linalg import canonical_directions, canonical_signs, default_rank_tol
 from probsfa.sfa._expand import Expander
 from probsfa.sfa.hierarchical.layers import Stage
-from probsfa.sfa.hierarchical.workers import Workers, slices
 
-__all__ = ["NodeBank", "expand_nodes", "gather"]
+__all__ = [
+    "NodeBank",
+    "NodeMoments",
+    "NodeSolution",
+    "NodeStream",
+    "Workers",
+    "expand_nodes",
+    "gather",
+    "node_graph_moments",
+    "pool_nodes",
+    "slices",
+    "solve_igsfa",
+    "solve_pca",
+    "solve_sfa",
+    "start_workers",
+]
+
+# ---- many small independent computations on several cores
+
+
+_TASK_CELLS = 2**18  # 2 MiB of float64 in one task: the blocks of a task stay in a core's cache
+
+
+class Workers:
+    """Runs tasks one after the other, or on threads while the linear algebra below uses one core each.
+
+    Parameters
+    ----------
+    executor : ThreadPoolExecutor or None
+        Where to run tasks; None runs them here.
+    n_jobs : int
+        Number of threads.
+    """
+
+    def __init__(self, executor: ThreadPoolExecutor | None, n_jobs: int) -> None:
+        self.executor = executor
+        self.n_jobs = n_jobs
+
+    def run(self, task: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+        """Return what the task makes of every item, in order.
+
+        Fewer items than threads run one after the other, with all cores for the linear algebra of each.
+        """
+        items = list(items)
+        if self.executor is None or len(items) < self.n_jobs:
+            return [task(item) for item in items]
+
+        def on_one_core(item: Any) -> Any:
+            with one_blas_thread():  # each for itself: some libraries have a limit for each thread
+                return task(item)
+
+        with one_blas_thread():
+            return list(self.executor.map(on_one_core, items))
+
+
+@contextmanager
+def start_workers(n_jobs: int | None) -> Iterator[Workers]:
+    """Give workers for a while; `n_jobs` is scikit-learn's: None is 1, -1 all cores."""
+    n = effective_n_jobs(n_jobs)
+    if n == 1:
+        yield Workers(None, 1)
+        return
+    with ThreadPoolExecutor(n) as executor:
+        yield Workers(executor, n)
+
+
+def slices(n_nodes: int, cells_per_node: int) -> list[slice]:
+    """Cut nodes into groups whose cells fit the cache; at least one node in each."""
+    size = max(1, _TASK_CELLS // max(cells_per_node, 1))
+    return [slice(start, min(start + size, n_nodes)) for start in range(0, n_nodes, size)]
+
+
+# ---- second moments of many nodes at once, over a leading node axis
+#
+# The definitions are those of :mod:`probsfa.graphs.moments` and of graph-based SFA. Rows arrive in blocks;
+# every block is centred by itself and joined by the update of Chan, Golub & LeVeque (1983), relative to the
+# first row of each node, so that offsets do not cancel digits.
+
+
+class NodeMoments(NamedTuple):
+    """Means and second moments of M nodes.
+
+    Attributes
+    ----------
+    origin : ndarray (M, E)
+        A row of each node.
+    offset : ndarray (M, E)
+        Mean of the rows minus `origin`, so that differences of means keep their digits at large offsets.
+    covariance : ndarray (M, E, E)
+        ``B``.
+    change : ndarray (M, E, E) or None
+        ``A``, the uncentred second moment of differences, where it was asked for.
+    """
+
+    origin: FloatArray
+    offset: FloatArray
+    covariance: FloatArray
+    change: FloatArray | None
+
+    @property
+    def mean(self) -> FloatArray:
+        """Mean of the rows, shape (M, E)."""
+        return self.origin + self.offset
+
+    @property
+    def variance_floor(self) -> FloatArray:
+        """Variance that rounding alone can give a constant column at this mean, shape (M, E)."""
+        return rounding_variance(self.mean)
+
+
+class NodeStream:
+    """Running moments of M nodes with E features over consecutive blocks of rows.
+
+    Nodes are updated in groups, which may run in parallel because no two touch the same memory; then
+    :meth:`advance` counts the rows of the block for all of them.
+
+    Parameters
+    ----------
+    n_nodes, n_features : int
+        M and E.
+    lag : int or None
+        Rows from one member of a difference to the other; no differences when None.
+    """
+
+    def __init__(self, n_nodes: int, n_features: int, lag: int | None) -> None:
+        self.lag = lag
+        self.n_rows = 0
+        self.n_differences = 0
+        self.origin = np.zeros((n_nodes, n_features), dtype=np.float64)
+        self.offset = np.zeros((n_nodes, n_features), dtype=np.float64)
+        self.scatter = np.zeros((n_nodes, n_features, n_features), dtype=np.float64)
+        if lag is not None:
+            self.change = np.zeros((n_nodes, n_features, n_features), dtype=np.float64)
+            self.tail = np.zeros((n_nodes, lag, n_features), dtype=np.float64)
+
+    def update(self, nodes: slice, Z: FloatArray, valid: NDArray[np.bool_]) -> None:
+        """Add a block of rows of some nodes.
+
+        Parameters
+        ----------
+        nodes : slice
+            Which nodes.
+        Z : ndarray (G, rows, E)
+            Their rows; overwritten.
+        valid : ndarray (rows,)
+            True where the row `lag` earlier is in the same sequence.
+        """
+        if self.n_rows == 0:
+            self.origin[nodes] = Z[:, 0]
+        Z -= self.origin[nodes, None]
+        if self.lag is not None:
+            self._add_differences(nodes, Z, valid, self.lag)
+        rows = Z.shape[1]
+        center = Z.mean(axis=1)
+        Z -= center[:, None]
+        total = self.n_rows + rows
+        gap = center - self.offset[nodes]
+        self.scatter[nodes] += Z.mT @ Z
+        self.scatter[nodes] += gap[:, :, None] * gap[:, None, :] * (self.n_rows * (rows / total))
+        self.offset[nodes] += gap * (rows / total)
+
+    def advance(self, valid: NDArray[np.bool_]) -> None:
+        """Count the rows of a block that all nodes have been updated with."""
+        self.n_rows += len(valid)
+        self.n_differences += int(valid.sum())
+
+    def finish(self) -> NodeMoments:
+        """Return the moments of all rows.
+
+        Raises
+        ------
+        ValueError
+            If differences were asked for and no two rows are far enough apart in one sequence.
+        """
+        change = None
+        if self.lag is not None:
+            if self.n_differences == 0:
+                raise ValueError(
+                    f"X has no two rows {self.lag} apart (lag={self.lag}) in one sequence, so nothing is "
+                    "known about change. Give longer sequences or a smaller lag."
+                )
+            change = self.change / self.n_differences
+        return NodeMoments(self.origin, self.offset, self.scatter / self.n_rows, change)
+
+    def _add_differences(self, nodes: slice, Z: FloatArray, valid: NDArray[np.bool_], lag: int) -> None:
+        tail, rows = self.tail[nodes], Z.shape[1]
+        head = min(lag, rows)  # rows whose partner came in an earlier block, kept in the tail
+        for later, earlier, ok in (
+            (Z[:, :head], tail[:, :head], valid[:head]),
+            (Z[:, lag:], Z[:, : max(rows - lag, 0)], valid[lag:]),
+        ):
+            if not ok.any():
+                continue
+            D = later - earlier
+            if not ok.all():
+                D *= ok[:, None]
+            self.change[nodes] += D.mT @ D
+        if rows < lag:
+            tail[:, : lag - rows] = tail[:, rows:].copy()
+        tail[:, lag - head :] = Z[:, rows - head :]
+
+
+def node_graph_moments(Z: FloatArray, graph: Any) -> NodeMoments:
+    """Return the moments of M nodes on a training graph (Escalante-B. & Wiskott 2013, eqs. 12-14).
+
+    Parameters
+    ----------
+    Z : ndarray (N, M, E)
+        Rows of all nodes; overwritten.
+    graph : TrainingGraph
+        With N vertices; its Laplacian is applied to the columns of all nodes in one call.
+
+    Returns
+    -------
+    NodeMoments
+        ``B = (1/Q) Z' V Z`` of the centred rows and ``A = (2/R) Z' L Z``.
+    """
+    n_rows = len(Z)
+    if n_rows != graph.n_vertices:
+        raise ValueError(f"graph has {graph.n_vertices} vertices and X {n_rows} rows; wanted one for each.")
+    v = np.asarray(graph.node_weights, dtype=np.float64)
+    origin = Z[0].copy()
+    Z -= origin
+    offset = np.tensordot(v, Z, axes=1) / graph.Q
+    Z -= offset
+    L = np.asarray(graph.laplacian_matmul(Z.reshape(n_rows, -1))).reshape(Z.shape)
+    change = (2.0 / graph.R) * (Z.transpose(1, 2, 0) @ L.transpose(1, 0, 2))
+    np.multiply(Z, v[:, None, None], out=L)
+    covariance = Z.transpose(1, 2, 0) @ L.transpose(1, 0, 2) / graph.Q
+    return NodeMoments(origin, offset, covariance, (change + change.mT) / 2)
+
+
+def pool_nodes(moments: NodeMoments) -> NodeMoments:
+    """Return the moments of one node that sees the rows of all: the nodes are sequences of equal weight."""
+    origin = moments.origin[:1]
+    offsets = (moments.origin - origin) + moments.offset
+    center = offsets.mean(axis=0, keepdims=True)
+    gaps = offsets - center
+    covariance = moments.covariance.mean(axis=0) + gaps.T @ gaps / len(gaps)
+    change = None if moments.change is None else moments.change.mean(axis=0)[None]
+    return NodeMoments(origin, center, covariance[None], change)
+
+
+# ---- the eigenproblems of many nodes at once: the rules of :mod:`probsfa.linalg`, over a leading node axis
+#
+# Nodes may differ in rank. Directions outside a node's range get zero weights and come last, so that all
+# nodes of a layer have outputs of one shape; a dead output stays zero and the next layer's rank rule leaves
+# it out.
+
+
+class NodeSolution(NamedTuple):
+    """Directions of M nodes.
+
+    Attributes
+    ----------
+    values : ndarray (M, K)
+        Delta values ascending, or variances descending; NaN, or 0, beyond the rank.
+    weights : ndarray (M, E, K)
+        Zero beyond the rank.
+    rank : ndarray (M,) of int
+        Numerical rank of each node's covariance.
+    """
+
+    values: FloatArray
+    weights: FloatArray
+    rank: np.ndarray
+
+
+def solve_sfa(
+    A: FloatArray, B: FloatArray, n_components: int, *, rank_tol: float | None, variance_floor: FloatArray
+) -> NodeSolution:
+    """Solve ``A w = delta B w`` on the range of B, for every node.
+
+    Parameters
+    ----------
+    A, B : ndarray (M, E, E)
+        Second moments of differences, and covariances.
+    n_components : int
+        Outputs K of every node, at most E.
+    rank_tol : float or None
+        As in :func:`probsfa.linalg.slow_directions`.
+    variance_floor : ndarray (M, E)
+        Columns whose variance does not exceed this count as constant.
+
+    Returns
+    -------
+    NodeSolution
+        What :func:`probsfa.linalg.slow_directions` returns node by node, padded to K columns.
+    """
+    n_features = B.shape[-1]
+    tol = default_rank_tol(n_features) if rank_tol is None else rank_tol
+    scales = _scales(B, variance_floor)
+    inverse = np.divide(1.0, scales, out=np.zeros_like(scales), where=scales > 0)
+    R = _symmetric(B * inverse[:, :, None] * inverse[:, None, :])
+    eigenvalues, vectors = np.linalg.eigh(R)
+    kept = eigenvalues > tol * eigenvalues[:, -1:]
+    root = np.sqrt(eigenvalues, out=np.ones_like(eigenvalues), where=kept)
+    W = inverse[:, :, None] * vectors * (kept / root)[:, None, :]
+    inner = _symmetric(W.mT @ A @ W)
+    # Dropped directions have zero rows in `inner`; a diagonal above every eigenvalue sorts them to the end.
+    above = 2 * np.trace(inner, axis1=1, axis2=2) + 1
+    diagonal = np.arange(n_features)
+    inner[:, diagonal, diagonal] += np.where(kept, 0.0, above[:, None])
+    deltas, rotation = np.linalg.eigh(inner)
+    rank = kept.sum(axis=1)
+    alive = np.arange(n_components) < rank[:, None]
+    values = np.full(alive.shape, np.nan, dtype=np.float64)
+    weights = np.zeros((*W.shape[:2], n_components), dtype=np.float64)
+    for m, (r, K) in enumerate(zip(rank.tolist(), alive.sum(axis=1).tolist(), strict=True)):
+        if K:
+            found = W[m] @ rotation[m, :, :r]
+            node = canonical_directions(A[m], B[m], deltas[m, :r], found, scales[m], K)
+            values[m, :K], weights[m, :, :K] = node.delta_values, node.weights
+    return NodeSolution(values, weights, rank)
+
+
+def solve_pca(B: FloatArray, n_components: int, *, variance_floor: FloatArray) -> NodeSolution:
+    """Return the leading orthonormal eigenvectors of the covariance of every node, largest variance first."""
+    n_features = B.shape[-1]
+    scales = _scales(B, variance_floor)
+    varying = scales > 0
+    B = np.where(varying[:, :, None] & varying[:, None, :], B, 0.0)
+    eigenvalues, vectors = np.linalg.eigh(_symmetric(B))
+    eigenvalues, vectors = eigenvalues[:, ::-1], vectors[:, :, ::-1]
+    rank = (eigenvalues > default_rank_tol(n_features) * eigenvalues[:, :1]).sum(axis=1)
+    alive = np.arange(n_components) < rank[:, None]
+    weights = np.where(alive[:, None, :], vectors[:, :, :n_components], 0.0)
+    values = np.where(alive, eigenvalues[:, :n_components], 0.0)
+    return NodeSolution(values, weights * _signs(B @ weights, scales)[:, None, :], rank)
+
+
+def solve_igsfa(
+    A: FloatArray,
+    B: FloatArray,
+    n_components: int,
+    n_inputs: int,
+    delta_threshold: float,
+    *,
+    rank_tol: float | None,
+    variance_floor: FloatArray,
+) -> NodeSolution:
+    """Return slow directions below a delta value and principal components of what they leave of the inputs.
+
+    Parameters
+    ----------
+    A, B : ndarray (M, E, E)
+        Second moments of differences, and covariances, of expanded inputs whose first columns are the inputs.
+    n_components : int
+        Outputs K of every node.
+    n_inputs : int
+        How many of the columns are the inputs.
+    delta_threshold : float
+        Slow features count below it.
+    rank_tol, variance_floor
+        As in :func:`solve_sfa`.
+
+    Returns
+    -------
+    NodeSolution
+        Slow directions first, with the mean variance of the inputs of the node; all outputs are uncorrelated.
+        Values are the delta values of all outputs.
+    """
+    slow = solve_sfa(A, B, n_components, rank_tol=rank_tol, variance_floor=variance_floor)
+    weights = np.zeros_like(slow.weights)
+    rank = np.zeros_like(slow.rank)
+    for m in range(len(B)):
+        J = int(np.sum(slow.values[m] < delta_threshold))
+        S = slow.weights[m, :, :J]
+        M = B[m, :n_inputs] @ S  # regression of the inputs on outputs of unit variance
+        left = B[m, :n_inputs, :n_inputs] - M @ M.T
+        floor = np.maximum(
+            variance_floor[m, :n_inputs], default_rank_tol(n_inputs) * np.diag(B[m])[:n_inputs]
+        )
+        rest = solve_pca(left[None], min(n_components - J, n_inputs), variance_floor=floor[None])
+        kept = int(rest.rank[0]) if J < n_components else 0
+        kept = min(kept, n_components - J)
+        V = rest.weights[0][:, :kept]
+        weights[m, :, :J] = S * np.sqrt(np.trace(B[m, :n_inputs, :n_inputs]) / n_inputs)
+        weights[m, :n_inputs, J : J + kept] = V
+        weights[m, :, J : J + kept] -= S @ (M.T @ V)
+        rank[m] = J + (int(rest.rank[0]) if J < n_components else 0)
+    variances = np.einsum("mek,mek->mk", weights, B @ weights)
+    changes = np.einsum("mek,mek->mk", weights, A @ weights)
+    values = np.divide(changes, variances, out=np.full_like(changes, np.nan), where=variances > 0)
+    return NodeSolution(values, weights, rank)
+
+
+def _scales(B: FloatArray, variance_floor: FloatArray) -> FloatArray:
+    variances = np.diagonal(B, axis1=1, axis2=2)
+    return np.where(variances > np.maximum(variance_floor, 0.0), np.sqrt(np.maximum(variances, 0.0)), 0.0)
+
+
+def _signs(loadings: FloatArray, scales: FloatArray) -> FloatArray:
+    return np.stack([canonical_signs(C, s) for C, s in zip(loadings, scales, strict=True)])
+
+
+def _symmetric(S: FloatArray) -> FloatArray:
+    return (S + S.mT) / 2
+
+
+# ---- trained nodes: gather what each sees, expand it, apply its linear map, clip
 
 
 @dataclass(frozen=True, eq=False)

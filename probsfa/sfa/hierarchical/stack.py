@@ -1,18 +1,503 @@
-"""Stages on top of one another: training from the bottom to the top, and the way of a chunk through them."""
+"""A network in training and in use: passes of the signals through its layers."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
+from probsfa._arrays import check_array
 from probsfa.expansions._base import FloatArray
+from probsfa.graphs import TrainingGraph
+from probsfa.linalg import RankError
+from probsfa.sfa._expand import Expander
 from probsfa.sfa.hierarchical.layers import Stage
-from probsfa.sfa.hierarchical.nodes import NodeBank
-from probsfa.sfa.hierarchical.passes import SlownessObjective
-from probsfa.sfa.hierarchical.signals import MappedSource, Source, StoredSource
-from probsfa.sfa.hierarchical.training import train_stage
-from probsfa.sfa.hierarchical.workers import Workers
+from probsfa.sfa.hierarchical.nodes import (
+    NodeBank,
+    NodeMoments,
+    NodeSolution,
+    NodeStream,
+    Workers,
+    expand_nodes,
+    gather,
+    node_graph_moments,
+    pool_nodes,
+    slices,
+    solve_igsfa,
+    solve_pca,
+    solve_sfa,
+)
 
-__all__ = ["default_chunk_rows", "outputs", "train_stages"]
+__all__ = [
+    "ArraySource",
+    "MappedSource",
+    "SlownessObjective",
+    "Source",
+    "StageMoments",
+    "StoredSource",
+    "StreamSource",
+    "check_stream_lengths",
+    "default_chunk_rows",
+    "outputs",
+    "peek",
+    "stage_moments",
+    "train_stage",
+    "train_stages",
+]
+
+# ---- where the rows come from, chunk by chunk: an array, a stream, or what lies below in the hierarchy
+#
+# A *chunk* is an array (positions, rows, channels): some consecutive rows of the signals at every position of
+# a grid. A source gives its chunks anew, in the same order, every time it is asked.
+
+
+class Source(Protocol):
+    """Rows in chunks, as often as asked."""
+
+    def chunks(self) -> Iterator[FloatArray]:
+        """Yield chunks (positions, rows, channels)."""
+
+    def count_rows(self) -> int:
+        """Return the number of rows of all chunks."""
+
+
+class ArraySource:
+    """The rows of an array (N, positions * channels), without a copy."""
+
+    def __init__(self, values: FloatArray, n_positions: int, chunk_rows: int) -> None:
+        self.values = values
+        self.n_positions = n_positions
+        self.chunk_rows = chunk_rows
+
+    def chunks(self) -> Iterator[FloatArray]:
+        """Yield chunks (positions, rows, channels), views of the array."""
+        yield from _cut(self.values, self.n_positions, self.chunk_rows)
+
+    def count_rows(self) -> int:
+        """Return the number of rows."""
+        return len(self.values)
+
+
+class StreamSource:
+    """The rows of the arrays that a callable yields each time it is called.
+
+    Parameters
+    ----------
+    estimator : scikit-learn estimator
+        Knows the number of columns; see :func:`peek`.
+    factory : callable
+        Returns an iterable of array-likes (rows, D), the same every time.
+    n_rows : int, optional
+        Rows of all of them together, where that is known.
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        factory: Callable[[], Iterable[Any]],
+        n_positions: int,
+        chunk_rows: int,
+        *,
+        n_rows: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.factory = factory
+        self.n_positions = n_positions
+        self.chunk_rows = chunk_rows
+        self.n_rows = n_rows
+        self._expected = "lengths sum to" if n_rows is not None else "it yielded before"
+
+    def chunks(self) -> Iterator[FloatArray]:
+        """Yield chunks (positions, rows, channels).
+
+        Raises
+        ------
+        ValueError
+            If the callable yields anything but complete rows of numbers, or not as many as before.
+        """
+        for values in self._pieces():
+            yield from _cut(values, self.n_positions, self.chunk_rows)
+
+    def count_rows(self) -> int:
+        """Return the number of rows, by a pass over them the first time."""
+        if self.n_rows is None:
+            self.n_rows = sum(len(values) for values in self._pieces())
+        return self.n_rows
+
+    def _pieces(self) -> Iterator[FloatArray]:
+        seen = 0
+        for i, piece in enumerate(_iterate(self.factory)):
+            values = _check_piece(self.estimator, piece, i, reset=False)
+            seen += len(values)
+            yield values
+        if self.n_rows is None:
+            self.n_rows = seen
+        if seen != self.n_rows:
+            raise ValueError(
+                f"X is a callable that yielded {seen} rows; {self._expected} {self.n_rows}. It is called "
+                "once for every pass over the data and must yield the same rows each time."
+            )
+
+
+class StoredSource:
+    """Chunks that are held in memory."""
+
+    def __init__(self, held: list[FloatArray]) -> None:
+        self.held = held
+
+    def chunks(self) -> Iterator[FloatArray]:
+        """Yield the chunks."""
+        yield from self.held
+
+    def count_rows(self) -> int:
+        """Return the number of rows."""
+        return sum(chunk.shape[1] for chunk in self.held)
+
+
+class MappedSource:
+    """What a function makes of the chunks of another source, computed again on every pass."""
+
+    def __init__(self, below: Source, function: Callable[[FloatArray], FloatArray]) -> None:
+        self.below = below
+        self.function = function
+
+    def chunks(self) -> Iterator[FloatArray]:
+        """Yield chunks, one for each below."""
+        for chunk in self.below.chunks():
+            yield self.function(chunk)
+
+    def count_rows(self) -> int:
+        """Return the number of rows below."""
+        return self.below.count_rows()
+
+
+def _cut(values: FloatArray, n_positions: int, chunk_rows: int) -> Iterator[FloatArray]:
+    for start in range(0, len(values), chunk_rows):
+        rows = values[start : start + chunk_rows]
+        yield rows.reshape(len(rows), n_positions, -1).transpose(1, 0, 2)
+
+
+def _iterate(factory: Callable[[], Iterable[Any]]) -> Iterator[Any]:
+    pieces = factory()
+    try:
+        return iter(pieces)
+    except TypeError:
+        raise ValueError(
+            f"X is a callable, so it must return an iterable of arrays (rows, features); it returned "
+            f"{type(pieces).__name__}."
+        ) from None
+
+
+def peek(estimator: Any, factory: Callable[[], Iterable[Any]]) -> None:
+    """Set the number of columns and their names from the first array that a callable yields.
+
+    Raises
+    ------
+    ValueError
+        If it yields nothing, or no complete array of numbers.
+    """
+    for piece in _iterate(factory):
+        _check_piece(estimator, piece, 0, reset=True)
+        return
+    raise ValueError("X is a callable that yielded nothing; wanted arrays (rows, features).")
+
+
+def _check_piece(estimator: Any, piece: Any, index: int, *, reset: bool) -> FloatArray:
+    name = f"chunk {index} of X"
+    return check_array(estimator, piece, name, reset=reset, allow_nan=False, min_rows=1)
+
+
+def check_stream_lengths(lengths: Any) -> tuple[int, ...] | None:
+    """Return the rows of every sequence of a stream, whose sum is known only after a pass over it."""
+    if lengths is None:
+        return None
+    sizes = np.asarray(lengths)
+    if sizes.ndim != 1 or sizes.size == 0 or sizes.dtype.kind not in "iu" or (sizes < 1).any():
+        raise ValueError(f"lengths must be positive integers, the rows of every sequence; got {lengths!r}.")
+    return tuple(sizes.tolist())
+
+
+# ---- moments of the nodes of a stage, for as many nodes at a time as memory allows
+#
+# There are two ways through the data. *By rows*: chunks of rows pass once and every node adds them to its
+# moments; for differences in time and expansions that need no data. *By columns*: the whole history of a few
+# nodes is gathered at a time; a training graph may join any two rows, and an expansion may learn from all.
+
+
+# 512 MiB of float64 for the moments, or the gathered columns, of nodes that are trained together
+_BUDGET_CELLS = 2**26
+
+# Of consecutive nodes, with their expansions if these learn.
+StageMoments = tuple[NodeMoments, list[Expander]]
+
+
+@dataclass(frozen=True, eq=False)
+class SlownessObjective:
+    """What slowness means in this training.
+
+    Attributes
+    ----------
+    graph : TrainingGraph or None
+        Joins rows; without one, rows `lag` apart in one sequence are joined.
+    lag : int
+        Rows from one member of a difference to the other.
+    lengths : tuple of int or None
+        Rows of every sequence; a single one when None.
+    rank_tol : float or None
+        Of every eigenproblem.
+    """
+
+    graph: TrainingGraph | None
+    lag: int
+    lengths: tuple[int, ...] | None
+    rank_tol: float | None
+
+    def valid_differences(self, start: int, n_rows: int) -> NDArray[np.bool_]:
+        """True for rows of a chunk whose partner `lag` rows earlier is in the same sequence."""
+        index = np.arange(start, start + n_rows)
+        begins = np.concatenate([[0], np.cumsum(self.lengths)[:-1]]) if self.lengths else np.zeros(1, int)
+        return index - begins[np.searchsorted(begins, index, side="right") - 1] >= self.lag
+
+
+def stage_moments(
+    stage: Stage, source: Source, objective: SlownessObjective, workers: Workers
+) -> Iterator[StageMoments]:
+    """Yield the moments of the nodes of a stage, in order; of a single one where they share their weights."""
+    if stage.stateless and (objective.graph is None or stage.method == "pca"):
+        yield from _by_rows(stage, source, objective, workers)
+    elif stage.share_weights:
+        yield _by_columns_shared(stage, source, objective)
+    else:
+        yield from _by_columns(stage, source, objective, workers)
+
+
+def _by_rows(
+    stage: Stage, source: Source, objective: SlownessObjective, workers: Workers
+) -> Iterator[StageMoments]:
+    """Yield the moments of groups of nodes from passes over the rows, or of the one shared node."""
+    n_expanded = _n_expanded(stage)
+    groups = _groups(stage.n_nodes, 2 * n_expanded**2)
+    parts = (_stream(stage, source, objective, workers, group, n_expanded) for group in groups)
+    if stage.share_weights:
+        yield pool_nodes(_concatenate(list(parts))), []
+    else:
+        yield from ((part, []) for part in parts)
+
+
+def _stream(
+    stage: Stage,
+    source: Source,
+    objective: SlownessObjective,
+    workers: Workers,
+    group: slice,
+    n_expanded: int,
+) -> NodeMoments:
+    positions = stage.positions[group]
+    stream = NodeStream(len(positions), n_expanded, objective.lag if stage.method != "pca" else None)
+    for chunk in source.chunks():
+        valid = objective.valid_differences(stream.n_rows, chunk.shape[1])
+
+        def task(nodes: slice, chunk: FloatArray = chunk, valid: NDArray[np.bool_] = valid) -> None:
+            stream.update(nodes, expand_nodes(gather(chunk, positions[nodes]), stage, None, nodes), valid)
+
+        workers.run(task, slices(len(positions), chunk.shape[1] * n_expanded))
+        stream.advance(valid)
+    return stream.finish()
+
+
+def _by_columns(
+    stage: Stage, source: Source, objective: SlownessObjective, workers: Workers
+) -> Iterator[StageMoments]:
+    """Yield the moments and fitted expansions of groups of nodes, a pass over the rows for each group."""
+    n_rows = source.count_rows()
+    if stage.stateless:
+        n_expanded = _n_expanded(stage)
+    else:
+        first = _columns(stage, source, slice(0, 1), n_rows)[:, 0]
+        n_expanded = Expander.fit(stage.expansion, first).n_features_out
+    n_running = workers.n_jobs * 3 * n_expanded  # beside the inputs of all, what the nodes at work expand to
+    for group in _groups(stage.n_nodes, n_rows * stage.n_inputs, spare=n_rows * n_running):
+        inputs = _columns(stage, source, group, n_rows)
+
+        def task(nodes: slice, inputs: FloatArray = inputs) -> StageMoments:
+            some = inputs[:, nodes]
+            if stage.stateless:
+                return _moments_of(_expanded(stage, some), objective, stage), []
+            fitted = [_fit_expansion(stage, some[:, i], n_expanded) for i in range(some.shape[1])]
+            Z = np.stack([expander(some[:, i]) for i, expander in enumerate(fitted)], axis=1)
+            return _moments_of(Z, objective, stage), fitted
+
+        done = workers.run(task, slices(inputs.shape[1], n_rows * n_expanded))
+        yield _concatenate([moments for moments, _ in done]), [e for _, fitted in done for e in fitted]
+
+
+def _by_columns_shared(stage: Stage, source: Source, objective: SlownessObjective) -> StageMoments:
+    """Return the moments of the one node that sees what all see, and its expansion, fitted to all of it."""
+    inputs = _columns(stage, source, slice(0, stage.n_nodes), source.count_rows())
+    expander = Expander.fit(stage.expansion, inputs.reshape(-1, stage.n_inputs))
+    parts = []
+    for group in _groups(stage.n_nodes, len(inputs) * (stage.n_inputs + 3 * expander.n_features_out)):
+        some = inputs[:, group]
+        Z = expander(some.reshape(-1, stage.n_inputs)).reshape(*some.shape[:2], -1)
+        parts.append(_moments_of(Z.copy() if expander.is_identity else Z, objective, stage))
+    return pool_nodes(_concatenate(parts)), [] if stage.stateless else [expander]
+
+
+def _fit_expansion(stage: Stage, inputs: FloatArray, n_expected: int) -> Expander:
+    expander = Expander.fit(stage.expansion, inputs)
+    if expander.n_features_out != n_expected:
+        raise ValueError(
+            f"{stage.name}.expansion makes {n_expected} columns in one node and {expander.n_features_out} in "
+            "another. Give one that always makes as many; the rank rule of the nodes leaves out directions "
+            "in which they do not vary."
+        )
+    return expander
+
+
+def _n_expanded(stage: Stage) -> int:
+    """Return the number of inputs of a node after an expansion that needs no data."""
+    return _expanded(stage, np.zeros((1, 1, stage.n_inputs), dtype=np.float64)).shape[2]
+
+
+def _expanded(stage: Stage, inputs: FloatArray) -> FloatArray:
+    return expand_nodes(inputs, stage, None, slice(0, 0))
+
+
+def _columns(stage: Stage, source: Source, group: slice, n_rows: int) -> FloatArray:
+    """Return the inputs (N, nodes, inputs) of a group of nodes."""
+    positions = stage.positions[group]
+    out = np.empty((n_rows, len(positions), stage.n_inputs), dtype=np.float64)
+    start = 0
+    for chunk in source.chunks():
+        stop = start + chunk.shape[1]
+        out[start:stop] = gather(chunk, positions).transpose(1, 0, 2)
+        start = stop
+    return out
+
+
+def _moments_of(Z: FloatArray, objective: SlownessObjective, stage: Stage) -> NodeMoments:
+    """Return the moments of expanded rows (N, nodes, E), which are overwritten."""
+    if objective.graph is not None and stage.method != "pca":
+        return node_graph_moments(Z, objective.graph)
+    n_rows, n_nodes, n_expanded = Z.shape
+    stream = NodeStream(n_nodes, n_expanded, objective.lag if stage.method != "pca" else None)
+    valid = objective.valid_differences(0, n_rows)
+    stream.update(slice(0, n_nodes), Z.transpose(1, 0, 2), valid)
+    stream.advance(valid)
+    return stream.finish()
+
+
+def _groups(n_nodes: int, cells_per_node: int, spare: int = 0) -> list[slice]:
+    size = max(1, (_BUDGET_CELLS - spare) // max(cells_per_node, 1))
+    return [slice(start, min(start + size, n_nodes)) for start in range(0, n_nodes, size)]
+
+
+def _concatenate(parts: list[NodeMoments]) -> NodeMoments:
+    if len(parts) == 1:
+        return parts[0]
+    changes = [part.change for part in parts if part.change is not None]
+    return NodeMoments(
+        np.concatenate([part.origin for part in parts]),
+        np.concatenate([part.offset for part in parts]),
+        np.concatenate([part.covariance for part in parts]),
+        np.concatenate(changes) if changes else None,
+    )
+
+
+# ---- training of one stage: the moments of its nodes, their eigenproblems, and what the ranks allow
+
+
+def train_stage(
+    stage: Stage, source: Source, objective: SlownessObjective, workers: Workers, *, top: bool
+) -> NodeBank:
+    """Return the trained nodes of a stage.
+
+    Parameters
+    ----------
+    top : bool
+        Whether its outputs are the outputs of the hierarchy. Then a rank below `n_components` is an error;
+        elsewhere such a node has dead outputs, which stay zero.
+
+    Raises
+    ------
+    RankError
+        If no node of the stage varies, or a top node varies in fewer directions than it has outputs.
+    """
+    means, solutions = [], []
+    expanders: list[Expander] = []
+    for moments, fitted in stage_moments(stage, source, objective, workers):
+        means.append(moments.mean)
+        solutions.append(_solve(stage, moments, objective, workers))
+        expanders += fitted
+    solution = NodeSolution(*(np.concatenate(arrays) for arrays in zip(*solutions, strict=True)))
+    n_outputs = _n_outputs(stage, solution, top)
+    bank = NodeBank(
+        stage=stage,
+        expanders=expanders or None,
+        mean=np.concatenate(means),
+        weights=np.ascontiguousarray(solution.weights[:, :, :n_outputs]),
+        values=solution.values[:, :n_outputs],
+        rank=solution.rank,
+    )
+    if isinstance(stage.clip, (int, float)):
+        reach = float(stage.clip) * (
+            np.sqrt(bank.values) if stage.method == "pca" else np.ones_like(bank.values)
+        )
+        bank = bank.clipped_at(-reach, reach)
+    return bank
+
+
+def _solve(
+    stage: Stage, moments: NodeMoments, objective: SlownessObjective, workers: Workers
+) -> NodeSolution:
+    n_expanded = moments.mean.shape[1]
+    K = n_expanded if stage.n_components is None else stage.n_components
+    if K > n_expanded:
+        raise RankError(
+            f"{stage.name}.n_components is {K}, more than the {n_expanded} (expanded) inputs of a node."
+        )
+    A, B, floor = moments.change, moments.covariance, moments.variance_floor
+
+    def task(nodes: slice) -> NodeSolution:
+        if stage.method == "pca" or A is None:
+            return solve_pca(B[nodes], K, variance_floor=floor[nodes])
+        if stage.method == "igsfa":
+            return solve_igsfa(
+                A[nodes],
+                B[nodes],
+                K,
+                stage.n_inputs,
+                stage.delta_threshold,
+                rank_tol=objective.rank_tol,
+                variance_floor=floor[nodes],
+            )
+        return solve_sfa(A[nodes], B[nodes], K, rank_tol=objective.rank_tol, variance_floor=floor[nodes])
+
+    solutions = workers.run(task, slices(len(B), 8 * n_expanded**2))
+    return NodeSolution(*(np.concatenate(arrays) for arrays in zip(*solutions, strict=True)))
+
+
+def _n_outputs(stage: Stage, solution: NodeSolution, top: bool) -> int:
+    """Return how many outputs every node has."""
+    highest, lowest = int(solution.rank.max()), int(solution.rank.min())
+    if highest == 0:
+        raise RankError(
+            f"Every input of every node of {stage.name} is constant, so there is nothing slow to find: the "
+            "rank is 0."
+        )
+    if stage.n_components is None:
+        return lowest if top and lowest > 0 else highest
+    if top and lowest < stage.n_components:
+        raise RankError(
+            f"{stage.name}.n_components={stage.n_components} is more than the data hold: the (expanded) "
+            f"inputs of its node {int(solution.rank.argmin())} have the numerical rank {lowest}."
+        )
+    return stage.n_components
+
+
+# ---- stages on top of one another: training from the bottom to the top, and the way of a chunk through them
+
 
 _CHUNK_CELLS = 2**22  # 32 MiB of float64 for the widest signals of a chunk
 _CHUNK_ROWS = (64, 4096)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from probsfa.sfa.hierarchical.fields import receptive_fields
+from probsfa.sfa.hierarchical.layers import receptive_fields
 
 
 @pytest.mark.parametrize(

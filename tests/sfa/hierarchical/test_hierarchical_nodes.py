@@ -7,8 +7,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 from probsfa.graphs import graph_moments as one_graph_moments
 from probsfa.graphs import serial, temporal_moments
 from probsfa.linalg import slow_directions
-from probsfa.sfa.hierarchical.eigen import solve_pca, solve_sfa
-from probsfa.sfa.hierarchical.node_moments import NodeMoments, NodeStream, node_graph_moments, pool_nodes
+from probsfa.sfa.hierarchical.nodes import (
+    NodeMoments,
+    NodeStream,
+    node_graph_moments,
+    pool_nodes,
+    solve_pca,
+    solve_sfa,
+)
 from tests.tolerances import EXACT, SPECTRAL, STREAM
 
 

@@ -1,0 +1,372 @@
+"""Graphs made of others: permuted, of some samples, with sample weights, and unions."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
+
+from probsfa._arrays import as_float_array
+from probsfa._typing import FloatArray
+from probsfa._validation import check_count
+from probsfa.graphs.moments import CentredRows
+from probsfa.graphs.training_graph import IntArray, ReweightedGraph, SparseWalk, TrainingGraph
+
+__all__ = [
+    "PermutedGraph",
+    "SampleWeightedGraph",
+    "SubsetGraph",
+    "UnionGraph",
+    "check_masses",
+    "check_sample_weight",
+    "equal_parts",
+    "union",
+    "weighted",
+]
+
+
+class PermutedGraph(TrainingGraph):
+    """The graph `base` on the samples sorted by `order`, seen from their original order.
+
+    Parameters
+    ----------
+    base : TrainingGraph
+        Its vertex i is sample ``order[i]``.
+    order : ndarray (N,)
+        A permutation, for example ``np.argsort(labels)``.
+    """
+
+    def __init__(self, base: TrainingGraph, order: NDArray[np.intp]) -> None:
+        self._place = np.empty_like(order)  # where in the order every sample stands
+        self._place[order] = np.arange(len(order))
+        super().__init__(base.node_weights[self._place], base.degrees[self._place])
+        self.base = base
+        self.order = order
+
+    def to_sparse(self) -> scipy.sparse.csr_array:
+        """Return the edge weights as a sparse matrix (N, N)."""
+        edges = self.base.to_sparse().tocoo()
+        rows, columns = self.order[edges.coords[0]], self.order[edges.coords[1]]
+        return scipy.sparse.csr_array((edges.data, (rows, columns)), shape=edges.shape)
+
+    def component_labels(self) -> IntArray:
+        """Return the connected component of every vertex, shape (N,)."""
+        return self.base.component_labels()[self._place]
+
+    def _laplacian_matmul(self, X: FloatArray) -> FloatArray:
+        product = np.empty_like(X)
+        product[self.order] = self.base._laplacian_matmul(X[self.order])
+        return product
+
+    def _energy(self, X: CentredRows) -> FloatArray:
+        return self.base._energy(X.reordered(self.order))
+
+    def _relative_energy(self, X: CentredRows) -> FloatArray:
+        return self.base._relative_energy(X.reordered(self.order))
+
+    def _slowest(self, root: FloatArray, count: int) -> FloatArray | None:
+        vectors = self.base._slowest(root[self.order], count)
+        return None if vectors is None else vectors[self._place]
+
+    def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
+        return self.order[self.base._random_walk(int(self._place[start]), n_steps, rng)]
+
+
+# ---- a graph that some of the samples have, among samples that it does not join
+
+
+class SubsetGraph(TrainingGraph):
+    """The graph `base` on the rows `samples` of the data; all other rows count nothing.
+
+    Parameters
+    ----------
+    base : TrainingGraph
+        Its vertex i is sample ``samples[i]``.
+    samples : ndarray (n,), int
+        Different row numbers below `n_samples`.
+    n_samples : int
+        Number of rows of the data.
+    """
+
+    def __init__(self, base: TrainingGraph, samples: IntArray, n_samples: int) -> None:
+        def spread(values: FloatArray) -> FloatArray:
+            whole = np.zeros(n_samples, dtype=np.float64)
+            whole[samples] = values
+            return whole
+
+        super().__init__(spread(base.node_weights), spread(base.degrees))
+        self.base = base
+        self.samples = samples
+
+    def to_sparse(self) -> scipy.sparse.csr_array:
+        """Return the edge weights as a sparse matrix (N, N)."""
+        edges = self.base.to_sparse().tocoo()
+        places = (self.samples[edges.coords[0]], self.samples[edges.coords[1]])
+        return scipy.sparse.csr_array((edges.data, places), shape=(self.n_vertices, self.n_vertices))
+
+    def component_labels(self) -> IntArray:
+        """Return the connected component of every vertex, shape (N,); a row not in the graph is its own."""
+        inside = self.base.component_labels()
+        labels = np.arange(self.n_vertices, dtype=np.intp) + int(inside.max()) + 1
+        labels[self.samples] = inside
+        return np.unique(labels, return_inverse=True)[1].astype(np.intp)
+
+    def _laplacian_matmul(self, X: FloatArray) -> FloatArray:
+        product = np.zeros_like(X)
+        product[self.samples] = self.base._laplacian_matmul(X[self.samples])
+        return product
+
+    def _energy(self, X: CentredRows) -> FloatArray:
+        return self.base._energy(X.reordered(self.samples))
+
+    def _relative_energy(self, X: CentredRows) -> FloatArray:
+        return self.base._relative_energy(X.reordered(self.samples))
+
+    def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
+        (place,) = np.flatnonzero(self.samples == start)
+        return self.samples[self.base._random_walk(int(place), n_steps, rng)]
+
+
+# ---- samples that count more or less than the graph says
+
+
+def check_sample_weight(sample_weight: Any, n: int) -> FloatArray:
+    """Return sample weights (n,), or raise a ValueError naming them."""
+    weights = as_float_array(sample_weight, "sample_weight")
+    if weights.shape != (n,):
+        raise ValueError(
+            f"sample_weight must be one number for each of the {n} samples; got shape {weights.shape}."
+        )
+    if not np.isfinite(weights).all() or (weights < 0).any() or not (weights > 0).any():
+        raise ValueError("sample_weight must be finite and not negative, and not zero everywhere.")
+    return weights
+
+
+def check_masses(sizes: NDArray[Any]) -> None:
+    """Raise a ValueError where a group of samples has no weight at all."""
+    if not (sizes > 0).all():
+        raise ValueError(
+            "sample_weight is zero for all samples of a class or group; leave out samples that do not count."
+        )
+
+
+def weighted(graph: TrainingGraph, sample_weight: Any) -> TrainingGraph:
+    """Return the graph with sample weights, where there are any."""
+    return graph if sample_weight is None else SampleWeightedGraph(graph, np.asarray(sample_weight, float))
+
+
+class SampleWeightedGraph(TrainingGraph):
+    """The graph in which sample n stands ``s_n`` times, each copy joined to all that the sample is joined to.
+
+    Node weights are multiplied by ``s_n`` and edge weights by ``s_n s_n'``.
+
+    Parameters
+    ----------
+    base : TrainingGraph
+        Each sample once.
+    sample_weight : ndarray (N,)
+        s, not negative.
+    """
+
+    def __init__(self, base: TrainingGraph, sample_weight: FloatArray) -> None:
+        s = sample_weight
+        self._product = base._laplacian_matmul(s[:, None])[:, 0]
+        degrees = np.maximum(base.degrees * s - self._product, 0.0)  # what rounding leaves where s is 0
+        super().__init__(s * base.node_weights, s * degrees)
+        self.base = base
+        self.sample_weight = s
+
+    def to_sparse(self) -> scipy.sparse.csr_array:
+        """Return the edge weights as a sparse matrix (N, N)."""
+        share = scipy.sparse.diags_array(self.sample_weight)
+        edges = scipy.sparse.csr_array(share @ self.base.to_sparse() @ share)
+        edges.eliminate_zeros()
+        return edges
+
+    def component_labels(self) -> IntArray:
+        """Return the connected component of every vertex, shape (N,)."""
+        if (self.sample_weight > 0).all():
+            return self.base.component_labels()
+        return connected_components(self.to_sparse(), directed=False)[1].astype(np.intp)
+
+    def _laplacian_matmul(self, X: FloatArray) -> FloatArray:
+        s = self.sample_weight[:, None]
+        X = X - (self.sample_weight / self.sample_weight.sum()) @ X  # constants cancel, and so lose digits
+        product = self.base._laplacian_matmul(s * X)
+        product -= self._product[:, None] * X
+        product *= s
+        return product
+
+    @cached_property
+    def _walk(self) -> SparseWalk:
+        return SparseWalk(self.to_sparse())
+
+    def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
+        return self._walk(start, n_steps, rng)
+
+
+# ---- unions: several graphs at once, each on all samples or on some
+
+
+def union(
+    graphs: Sequence[TrainingGraph], weights: Any = None, *, samples: Any = None, n_samples: int | None = None
+) -> "UnionGraph":
+    """Return the graph that has the edges of all the given graphs.
+
+    Node weights and edge weights add, each graph times its weight: a time series whose samples are labelled
+    too, two labels at once, or labels that only some samples have.
+
+    Parameters
+    ----------
+    graphs : sequence of TrainingGraph
+        All with the same number of vertices, unless `samples` is given.
+    weights : array-like of float, optional
+        Positive factor of every graph; by default 1. With ``1 / graph.R`` the graphs have equal parts in
+        the objective.
+    samples : sequence of array-like of int or None, optional
+        For every graph the rows of the data that its vertices are, in their order, or None where they are
+        all rows.
+    n_samples : int, optional
+        Rows of the data, with `samples`. By default as many as a graph on all rows has, or as the largest row
+        number says.
+
+    Raises
+    ------
+    ValueError
+        If sizes do not fit, row numbers are negative or repeated, or weights are not positive.
+
+    See Also
+    --------
+    TrainingGraph.repaired : Node weights that make any graph consistent.
+
+    Examples
+    --------
+    >>> from probsfa.graphs import clustered, temporal
+    >>> both = union([temporal(4), clustered([0, 0, 1, 1])])
+    >>> both.Q, both.R
+    (8.0, 10.0)
+
+    Two data sets below each other, the second of three samples; and a series of which three rows have labels:
+
+    >>> union([temporal(4), temporal(3)], samples=[range(4), range(4, 7)]).n_vertices
+    7
+    >>> some = union([temporal(5), clustered(["a", "b", "a"])], samples=[None, [0, 2, 4]])
+    >>> some.node_weights
+    array([2., 1., 2., 1., 2.])
+    """
+    members = list(graphs)
+    if not members or not all(isinstance(graph, TrainingGraph) for graph in members):
+        raise ValueError("graphs must be a list of at least one training graph.")
+    if samples is not None:
+        members = _on_rows(members, list(samples), n_samples)
+    sizes = [graph.n_vertices for graph in members]
+    if len(set(sizes)) > 1:
+        raise ValueError(
+            f"graphs must be on the same samples; they have {sizes} vertices. Tell with samples= which rows "
+            "each of them is on."
+        )
+    factors = np.ones(len(members)) if weights is None else np.asarray(weights, dtype=np.float64)
+    if factors.shape != (len(members),) or not (np.isfinite(factors) & (factors > 0)).all():
+        raise ValueError(f"weights must be {len(members)} positive numbers, one per graph; got {weights!r}.")
+    return UnionGraph(members, factors.tolist())
+
+
+def equal_parts(graphs: Sequence[TrainingGraph], weights: Any = None) -> "UnionGraph":
+    """Return the union of graphs each of which is scaled to ``Q = R = 1`` first, times its weight.
+
+    The weights are then the parts of the graphs in the objective and in the constraints, and the union of
+    consistent graphs is consistent.
+    """
+    scaled = [ReweightedGraph(graph, graph.node_weights / graph.Q, scale=1.0 / graph.R) for graph in graphs]
+    return union(scaled, weights)
+
+
+def _on_rows(members: list[TrainingGraph], samples: list[Any], n_samples: int | None) -> list[TrainingGraph]:
+    """Return the graphs with the rows they are on, as graphs on all rows."""
+    if len(samples) != len(members):
+        raise ValueError(
+            f"samples must say for each of the {len(members)} graphs which rows it is on; got {len(samples)}."
+        )
+    rows: list[IntArray | None] = []
+    for i, (graph, given) in enumerate(zip(members, samples, strict=True)):
+        numbers = None if given is None else np.asarray(given)
+        if numbers is not None and (numbers.shape != (graph.n_vertices,) or numbers.dtype.kind not in "iu"):
+            raise ValueError(
+                f"samples[{i}] must be {graph.n_vertices} row numbers, one per vertex of graphs[{i}]; got "
+                f"{numbers.dtype} of shape {numbers.shape}."
+            )
+        if numbers is not None and (numbers.min() < 0 or len(np.unique(numbers)) < len(numbers)):
+            raise ValueError(f"samples[{i}] must be different row numbers, none of them negative.")
+        rows.append(None if numbers is None else numbers.astype(np.intp))
+    whole = [graph.n_vertices for graph, numbers in zip(members, rows, strict=True) if numbers is None]
+    needed = max((int(numbers.max()) + 1 for numbers in rows if numbers is not None), default=0)
+    n = whole[0] if whole else needed
+    n = n if n_samples is None else check_count("n_samples", n_samples)
+    if needed > n:
+        raise ValueError(f"samples name row {needed - 1}, but the data have {n} rows.")
+    return [
+        graph if numbers is None else SubsetGraph(graph, numbers, n)
+        for graph, numbers in zip(members, rows, strict=True)
+    ]
+
+
+class UnionGraph(TrainingGraph):
+    """Weighted sum of graphs.
+
+    Parameters
+    ----------
+    members : list of TrainingGraph
+        On the same samples.
+    factors : list of float
+        Positive factor of every member.
+    """
+
+    def __init__(self, members: list[TrainingGraph], factors: list[float]) -> None:
+        pairs = list(zip(members, factors, strict=True))
+        with np.errstate(over="ignore"):  # told by what follows
+            nodes = np.sum([f * graph.node_weights for graph, f in pairs], axis=0)
+            degrees = np.sum([f * graph.degrees for graph, f in pairs], axis=0)
+        super().__init__(nodes, degrees)
+        self._pairs = pairs
+
+    def to_sparse(self) -> scipy.sparse.csr_array:
+        """Return the edge weights as a sparse matrix (N, N)."""
+        total = scipy.sparse.csr_array((self.n_vertices, self.n_vertices), dtype=np.float64)
+        for graph, factor in self._pairs:
+            total = total + factor * graph.to_sparse()
+        return total
+
+    def component_labels(self) -> IntArray:
+        """Return the connected component of every vertex, shape (N,)."""
+        # A graph of the vertices and of the components of all members: each vertex is joined to its own.
+        n, n_nodes, components = self.n_vertices, self.n_vertices, []
+        for graph, _ in self._pairs:
+            labels = graph.component_labels()
+            components.append(labels + n_nodes)
+            n_nodes += int(labels.max()) + 1
+        rows, columns = np.tile(np.arange(n), len(components)), np.concatenate(components)
+        links = scipy.sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(n_nodes, n_nodes))
+        return connected_components(links, directed=False)[1][:n].astype(np.intp)
+
+    def _laplacian_matmul(self, X: FloatArray) -> FloatArray:
+        total = np.zeros_like(X)
+        for graph, factor in self._pairs:
+            total += factor * graph._laplacian_matmul(X)
+        return total
+
+    def _energy(self, X: CentredRows) -> FloatArray:
+        return np.sum([factor * graph._energy(X) for graph, factor in self._pairs], axis=0)
+
+    def _relative_energy(self, X: CentredRows) -> FloatArray:
+        parts = [factor * graph.R / self.R * graph._relative_energy(X) for graph, factor in self._pairs]
+        return np.sum(parts, axis=0)
+
+    @cached_property
+    def _walk(self) -> SparseWalk:
+        return SparseWalk(self.to_sparse())
+
+    def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
+        return self._walk(start, n_steps, rng)

@@ -1,0 +1,386 @@
+"""Graphs of samples in order, of time or of labels: temporal, reordering, sliding window, ring."""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse.csgraph import connected_components
+
+from probsfa._arrays import as_float_array
+from probsfa._typing import FloatArray
+from probsfa._validation import check_count, check_lengths, check_positive
+from probsfa.graphs._combined import PermutedGraph
+from probsfa.graphs._labels import check_labels, from_labels, order_of_labels
+from probsfa.graphs._window import TiedWindowGraph, WindowGraph
+from probsfa.graphs.moments import CentredRows
+from probsfa.graphs.training_graph import IntArray, SparseWalk, TrainingGraph
+
+__all__ = ["TemporalGraph", "WindowGraph", "reordering", "ring", "sliding_window", "temporal"]
+
+
+def temporal(n: int, lag: int = 1, lengths: Any = None) -> "TemporalGraph":
+    """Return the graph of one or several time series, which makes GSFA plain SFA.
+
+    All node weights are 1, and so are the weights of the edges (t, t + lag) inside each sequence (figure 4b
+    of the paper); A and B are then the moments of :class:`probsfa.SFA`, divisors included.
+
+    Parameters
+    ----------
+    n : int
+        Number of samples of all sequences together.
+    lag : int, default=1
+        Time steps from one end of an edge to the other.
+    lengths : array-like of int, optional
+        Samples of every sequence, summing to `n`. No edge crosses from one sequence to the next. Sequences
+        of `lag` samples or fewer count in B only.
+
+    Raises
+    ------
+    ValueError
+        If every sequence is too short to hold an edge.
+
+    See Also
+    --------
+    temporal_moments : The moments of this graph without making it.
+    reordering : In the order of labels.
+
+    Examples
+    --------
+    >>> graph = temporal(5, lengths=[3, 2])
+    >>> graph.laplacian_matmul([0.0, 1.0, 4.0, 9.0, 7.0])
+    array([-1., -2.,  3.,  2., -2.])
+    """
+    n, lag = check_count("n", n), check_count("lag", lag)
+    sizes = check_lengths(lengths, n)
+    if max(sizes) <= lag:
+        raise ValueError(
+            f"No sequence has two samples {lag} apart (lag={lag}); the longest has {max(sizes)}. Give longer "
+            "sequences or a smaller lag."
+        )
+    sequence = np.repeat(np.arange(len(sizes)), sizes)
+    return TemporalGraph(sequence[lag:] == sequence[:-lag], lag)
+
+
+class TemporalGraph(TrainingGraph):
+    """Edges of weight 1 from sample t to sample t + lag.
+
+    Parameters
+    ----------
+    joined : ndarray (N - lag,), bool
+        Whether samples t and t + lag belong to one sequence.
+    lag : int
+        Distance of the ends of an edge.
+    """
+
+    def __init__(self, joined: NDArray[np.bool_], lag: int) -> None:
+        n = len(joined) + lag
+        degrees = np.zeros(n, dtype=np.float64)
+        degrees[:-lag] += joined
+        degrees[lag:] += joined
+        super().__init__(np.ones(n, dtype=np.float64), degrees)
+        self.joined = joined
+        self.lag = lag
+
+    def to_sparse(self) -> scipy.sparse.csr_array:
+        """Return the edge weights as a sparse matrix (N, N)."""
+        later = scipy.sparse.diags_array(
+            self.joined.astype(np.float64), offsets=self.lag, shape=(self.n_vertices, self.n_vertices)
+        ).tocsr()
+        later.eliminate_zeros()
+        return later + later.T
+
+    def component_labels(self) -> IntArray:
+        """Return the connected component of every vertex, shape (N,)."""
+        return connected_components(self.to_sparse(), directed=False)[1].astype(np.intp)
+
+    def _laplacian_matmul(self, X: FloatArray) -> FloatArray:
+        # By differences, not as degree times x minus neighbours: slow signals keep all their digits.
+        change = X[self.lag :] - X[: -self.lag]
+        change[~self.joined] = 0.0
+        product = np.zeros_like(X)
+        product[self.lag :] += change
+        product[: -self.lag] -= change
+        return product
+
+    def _energy(self, X: CentredRows) -> FloatArray:
+        total = np.zeros((X.n_features, X.n_features), dtype=np.float64)
+        for block in X.blocks(len(self.joined)):
+            change = X.take(slice(block.start + self.lag, block.stop + self.lag)) - X.take(block)
+            change[~self.joined[block]] = 0.0
+            total += change.T @ change
+        return total
+
+    @cached_property
+    def _walk(self) -> SparseWalk:
+        return SparseWalk(self.to_sparse())
+
+    def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
+        return self._walk(start, n_steps, rng)
+
+
+# ---- sample reordering: the samples sorted by label are treated as a time series
+
+
+@from_labels
+def reordering(y: Any) -> PermutedGraph:
+    """Return the graph that joins every sample to the next one in the order of the labels.
+
+    Plain slow feature analysis of the sorted samples (section 5.1 of the paper). Samples of equal label have
+    no order: their edge weights are the mean over all the orders they could stand in, so the graph does not
+    depend on the order of the rows.
+
+    Parameters
+    ----------
+    y : array-like (N,)
+        Numeric labels, at least two different ones.
+
+    Returns
+    -------
+    TrainingGraph
+        Its Laplacian takes O(N D), however many labels are equal.
+
+    Raises
+    ------
+    ValueError
+        If labels are missing or all the same.
+
+    See Also
+    --------
+    sliding_window : Several neighbours in the order of the labels.
+    temporal : In the order of time.
+
+    Notes
+    -----
+    Of m samples with one label, each pair is joined with ``2 / m``, and each sample with ``1 / m`` to the
+    next label, shared among its samples.
+
+    Examples
+    --------
+    >>> reordering([0.3, 0.1, 0.2]).to_sparse().toarray()
+    array([[0., 0., 1.],
+           [0., 0., 1.],
+           [1., 1., 0.]])
+    >>> reordering([0, 0, 1]).to_sparse().toarray()
+    array([[0. , 1. , 0.5],
+           [1. , 0. , 0.5],
+           [0.5, 0.5, 0. ]])
+    """
+    order, sizes = order_of_labels(y)
+    if len(sizes) == len(order):
+        return PermutedGraph(temporal(len(order)), order)
+    neighbours = WindowGraph(len(order), 1, ends="open", weights=np.array([0.0, 1.0]))
+    return PermutedGraph(TiedWindowGraph(neighbours, sizes), order)
+
+
+# ---- sliding windows: every sample is joined to all that stand close to it in the order of the labels
+
+
+#: Weights of a window by the distance of two samples in rank.
+WindowWeights = ArrayLike | Callable[[FloatArray], ArrayLike]
+
+
+@from_labels
+def sliding_window(
+    y: Any,
+    half_width: int | None = None,
+    mirrored: bool = True,
+    *,
+    weights: WindowWeights | None = None,
+) -> PermutedGraph:
+    """Return the sliding window graph of the samples sorted by label.
+
+    All node weights are 1. With samples numbered from 1 to N in the order of the labels and half-width d,
+    the edge weights of the square window are 1 where ``|n - n'| <= d``. Those of the mirrored window are
+    besides 2 where ``n + n' <= d + 1`` or ``n + n' >= 2 N + 1 - d``: the window of a sample near an end is
+    folded back onto the samples, so that all degrees are ``2 d + 1`` and the graph is consistent.
+
+    Samples of equal label have no order. Their edge weights are the mean over all the orders they could
+    stand in, so the graph does not depend on the order of the rows.
+
+    Parameters
+    ----------
+    y : array-like (N,)
+        Numeric labels, at least two different ones.
+    half_width : int, optional
+        d, from 1 to N - 1. Default N // 10, at most 32, the smaller of the two windows of section 6.2; or
+        as far as an array of `weights` goes.
+    mirrored : bool, default=True
+        Whether the ends are mirrored.
+    weights : array-like (d + 1,) or callable, optional
+        Shape of the window: entry ``l`` is the weight of two samples ``l`` apart in the order of the labels,
+        in both directions. A callable gets the distances ``0, 1, ..., d`` as an array. Not negative, and one
+        of them beyond the first above zero. By default all are 1.
+
+    Returns
+    -------
+    TrainingGraph
+        Its Laplacian takes O(N D) for the square window, whatever d and however many labels are equal, and
+        O(N log(d) D) for other weights.
+
+    Raises
+    ------
+    ValueError
+        If labels are missing or all the same, or `half_width` or `weights` do not fit.
+
+    See Also
+    --------
+    reordering : Only the next sample in the order of the labels.
+    serial, mixed : Groups of samples instead of a window.
+
+    Notes
+    -----
+    Section 5.2 of the paper. Its condition for the upper end, ``n + n' >= 2 N - 1``, is the one above for
+    d = 2, the case of its figure 7. As its formulas say, a window includes its own sample; these self-loops
+    count in R alone, and ``weights[0] = 0`` leaves them out.
+
+    Let P permute the places of equal labels among themselves, M average over them and c be the mean
+    off-block Laplacian inside a block. The mean of ``P L P'`` over all P is ``M L M + diag(c) (1 - M)``,
+    which costs one product with the Laplacian of the window.
+
+    Examples
+    --------
+    >>> sliding_window([1, 2, 3, 4, 5], half_width=2).to_sparse().toarray().astype(int)
+    array([[2, 2, 1, 0, 0],
+           [2, 1, 1, 1, 0],
+           [1, 1, 1, 1, 1],
+           [0, 1, 1, 1, 2],
+           [0, 0, 1, 2, 2]])
+
+    Two samples of the same label:
+
+    >>> sliding_window([1, 2, 2, 3], half_width=1, mirrored=False).to_sparse().toarray()
+    array([[1. , 0.5, 0.5, 0. ],
+           [0.5, 1. , 1. , 0.5],
+           [0.5, 1. , 1. , 0.5],
+           [0. , 0.5, 0.5, 1. ]])
+
+    A window that falls off with the distance in rank:
+
+    >>> graph = sliding_window([1, 2, 3, 4, 5], 2, weights=lambda lag: 1 / (1 + lag))
+    >>> graph.is_consistent()
+    True
+    """
+    order, sizes = order_of_labels(y)
+    n = len(order)
+    d, shape = check_window(n, half_width, weights)
+    window = WindowGraph(n, d, ends="mirrored" if mirrored else "open", weights=shape)
+    return PermutedGraph(window if len(sizes) == n else TiedWindowGraph(window, sizes), order)
+
+
+def default_half_width(n: int) -> int:
+    """Return the default half-width of a window over n samples."""
+    return min(32, max(1, n // 10))
+
+
+def check_window(
+    n: int, half_width: int | None, weights: WindowWeights | None, most: int | None = None
+) -> tuple[int, FloatArray | None]:
+    """Return the half-width, at most `most`, and the weights of lags 0 to it, None where all are 1."""
+    given = None if weights is None or callable(weights) else as_float_array(weights, "weights")
+    if half_width is not None:
+        d = check_count("half_width", half_width)
+    elif given is not None and given.ndim == 1 and len(given) > 1:
+        d = len(given) - 1
+    else:
+        d = default_half_width(n)
+    most = n - 1 if most is None else most
+    if d > most:
+        raise ValueError(f"half_width must be at most {most} for {n} samples; got {d}.")
+    if weights is None:
+        return d, None
+    if given is None:
+        given = as_float_array(weights(np.arange(d + 1, dtype=np.float64)), "weights")  # type: ignore[operator]
+    if given.shape != (d + 1,):
+        raise ValueError(
+            f"weights must be {d + 1} numbers, one for each distance in rank from 0 to half_width={d}; got "
+            f"shape {given.shape}."
+        )
+    if not np.isfinite(given).all() or (given < 0).any() or not (given[1:] > 0).any():
+        raise ValueError(
+            "weights must be finite and not negative, and one beyond the first above zero: the first joins "
+            "every sample to itself only."
+        )
+    return d, given / given.max()
+
+
+# ---- ring: a window over samples in the order of an angle, without ends
+
+
+@from_labels
+def ring(
+    y: Any,
+    period: float | None = None,
+    half_width: int | None = None,
+    *,
+    weights: WindowWeights | None = None,
+) -> PermutedGraph:
+    """Return the window graph of samples around a circle.
+
+    The samples are sorted by their position on the circle, and each is joined to the `half_width` next on
+    either side, with the weight 1, across the point where the circle closes too. All samples weigh 1 and
+    have the degree ``2 half_width + 1``, so that the graph is consistent. Slow features of it come in pairs:
+    sine and cosine of the angle, of twice the angle, and so on.
+
+    Parameters
+    ----------
+    y : array-like (N,)
+        Angles, or other positions that are the same after a period.
+    period : float, optional
+        The period: 360 for degrees, 24 for hours of the day. Default ``2 * pi``, for positions within two
+        turns.
+    half_width : int, optional
+        From 1 to (N - 1) // 2. Default N // 10, at most 32.
+    weights : array-like (half_width + 1,) or callable, optional
+        Shape of the window, as in :func:`sliding_window`.
+
+    Raises
+    ------
+    ValueError
+        If y are no finite numbers, all the same, or more than two turns apart without a period, the period is
+        not positive, or the window does not fit.
+
+    See Also
+    --------
+    sliding_window : The same on a line.
+    probsfa.sfa.GraphSFARegressor : Estimates angles, with ``period=``.
+
+    Notes
+    -----
+    The periodic form of the window of Escalante-B. & Wiskott (2013, section 5.2); a circle has no ends to be
+    mirrored. Equal positions have no order: their edge weights are the mean over all the orders they could
+    stand in, as in :func:`sliding_window`, so the graph does not depend on the order of the rows.
+
+    Examples
+    --------
+    >>> ring([0.0, 1.0, 2.0, 3.0, 4.0], period=5.0, half_width=1).to_sparse().toarray().astype(int)
+    array([[1, 1, 0, 0, 1],
+           [1, 1, 1, 0, 0],
+           [0, 1, 1, 1, 0],
+           [0, 0, 1, 1, 1],
+           [1, 0, 0, 1, 1]])
+    """
+    labels = check_labels(y)
+    if period is None:
+        period = 2 * np.pi
+        if np.ptp(labels) > 2 * period:
+            raise ValueError(
+                f"y has values from {labels.min():g} to {labels.max():g}, which are no angles in radians. "
+                "Give the period: ring(y, period=360) for degrees, Ring(period=360) to an estimator."
+            )
+    period = check_positive("period", period)
+    n = len(labels)
+    if n < 3:
+        raise ValueError(f"y has {n} positions; a ring needs at least three samples.")
+    positions = np.mod(labels, period)
+    positions[positions >= period] = 0.0  # rounding of small negative ones
+    if np.all(positions == positions[0]):
+        raise ValueError(
+            f"y has only one position, {positions[0]}, on the circle; a ring needs at least two."
+        )
+    d, shape = check_window(n, half_width, weights, most=(n - 1) // 2)
+    order, sizes = order_of_labels(positions)
+    window = WindowGraph(n, d, ends="ring", weights=shape)
+    return PermutedGraph(window if len(sizes) == n else TiedWindowGraph(window, sizes), order)

@@ -1,0 +1,777 @@
+"""Regularised sparse kernel slow feature analysis (RSK-SFA).
+
+Boehmer, Gruenewaelder, Nickisch & Obermayer (2011, ECML PKDD, doi:10.1007/978-3-642-23780-5_25). Outputs are
+``y(x) = A' (g(x) - <g>)`` with ``g(x) = [k(z_1, x), ..., k(z_m, x)]`` for support vectors ``z``. With the
+kernel functions centred over the rows and on each other (eqs. 9-10) they minimise (eq. 8)::
+
+    (1/(n-1)) tr A' K D D' K' A + lambda tr A' Kbar A     under     (1/n) A' K K' A = 1
+
+``D`` takes differences in time, ``Kbar_ij = k(z_i, z_j)``, and the second term is ``lambda`` times the
+squared norms of the outputs in the space of the kernel. Several sequences give no differences across
+their borders, and ``n - 1`` becomes the number of differences. On a training graph the moments are those of
+Escalante-B. & Wiskott (2013), weighted by its nodes and edges, in the place of these.
+"""
+
+import numbers
+import sys
+import time
+import warnings
+from collections.abc import Iterable
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from probsfa._arrays import as_float_array
+from probsfa._frames import lists_in_lists_out
+from probsfa._saving import Saved
+from probsfa._typing import FloatArray
+from probsfa._validation import (
+    Sequences,
+    check_count,
+    check_option,
+    check_sequences,
+    is_list_of_sequences,
+)
+from probsfa.graphs._named import build_graph, needs_labels
+from probsfa.graphs.training_graph import graph_moments
+from probsfa.linalg import check_rank_tol
+from probsfa.metrics import timescale
+from probsfa.sfa._expand import cut, warn_of_overfitting
+from probsfa.sfa._shrinkage import labels_of_rows
+from probsfa.sfa.kernel.held_out import Held, HeldOutPath, held_out_path, splits_of_graph, splits_of_time
+from probsfa.sfa.kernel.problem import (
+    KernelColumns,
+    KernelFunctions,
+    KernelProblem,
+    KernelSolution,
+    border_differences,
+    check_kernel,
+    check_positive_semidefinite,
+    check_rank,
+    fold_moments,
+    is_translation_invariant,
+    joined_moments,
+    kernel_block,
+    kernel_moments,
+    pose,
+    rows_at_a_time,
+    solve,
+)
+from probsfa.sfa.kernel.support import mp_kpca, mp_mah, online_mah, random_support
+
+__all__ = ["KernelSFA", "PreImage", "RegularizationPath"]
+
+# ---- from outputs back to inputs, by a kernel ridge regression that is fitted to support vectors
+#
+# Bakir, Weston & Schoelkopf (2004), Learning to find pre-images, Advances in Neural Information Processing
+# Systems 16: a map from the outputs of known points to these points, learned like any other regression.
+
+
+_WIDTHS = (0.1, 1.0, 10.0)  # gamma times the number of outputs, which have unit variance
+_RIDGES = 10.0 ** np.arange(-10, 1)
+
+
+class PreImage(NamedTuple):
+    """A Gaussian kernel ridge regression.
+
+    Attributes
+    ----------
+    outputs : ndarray (m, K)
+        Outputs of known points.
+    coefficients : ndarray (m, D)
+        The regression is ``k(y, outputs) @ coefficients + mean``.
+    mean : ndarray (D,)
+        Mean of the points.
+    gamma : float
+        Inverse squared width of the kernel of outputs.
+    ridge : float
+        Penalty of the squared norm.
+    """
+
+    outputs: FloatArray
+    coefficients: FloatArray
+    mean: FloatArray
+    gamma: float
+    ridge: float
+
+    @classmethod
+    def fit(cls, outputs: FloatArray, points: FloatArray) -> "PreImage":
+        """Fit the width and the ridge that predict a point best from the others.
+
+        Parameters
+        ----------
+        outputs : ndarray (m, K)
+            Outputs of the points.
+        points : ndarray (m, D)
+            Known points.
+
+        Notes
+        -----
+        With ``H = K (K + ridge)^-1`` the residual of a point that is left out is
+        ``((1 - H) x)_i / (1 - H_ii)``, so one eigenproblem serves all ridges of a width.
+        """
+        mean = points.mean(axis=0)
+        centred = points - mean
+        best = (np.inf, 0.0, 0.0, np.zeros_like(centred))
+        for width in _WIDTHS:
+            gamma = width / outputs.shape[1]
+            values, vectors = np.linalg.eigh(rbf_kernel(outputs, gamma=gamma))
+            values = np.maximum(values, 0.0)
+            rotated = vectors.T @ centred
+            for ridge in _RIDGES:
+                # (K + ridge)^-1 is (1 - H) / ridge, and the ridge cancels in the residual.
+                inverse = 1.0 / (values + ridge)
+                coefficients = vectors @ (inverse[:, None] * rotated)
+                diagonal = vectors**2 @ inverse
+                error = float(np.sum((coefficients / diagonal[:, None]) ** 2))
+                if error < best[0]:
+                    best = (error, gamma, float(ridge), coefficients)
+        _, gamma, ridge, coefficients = best
+        return cls(outputs, coefficients, mean, gamma, ridge)
+
+    def __call__(self, Y: FloatArray) -> FloatArray:
+        """Return the points that outputs (T, K) come from, (T, D)."""
+        points: FloatArray = rbf_kernel(Y, self.outputs, gamma=self.gamma) @ self.coefficients + self.mean
+        return points
+
+
+# ---- regularised sparse kernel slow feature analysis (RSK-SFA)
+
+
+IntArray = NDArray[np.intp]
+
+_SELECTIONS = ("mp_mah", "online_mah", "mp_kpca", "random")
+_PATH_DECADES = range(-16, 2)
+_HELD_OUT_DECADES = range(-10, 2)
+_UNMEASURED = 1e-3  # of the mean of k(z, z), where nothing can be held out
+_N_FOLDS = 5
+_PRE_IMAGE_POINTS = 1000
+_MOST_SUPPORT = 500  # by default: the choice of the regularisation then takes seconds
+_CHOICE = 10.0  # times the moments and the first whitening
+_REMEDY = (
+    "Use fewer components, another kernel or gamma, a larger regularization, or more rows; "
+    "regularization_path(X) has the delta values of each regularization on rows left out."
+)
+
+
+class RegularizationPath(NamedTuple):
+    """What a rising regularisation does to the outputs.
+
+    Attributes
+    ----------
+    regularizations : ndarray (P,)
+        ``lambda``, ascending.
+    delta_values : ndarray (P, K)
+        Mean squared change over the training rows.
+    variances : ndarray (P, K)
+        Variances of the outputs as they come out of ``transform`` on the training rows. In exact arithmetic
+        they are one; a departure is numerical instability.
+    chosen : float
+        The smallest regularisation at which all variances are one within the tolerance, NaN if there is
+        none.
+    held_out_delta_values : ndarray (P, K)
+        Delta values on stretches of rows that were left out of the training, each stretch in turn; NaN where
+        there are too few rows to leave any out.
+    """
+
+    regularizations: FloatArray
+    delta_values: FloatArray
+    variances: FloatArray
+    chosen: float
+    held_out_delta_values: FloatArray
+
+
+class _Posed(NamedTuple):
+    """Everything that comes before the choice of the regularisation."""
+
+    sequences: Sequences
+    functions: KernelFunctions
+    gram: FloatArray
+    problem: KernelProblem
+    divisions: Iterable[Held]
+
+
+@lists_in_lists_out
+class KernelSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Slow feature analysis in the function space of a kernel, sparse and regularised.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        How many outputs.
+    kernel : str or callable, default="rbf"
+        Any kernel of ``sklearn.metrics.pairwise.pairwise_kernels``. With ``"precomputed"`` X holds kernel
+        values: (n, n) in ``fit``, (N, n) in ``transform``.
+    gamma, degree, coef0
+        Parameters of the kernel, those it knows; ``gamma=None`` is ``1 / n_features``. The paper's Gaussian
+        of width sigma is ``gamma = 1 / (2 sigma^2)``.
+    kernel_params : dict, optional
+        Parameters of a callable kernel.
+    regularization : float or "auto", default="auto"
+        ``lambda``, the weight of the squared norm. 0 is kernel SFA without regularisation, which over-fits
+        where the support is a large part of the rows and the kernel narrow. ``"auto"`` chooses by slowness
+        on consecutive rows that are left out, a fifth at a time: of 0 and powers of ten the least that gives
+        the slowest outputs there, to within 2 %, and the largest where none are slower than noise. That takes
+        some ten times as long as a number, and grows with the cube of the support; see `verbose`.
+    n_support : int, optional
+        Number of support vectors; a limit for ``"online_mah"``. By default as many as `threshold` asks for;
+        without a threshold all rows, or 500 of more (``"online_mah"`` then uses all).
+    selection : {"mp_mah", "online_mah", "mp_kpca", "random"}, default="mp_mah"
+        How support vectors are chosen: matching pursuit for the largest approximation error (nested, O(n m)
+        memory), one pass over the rows with a threshold (O(m^2) memory), matching pursuit for the sum of
+        errors (nested, O(n^2) memory), or at random (nested for one `random_state`).
+    threshold : float, optional
+        Squared approximation error, in units of the kernel, above which a row is (still) added to the
+        support; ``"online_mah"`` needs it unless all rows are the support.
+    random_state : int, RandomState or None, default=None
+        For ``selection="random"``.
+    support : array-like (m,) of int or (m, D), optional
+        The support vectors, where they are known: numbers of training rows, or points. `n_support`,
+        `selection` and `threshold` are then not used.
+    lag : int, default=1
+        Rows between the two members of a difference.
+    graph : TrainingGraph, str or callable, optional
+        What is similar to what, in the place of time: a graph, its builder or its name, as in
+        :class:`GraphSFA`. Kernel values of all rows with the support are then held in memory.
+    verbose : bool, default=False
+        Whether to write to standard error what is computed, and about how long the choice of the
+        regularisation will take.
+    rank_tol : float, optional
+        Eigenvalues of the covariance of the kernel functions up to this fraction of the largest count as
+        zero, after every function is scaled to unit variance. Default
+        :func:`probsfa.linalg.default_rank_tol`.
+
+    Attributes
+    ----------
+    support_ : ndarray (m,) of int
+        Rows of the training data (all sequences in order) that are support vectors, in the order of
+        selection; None where `support` gave points.
+    support_vectors_ : ndarray (m, D)
+        These rows; (m, m) kernel values between them if the kernel is precomputed.
+    origin_ : ndarray (D,)
+        What is subtracted from rows and support vectors before the kernel is computed: the mean of the
+        training rows for "rbf", "laplacian" and "linear", where that changes nothing but the digits that a
+        large offset takes away; zeros for other kernels, which it would change.
+    coefficients_ : ndarray (m, K)
+        ``y(x) = (k(x) - kernel_mean_) @ coefficients_``; every column sums to zero.
+    kernel_mean_ : ndarray (m,)
+        Means of the kernel functions over the training rows.
+    delta_values_ : ndarray (K,)
+        Mean squared change of each output over the training rows. The outputs are in the order of slowness
+        plus penalty, which is that of slowness where ``regularization`` is 0.
+    held_out_delta_values_ : ndarray (K,) or None
+        The same on rows that were left out, with the regularisation that was chosen; None where a number was
+        given or too few rows leave nothing to measure.
+    timescales_ : ndarray (K,)
+        ``-lag / log(1 - delta/2)`` in rows, or in steps of the Markov chain on the graph.
+    norms_ : ndarray (K,)
+        Squared norm of every output in the space of the kernel.
+    regularization_ : float
+        The regularisation that was used.
+    rank_ : int
+        Dimensions in which the kernel functions vary; at most m - 1, because centring the functions on each
+        other takes one.
+    graph_ : TrainingGraph or None
+        The graph of the training rows.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    See Also
+    --------
+    SFA : Linear, or on an expansion that is given.
+    GraphSFA : The same, on a training graph.
+    probsfa.expansions.FourierFeatures : A finite basis that approaches a Gaussian kernel.
+
+    Notes
+    -----
+    O(m^2 n) time; the moments take O(m^2) memory however long the series are. The sign of an output makes its
+    largest correlation with a kernel function of the support positive.
+
+    Kernels must be symmetric and positive semidefinite, at least on combinations whose coefficients sum to
+    zero; that is checked on the support vectors. A polynomial, sigmoid, cosine or callable kernel of rows
+    with an offset is another kernel than that of centred rows: subtract the mean first where it is large
+    beside the spread, or rounding hides what the rows vary by (a warning says so).
+
+    Examples
+    --------
+    A slow angle is hidden in two fast products:
+
+    >>> import numpy as np
+    >>> t = np.linspace(0, 4 * np.pi, 400)
+    >>> X = np.column_stack([np.sin(t) * np.cos(17 * t), np.sin(t) * np.sin(17 * t)])
+    >>> model = KernelSFA(n_components=1, gamma=2.0, n_support=40, regularization=1e-6).fit(X)
+    >>> y = model.transform(X)
+    >>> len(model.support_), bool(abs(np.corrcoef(y[:, 0], np.sin(t) ** 2)[0, 1]) > 0.98)
+    (40, True)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        kernel: Any = "rbf",
+        gamma: float | None = None,
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        regularization: float | str = "auto",
+        n_support: int | None = None,
+        selection: str = "mp_mah",
+        threshold: float | None = None,
+        random_state: Any = None,
+        rank_tol: float | None = None,
+        support: Any = None,
+        lag: int = 1,
+        graph: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.regularization = regularization
+        self.n_support = n_support
+        self.selection = selection
+        self.threshold = threshold
+        self.random_state = random_state
+        self.rank_tol = rank_tol
+        self.support = support
+        self.lag = lag
+        self.graph = graph
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None, *, lengths: Any = None) -> Self:
+        """Choose support vectors and find the slowest functions on them.
+
+        Parameters
+        ----------
+        X : array-like (T, D), or list of array-likes (T_i, D)
+            Rows in order of time; a list is several sequences, with no difference from one to the next.
+        y : array-like (T,), or list of array-likes (T_i,), optional
+            Labels, where `graph` is built from them; ignored otherwise.
+        lengths : array-like of int, optional
+            Cuts one array into consecutive sequences.
+
+        Returns
+        -------
+        KernelSFA
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is out of range, the kernel is not symmetric and positive semidefinite, X holds no
+            difference, or the kernel functions span fewer dimensions than `n_components`.
+
+        Warns
+        -----
+        UserWarning
+            If outputs are much faster on rows left out than in training, or could take any course; if
+            rounding hides what kernel functions vary by; and if fewer support vectors than `n_support` span
+            all kernel functions.
+        """
+        # Whatever ends this early, an interrupt among it, leaves an estimator that is not fitted.
+        self.__dict__.pop("coefficients_", None)
+        self.__dict__.pop("_pre_image", None)
+        started = time.perf_counter()
+        posed = self._pose(X, y, lengths, hold_out=self.regularization == "auto")
+        self._report(posed, time.perf_counter() - started)
+        problem, n_rows = posed.problem, posed.sequences.n_rows
+        check_rank(problem, self.n_components)
+        if self.regularization == "auto":
+            chosen, held_out = self._choose(posed)
+        else:
+            chosen, held_out = float(self.regularization), None
+        solution = solve(problem, self.n_components, chosen)
+        rank = problem.basis.shape[1]
+        if held_out is not None:
+            warn_of_overfitting(solution.delta_values, held_out, n_rows, _REMEDY, stacklevel=2)
+        elif chosen == 0 and 2 * rank > n_rows:
+            warnings.warn(
+                f"The kernel functions vary in {rank} directions over {n_rows} rows, so outputs can follow "
+                "nearly any course, however slow. Use regularization='auto' or a number above 0, or fewer "
+                "support vectors.",
+                stacklevel=2,
+            )
+        if problem.n_rounded:
+            warnings.warn(
+                f"Rounding of the kernel values hides {problem.n_rounded} of {problem.n_rounded + rank} "
+                "directions in which the kernel functions vary: it is nearly constant over these rows. "
+                "Bring the rows to a scale that fits it (or set gamma), and subtract their mean.",
+                stacklevel=2,
+            )
+        self.regularization_ = chosen
+        self.held_out_delta_values_ = held_out
+        self.rank_ = rank
+        self.kernel_mean_ = problem.mean
+        self.delta_values_ = solution.delta_values
+        self.timescales_ = timescale(solution.delta_values, lag=self.lag)
+        self.norms_ = solution.norms
+        if self.support_ is None:
+            self.support_vectors_ = posed.functions.support + self.origin_
+        else:
+            rows = posed.sequences.values[self.support_]
+            self.support_vectors_ = rows[:, self.support_] if self.kernel == "precomputed" else rows
+        self.coefficients_ = solution.coefficients
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return the slow outputs.
+
+        Parameters
+        ----------
+        X : array-like (T, D), or list of array-likes (T_i, D)
+            Rows; each is mapped by itself. Kernel values with all training rows if the kernel is precomputed.
+
+        Returns
+        -------
+        ndarray (T, K), or list of ndarrays (T_i, K)
+            Outputs.
+        """
+        check_is_fitted(self)
+        sequences = check_sequences(self, X, reset=False, allow_nan=False)
+        return sequences.restore(self._outputs(sequences.values))
+
+    def inverse_transform(self, Y: Any) -> Any:
+        """Return inputs that belong to outputs: approximate pre-images.
+
+        Parameters
+        ----------
+        Y : array-like (T, K), or list of array-likes (T_i, K)
+            Outputs, such as ``transform`` returns.
+
+        Returns
+        -------
+        ndarray (T, D), or list of ndarrays (T_i, D)
+            Inputs. What the K outputs do not tell of an input is averaged over.
+
+        Raises
+        ------
+        ValueError
+            If `Y` does not have K columns, or the kernel is precomputed and no inputs are known.
+
+        Notes
+        -----
+        A kernel ridge regression from outputs to inputs, learned from the support vectors (Bakir, Weston
+        & Schoelkopf 2004, Learning to find pre-images, NIPS 16), with a Gaussian kernel of the outputs. Its
+        width and ridge are those of least squared error when each support vector is left out; of more than
+        1,000 support vectors the first 1,000 are used. Any kernel has such pre-images, and they need no
+        starting point.
+        """
+        check_is_fitted(self)
+        if is_list_of_sequences(Y):
+            return [self.inverse_transform(y) for y in Y]
+        Y = check_array(as_float_array(Y, "Y"), input_name="Y")
+        n_components = self.coefficients_.shape[1]
+        if Y.shape[1] != n_components:
+            raise ValueError(
+                f"Y has {Y.shape[1]} columns; inverse_transform needs the {n_components} outputs."
+            )
+        if self.kernel == "precomputed":
+            raise ValueError("inverse_transform needs inputs, and with kernel='precomputed' none are known.")
+        if not hasattr(self, "_pre_image"):
+            points = self.support_vectors_[:_PRE_IMAGE_POINTS]
+            self._pre_image = PreImage.fit(self._outputs(points), points)
+        return self._pre_image(Y)
+
+    def regularization_path(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        regularizations: ArrayLike | None = None,
+        tolerance: float = 0.01,
+        lengths: Any = None,
+    ) -> RegularizationPath:
+        """Raise the regularisation until the unit-variance constraint holds (the paper's section 5).
+
+        Centring and whitening are done once; every regularisation costs one eigenproblem. The estimator
+        itself is not fitted, except for its support.
+
+        Parameters
+        ----------
+        X : array-like (T, D), or list of array-likes (T_i, D)
+            Rows in order of time.
+        y : array-like (T,), or list of array-likes (T_i,), optional
+            Labels, where `graph` is built from them.
+        regularizations : array-like, optional
+            Values to try. Default 0 and powers of ten from 1e-16 to 10 times the mean of ``k(z, z)``, the
+            unit in which a squared norm is measured.
+        tolerance : float, default=0.01
+            How far from one a variance may be.
+        lengths : array-like of int, optional
+            Cuts one array into consecutive sequences.
+
+        Returns
+        -------
+        RegularizationPath
+            Delta values, on training rows and on rows left out, and variances along the path.
+        """
+        posed = self._pose(X, y, lengths, hold_out=True)
+        if regularizations is None:
+            values = _path(posed.gram, _PATH_DECADES)
+        else:
+            values = np.sort(np.asarray(regularizations, dtype=np.float64).ravel())
+        if len(values) == 0 or not (np.isfinite(values).all() and values[0] >= 0):
+            raise ValueError(f"regularizations must be finite and not negative; got {regularizations!r}.")
+        if not (isinstance(tolerance, numbers.Real) and float(tolerance) > 0):
+            raise ValueError(f"tolerance must be positive; got {tolerance!r}.")
+        solutions = [solve(posed.problem, self.n_components, float(value)) for value in values]
+        variances = _variances(posed.functions, posed.problem, solutions)
+        holds = (np.abs(variances - 1) <= tolerance).all(axis=1)
+        held_out = self._held_out(posed, values)
+        return RegularizationPath(
+            regularizations=values,
+            delta_values=np.array([solution.delta_values for solution in solutions]),
+            variances=variances,
+            chosen=float(values[np.argmax(holds)]) if holds.any() else float("nan"),
+            held_out_delta_values=np.full((len(values), self.n_components), np.nan)
+            if held_out is None
+            else held_out.delta_values,
+        )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether outputs can be computed."""
+        return hasattr(self, "coefficients_")
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn what the estimator accepts."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        tags.target_tags.required = needs_labels(self.graph)
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.coefficients_.shape[1])
+
+    def _kernel_params(self) -> dict[str, Any]:
+        if callable(self.kernel):
+            return self.kernel_params or {}
+        params = {"degree": self.degree, "coef0": self.coef0}
+        return params if self.gamma is None else {**params, "gamma": self.gamma}
+
+    def _outputs(self, values: FloatArray) -> FloatArray:
+        """Return the outputs of checked rows, a block at a time."""
+        outputs = np.empty((len(values), self.coefficients_.shape[1]), dtype=np.float64)
+        ready = self.kernel == "precomputed"
+        points = self.support_vectors_ if ready else self.support_vectors_ - self.origin_
+        step = rows_at_a_time(len(points))
+        for start in range(0, len(values), step):
+            rows = values[start : start + step]
+            if ready:
+                block = rows[:, self.support_]
+            else:
+                block = kernel_block(rows - self.origin_, points, self.kernel, self._kernel_params())
+            outputs[start : start + step] = (block - self.kernel_mean_) @ self.coefficients_
+        return outputs
+
+    def _pose(self, X: Any, y: Any, lengths: Any, *, hold_out: bool) -> _Posed:
+        """Check everything, choose the support, and whiten."""
+        self._check_parameters()
+        of_time = self.graph is None or (isinstance(self.graph, str) and self.graph == "temporal")
+        sequences = check_sequences(
+            self,
+            X,
+            reset=True,
+            allow_nan=False,
+            lengths=lengths,
+            min_rows=2,
+            index="warn" if of_time else "ignore",
+        )
+        values = sequences.values
+        if self.kernel == "precomputed" and sequences.n_rows != sequences.n_features:
+            raise ValueError(
+                "X must be square with kernel='precomputed': kernel values between all training rows; got "
+                f"shape {values.shape}."
+            )
+        self.origin_ = np.zeros(sequences.n_features, dtype=np.float64)
+        if is_translation_invariant(self.kernel):
+            first = values[0]
+            self.origin_ = first + (values - first).mean(axis=0)
+            values = values - self.origin_
+        kernel = KernelColumns(values, self.kernel, self._kernel_params())
+        functions = KernelFunctions(kernel, self._support(kernel))
+        self.support_ = functions.support if functions.of_rows else None
+        gram = functions.gram()
+        check_positive_semidefinite(gram, self.kernel)
+        divisions: Iterable[Held] = ()
+        if of_time:
+            self.graph_ = None
+            if hold_out:
+                folds = cut(sequences.lengths)
+                parts = fold_moments(functions, sequences, folds, lag=self.lag)
+                borders = border_differences(functions, sequences, folds, lag=self.lag)
+                moments = joined_moments(parts, borders)
+                divisions = splits_of_time(parts, borders, folds, functions.support)
+            else:
+                moments = kernel_moments(functions, sequences, lag=self.lag)
+            problem = pose(moments, gram, self.rank_tol)
+        else:
+            labels = labels_of_rows(y, sequences.lengths)
+            self.graph_ = build_graph(self.graph, sequences.values, labels, lengths=sequences.lengths)
+            features = functions(slice(None))
+            problem = pose(graph_moments(self.graph_, features), gram, self.rank_tol)
+            if hold_out:
+                divisions = splits_of_graph(
+                    self.graph, self.graph_, sequences.values, labels, features, functions.support, _N_FOLDS
+                )
+        return _Posed(sequences, functions, gram, problem, divisions)
+
+    def _choose(self, posed: _Posed) -> tuple[float, FloatArray | None]:
+        """Return the regularisation chosen on rows left out, and the delta values there."""
+        values = _path(posed.gram, _HELD_OUT_DECADES)
+        path = self._held_out(posed, values)
+        if path is None:
+            chosen = _UNMEASURED * float(np.mean(np.diagonal(posed.gram)))
+            warnings.warn(
+                f"The {posed.sequences.n_rows} rows leave nothing to measure slowness on once some are left "
+                f"out, so regularization='auto' took {chosen:g}. Give more rows, or a number.",
+                stacklevel=3,
+            )
+            return chosen, None
+        at = path.choose(posed.sequences.n_rows)
+        return float(values[at]), path.delta_values[at]
+
+    def _report(self, posed: _Posed, seconds: float) -> None:
+        """Write what was computed so far, and about how long the choice of the regularisation will take."""
+        if not self.verbose:
+            return
+        n_rows, m = posed.sequences.n_rows, posed.functions.n_functions
+        lines = [
+            f"KernelSFA: {n_rows} rows, {m} support vectors; moments and whitening took {seconds:.1f} s."
+        ]
+        if self.regularization == "auto":
+            lines.append(
+                "KernelSFA: choosing the regularization on rows left out, about "
+                f"{_CHOICE * seconds:.1f} s; a number as regularization, or a smaller n_support, is faster."
+            )
+        sys.stderr.write("\n".join([*lines, ""]))
+
+    def _held_out(self, posed: _Posed, values: FloatArray) -> HeldOutPath | None:
+        return held_out_path(posed.divisions, posed.gram, self.n_components, values, self.rank_tol)
+
+    def _support(self, kernel: KernelColumns) -> NDArray[Any]:
+        """Return the support vectors: rows by number, or points relative to the origin."""
+        if self.support is None:
+            return self._select(kernel)
+        if self.n_support is not None or self.threshold is not None:
+            raise ValueError("support gives the support vectors; leave out n_support and threshold.")
+        given = np.asarray(self.support)
+        if given.ndim == 1 and given.dtype.kind in "iu":
+            if len(given) < 2 or given.min() < 0 or given.max() >= kernel.n_rows:
+                raise ValueError(
+                    f"support must be at least two numbers of rows from 0 to {kernel.n_rows - 1}, or points; "
+                    f"got {self.support!r:.80}."
+                )
+            if len(np.unique(given)) < len(given):
+                raise ValueError("support names a row twice.")
+            return given.astype(np.intp)
+        if self.kernel == "precomputed":
+            raise ValueError(
+                "support must be numbers of rows with kernel='precomputed': points have no values."
+            )
+        points = as_float_array(self.support, "support")
+        if points.ndim != 2 or points.shape[1] != len(self.origin_) or len(points) < 2:
+            raise ValueError(
+                f"support must be numbers of rows, or at least two points of {len(self.origin_)} columns; "
+                f"got shape {points.shape}."
+            )
+        if not np.isfinite(points).all():
+            raise ValueError("support holds values that are not finite.")
+        return points - self.origin_
+
+    def _select(self, kernel: KernelColumns) -> IntArray:
+        n, m, threshold = kernel.n_rows, self.n_support, self.threshold
+        if m is not None and m > n:
+            raise ValueError(f"n_support={m} is more than the {n} rows of X.")
+        if m is None and threshold is None:
+            return self._default_support(kernel)
+        if self.selection == "random":
+            return random_support(n, n if m is None else m, check_random_state(self.random_state))
+        if self.selection == "online_mah":
+            support = online_mah(kernel, float(threshold or 0.0), m)
+        else:
+            pursue = mp_mah if self.selection == "mp_mah" else mp_kpca
+            support = pursue(kernel, n if m is None else m, float(threshold or 0.0))
+        if len(support) == 0:
+            raise ValueError(
+                f"No row has an approximation error above threshold={threshold!r} and zero, so no support "
+                "vector was chosen: errors begin at the kernel's diagonal, which must be positive."
+            )
+        if m is not None and len(support) < m and threshold is None:
+            warnings.warn(
+                f"Only {len(support)} of n_support={m} support vectors were chosen: their kernel functions "
+                "already span those of all rows, up to rounding.",
+                stacklevel=4,
+            )
+        return support
+
+    def _default_support(self, kernel: KernelColumns) -> IntArray:
+        """Return all rows, or 500 of more."""
+        n = kernel.n_rows
+        if n <= _MOST_SUPPORT or self.selection == "online_mah":
+            return np.arange(n)
+        if self.selection == "random":
+            return random_support(n, _MOST_SUPPORT, check_random_state(self.random_state))
+        found = (mp_mah if self.selection == "mp_mah" else mp_kpca)(kernel, _MOST_SUPPORT, 0.0)
+        # Functions that span all others span one dimension less once they are centred on each other.
+        others = np.setdiff1d(np.arange(n), found)
+        more = np.linspace(0, len(others) - 1, _MOST_SUPPORT - len(found)).astype(np.intp)
+        return np.concatenate([found, others[more]])
+
+    def _check_parameters(self) -> None:
+        check_count("n_components", self.n_components)
+        check_count("lag", self.lag)
+        if self.graph is not None and self.lag != 1:
+            raise ValueError(f"lag={self.lag} means nothing on a graph: its edges say what is compared.")
+        check_kernel(self.kernel)
+        check_option("selection", self.selection, _SELECTIONS)
+        check_rank_tol(self.rank_tol)
+        if self.n_support is not None:
+            check_count("n_support", self.n_support, minimum=2)
+        for name in ("gamma", "threshold"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, numbers.Real) and 0 < float(value) < np.inf):
+                raise ValueError(f"{name} must be a positive number or None; got {value!r}.")
+        given = self.regularization
+        if given != "auto" and not (isinstance(given, numbers.Real) and 0 <= float(given) < np.inf):
+            raise ValueError(f"regularization must be a number of at least 0, or 'auto'; got {given!r}.")
+        if self.selection == "random" and self.threshold is not None:
+            raise ValueError(
+                "threshold means nothing to selection='random'; leave it out and give n_support."
+            )
+        if self.selection == "online_mah" and self.threshold is None and self.n_support is not None:
+            raise ValueError(
+                "selection='online_mah' needs a threshold: n_support alone would take the first rows. Use "
+                "'mp_mah' for a support of a given size."
+            )
+
+
+def _path(gram: FloatArray, decades: Iterable[int]) -> FloatArray:
+    """Return 0 and powers of ten in the unit in which a squared norm is measured, the mean of ``k(z, z)``."""
+    scale = float(np.mean(np.diagonal(gram)))
+    return np.array([0.0, *(scale * 10.0**k for k in decades)], dtype=np.float64)
+
+
+def _variances(
+    functions: KernelFunctions, problem: KernelProblem, solutions: list[KernelSolution]
+) -> FloatArray:
+    """Return the variances of the outputs of all solutions, measured row by row, (P, K)."""
+    coefficients = np.hstack([solution.coefficients for solution in solutions])
+    total, squares = np.zeros((2, coefficients.shape[1]), dtype=np.float64)
+    step = rows_at_a_time(functions.n_functions)
+    for start in range(0, functions.n_rows, step):
+        block = functions(slice(start, min(start + step, functions.n_rows)))
+        outputs = (block - problem.mean) @ coefficients
+        total += outputs.sum(axis=0)
+        squares += np.sum(outputs**2, axis=0)
+    variances = squares / functions.n_rows - (total / functions.n_rows) ** 2
+    return variances.reshape(len(solutions), -1)

@@ -1,0 +1,584 @@
+"""The eigenproblem of kernel SFA: matrix, moments and columns of the kernel.
+
+Boehmer et al. (2011), algorithm 1: fulfil zero mean and unit variance first (eqs. 9-11), then minimise
+slowness plus ``lambda`` times the norm among what is left (eq. 12). Only the second step depends on
+``lambda``, so a path of them costs one small eigenproblem each.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from scipy.linalg.blas import dsyrk
+from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
+
+from probsfa._typing import FloatArray
+from probsfa._validation import Sequences
+from probsfa.graphs.moments import Moments
+from probsfa.graphs.training_graph import GraphMoments
+from probsfa.linalg import RankError, canonical_signs, whiten
+
+__all__ = [
+    "BorderDifferences",
+    "KernelColumns",
+    "KernelFunctions",
+    "KernelProblem",
+    "KernelSolution",
+    "border_differences",
+    "center_support",
+    "check_kernel",
+    "check_positive_semidefinite",
+    "check_rank",
+    "fold_moments",
+    "is_translation_invariant",
+    "joined_moments",
+    "kernel_block",
+    "kernel_moments",
+    "of_functions",
+    "pose",
+    "rows_at_a_time",
+    "solve",
+]
+
+# ---- kernel values between training rows, and the kernel functions of a support, computed when asked for
+
+
+IntArray = NDArray[np.intp]
+Metric = str | Callable[..., float]
+
+_DIAGONAL_BLOCK = 32
+_BLOCK_CELLS = 2**21  # 16 MiB: large enough for the matrix products, small beside what they add up to
+_BLOCK_ROWS = (256, 8192)
+# Of the largest value; what single precision leaves of symmetry and of a zero eigenvalue is a tenth of it.
+_ASYMMETRY = _INDEFINITE = 1e-6
+# Outputs that combine linear kernels with coefficients of zero sum are translation invariant too.
+_TRANSLATION_INVARIANT = ("rbf", "laplacian", "linear")
+
+
+@dataclass(frozen=True, eq=False)
+class KernelColumns:
+    """The kernel matrix of some rows, as a thing that gives blocks of itself.
+
+    Attributes
+    ----------
+    values : ndarray (n, D), or (n, n) where the metric is "precomputed"
+        The rows, or all kernel values.
+    metric : str or callable
+        As in ``sklearn.metrics.pairwise.pairwise_kernels``.
+    params : mapping
+        Parameters of the kernel; those it does not know are ignored for a named one.
+    """
+
+    values: FloatArray
+    metric: Metric
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows, n."""
+        return int(self.values.shape[0])
+
+    def block(self, rows: IntArray | slice, columns: IntArray) -> FloatArray:
+        """Return ``k(x_i, x_j)`` for i in rows and j in columns."""
+        if self.metric == "precomputed":
+            return self.values[rows][:, columns]
+        return kernel_block(self.values[rows], self.values[columns], self.metric, self.params)
+
+    def diagonal(self) -> FloatArray:
+        """Return ``k(x_i, x_i)`` for all rows, shape (n,)."""
+        if self.metric == "precomputed":
+            return np.array(np.diagonal(self.values))
+        if callable(self.metric):
+            values = [self.metric(x, x, **self.params) for x in self.values]
+            return np.array(values, dtype=np.float64)
+        parts = []
+        for start in range(0, self.n_rows, _DIAGONAL_BLOCK):
+            rows = self.values[start : start + _DIAGONAL_BLOCK]
+            parts.append(np.diagonal(kernel_block(rows, rows, self.metric, self.params)))
+        return np.concatenate(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class KernelFunctions:
+    """The kernel functions ``k(z_1, .), ..., k(z_m, .)`` of a support on training rows.
+
+    Attributes
+    ----------
+    kernel : KernelColumns
+        Kernel of all training rows.
+    support : ndarray (m,) of int, or ndarray (m, D)
+        Support vectors: some of the rows, by number, or points of their own.
+    """
+
+    kernel: KernelColumns
+    support: NDArray[Any]
+
+    @property
+    def n_functions(self) -> int:
+        """Number of support vectors, m."""
+        return len(self.support)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of training rows, n."""
+        return self.kernel.n_rows
+
+    @property
+    def of_rows(self) -> bool:
+        """Whether the support vectors are training rows."""
+        return self.support.ndim == 1
+
+    def __call__(self, rows: IntArray | slice) -> FloatArray:
+        """Return ``k(x_t, z_j)`` for some rows, (number of rows, m)."""
+        if self.of_rows:
+            return self.kernel.block(rows, self.support)
+        return kernel_block(self.kernel.values[rows], self.support, self.kernel.metric, self.kernel.params)
+
+    def gram(self) -> FloatArray:
+        """Return ``k(z_i, z_j)``, (m, m)."""
+        if self.of_rows:
+            return self.kernel.block(self.support, self.support)
+        return kernel_block(self.support, self.support.copy(), self.kernel.metric, self.kernel.params)
+
+
+def kernel_block(X: FloatArray, Z: FloatArray, metric: Metric, params: Mapping[str, Any]) -> FloatArray:
+    """Return the kernel between two sets of rows, (len(X), len(Z)).
+
+    Raises
+    ------
+    ValueError
+        If the kernel returns a value that is not finite.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        block: FloatArray = pairwise_kernels(X, Z, metric=metric, filter_params=True, **params)
+    if not np.isfinite(block.sum()):
+        raise ValueError(f"kernel={metric!r} gave values that are not finite on these rows; scale X first.")
+    return block
+
+
+def check_kernel(metric: Any) -> None:
+    """Raise a ValueError for what is neither a kernel scikit-learn knows nor callable."""
+    known = {*PAIRWISE_KERNEL_FUNCTIONS, "precomputed"}
+    if not callable(metric) and not (isinstance(metric, str) and metric in known):
+        raise ValueError(f"kernel must be callable or one of {', '.join(sorted(known))}; got {metric!r}.")
+
+
+def is_translation_invariant(metric: Metric) -> bool:
+    """Tell whether subtracting one point from all rows leaves the outputs of kernel SFA as they are."""
+    return isinstance(metric, str) and metric in _TRANSLATION_INVARIANT
+
+
+def check_positive_semidefinite(gram: FloatArray, metric: Metric) -> None:
+    """Raise a ValueError unless a kernel between support vectors is symmetric and positive semidefinite.
+
+    Parameters
+    ----------
+    gram : ndarray (m, m)
+        ``k(z_i, z_j)``.
+    metric : str or callable
+        The kernel, for the message.
+
+    Notes
+    -----
+    Outputs combine kernel functions with coefficients that sum to zero, so positive on those is enough, as
+    minus a squared distance is. Cholesky's factorisation of the centred matrix, with a ridge as large as what
+    rounding in single precision may do to an eigenvalue, exists where none lies below minus the ridge.
+    """
+    named = "the precomputed kernel" if metric == "precomputed" else f"kernel={metric!r:.80}"
+    scale = float(np.abs(gram).max())
+    asymmetry = float(np.abs(gram - gram.T).max())
+    if asymmetry > _ASYMMETRY * scale:
+        i, j = np.unravel_index(int(np.argmax(np.abs(gram - gram.T))), gram.shape)
+        raise ValueError(
+            f"{named} is not symmetric: k(z, z') = {gram[i, j]:.6g} and k(z', z) = {gram[j, i]:.6g} for "
+            f"support vectors {i} and {j}. A kernel of slow feature analysis is symmetric and positive "
+            "semidefinite."
+        )
+    centred = (gram + gram.T) / 2
+    centred = centred - centred.mean(axis=0)
+    centred -= centred.mean(axis=1)[:, None]
+    largest = float(np.abs(np.diagonal(centred)).max())
+    m = len(centred)
+    centred.flat[:: m + 1] += _INDEFINITE * np.sqrt(m) * largest + 4 * m * np.finfo(np.float64).eps * scale
+    try:
+        scipy.linalg.cholesky(centred, check_finite=False, overwrite_a=True)
+    except scipy.linalg.LinAlgError:
+        raise ValueError(
+            f"{named} is not positive semidefinite on these rows: combinations of its functions have a "
+            "negative squared norm, so no norm can be penalised and no slowest output is defined. Use "
+            "another kernel or other parameters of it."
+        ) from None
+
+
+def rows_at_a_time(n_columns: int) -> int:
+    """Return how many rows of a kernel with so many columns to compute at a time."""
+    fewest, most = _BLOCK_ROWS
+    return int(np.clip(_BLOCK_CELLS // max(n_columns, 1), fewest, most))
+
+
+# ---- second moments of kernel functions over long series, in the memory of the moments alone
+#
+# With ``g(x) = [k(z_1, x), ..., k(z_m, x)]`` for support vectors ``z`` the algorithm of Boehmer et al. (2011)
+# needs ``K K'`` and ``K D D' K'``: the scatter of ``g`` over the rows and of its differences in time. Rows
+# are taken in blocks, so that no more than O(m^2) numbers are held however many rows there are (their section
+# 2.2). The sums are those of :class:`probsfa.graphs.moments.Moments`, added up in place by BLAS because m is
+# large here.
+
+
+_ORIGIN_ROWS = 128
+
+
+def kernel_moments(functions: KernelFunctions, sequences: Sequences, *, lag: int = 1) -> Moments:
+    """Return the moments of the kernel functions of a support and of their differences in time.
+
+    Parameters
+    ----------
+    functions : KernelFunctions
+        On all rows.
+    sequences : Sequences
+        Says where sequences begin; no difference is taken across.
+    lag : int, default=1
+        Rows from one member of a difference to the other.
+
+    Returns
+    -------
+    Moments
+        Of m features.
+
+    Notes
+    -----
+    Values are taken relative to the mean over a few rows, so the mean that is subtracted in the end is
+    small and takes no digits with it, even where a wide kernel is nearly constant.
+    """
+    (moments,) = fold_moments(functions, sequences, [slice(0, functions.n_rows)], lag=lag)
+    return moments
+
+
+def fold_moments(
+    functions: KernelFunctions, sequences: Sequences, folds: list[slice], *, lag: int = 1
+) -> list[Moments]:
+    """Return the moments of consecutive stretches of rows, without the differences from one to the next.
+
+    Parameters
+    ----------
+    functions : KernelFunctions
+        On all rows.
+    sequences : Sequences
+        Says where sequences begin; no difference is taken across.
+    folds : list of slice
+        The stretches.
+    lag : int, default=1
+        Rows from one member of a difference to the other.
+
+    Returns
+    -------
+    list of Moments
+        One for each stretch, of m features.
+
+    See Also
+    --------
+    border_differences : What lies between the stretches.
+    joined_moments : Those of all rows.
+    """
+    origin = _origin(functions)
+    position = _positions(sequences)
+    return [_stretch_moments(functions, fold, origin, position, lag) for fold in folds]
+
+
+class BorderDifferences(NamedTuple):
+    """Differences from one stretch of rows to a later one.
+
+    Attributes
+    ----------
+    values : ndarray (b, m)
+        The differences.
+    earlier, later : ndarray (b,) of int
+        Stretches in which the two rows of a difference lie.
+    """
+
+    values: FloatArray
+    earlier: IntArray
+    later: IntArray
+
+
+def border_differences(
+    functions: KernelFunctions, sequences: Sequences, folds: list[slice], *, lag: int = 1
+) -> BorderDifferences:
+    """Return the differences of kernel functions that :func:`fold_moments` leaves out.
+
+    Parameters
+    ----------
+    functions : KernelFunctions
+        On all rows.
+    sequences : Sequences
+        Says where sequences begin.
+    folds : list of slice
+        Consecutive stretches, which cover all rows.
+    lag : int, default=1
+        Rows from one member of a difference to the other.
+    """
+    fold = np.concatenate([np.full(f.stop - f.start, i) for i, f in enumerate(folds)])
+    rows = np.arange(lag, functions.n_rows)
+    rows = rows[(_positions(sequences)[rows] >= lag) & (fold[rows] != fold[rows - lag])]
+    values = np.zeros((0, functions.n_functions), dtype=np.float64)
+    if len(rows):
+        values = functions(rows) - functions(rows - lag)
+    return BorderDifferences(values, fold[rows - lag], fold[rows])
+
+
+def joined_moments(
+    parts: list[Moments], borders: BorderDifferences, without: int | None = None, functions: Any = None
+) -> Moments:
+    """Return the moments of all rows, or of all but one stretch, from those of the stretches.
+
+    Parameters
+    ----------
+    parts : list of Moments
+        Of every stretch, as :func:`fold_moments` returns them.
+    borders : BorderDifferences
+        What lies between.
+    without : int, optional
+        A stretch to leave out.
+    functions : ndarray (m_f,) of int, optional
+        Which of the kernel functions to take; all by default.
+    """
+    chosen = np.arange(len(parts[0].offset)) if functions is None else functions
+    whole = Moments.empty(len(chosen), parts[0].lag)
+    for number, part in enumerate(parts):
+        if number != without:
+            whole = whole.merge(of_functions(part, chosen))
+    inside = np.ones(len(borders.values), dtype=bool)
+    if without is not None:
+        inside = (borders.earlier != without) & (borders.later != without)
+    differences = borders.values[np.ix_(inside, chosen)]
+    return replace(
+        whole,
+        n_differences=whole.n_differences + len(differences),
+        difference_scatter=whole.difference_scatter + differences.T @ differences,
+    )
+
+
+def of_functions(moments: Moments, functions: IntArray) -> Moments:
+    """Return the moments of some of the kernel functions."""
+    square = np.ix_(functions, functions)
+    return Moments(
+        n_rows=moments.n_rows,
+        origin=moments.origin[functions],
+        offset=moments.offset[functions],
+        scatter=moments.scatter[square],
+        n_differences=moments.n_differences,
+        difference_scatter=moments.difference_scatter[square],
+        lag=moments.lag,
+    )
+
+
+def _origin(functions: KernelFunctions) -> FloatArray:
+    n = functions.n_rows
+    few = np.unique(np.linspace(0, n - 1, min(n, _ORIGIN_ROWS)).astype(np.intp))
+    origin: FloatArray = functions(few).mean(axis=0)
+    return origin
+
+
+def _positions(sequences: Sequences) -> IntArray:
+    """Number of rows before each row in its sequence."""
+    return np.concatenate([np.arange(n) for n in sequences.lengths])
+
+
+def _stretch_moments(
+    functions: KernelFunctions, stretch: slice, origin: FloatArray, position: IntArray, lag: int
+) -> Moments:
+    """Moments of one stretch of rows, a block at a time."""
+    m = functions.n_functions
+    total = np.zeros(m, dtype=np.float64)
+    scatter, changes = (np.zeros((m, m), dtype=np.float64, order="F") for _ in range(2))
+    last = np.zeros((0, m), dtype=np.float64)
+    n_differences = 0
+    step = rows_at_a_time(m)
+    for start in range(stretch.start, stretch.stop, step):
+        stop = min(start + step, stretch.stop)
+        block = functions(slice(start, stop))
+        block -= origin
+        total += block.sum(axis=0)
+        _add_scatter(scatter, block)
+        joined = np.concatenate([last, block])
+        difference = joined[lag:] - joined[:-lag]
+        inside = position[stop - len(difference) : stop] >= lag
+        if not inside.all():
+            difference = difference[inside]
+        _add_scatter(changes, difference)
+        n_differences += len(difference)
+        last = joined[-lag:]
+    n = stretch.stop - stretch.start
+    offset = total / n
+    return Moments(
+        n_rows=n,
+        origin=origin,
+        offset=offset,
+        scatter=_mirrored(scatter) - n * np.outer(offset, offset),
+        n_differences=n_differences,
+        difference_scatter=_mirrored(changes),
+        lag=lag,
+    )
+
+
+def center_support(A: FloatArray) -> FloatArray:
+    """Return ``(1 - 11'/m) A (1 - 11'/m)``: the support functions centred on each other (eqs. 9-10)."""
+    rows = A - A.mean(axis=0)
+    centred: FloatArray = rows - rows.mean(axis=1)[:, None]
+    return centred
+
+
+def _add_scatter(upper: FloatArray, rows: FloatArray) -> None:
+    """Add ``rows' rows`` to the upper triangle of a matrix in Fortran order, in place."""
+    if len(rows):
+        dsyrk(1.0, np.ascontiguousarray(rows).T, beta=1.0, c=upper, overwrite_c=1)
+
+
+def _mirrored(upper: FloatArray) -> FloatArray:
+    full: FloatArray = np.triu(upper)
+    full += np.triu(upper, 1).T
+    return full
+
+
+# ---- the eigenproblem of regularised sparse kernel SFA, whitened once and solved for any regularisation
+
+
+# Eigenvalues of a covariance of independent errors reach (1 + sqrt(m / n))^2 <= 4 times their variance.
+_SPREAD_OF_ROUNDING = 4.0
+
+
+class KernelProblem(NamedTuple):
+    """Slowness and norm in white coordinates of the centred kernel functions.
+
+    Attributes
+    ----------
+    mean : ndarray (m,)
+        Mean of every kernel function over the rows.
+    basis : ndarray (m, r)
+        ``(g(x) - mean) @ basis`` is white; every column sums to zero (eq. 14).
+    slowness : ndarray (r, r)
+        Second moment of the differences of the white coordinates.
+    norm : ndarray (r, r)
+        Inner products of the white coordinates in the space of the kernel.
+    loadings : ndarray (m, r)
+        Covariances of kernel functions and white coordinates, for the signs.
+    scales : ndarray (m,)
+        Standard deviations of the kernel functions.
+    n_rounded : int
+        Directions above the tolerance of the rank that were left out all the same, because rounding of the
+        kernel values alone gives them as much variance as they have.
+    """
+
+    mean: FloatArray
+    basis: FloatArray
+    slowness: FloatArray
+    norm: FloatArray
+    loadings: FloatArray
+    scales: FloatArray
+    n_rounded: int
+
+
+class KernelSolution(NamedTuple):
+    """Outputs for one regularisation.
+
+    Attributes
+    ----------
+    coefficients : ndarray (m, K)
+        ``y(x) = (g(x) - mean) @ coefficients``.
+    delta_values : ndarray (K,)
+        Mean squared change over the training rows, at unit variance.
+    norms : ndarray (K,)
+        Squared norms in the space of the kernel.
+    """
+
+    coefficients: FloatArray
+    delta_values: FloatArray
+    norms: FloatArray
+
+
+def pose(moments: Moments | GraphMoments, gram: FloatArray, rank_tol: float | None = None) -> KernelProblem:
+    """Centre and whiten.
+
+    Parameters
+    ----------
+    moments : Moments or GraphMoments
+        Of the m kernel functions over the training rows.
+    gram : ndarray (m, m)
+        Kernel between the support vectors, ``Kbar``.
+    rank_tol : float, optional
+        As in :func:`probsfa.linalg.whiten`; it decides which eigenvalues of ``K K'`` count as zero.
+
+    Notes
+    -----
+    Kernel values are rounded at their last digit, whatever they vary by: where a wide Gaussian lies within
+    1e-12 of one, four digits of the functions are left. Errors of variance ``s^2`` in every function have
+    the variance ``s^2 |w|^2`` in the white coordinate ``w``, so coordinates where that comes near one are
+    rounding and nothing else, and are left out.
+    """
+    covariance = moments.covariance
+    floor = float(moments.variance_floor.max())
+    white = whiten(center_support(covariance), rank_tol=rank_tol, variance_floor=floor)
+    rounding = _SPREAD_OF_ROUNDING * floor * np.sum(white.matrix**2, axis=0)
+    kept = white.matrix[:, rounding < 1]
+    basis = kept - kept.mean(axis=0)
+    return KernelProblem(
+        mean=moments.mean,
+        basis=basis,
+        slowness=basis.T @ (moments.difference_moment @ basis),
+        norm=basis.T @ (gram @ basis),
+        loadings=covariance @ basis,
+        scales=np.sqrt(np.maximum(np.diagonal(covariance), 0.0)),
+        n_rounded=white.rank - kept.shape[1],
+    )
+
+
+def solve(problem: KernelProblem, n_components: int, regularization: float = 0.0) -> KernelSolution:
+    """Minimise slowness plus `regularization` times the norm.
+
+    Parameters
+    ----------
+    problem : KernelProblem
+        From :func:`pose`.
+    n_components : int
+        How many outputs, in ascending order of what is minimised.
+    regularization : float, default=0.0
+        ``lambda``, at least 0.
+
+    Raises
+    ------
+    RankError
+        If the kernel functions span fewer dimensions.
+    """
+    check_rank(problem, n_components)
+    rank = problem.basis.shape[1]
+    objective = problem.slowness
+    if regularization > 0:
+        objective = objective + regularization * problem.norm
+    last = None if n_components == rank else (0, n_components - 1)
+    _, rotation = scipy.linalg.eigh((objective + objective.T) / 2, subset_by_index=last)
+    rotation = rotation * canonical_signs(problem.loadings @ rotation, problem.scales)
+    return KernelSolution(
+        coefficients=problem.basis @ rotation,
+        delta_values=np.maximum(np.sum(rotation * (problem.slowness @ rotation), axis=0), 0.0),
+        norms=np.sum(rotation * (problem.norm @ rotation), axis=0),
+    )
+
+
+def check_rank(problem: KernelProblem, n_components: int) -> None:
+    """Raise a RankError if the kernel functions span fewer dimensions than that."""
+    m, rank = problem.basis.shape
+    if n_components > rank:
+        remedy = "Use more support vectors, another kernel, or a lower rank_tol."
+        if problem.n_rounded or not rank:
+            hidden = f"{problem.n_rounded} more" if problem.n_rounded else "any that there are"
+            remedy = (
+                f"Rounding of the kernel values hides {hidden}: bring X to a scale that fits the kernel, and "
+                "subtract its mean."
+            )
+        raise RankError(
+            f"n_components={n_components} is more than the {rank} dimensions in which the kernel functions "
+            f"of {m} support vectors vary over X. {remedy}"
+        )

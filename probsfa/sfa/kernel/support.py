@@ -1,0 +1,251 @@
+"""Which few rows span the kernel functions of all: sparse subset selection.
+
+For rows ``x_t``, a kernel ``k`` and a subset ``i`` of the rows the approximation error of row t is
+(Boehmer et al. 2011, doi:10.1007/978-3-642-23780-5_25, section 3)::
+
+    e_t = min_a |k(., x_t) - sum_j a_j k(., x_ij)|^2 = K_tt - K_ti K_ii^-1 K_it
+
+Four ways to choose the subset:
+
+* matching-pursuit MAH: add the row of largest error, again and again (eqs. 15-16). This is the Cholesky
+  factorisation of the kernel matrix with pivoting: ``e_t = K_tt - sum_j L_tj^2``.
+* online MAH: go through the rows once and add those whose error exceeds a threshold.
+* matching pursuit for kernel PCA: add the row that lowers the sum of all errors most.
+* at random.
+
+All but the second are nested: a smaller subset is the head of a larger one.
+"""
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from probsfa._typing import FloatArray
+from probsfa.sfa.kernel.problem import KernelColumns, rows_at_a_time
+
+__all__ = ["mp_kpca", "mp_mah", "online_mah", "random_support"]
+
+IntArray = NDArray[np.intp]
+
+_CANDIDATES = 256  # rows kept up to date pivot by pivot; all others in blocks
+_PIVOT_BLOCK = 64
+_ONLINE_BLOCK = 256
+_KPCA_SLACK = 1e3  # its pivots may be small, and then magnify the rounding of what they leave
+
+
+def mp_mah(kernel: KernelColumns, n_support: int, threshold: float = 0.0) -> IntArray:
+    """Select by matching pursuit for the affine hull: the worst approximated row is next (Algorithm 2).
+
+    Parameters
+    ----------
+    kernel : KernelColumns
+        Only its diagonal and the columns of the selected rows are computed.
+    n_support : int
+        How many rows at most.
+    threshold : float, default=0.0
+        Stop when no error exceeds this (or what rounding leaves of an error of zero).
+
+    Returns
+    -------
+    ndarray (m,) of int
+        Selected rows in the order of selection; the first among equals.
+
+    Notes
+    -----
+    O(m^2 n) time and O(m n) memory. Errors only fall, so an error computed some pivots ago is an upper bound.
+    Therefore only the most promising rows are updated at every pivot, as long as the best of them beats
+    the bounds of all others; then a whole block of pivots is applied to all rows by matrix products. The
+    choice is the same as if every error had been updated every time.
+    """
+    n = kernel.n_rows
+    errors = kernel.diagonal()
+    floor = max(threshold, _rounding(errors))
+    L = np.zeros((n, n_support), dtype=np.float64)
+    pivots: list[int] = []
+    while len(pivots) < n_support and errors.max() > floor:
+        done = len(pivots)
+        candidates, bound = _most_promising(errors)
+        chosen, block = _pursue(kernel, L, candidates, errors, bound, floor, done)
+        pivots += candidates[chosen].tolist()
+        columns = np.array(pivots[done:], dtype=np.intp)
+        _apply_pivots(kernel, L, columns, block[chosen], done)
+        errors -= np.sum(L[:, done : len(pivots)] ** 2, axis=1)
+        errors[pivots] = 0.0
+    return np.array(pivots, dtype=np.intp)
+
+
+def online_mah(kernel: KernelColumns, threshold: float, n_support: int | None = None) -> IntArray:
+    """Select in one pass every row whose error exceeds a threshold (Csato & Opper 2002).
+
+    Parameters
+    ----------
+    kernel : KernelColumns
+        Kernel of the rows, in order of time.
+    threshold : float
+        Least error of a row to be added.
+    n_support : int, optional
+        Stop when so many have been added.
+
+    Returns
+    -------
+    ndarray (m,) of int
+        Selected rows, ascending.
+
+    Notes
+    -----
+    O(m^2 n) time and O(m^2) memory. Rows are taken in blocks: their errors with respect to what was selected
+    before the block come from one triangular solve, those with respect to the rest from the block itself.
+    """
+    diagonal = kernel.diagonal()
+    floor = max(threshold, _rounding(diagonal))
+    limit = kernel.n_rows if n_support is None else n_support
+    chosen: list[int] = []
+    factor = np.zeros((min(limit, _ONLINE_BLOCK),) * 2, dtype=np.float64)  # Cholesky factor of K_ii
+    for start in range(0, kernel.n_rows, _ONLINE_BLOCK):
+        rows = np.arange(start, min(start + _ONLINE_BLOCK, kernel.n_rows))
+        size = len(chosen)
+        known = kernel.block(rows, np.array(chosen, dtype=np.intp)) if size else np.zeros((len(rows), 0))
+        known = scipy.linalg.solve_triangular(factor[:size, :size], known.T, lower=True) if size else known.T
+        left = kernel.block(rows, rows) - known.T @ known
+        new = np.zeros((0, len(rows)), dtype=np.float64)
+        for t in range(len(rows)):
+            if left[t, t] <= floor or len(chosen) == limit:
+                continue
+            column = left[t] / np.sqrt(left[t, t])
+            factor = _grown(factor, len(chosen) + 1, limit)
+            factor[len(chosen), : len(chosen)] = np.concatenate([known[:, t], new[:, t]])
+            factor[len(chosen), len(chosen)] = column[t]
+            left -= np.outer(column, column)
+            new = np.vstack([new, column])
+            chosen.append(int(rows[t]))
+    return np.array(chosen, dtype=np.intp)
+
+
+def mp_kpca(kernel: KernelColumns, n_support: int, threshold: float = 0.0) -> IntArray:
+    """Select by matching pursuit for sparse kernel PCA: the least sum of errors (Smola & Schoelkopf 2000).
+
+    Parameters
+    ----------
+    kernel : KernelColumns
+        All of it is computed.
+    n_support : int
+        How many rows at most.
+    threshold : float, default=0.0
+        Stop when no error exceeds this.
+
+    Returns
+    -------
+    ndarray (m,) of int
+        Selected rows in the order of selection.
+
+    Notes
+    -----
+    Adding row j lowers the sum of errors by ``|R_j|^2 / R_jj``, where ``R = K - L L'`` is what is left of
+    the kernel matrix. With the new column ``l`` of L the squared lengths follow from
+    ``|R_j - l_j l|^2 = |R_j|^2 - 2 l_j (R l)_j + l_j^2 |l|^2``. O(n^2 m) time, O(n^2) memory.
+    """
+    n = kernel.n_rows
+    K = np.empty((n, n), dtype=np.float64)
+    step = rows_at_a_time(n)
+    for start in range(0, n, step):
+        K[start : start + step] = kernel.block(slice(start, start + step), np.arange(n))
+    errors = np.array(np.diagonal(K))
+    lengths = np.einsum("ij,ij->j", K, K)
+    usable = _KPCA_SLACK * _rounding(errors)
+    floor = max(threshold, usable)
+    L = np.zeros((n, n_support), dtype=np.float64, order="F")
+    pivots: list[int] = []
+    while len(pivots) < n_support and errors.max() > floor:
+        j = len(pivots)
+        gain = np.where(errors > usable, lengths / np.where(errors > usable, errors, 1.0), -np.inf)
+        pivot = int(np.argmax(gain))
+        column = (K[:, pivot] - L[:, :j] @ L[pivot, :j]) / np.sqrt(errors[pivot])
+        moved = K @ column - L[:, :j] @ (L[:, :j].T @ column)
+        lengths = np.maximum(lengths - 2 * column * moved + column**2 * (column @ column), 0.0)
+        L[:, j] = column
+        errors -= column**2
+        pivots.append(pivot)
+        errors[pivots] = 0.0
+    return np.array(pivots, dtype=np.intp)
+
+
+def random_support(n_rows: int, n_support: int, rng: np.random.RandomState) -> IntArray:
+    """Select rows at random, each with the same probability, in random order."""
+    return rng.permutation(n_rows)[:n_support]
+
+
+def _rounding(diagonal: FloatArray) -> float:
+    """Return the error that rounding alone may leave of zero."""
+    return float(len(diagonal) * np.finfo(np.float64).eps * max(diagonal.max(), 0.0))
+
+
+def _most_promising(errors: FloatArray) -> tuple[IntArray, float]:
+    """Return the rows of largest error, ascending, and the largest error of the other rows."""
+    count = min(_CANDIDATES, len(errors))
+    if count == len(errors):
+        return np.arange(count), -np.inf
+    order = np.argpartition(-errors, count)
+    candidates, bound = order[:count], float(errors[order[count]])
+    first = int(np.argmax(errors))  # among equals the partition may have taken others
+    return np.union1d(candidates, [first]), bound
+
+
+def _pursue(
+    kernel: KernelColumns,
+    L: FloatArray,
+    candidates: IntArray,
+    errors: FloatArray,
+    bound: float,
+    floor: float,
+    done: int,
+) -> tuple[IntArray, FloatArray]:
+    """Take pivots among the candidates as long as they are certainly the best of all rows.
+
+    Returns
+    -------
+    chosen : ndarray (b,) of int
+        Positions among the candidates.
+    block : ndarray (c, b)
+        The new columns of L at the candidates.
+    """
+    errors = errors[candidates]
+    known = L[candidates, :done]
+    most = min(_PIVOT_BLOCK, L.shape[1] - done)
+    block = np.zeros((len(candidates), most), dtype=np.float64)
+    chosen: list[int] = []
+    while len(chosen) < most:
+        best = int(np.argmax(errors))
+        if errors[best] <= floor or (chosen and errors[best] <= bound):
+            break
+        b = len(chosen)
+        column = kernel.block(candidates, candidates[[best]])[:, 0]
+        column = column - known @ known[best] - block[:, :b] @ block[best, :b]
+        block[:, b] = column / np.sqrt(errors[best])
+        block[best, b] = np.sqrt(errors[best])
+        errors = errors - block[:, b] ** 2
+        chosen.append(best)
+        errors[chosen] = 0.0
+    return np.array(chosen, dtype=np.intp), block[:, : len(chosen)]
+
+
+def _apply_pivots(
+    kernel: KernelColumns, L: FloatArray, columns: IntArray, triangle: FloatArray, done: int
+) -> None:
+    """Fill in the columns of L that belong to new pivots, for all rows."""
+    stop = done + len(columns)
+    before = L[columns, :done].T
+    step = rows_at_a_time(len(columns))
+    for start in range(0, kernel.n_rows, step):
+        rows = slice(start, min(start + step, kernel.n_rows))
+        left = kernel.block(rows, columns) - L[rows, :done] @ before
+        L[rows, done:stop] = scipy.linalg.solve_triangular(triangle, left.T, lower=True).T
+    L[columns, done:stop] = np.tril(triangle)
+
+
+def _grown(factor: FloatArray, size: int, limit: int) -> FloatArray:
+    """Return the matrix with room for at least `size` rows."""
+    if size <= len(factor):
+        return factor
+    grown = np.zeros((min(max(2 * len(factor), size), limit),) * 2, dtype=np.float64)
+    grown[: len(factor), : len(factor)] = factor
+    return grown

@@ -1,0 +1,1 @@
+"""Laplacian eigenmaps, diffusion maps and spectral clustering."""

@@ -1,0 +1,586 @@
+"""Affinities of points: graphs of neighbours, heat kernels, bandwidths and landmarks.
+
+Edges come from nearest neighbours (weight 1 where each of two points is among the nearest of the other, 1/2
+where only one is), from a heat kernel ``exp(-gamma |x - x'|^2)`` of all pairs, of all pairs through landmarks
+where there are very many points, from a function of two arrays of rows, or ready-made: as an affinity, as
+distances of which the smallest are taken, or as a training graph. All are checked here.
+"""
+
+import math
+import numbers
+import warnings
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.utils.validation import validate_data
+
+from probsfa._arrays import as_float_array
+from probsfa._typing import FloatArray
+from probsfa._validation import Sequences, check_count, check_option, check_sequences
+from probsfa.graphs._rows import exact_shift
+from probsfa.graphs._sparse import TREE_FEATURES
+from probsfa.graphs.training_graph import TrainingGraph
+from probsfa.sfa.spectral.edges import (
+    DistanceEdges,
+    Edges,
+    FunctionEdges,
+    HeatEdges,
+    NeighborEdges,
+    NewEdges,
+    nearest_points,
+)
+from probsfa.sfa.spectral.laplacian import is_sparse
+
+__all__ = [
+    "GAMMA_RULES",
+    "AffinityGraph",
+    "LandmarkEdges",
+    "LowRankAffinity",
+    "NewPoints",
+    "affinity_graph",
+    "affinity_rows",
+    "affinity_tags",
+    "check_affinity",
+    "check_gamma",
+    "choose_gamma",
+    "neighbor_count",
+    "new_edges",
+]
+
+# ---- rules for the width of a heat kernel ``exp(-gamma |x - x'|^2)``
+#
+# ``"median"``
+#     ``gamma = 1 / (2 m)`` with ``m`` the median squared distance of two points (Garreau, Jitkrittum &
+#     Kanagawa 2017, arXiv:1707.07269, eq. 2): as wide as the data; what separates two halves of it is seen,
+#     finer things are not.
+# ``"neighbors"``
+#     ``gamma = 1 / (2 m)`` with ``m`` the mean squared distance to the neighbour number ``3/4 sqrt(n)``:
+#     about the usual number of estimates of density by neighbours, ``sqrt(n)`` (Loftsgaarden & Quesenberry
+#     1965, doi:10.1214/aoms/1177700079). The more points the narrower, so that the surface on which they lie
+#     is approached. The factor was chosen on circles and spheres of 500 to 2,000 points.
+# ``"self_tuning"``
+#     A scale of its own for each point, ``exp(-|x - x'|^2 / (s s'))`` with ``s`` the distance to the seventh
+#     neighbour (Zelnik-Manor & Perona 2004, NIPS 17): for clusters of different density.
+
+
+GAMMA_RULES = ("median", "neighbors", "self_tuning")
+
+_MOST_ROWS = 2000  # rows that the rules look at; of more, that many drawn always the same way
+
+
+def check_gamma(gamma: Any) -> None:
+    """Raise a ValueError unless a `gamma` is a positive number, the name of a rule or None."""
+    if gamma is None or (isinstance(gamma, str) and gamma in GAMMA_RULES):
+        return
+    if isinstance(gamma, bool) or not (isinstance(gamma, numbers.Real) and 0 < float(gamma) < np.inf):
+        raise ValueError(
+            f"gamma must be a positive number or None; got {gamma!r}. The rules "
+            f"{', '.join(map(repr, GAMMA_RULES))} choose one."
+        )
+
+
+def choose_gamma(gamma: Any, points: Any) -> float:
+    """Return the ``gamma`` of a rule, the number itself, or ``1 / n_features`` for None.
+
+    Parameters
+    ----------
+    gamma : float, {"median", "neighbors"} or None
+        Checked.
+    points : ndarray or sparse array (n, D)
+        Training points. Of more than 2,000, the distances of 2,000 tell.
+
+    Returns
+    -------
+    float
+        ``1 / n_features`` where all points are the same.
+    """
+    if gamma is None:
+        return 1.0 / points.shape[1]
+    if not isinstance(gamma, str):
+        return float(gamma)
+    rows = points
+    if points.shape[0] > _MOST_ROWS:
+        rows = points[np.sort(np.random.default_rng(0).choice(points.shape[0], _MOST_ROWS, replace=False))]
+    if gamma == "median":
+        squared = euclidean_distances(rows, squared=True)[np.triu_indices(rows.shape[0], 1)]
+        middle = float(np.median(squared))
+    else:
+        count = math.ceil(0.75 * math.sqrt(points.shape[0])) + 1
+        distances, _ = nearest_points(points, rows, min(count, points.shape[0]))
+        squared = distances[:, -1] ** 2  # the first is the point itself
+        middle = float(np.mean(squared))
+    if middle == 0.0:
+        apart = squared[squared > 0.0]
+        middle = float(np.median(apart)) if len(apart) else points.shape[1] / 2.0
+    return 1.0 / (2.0 * middle)
+
+
+# ---- the heat kernel of very many points, through landmarks among them (Nystroem's method)
+#
+# With landmarks ``z_1 .. z_m`` the kernel matrix of all n points is replaced by ``F F'``, where ``F = K(X, Z)
+# C^-T`` and ``C C' = K(Z, Z)`` (Williams & Seeger 2000, NIPS 13; for spectral clustering Fowlkes, Belongie,
+# Chung & Malik 2004, doi:10.1109/TPAMI.2004.1262185). ``F F'`` is the kernel matrix exactly in the rows of
+# landmarks, never above it on the diagonal, and close to it everywhere once the landmarks cover the points.
+# That costs n m numbers and n m^2 operations.
+#
+# Landmarks are chosen as pivots of an incomplete Cholesky factorisation, in blocks: a pool of points is drawn
+# in proportion to what is still missing of their kernel with themselves (Chen, Epperly, Tropp & Webber 2022,
+# arXiv:2207.06503), and in the pool those of the largest rest are taken one after the other.
+
+
+_BLOCK = 64  # landmarks chosen together
+_POOL = 4  # candidates for each of them
+_REST = 1e-10  # of the kernel of a point with itself; less is not worth a landmark
+_PROBES = 200  # points whose degree is measured against the kernel itself
+_WORST_DEGREE = 0.01
+
+
+class LowRankAffinity:
+    """Edge weights ``F F'``, with or without their diagonal, which are never formed.
+
+    Parameters
+    ----------
+    factor : ndarray (n, m)
+        ``F``.
+    loops : bool
+        Whether self-loops, the diagonal, belong to it.
+    """
+
+    def __init__(self, factor: FloatArray, loops: bool) -> None:
+        self.factor = factor
+        self.loops = loops
+        self.shape = (len(factor), len(factor))
+        self._squares: FloatArray = np.einsum("ij,ij->i", factor, factor)
+
+    def diagonal(self) -> FloatArray:
+        """Return the self-loops, (n,)."""
+        return self._squares if self.loops else np.zeros_like(self._squares)
+
+    def sum(self, axis: int = 1) -> FloatArray:
+        """Return the degrees, (n,)."""
+        return self @ np.ones(self.shape[0])
+
+    def __matmul__(self, vectors: FloatArray) -> FloatArray:
+        """Return the product with one vector or several."""
+        product: FloatArray = self.factor @ (self.factor.T @ vectors)
+        if not self.loops:
+            product -= (self._squares if vectors.ndim == 1 else self._squares[:, None]) * vectors
+        return product
+
+    def scaled(self, factors: FloatArray) -> "LowRankAffinity":
+        """Return the weights times the factors of both ends of an edge."""
+        return LowRankAffinity(self.factor * factors[:, None], self.loops)
+
+    def toarray(self) -> FloatArray:
+        """Return the weights, (n, n)."""
+        dense: FloatArray = self.factor @ self.factor.T
+        if not self.loops:
+            np.fill_diagonal(dense, 0.0)
+        return dense
+
+
+class LowRankRows:
+    """Weights ``G F'`` between new points and training points, which are never formed."""
+
+    def __init__(self, rows: FloatArray, factor: FloatArray) -> None:
+        self._rows = rows
+        self._factor = factor
+        self.shape = (len(rows), len(factor))
+
+    def __matmul__(self, vectors: FloatArray) -> FloatArray:
+        product: FloatArray = self._rows @ (self._factor.T @ vectors)
+        return product
+
+    def sum(self, axis: int = 1) -> FloatArray:
+        """Return the sums of the rows."""
+        return self @ np.ones(self.shape[1])
+
+
+class LandmarkEdges:
+    """A heat kernel of all pairs of points, through landmarks.
+
+    Parameters
+    ----------
+    points : ndarray or sparse array (n, D)
+        Training points.
+    gamma : float
+        Decay per squared distance.
+    n_landmarks : int
+        How many at most; fewer where they say all there is to say in double precision.
+
+    Warns
+    -----
+    UserWarning
+        If degrees are off by more than one in a hundred.
+    """
+
+    def __init__(self, points: Any, gamma: float, n_landmarks: int) -> None:
+        self.gamma = gamma
+        self.scales: FloatArray | None = None
+        self.landmarks, factor, self._root = _incomplete_cholesky(points, gamma, n_landmarks)
+        self._landmark_points = points[self.landmarks]
+        self._factor = factor
+        self._check_degrees(points)
+
+    def training(self, loops: bool) -> LowRankAffinity:
+        """Return the weights as a product of two factors."""
+        return LowRankAffinity(self._factor, loops)
+
+    def cells_per_row(self) -> int:
+        """Return the number of landmarks."""
+        return 2 * len(self.landmarks)
+
+    def new(self, rows: Any) -> NewEdges:
+        """Return the weights of new points; `own` is what landmarks make of a point's kernel with itself."""
+        exponent = euclidean_distances(rows, self._landmark_points, squared=True) * self.gamma
+        least = exponent.min(axis=1)
+        kernel = np.exp(least[:, None] - exponent)
+        G: FloatArray = scipy.linalg.solve_triangular(self._root, kernel.T, lower=True).T
+        # What a point weighs with itself is a square and falls twice as fast with the distance.
+        own = np.einsum("ij,ij->i", G, G) * np.exp(-least)
+        nearest = np.full(rows.shape[0], -1, dtype=np.intp)
+        return NewEdges(LowRankRows(G, self._factor), np.exp(-least), own, nearest)
+
+    def _check_degrees(self, points: Any) -> None:
+        """Compare the degrees of some points with those of the kernel itself."""
+        n = points.shape[0]
+        probes = np.sort(np.random.default_rng(1).choice(n, min(_PROBES, n), replace=False))
+        exact = np.exp(-self.gamma * euclidean_distances(points[probes], points, squared=True)).sum(axis=1)
+        ours = self._factor[probes] @ self._factor.sum(axis=0)
+        worst = float(np.abs(ours / exact - 1).max())
+        if worst > _WORST_DEGREE:
+            warnings.warn(
+                f"{len(self.landmarks)} landmarks are too few for this kernel: of {len(probes)} points, one "
+                f"has a sum of edge weights that is off by {100 * worst:.0f} %. Raise n_landmarks, lower "
+                "gamma, or use affinity='nearest_neighbors'.",
+                stacklevel=7,
+            )
+
+
+def _incomplete_cholesky(
+    points: Any, gamma: float, most: int
+) -> tuple[NDArray[np.intp], FloatArray, FloatArray]:
+    """Return landmarks (m,), the factor ``F`` (n, m), and ``C``, the Cholesky factor of their kernel."""
+    n = points.shape[0]
+    most = min(most, n)
+    rng = np.random.default_rng(0)
+    factor = np.zeros((n, most), dtype=np.float64)
+    rest = np.ones(n)
+    chosen: list[int] = []
+    while len(chosen) < most and rest.max() > _REST:
+        pool = np.unique(_drawn(rest, rng, _POOL * _BLOCK))
+        m = len(chosen)
+        within = _kernel(points[pool], points[pool], gamma) - factor[pool, :m] @ factor[pool, :m].T
+        picked, root = _pivots(within, min(_BLOCK, most - m))
+        block = pool[picked]
+        columns = _kernel(points, points[block], gamma) - factor[:, :m] @ factor[block, :m].T
+        columns = scipy.linalg.solve_triangular(root, columns.T, lower=True).T
+        factor[:, m : m + len(block)] = columns
+        rest = np.maximum(rest - np.einsum("ij,ij->i", columns, columns), 0.0)
+        rest[block] = 0.0
+        chosen.extend(block.tolist())
+    landmarks = np.array(chosen, dtype=np.intp)
+    factor = factor[:, : len(chosen)]
+    if factor.base is not None and len(chosen) < most:
+        factor = factor.copy()
+    return landmarks, factor, np.tril(factor[landmarks])
+
+
+def _drawn(rest: FloatArray, rng: np.random.Generator, count: int) -> NDArray[np.intp]:
+    """Return points drawn in proportion to `rest`, and the one with the largest."""
+    totals = np.cumsum(rest)
+    places = np.searchsorted(totals, rng.random(count) * totals[-1], side="right")
+    return np.append(np.minimum(places, len(rest) - 1), int(np.argmax(rest)))
+
+
+def _pivots(kernel: FloatArray, most: int) -> tuple[list[int], FloatArray]:
+    """Return the pivots of a kernel matrix, the largest rest first, and their Cholesky factor."""
+    n = len(kernel)
+    columns = np.zeros((n, most))
+    rest = kernel.diagonal().copy()
+    picked: list[int] = []
+    for j in range(most):
+        i = int(np.argmax(rest))
+        if picked and rest[i] <= _REST:
+            break
+        columns[:, j] = (kernel[:, i] - columns[:, :j] @ columns[i, :j]) / np.sqrt(rest[i])
+        rest = rest - columns[:, j] ** 2
+        rest[i] = -np.inf
+        picked.append(i)
+    return picked, columns[picked, : len(picked)]
+
+
+def _kernel(rows: Any, points: Any, gamma: float) -> FloatArray:
+    kernel: FloatArray = euclidean_distances(rows, points, squared=True)
+    kernel *= -gamma
+    np.exp(kernel, kernel)
+    return kernel
+
+
+# ---- from the input of an estimator on graphs to the edge weights of its points
+
+
+_DEFAULT_NEIGHBORS = 10
+_SYMMETRY_TOL = 1e-10  # relative to the largest weight
+_AFFINITIES = ("nearest_neighbors", "rbf", "precomputed", "precomputed_nearest_neighbors")
+_MOST_PAIRWISE = 20_000  # points beyond which "auto" takes landmarks: the kernel would take 3 GB and more
+_AUTO_LANDMARKS = 1000
+_EXTENSION_BLOCK = 2**22  # numbers held at a time for the edges of new points
+
+
+class NewPoints(NamedTuple):
+    """How new points are joined to the training points.
+
+    Attributes
+    ----------
+    edges : Edges or None
+        Joins them; None where only ready-made edges can.
+    shift : ndarray (D,)
+        What is subtracted from all points, so that a large offset costs no digits of their distances.
+    loops : bool
+        Whether the training graph has its self-loops.
+    """
+
+    edges: Edges | None
+    shift: FloatArray
+    loops: bool
+
+
+class AffinityGraph(NamedTuple):
+    """What an estimator on graphs works on.
+
+    Attributes
+    ----------
+    sequences : Sequences or None
+        The checked points; None where edges or distances came in.
+    weights : sparse array, ndarray or LowRankAffinity (n, n)
+        Edge weights.
+    new : NewPoints
+        Joins new points.
+    """
+
+    sequences: Sequences | None
+    weights: Any
+    new: NewPoints
+
+
+def affinity_graph(estimator: Any, X: Any, *, heat_loops: bool = False, loops: bool = False) -> AffinityGraph:
+    """Check the input of an estimator on graphs and return its edges.
+
+    Parameters
+    ----------
+    estimator : scikit-learn estimator
+        With the parameters `affinity`, `n_neighbors`, `gamma` and `n_landmarks`.
+    X : array-like, list of array-likes, sparse matrix or TrainingGraph
+        As in the estimator's ``fit``.
+    heat_loops, loops : bool, default=False
+        Whether a heat kernel, or any graph made from points, has its self-loops, of weight 1.
+
+    Returns
+    -------
+    AffinityGraph
+        Points, edge weights, and what joins new points.
+    """
+    _check_parameters(estimator)
+    affinity = estimator.affinity
+    nothing = np.zeros(0, dtype=np.float64)
+    if isinstance(X, TrainingGraph) or _is(affinity, "precomputed"):
+        return AffinityGraph(None, _ready_made(estimator, X), NewPoints(None, nothing, True))
+    if _is(affinity, "precomputed_nearest_neighbors"):
+        distances = sp.csr_array(affinity_rows(estimator, X, ensure_min_samples=2, ensure_min_features=2))
+        if distances.shape[0] != distances.shape[1]:
+            raise ValueError(
+                "X must be a square matrix of distances with affinity='precomputed_nearest_neighbors'; got "
+                f"shape {distances.shape}."
+            )
+        ready = DistanceEdges(distances, neighbor_count(estimator, distances.shape[0]))
+        return AffinityGraph(None, ready.training(loops), NewPoints(ready, nothing, loops))
+    if is_sparse(X) and _by_distance(affinity):
+        points = _sparse_points(estimator, X, reset=True)
+        edges = _edges_of_points(estimator, points)
+        with_loops = loops or (heat_loops and affinity == "rbf")
+        return AffinityGraph(None, edges.training(with_loops), NewPoints(edges, nothing, with_loops))
+    sequences = check_sequences(estimator, X, reset=True, allow_nan=False, min_rows=2)
+    if isinstance(affinity, TrainingGraph):
+        if affinity.n_vertices != sequences.n_rows:
+            raise ValueError(
+                f"affinity is a graph of {affinity.n_vertices} vertices; X has {sequences.n_rows} rows; both "
+                "must agree."
+            )
+        return AffinityGraph(sequences, affinity.to_sparse(), NewPoints(None, nothing, True))
+    # A function may depend on the origin; distances do not.
+    shift = np.zeros(sequences.n_features) if callable(affinity) else exact_shift(sequences.values)
+    edges = _edges_of_points(estimator, sequences.values - shift)
+    with_loops = loops or (heat_loops and _is(affinity, "rbf"))
+    return AffinityGraph(sequences, edges.training(with_loops), NewPoints(edges, shift, with_loops))
+
+
+def new_edges(
+    estimator: Any, X: Any, new: NewPoints
+) -> tuple[Sequences | None, int, Iterator[tuple[slice, NewEdges]]]:
+    """Check new points and return their number and their edges to the training points, block by block."""
+    edges = new.edges
+    if edges is None or isinstance(edges, DistanceEdges):
+        if isinstance(estimator.affinity, TrainingGraph):
+            raise ValueError(
+                "A graph given as affinity has no edges to new points. Give their edge weights, with "
+                "affinity='precomputed'."
+            )
+        W = affinity_rows(estimator, X, reset=False)
+        joined = NewEdges.ready(W) if edges is None else _joined(edges, sp.csr_array(W), new.loops)
+        return None, W.shape[0], iter([(slice(None), joined)])
+    size = max(1, _EXTENSION_BLOCK // edges.cells_per_row())
+    sparse = _by_distance(estimator.affinity) and (is_sparse(X) or not len(new.shift))
+    sequences = None if sparse else check_sequences(estimator, X, reset=False, allow_nan=False)
+    if sequences is None:
+        rows: Any = _sparse_points(estimator, X, reset=False)
+        if len(new.shift) and is_sparse(rows):
+            rows = rows.toarray()  # what it was fitted on was dense
+    else:
+        rows = sequences.values
+
+    def blocks() -> Iterator[tuple[slice, NewEdges]]:
+        for start in range(0, rows.shape[0], size):
+            block = slice(start, start + size)
+            moved = rows[block] - new.shift if len(new.shift) else rows[block]
+            yield block, _joined(edges, moved, new.loops)
+
+    return sequences, rows.shape[0], blocks()
+
+
+def _joined(edges: Edges, rows: Any, loops: bool) -> NewEdges:
+    """Return the edges of new points to a training graph with or without its self-loops."""
+    joined = edges.new(rows)
+    return joined._replace(own=np.zeros_like(joined.own)) if loops else joined
+
+
+def affinity_rows(estimator: Any, X: Any, **options: Any) -> Any:
+    """Check rows of a ready-made affinity, dense or sparse; the options are those of scikit-learn's check."""
+    if isinstance(X, np.ma.MaskedArray):
+        X = as_float_array(X, "X")  # what is masked is missing, which the check refuses
+    return validate_data(estimator, X, accept_sparse="csr", dtype=np.float64, **options)
+
+
+def affinity_tags(tags: Any, affinity: Any) -> Any:
+    """Return scikit-learn's tags of an estimator with what it accepts instead of points."""
+    ready = _is(affinity, "precomputed")
+    tags.input_tags.pairwise = tags.input_tags.sparse = tags.input_tags.positive_only = ready
+    if _is(affinity, "precomputed_nearest_neighbors"):
+        tags.input_tags.pairwise = tags.input_tags.sparse = tags.input_tags.positive_only = True
+    if _by_distance(affinity):
+        tags.input_tags.sparse = True
+    return tags
+
+
+def neighbor_count(estimator: Any, n: int) -> int:
+    """Return how many of n points each is joined to, itself not counted."""
+    count = estimator.n_neighbors
+    if count is None:  # all of few points would be a complete graph, in which no point is nearer than others
+        count = _DEFAULT_NEIGHBORS if n > _DEFAULT_NEIGHBORS else max(2, (n + 1) // 2)
+    if count > n:
+        raise ValueError(f"n_neighbors={count} is more than the {n} points of X.")
+    return int(count) - 1
+
+
+def check_affinity(W: Any) -> Any:
+    """Return a precomputed affinity as an exactly symmetric sparse or dense array.
+
+    Parameters
+    ----------
+    W : sparse array or ndarray (n, n)
+        Finite weights.
+
+    Raises
+    ------
+    ValueError
+        If it is not square, not symmetric, or has a negative weight; the message says where.
+    """
+    if W.shape[0] != W.shape[1]:
+        raise ValueError(
+            f"X must be a square affinity matrix with affinity='precomputed'; got shape {W.shape}."
+        )
+    coo = sp.coo_array(W) if is_sparse(W) else None
+    data = coo.data if coo is not None else W
+    if data.size and data.min() < 0:
+        place = int(np.argmin(data))
+        i, j = (coo.row[place], coo.col[place]) if coo is not None else divmod(place, len(W))
+        raise ValueError(
+            f"Negative values in data: X[{i}, {j}] is {data.flat[place]:g}; affinities must be at least 0."
+        )
+    gap = abs(W - W.T)
+    if gap.max() > _SYMMETRY_TOL * max(data.max(initial=0.0), np.finfo(np.float64).tiny):
+        i, j = divmod(int(gap.argmax()), W.shape[0])
+        raise ValueError(
+            f"X must be symmetric with affinity='precomputed'; X[{i}, {j}] is {W[i, j]:g} and X[{j}, {i}] is "
+            f"{W[j, i]:g}. Use (X + X.T) / 2 if that is what you mean."
+        )
+    return W * 0.5 + W.T * 0.5  # halves first: the sum of two large weights may overflow
+
+
+def _is(affinity: Any, name: str) -> bool:
+    """Tell whether an affinity is given by a name."""
+    return isinstance(affinity, str) and affinity == name
+
+
+def _by_distance(affinity: Any) -> bool:
+    """Tell whether edges come from distances between points, which products give for sparse ones as well."""
+    return _is(affinity, "nearest_neighbors") or _is(affinity, "rbf")
+
+
+def _sparse_points(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """Check a sparse matrix of points; return it dense where it has so few columns that a tree serves."""
+    points = validate_data(
+        estimator, X, reset=reset, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2 if reset else 1
+    )
+    few = points.shape[1] <= TREE_FEATURES
+    if is_sparse(points) and few:
+        return points.toarray()
+    return points if few else sp.csr_array(points)
+
+
+def _ready_made(estimator: Any, X: Any) -> Any:
+    """Return the edge weights of a training graph, or of an affinity after a check."""
+    if isinstance(X, TrainingGraph):
+        if not _is(estimator.affinity, "precomputed"):
+            raise ValueError(
+                "X is a graph: give affinity='precomputed', or points as X and the graph as affinity."
+            )
+        X = X.to_sparse()
+    W = affinity_rows(estimator, X, ensure_min_samples=2, ensure_min_features=2)
+    return check_affinity(sp.csr_array(W) if is_sparse(W) else W)
+
+
+def _edges_of_points(estimator: Any, points: Any) -> Edges:
+    """Return what joins points, old and new."""
+    affinity, n = estimator.affinity, points.shape[0]
+    if callable(affinity):
+        return FunctionEdges(points, affinity, check_affinity)
+    if affinity == "nearest_neighbors":
+        return NeighborEdges(points, neighbor_count(estimator, n))
+    wanted = estimator.n_landmarks
+    if isinstance(estimator.gamma, str) and estimator.gamma == "self_tuning":
+        if isinstance(wanted, int):
+            raise ValueError("gamma='self_tuning' cannot be had through landmarks; use n_landmarks=None.")
+        return HeatEdges(points, None)
+    gamma = choose_gamma(estimator.gamma, points)
+    if wanted == "auto":
+        wanted = _AUTO_LANDMARKS if n > _MOST_PAIRWISE else None
+    return HeatEdges(points, gamma) if wanted is None else LandmarkEdges(points, gamma, wanted)
+
+
+def _check_parameters(estimator: Any) -> None:
+    """Check `affinity`, `n_neighbors`, `gamma` and `n_landmarks` of an estimator."""
+    affinity = estimator.affinity
+    if not isinstance(affinity, TrainingGraph) and not callable(affinity):
+        check_option("affinity", affinity, _AFFINITIES)
+    if estimator.n_neighbors is not None:
+        check_count("n_neighbors", estimator.n_neighbors, minimum=2)
+    check_gamma(estimator.gamma)
+    wanted = estimator.n_landmarks
+    if wanted is not None and wanted != "auto":
+        check_count("n_landmarks", wanted)

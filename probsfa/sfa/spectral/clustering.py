@@ -1,0 +1,388 @@
+"""Spectral clustering: group points by the smoothest functions on their graph.
+
+Ravikumar's notes "Representation Learning" (section 1) with the random-walk matrix ``P = D^-1 W``: take the
+eigenvectors ``v_1 .. v_k`` of its largest eigenvalues ``mu_j``, map point i to
+``(sqrt(mu_j) v_j(i))_j``, and cluster these. Scaling by ``sqrt(mu_j)`` gives the less to say to a coordinate
+the less smooth it is. In terms of the Laplacian ``mu_j = 1 - lambda_j``, and ``v_1`` is constant.
+"""
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+from scipy.sparse.csgraph import breadth_first_order
+from sklearn.base import BaseEstimator, ClusterMixin, clone
+from sklearn.cluster import KMeans
+from sklearn.neighbors import NearestNeighbors
+from sklearn.utils.validation import check_is_fitted
+
+from probsfa._arrays import as_float_array
+from probsfa._saving import Saved
+from probsfa._typing import FloatArray
+from probsfa._validation import Sequences, check_count, check_estimator_type
+from probsfa.sfa.spectral.affinity import LowRankAffinity, affinity_graph, affinity_tags, new_edges
+from probsfa.sfa.spectral.edges import extend_random_walk
+from probsfa.sfa.spectral.eigenmaps import spectrum_of_graph
+from probsfa.sfa.spectral.laplacian import is_sparse
+
+__all__ = ["SpectralClustering", "eigengap"]
+
+_KMEANS_STARTS = 10
+_MOST_BY_GAP = 20  # clusters that the gap between eigenvalues is looked for among
+_NO_EIGENVALUE = 1e-8  # of mu; below it rounding decides on the direction, and on the sign
+
+
+def eigengap(eigenvalues: ArrayLike) -> int:
+    """Return how many clusters the largest gap between eigenvalues suggests.
+
+    With k groups hardly joined to each other, k eigenvalues lie near that of the constant, and the next one
+    is apart from them.
+
+    Parameters
+    ----------
+    eigenvalues : array-like (m,)
+        At least two, ascending ``lambda`` of a Laplacian or descending ``mu`` of a random walk, that of the
+        constant (0 or 1) first.
+
+    Returns
+    -------
+    int
+        Number of eigenvalues before the largest gap, the first of several equal ones.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two, or they are in no order.
+
+    See Also
+    --------
+    SpectralClustering : ``n_clusters="eigengap"`` chooses this way.
+    probsfa.plots.plot_eigengap : Draws eigenvalues and gap.
+
+    Notes
+    -----
+    The eigengap heuristic (von Luxburg 2007, doi:10.1007/s11222-007-9033-z, section 8.3).
+
+    Examples
+    --------
+    >>> eigengap([0.0, 0.01, 0.02, 0.4, 0.5])
+    3
+    """
+    values = as_float_array(eigenvalues, "eigenvalues")
+    if values.ndim != 1 or len(values) < 2 or not np.isfinite(values).all():
+        raise ValueError(
+            "eigenvalues must be at least two finite numbers, the constant's first; got shape "
+            f"{values.shape}."
+        )
+    steps = np.diff(values)
+    if not ((steps >= 0).all() or (steps <= 0).all()):
+        raise ValueError("eigenvalues must be in order, the one of the constant first.")
+    return int(np.argmax(np.abs(steps))) + 1
+
+
+class SpectralClustering(Saved, ClusterMixin, BaseEstimator):
+    """Cluster points by the connections between them.
+
+    Parameters
+    ----------
+    n_clusters : int or "eigengap", default=8
+        Number of clusters. "eigengap" takes as many, up to 20, as there are eigenvalues before the largest
+        gap (see :func:`eigengap`), or as there are connected components where these are more.
+    n_components : int, optional
+        Number of eigenvectors, the constant one included; default `n_clusters`.
+    affinity : {"nearest_neighbors", "rbf", "precomputed", ...}, default="nearest_neighbors"
+        How the graph is made, as in :class:`LaplacianEigenmaps`. The heat kernel of "rbf" has its diagonal,
+        ``W_ii = 1``, as in the notes: no eigenvalue is below zero then.
+    n_neighbors : int, optional
+        Neighbours of each point, itself counted as one; default 10, or half the points where there are no
+        more than 10.
+    gamma : float, {"median", "neighbors", "self_tuning"} or None, default=None
+        Decay of the kernel, or a rule that chooses it, as in :class:`LaplacianEigenmaps`; None is
+        ``1 / n_features``.
+    n_landmarks : int, "auto" or None, default="auto"
+        Landmarks of the heat kernel, as in :class:`LaplacianEigenmaps`.
+    clusterer : estimator, optional
+        Any scikit-learn clusterer, cloned and given `n_clusters` and `random_state` where it knows them.
+        Default ``KMeans`` with 10 starts.
+    random_state : int, RandomState or None, default=None
+        For the clusterer; the spectrum does not depend on it.
+
+    Attributes
+    ----------
+    labels_ : ndarray (n,)
+        Cluster of every point.
+    embedding_ : ndarray (n, n_components)
+        What was clustered: ``sqrt(mu_j) v_j(i)`` with ``v' D v = 1``.
+    eigenvalues_ : ndarray (n_components,)
+        ``mu``, descending from 1.
+    spectrum_ : ndarray (m,)
+        All ``mu`` that were found: `eigenvalues_`, or 21 of them (fewer of few points) where the gap among
+        them chose the number of clusters.
+    n_clusters_ : int
+        Number of clusters.
+    affinity_matrix_ : sparse array, ndarray or LowRankAffinity (n, n)
+        The edge weights.
+    gamma_ : float or None
+        Decay of the kernel; None where there is none, or one for each point.
+    n_connected_components_ : int
+        Connected components of the graph.
+    clusterer_ : estimator
+        The fitted clusterer.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Warns
+    -----
+    UserWarning
+        If the graph has more connected components than clusters are wanted, or fewer eigenvalues above zero:
+        then nothing tells so many clusters apart.
+
+    See Also
+    --------
+    LaplacianEigenmaps : The coordinates without the clusters.
+    eigengap : How many clusters the eigenvalues suggest.
+
+    Notes
+    -----
+    A point without any edge is a connected component, and so a cluster, of its own. A bipartite graph, whose
+    points are joined to those of the other side alone, has the eigenvalue -1, which belongs to its two sides;
+    they are taken where no eigenvalue but the first is above zero, as in a complete bipartite graph.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_circles
+    >>> from sklearn.metrics import adjusted_rand_score
+    >>> X, y = make_circles(400, factor=0.4, noise=0.03, random_state=0)
+    >>> float(adjusted_rand_score(y, SpectralClustering(2, random_state=0).fit_predict(X)))
+    1.0
+    """
+
+    def __init__(
+        self,
+        n_clusters: int | str = 8,
+        *,
+        n_components: int | None = None,
+        affinity: Any = "nearest_neighbors",
+        n_neighbors: int | None = None,
+        gamma: float | str | None = None,
+        n_landmarks: int | str | None = "auto",
+        clusterer: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.n_components = n_components
+        self.affinity = affinity
+        self.n_neighbors = n_neighbors
+        self.gamma = gamma
+        self.n_landmarks = n_landmarks
+        self.clusterer = clusterer
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Cluster the points.
+
+        Parameters
+        ----------
+        X : array-like (n, D), list of array-likes (n_i, D), or affinity (n, n)
+            Points, those of a list taken together; a dense or sparse symmetric affinity if
+            ``affinity="precomputed"``.
+        y : ignored
+
+        Returns
+        -------
+        SpectralClustering
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is out of range, or an affinity is not symmetric or negative.
+        """
+        self._fit(X)
+        return self
+
+    def fit_predict(self, X: Any, y: Any = None) -> Any:
+        """Cluster the points and return ``labels_``, in the shape of the input: an array, or a list of them.
+
+        Parameters
+        ----------
+        X : array-like (n, D), list of array-likes (n_i, D), or affinity (n, n)
+            As in :meth:`fit`.
+        y : ignored
+        """
+        sequences = self._fit(X)
+        return self.labels_ if sequences is None else sequences.restore(self.labels_)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether there are clusters."""
+        return hasattr(self, "labels_")
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn what the estimator accepts."""
+        return affinity_tags(super().__sklearn_tags__(), self.affinity)
+
+    def predict(self, X: Any) -> Any:
+        """Return the clusters of new points.
+
+        Their features are extended as in :meth:`LaplacianEigenmaps.transform` and given to the ``predict`` of
+        the clusterer, or to the cluster of the nearest training point, by features, where it has none.
+
+        Parameters
+        ----------
+        X : array-like (N, D), list of array-likes (N_i, D), or affinity (N, n)
+            New points, or their affinities to the training points if ``affinity="precomputed"``.
+
+        Returns
+        -------
+        ndarray (N,), or list of ndarrays (N_i,)
+            A label for each point; for the training points, ``labels_``.
+
+        Raises
+        ------
+        ValueError
+            If a point has no edge to the training points.
+        """
+        check_is_fitted(self)
+        sequences, n_rows, blocks = new_edges(self, X, self._new)
+        features = np.zeros((n_rows, self.embedding_.shape[1]), dtype=np.float64)
+        scales = _scales(self.eigenvalues_)
+        used = scales > 0
+        vectors, decays = self.embedding_[:, used] / scales[used], 1.0 - self.eigenvalues_[used]
+        for rows, edges in blocks:
+            features[rows, used] = extend_random_walk(edges, vectors, decays)[0] * scales[used]
+        if hasattr(self.clusterer_, "predict"):
+            labels = np.asarray(self.clusterer_.predict(features))
+        else:
+            nearest = NearestNeighbors(n_neighbors=1).fit(self.embedding_)
+            labels = self.labels_[nearest.kneighbors(features, return_distance=False)[:, 0]]
+        return labels if sequences is None else sequences.restore(labels)
+
+    def _fit(self, X: Any) -> Sequences | None:
+        by_gap = isinstance(self.n_clusters, str) and self.n_clusters == "eigengap"
+        if isinstance(self.n_clusters, str) and not by_gap:
+            raise ValueError(f"n_clusters must be an integer or 'eigengap'; got {self.n_clusters!r}.")
+        wanted = _MOST_BY_GAP + 1 if by_gap else check_count("n_clusters", self.n_clusters)
+        if self.n_components is not None:
+            check_count("n_components", self.n_components)
+        sequences, W, self._new = affinity_graph(self, X, heat_loops=True)
+        n = W.shape[0]
+        if not by_gap and wanted > n:
+            raise ValueError(f"n_clusters={wanted} is more than the {n} samples of X.")
+        count = wanted if self.n_components is None else self.n_components
+        found = min(max(count, wanted), n) if by_gap else count
+        features, mu, self.n_connected_components_ = scaled_eigenvectors(W, found)
+        if by_gap and self.n_connected_components_ >= found:  # and no gap among what was found
+            wanted = self.n_connected_components_
+            features, mu, _ = scaled_eigenvectors(W, max(wanted, self.n_components or 0))
+        elif by_gap:
+            wanted = eigengap(mu)
+        self.n_clusters_ = wanted
+        if self.n_components is None:
+            count = self.n_clusters_
+        self.spectrum_ = mu
+        self.embedding_, self.eigenvalues_ = features[:, :count], mu[:count]
+        self._warn()
+        if self.clusterer is not None:
+            check_estimator_type("clusterer", self.clusterer, "fit")
+        self.clusterer_ = _prepare(self.clusterer, self.n_clusters_, self.random_state)
+        self.labels_ = np.asarray(self.clusterer_.fit_predict(self.embedding_))
+        self.affinity_matrix_ = W
+        self.gamma_ = getattr(self._new.edges, "gamma", None)
+        return sequences
+
+    def _warn(self) -> None:
+        """Warn of graphs that have other groups than were asked for."""
+        if self.n_connected_components_ > self.n_clusters_:
+            warnings.warn(
+                f"The graph has {self.n_connected_components_} connected components, more than "
+                f"n_clusters={self.n_clusters_}: some clusters will join what nothing connects. Raise "
+                "n_neighbors or n_clusters, or lower gamma.",
+                stacklevel=4,
+            )
+        n_used = int(np.sum(_scales(self.eigenvalues_) > 0))
+        if n_used < min(self.n_clusters_, len(self.eigenvalues_)):
+            warnings.warn(
+                f"The graph has {n_used} of its first {len(self.eigenvalues_)} eigenvalues above 0, less "
+                f"than n_clusters={self.n_clusters_}: it does not fall into so many groups whose points are "
+                "joined to each other more than to the others. Lower n_neighbors or n_clusters, or raise "
+                "gamma.",
+                stacklevel=4,
+            )
+
+
+def scaled_eigenvectors(W: Any, count: int) -> tuple[FloatArray, FloatArray, int]:
+    """Return ``sqrt(mu_j) v_j(i)``, the ``mu_j``, and the number of connected components.
+
+    Parameters
+    ----------
+    W : sparse array, ndarray or LowRankAffinity (n, n)
+        Symmetric edge weights.
+    count : int
+        Number of eigenvectors, the constant one first. A negative ``mu`` has no root and counts as zero,
+        other than the -1 of a bipartite graph, whose root is that of its absolute value.
+    """
+    W = _with_loops_of_isolated(W)
+    n = W.shape[0]
+    spectrum, degrees = spectrum_of_graph(W, min(max(count - 1, 1), n - 1), "random_walk")
+    constant = np.full((n, 1), degrees.sum() ** -0.5)
+    mu = np.append(1.0, 1.0 - spectrum.eigenvalues)[:count]
+    vectors = np.hstack([constant, spectrum.vectors])[:, :count]
+    if len(mu) > 1 and mu[1] <= _NO_EIGENVALUE:
+        sides = _two_sides(W)
+        if sides is not None:
+            # The eigenvector of -1 in place of one that says nothing.
+            mu[1], vectors[:, 1] = -1.0, constant[:, 0] * sides
+    return vectors * _scales(mu), mu, spectrum.n_connected
+
+
+def _scales(mu: FloatArray) -> FloatArray:
+    """Return the root of every eigenvalue that has one, and of the absolute value of -1."""
+    roots: FloatArray = np.where(mu > _NO_EIGENVALUE, np.sqrt(np.maximum(mu, 0.0)), 0.0)
+    return np.where(mu == -1.0, 1.0, roots)
+
+
+def _with_loops_of_isolated(W: Any) -> Any:
+    """Return the graph with a self-loop for every vertex without an edge, as heavy as the others on average.
+
+    A random walk stays where it is there: the eigenvalue is 1, as that of any connected component.
+    """
+    if isinstance(W, LowRankAffinity):
+        return W
+    degrees = np.asarray(W.sum(axis=1)).ravel()
+    isolated = degrees == 0.0
+    if not isolated.any():
+        return W
+    loops = np.where(isolated, degrees[~isolated].mean() if not isolated.all() else 1.0, 0.0)
+    return sp.csr_array(W + sp.diags_array(loops)) if is_sparse(W) else W + np.diag(loops)
+
+
+def _two_sides(W: Any) -> FloatArray | None:
+    """Return 1 and -1 for the sides of a connected bipartite graph, None for any other."""
+    if isinstance(W, LowRankAffinity):
+        return None
+    edges = sp.csr_array(W)
+    edges.eliminate_zeros()
+    order, parents = breadth_first_order(edges, 0)
+    if len(order) < edges.shape[0]:
+        return None
+    sides = np.ones(edges.shape[0], dtype=np.float64)
+    for vertex in order[1:]:
+        sides[vertex] = -sides[parents[vertex]]
+    ends = edges.tocoo().coords
+    return sides if (sides[ends[0]] != sides[ends[1]]).all() else None
+
+
+def _prepare(clusterer: Any, n_clusters: int, random_state: Any) -> Any:
+    """Return an unfitted clusterer with the parameters it shares with spectral clustering."""
+    if clusterer is None:
+        return KMeans(n_clusters, n_init=_KMEANS_STARTS, random_state=random_state)
+    prepared = clone(clusterer)
+    known = prepared.get_params()
+    wanted = {"n_clusters": n_clusters, "n_components": n_clusters, "random_state": random_state}
+    if "n_clusters" in known:
+        del wanted["n_components"]  # mixtures call it so
+    if random_state is None:
+        del wanted["random_state"]
+    return prepared.set_params(**{name: value for name, value in wanted.items() if name in known})

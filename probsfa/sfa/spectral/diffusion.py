@@ -1,0 +1,323 @@
+"""Diffusion maps: coordinates in which straight distances are distances of diffusion on the data.
+
+Coifman & Lafon 2006 (doi:10.1016/j.acha.2006.04.006), section 2 and 3.1. A kernel ``W`` (n, n) between the
+points has the sums ``q_i = sum_j W_ij``, an estimate of their density. With
+
+    W^(alpha)_ij = W_ij / (q_i^alpha q_j^alpha),    d_i = sum_j W^(alpha)_ij,    P_ij = W^(alpha)_ij / d_i
+
+the random walk ``P`` has eigenvalues ``1 = mu_0 > mu_1 >= ...`` and right eigenvectors ``psi_k``, of unit
+variance under its stationary distribution ``d / sum(d)``. The diffusion map of time t is
+``x_i -> (mu_k^t psi_k(i))_k``; squared distances in it are those of the distributions in which walks of t
+steps from two points end, over the stationary distribution.
+
+As points get dense and the kernel narrow, ``(1 - P)`` becomes a second derivative on the surface on which
+the points lie: with ``alpha=1`` the Laplace-Beltrami operator, whatever the density of the points; with
+``alpha=0``, that of Laplacian eigenmaps, the density is a potential as well; ``alpha=1/2`` is in between, the
+diffusion of a particle in the potential minus the logarithm of the density.
+
+The factors ``f = q^-alpha`` are of any kind below. Those of ``alpha="uniform"`` solve ``sum_j W_ij f_j = 1``
+approximately: ``f <- f / (W f)`` from ``f = 1``, of which one step is ``alpha=1``. A step takes out of the
+logarithm of ``W f`` what varies smoothly, by as much as the walk keeps of it, and leaves the rest alone.
+"""
+
+import numbers
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from probsfa._frames import lists_in_lists_out
+from probsfa._saving import Saved
+from probsfa._typing import FloatArray
+from probsfa._validation import Sequences, check_count, check_option
+from probsfa.sfa.spectral.affinity import LowRankAffinity, affinity_graph, affinity_tags, new_edges
+from probsfa.sfa.spectral.edges import NewEdges
+from probsfa.sfa.spectral.eigenmaps import spectrum_of_graph, warn_if_disconnected
+from probsfa.sfa.spectral.laplacian import is_sparse
+
+__all__ = ["DiffusionMap"]
+
+_UNIFORM_STEPS = 10
+_NO_EIGENVALUE = 1e-8  # of mu; a coordinate cannot be divided by less
+
+
+@lists_in_lists_out
+class DiffusionMap(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Embed points by the diffusion on them, whatever their density.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Dimension of the embedding.
+    alpha : float or "uniform", default="uniform"
+        How much of the density of the points is divided out. A number from 0 to 1 is that of Coifman & Lafon:
+        nothing with 0, as in :class:`LaplacianEigenmaps`; all of it with 1, as far as the kernel sees it.
+        "uniform" goes on from there until all points have the same weighted sum of kernels, which divides out
+        chance gaps between the points and what a kernel of finite width blurs of the density, too.
+    time : float, default=1.0
+        Steps of the walk, ``t``, at least 0: each coordinate is scaled by ``mu^t``. With 0 all have unit
+        variance.
+    affinity : str, TrainingGraph or callable, default="rbf"
+        How points are joined, as in :class:`LaplacianEigenmaps`. What is made of points has self-loops, of
+        weight 1: a walk may stay where it is.
+    n_neighbors : int, optional
+        Neighbours of each point, itself counted as one; default 10, or half the points where there are no
+        more than 10.
+    gamma : float, {"median", "neighbors", "self_tuning"} or None, default="neighbors"
+        Decay of the kernel, or the rule that chooses it, as in :class:`LaplacianEigenmaps`.
+    n_landmarks : int, "auto" or None, default="auto"
+        Landmarks of the heat kernel, as in :class:`LaplacianEigenmaps`.
+    eigen_solver : {"auto", "dense", "elimination", "lanczos"}, default="auto"
+        How the eigenvalues are found, as in :class:`LaplacianEigenmaps`.
+
+    Attributes
+    ----------
+    embedding_ : ndarray (n, K)
+        ``mu_k^t psi_k``, slowest first, the constant left out; with the signs of :class:`LaplacianEigenmaps`.
+    eigenvalues_ : ndarray (K,)
+        ``mu``, descending.
+    laplacian_eigenvalues_ : ndarray (K,)
+        ``-4 gamma log(mu)``, ascending: with `alpha` "uniform" or 1 an estimate of the eigenvalues of the
+        Laplace-Beltrami operator, 1, 1, 4, 4 ... on a circle of radius 1 and 2, 2, 2, 6 ... on a sphere.
+        Only with ``affinity="rbf"`` and one `gamma` for all points.
+    stationary_distribution_ : ndarray (n,)
+        How often the walk visits the points.
+    n_connected_components_ : int
+        Number of connected components of the graph.
+    affinity_matrix_ : sparse array, ndarray or LowRankAffinity (n, n)
+        ``W``.
+    gamma_ : float or None
+        Decay of the kernel; None where there is none, or one for each point.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Warns
+    -----
+    UserWarning
+        If the graph is not connected, or landmarks are too few.
+
+    See Also
+    --------
+    LaplacianEigenmaps : Without the normalisation by the density.
+    probsfa.plots.plot_embedding : Draws the embedding.
+
+    Notes
+    -----
+    Coifman & Lafon 2006, Applied and Computational Harmonic Analysis 21:5, doi:10.1016/j.acha.2006.04.006.
+
+    Examples
+    --------
+    Points on a circle, five times as dense on one side as on the other: the two coordinates are its cosine
+    and sine all the same.
+
+    >>> import numpy as np
+    >>> u = np.linspace(0, 2 * np.pi, 400, endpoint=False)
+    >>> angle = u + 0.65 * np.sin(u)
+    >>> circle = np.column_stack([np.cos(angle), np.sin(angle)])
+    >>> DiffusionMap(4, gamma=20.0).fit(circle).laplacian_eigenvalues_.round(2)
+    array([1.01, 1.01, 4.05, 4.05])
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        alpha: float | str = "uniform",
+        time: float = 1.0,
+        affinity: Any = "rbf",
+        n_neighbors: int | None = None,
+        gamma: float | str | None = "neighbors",
+        n_landmarks: int | str | None = "auto",
+        eigen_solver: str = "auto",
+    ) -> None:
+        self.n_components = n_components
+        self.alpha = alpha
+        self.time = time
+        self.affinity = affinity
+        self.n_neighbors = n_neighbors
+        self.gamma = gamma
+        self.n_landmarks = n_landmarks
+        self.eigen_solver = eigen_solver
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Embed the training points.
+
+        Parameters
+        ----------
+        X : array-like (n, D), list of array-likes (n_i, D), or affinity (n, n)
+            As in :meth:`LaplacianEigenmaps.fit`.
+        y : ignored
+
+        Returns
+        -------
+        DiffusionMap
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is out of range, an affinity is not symmetric or negative, a point has no edge, or
+            there are no more points than components.
+        """
+        self._fit(X)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Embed the training points and return their coordinates, in the shape of the input.
+
+        Parameters
+        ----------
+        X : array-like (n, D), list of array-likes (n_i, D), or affinity (n, n)
+            As in :meth:`fit`.
+        y : ignored
+
+        Returns
+        -------
+        ndarray (n, K), or list of ndarrays (n_i, K)
+            ``embedding_``.
+        """
+        sequences = self._fit(X)
+        return self.embedding_ if sequences is None else sequences.restore(self.embedding_)
+
+    def transform(self, X: Any) -> Any:
+        """Extend the embedding to new points (Nystroem).
+
+        A new point is joined to the training points by the same kernel, its diagonal included, and gets
+        ``mu^(t - 1)`` times the mean of ``psi`` after one step of the walk from it. At a training point that
+        is the point's own coordinate.
+
+        Parameters
+        ----------
+        X : array-like (N, D), list of array-likes (N_i, D), or affinity (N, n)
+            New points, or their affinities to the training points if ``affinity="precomputed"``.
+
+        Returns
+        -------
+        ndarray (N, K), or list of ndarrays (N_i, K)
+            Coordinates.
+
+        Raises
+        ------
+        ValueError
+            If a point has no edge to the training points, or `time` is below 1 and an eigenvalue is zero.
+        """
+        check_is_fitted(self)
+        sequences, n_rows, blocks = new_edges(self, X, self._new)
+        factors = self._extension_factors()
+        outputs = np.empty((n_rows, len(factors)), dtype=np.float64)
+        for rows, edges in blocks:
+            outputs[rows] = self._step(edges) * factors
+        return outputs if sequences is None else sequences.restore(outputs)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether there is an embedding."""
+        return hasattr(self, "embedding_")
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn what the estimator accepts."""
+        return affinity_tags(super().__sklearn_tags__(), self.affinity)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.embedding_.shape[1]
+
+    def _fit(self, X: Any) -> Sequences | None:
+        check_count("n_components", self.n_components)
+        check_option("eigen_solver", self.eigen_solver, ("auto", "dense", "elimination", "lanczos"))
+        uniform = isinstance(self.alpha, str)
+        if uniform and self.alpha != "uniform":
+            raise ValueError(f"alpha must be a number, from 0 to 1, or 'uniform'; got {self.alpha!r}.")
+        if not uniform:
+            _check_number("alpha", self.alpha, 1.0)
+        _check_number("time", self.time, np.inf)
+        sequences, W, self._new = affinity_graph(self, X, loops=True)
+        density = np.asarray(W.sum(axis=1)).ravel()
+        if not (density > 0).all():
+            raise ValueError(
+                f"X[{int(np.argmin(density))}] has no edge to any point. Leave such points out, or raise "
+                "n_landmarks if there are landmarks."
+            )
+        # Over the mean, so that no power of it is far from 1.
+        relative = density / density.mean()
+        self._shares = _uniform(W, relative) if uniform else relative ** -float(self.alpha)
+        spectrum, degrees = spectrum_of_graph(
+            _scaled(W, self._shares), self.n_components, "random_walk", method=self.eigen_solver
+        )
+        warn_if_disconnected(spectrum.n_connected, self.n_components)
+        self.affinity_matrix_ = W
+        self.gamma_ = getattr(self._new.edges, "gamma", None)
+        self.n_connected_components_ = spectrum.n_connected
+        self.stationary_distribution_ = degrees / degrees.sum()
+        self.eigenvalues_ = 1.0 - spectrum.eigenvalues
+        self._psi = spectrum.vectors * np.sqrt(degrees.sum())
+        self.embedding_ = self._psi * _powers(self.eigenvalues_, float(self.time))
+        self.__dict__.pop("laplacian_eigenvalues_", None)
+        if self.gamma_ is not None:
+            with np.errstate(divide="ignore"):
+                rates = -np.log(np.maximum(self.eigenvalues_, 0.0))
+            self.laplacian_eigenvalues_ = np.maximum(4.0 * self.gamma_ * rates, 0.0)
+        return sequences
+
+    def _extension_factors(self) -> FloatArray:
+        """Return what the mean of ``psi`` after a step is multiplied by, (K,)."""
+        time = float(self.time)
+        if time < 1.0 and (np.abs(self.eigenvalues_) < _NO_EIGENVALUE).any():
+            k = int(np.argmin(np.abs(self.eigenvalues_)))
+            raise ValueError(
+                f"Component {k} has the eigenvalue 0 and cannot be extended to new points with "
+                f"time={time:g}. Ask for fewer components, or take a time of at least 1."
+            )
+        if time >= 1.0:
+            return _powers(self.eigenvalues_, time - 1.0)
+        return _powers(self.eigenvalues_, time) / self.eigenvalues_
+
+    def _step(self, edges: NewEdges) -> FloatArray:
+        """Return the mean of ``psi`` after one step of the walk from new points."""
+        total = np.asarray(edges.weights @ self._shares).ravel()
+        if not (total > 0).all():
+            raise ValueError(f"X[{int(np.argmin(total))}] has no affinity to any training point.")
+        return np.asarray(edges.weights @ (self._shares[:, None] * self._psi)) / total[:, None]
+
+
+def _uniform(W: Any, density: FloatArray) -> FloatArray:
+    """Return factors of the points that make all their weighted sums of kernels about the same."""
+    factors = 1.0 / density
+    for _ in range(_UNIFORM_STEPS - 1):
+        sums = np.asarray(W @ factors).ravel()
+        if not (sums > 0).all():
+            raise ValueError(
+                f"Landmarks say too little of X[{int(np.argmin(sums))}]: raise n_landmarks, or lower gamma."
+            )
+        factors = factors / sums
+        factors = factors / factors.mean()
+    return factors
+
+
+def _powers(mu: FloatArray, time: float) -> FloatArray:
+    """Return ``mu^t``; for fractions of a step and ``mu < 0``, ``-|mu|^t``."""
+    if time == int(time):
+        return mu ** int(time)
+    powers: FloatArray = np.sign(mu) * np.abs(mu) ** time
+    return powers
+
+
+def _scaled(W: Any, factors: FloatArray) -> Any:
+    """Return edge weights times the factors of both ends."""
+    if isinstance(W, LowRankAffinity):
+        return W.scaled(factors)
+    if is_sparse(W):
+        scale = sp.diags_array(factors)
+        product = sp.csr_array(scale @ W @ scale)
+        return sp.csr_array((product + product.T) * 0.5)
+    return W * np.outer(factors, factors)
+
+
+def _check_number(name: str, value: Any, most: float) -> None:
+    """Raise a ValueError unless a parameter is a number from 0 to `most`."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= float(value) <= most:
+        limit = "at least 0" if most == np.inf else f"from 0 to {most:g}"
+        raise ValueError(f"{name} must be a number, {limit}; got {value!r}.")
+    if float(value) == np.inf:
+        raise ValueError(f"{name} must be finite; got {value!r}.")

@@ -1,0 +1,498 @@
+"""Edges between points: those of the training points, and those that join a new point to them.
+
+Four kinds, one interface: nearest neighbours, a heat kernel, a function of two sets of rows, and nearest
+neighbours of ready-made distances; the heat kernel through landmarks is in
+:mod:`probsfa.sfa.spectral.affinity`. ``training(loops)`` gives the weights ``W`` (n, n) of the training
+points and ``new(rows)`` those of new points.
+
+*The degree of a new point* is defined so that it is that of a training point where the two coincide. A new
+point is joined to all training points, the nearest among them; as it moves onto training point i, its edges
+become row i of ``W`` with the weight of a point with itself. Where the training graph has self-loops, that is
+row i as it is. Where it has none, the edge to the nearest training point stands for the self-loop that is
+left out of the degree: its weight is ``own``, and :mod:`probsfa.sfa.spectral.edges` leaves it out as well.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+from joblib import effective_n_jobs  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.neighbors import NearestNeighbors
+
+from probsfa._typing import FloatArray
+from probsfa.graphs._sparse import TREE_FEATURES, neighbor_edges
+from probsfa.sfa.spectral.laplacian import is_sparse
+
+__all__ = [
+    "DistanceEdges",
+    "Edges",
+    "FunctionEdges",
+    "HeatEdges",
+    "NeighborEdges",
+    "NewEdges",
+    "extend_random_walk",
+    "extend_unnormalized",
+    "local_scales",
+    "nearest_points",
+]
+
+IntArray = NDArray[np.intp]
+
+_BLOCK = 2**22  # distances held at a time
+_NEIGHBOR = 7  # of Zelnik-Manor & Perona (2004)
+
+
+class NewEdges(NamedTuple):
+    """What joins new points to the training points.
+
+    Attributes
+    ----------
+    weights : sparse array or ndarray (N, n), or something with ``@`` and ``sum(axis=1)``
+        Edge weights over `scale`.
+    scale : ndarray (N,)
+        What the weights of every row were divided by, so that rows far away, whose weights would be zero in
+        double precision, keep their proportions.
+    own : ndarray (N,)
+        Part of the sum of a row that stands for the point's edge to itself, which the training graph has
+        not; zero where the training graph has its self-loops.
+    nearest : ndarray (N,)
+        Training point with the heaviest edge, -1 where it was not looked for.
+    """
+
+    weights: Any
+    scale: FloatArray
+    own: FloatArray
+    nearest: IntArray
+
+    @classmethod
+    def ready(cls, weights: Any) -> "NewEdges":
+        """Return edges to a graph that has its self-loops."""
+        n = weights.shape[0]
+        return cls(weights, np.ones(n), np.zeros(n), np.full(n, -1, dtype=np.intp))
+
+
+class Edges(Protocol):
+    """Interface of all kinds."""
+
+    def training(self, loops: bool) -> Any:
+        """Return the edge weights of the training points, (n, n); `loops` says whether with self-loops."""
+
+    def new(self, rows: Any) -> NewEdges:
+        """Return the edges of new points; `own` is that of a training graph without self-loops."""
+
+    def cells_per_row(self) -> int:
+        """Return about how many numbers the edges of one new point take."""
+
+
+class NeighborEdges:
+    """Nearest neighbours: weight 1 where each of two points is among the nearest of the other, else 1/2.
+
+    A new point has half an edge to each of the `count` + 1 training points nearest to it, the first of which
+    stands for itself, and half an edge to every training point that would have it among its own nearest: to
+    those it is nearer to than midway between their neighbours number `count` and `count` + 1. So edges stay
+    what they are while a point moves a little, and a row that equals a training point has the edges of that.
+
+    Parameters
+    ----------
+    points : ndarray or sparse array (n, D)
+        Training points.
+    count : int
+        Neighbours of each point, itself not counted.
+    """
+
+    def __init__(self, points: Any, count: int) -> None:
+        self.points = points
+        self.count = count
+        directed = neighbor_edges(points, count)
+        self._edges = sp.csr_array((directed + directed.T) * 0.5)
+
+    def training(self, loops: bool) -> Any:
+        """Return the weights, sparse."""
+        return sp.csr_array(self._edges + sp.eye_array(self.points.shape[0])) if loops else self._edges
+
+    def cells_per_row(self) -> int:
+        """Return the number of neighbours, each of which is looked at in all its columns."""
+        return (self.count + 2) * (self.points.shape[1] + 4)
+
+    def new(self, rows: Any) -> NewEdges:
+        """Return the edges of new points, sparse."""
+        distances, nearest = nearest_points(self.points, rows, self.count + 1)
+        n_rows = rows.shape[0]
+        borders = np.arange(0, nearest.size + 1, self.count + 1)
+        halves = (np.full(nearest.size, 0.5), nearest.ravel(), borders)
+        weights = sp.csr_array(halves, shape=(n_rows, self.points.shape[0])) + 0.5 * self._taken_in(rows)
+        first = nearest[:, 0]
+        same = distances[:, 0] == 0.0
+        if same.any():
+            pick = sp.csr_array(
+                (np.ones(same.sum()), (np.flatnonzero(same), first[same])), shape=weights.shape
+            )
+            weights = sp.diags_array((~same).astype(np.float64)) @ weights + pick @ self._edges + pick
+        weights = sp.csr_array(weights)
+        own = np.asarray(weights[np.arange(n_rows), first], dtype=np.float64).ravel()
+        return NewEdges(weights, np.ones(n_rows), own, first)
+
+    @functools.cached_property
+    def _radii(self) -> FloatArray:
+        """Distance below which a new point would be among the nearest of each training point."""
+        n = self.points.shape[0]
+        if self.count + 2 > n:
+            return np.full(n, np.inf)
+        radii = np.empty(n)
+        size = max(1, _BLOCK // self.cells_per_row())
+        for start in range(0, n, size):
+            block = slice(start, start + size)
+            distances, _ = nearest_points(self.points, self.points[block], self.count + 2)
+            radii[block] = (distances[:, -2] + distances[:, -1]) / 2  # the first is the point itself
+        return radii
+
+    def _taken_in(self, rows: Any) -> sp.csr_array:
+        """Return ones where a new point is nearer to a training point than that one's radius, (N, n)."""
+        n = self.points.shape[0]
+        if self.points.shape[1] <= TREE_FEATURES:
+            found = cKDTree(rows).query_ball_point(self.points, self._radii, workers=effective_n_jobs(-1))
+            sizes = np.fromiter(map(len, found), dtype=np.intp, count=n)
+            members = np.concatenate([np.asarray(part, dtype=np.intp) for part in found])
+            taken = (np.ones(len(members)), (members, np.repeat(np.arange(n), sizes)))
+            return sp.csr_array(taken, shape=(len(rows), n))
+        squared = self._radii**2
+        size = max(1, _BLOCK // n)
+        blocks = [
+            sp.csr_array(
+                euclidean_distances(rows[start : start + size], self.points, squared=True) <= squared,
+                dtype=np.float64,
+            )
+            for start in range(0, rows.shape[0], size)
+        ]
+        return sp.csr_array(sp.vstack(blocks, format="csr"))
+
+
+def local_scales(squared: FloatArray) -> FloatArray:
+    """Return the distance to the seventh neighbour of every row.
+
+    Parameters
+    ----------
+    squared : ndarray (N, n)
+        Squared distances to the training points. The nearest is the point itself, or stands for it, so the
+        scale of a new point is that of a training point where the two coincide.
+
+    Returns
+    -------
+    ndarray (N,)
+        Where seven neighbours are equal to a point, the distance to the nearest that is not.
+    """
+    place = min(_NEIGHBOR, squared.shape[1] - 1)
+    found: FloatArray = np.partition(squared, place, axis=1)[:, place]
+    for i in np.flatnonzero(found <= 0.0):
+        different = squared[i][squared[i] > 0.0]
+        found[i] = different.min() if len(different) else 1.0
+    return np.sqrt(found)
+
+
+class HeatEdges:
+    """A heat kernel of all pairs, ``exp(-|x - x'|^2 gamma)`` or ``exp(-|x - x'|^2 / (s s'))``.
+
+    Parameters
+    ----------
+    points : ndarray or sparse array (n, D)
+        Training points.
+    gamma : float or None
+        Decay per squared distance; None is a scale ``s`` of its own for every row, by :func:`local_scales`.
+    """
+
+    def __init__(self, points: Any, gamma: float | None) -> None:
+        self.points = points
+        self.gamma = gamma
+        self.scales: FloatArray | None = None
+        if gamma is None:
+            self.scales = local_scales(euclidean_distances(points, squared=True))
+
+    def training(self, loops: bool) -> FloatArray:
+        """Return the kernel, dense."""
+        squared: FloatArray = euclidean_distances(self.points, squared=True)
+        if self.scales is None:
+            squared *= -float(self.gamma)  # type: ignore[arg-type]
+        else:
+            squared /= -np.outer(self.scales, self.scales)
+        np.exp(squared, squared)
+        np.fill_diagonal(squared, float(loops))
+        return (squared + squared.T) * 0.5
+
+    def cells_per_row(self) -> int:
+        """Return the number of training points."""
+        return int(self.points.shape[0])
+
+    def new(self, rows: Any) -> NewEdges:
+        """Return the kernel over its largest value in each row."""
+        squared = euclidean_distances(rows, self.points, squared=True)
+        if self.scales is None:
+            exponent = squared * float(self.gamma)  # type: ignore[arg-type]
+        else:
+            exponent = squared / np.outer(local_scales(squared), self.scales)
+        return _relative(exponent)
+
+
+class FunctionEdges:
+    """Edge weights from a function of two arrays of rows.
+
+    Parameters
+    ----------
+    points : ndarray (n, D)
+        Training points.
+    function : callable
+        ``function(rows, points)`` gives weights (N, n), dense or sparse, not negative.
+    check : callable
+        Called with the weights of the training points, returns them symmetric.
+    """
+
+    def __init__(self, points: FloatArray, function: Callable[..., Any], check: Callable[[Any], Any]) -> None:
+        self.points = points
+        self._function = function
+        self._edges = check(self._weights(points))
+
+    def training(self, loops: bool) -> Any:
+        """Return the weights as the function gives them."""
+        return self._edges
+
+    def cells_per_row(self) -> int:
+        """Return the number of training points."""
+        return len(self.points)
+
+    def new(self, rows: FloatArray) -> NewEdges:
+        """Return the weights of new points; the function says what a point's weight with itself is."""
+        return NewEdges.ready(self._weights(rows))
+
+    def _weights(self, rows: FloatArray) -> Any:
+        weights = self._function(rows, self.points)
+        sparse = sp.issparse(weights)
+        weights = sp.csr_array(weights) if sparse else np.asarray(weights, dtype=np.float64)
+        if weights.shape != (len(rows), len(self.points)):
+            raise ValueError(
+                f"affinity(X, Y) must return one weight for each row of X and of Y, shape "
+                f"({len(rows)}, {len(self.points)}); it returned shape {weights.shape}."
+            )
+        values: FloatArray = np.asarray(weights.data if sparse else weights)
+        if not np.isfinite(values).all() or (values < 0).any():
+            raise ValueError("affinity(X, Y) must return finite weights of at least 0.")
+        return weights
+
+
+class DistanceEdges:
+    """Nearest neighbours by ready-made distances, with the weights of :class:`NeighborEdges`.
+
+    Parameters
+    ----------
+    distances : sparse array (n, n)
+        Stored distances from every point, in its row, to others; what is not stored is too far. Stored
+        zeros on the diagonal are the points themselves.
+    count : int
+        Neighbours of each point, itself not counted.
+    """
+
+    def __init__(self, distances: sp.csr_array, count: int) -> None:
+        self.n = distances.shape[0]
+        self.count = count
+        rows, columns, values = _sorted_rows(distances)
+        others = rows != columns
+        rows, columns, values = rows[others], columns[others], values[others]
+        rank = _rank_in_row(rows, self.n)
+        held = np.bincount(rows, minlength=self.n)
+        if held.min() < count:
+            raise ValueError(
+                f"X[{int(held.argmin())}] stores {held.min()} distances to others; n_neighbors={count + 1} "
+                f"needs {count} of them (the point itself counts as one neighbour)."
+            )
+        near = rank < count
+        directed = sp.csr_array((np.ones(near.sum()), (rows[near], columns[near])), shape=distances.shape)
+        self._edges = sp.csr_array((directed + directed.T) * 0.5)
+        last, after = np.full(self.n, np.inf), np.full(self.n, np.inf)
+        last[rows[rank == count - 1]] = values[rank == count - 1]
+        after[rows[rank == count]] = values[rank == count]
+        self._radii = np.where(np.isfinite(after), (last + after) / 2, last)
+
+    def training(self, loops: bool) -> Any:
+        """Return the weights, sparse."""
+        return sp.csr_array(self._edges + sp.eye_array(self.n)) if loops else self._edges
+
+    def cells_per_row(self) -> int:
+        """Return the number of neighbours."""
+        return 4 * (self.count + 2)
+
+    def new(self, rows: sp.csr_array) -> NewEdges:
+        """Return the edges of new points, whose distances to the training points are in `rows`, (N, n)."""
+        n_rows = rows.shape[0]
+        row, column, value = _sorted_rows(rows)
+        rank = _rank_in_row(row, n_rows)
+        lonely = np.bincount(row, minlength=n_rows) == 0
+        if lonely.any():
+            raise ValueError(f"X[{int(np.argmax(lonely))}] stores no distance to any training point.")
+        weights = 0.5 * (rank <= self.count) + 0.5 * (value <= self._radii[column])
+        first = column[rank == 0]
+        same = value[rank == 0] == 0.0
+        edges = sp.csr_array((weights * ~same[row], (row, column)), shape=rows.shape)
+        if same.any():
+            chosen = (np.ones(same.sum()), (np.flatnonzero(same), first[same]))
+            pick = sp.csr_array(chosen, shape=rows.shape)
+            edges = edges + pick @ self._edges + pick
+        edges = sp.csr_array(edges)
+        own = np.asarray(edges[np.arange(n_rows), first], dtype=np.float64).ravel()
+        return NewEdges(edges, np.ones(n_rows), own, first)
+
+
+def _relative(exponent: FloatArray) -> NewEdges:
+    """Return ``exp(-exponent)`` over the largest of each row."""
+    nearest = exponent.argmin(axis=1).astype(np.intp)
+    least = exponent[np.arange(len(exponent)), nearest]
+    weights: FloatArray = np.exp(least[:, None] - exponent)
+    return NewEdges(weights, np.exp(-least), np.ones(len(exponent)), nearest)
+
+
+def nearest_points(points: Any, rows: Any, count: int) -> tuple[FloatArray, IntArray]:
+    """Return distances (N, count), ascending, and which training points they lead to."""
+    if points.shape[1] <= TREE_FEATURES:
+        measured, found = cKDTree(points).query(rows, count, workers=effective_n_jobs(-1))
+        return np.reshape(measured, (-1, count)), np.reshape(found, (-1, count)).astype(np.intp)
+    nearest: IntArray = (
+        NearestNeighbors(n_neighbors=count).fit(points).kneighbors(rows, return_distance=False)
+    )
+    if is_sparse(rows):
+        apart = rows[np.repeat(np.arange(rows.shape[0]), count)] - points[nearest.ravel()]
+        return _ascending(np.sqrt(np.asarray(apart.power(2).sum(axis=1)).reshape(nearest.shape)), nearest)
+    # The search forms squared distances as differences of products; what it found is measured anew.
+    distances = np.linalg.norm(rows[:, None, :] - points[nearest], axis=2)
+    return _ascending(distances, nearest)
+
+
+def _ascending(distances: FloatArray, nearest: IntArray) -> tuple[FloatArray, IntArray]:
+    """Return distances and where they lead to, sorted in each row."""
+    order = np.argsort(distances, axis=1, kind="stable")
+    return np.take_along_axis(distances, order, 1), np.take_along_axis(nearest, order, 1).astype(np.intp)
+
+
+def _sorted_rows(distances: sp.csr_array) -> tuple[IntArray, IntArray, FloatArray]:
+    """Return rows, columns and values of what is stored, row by row, the smallest values first."""
+    if (distances.data < 0).any():
+        raise ValueError("X has a distance below 0.")
+    rows = np.repeat(np.arange(distances.shape[0]), np.diff(distances.indptr))
+    order = np.lexsort((distances.data, rows))
+    return rows[order], distances.indices[order].astype(np.intp), distances.data[order]
+
+
+def _rank_in_row(rows: IntArray, n_rows: int) -> IntArray:
+    """Return the place of every entry within its row, for entries sorted by row."""
+    starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n_rows))[:-1]])
+    return np.arange(len(rows)) - starts[rows]
+
+
+# ---- nystroem's extension of eigenvectors of a graph to new points
+#
+# A coordinate of the random walk satisfies ``(1 - lambda) d_i y_i = sum_j W_ij y_j``. A new point with edges
+# ``w_j`` to the training points gets the value that satisfies the same equation (Bengio et al. 2004, NIPS
+# 16). Where ``W`` has no self-loops, the edge ``w_o`` to the nearest training point stands for the point's
+# own and is left out of its degree; ``w_o y`` on both sides of the equation then gives
+#
+#     y(x) = sum_j w_j y_j / (w_o + (1 - lambda) (sum_j w_j - w_o)).
+#
+# With the edges of a training point, ``w_o`` the weight of its edge to itself, that is the coordinate of that
+# point, and it is a continuous function of the weights.
+
+
+_ON_TOP = 1e-6  # of the weight 1 of a point with itself: a new point that close is the training point
+_LEAST_ROOM = 1e-2
+_LEAST_DECAY = 1e-8  # of 1 - lambda: below it, rounding decides
+
+
+def extend_random_walk(
+    edges: NewEdges, vectors: FloatArray, eigenvalues: FloatArray, weights: FloatArray | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """Extend right eigenvectors of a random walk.
+
+    Parameters
+    ----------
+    edges : NewEdges
+        Of N new points to n training points.
+    vectors : ndarray (n, K)
+        ``y``.
+    eigenvalues : ndarray (K,)
+        ``lambda`` of the Laplacian, 1 less the eigenvalue of the walk.
+    weights : ndarray (n,), optional
+        Factors of the training points in the weights of all their edges.
+
+    Returns
+    -------
+    ndarray (N, K)
+        Coordinates of the new points.
+    ndarray (N,)
+        Their degrees, without their own edges.
+
+    Raises
+    ------
+    ValueError
+        If a point has no edge, or a coordinate has the eigenvalue 1 and nothing stands for the point itself.
+    """
+    if weights is None:
+        total = np.asarray(edges.weights.sum(axis=1)).ravel()
+        mean = np.asarray(edges.weights @ vectors)
+    else:
+        total = np.asarray(edges.weights @ weights).ravel()
+        mean = np.asarray(edges.weights @ (weights[:, None] * vectors))
+    if not (total > 0).all():
+        raise ValueError(f"X[{int(np.argmin(total))}] has no affinity to any training point.")
+    others = np.maximum(total - edges.own, 0.0)
+    decay = 1.0 - eigenvalues
+    if (edges.nearest >= 0).all() and edges.own.all():
+        # Beyond lambda = 1 the nearest point stands for more of the new one: its weight is free, and grows
+        # so that the denominator does not vanish.
+        mean = mean + np.outer(others, np.maximum(-decay, 0.0)) * vectors[edges.nearest]
+        decay = np.maximum(decay, 0.0)
+    elif (np.abs(decay) < _LEAST_DECAY).any():
+        raise ValueError(
+            f"Component {int(np.argmin(np.abs(decay)))} has the eigenvalue 1 and cannot be extended to new "
+            "points. Ask for fewer components."
+        )
+    return mean / (edges.own[:, None] + np.outer(others, decay)), others * edges.scale
+
+
+def extend_unnormalized(edges: NewEdges, vectors: FloatArray, eigenvalues: FloatArray) -> FloatArray:
+    """Extend eigenvectors of ``L = D - W``, in which self-loops cancel.
+
+    Parameters
+    ----------
+    edges : NewEdges
+        Of N new points to n training points.
+    vectors : ndarray (n, K)
+        ``y``.
+    eigenvalues : ndarray (K,)
+        ``lambda`` with ``L y = lambda y``.
+
+    Returns
+    -------
+    ndarray (N, K)
+        Coordinates of the new points.
+
+    Raises
+    ------
+    ValueError
+        If a point has no edge, or, away from the training points, a degree of at most an eigenvalue.
+    """
+    total = np.asarray(edges.weights.sum(axis=1)).ravel()
+    if not (total > 0).all():
+        raise ValueError(f"X[{int(np.argmin(total))}] has no affinity to any training point.")
+    own = edges.own * edges.scale
+    room = (total * edges.scale)[:, None] - eigenvalues
+    # At a training point numerator and denominator vanish together: the coordinate is known there.
+    known = (room <= _LEAST_ROOM) & (own >= 1.0 - _ON_TOP)[:, None] & (edges.nearest >= 0)[:, None]
+    if ((room <= 0) & ~known).any():
+        i, k = np.argwhere((room <= 0) & ~known)[0]
+        raise ValueError(
+            f"X[{i}] has the degree {total[i] * edges.scale[i]:g}, not more than eigenvalue {k}, "
+            f"{eigenvalues[k]:g}, so the unnormalised embedding cannot be extended to it. Use "
+            "normalization='random_walk'."
+        )
+    extended = np.asarray(edges.weights @ vectors) * edges.scale[:, None] / np.where(known, 1.0, room)
+    return np.where(known, vectors[edges.nearest], extended)

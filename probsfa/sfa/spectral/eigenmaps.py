@@ -1,0 +1,331 @@
+"""Laplacian eigenmaps: the smoothest coordinates on a graph of neighbours, for old points and new ones.
+
+With edge weights ``W``, degrees ``D = diag(W 1)`` and ``L = D - W`` the embedding solves (Belkin & Niyogi
+2003, doi:10.1162/089976603321780317; Sprekeler 2011, doi:10.1162/neco_a_00214, eqs. 2.1-2.3)::
+
+    random_walk     L y = lambda D y,                 y' D y = 1
+    symmetric       D^-1/2 L D^-1/2 z = lambda z,     z' z = 1         (z = D^1/2 y of the random walk)
+    unnormalized    L y = lambda y,                   y' y = 1
+
+The constant solution is left out. Slow feature analysis is the same problem with neighbours in time, and
+generalised SFA on one-hot features with node weights D has ``delta = 2 lambda``.
+"""
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from probsfa._frames import lists_in_lists_out
+from probsfa._saving import Saved
+from probsfa._typing import FloatArray
+from probsfa._validation import Sequences, check_count, check_option
+from probsfa.linalg import canonical_signs
+from probsfa.sfa.spectral.affinity import LowRankAffinity, affinity_graph, affinity_tags, new_edges
+from probsfa.sfa.spectral.edges import NewEdges, extend_random_walk, extend_unnormalized
+from probsfa.sfa.spectral.laplacian import GraphSpectrum, graph_spectrum, spectrum_by_products
+
+__all__ = ["LaplacianEigenmaps", "spectrum_of_graph", "warn_if_disconnected"]
+
+_USUAL_WEIGHTS = (1e-100, 1e100)  # largest weights outside are brought to about 1: their squares overflow
+
+
+@lists_in_lists_out
+class LaplacianEigenmaps(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Embed points so that neighbours stay close.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Dimension of the embedding.
+    affinity : str, TrainingGraph or callable, default="nearest_neighbors"
+        How the graph is made:
+
+        - ``"nearest_neighbors"``: weight 1 between points each of which is among the nearest of the other,
+          1/2 where only one is;
+        - ``"rbf"``: ``exp(-gamma |x - x'|^2)`` between all different points;
+        - ``"precomputed"``: X itself is the affinity, a dense or sparse symmetric matrix without an entry
+          below zero, or a training graph;
+        - ``"precomputed_nearest_neighbors"``: X holds distances, dense or sparse, such as
+          ``NearestNeighbors.kneighbors_graph(mode="distance")`` gives them; the nearest are joined as above;
+        - a training graph, one vertex for each row of X;
+        - a function ``affinity(X, Y)`` that gives weights between rows, symmetric for ``affinity(X, X)``.
+
+        Self-loops of ready-made graphs and functions count in the degrees.
+    n_neighbors : int, optional
+        Neighbours of each point *with the point itself as one of them*, the count of scikit-learn's
+        ``SpectralEmbedding``. Default 10, or half the points where there are no more than 10.
+    gamma : float, {"median", "neighbors", "self_tuning"} or None, default=None
+        Decay of the kernel. None is ``1 / n_features``, which suits columns of unit variance. "median" takes
+        1 over twice the median squared distance, "neighbors" 1 over twice the mean squared distance to
+        neighbour number ``3/4 sqrt(n)``, and "self_tuning" scales every squared distance by the distances of
+        both points to their seventh neighbours (:mod:`probsfa.sfa.spectral.affinity` has the sources).
+    n_landmarks : int, "auto" or None, default="auto"
+        Points through which the heat kernel of very many points is taken (Nystroem's method): an array of n
+        by n_landmarks in place of n by n. None takes all pairs; "auto" does so up to 20,000 points, and
+        takes 1,000 landmarks beyond.
+    normalization : {"random_walk", "symmetric", "unnormalized"}, default="random_walk"
+        Which Laplacian.
+    eigen_solver : {"auto", "dense", "elimination", "lanczos"}, default="auto"
+        How the eigenvalues are found. "auto" weighs sparse elimination (long thin graphs) against Lanczos
+        iteration (short wide ones) by the shape of the graph; "dense" is for small ones.
+
+    Attributes
+    ----------
+    embedding_ : ndarray (n, K)
+        Coordinates of the training points, smoothest first. For each the sign makes the largest of its
+        correlations with the single points positive (the first such point where several tie).
+    eigenvalues_ : ndarray (K,)
+        ``lambda``, ascending; zero as often as there are connected components, less one.
+    n_connected_components_ : int
+        Number of connected components of the graph.
+    degrees_ : ndarray (n,)
+        Sums of the edge weights.
+    affinity_matrix_ : sparse array, ndarray or LowRankAffinity (n, n)
+        The edge weights; with landmarks, an object with ``@``, ``sum`` and ``toarray``.
+    gamma_ : float or None
+        Decay of the kernel; None where there is none, or one for each point.
+    solver_ : str
+        The eigen-solver that was used.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Warns
+    -----
+    UserWarning
+        If the graph is not connected, which says how many components there are; or if landmarks are too few.
+
+    See Also
+    --------
+    SpectralClustering : Clusters of the same coordinates.
+    GraphSFA : The same objective for functions of the samples, which extend to new ones by themselves.
+
+    Examples
+    --------
+    An arc is unrolled: the first coordinate follows the angle.
+
+    >>> import numpy as np
+    >>> angle = np.linspace(0, np.pi, 200)
+    >>> X = np.column_stack([np.cos(angle), np.sin(angle)])
+    >>> embedding = LaplacianEigenmaps(n_components=1, n_neighbors=5).fit_transform(X)
+    >>> bool(np.all(np.diff(embedding[:, 0]) < 0) or np.all(np.diff(embedding[:, 0]) > 0))
+    True
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        affinity: Any = "nearest_neighbors",
+        n_neighbors: int | None = None,
+        gamma: float | str | None = None,
+        n_landmarks: int | str | None = "auto",
+        normalization: str = "random_walk",
+        eigen_solver: str = "auto",
+    ) -> None:
+        self.n_components = n_components
+        self.affinity = affinity
+        self.n_neighbors = n_neighbors
+        self.gamma = gamma
+        self.n_landmarks = n_landmarks
+        self.normalization = normalization
+        self.eigen_solver = eigen_solver
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Embed the training points.
+
+        Parameters
+        ----------
+        X : array-like (n, D), list of array-likes (n_i, D), or affinity (n, n)
+            Points; the members of a list are taken together. A sparse matrix of points serves where
+            distances make the graph. A dense or sparse affinity, or a training graph, if
+            ``affinity="precomputed"``; distances if ``affinity="precomputed_nearest_neighbors"``.
+        y : ignored
+
+        Returns
+        -------
+        LaplacianEigenmaps
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is out of range, an affinity is not symmetric or negative, a point has no edge
+            where the Laplacian is normalised, or there are no more points than components.
+        """
+        self._fit(X)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Embed the training points and return their coordinates, in the shape of the input.
+
+        Parameters
+        ----------
+        X : array-like (n, D), list of array-likes (n_i, D), or affinity (n, n)
+            As in :meth:`fit`.
+        y : ignored
+
+        Returns
+        -------
+        ndarray (n, K), or list of ndarrays (n_i, K)
+            ``embedding_``.
+        """
+        sequences = self._fit(X)
+        return self.embedding_ if sequences is None else sequences.restore(self.embedding_)
+
+    def transform(self, X: Any) -> Any:
+        """Extend the embedding to new points (Nystroem).
+
+        A new point gets the coordinates that solve the equation of the embedding with its edges to the
+        training points (Bengio et al. 2004, NIPS 16). The edge to the nearest of them stands for the point
+        itself and is left out of the degree, as self-loops are left out of the training graph. So at a
+        training point this is the point's coordinate, up to rounding, and near it a value nearby: with "rbf"
+        it is continuous everywhere for eigenvalues up to 1; with nearest neighbours it is constant around
+        each training point and jumps where the set of neighbours does. Where distances tie, so that the
+        order of the rows decides who is a neighbour, points next to a training point may differ from it by
+        as much as the tied edges weigh.
+
+        Parameters
+        ----------
+        X : array-like (N, D), list of array-likes (N_i, D), or affinity (N, n)
+            New points, or their affinities to the training points if ``affinity="precomputed"``.
+
+        Returns
+        -------
+        ndarray (N, K), or list of ndarrays (N_i, K)
+            Coordinates.
+
+        Raises
+        ------
+        ValueError
+            If a point has no edge to the training points, or a coordinate cannot be extended because its
+            eigenvalue is 1 (normalised) or at least the point's degree (unnormalised).
+        """
+        check_is_fitted(self)
+        sequences, n_rows, blocks = new_edges(self, X, self._new)
+        outputs = np.empty((n_rows, self.embedding_.shape[1]), dtype=np.float64)
+        for rows, edges in blocks:
+            outputs[rows] = self._extend(edges)
+        return outputs if sequences is None else sequences.restore(outputs)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether there is an embedding."""
+        return hasattr(self, "embedding_")
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn what the estimator accepts."""
+        return affinity_tags(super().__sklearn_tags__(), self.affinity)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.embedding_.shape[1]
+
+    def _fit(self, X: Any) -> Sequences | None:
+        check_count("n_components", self.n_components)
+        check_option("normalization", self.normalization, ("random_walk", "symmetric", "unnormalized"))
+        check_option("eigen_solver", self.eigen_solver, ("auto", "dense", "elimination", "lanczos"))
+        sequences, W, self._new = affinity_graph(self, X)
+        spectrum, self.degrees_ = spectrum_of_graph(
+            W, self.n_components, self.normalization, method=self.eigen_solver
+        )
+        warn_if_disconnected(spectrum.n_connected, self.n_components)
+        self.affinity_matrix_ = W
+        self.gamma_ = getattr(self._new.edges, "gamma", None)
+        self.embedding_ = spectrum.vectors
+        self.eigenvalues_ = spectrum.eigenvalues
+        self.n_connected_components_ = spectrum.n_connected
+        self.solver_ = spectrum.method
+        return sequences
+
+    def _extend(self, edges: NewEdges) -> FloatArray:
+        """Return the coordinates of new points."""
+        if self.normalization == "unnormalized":
+            return extend_unnormalized(edges, self.embedding_, self.eigenvalues_)
+        if self.normalization == "random_walk":
+            return extend_random_walk(edges, self.embedding_, self.eigenvalues_)[0]
+        root = np.sqrt(self.degrees_)[:, None]
+        y, degrees = extend_random_walk(edges, self.embedding_ / root, self.eigenvalues_)
+        return y * np.sqrt(degrees)[:, None]
+
+
+def spectrum_of_graph(
+    W: Any, n_components: int, normalization: str, *, method: str = "auto"
+) -> tuple[GraphSpectrum, FloatArray]:
+    """Return the normalised embedding of a graph, with canonical signs, and its degrees.
+
+    Raises
+    ------
+    ValueError
+        If there are too few vertices, or one without edges where the Laplacian is normalised.
+    """
+    n = W.shape[0]
+    if n_components >= n:
+        raise ValueError(
+            f"n_components={n_components} is more than {n} samples allow: at most {n - 1} beside the "
+            "constant."
+        )
+    with np.errstate(over="ignore"):
+        degrees = np.asarray(W.sum(axis=1)).ravel()
+    if not np.isfinite(degrees).all():
+        raise ValueError("The edge weights are too large: their sums overflow. Divide them by the largest.")
+    if isinstance(W, LowRankAffinity) and normalization != "unnormalized" and not (degrees > 0).all():
+        raise ValueError(
+            f"The {W.factor.shape[1]} landmarks do not reach X[{int(np.argmin(degrees))}]: raise "
+            "n_landmarks, or lower gamma."
+        )
+    if normalization != "unnormalized" and not degrees.all():
+        raise ValueError(
+            f"X[{int(np.argmin(degrees))}] has no edge to any point, so the {normalization} Laplacian is not "
+            "defined. Leave such points out, raise n_neighbors, lower gamma, or use "
+            "normalization='unnormalized'."
+        )
+    mass = np.ones(n, dtype=np.float64) if normalization == "unnormalized" else degrees
+    if isinstance(W, LowRankAffinity):
+        spectrum = _low_rank_spectrum(W, mass, n_components)
+    else:
+        scale = _scale_of_weights(W)
+        plain = normalization == "unnormalized"
+        scaled = W if scale == 1.0 else W / scale
+        spectrum = graph_spectrum(scaled, mass if plain else mass / scale, n_components, method=method)
+        if plain:
+            spectrum = spectrum._replace(eigenvalues=spectrum.eigenvalues * scale)
+        else:
+            spectrum = spectrum._replace(vectors=spectrum.vectors / np.sqrt(scale))  # y' D y = 1
+    # the inputs an eigenmap is a function of are the indicators of the single points
+    part = (mass / mass.sum())[:, None]
+    signs = canonical_signs(spectrum.vectors * part, np.sqrt(part * (1 - part))[:, 0])
+    y = spectrum.vectors * signs
+    if normalization == "symmetric":
+        y = y * np.sqrt(mass)[:, None]
+    return spectrum._replace(vectors=y), degrees
+
+
+def _low_rank_spectrum(W: LowRankAffinity, mass: FloatArray, n_components: int) -> GraphSpectrum:
+    """Return the spectrum of a graph whose weights are a product of two factors."""
+    n, rank = W.factor.shape
+    if n_components > min(n - 3, rank):
+        return graph_spectrum(W.toarray(), mass, n_components)
+    return spectrum_by_products(W, mass, n_components)
+
+
+def _scale_of_weights(W: Any) -> float:
+    """Return a power of two to divide weights by: 1 for those whose products are no trouble."""
+    largest = float(W.max())
+    if largest == 0.0 or _USUAL_WEIGHTS[0] <= largest <= _USUAL_WEIGHTS[1]:
+        return 1.0
+    return float(2.0 ** np.floor(np.log2(largest)))
+
+
+def warn_if_disconnected(n_connected: int, n_components: int) -> None:
+    """Warn of a graph in several pieces, on behalf of an estimator's fit."""
+    if n_connected == 1:
+        return
+    columns = min(n_connected - 1, n_components)
+    warnings.warn(
+        f"The graph has {n_connected} connected components, so the first {columns} of {n_components} "
+        "coordinates only tell them apart and the rest each live on one component. Raise n_neighbors, lower "
+        "gamma, or embed the components one by one.",
+        stacklevel=4,
+    )

@@ -1,0 +1,404 @@
+"""The smooth end of a graph's spectrum: ``L y = lambda M y`` with the smallest ``lambda``.
+
+``W`` (n, n) holds edge weights, symmetric and not negative; ``L = diag(W 1) - W`` is the graph Laplacian and
+``M = diag(mass)`` a positive mass: the degrees for the random-walk Laplacian (Sprekeler 2011,
+doi:10.1162/neco_a_00214, eq. 2.3), ones for the unnormalised one. Three facts shape the computation:
+
+* The null space is known: a constant on every connected component. Components are solved one by one and the
+  zeros are written down exactly, so no solver has to find them and a disconnected graph costs nothing.
+* On a connected graph ``L`` without its last row and column is a regular M-matrix, stable to factorise
+  without pivoting, and its inverse is the pseudo-inverse of ``L`` up to a constant. There is no shift to
+  choose, and eigenvalues of any smallness stay apart.
+* Elimination is cheap on long thin graphs (curves, surfaces) and hopeless on short wide ones (clouds in many
+  dimensions), where Lanczos iteration on ``W`` itself needs few steps. One breadth-first search tells
+  which kind a graph is; see :func:`choose_method`.
+"""
+
+import functools
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.sparse.csgraph import breadth_first_order, connected_components
+from scipy.sparse.linalg import LinearOperator, eigsh, splu
+
+from probsfa._threads import one_blas_thread
+from probsfa._typing import FloatArray
+
+__all__ = [
+    "GraphSpectrum",
+    "choose_method",
+    "connected_parts",
+    "graph_spectrum",
+    "is_sparse",
+    "spectrum_by_products",
+]
+
+_DENSE_ROWS = 300  # below, a full eigendecomposition takes milliseconds and repeated eigenvalues no thought
+_PROBE_STEPS = 5
+_LANCZOS_EXTRA = 3  # more than wanted: the last ones wanted may be close together
+_LANCZOS_TOL = 1e-13  # of the largest eigenvalue; 0 would be the rounding and costs a quarter more
+_RATIO_BASIS = 14  # vectors beside the wanted ones: the fewest solves on curves and surfaces
+_PROBE_TOL = 1e-5  # a residual; what it says of the eigenvalue is far better, and always from below
+
+
+class GraphSpectrum(NamedTuple):
+    """The smallest eigenvalues of a graph Laplacian, without the one that belongs to the constant.
+
+    Attributes
+    ----------
+    eigenvalues : ndarray (K,)
+        Ascending; exactly zero as often as there are connected components, less one.
+    vectors : ndarray (n, K)
+        ``y`` with ``y' M y = 1``, orthogonal to each other and to the constant in the same sense.
+    n_connected : int
+        Number of connected components.
+    method : str
+        What solved the largest component: "dense", "elimination" or "lanczos".
+    """
+
+    eigenvalues: FloatArray
+    vectors: FloatArray
+    n_connected: int
+    method: str
+
+
+def graph_spectrum(W: Any, mass: FloatArray, n_components: int, *, method: str = "auto") -> GraphSpectrum:
+    """Find the smoothest functions on a graph.
+
+    Parameters
+    ----------
+    W : sparse array or ndarray (n, n)
+        Edge weights, symmetric, not negative; the diagonal does not matter.
+    mass : ndarray (n,)
+        Positive masses.
+    n_components : int
+        How many, from 1 to n - 1.
+    method : {"auto", "dense", "elimination", "lanczos"}, default="auto"
+        How large components are solved; "auto" is :func:`choose_method`.
+
+    Returns
+    -------
+    GraphSpectrum
+        Eigenvalues and vectors; signs are as they come.
+
+    Examples
+    --------
+    The path of three vertices has the eigenvalues 1 and 3:
+
+    >>> W = np.array([[0.0, 1, 0], [1, 0, 1], [0, 1, 0]])
+    >>> graph_spectrum(W, np.ones(3), 2).eigenvalues
+    array([1., 3.])
+    """
+    W = _edges_that_count(W)
+    n_connected, labels = connected_parts(W)
+    values, vectors = _contrasts(labels, mass, n_connected, n_components)
+    used = "dense"
+    missing = n_components - len(values)
+    if missing > 0:
+        parts = _by_component(labels, n_connected)
+        solved: list[tuple[NDArray[np.intp], FloatArray, FloatArray]] = []
+        for i, part in enumerate(parts):
+            if len(part) == 1:
+                continue
+            inside = W if n_connected == 1 else W[part][:, part]
+            eigenvalues, y, how = _solve_connected(inside, mass[part], min(missing, len(part) - 1), method)
+            solved.append((part, eigenvalues, y))
+            used = how if i == 0 else used
+        more, columns = _smallest_of_all(solved, len(mass), missing)
+        values, vectors = np.concatenate([values, more]), np.hstack([vectors, columns])
+    return GraphSpectrum(values, vectors, n_connected, used)
+
+
+def spectrum_by_products(W: Any, mass: FloatArray, n_components: int) -> GraphSpectrum:
+    """Find the smoothest functions on a graph of which only products with vectors are known.
+
+    Parameters
+    ----------
+    W : object with ``@`` and ``sum(axis=1)``
+        Edge weights (n, n), symmetric; the diagonal does not matter.
+    mass : ndarray (n,)
+        Positive masses.
+    n_components : int
+        How many, at most n - 3.
+
+    Returns
+    -------
+    GraphSpectrum
+        Every eigenvalue below the rounding counts as a component of the graph.
+
+    See Also
+    --------
+    graph_spectrum : Of a graph whose edges are known one by one.
+    """
+    degrees = np.asarray(W.sum(axis=1)).ravel()
+    root = np.sqrt(mass)
+    z = _smoothest_by_lanczos(W, degrees, root, n_components)
+    values, y = _ritz(W, degrees, z, root)
+    least = len(mass) * np.finfo(np.float64).eps * float(np.max(degrees / mass))
+    values[values <= least] = 0.0
+    return GraphSpectrum(values, y, 1 + int(np.sum(values == 0.0)), "lanczos")
+
+
+def connected_parts(W: Any) -> tuple[int, NDArray[np.int32]]:
+    """Return the number of connected components, and for every vertex the component it is in."""
+    n = W.shape[0]
+    if not is_sparse(W) and (np.count_nonzero(W[0]) >= n - 1):
+        return 1, np.zeros(n, dtype=np.int32)  # one vertex sees all others: no need for a sparse copy
+    count, labels = connected_components(sp.csr_array(W), connection="strong")  # it is symmetric
+    return int(count), labels
+
+
+def choose_method(W: Any, n_components: int) -> str:
+    """Choose the cheapest way to the spectrum of a connected graph.
+
+    Breadth-first search from an end of the graph cuts it into levels. The widest level, ``w`` vertices, is
+    about the border at which elimination has to join two halves: it costs near ``w^3`` operations. The number
+    of levels is how many products with ``W`` it takes for one end to hear of the other: Lanczos iteration
+    needs a small multiple of it. The factors below were fitted to timings on curves, surfaces,
+    solids and clouds of 5,000 to 200,000 points.
+
+    Parameters
+    ----------
+    W : sparse array or ndarray (n, n)
+        Edge weights of a connected graph.
+    n_components : int
+        How many eigenvectors are wanted.
+
+    Returns
+    -------
+    {"dense", "elimination", "lanczos"}
+    """
+    n = W.shape[0]
+    if n <= _DENSE_ROWS or 4 * n_components >= n:
+        return "dense"
+    if not is_sparse(W):
+        return "elimination"
+    n_levels, width = _levels(W)
+    fill = 2.5 * W.nnz + 1.5 * width**2
+    solves = 25 + 3 * n_components
+    elimination = 1e-10 * width**3 + solves * 4e-9 * fill
+    lanczos = (80 + 7 * n_levels) * (1 + n_components / 10) * (1.5e-9 * W.nnz + 2e-8 * n)
+    return "elimination" if elimination <= lanczos else "lanczos"
+
+
+def is_sparse(W: Any) -> bool:
+    """Tell sparse matrices from arrays (and leave the type open: both kinds go the same ways)."""
+    return bool(sp.issparse(W))
+
+
+def _edges_that_count(W: Any) -> Any:
+    """Return W without its diagonal and without edges too light to change a degree in double precision.
+
+    Such edges would leave a graph connected in name only, with eigenvalues below the rounding.
+    """
+    if is_sparse(W):
+        W = _short_indices(sp.csr_array(W))
+        degrees = np.asarray(W.sum(axis=1)).ravel()
+        busiest = int(np.diff(W.indptr).max(initial=1))
+        least = busiest * np.finfo(np.float64).eps * degrees.max(initial=0.0)
+        if W.data.min(initial=np.inf) > least and not W.diagonal().any():
+            return W
+        W = W.tocoo()
+        floor = busiest * np.finfo(np.float64).eps * np.sqrt(degrees[W.row] * degrees[W.col])
+        kept = (W.row != W.col) & (W.data > floor)
+        return sp.csr_array((W.data[kept], (W.row[kept], W.col[kept])), shape=W.shape)
+    W = np.array(W, dtype=np.float64)
+    np.fill_diagonal(W, 0.0)
+    root = np.sqrt(W.sum(axis=1))
+    W[len(W) * np.finfo(np.float64).eps * np.outer(root, root) >= W] = 0.0
+    return W
+
+
+def _short_indices(W: sp.csr_array) -> sp.csr_array:
+    """Return W with 32-bit indices where they suffice: a product is as fast as what it has to read."""
+    if W.indices.dtype == np.int32 or max(W.nnz, *W.shape) > np.iinfo(np.int32).max:
+        return W
+    return sp.csr_array((W.data, W.indices.astype(np.int32), W.indptr.astype(np.int32)), shape=W.shape)
+
+
+def _by_component(labels: NDArray[np.int32], n_connected: int) -> list[NDArray[np.intp]]:
+    """Return the vertices of every component, the largest component first."""
+    sizes = np.bincount(labels, minlength=n_connected)
+    parts = np.split(np.argsort(labels, kind="stable"), np.cumsum(sizes)[:-1])
+    return [parts[i] for i in np.argsort(-sizes, kind="stable")]
+
+
+def _contrasts(
+    labels: NDArray[np.int32], mass: FloatArray, n_connected: int, n_components: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return the null space of L less the constant: every component against all smaller ones."""
+    count = min(n_connected - 1, n_components)
+    vectors = np.zeros((len(mass), count), dtype=np.float64)
+    parts = _by_component(labels, n_connected) if count else []
+    weights = np.array([mass[part].sum() for part in parts])
+    for j in range(count):
+        here, later = weights[j], weights[j + 1 :].sum()
+        vectors[np.concatenate(parts[j + 1 :]), j] = -np.sqrt(here / later / (here + later))
+        vectors[parts[j], j] = np.sqrt(later / here / (here + later))
+    return np.zeros(count, dtype=np.float64), vectors
+
+
+def _smallest_of_all(
+    solved: list[tuple[NDArray[np.intp], FloatArray, FloatArray]], n: int, count: int
+) -> tuple[FloatArray, FloatArray]:
+    """Merge the spectra of the components."""
+    spectra = [eigenvalues for _, eigenvalues, _ in solved]
+    values = np.concatenate(spectra)
+    owner = np.concatenate([np.full(len(spectrum), i) for i, spectrum in enumerate(spectra)])
+    column = np.concatenate([np.arange(len(spectrum)) for spectrum in spectra])
+    chosen = np.argsort(values, kind="stable")[:count]
+    vectors = np.zeros((n, len(chosen)), dtype=np.float64)
+    for j, k in enumerate(chosen):
+        part, _, inside = solved[owner[k]]
+        vectors[part, j] = inside[:, column[k]]
+    return values[chosen], vectors
+
+
+def _solve_connected(W: Any, mass: FloatArray, count: int, method: str) -> tuple[FloatArray, FloatArray, str]:
+    """Solve one connected graph: eigenvalues, vectors with unit mass, and the method used."""
+    n = W.shape[0]
+    how = choose_method(W, count) if method == "auto" or n <= _DENSE_ROWS else method
+    degrees = np.asarray(W.sum(axis=1)).ravel()
+    root = np.sqrt(mass)
+    null = root / np.linalg.norm(root)
+    if how == "dense" or count > n - 3:
+        dense = W.toarray() if is_sparse(W) else W
+        operator = (np.diag(degrees) - dense) / root / root[:, None]
+        _, z = scipy.linalg.eigh(operator, subset_by_index=(0, count))
+        z = _orthonormal(z - np.outer(null, null @ z), drop=1)
+        return *_ritz(W, degrees, z, root), "dense"
+    # All below is products with vectors: too little for several threads, which only wait for each other.
+    with one_blas_thread() if is_sparse(W) else nullcontext():
+        if how == "elimination":
+            inverse = _grounded_inverse(W, degrees)
+            z = _leading_vectors(lambda x: root * inverse(root * x), null, count, ratio=True)
+        else:
+            z = _smoothest_by_lanczos(W, degrees, root, count)
+        return *_ritz(W, degrees, z, root), how
+
+
+def _smoothest_by_lanczos(W: Any, degrees: FloatArray, root: FloatArray, count: int) -> FloatArray:
+    """Return the eigenvectors of the smallest eigenvalues, the constant left out, by products with W."""
+    inner, outer = degrees / root**2, 1 / root
+    top = 2 * float(np.max(inner))
+    null = root / np.linalg.norm(root)
+    return _leading_vectors(lambda x: (top - inner) * x + outer * (W @ (outer * x)), null, count, ratio=False)
+
+
+def _grounded_inverse(W: Any, degrees: FloatArray) -> Callable[[FloatArray], FloatArray]:
+    """Return the map from b, of sum zero, to a solution of ``L y = b`` on a connected graph.
+
+    The last vertex is held at zero. What is left of L is an M-matrix: no pivoting is needed, so the ordering
+    may serve sparsity alone. Minimum degree on ``A' + A`` gave the least fill of the orderings SuperLU
+    offers, a half to a third of the default's, and reverse Cuthill-McKee the most.
+    """
+    solve: Callable[[FloatArray], FloatArray]
+    if not is_sparse(W):
+        factor = scipy.linalg.cho_factor(np.diag(degrees[:-1]) - W[:-1, :-1], overwrite_a=True)
+        solve = functools.partial(scipy.linalg.cho_solve, factor)
+    else:
+        rows = sp.csr_array(sp.diags_array(degrees, format="csr") - W)[:-1, :-1]
+        L = sp.csc_array((rows.data, rows.indices, rows.indptr), shape=rows.shape)  # symmetric
+        options = {"SymmetricMode": True}
+        lu = splu(L, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, panel_size=1, options=options)
+        solve = functools.partial(
+            lu.solve, trans="T"
+        )  # the same for a symmetric matrix, and a quarter faster
+
+    def inverse(b: FloatArray) -> FloatArray:
+        return np.append(solve(b[:-1]), 0.0)
+
+    return inverse
+
+
+def _leading_vectors(
+    product: Callable[[FloatArray], FloatArray], null: FloatArray, count: int, *, ratio: bool
+) -> FloatArray:
+    """Return the eigenvectors of the largest eigenvalues of a positive operator, away from `null`.
+
+    Lanczos iteration with one vector sees a second copy of a repeated eigenvalue only through rounding, and
+    may miss it. So the complement of what was found is searched until nothing larger is left there.
+    `ratio` says that the operator is an inverse, whose leading eigenvalues are far apart.
+    """
+    basis, values = null[:, None], np.zeros(0, dtype=np.float64)
+    wanted = count if ratio else min(count + _LANCZOS_EXTRA, len(null) - 3)
+    while wanted:
+        new_values, new = _lanczos(product, basis, wanted, ratio, tol=_LANCZOS_TOL)
+        basis, values = np.hstack([basis, new]), np.concatenate([values, new_values])
+        least = np.sort(values)[-count]
+        wanted = int(_largest_left(product, basis, ratio) > least * (1 + 1e-8))
+    order = np.argsort(-values, kind="stable")[:count]
+    return _orthonormal(basis[:, 1:][:, order])
+
+
+def _lanczos(
+    product: Callable[[FloatArray], FloatArray], known: FloatArray, count: int, ratio: bool, tol: float
+) -> tuple[FloatArray, FloatArray]:
+    """Run Lanczos iteration in the complement of `known`."""
+    n = len(known)
+
+    def deflated(x: FloatArray) -> FloatArray:
+        x = x - known @ (known.T @ x)
+        y = product(x)
+        return y - known @ (known.T @ y)
+
+    start = np.random.default_rng(0).standard_normal(n)
+    basis = min(n, count + _RATIO_BASIS if ratio else max(2 * count + 1, 50))
+    operator = LinearOperator((n, n), matvec=deflated, dtype=np.float64)
+    start -= known @ (known.T @ start)
+    return eigsh(operator, k=count, which="LA", v0=start, ncv=basis, maxiter=100 * n, tol=tol)
+
+
+def _largest_left(product: Callable[[FloatArray], FloatArray], known: FloatArray, ratio: bool) -> float:
+    """Estimate, from below, the largest eigenvalue in the complement of what is known."""
+    if known.shape[1] >= len(known) - 2:
+        return 0.0
+    if not ratio:  # the eigenvalues lie close together: only a converged search can tell
+        return float(_lanczos(product, known, 1, ratio, tol=_PROBE_TOL)[0][0])
+    x = np.random.default_rng(1).standard_normal(len(known))
+    V, AV = known[:, :0], known[:, :0]
+    for _ in range(_PROBE_STEPS):
+        for basis in (known, V, known, V):
+            x = x - basis @ (basis.T @ x)
+        V = np.column_stack([V, x / np.linalg.norm(x)])
+        x = product(V[:, -1])
+        AV = np.column_stack([AV, x])
+    H = V.T @ AV
+    return float(scipy.linalg.eigvalsh((H + H.T) / 2)[-1])
+
+
+def _ritz(W: Any, degrees: FloatArray, z: FloatArray, root: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Diagonalise L among the vectors found, which restores digits an inverse has lost."""
+    y = z / root[:, None]
+    energy = y.T @ (degrees[:, None] * y - W @ y)
+    values, rotation = scipy.linalg.eigh((energy + energy.T) / 2)
+    y = y @ rotation
+    return np.maximum(values, 0.0), y
+
+
+def _orthonormal(z: FloatArray, drop: int = 0) -> FloatArray:
+    """Return an orthonormal basis with the least change to the columns, without the `drop` shortest."""
+    u, s, vt = scipy.linalg.svd(z, full_matrices=False)
+    return (u @ vt) if drop == 0 else u[:, : len(s) - drop]
+
+
+def _levels(W: Any) -> tuple[int, int]:
+    """Return the number of levels of a breadth-first search from a far vertex, and the size of the widest."""
+    source, n = 0, W.shape[0]
+    for _ in range(2):  # each search starts where the last one ended, so as to begin at an end of the graph
+        order, predecessors = breadth_first_order(W, source)
+        position = np.empty(n, dtype=np.intp)
+        position[order] = np.arange(n)
+        parents = position[
+            predecessors[order[1:]]
+        ]  # ascending, as vertices are found in the order of parents
+        borders = [0, 1]
+        while borders[-1] < len(order):
+            borders.append(1 + int(np.searchsorted(parents, borders[-1], side="left")))
+        source = int(order[-1])
+    return len(borders) - 1, int(np.diff(borders).max())

@@ -1,0 +1,435 @@
+"""What the supervised estimators choose by cross-validation: shrinkage, number of features, step on top.
+
+In every fold the graph, the expansion and the features are learned without the samples that are judged:
+features of the samples they were learned from look better than they are, and steps on top of them would be
+chosen for that.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from probsfa._threads import one_blas_thread
+from probsfa._typing import FloatArray
+from probsfa.graphs._named import build_graph
+from probsfa.graphs.training_graph import GraphMoments, TrainingGraph, graph_moments
+from probsfa.linalg import RankError, SlowDirections, default_rank_tol, slow_directions
+from probsfa.sfa._expand import Expander
+from probsfa.sfa._shrinkage import ledoit_wolf, shrunk_moments, slowest_of_shrunk
+
+__all__ = [
+    "Basis",
+    "Choice",
+    "Options",
+    "canonical_order",
+    "choose",
+    "first_least",
+    "folds_of_classes",
+    "folds_of_rows",
+    "whole_blocks",
+]
+
+IntArray = NDArray[np.intp]
+Folds = list[tuple[IntArray, IntArray]]
+_Features = tuple[FloatArray, FloatArray, FloatArray]  # of training samples, of others, delta values
+Loss = Callable[[Any, FloatArray, NDArray[Any]], FloatArray]  # at every temperature
+_EQUAL = 1e-9  # relative; losses closer than this differ by rounding
+
+
+class Basis(NamedTuple):
+    """Functions of the samples among which slow features are sought.
+
+    Attributes
+    ----------
+    expansion : transformer or None
+        As :class:`probsfa.sfa.GraphSFA` takes it.
+    target : {"diagonal", "identity"}
+        Of shrinkage.
+    shrinkage : sequence of float or "auto"
+        Intensities; "auto" is Ledoit and Wolf's.
+    """
+
+    expansion: Any
+    target: str
+    shrinkage: Sequence[float | str]
+
+
+class Options(NamedTuple):
+    """What there is to choose from.
+
+    Attributes
+    ----------
+    bases : sequence of Basis
+        Functions and intensities of shrinkage.
+    further : callable
+        Of the best of these and the number of samples to learn from, returns more complicated bases. They are
+        chosen where they are better by more than one standard error.
+    n_components : sequence of int
+        Numbers of features, ascending.
+    steps : sequence of scikit-learn estimators
+        What may stand on top.
+    n_probes : int
+        So many of the first steps decide about shrinkage; the others are tried with the best alone.
+    temperatures : sequence of float
+        Of the probabilities that a step gives, 1 where it gives none.
+    """
+
+    bases: Sequence[Basis]
+    further: Callable[[Basis, int], Sequence[Basis]]
+    n_components: Sequence[int]
+    steps: Sequence[Any]
+    n_probes: int = 1
+    temperatures: Sequence[float] = (1.0,)
+
+    @property
+    def open(self) -> bool:
+        """Whether there is more than one combination."""
+        n_bases = sum(len(basis.shrinkage) for basis in self.bases)
+        return n_bases * len(self.n_components) * len(self.steps) > 1
+
+    def for_few(self) -> "Options":
+        """Return the options for so few samples that folds can compare only what is much different.
+
+        They have the strongest shrinkage of every basis and the first step.
+        """
+
+        def strongest(bases: Sequence[Basis]) -> list[Basis]:
+            return [basis._replace(shrinkage=basis.shrinkage[-1:]) for basis in bases]
+
+        def further(best: Basis, n_samples: int) -> list[Basis]:
+            return strongest(self.further(best, n_samples))
+
+        return self._replace(bases=strongest(self.bases), further=further, steps=self.steps[:1])
+
+    @property
+    def first(self) -> "Choice":
+        """The first combination."""
+        basis = self.bases[0]._replace(shrinkage=self.bases[0].shrinkage[:1])
+        return Choice(basis, self.n_components[0], clone(self.steps[0]), float("nan"))
+
+
+class Choice(NamedTuple):
+    """What was chosen.
+
+    Attributes
+    ----------
+    basis : Basis
+        With one intensity of shrinkage.
+    n_components : int
+        How many features the step gets.
+    step : scikit-learn estimator
+        The step, not fitted.
+    loss : float
+        Mean loss of a held-out sample; NaN where nothing was tried.
+    """
+
+    basis: Basis
+    n_components: int
+    step: Any
+    loss: float
+
+
+def choose(
+    estimator: Any,
+    X: FloatArray,
+    labels: Any,
+    targets: NDArray[Any],
+    options: Options,
+    folds: Sequence[tuple[IntArray, IntArray]],
+    loss: Loss,
+    lengths: Sequence[int],
+) -> Choice:
+    """Return the combination with the smallest held-out loss; the first where several are equal.
+
+    Parameters
+    ----------
+    estimator : GraphSFAClassifier or GraphSFARegressor
+        Has the graph and `rank_tol`.
+    X : ndarray (N, D)
+        Samples.
+    labels : ndarray (N, ...)
+        What the graph is built from.
+    targets : ndarray (N, ...)
+        What the step is fitted to.
+    options : Options
+        The combinations.
+    folds : sequence of (train, held out)
+        Rows. Without any, the first combination is taken.
+    loss : callable
+        Of a fitted step, held-out features and their targets; summed over samples, at every temperature.
+    lengths : sequence of int
+        Rows of every sequence, across which graphs in time join nothing.
+    """
+    if not options.open or not folds:
+        return options.first
+    data = _Data(estimator, X, labels, targets, np.repeat(np.arange(len(lengths)), lengths), folds)
+    # Hundreds of small problems: threads would wait for each other longer than they work. The same warnings
+    # in every fold: the fit to all samples repeats those that matter.
+    with one_blas_thread(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        best = _best_of(data, options.bases, options, loss)
+        further = options.further(best.basis, min(len(train) for train, _ in folds))
+        if further:
+            other = _best_of(data, further, options, loss)
+            gain = best.least - other.least
+            if gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain)):
+                best = other
+    j, k, t = best.place
+    mean = float(best.least.sum()) / sum(len(held_out) for _, held_out in folds)
+    step = clone(options.steps[k])
+    if options.temperatures[t] != 1:
+        step.set_params(temperature=options.temperatures[t])
+    return Choice(best.basis, options.n_components[j], step, mean)
+
+
+class _Data(NamedTuple):
+    """What is learned from, and what is held out; see :func:`choose`."""
+
+    estimator: Any
+    X: FloatArray
+    labels: Any
+    targets: NDArray[Any]
+    sequence: IntArray
+    folds: Sequence[tuple[IntArray, IntArray]]
+
+
+class _Tried(NamedTuple):
+    """A basis with one intensity of shrinkage, its features in every fold, and their losses.
+
+    Attributes
+    ----------
+    table : ndarray (F, ...)
+        Losses in every fold: numbers of features by steps by temperatures.
+    """
+
+    basis: Basis
+    features: list[_Features]
+    table: FloatArray
+
+    @property
+    def total(self) -> FloatArray:
+        """The losses of all folds together."""
+        total: FloatArray = self.table.sum(axis=0)
+        return total
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """Number of features, step and temperature of the smallest loss."""
+        j, k, t = np.unravel_index(first_least(self.total), self.total.shape)
+        return int(j), int(k), int(t)
+
+    @property
+    def least(self) -> FloatArray:
+        """The losses of this combination in every fold, (F,)."""
+        least: FloatArray = self.table[(slice(None), *self.place)]
+        return least
+
+
+def _best_of(data: _Data, bases: Sequence[Basis], options: Options, loss: Loss) -> _Tried:
+    """Return the basis and the shrinkage that are best with the first steps, and the losses of all steps."""
+    probes, others = options.steps[: options.n_probes], options.steps[options.n_probes :]
+    tried = []
+    for basis in bases:
+        of_folds = [list(_features(data, basis, options, *fold)) for fold in data.folds]
+        for s, features in zip(basis.shrinkage, map(list, zip(*of_folds, strict=True)), strict=True):
+            table = _losses(data, features, options, probes, loss)
+            tried.append(_Tried(basis._replace(shrinkage=[s]), features, table))
+    best = tried[first_least(np.array([one.total.min() for one in tried]))]
+    if not others:
+        return best
+    table = _losses(data, best.features, options, others, loss)
+    return best._replace(table=np.concatenate([best.table, table], axis=2))
+
+
+def first_least(losses: FloatArray) -> int:
+    """Return the first (flat) index of the smallest loss; losses that differ by rounding count as equal."""
+    least = losses.min()
+    return int(np.argmax(losses <= least + _EQUAL * abs(least)))
+
+
+def _losses(
+    data: _Data,
+    features: list[_Features],
+    options: Options,
+    steps: Sequence[Any],
+    loss: Loss,
+) -> FloatArray:
+    """Return the losses in every fold: numbers of features by steps by temperatures."""
+    shape = len(features), len(options.n_components), len(steps), len(options.temperatures)
+    table = np.zeros(shape, dtype=np.float64)
+    for i, (train, held_out) in enumerate(data.folds):
+        inside, outside, deltas = features[i]
+        known, judged = data.targets[train], data.targets[held_out]
+        tried: dict[int, list[FloatArray]] = {}
+        for j, count in enumerate(options.n_components):
+            K = whole_blocks(deltas, count) if len(options.n_components) > 1 else count
+            if K not in tried:
+                tried[K] = [
+                    loss(clone(step).fit(inside[:, :K], known), outside[:, :K], judged) for step in steps
+                ]
+            table[i, j] = tried[K]
+    return np.where(np.isfinite(table), table, np.inf)
+
+
+def whole_blocks(delta_values: FloatArray, count: int) -> int:
+    """Return how many of the first `count` features to use so that no block of equal delta values is cut.
+
+    Features of one block are equally slow, so slowness gives no reason to use some of them and not others.
+
+    Parameters
+    ----------
+    delta_values : ndarray (K,)
+        Ascending, and exactly equal inside a block, as :func:`probsfa.linalg.slow_directions` returns them.
+    count : int
+        How many features are wanted. Where the first block has more, `count` is returned.
+    """
+    if count >= len(delta_values):
+        return len(delta_values)
+    ends = np.flatnonzero(np.diff(delta_values[: count + 1]))
+    return int(ends[-1]) + 1 if len(ends) else count
+
+
+def _features(
+    data: _Data, basis: Basis, options: Options, train: IntArray, held_out: IntArray
+) -> Iterator[_Features]:
+    """Yield features of training and held-out samples and their delta values for every shrinkage."""
+    estimator = data.estimator
+    whole = isinstance(estimator.graph, TrainingGraph)  # cannot be built anew for some of the samples
+    rows = data.X if whole else data.X[train]
+    of_train = np.bincount(data.sequence[train])
+    labels = data.labels if whole else data.labels[train]
+    graph = build_graph(estimator._graph_of(), rows, labels, lengths=of_train[of_train > 0])
+    expander = Expander.fit(basis.expansion, rows)
+    expanded, outside = expander(rows), expander(data.X[held_out])
+    K = options.n_components[-1] + 1  # the next one tells whether the last block of equal values is complete
+    if basis.target == "identity" and 0.0 not in basis.shrinkage:
+        n_varying = int(np.sum(np.ptp(expanded, axis=0) > 0))
+        if len(expanded) <= n_varying:
+            expanded, outside = _in_row_space(expanded, outside)
+        moments = graph_moments(graph, expanded)
+        solutions = slowest_of_shrunk(moments, basis.shrinkage, K, n_varying)
+    else:
+        moments = graph_moments(graph, expanded)
+        solutions = (
+            _slowest(shrunk_moments(moments, intensity, basis.target), K, estimator.rank_tol)
+            for intensity in (
+                ledoit_wolf(graph, expanded, moments, basis.target) if isinstance(s, str) else s
+                for s in basis.shrinkage
+            )
+        )
+    inside = (expanded[train] if whole else expanded) - moments.mean
+    outside = outside - moments.mean
+    for solution in solutions:
+        yield inside @ solution.weights, outside @ solution.weights, solution.delta_values
+
+
+def _in_row_space(rows: FloatArray, others: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return rows (N, D) and others in N - 1 orthonormal coordinates in which the rows vary, N <= D."""
+    centred = rows - rows.mean(axis=0)
+    _, sizes, Vt = scipy.linalg.svd(centred, full_matrices=False)
+    V = Vt[sizes > np.sqrt(default_rank_tol(rows.shape[1])) * sizes[0]].T
+    return centred @ V, (others - rows.mean(axis=0)) @ V
+
+
+def _slowest(moments: GraphMoments, n_components: int, rank_tol: float | None) -> SlowDirections:
+    """Return as many slow directions as are wanted, or as there are."""
+    A, B = moments.difference_moment, moments.covariance
+    try:
+        return slow_directions(A, B, n_components, rank_tol, variance_floor=moments.variance_floor)
+    except RankError:
+        return slow_directions(A, B, None, rank_tol, variance_floor=moments.variance_floor)
+
+
+def canonical_order(X: FloatArray, targets: NDArray[Any]) -> IntArray:
+    """Return an order of the samples (N,) that does not depend on the order in which they came.
+
+    Nor does it depend on the order of the columns. Samples are sorted by their squared distance from the
+    mean, by the sum of their deviations where these are equal, then by the squared deviation of their
+    targets, so that the sign of these does not matter, and at last by the targets themselves.
+
+    Parameters
+    ----------
+    X : ndarray (N, D)
+        Samples.
+    targets : ndarray (N, ...)
+        Numbers.
+    """
+    centred = X - X.mean(axis=0)
+    deviations = (targets - targets.mean(axis=0)).reshape(len(X), -1)
+    keys = [np.sum(centred**2, axis=1), np.sum(centred, axis=1)]
+    keys += [np.sum(deviations**2, axis=1), *targets.reshape(len(X), -1).T]
+    return np.lexsort([_rounded(key) for key in reversed(keys)])
+
+
+def _rounded(key: FloatArray) -> FloatArray:
+    """Return numbers without their last digits, which depend on the order of summation."""
+    unit = _EQUAL * float(np.abs(key).max())
+    return np.round(key / unit) if unit > 0 else key
+
+
+def folds_of_rows(n_folds: int, lengths: Sequence[int]) -> Folds:
+    """Return folds at random, of whole sequences where there are enough of them; none of fewer than six.
+
+    Parameters
+    ----------
+    n_folds : int
+        How many.
+    lengths : sequence of int
+        Rows of every sequence.
+    """
+    n_rows = sum(lengths)
+    if n_rows < 6:
+        return []
+    unit = _units(lengths, n_folds)
+    n_units = int(unit[-1]) + 1
+    place = np.random.RandomState(0).permutation(n_units) % min(n_folds, n_units)
+    return _cut(place[unit], min(n_folds, n_units))
+
+
+def folds_of_classes(
+    n_folds: int, classes: IntArray, lengths: Sequence[int]
+) -> list[tuple[IntArray, IntArray]]:
+    """Return folds with as equal a share of every class as can be; what a class has once is never held out.
+
+    Parameters
+    ----------
+    n_folds : int
+        How many.
+    classes : ndarray (N,)
+        From 0.
+    lengths : sequence of int
+        Rows of every sequence; whole sequences are held out where that leaves some of every class.
+    """
+    unit = _units(lengths, n_folds)
+    first = np.flatnonzero(np.diff(unit, prepend=-1))
+    of_unit = classes[first]
+    if len(first) < len(classes) and (
+        (of_unit[unit] != classes).any() or np.bincount(of_unit, minlength=classes.max() + 1).min() < 2
+    ):
+        unit, of_unit = np.arange(len(classes)), classes
+    place = np.full(len(of_unit), -1)
+    _, first_of_class = np.unique(of_unit, return_index=True)
+    # Classes in the order in which they come first, so that their names do not matter.
+    for offset, k in enumerate(np.argsort(first_of_class)):
+        members = np.flatnonzero(of_unit == k)
+        if len(members) > 1:
+            dealt = np.random.RandomState(offset).permutation(members)
+            place[dealt] = (np.arange(len(members)) + offset) % n_folds
+    return _cut(place[unit], n_folds)
+
+
+def _units(lengths: Sequence[int], n_folds: int) -> IntArray:
+    """Return the sequence of every row, or the row itself where sequences are too few to be held out."""
+    if len(lengths) >= n_folds:
+        return np.repeat(np.arange(len(lengths)), lengths)
+    return np.arange(sum(lengths))
+
+
+def _cut(place: IntArray, n_folds: int) -> list[tuple[IntArray, IntArray]]:
+    folds = ((np.flatnonzero(place != f), np.flatnonzero(place == f)) for f in range(n_folds))
+    return [(train, held_out) for train, held_out in folds if len(held_out) and len(train) > 1]

@@ -1,0 +1,386 @@
+"""Classification by slow features: graph-based slow feature analysis with a classifier on top."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.metrics import accuracy_score
+from sklearn.utils import assert_all_finite, column_or_1d
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+
+from probsfa._saving import Saved
+from probsfa._typing import FloatArray
+from probsfa._validation import check_estimator_type
+from probsfa.sfa.supervised.choice import Options, choose, folds_of_classes
+from probsfa.sfa.supervised.common import SlowFeatureStep, check_labelled, concatenated
+
+__all__ = ["GaussianClassifier", "GraphSFAClassifier"]
+
+# ---- gaussian classification with covariances between one for each class and one for all
+
+
+class GaussianClassifier(ClassifierMixin, BaseEstimator):
+    """Regularised discriminant analysis (Friedman 1989, J. Am. Stat. Assoc. 84:165, eqs. 16 and 18).
+
+    With the scatter ``S_k`` of the ``n_k`` samples of class k around its mean, and S and N those of all::
+
+        C_k = ((1 - pooling) S_k + pooling S) / ((1 - pooling) n_k + pooling N)
+
+    and ``(1 - damping) C_k + damping m I`` with the mean variance m of all samples. A class of few samples
+    thereby leans on the others of its own accord.
+
+    Parameters
+    ----------
+    pooling : float, default=0.0
+        From 0, a covariance for each class, to 1, one for all.
+    damping : float, default=0.01
+        From 0 to 1.
+    temperature : float, default=1.0
+        Log-probabilities are divided by it and normalised. Above 1 it makes up for covariances that are too
+        small, as those of features are on the samples that the features were learned from.
+
+    Attributes
+    ----------
+    classes_ : ndarray (S,)
+        The classes.
+    """
+
+    temperature = 1.0  # of classifiers that were saved without it
+
+    def __init__(self, pooling: float = 0.0, damping: float = 0.01, temperature: float = 1.0) -> None:
+        self.pooling = pooling
+        self.damping = damping
+        self.temperature = temperature
+
+    def fit(self, X: FloatArray, y: NDArray[np.generic]) -> Self:
+        """Fit a Gaussian to each class.
+
+        Parameters
+        ----------
+        X : ndarray (N, K)
+            Features, of finite numbers.
+        y : ndarray (N,)
+            Classes.
+        """
+        self.classes_, members = np.unique(y, return_inverse=True)
+        counts = np.bincount(members)
+        K = X.shape[1]
+        self._means = np.stack([X[members == k].mean(axis=0) for k in range(len(counts))])
+        centred = X - self._means[members]
+        pooled = centred.T @ centred
+        spread = float(X.var(axis=0).mean())
+        floor = self.damping * (spread if spread > 0 else 1.0) * np.eye(K)
+        self._whiteners, self._offsets = [], np.log(counts / counts.sum())
+        factor = None
+        for k, n in enumerate(counts):
+            if self.pooling < 1:
+                own = centred[members == k]
+                weight = (1 - self.pooling) * n + self.pooling * len(X)
+                scatter = ((1 - self.pooling) * (own.T @ own) + self.pooling * pooled) / weight
+                factor = None
+            else:
+                scatter = pooled / len(X)
+            if factor is None:
+                values, vectors = np.linalg.eigh((1 - self.damping) * scatter + floor)
+                values = np.maximum(values, 1e-12 * values[-1])
+                factor = vectors / np.sqrt(values), 0.5 * np.log(values).sum()
+            self._whiteners.append(factor[0])
+            self._offsets[k] -= factor[1]
+        return self
+
+    def predict_log_proba(self, X: FloatArray) -> FloatArray:
+        """Return the logarithms of the probabilities of the classes (N, S)."""
+        logs: FloatArray = self.log_probabilities(X, [self.temperature])[0]
+        return logs
+
+    def log_probabilities(self, X: FloatArray, temperatures: Sequence[float]) -> FloatArray:
+        """Return the logarithms of the probabilities of the classes at several temperatures, (M, N, S)."""
+        joint = np.empty((len(X), len(self.classes_)), dtype=np.float64)
+        for k, whitener in enumerate(self._whiteners):
+            joint[:, k] = self._offsets[k] - 0.5 * np.sum(((X - self._means[k]) @ whitener) ** 2, axis=1)
+        joint -= joint.max(axis=1, keepdims=True)
+        scaled: FloatArray = joint / np.asarray(temperatures, dtype=np.float64)[:, None, None]
+        return scaled - np.log(np.exp(scaled).sum(axis=2, keepdims=True))
+
+    def predict_proba(self, X: FloatArray) -> FloatArray:
+        """Return the probabilities of the classes (N, S)."""
+        return np.exp(self.predict_log_proba(X))
+
+    def predict(self, X: FloatArray) -> NDArray[np.generic]:
+        """Return the most probable class of every sample (N,)."""
+        chosen: NDArray[np.generic] = self.classes_[self.predict_log_proba(X).argmax(axis=1)]
+        return chosen
+
+
+# ---- classification by slow features: graph-based slow feature analysis with a classifier on top
+
+
+_POOLING = (1.0, 0.3, 0.1, 0.02, 0.0)
+_PROBES = 3  # of these are tried with every expansion and shrinkage, and all with the best of them
+_DAMPING = (0.1, 0.01, 0.3)
+_TEMPERATURES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
+_FEW = 4  # samples of a class, below which folds leave two to learn from
+_LEAST_LOG = float(np.log(1e-4))  # what a single held-out sample can cost at most
+
+
+def _classifier_has(name: str) -> Any:
+    """Make a method available where the classifier on top has it."""
+    return lambda self: hasattr(GaussianClassifier if self.classifier is None else self.classifier, name)
+
+
+class GraphSFAClassifier(Saved, SlowFeatureStep, ClassifierMixin, BaseEstimator):
+    """Classify samples by their slow features on a training graph of the classes.
+
+    Parameters
+    ----------
+    n_components : int or "auto", optional
+        How many slow features the classifier gets. Default: one less than there are classes, which on the
+        clustered graph is all that the means of the classes differ in, or the rank of the data where that is
+        lower. "auto" chooses by cross-validation among that, half of it, and all (64 at most): covariances of
+        the classes may differ in what their means do not.
+    graph : TrainingGraph, str or callable, default="clustered"
+        As in :class:`GraphSFA`.
+    expansion : "auto", transformer or None, default="auto"
+        As in :class:`GraphSFA`; the linear features, with None, are those of Fisher's discriminant. "auto"
+        chooses by cross-validation among these and quadratic functions: the leading principal components, 3,
+        6, 12 or 40, and their products.
+    rank_tol : float, optional
+        As in :class:`GraphSFA`.
+    classifier : scikit-learn classifier, optional
+        What decides on the slow features; it is cloned. By default a Gaussian is fitted to each class, with
+        covariances between one for each class and one for all, chosen by cross-validation.
+    shrinkage : {"auto"}, float or None, default="auto"
+        As in :class:`GraphSFA`; "auto" chooses by cross-validation among none, the estimate of Ledoit & Wolf,
+        and some fixed ones. A graph that is given as such cannot be built anew for some of the samples, so
+        that then "auto" is the estimate.
+    shrinkage_target : {"auto", "diagonal", "identity"}, default="auto"
+        As in :class:`GraphSFA`; "auto" chooses by cross-validation.
+    preset : {"images"}, optional
+        Settings by the kind of data. "images", of some hundred pixels each: expansion to the 40 leading
+        principal components and their products, with the identity as the target of shrinkage. X may
+        then have the shape (N, H, W) or (N, H, W, C).
+    cv : int, default=5
+        Number of folds for all that is chosen by cross-validation. Sequences are held out as a whole where
+        every class has several. By the mean log-probability of the held-out classes, or their share that is
+        right where the classifier gives no probabilities.
+
+    Attributes
+    ----------
+    classes_ : ndarray (S,)
+        The classes.
+    gsfa_ : GraphSFA
+        Gives the slow features; without the graph.
+    classifier_ : scikit-learn classifier
+        Fitted to the slow features.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    See Also
+    --------
+    GraphSFA : The features without the classifier.
+    GraphSFARegressor : For labels that are numbers.
+
+    Notes
+    -----
+    Escalante-B. & Wiskott (2013), JMLR 14:3683, sections 4.1 and 4.3. The Gaussians are those of regularised
+    discriminant analysis (Friedman 1989, J. Am. Stat. Assoc. 84:165). In every fold features are learned
+    anew, because those of training samples look better than those of others. Given a list of sequences with a
+    label for every row, or for every sequence, predictions come as a list too; add up ``predict_log_proba``
+    over a sequence to classify it as a whole.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> print(round(GraphSFAClassifier().fit(X[::2], y[::2]).score(X[1::2], y[1::2]), 2))
+    0.97
+    """
+
+    def __init__(
+        self,
+        n_components: int | str | None = None,
+        *,
+        graph: Any = "clustered",
+        expansion: Any = "auto",
+        rank_tol: float | None = None,
+        classifier: Any = None,
+        shrinkage: float | str | None = "auto",
+        shrinkage_target: str = "auto",
+        preset: str | None = None,
+        cv: int = 5,
+    ) -> None:
+        self.n_components = n_components
+        self.graph = graph
+        self.expansion = expansion
+        self.rank_tol = rank_tol
+        self.classifier = classifier
+        self.shrinkage = shrinkage
+        self.shrinkage_target = shrinkage_target
+        self.preset = preset
+        self.cv = cv
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Find the slow features and fit the classifier to them.
+
+        Parameters
+        ----------
+        X : array-like (N, D), list of array-likes (N_i, D), or images (N, H, W[, C]) with the preset
+            Samples.
+        y : array-like (N,), or list of array-likes (N_i,), or one label for each sequence
+            Classes, at least two, some of them with several samples.
+
+        Returns
+        -------
+        GraphSFAClassifier
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If X has missing cells, y does not fit, has missing labels or one class only, holds quantities in
+            the place of classes, or :class:`GraphSFA` raises it.
+
+        Warns
+        -----
+        UserWarning
+            If more than half of the classes have one sample, or if y seems to mark missing labels by -1.
+        """
+        self._check_parameters()
+        if self.classifier is not None:
+            check_estimator_type("classifier", self.classifier, "predict")
+        sequences, given = self._check_rows(X, y)
+        labels = column_or_1d(given, warn=True)
+        check_labelled(labels)
+        assert_all_finite(labels, input_name="y")
+        _check_targets(labels)
+        self.classes_, classes = np.unique(labels, return_inverse=True)
+        _check_classes(self.classes_, classes)
+        order = self._order(sequences, classes)
+        sequences, labels, classes = sequences.take(order), labels[order], classes[order]
+        n_classes = len(self.classes_)
+        steps = [self.classifier] if self.classifier is not None else _gaussians()
+        counts: list[int] = [n_classes - 1] if self.n_components in (None, "auto") else [self.n_components]
+        if self.n_components == "auto":
+            most = self._most_components(sequences.values)
+            counts = sorted({min(c, most) for c in (-(-(n_classes - 1) // 2), n_classes - 1, most)})
+        options = Options(
+            self._bases(),
+            self._further,
+            counts,
+            steps,
+            n_probes=_PROBES,
+            temperatures=_TEMPERATURES if self.classifier is None else (1.0,),
+        )
+        if len(classes) < _FEW * n_classes:
+            options = options.for_few()
+        folds = folds_of_classes(self.cv, classes, sequences.lengths) if options.open else []
+        choice = choose(self, sequences.values, labels, classes, options, folds, _loss, sequences.lengths)
+        features = self._fit_features(
+            sequences,
+            labels,
+            choice.n_components,
+            choice.basis,
+            chosen=self.n_components == "auto",
+        )
+        try:
+            self.classifier_ = clone(choice.step).fit(features, classes)
+        except IndexError:  # scikit-learn's linear discriminant analysis, where classes have no spread
+            raise ValueError(
+                f"{type(choice.step).__name__} cannot be fitted to the slow features: they take one value in "
+                "each class, so that there is no spread to compare with. Take fewer columns, more rows, or "
+                "another classifier."
+            ) from None
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """Return the class of every sample, shape (N,), or a list of such for a list of sequences."""
+        return self._on_features(X, lambda features: self.classes_[self.classifier_.predict(features)])
+
+    @available_if(_classifier_has("predict_proba"))  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Any:
+        """Return the probabilities of the classes, shape (N, S), or a list of such."""
+        return self._on_features(X, lambda features: self.classifier_.predict_proba(features))
+
+    @available_if(_classifier_has("predict_log_proba"))  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any) -> Any:
+        """Return the logarithms of the probabilities of the classes, shape (N, S), or a list of such."""
+        return self._on_features(X, lambda features: self.classifier_.predict_log_proba(features))
+
+    @available_if(_classifier_has("decision_function"))  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> Any:
+        """Return the scores of the classes by a classifier that has no probabilities, as it gives them."""
+        return self._on_features(X, lambda features: self.classifier_.decision_function(features))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of rows whose class is right.
+
+        Parameters
+        ----------
+        X : array-like (N, D), or list of array-likes (N_i, D)
+            Samples.
+        y : array-like (N,), list of array-likes (N_i,), or one label for each sequence
+            Their classes.
+        sample_weight : array-like (N,), optional
+            How much each row counts.
+        """
+        predicted, labels = concatenated(self.predict(X), y)
+        return float(accuracy_score(labels, predicted, sample_weight=sample_weight))
+
+
+def _gaussians() -> list[GaussianClassifier]:
+    """Return the Gaussian classifiers to choose from, the simplest first."""
+    return [GaussianClassifier(pooling, damping) for damping in _DAMPING for pooling in _POOLING]
+
+
+def _loss(fitted: Any, features: FloatArray, classes: NDArray[np.intp]) -> FloatArray:
+    """Return minus the log-probabilities of held-out classes at every temperature, or how many are wrong."""
+    if not hasattr(fitted, "predict_proba"):
+        return np.array([np.sum(fitted.predict(features) != classes)], dtype=np.float64)
+    column = np.searchsorted(fitted.classes_, classes)
+    rows = np.arange(len(classes))
+    if isinstance(fitted, GaussianClassifier):
+        logs = fitted.log_probabilities(features, _TEMPERATURES)[:, rows, column]
+    else:
+        with np.errstate(divide="ignore"):
+            logs = np.log(fitted.predict_proba(features)[None, rows, column])
+    return -np.maximum(logs, _LEAST_LOG).sum(axis=1)
+
+
+def _check_targets(labels: NDArray[Any]) -> None:
+    """Raise a ValueError for labels that are quantities."""
+    try:
+        check_classification_targets(labels)
+    except ValueError as error:
+        raise ValueError(f"{error} GraphSFARegressor takes quantities.") from None
+
+
+def _check_classes(names: NDArray[Any], classes: NDArray[np.intp]) -> None:
+    """Raise or warn where the classes cannot be learned from, or are probably none."""
+    if len(names) < 2:
+        raise ValueError(
+            f"y has one class, {str(names[0])!r}; a classifier needs at least two. Give samples of another "
+            "class, or see GraphSFA for features without labels."
+        )
+    sizes = np.bincount(classes)
+    if sizes.max() == 1:
+        raise ValueError(
+            f"Each of the {len(names)} classes in y has one sample, so that nothing tells what varies within "
+            "a class. If y is a quantity, GraphSFARegressor is for it; else give several samples of a class."
+        )
+    alone = int(np.sum(sizes == 1))
+    if 2 * alone > len(names):
+        warnings.warn(
+            f"{alone} of the {len(names)} classes in y have one sample, from which nothing can be held out. "
+            "If y is a quantity, GraphSFARegressor is for it.",
+            stacklevel=3,
+        )
+    if names.dtype.kind in "if" and names[0] == -1 and len(names) > 2 and names[1] >= 0:
+        warnings.warn(
+            "The label -1 is taken for a class like the others. If it marks samples without a label, leave "
+            "these out of fit.",
+            stacklevel=3,
+        )

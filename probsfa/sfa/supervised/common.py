@@ -1,0 +1,321 @@
+"""What classification and regression by slow features have in common: data, features, choices."""
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from probsfa._typing import FloatArray
+from probsfa._validation import Sequences, check_count, check_option, check_sequences
+from probsfa.expansions import Polynomial
+from probsfa.graphs._named import GraphBuilder, in_time
+from probsfa.graphs.training_graph import TrainingGraph
+from probsfa.linalg import RankError, blocks_of, canonical_axes, check_rank_tol, default_rank_tol
+from probsfa.sfa._shrinkage import check_shrinkage, labels_of_rows
+from probsfa.sfa.graph import GraphSFA, keep_components
+from probsfa.sfa.supervised.choice import Basis, canonical_order, whole_blocks
+
+__all__ = [
+    "PrincipalProducts",
+    "SlowFeatureStep",
+    "check_labelled",
+    "concatenated",
+    "flat_images",
+    "image_shape",
+]
+
+# ---- images as rows
+
+
+def flat_images(X: Any) -> Any:
+    """Return images (N, H, W) or (N, H, W, C), or a list of such, as rows (N, H W C); else X as it is."""
+    if isinstance(X, list) and X and all(_is_images(x) for x in X):
+        return [x.reshape(len(x), -1) for x in X]
+    return X.reshape(len(X), -1) if _is_images(X) else X
+
+
+def image_shape(X: Any) -> tuple[int, ...] | None:
+    """Return (H, W, C) of images, or of those in a list; None for anything else.
+
+    Raises
+    ------
+    ValueError
+        If the images of a list differ.
+    """
+    pieces = X if isinstance(X, list) else [X]
+    shapes = {(*x.shape[1:], 1)[:3] for x in pieces if _is_images(x)}
+    if len(shapes) > 1:
+        raise ValueError(f"X has images of different shapes, {sorted(shapes)}; all must have one.")
+    return shapes.pop() if shapes else None
+
+
+def _is_images(X: Any) -> bool:
+    return isinstance(X, np.ndarray) and X.ndim in (3, 4) and X.shape[0] > 0
+
+
+# ---- products of principal components: quadratic functions of many columns
+
+
+_EQUAL = 1e-9  # relative; standard deviations closer than this are equal
+
+
+class PrincipalProducts(TransformerMixin, BaseEstimator):
+    """Leading principal components, and their products.
+
+    Parameters
+    ----------
+    n_components : int, default=40
+        How many components, or as many as the rows allow, or fewer where this would divide components of
+        equal variance.
+    standardize : bool, default=False
+        Whether the columns are scaled to unit variance first.
+    whiten : bool, default=False
+        Whether every component is scaled to unit variance; otherwise all are divided by the standard
+        deviation of the first.
+    """
+
+    standardize = False  # of estimators that were saved without these
+    whiten = False
+
+    def __init__(self, n_components: int = 40, standardize: bool = False, whiten: bool = False) -> None:
+        self.n_components = n_components
+        self.standardize = standardize
+        self.whiten = whiten
+
+    def fit(self, X: FloatArray, y: Any = None) -> Self:
+        """Find the components of rows (N, D)."""
+        self.mean_ = X[0] + (X - X[0]).mean(axis=0)
+        centred = X - self.mean_
+        scales = np.ones(X.shape[1], dtype=np.float64)
+        if self.standardize:
+            spread = centred.std(axis=0)
+            floor = np.sqrt(default_rank_tol(1)) * np.abs(self.mean_)
+            scales = np.where(spread > floor, spread, np.inf)
+        unit = np.ones(X.shape[1], dtype=np.float64)
+        _, d, Vt = np.linalg.svd(centred / scales, full_matrices=False)
+        rank = int(np.sum(d**2 > default_rank_tol(X.shape[1]) * d[0] ** 2)) if d[0] > 0 else 0
+        # Which components of equal variance come first is a matter of rounding: all are used, or none.
+        apart = np.append(-np.diff(d[:rank]) > _EQUAL * d[0], True) if rank else np.array([True])
+        ends = np.flatnonzero(apart) + 1
+        K = int(max(ends[ends <= max(self.n_components, ends[0])]))
+        for block in blocks_of(apart[:K]):
+            Vt[block] = canonical_axes(Vt[block].T, unit).T @ Vt[block]
+        units = d[:K] / np.sqrt(len(X)) if rank else np.ones(K, dtype=np.float64)
+        if not self.whiten:
+            units = units[:1]
+        self.components_ = Vt[:K] / units[:, None] / scales
+        return self
+
+    def transform(self, X: FloatArray) -> FloatArray:
+        """Return the components and products of rows, (N, K + K (K + 1) / 2)."""
+        Y = (X - self.mean_) @ self.components_.T
+        return Polynomial(2).expand(Y)
+
+
+# ---- what classification and regression by slow features have in common: data, features, choices
+
+
+_PRESETS = ("images",)
+# Intensities of shrinkage. Small ones keep what is exact, large ones are for few samples.
+_INTENSITIES = (0.01, 0.1, 0.3)  # beside none and the estimate
+_IDENTITY = (0.02, 0.1, 0.3, 0.6, 0.9)
+_WHITE = (0.0, 0.01, 0.1)
+_FEW_COMPONENTS = (3, 6, 12)  # whitened; 9, 27 and 90 functions
+_MOST_COMPONENTS = 64  # more are not tried by themselves
+
+
+class SlowFeatureStep:
+    """Slow features with a step on top; what :class:`GraphSFAClassifier` and -Regressor share."""
+
+    graph: Any
+    expansion: Any
+    rank_tol: float | None
+    shrinkage: Any
+    shrinkage_target: str
+    preset: str | None
+    n_components: Any
+    cv: int
+    gsfa_: GraphSFA
+
+    def _check_parameters(self) -> None:
+        if self.n_components is not None and self.n_components != "auto":
+            if isinstance(self.n_components, str):
+                raise ValueError(f'n_components must be a count, None or "auto"; got {self.n_components!r}.')
+            check_count("n_components", self.n_components)
+        check_count("cv", self.cv, minimum=2)
+        check_rank_tol(self.rank_tol)
+        target = "diagonal" if self.shrinkage_target == "auto" else self.shrinkage_target
+        check_shrinkage(self.shrinkage, target)
+        if isinstance(self.expansion, str) and self.expansion != "auto":
+            raise ValueError(f'expansion must be "auto", None or a transformer; got {self.expansion!r}.')
+        if self.preset is None:
+            return
+        check_option("preset", self.preset, _PRESETS)
+        if self.expansion is not None and self.expansion != "auto":
+            raise ValueError('preset="images" is an expansion itself; give one of preset and expansion.')
+
+    def _check_rows(self, X: Any, y: Any) -> tuple[Sequences, NDArray[Any]]:
+        """Return the samples and the labels that came with them."""
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        images = self._rows(X, y)
+        sequences = check_sequences(self, images, reset=True, allow_nan=False, min_rows=2)
+        return sequences, labels_of_rows(y, sequences.lengths)
+
+    def _rows(self, X: Any, y: Any = None) -> Any:
+        """Return images as rows, remembering their shape where there are labels; others as they are."""
+        if self.preset != "images":
+            return X
+        shape = image_shape(X)
+        if y is not None:
+            shapes = {np.shape(x) for x in X} if isinstance(X, list) else set()
+            if len(shapes) == 1 and {len(s) for s in shapes} == {2} and np.shape(y) == (len(X),):
+                raise ValueError(
+                    f"X is a list of {len(X)} arrays of shape {shapes.pop()} with one label each, which may "
+                    "be images or sequences of rows. Give images as one array: np.stack(X)."
+                )
+            self._image_shape = shape
+        known = getattr(self, "_image_shape", None)
+        if shape is not None and known is not None and shape != known:
+            raise ValueError(f"X has images of shape {shape}; the training images had the shape {known}.")
+        return flat_images(X)
+
+    def _order(self, sequences: Sequences, targets: NDArray[Any]) -> NDArray[np.intp]:
+        """Return the order in which samples are learned from, which is that of the rows where it matters.
+
+        Folds and the centres of kernels are chosen by position, and should not depend on the order in which
+        samples came. Graphs in time, graphs that are given and functions of (X, y) may depend on it.
+        """
+        of_rows = self.graph is None or isinstance(self.graph, (str, GraphBuilder))
+        if len(sequences.lengths) > 1 or not of_rows or in_time(self.graph):
+            return np.arange(sequences.n_rows)
+        return canonical_order(sequences.values, targets)
+
+    def _graph_of(self) -> Any:
+        """Return the graph as GraphSFA takes it."""
+        return self.graph
+
+    def _bases(self) -> list[Basis]:
+        """Return the functions and intensities of shrinkage to choose from first."""
+        whole = isinstance(self.graph, TrainingGraph)
+        if self.preset == "images":
+            return [Basis(PrincipalProducts(), "identity", ["auto"] if whole else _IDENTITY)]
+        expansion = None if self._open_expansion else self.expansion
+        target = "diagonal" if self.shrinkage_target == "auto" else self.shrinkage_target
+        if self.shrinkage is None:
+            return [Basis(expansion, target, [0.0])]
+        if not isinstance(self.shrinkage, str):
+            given: list[float | str] = [float(self.shrinkage)]
+        elif whole:
+            given = ["auto"]  # features are of all samples then: cross-validation would always take none
+        else:
+            given = [0.0, *_INTENSITIES, "auto"]
+        bases = [Basis(expansion, target, given)]
+        if self.shrinkage_target == "auto" and not whole:
+            bases.append(Basis(expansion, "identity", _IDENTITY if len(given) > 1 else given))
+        return bases
+
+    def _further(self, best: Basis, n_samples: int) -> list[Basis]:
+        """Return quadratic functions, in units of the columns or in one unit, whichever did better so far.
+
+        Without shrinkage to the identity there have to be two samples for each function.
+        """
+        if not self._open_expansion or isinstance(self.graph, TrainingGraph) or self.shrinkage is None:
+            return []
+        standardize = best.target == "diagonal"
+        one = isinstance(self.shrinkage, str)
+        bases = [
+            Basis(
+                PrincipalProducts(n, standardize, whiten=True),
+                "diagonal",
+                _WHITE if one else [self.shrinkage],
+            )
+            for n in _FEW_COMPONENTS
+            if n_samples >= n * (n + 3)
+        ]
+        bases.append(
+            Basis(
+                PrincipalProducts(standardize=standardize), "identity", _IDENTITY if one else [self.shrinkage]
+            )
+        )
+        return bases
+
+    @property
+    def _open_expansion(self) -> bool:
+        return self.preset is None and isinstance(self.expansion, str)
+
+    def _most_components(self, X: FloatArray) -> int:
+        """Return how many features are tried at most."""
+        expanded = self.preset is not None or self.expansion is not None
+        return _MOST_COMPONENTS if expanded else min(X.shape[1], _MOST_COMPONENTS)
+
+    def _fit_features(
+        self, sequences: Sequences, labels: Any, n_components: int, basis: Basis, *, chosen: bool
+    ) -> FloatArray:
+        """Fit `gsfa_`; return the features of the samples, fewer where the rank is lower.
+
+        A number of features that was chosen is lowered where it divides a block of equal delta values.
+        """
+        options = {
+            "graph": self._graph_of(),
+            "expansion": basis.expansion,
+            "rank_tol": self.rank_tol,
+            "shrinkage": basis.shrinkage[0],
+            "shrinkage_target": basis.target,
+        }
+        X, lengths = sequences.values, sequences.lengths
+        wanted = n_components + 1 if chosen else n_components  # the next one tells where a block ends
+        try:
+            self.gsfa_ = GraphSFA(wanted, **options).fit(X, labels, lengths=lengths)
+        except RankError:
+            if self.n_components is not None and self.n_components != "auto":
+                raise
+            self.gsfa_ = GraphSFA(None, **options).fit(X, labels, lengths=lengths)
+        if chosen:
+            keep_components(self.gsfa_, whole_blocks(self.gsfa_.delta_values_, n_components))
+        del self.gsfa_.graph_  # the features of new samples do not need it
+        return self._features(X)
+
+    def _features(self, X: FloatArray) -> FloatArray:
+        """Return the slow features of rows as an array, whatever scikit-learn is set to return."""
+        return np.asarray(self.gsfa_.transform(X))
+
+    def _on_features(self, X: Any, function: Callable[[FloatArray], Any]) -> Any:
+        """Return what a function makes of the slow features of new rows, in the shape of the input."""
+        check_is_fitted(self)
+        sequences = check_sequences(self, self._rows(X), reset=False, allow_nan=False)
+        return sequences.restore(function(self._features(sequences.values)))
+
+
+def concatenated(pieces: Any, labels: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return predictions and labels of all rows, each in one array, for a score."""
+    if not isinstance(pieces, list):
+        return np.asarray(pieces), np.asarray(labels)
+    return np.concatenate(pieces), labels_of_rows(labels, [len(piece) for piece in pieces])
+
+
+def check_labelled(labels: NDArray[Any]) -> None:
+    """Raise a ValueError that names the first sample without a label, if there is one."""
+    if labels.dtype.kind == "f":
+        missing = np.isnan(labels)
+    elif labels.dtype.kind == "O":
+        missing = np.array([_is_missing(label) for label in labels.ravel()]).reshape(labels.shape)
+    else:
+        return
+    if missing.any():
+        rows = missing.reshape(len(missing), -1).any(axis=1)
+        raise ValueError(
+            f"Input y contains NaN: y[{int(np.argmax(rows))}] is missing ({int(rows.sum())} of "
+            f"{len(rows)} labels are). Leave such rows out of fit. To learn from them too, unite the graph "
+            "of the labelled rows with graphs.nearest_neighbors of all (see graphs.union), for GraphSFA."
+        )
+
+
+def _is_missing(label: Any) -> bool:
+    """Tell None, NaN and the NA of pandas from labels."""
+    if label is None or type(label).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(label, (float, np.floating)) and bool(np.isnan(label))

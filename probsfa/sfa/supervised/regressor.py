@@ -1,0 +1,471 @@
+"""Regression by slow features: graph-based slow feature analysis with a regression on top."""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.metrics import r2_score
+
+from probsfa._saving import Saved
+from probsfa._typing import FloatArray
+from probsfa._validation import check_count, check_estimator_type, check_positive
+from probsfa.expansions import Polynomial
+from probsfa.graphs import ring, union
+from probsfa.graphs._labels import LABEL_GRAPHS, check_labels, label_groups
+from probsfa.graphs.training_graph import TrainingGraph
+from probsfa.sfa.supervised.choice import Options, choose, first_least, folds_of_rows
+from probsfa.sfa.supervised.classifier import GaussianClassifier
+from probsfa.sfa.supervised.common import SlowFeatureStep, check_labelled, concatenated
+
+__all__ = ["GraphSFARegressor", "RidgeStep", "SoftLabels"]
+
+# ---- regressions on slow features: ridges on them, on their products or on a kernel, and soft labels
+
+
+_PENALTIES = np.logspace(-8, 3, 23)  # relative to the mean square of a column
+_KERNEL_CENTRES = 200
+_CONSTANT = 1e-8  # relative; features of duplicated columns under shrinkage are rounding and vary by less
+_MOST_PRODUCTS = 13  # the slowest features, of which there are 91 products
+
+
+class RidgeStep(RegressorMixin, BaseEstimator):
+    """Ridge regression on functions of slow features, its penalty by leaving out one sample at a time.
+
+    Parameters
+    ----------
+    basis : {"linear", "quadratic", "kernel"}, default="linear"
+        Functions of the features: themselves, with products of the slowest 13, or Gaussians around some of
+        the samples.
+    width : float, default=1.0
+        Width of the Gaussians, in root mean square distances between samples.
+
+    Attributes
+    ----------
+    penalty_ : float
+        The chosen penalty.
+    """
+
+    def __init__(self, basis: str = "linear", width: float = 1.0) -> None:
+        self.basis = basis
+        self.width = width
+
+    def fit(self, X: FloatArray, y: FloatArray) -> Self:
+        """Fit to features (N, K) and targets (N, T).
+
+        Notes
+        -----
+        The error of a sample that is left out is ``(y - f) / (1 - h)`` with the diagonal h of the hat matrix
+        (Golub, Heath & Wahba 1979, Technometrics 21:215), so that all penalties take one decomposition.
+        """
+        if self.basis == "kernel":
+            chosen = np.random.RandomState(0).permutation(len(X))[:_KERNEL_CENTRES]
+            self._centres = X[np.sort(chosen)]
+            spread = 2.0 * float(X.var(axis=0).sum())
+            self._inverse = 1.0 / (2.0 * self.width**2 * (spread if spread > 0 else 1.0))
+        Z = self._functions(X)
+        self._mean, self._target = Z.mean(axis=0), y.mean(axis=0)
+        scale = np.sqrt(np.mean((Z - self._mean) ** 2, axis=0))
+        common = np.sqrt(np.mean(scale**2))
+        own = np.full_like(scale, common) if self.basis == "kernel" else scale
+        self._scale = (
+            np.where(own > _CONSTANT * common, own, np.inf) if common > 0 else np.full_like(own, np.inf)
+        )
+        U, d, V = _decomposed((Z - self._mean) / self._scale)
+        centred = y - self._target
+        projected = U.T @ centred
+        squares = U**2
+        penalties, errors = _PENALTIES * len(X), []
+        for penalty in penalties:
+            kept = d**2 / (d**2 + penalty)
+            leverage = np.minimum(1.0 / len(X) + squares @ kept, 1 - 1e-9)
+            left_out = (centred - U @ (kept[:, None] * projected)) / (1 - leverage)[:, None]
+            errors.append(float(np.mean(left_out**2)))
+        self.penalty_ = float(penalties[first_least(np.array(errors))])
+        gain = d / (d**2 + self.penalty_)
+        self._weights = (V * gain) @ projected / self._scale[:, None]
+        return self
+
+    def predict(self, X: FloatArray) -> FloatArray:
+        """Return the estimates (N, T)."""
+        estimates: FloatArray = self._target + (self._functions(X) - self._mean) @ self._weights
+        return estimates
+
+    def _functions(self, X: FloatArray) -> FloatArray:
+        if self.basis == "linear":
+            return X
+        if self.basis == "quadratic":
+            return np.hstack([Polynomial(2).expand(X[:, :_MOST_PRODUCTS]), X[:, _MOST_PRODUCTS:]])
+        squares = np.sum(X**2, axis=1)[:, None] + np.sum(self._centres**2, axis=1) - 2 * X @ self._centres.T
+        return np.exp(-self._inverse * np.maximum(squares, 0.0))
+
+
+def _decomposed(Z: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the singular value decomposition by the smaller product of Z with itself, which takes less time.
+
+    Singular values below 1e-7 of the largest are left out; the smallest penalty is far above their squares.
+    """
+    tall = Z.shape[0] >= Z.shape[1]
+    values, vectors = np.linalg.eigh(Z.T @ Z if tall else Z @ Z.T)
+    kept = values > 1e-14 * max(float(values[-1]), 0.0)
+    d, vectors = np.sqrt(values[kept]), vectors[:, kept]
+    others = (Z @ vectors if tall else Z.T @ vectors) / d
+    return (others, d, vectors) if tall else (vectors, d, others)
+
+
+class SoftLabels(RegressorMixin, BaseEstimator):
+    """The mean label of groups of labels, under the probabilities that a classifier gives the groups.
+
+    Escalante-B. & Wiskott (2013), JMLR 14:3683, eq. 36.
+
+    Parameters
+    ----------
+    classifier : scikit-learn classifier with ``predict_proba``
+        Gives the probabilities.
+    n_labels : int, optional
+        How many groups; see :func:`probsfa.graphs._labels.label_groups`.
+
+    Attributes
+    ----------
+    label_values_ : ndarray (L,)
+        Mean label of every group.
+    classifier_ : scikit-learn classifier
+        The fitted one.
+    """
+
+    def __init__(self, classifier: Any, n_labels: int | None = None) -> None:
+        self.classifier = classifier
+        self.n_labels = n_labels
+
+    def fit(self, X: FloatArray, y: FloatArray) -> Self:
+        """Fit to features (N, K) and one target (N, 1)."""
+        labels = y[:, 0]
+        groups = label_groups(labels, self.n_labels, name="n_labels")
+        self.label_values_ = np.bincount(groups, weights=labels) / np.bincount(groups)
+        self.classifier_ = clone(self.classifier).fit(X, groups)
+        return self
+
+    def predict(self, X: FloatArray) -> FloatArray:
+        """Return the estimates (N, 1)."""
+        estimates: FloatArray = (self.classifier_.predict_proba(X) @ self.label_values_)[:, None]
+        return estimates
+
+
+# ---- regression by slow features: graph-based slow feature analysis with a regression on top
+
+
+_COUNTS = (1, 2, 3, 5, 8, 13, 21, 34, 64)
+# Of 36 simulated turning objects, 8 of 9 with errors above 40 degrees explained less; so did 1 with below 20.
+_POOR = 0.5
+_WIDTHS = (0.4, 1.0, 2.5)
+
+
+class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
+    """Estimate numbers or angles from slow features on a training graph of the labels.
+
+    Parameters
+    ----------
+    n_components : int or "auto", optional
+        How many slow features the step on top gets. By default, or with "auto", chosen by cross-validation
+        from 1, 2, 3, 5, 8 ... 64, as far as the rank of the data goes.
+    graph : TrainingGraph, str or callable, optional
+        As in :class:`GraphSFA`. By default "serial"; for angles :func:`probsfa.graphs.ring`. For several
+        targets a graph that is named is built from each of them, and they are united.
+    expansion : "auto", transformer or None, default="auto"
+        As in :class:`GraphSFAClassifier`.
+    n_labels : int, optional
+        How many groups soft labels are cut into, of sizes that differ by one at most; labels that take no
+        more values are their own groups. Default ``sqrt(N)``, at most 50. The groups of the graph are
+        chosen apart: ``graph=lambda X, y: graphs.serial(y, n_groups=20)``.
+    rank_tol : float, optional
+        As in :class:`GraphSFA`.
+    classifier : scikit-learn classifier with ``predict_proba``, optional
+        Estimates are soft labels then: the labels are cut into groups, the classifier gives the probabilities
+        of the groups, and the estimate is the mean of their labels under them. One target only.
+    regressor : scikit-learn regressor, optional
+        The step on top; it is cloned. By default cross-validation chooses among ridge regressions on the
+        features, on these and products of the slowest 13, and on Gaussian kernels of three widths around
+        some of the samples, and soft labels of Gaussian classes, by squared errors.
+    period : float, optional
+        Targets are angles, or other positions on a circle, that are the same after this period: ``2 * pi`` or
+        360. Their sine and cosine are estimated, and estimates lie from 0 to the period.
+    shrinkage : {"auto"}, float or None, default="auto"
+        As in :class:`GraphSFA`; "auto" chooses by cross-validation among none, the estimate of Ledoit & Wolf,
+        and some fixed ones. A graph that is given as such cannot be built anew for some of the samples, so
+        that then "auto" is the estimate.
+    shrinkage_target : {"auto", "diagonal", "identity"}, default="auto"
+        As in :class:`GraphSFA`; "auto" chooses by cross-validation.
+    preset : {"images"}, optional
+        As in :class:`GraphSFAClassifier`.
+    cv : int, default=5
+        Number of folds for all that is chosen by cross-validation; sequences are held out as a whole where
+        there are as many.
+
+    Attributes
+    ----------
+    gsfa_ : GraphSFA
+        Gives the slow features; without the graph.
+    regressor_ : regressor
+        The fitted step on top.
+    label_values_ : ndarray (L,)
+        Mean label of every group, where the step is soft labels.
+    classifier_ : scikit-learn classifier
+        Fitted to the slow features and these groups, where the step is soft labels.
+    held_out_score_ : float
+        Share of the variance of the targets that is explained on samples that were held out, of angles that
+        of their sines and cosines; NaN where nothing was chosen. It is a little too large, because the best
+        of all that was tried has it.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    See Also
+    --------
+    GraphSFA : The features without the regression.
+    GraphSFAClassifier : For labels that are classes.
+
+    Notes
+    -----
+    Soft labels are those of Escalante-B. & Wiskott (2013), JMLR 14:3683, section 5.5 and eq. 36: the best
+    estimate under squared loss that a classifier of groups allows. They lie between the mean labels of the
+    first and the last group; the other steps are continuous.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> y = np.linspace(-1, 1, 400)
+    >>> X = np.column_stack([np.sin(2 * y), np.cos(3 * y)])
+    >>> estimate = GraphSFARegressor(2).fit(X, y).predict(X)
+    >>> bool(np.sqrt(np.mean((estimate - y) ** 2)) < 0.01)
+    True
+
+    Angles:
+
+    >>> y = np.linspace(0, 360, 400, endpoint=False)
+    >>> X = np.column_stack([np.sin(np.radians(y)), np.cos(np.radians(y))])
+    >>> estimate = GraphSFARegressor(period=360).fit(X, y).predict(X)
+    >>> bool(abs((estimate - y + 180) % 360 - 180).max() < 1)
+    True
+    """
+
+    def __init__(
+        self,
+        n_components: int | str | None = None,
+        *,
+        graph: Any = None,
+        expansion: Any = "auto",
+        n_labels: int | None = None,
+        rank_tol: float | None = None,
+        classifier: Any = None,
+        regressor: Any = None,
+        period: float | None = None,
+        shrinkage: float | str | None = "auto",
+        shrinkage_target: str = "auto",
+        preset: str | None = None,
+        cv: int = 5,
+    ) -> None:
+        self.n_components = n_components
+        self.graph = graph
+        self.expansion = expansion
+        self.n_labels = n_labels
+        self.rank_tol = rank_tol
+        self.classifier = classifier
+        self.regressor = regressor
+        self.period = period
+        self.shrinkage = shrinkage
+        self.shrinkage_target = shrinkage_target
+        self.preset = preset
+        self.cv = cv
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Find the slow features and fit the step on top.
+
+        Parameters
+        ----------
+        X : array-like (N, D), list of array-likes (N_i, D), or images (N, H, W[, C]) with the preset
+            Samples.
+        y : array-like (N,) or (N, n_targets), list of such, or one label for each sequence
+            Numbers, not all the same.
+
+        Returns
+        -------
+        GraphSFARegressor
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If X has missing cells, y does not fit, has missing labels or a constant target, or
+            :class:`GraphSFA` raises it.
+
+        Warns
+        -----
+        UserWarning
+            If the features explain less than half of the variance of angles on held-out samples.
+        """
+        self._check_parameters()
+        self._check_step()
+        sequences, given = self._check_rows(X, y)
+        check_labelled(np.asarray(given))
+        targets = _check_targets(given)
+        self._n_targets = None if np.ndim(given) == 1 else targets.shape[1]
+        if targets.shape[1] > 1 and self.classifier is not None:
+            raise ValueError(f"y has {targets.shape[1]} targets; soft labels are for one. Give a regressor.")
+        order = self._order(sequences, targets)
+        sequences, targets = sequences.take(order), targets[order]
+        labels = targets[:, 0] if targets.shape[1] == 1 else targets
+        fitted_to = targets if self.period is None else _on_circle(targets, self.period)
+        if self.regressor is not None and fitted_to.shape[1] == 1:
+            fitted_to = fitted_to[:, 0]
+        most = self._most_components(sequences.values)
+        auto = self.n_components is None or self.n_components == "auto"
+        counts = [c for c in _COUNTS if c < most] + [most] if auto else [self.n_components]
+        options = Options(
+            self._bases(), self._further, counts, self._steps(fitted_to.size // len(fitted_to)), n_probes=2
+        )
+        folds = folds_of_rows(self.cv, sequences.lengths) if options.open else []
+        choice = choose(self, sequences.values, labels, fitted_to, options, folds, _loss, sequences.lengths)
+        self.held_out_score_ = 1.0 - choice.loss / float(fitted_to.var(axis=0).sum())
+        if self.period is not None and self.held_out_score_ < _POOR:
+            warnings.warn(
+                f"On held-out samples, the features explain {self.held_out_score_:.2f} of the variance of "
+                "the sines and cosines of y, so that estimates of the angle may be wrong by 45 degrees or "
+                "more. Give more samples, or columns that tell opposite angles apart.",
+                stacklevel=2,
+            )
+        if np.isnan(choice.loss) and auto:
+            choice = choice._replace(n_components=min(most, len(targets) - 1))
+        features = self._fit_features(sequences, labels, choice.n_components, choice.basis, chosen=auto)
+        self.regressor_ = clone(choice.step).fit(features, fitted_to)
+        for name in ("label_values_", "classifier_"):
+            if hasattr(self.regressor_, name):
+                setattr(self, name, getattr(self.regressor_, name))
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """Return estimates of the targets, in the shape of `y`, or a list of such for a list of sequences."""
+        return self._on_features(X, self._estimates)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of the variance of the targets that is explained, R squared.
+
+        Parameters
+        ----------
+        X : array-like (N, D), or list of array-likes (N_i, D)
+            Samples.
+        y : array-like (N,) or (N, n_targets), list of such, or one label for each sequence
+            Their targets. Of angles, sines and cosines are compared.
+        sample_weight : array-like (N,), optional
+            How much each row counts.
+        """
+        predicted, labels = concatenated(self.predict(X), y)
+        if self.period is not None:
+            predicted, labels = (
+                _on_circle(np.asarray(a, dtype=np.float64).reshape(len(a), -1), self.period)
+                for a in (predicted, labels)
+            )
+        return float(r2_score(labels, predicted, sample_weight=sample_weight))
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn what the estimator accepts."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = self.classifier is None
+        return tags
+
+    def _estimates(self, features: FloatArray) -> FloatArray:
+        estimates = np.asarray(self.regressor_.predict(features), dtype=np.float64).reshape(len(features), -1)
+        if self.period is not None:
+            half = estimates.shape[1] // 2
+            angles = np.arctan2(estimates[:, :half], estimates[:, half:])
+            estimates = np.mod(angles / (2 * np.pi), 1.0) * self.period
+        return estimates[:, 0] if self._n_targets is None else estimates
+
+    def _check_step(self) -> None:
+        if self.classifier is not None and self.regressor is not None:
+            raise ValueError("classifier and regressor are two steps on top; give one of them.")
+        if self.classifier is not None:
+            check_estimator_type("classifier", self.classifier, "predict_proba")
+        if self.regressor is not None:
+            check_estimator_type("regressor", self.regressor, "predict")
+        if self.n_labels is not None:
+            check_count("n_labels", self.n_labels, minimum=2)
+        if self.period is None:
+            return
+        check_positive("period", self.period)
+        if self.classifier is not None:
+            raise ValueError("Soft labels of a classifier are for targets on a line; give a regressor.")
+
+    def _steps(self, n_targets: int) -> list[Any]:
+        """Return the steps on top to choose from, the simplest first."""
+        if self.regressor is not None:
+            return [self.regressor]
+        if self.classifier is not None:
+            return [SoftLabels(self.classifier, self.n_labels)]
+        steps: list[Any] = [RidgeStep(), RidgeStep("quadratic")]
+        steps += [RidgeStep("kernel", width) for width in _WIDTHS]
+        if n_targets == 1:
+            steps += [SoftLabels(GaussianClassifier(pooling, 0.01), self.n_labels) for pooling in (1.0, 0.1)]
+        return steps
+
+    def _graph_of(self) -> Any:
+        if self.graph is None:
+            name = "serial" if self.period is None else "ring"
+        elif isinstance(self.graph, str) and self.graph in LABEL_GRAPHS:
+            name = self.graph
+        else:
+            return self.graph
+        return TargetGraph(name, self.period)
+
+
+@dataclass(frozen=True)
+class TargetGraph:
+    """Builds the union of the graphs of all targets.
+
+    Attributes
+    ----------
+    name : str
+        Of a graph from labels.
+    period : float or None
+        Of the targets.
+    """
+
+    name: str
+    period: float | None
+
+    def __call__(self, X: FloatArray, y: FloatArray) -> TrainingGraph:
+        """Return the graph of targets (N,) or (N, T)."""
+        graphs = [self._of_one(column) for column in (y.T if y.ndim == 2 else [y])]
+        return union(graphs) if len(graphs) > 1 else graphs[0]
+
+    def _of_one(self, y: FloatArray) -> TrainingGraph:
+        if self.name == "ring":
+            return ring(y, period=2 * np.pi if self.period is None else self.period)
+        return LABEL_GRAPHS[self.name](y)
+
+
+def _check_targets(y: Any) -> FloatArray:
+    """Return targets (N, T), or raise a ValueError naming the one that is constant."""
+    columns = np.asarray(y)
+    if columns.ndim not in (1, 2):
+        raise ValueError(f"y must have the shape (N,) or (N, n_targets); got {columns.shape}.")
+    targets = np.column_stack([check_labels(c) for c in (columns.T if columns.ndim == 2 else [columns])])
+    constant = np.flatnonzero((targets == targets[0]).all(axis=0))
+    if len(constant):
+        which = "y" if targets.shape[1] == 1 else f"y[:, {constant[0]}]"
+        raise ValueError(
+            f"{which} has only one value, {targets[0, constant[0]]}; a graph of labels needs at least two."
+        )
+    return targets
+
+
+def _on_circle(angles: FloatArray, period: float) -> FloatArray:
+    """Return sines and cosines (N, 2 T)."""
+    radians = angles * (2 * np.pi / period)
+    return np.concatenate([np.sin(radians), np.cos(radians)], axis=1)
+
+
+def _loss(fitted: Any, features: FloatArray, targets: NDArray[Any]) -> FloatArray:
+    """Return squared errors of held-out targets, summed."""
+    estimates = np.asarray(fitted.predict(features), dtype=np.float64)
+    return np.array([np.sum((estimates.reshape(targets.shape) - targets) ** 2)])
