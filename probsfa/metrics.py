@@ -41,7 +41,7 @@ def delta_value(y: Any, *, lag: int = 1, lengths: Sequence[int] | None = None) -
     Parameters
     ----------
     y : array-like (T,) or (T, K), or list of such
-        Signals; a list is several sequences. A NaN cell leaves its column's two differences out.
+        Signals; a list is several sequences. A NaN value leaves its column's two differences out.
     lag : int, default=1
         Rows from one member of a difference to the other.
     lengths : sequence of int, optional
@@ -200,9 +200,9 @@ def rmse(
     Parameters
     ----------
     truth, estimate : array-like, same shape
-        Cells where either is missing are left out.
+        Values where either is missing are left out.
     mask : array-like of bool, optional
-        Cells to look at; all by default.
+        Values to look at; all by default.
     scale : array-like, optional
         What errors are divided by, such as the standard deviation of each column; positive.
 
@@ -214,7 +214,7 @@ def rmse(
     Raises
     ------
     ValueError
-        If the shapes differ, a scale is not positive, or no cell can be compared.
+        If the shapes differ, a scale is not positive, or no value can be compared.
 
     See Also
     --------
@@ -237,9 +237,9 @@ def mae(
     Parameters
     ----------
     truth, estimate : array-like, same shape
-        Cells where either is missing are left out.
+        Values where either is missing are left out.
     mask : array-like of bool, optional
-        Cells to look at; all by default.
+        Values to look at; all by default.
     scale : array-like, optional
         What errors are divided by, such as the standard deviation of each column; positive.
 
@@ -251,7 +251,7 @@ def mae(
     Raises
     ------
     ValueError
-        If the shapes differ, a scale is not positive, or no cell can be compared.
+        If the shapes differ, a scale is not positive, or no value can be compared.
 
     See Also
     --------
@@ -282,7 +282,7 @@ def coverage(
     level : float, default=0.9
         Probability of the interval, between 0 and 1; an honest predictor's coverage is close to it.
     mask : array-like of bool, optional
-        Cells to look at; all by default.
+        Values to look at; all by default.
 
     Returns
     -------
@@ -292,8 +292,8 @@ def coverage(
     Raises
     ------
     ValueError
-        If the shapes differ, a standard deviation is negative, the level is not a probability, or no cell can
-        be compared.
+        If the shapes differ, a standard deviation is negative, the level is not a probability, or no value
+        can be compared.
 
     See Also
     --------
@@ -311,7 +311,7 @@ def coverage(
         raise ValueError("std must not be negative.")
     chosen = ~(np.isnan(truth) | np.isnan(mean) | np.isnan(std)) & _chosen(mask, truth.shape)
     if not chosen.any():
-        raise ValueError("truth, mean and std have no cell in common to compare.")
+        raise ValueError("truth, mean and std have no value in common to compare.")
     width = scipy.special.ndtri((1 + level) / 2)
     return float(np.mean(np.abs(truth - mean)[chosen] <= width * std[chosen]))
 
@@ -448,11 +448,11 @@ def _observed_mean(cells: FloatArray) -> FloatArray:
 def _errors(
     truth: ArrayLike, estimate: ArrayLike, mask: ArrayLike | None, scale: ArrayLike | None
 ) -> FloatArray:
-    """Return the differences of the cells that can be compared, one-dimensional."""
+    """Return the differences of the values that can be compared, one-dimensional."""
     truth, estimate = _same_shape(truth=truth, estimate=estimate)
     chosen = ~np.isnan(truth) & ~np.isnan(estimate) & _chosen(mask, truth.shape)
     if not chosen.any():
-        raise ValueError("truth and estimate have no cell in common to compare.")
+        raise ValueError("truth and estimate have no value in common to compare.")
     errors: FloatArray = (estimate - truth)[chosen]
     if scale is None:
         return errors

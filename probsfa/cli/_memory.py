@@ -11,7 +11,7 @@ def give_back() -> None:
     """Hand back the memory of what is no longer used.
 
     The allocator of GNU systems keeps what was freed below what is still in use: 150 MB after a fit of five
-    million cells, beside which the next step takes as much again. Elsewhere nothing is done.
+    million values, beside which the next step takes as much again. Elsewhere nothing is done.
     """
     if not sys.platform.startswith("linux"):
         return

@@ -88,7 +88,7 @@ def _longest_of(series: Input, column: int) -> tuple[NDArray[np.intp], slice]:
 
 
 def longest_block(missing: NDArray[np.bool_]) -> slice:
-    """The longest run of missing cells, an empty slice where there is none."""
+    """The longest run of missing values, an empty slice where there is none."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], missing, [False]]).astype(np.int8)))
     starts, stops = edges[::2], edges[1::2]
     if not starts.size:
@@ -109,7 +109,7 @@ def save_picture(figure: "Figure", path: Path) -> None:
 
 
 def _busiest(missing: NDArray[np.bool_], n_rows: int) -> slice:
-    """The segment of rows with the most missing cells, those near its ends left out of the count."""
+    """The segment of rows with the most missing values, those near its ends left out of the count."""
     inner = n_rows - 2 * (n_rows // 8)
     total = np.concatenate([[0], np.cumsum(missing)])
     start = max(int(np.argmax(total[inner:] - total[:-inner])) - n_rows // 8, 0)

@@ -68,7 +68,7 @@ def compare_on(
     estimator : estimator
         Unfitted.
     args : argparse.Namespace
-        Which part of the cells is hidden (`fraction`), how often (`masks`) and with what `seed`.
+        Which part of the values is hidden (`fraction`), how often (`masks`) and with what `seed`.
     screen : Screen
         Where progress is shown.
     block : int

@@ -38,7 +38,7 @@ def build(folder: Path, target: Path) -> None:
 
 
 def _read(path: Path) -> pd.DataFrame:
-    """A table as it was published, cells as text."""
+    """A table as it was published, values as text."""
     table = pd.read_csv(path, index_col=0, dtype=str)
     if list(table.columns) != list(SERIES):
         raise ValueError(f"{path} does not have the series that are wanted, in their order.")
@@ -46,7 +46,7 @@ def _read(path: Path) -> pd.DataFrame:
 
 
 def _decimals(column: "pd.Series[str]") -> int:
-    """Most digits after the point of the cells of a column."""
+    """Most digits after the point of the values of a column."""
     digits = column.dropna().str.partition(".")[2].str.len()
     most = int(digits.max())
     if most > _MOST_DECIMALS:

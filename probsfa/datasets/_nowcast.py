@@ -70,10 +70,10 @@ Two vintages of 29 series of the economy of the United States, as they were know
 
 Monthly from January 1985: 378 months in the June vintage, 379 in that of July. 26 series are monthly; gross
 domestic product, unit labour cost and gross domestic income are quarterly and stand in the last month of
-their quarter, so that two of three of their cells are missing. Other series begin late, and at the end each
-stops where its last publication did: the ragged edge. 21 % of the cells of the July vintage are missing. 21
-cells that are missing in June are published in July, which is what a nowcast of June can be held against; 85
-other cells were revised, and the two surveys of July are new.
+their quarter, so that two of three of their values are missing. Other series begin late, and at the end each
+stops where its last publication did: the ragged edge. 21 % of the values of the July vintage are missing. 21
+values that are missing in June are published in July, which is what a nowcast of June can be held against; 85
+other values were revised, and the two surveys of July are new.
 
 june_levels and july_levels are the numbers as published, in the units of the source. june and july are what
 models are for, changes since the publication before (a month ago, or a quarter ago for quarterly series):
@@ -83,7 +83,7 @@ models are for, changes since the publication before (a month ago, or a quarter 
     none             x_t: the two surveys, which ask for changes themselves
 
 These choices are this package's; the bank's own differ in some (payrolls and permits in absolute changes).
-The first cell of a series that is differenced is missing. series has a row for each series with its title,
+The first value of a series that is differenced is missing. series has a row for each series with its title,
 frequency and change. Nothing is standardised, and no outlier is taken out: late 2008 is in the data.
 
 Source: Federal Reserve Bank of New York, code and data of its nowcast (Bok, Caratelli, Giannone, Sbordone &
@@ -112,7 +112,7 @@ def load_nowcast() -> Bunch:
     See Also
     --------
     load_nyc_weather : Hourly weather with real gaps.
-    probsfa.ProbabilisticSFA.news : Which new cell moved a prediction, from one vintage to the next.
+    probsfa.ProbabilisticSFA.news : Which new value moved a prediction, from one vintage to the next.
 
     References
     ----------

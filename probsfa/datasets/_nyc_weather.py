@@ -41,8 +41,8 @@ direction d from which the wind blows (degrees clockwise from north, to the next
 u = -s sin d and v = -s cos d. Calm air is u = v = 0. Where the wind blows from no settled direction, u and v
 are missing.
 
-2.6 % of the cells are missing, all of them in the source: pressure for 10 % of the hours, variable winds, and
-whole hours at one airport or at all three.
+2.6 % of the values are missing, all of them in the source: pressure for 10 % of the hours, variable winds,
+and whole hours at one airport or at all three.
 
 Readings are as reported, wild ones included. One cannot be true: EWR at 2013-02-12 08:00 UTC has a wind of
 911 knots, 1048 miles per hour, which makes u_EWR = 1032 and v_EWR = 182 and nearly doubles the standard

@@ -49,7 +49,7 @@ def temporal_moments(X: Any, *, lengths: Any = None, lag: int = 1, skip_incomple
     Raises
     ------
     ValueError
-        If the data are not distributed, have missing cells without `skip_incomplete`, or differ in columns.
+        If the data are not distributed, have missing values without `skip_incomplete`, or differ in columns.
 
     See Also
     --------

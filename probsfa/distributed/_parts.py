@@ -74,13 +74,13 @@ def checked_parts(
     lag : int, default=1
         How many rows before a part its differences need.
     allow_nan : bool, default=False
-        Whether cells may be missing.
+        Whether values may be missing.
 
     Raises
     ------
     ValueError
         If `X` is something else, its chunks have unknown sizes, or `lengths` do not fit. What is wrong with
-        cells is found when the tasks run; the message names the part.
+        values is found when the tasks run; the message names the part.
     """
     border = _border(estimator, X, lengths)
     if is_array(X):
@@ -114,7 +114,7 @@ def whole_sequences(estimator: BaseEstimator, X: Any, *, lengths: Any = None, n_
     Returns
     -------
     list of tasks
-        Each makes :class:`~probsfa._validation.Sequences`, in the order of the data; cells may be missing.
+        Each makes :class:`~probsfa._validation.Sequences`, in the order of the data; values may be missing.
     """
     border = _border(estimator, X, lengths)
     if is_array(X):
@@ -131,7 +131,7 @@ def whole_sequences(estimator: BaseEstimator, X: Any, *, lengths: Any = None, n_
 
 
 def _border(estimator: BaseEstimator, X: Any, lengths: Any) -> BaseEstimator:
-    """Check what can be told without the cells; see :func:`_learn_columns`."""
+    """Check what can be told without the values; see :func:`_learn_columns`."""
     if is_array(X):
         _check_known(X, "X")
         return _learn_columns(estimator, np.zeros((1, X.shape[1])))

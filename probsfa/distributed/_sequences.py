@@ -91,7 +91,7 @@ class OnCluster:
         check_lengths_for_timescales(self.columns.lengths)
 
     def default_size(self, *, ar1_noise: bool = False) -> Size:
-        """Number of latents that a fit takes where nobody says; all rows are learned from."""
+        """Number of factors that a fit takes where nobody says; all rows are learned from."""
         n_rows = sum(self.columns.lengths)
         return Size(most_components(n_rows, self.columns.counts, ~self.columns.constant, ar1_noise=ar1_noise))
 

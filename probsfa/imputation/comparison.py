@@ -1,4 +1,4 @@
-"""How well observed cells are found again when they are hidden."""
+"""How well observed values are found again when they are hidden."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -21,14 +21,14 @@ LEVEL = 0.9  # probability of the intervals whose coverage is measured
 
 
 class Errors(NamedTuple):
-    """How close filled cells are to the truth.
+    """How close filled values are to the truth.
 
     Attributes
     ----------
     rmse, mae : float
         Root mean square and mean absolute error, in units of each column's standard deviation.
     coverage : float or None
-        Part of the hidden cells that lies in the method's 90 % intervals, None where it has none.
+        Part of the hidden values that lies in the method's 90 % intervals, None where it has none.
     """
 
     rmse: float
@@ -38,7 +38,7 @@ class Errors(NamedTuple):
 
 @dataclass(frozen=True)
 class Score:
-    """How close a method came to the hidden cells.
+    """How close a method came to the hidden values.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Score:
     rmse, mae : float
         Root mean square and mean absolute error, in units of each column's standard deviation.
     coverage : float or None
-        Part of the hidden cells that lies in the method's 90 % intervals, None where it has none.
+        Part of the hidden values that lies in the method's 90 % intervals, None where it has none.
     seconds : float
         Time it took, learning and compiling included.
     """
@@ -61,12 +61,12 @@ class Score:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Methods compared on one way of hiding cells.
+    """Methods compared on one way of hiding values.
 
     Attributes
     ----------
     hidden : str
-        How cells were hidden, in words.
+        How values were hidden, in words.
     scores : tuple of Score
         For each method, averaged over the seeds.
     seen : ndarray (T, D), or list of them
@@ -90,7 +90,7 @@ def compare_methods(
     times: Any = None,
     progress: Progress | None = None,
 ) -> list[Comparison]:
-    """Hide cells of a series in several ways and let each method fill the same holes.
+    """Hide values of a series in several ways and let each method fill the same missing values.
 
     Parameters
     ----------
@@ -99,9 +99,9 @@ def compare_methods(
     methods : sequence of Method
         What is compared; their names differ.
     hidings : sequence of Hiding
-        Ways of hiding cells. A column that would keep fewer than two observed cells has none hidden.
+        Ways of hiding values. A column that would keep fewer than two observed values has none hidden.
     seeds : sequence of int, default=(0,)
-        One choice of cells for each, averaged over.
+        One choice of values for each, averaged over.
     times : array-like (T,) or list of array-likes, optional
         Times of the rows, strictly increasing in each sequence; those of the index by default, where a frame
         has dates, periods or durations there, and else evenly spaced.
@@ -112,12 +112,12 @@ def compare_methods(
     Returns
     -------
     list of Comparison
-        One for each way of hiding cells.
+        One for each way of hiding values.
 
     Raises
     ------
     ValueError
-        If there is no method or seed, two methods have one name, no cell can be hidden, a method leaves a
+        If there is no method or seed, two methods have one name, no value can be hidden, a method leaves a
         hole unfilled, or the series is not valid; see the message.
 
     See Also
@@ -167,7 +167,7 @@ def compare_methods(
 
 
 def score(truth: Any, seen: Any, filled: Filled) -> Errors:
-    """Compare filled cells with the truth where a series has holes that the truth has not.
+    """Compare filled values with the truth where a series has missing values that the truth has not.
 
     Parameters
     ----------
@@ -181,13 +181,13 @@ def score(truth: Any, seen: Any, filled: Filled) -> Errors:
     Returns
     -------
     Errors
-        In units of each column's standard deviation over the cells seen; errors of a column that is constant
+        In units of each column's standard deviation over the values seen; errors of a column that is constant
         there count as they are.
 
     Raises
     ------
     ValueError
-        If no cell is hidden, or a hidden one is not filled.
+        If no value is hidden, or a hidden one is not filled.
 
     See Also
     --------
@@ -206,9 +206,9 @@ def _score(truth: Any, seen: Any, filled: Filled, name: str) -> Errors:
     truth, seen, values = _joined(truth, "truth"), _joined(seen, "seen"), _joined(filled.values, name)
     hidden = np.isnan(seen) & ~np.isnan(truth)
     if not hidden.any():
-        raise ValueError("too few observed cells to hide some of them.")
+        raise ValueError("too few observed values to hide some of them.")
     if values.shape != truth.shape or np.isnan(values[hidden]).any():
-        raise ValueError(f"{name} has cells that were not filled.")
+        raise ValueError(f"{name} has values that were not filled.")
     scales = np.nanstd(seen, axis=0)
     scales = np.where(scales > 0.0, scales, 1.0)
     covered = None

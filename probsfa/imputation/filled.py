@@ -1,4 +1,4 @@
-"""The signature of every method: a series with holes in, a series without holes out."""
+"""The signature of every method: a series with missing values in, a series without missing values out."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,14 +15,14 @@ __all__ = ["Filled", "Method", "check_series", "fill_holes"]
 
 @dataclass(frozen=True, eq=False)
 class Filled:
-    """A series without holes.
+    """A series without missing values.
 
     Attributes
     ----------
     values : ndarray or DataFrame (T, D), or list of them
-        The filled series, in the form of the series that came in; observed cells are as they were.
+        The filled series, in the form of the series that came in; observed values are as they were.
     std : like `values`, or None
-        Standard deviation of what would have been observed, zero in observed cells; None where the method
+        Standard deviation of what would have been observed, zero in observed values; None where the method
         has none.
     model : estimator or None
         What was fitted, where that is of use later.
@@ -34,14 +34,14 @@ class Filled:
 
 
 class Method(Protocol):
-    """A way to fill holes: anything with a name and a `fill`."""
+    """A way to fill missing values: anything with a name and a `fill`."""
 
     @property
     def name(self) -> str:
         """What the method is called in tables."""
 
     def fill(self, X: Any, *, times: Any = None) -> Filled:
-        """Fill the holes of a series.
+        """Fill the missing values of a series.
 
         Parameters
         ----------
@@ -68,7 +68,7 @@ class Series(BaseEstimator):
 
 
 def check_series(X: Any, times: Any = None) -> Sequences:
-    """Check a series with holes as estimators do.
+    """Check a series with missing values as estimators do.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def check_series(X: Any, times: Any = None) -> Sequences:
 
 
 def fill_holes(X: Any, series: Sequences, guesses: NDArray[np.float64]) -> Filled:
-    """Put guesses into the holes of a series.
+    """Put guesses into the missing values of a series.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def fill_holes(X: Any, series: Sequences, guesses: NDArray[np.float64]) -> Fille
     series : Sequences
         The same, checked.
     guesses : ndarray (N, D)
-        Values for its missing cells; those of observed cells are not used. A row (D,) stands for all rows.
+        Values for its missing values; those of observed values are not used. A row (D,) stands for all rows.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Ways of hiding observed cells, so that the truth is known where a method fills."""
+"""Ways of hiding observed values, so that the truth is known where a method fills."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,28 +12,28 @@ from probsfa.datasets import hide_blocks, hide_cells
 
 __all__ = ["HiddenBlocks", "HiddenCells", "Hiding", "hide"]
 
-_FEWEST = 2  # observed cells of a column, without which no method could fill it
+_FEWEST = 2  # observed values of a column, without which no method could fill it
 
 
 class Hiding(Protocol):
-    """A way of hiding cells: anything with a name and a `choose`."""
+    """A way of hiding values: anything with a name and a `choose`."""
 
     @property
     def name(self) -> str:
-        """How cells are hidden, in words."""
+        """How values are hidden, in words."""
 
     def choose(self, X: NDArray[np.float64], seed: int) -> BoolArray:
-        """Choose cells of a series (N, D), NaN where missing; true where a cell is to be hidden."""
+        """Choose values of a series (N, D), NaN where missing; true where a value is to be hidden."""
 
 
 @dataclass(frozen=True)
 class HiddenCells:
-    """Hide observed cells one by one, each with the same probability.
+    """Hide observed values one by one, each with the same probability.
 
     Parameters
     ----------
     fraction : float, default=0.1
-        Part of the observed cells, above 0 and below 1.
+        Part of the observed values, above 0 and below 1.
 
     See Also
     --------
@@ -50,11 +50,11 @@ class HiddenCells:
 
     @property
     def name(self) -> str:
-        """How cells are hidden, in words."""
+        """How values are hidden, in words."""
         return f"{_part(self.fraction)}, one by one"
 
     def choose(self, X: NDArray[np.float64], seed: int) -> BoolArray:
-        """Choose cells, see :class:`Hiding`."""
+        """Choose values, see :class:`Hiding`."""
         return hide_cells(X, self.fraction, random_state=seed)
 
 
@@ -68,11 +68,11 @@ class HiddenBlocks:
         Rows of a block, at most as many as the series has. Where it has several sequences, a block may go on
         in the next.
     fraction : float, default=0.1
-        Part of the observed cells, above 0 and below 1.
+        Part of the observed values, above 0 and below 1.
 
     See Also
     --------
-    HiddenCells : Hides single cells.
+    HiddenCells : Hides single values.
     probsfa.datasets.hide_blocks : The same as a function.
 
     Examples
@@ -86,25 +86,25 @@ class HiddenBlocks:
 
     @property
     def name(self) -> str:
-        """How cells are hidden, in words."""
+        """How values are hidden, in words."""
         return f"{_part(self.fraction)}, in blocks of {self.length} rows"
 
     def choose(self, X: NDArray[np.float64], seed: int) -> BoolArray:
-        """Choose cells, see :class:`Hiding`."""
+        """Choose values, see :class:`Hiding`."""
         return hide_blocks(X, self.length, self.fraction, random_state=seed)
 
 
 def hide(X: ArrayLike, hidden: ArrayLike) -> NDArray[np.float64]:
-    """Return a series without its hidden cells.
+    """Return a series without its hidden values.
 
-    A column that would keep fewer than two observed cells is left as it is: no method could fill it.
+    A column that would keep fewer than two observed values is left as it is: no method could fill it.
 
     Parameters
     ----------
     X : array-like (N, D)
         The series, NaN where missing.
     hidden : array-like of bool (N, D)
-        True where a cell is to be hidden.
+        True where a value is to be hidden.
 
     Returns
     -------
@@ -113,7 +113,7 @@ def hide(X: ArrayLike, hidden: ArrayLike) -> NDArray[np.float64]:
 
     See Also
     --------
-    HiddenCells, HiddenBlocks : Choose the cells.
+    HiddenCells, HiddenBlocks : Choose the values.
 
     Examples
     --------
@@ -128,4 +128,4 @@ def hide(X: ArrayLike, hidden: ArrayLike) -> NDArray[np.float64]:
 
 
 def _part(fraction: float) -> str:
-    return f"{100.0 * fraction:g} % of the observed cells hidden"
+    return f"{100.0 * fraction:g} % of the observed values hidden"

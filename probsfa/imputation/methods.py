@@ -50,14 +50,14 @@ class ColumnMean:
     name: str = "mean"
 
     def fill(self, X: Any, *, times: Any = None) -> Filled:
-        """Fill the holes of a series, see :class:`Method`."""
+        """Fill the missing values of a series, see :class:`Method`."""
         series = check_series(X, times)
         return fill_holes(X, series, np.nanmean(series.values, axis=0))
 
 
 @dataclass(frozen=True)
 class LinearInterpolation:
-    """Fill along straight lines in time, each column by itself.
+    """Fill along linear interpolation in time, each column by itself.
 
     Before the first and after the last observation of a sequence, that observation is repeated. A column of
     which a sequence has nothing gets the mean of the other sequences there.
@@ -81,7 +81,7 @@ class LinearInterpolation:
     name: str = "linear interpolation"
 
     def fill(self, X: Any, *, times: Any = None) -> Filled:
-        """Fill the holes of a series, see :class:`Method`."""
+        """Fill the missing values of a series, see :class:`Method`."""
         series = check_series(X, times)
         return fill_holes(X, series, _interpolated(series))
 
@@ -111,7 +111,7 @@ class IterativeRegression:
     name: str = "IterativeImputer"
 
     def fill(self, X: Any, *, times: Any = None) -> Filled:
-        """Fill the holes of a series, see :class:`Method`."""
+        """Fill the missing values of a series, see :class:`Method`."""
         from sklearn.experimental import (
             enable_iterative_imputer as enable_iterative_imputer,  # makes it importable
         )
@@ -153,7 +153,7 @@ class ClassicSFA:
     name: str = "classic SFA"
 
     def fill(self, X: Any, *, times: Any = None) -> Filled:
-        """Fill the holes of a series, see :class:`Method`."""
+        """Fill the missing values of a series, see :class:`Method`."""
         series = check_series(X, times)
         interpolated = np.where(series.mask, series.values, _interpolated(series))
         sfa = SFA().fit(interpolated, lengths=series.lengths)
@@ -192,7 +192,7 @@ class EstimatorImputation:
     name: str = "probabilistic SFA"
 
     def fill(self, X: Any, *, times: Any = None) -> Filled:
-        """Fill the holes of a series, see :class:`Method`; `Filled.model` is the fitted estimator.
+        """Fill the missing values of a series, see :class:`Method`; `Filled.model` is the fitted estimator.
 
         Raises
         ------
@@ -205,7 +205,7 @@ class EstimatorImputation:
             raise KeyboardInterrupt
         with warnings.catch_warnings():
             # Straight lines stand beside it in every comparison.
-            warnings.filterwarnings("ignore", message="Observed cells left out one at a time")
+            warnings.filterwarnings("ignore", message="Observed values left out one at a time")
             values, std = fitted.impute(X, return_std=True, **_only_given(times=times))
         return Filled(values, std, fitted)
 
@@ -276,7 +276,7 @@ def fit_quietly(estimator: Any, X: Any, *, times: Any = None) -> Any:
 
 
 def _interpolated(series: Sequences) -> FloatArray:
-    """Straight lines (N, D) through the observed cells of each sequence, at all of its rows."""
+    """Straight lines (N, D) through the observed values of each sequence, at all of its rows."""
     times = np.arange(series.n_rows, dtype=np.float64)
     if series.times is not None and series.step is None:
         times = series.times

@@ -196,7 +196,7 @@ class ProcessMonitor(Saved, BaseEstimator):
             if tuple(charts[0]) != self.statistics_:
                 raise ValueError(
                     f"The model of all rows has the charts {', '.join(self.statistics_)}, and without a "
-                    f"stretch of them those of {', '.join(charts[0])}: a column varies in that stretch "
+                    f"segment of them those of {', '.join(charts[0])}: a column varies in that segment "
                     "alone, or there are about as many columns as rows. Leave such columns out, give more "
                     "rows, or give the model n_components."
                 )
@@ -205,7 +205,7 @@ class ProcessMonitor(Saved, BaseEstimator):
         judged = rows_with_a_value(values)
         if not judged.any():
             raise ValueError(
-                f"window={self.window} leaves no row to judge: X has no stretch of so many rows in any of "
+                f"window={self.window} leaves no row to judge: X has no segment of so many rows in any of "
                 f"the n_folds={self.n_folds} parts that are left out in turn. Give a shorter window or "
                 "longer sequences."
             )
@@ -386,7 +386,7 @@ class ProcessMonitor(Saved, BaseEstimator):
         for x, values, times in zip(rows.pieces, rows.values, rows.times, strict=True):
             if isinstance(model, ProbabilisticSFA):
                 slow = np.arange(model.params_.n_states) < self.n_slow_
-                slow[model.params_.n_components :] = True  # rhythms and smooth latents
+                slow[model.params_.n_components :] = True  # cycles and smooth factors
                 result = cast(FilterResult, model.filter(x, times=times))
                 lacking: BoolArray = np.asarray(np.isnan(values).all(axis=1))
                 charts.append(charts_of_latents(result, slow, lacking))

@@ -6,7 +6,7 @@ by a column is its decrease if the value of that column alone were replaced by i
 
     min over c of |v - b c|^2 = |v|^2 - (b' v)^2 / (b' b)
 
-with ``b`` the change of ``v`` for one unit of the cell.
+with ``b`` the change of ``v`` for one unit of the value.
 
 *Slow features* ``y = W (x - mu)`` of unit variance, with delta values ``delta`` (Shang, Yang, Gao, Huang,
 Suykens & Huang 2015)::
@@ -56,7 +56,7 @@ class Chart(NamedTuple):
     values : ndarray of shape (T,)
         The statistic; NaN where it cannot be told.
     reductions : callable
-        Makes an array (T, D): by how much each cell of a row could lower the statistic, zero where missing.
+        Makes an array (T, D): by how much each value of a row could lower the statistic, zero where missing.
     """
 
     values: FloatArray
@@ -69,10 +69,10 @@ def slower_than_columns(delta_values: FloatArray, of_columns: FloatArray) -> int
 
 
 def slow_latents(params: Parameters) -> int:
-    """How many AR(1) latents change more slowly than the fastest column would under the model."""
+    """How many AR(1) factors change more slowly than the fastest column would under the model."""
     loaded = params.loadings[:, : params.n_components] ** 2
     delta = 2.0 * (1.0 - params.decay)
-    # What is seen of rhythms and smooth latents is slow; noise without memory changes by twice its variance.
+    # What is seen of cycles and smooth factors is slow; noise without memory changes by twice its variance.
     others = np.sum(params.loadings[:, params.n_components :] ** 2, axis=1)
     memory = np.zeros(params.n_features) if not params.has_memory else params.memory_scale**2
     fading = np.zeros(params.n_features) if not params.has_memory else 2.0 * (1.0 - params.memory_decay)
@@ -133,7 +133,7 @@ def charts_of_latents(result: FilterResult, slow: BoolArray, lacking: BoolArray)
     Parameters
     ----------
     result : FilterResult
-        Causal distributions of the latents of all rows of a sequence.
+        Causal distributions of the factors of all rows of a sequence.
     slow : ndarray of bool of shape (K,)
         Which states are the slow ones.
     lacking : ndarray of bool of shape (T,)
@@ -198,7 +198,7 @@ def _chart(vectors: FloatArray, response: FloatArray | None) -> Chart:
 
 
 def _whitened(vectors: FloatArray, covariances: FloatArray, gain: FloatArray, lacking: BoolArray) -> Chart:
-    """The squared Mahalanobis length of vectors (T, F), moved by one unit of a cell by `gain` (T, F, D)."""
+    """The squared Mahalanobis length of vectors (T, F), moved by one unit of a value by `gain` (T, F, D)."""
     variance, axes = np.linalg.eigh(covariances)
     told = variance > _LEAST_VARIANCE
     scale = np.where(told, 1.0 / np.sqrt(np.where(told, variance, 1.0)), 0.0)

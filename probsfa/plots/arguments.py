@@ -97,5 +97,5 @@ def row_times(times: Any, n_rows: int) -> NDArray[Any]:
 
 
 def holes_and_beside(holes: BoolArray) -> BoolArray:
-    """Return the rows of holes (T,) and those next to them, where a line through a hole starts and ends."""
+    """Return the rows of missing values (T,) and adjacent rows, the ends of a line through them."""
     return holes | np.r_[holes[1:], False] | np.r_[False, holes[:-1]]

@@ -69,7 +69,7 @@ def plot_slow_features(
     See Also
     --------
     plot_delta_values : How slow each of them is.
-    plot_latents : The latents of a model whose parameters are uncertain too.
+    plot_latents : The factors of a model whose parameters are uncertain too.
 
     Examples
     --------
@@ -247,7 +247,7 @@ def plot_history(history: ArrayLike, *, ax: "Axes | None" = None) -> "Axes":
 
     See Also
     --------
-    plot_selection : How good fits of different numbers of latents are.
+    plot_selection : How good fits of different numbers of factors are.
 
     Examples
     --------
@@ -311,12 +311,12 @@ def plot_selection(
             ax.plot(n, getattr(selection, f"{score}_{kind}"), style, color=color, lw=0.8, ms=4.0, label=label)
         ax.axvline(selection.n_components, color=GREY, lw=0.8, ls="--", zorder=0, label="choice")
         _whole_numbers(ax)
-        ax.set_xlabel("number of latents")
+        ax.set_xlabel("number of factors")
         tidy(ax)
     band = 2.0 * selection.standard_error
     middle = selection.log_density
     axes[0].errorbar(n, middle, band, color=BLACK, lw=0.8, ms=3.0, fmt=".-", capsize=2.0, label="all")
-    axes[0].set_ylabel("log density of hidden cells (nats)")
+    axes[0].set_ylabel("log density of hidden values (nats)")
     axes[1].set_ylabel("RMSE (standard deviations)")
     axes[0].legend(loc="best", frameon=False, fontsize="small")
     return axes
