@@ -276,7 +276,7 @@ def test_frames_are_taken_by_their_index(driven):
         fitted.transform(frame, exog=pd.concat([inputs, inputs[:1]]))
 
 
-@pytest.mark.filterwarnings("ignore:Observed cells left out:UserWarning")
+@pytest.mark.filterwarnings("ignore:Observed values left out:UserWarning")
 def test_frames_of_covariates_beside_several_sequences(rng):
     X, U = rng.standard_normal((40, 2)).cumsum(axis=0), rng.standard_normal((40, 1))
     X[10:13, 0] = np.nan
