@@ -21,7 +21,7 @@ def scores_as_text(comparisons: "Iterable[Comparison]") -> str:
 
 
 def scores_as_csv(comparisons: "Iterable[Comparison]") -> str:
-    """Write the scores as CSV text, one row for each method and way of hiding values."""
+    """Write the scores as CSV text, one row for each method and pattern of hidden values."""
     from probsfa.imputation import Score
 
     text = io.StringIO()

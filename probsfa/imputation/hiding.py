@@ -1,4 +1,4 @@
-"""Ways of hiding observed values, so that the truth is known where a method fills."""
+"""Patterns of hidden observed values, whose true values are known."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,23 +12,23 @@ from probsfa.datasets import hide_blocks, hide_cells
 
 __all__ = ["HiddenBlocks", "HiddenCells", "Hiding", "hide"]
 
-_FEWEST = 2  # observed values of a column, without which no method could fill it
+_FEWEST = 2  # observed values that a column keeps
 
 
 class Hiding(Protocol):
-    """A way of hiding values: anything with a name and a `choose`."""
+    """A pattern of hidden values: any object with a `name` and a method `choose`."""
 
     @property
     def name(self) -> str:
-        """How values are hidden, in words."""
+        """Description of the pattern."""
 
     def choose(self, X: NDArray[np.float64], seed: int) -> BoolArray:
-        """Choose values of a series (N, D), NaN where missing; true where a value is to be hidden."""
+        """Select values of a series (N, D), NaN where missing; true for values to hide."""
 
 
 @dataclass(frozen=True)
 class HiddenCells:
-    """Hide observed values one by one, each with the same probability.
+    """Hide single observed values, each with the same probability.
 
     Parameters
     ----------
@@ -37,13 +37,13 @@ class HiddenCells:
 
     See Also
     --------
-    HiddenBlocks : Hides rows that follow each other.
+    HiddenBlocks : Hide blocks of consecutive rows.
     probsfa.datasets.hide_cells : The same as a function.
 
     Examples
     --------
     >>> print(HiddenCells(0.1).name)
-    10 % of the observed cells hidden, one by one
+    10 % of the observed values hidden, single values
     """
 
     fraction: float = 0.1
@@ -51,7 +51,7 @@ class HiddenCells:
     @property
     def name(self) -> str:
         """How values are hidden, in words."""
-        return f"{_part(self.fraction)}, one by one"
+        return f"{_part(self.fraction)}, single values"
 
     def choose(self, X: NDArray[np.float64], seed: int) -> BoolArray:
         """Choose values, see :class:`Hiding`."""
@@ -60,25 +60,24 @@ class HiddenCells:
 
 @dataclass(frozen=True)
 class HiddenBlocks:
-    """Hide blocks of consecutive rows, each in one column, as a sensor that fails for a while leaves them.
+    """Hide blocks of consecutive rows, each in one column, like temporary failures of a sensor.
 
     Parameters
     ----------
     length : int, default=24
-        Rows of a block, at most as many as the series has. Where it has several sequences, a block may go on
-        in the next.
+        Rows of a block, at most the number of rows. A block may extend over the boundary of two sequences.
     fraction : float, default=0.1
         Part of the observed values, above 0 and below 1.
 
     See Also
     --------
-    HiddenCells : Hides single values.
+    HiddenCells : Hide single values.
     probsfa.datasets.hide_blocks : The same as a function.
 
     Examples
     --------
     >>> print(HiddenBlocks(24, 0.1).name)
-    10 % of the observed cells hidden, in blocks of 24 rows
+    10 % of the observed values hidden, in blocks of 24 rows
     """
 
     length: int = 24
@@ -95,16 +94,16 @@ class HiddenBlocks:
 
 
 def hide(X: ArrayLike, hidden: ArrayLike) -> NDArray[np.float64]:
-    """Return a series without its hidden values.
+    """Return a series with NaN for hidden values.
 
-    A column that would keep fewer than two observed values is left as it is: no method could fill it.
+    Columns that would keep fewer than two observed values are not changed.
 
     Parameters
     ----------
     X : array-like (N, D)
         The series, NaN where missing.
     hidden : array-like of bool (N, D)
-        True where a value is to be hidden.
+        True for values to hide.
 
     Returns
     -------
@@ -113,7 +112,7 @@ def hide(X: ArrayLike, hidden: ArrayLike) -> NDArray[np.float64]:
 
     See Also
     --------
-    HiddenCells, HiddenBlocks : Choose the values.
+    HiddenCells, HiddenBlocks : Patterns of hidden values.
 
     Examples
     --------

@@ -91,16 +91,16 @@ def test_errors_of_a_constant_column_count_as_they_are():
 
 
 def test_nothing_hidden_is_refused():
-    with pytest.raises(ValueError, match="too few observed cells"):
+    with pytest.raises(ValueError, match="Too few observed values"):
         score(np.ones((3, 2)), np.ones((3, 2)), Filled(np.ones((3, 2))))
 
 
 def test_a_hole_that_is_left_is_not_passed_over():
     truth, seen = np.array([[1.0], [2.0], [3.0], [4.0]]), np.array([[1.0], [2.0], [NAN], [NAN]])
     left = Filled(np.array([[1.0], [2.0], [3.0], [NAN]]))
-    with pytest.raises(ValueError, match="filled has cells that were not filled"):
+    with pytest.raises(ValueError, match="filled left values missing"):
         score(truth, seen, left)
-    with pytest.raises(ValueError, match="filled has cells that were not filled"):
+    with pytest.raises(ValueError, match="filled left values missing"):
         score(truth, seen, Filled(np.ones((3, 1))))
 
 
@@ -189,7 +189,7 @@ def test_a_column_too_short_to_hide_is_not_scored():
         ([], {}, r"methods must be one or more with different names; got \[\]"),
         ([ColumnMean(), ColumnMean()], {}, r"different names; got \['mean', 'mean'\]"),
         ([ColumnMean()], {"seeds": []}, "seeds must be one or more"),
-        ([Recorder("lazy", NAN, [])], {}, "lazy has cells that were not filled"),
+        ([Recorder("lazy", NAN, [])], {}, "lazy left values missing"),
         ([ColumnMean()], {"times": [1.0]}, r"times must have shape \(200,\)"),
     ],
 )
@@ -199,5 +199,5 @@ def test_misuse_is_explained(series, methods, options, match):
 
 
 def test_two_cells_a_column_are_too_few_to_hide_any():
-    with pytest.raises(ValueError, match="too few observed cells"):
+    with pytest.raises(ValueError, match="Too few observed values"):
         compare_methods(np.ones((2, 3)), [ColumnMean()], [HiddenCells(0.9)])
