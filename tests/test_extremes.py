@@ -51,7 +51,9 @@ ESTIMATORS = {
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_cell_whose_square_overflows_is_named(name, value):
     frame = pd.DataFrame(with_cell(value), columns=["a", "b", "c"])
-    with pytest.raises(ValueError, match=r"X has .* in row 3, column 1 \('b'\), which overflows when squared"):
+    with pytest.raises(
+        ValueError, match=r"X has .* in row 3, column 1 \('b'\), which overflows when squared"
+    ):
         ESTIMATORS[name]().fit(frame)
 
 

@@ -164,13 +164,13 @@ def test_principal_angles(rng):
 @pytest.mark.parametrize(
     ("call", "match"),
     [
-        (lambda: metrics.delta_value([1.0, 2.0], lag=2), "lag must be from 1"),
-        (lambda: metrics.delta_value([1.0, 2.0], lag=0), "lag must be from 1"),
+        (lambda: metrics.delta_value([1.0, 2.0], lag=2), "lag must be at least 1"),
+        (lambda: metrics.delta_value([1.0, 2.0], lag=0), "lag must be at least 1"),
         (lambda: metrics.delta_value([1.0, 2.0, 3.0], lengths=[2]), "sum to the 3 rows"),
         (lambda: metrics.delta_value([np.ones(3)], lengths=[3]), "list of sequences"),
-        (lambda: metrics.coverage([1.0], [1.0], [1.0, 2.0]), r"one shape; got truth \(1,\)"),
+        (lambda: metrics.coverage([1.0], [1.0], [1.0, 2.0]), r"same shape; got truth \(1,\)"),
         (lambda: metrics.coverage([1.0], [1.0], [-1.0]), "std must not be negative"),
-        (lambda: metrics.coverage([1.0], [1.0], [1.0], 90), "level must lie between 0 and 1; got 90"),
+        (lambda: metrics.coverage([1.0], [1.0], [1.0], 90), "level must be between 0 and 1; got 90"),
         (lambda: metrics.coverage([np.nan], [1.0], [1.0]), "no value in common"),
         (lambda: metrics.rmse([np.nan], [1.0]), "no value in common"),
         (lambda: metrics.rmse(["1.0"], [1.0]), "truth holds text"),
